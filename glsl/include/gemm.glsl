@@ -1,0 +1,36 @@
+// What every matrix product shares: the operands' addresses and how a finished sum is stored.
+//
+//   y = activation(p.alpha * sum over k of a[m, k] * b[k, n] + p.beta * c[m, n]) for each matrix of the batch
+//
+// Needs the parameter block and the bindings of the gemm rows of the manifest, and declares the buffers A, B, C and Y.
+// Every operand has its strides in the order (outer batch, inner batch, row, column) of the untransposed product, so no
+// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0.
+
+#ifndef DMLVK_GEMM_GLSL
+#define DMLVK_GEMM_GLSL
+
+#include "activation.glsl"
+
+layout(set = 0, binding = BINDING_A, std430) readonly buffer A { T a[]; };
+layout(set = 0, binding = BINDING_B, std430) readonly buffer B { T b[]; };
+layout(set = 0, binding = BINDING_C, std430) readonly buffer C { T c[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
+
+float load_a(uint element) { return float(a[BYTE_OFFSET_A / T_BYTES + element]); }
+float load_b(uint element) { return float(b[BYTE_OFFSET_B / T_BYTES + element]); }
+
+// The first element of the matrix at (outer, inner) of the batch.
+uint matrix_start(uint outer, uint inner, uint strides[4]) { return outer * strides[0] + inner * strides[1]; }
+
+// Scales a finished sum, adds C, applies the activation and stores it.
+void store(uint outer, uint inner, uint m, uint n, float sum) {
+    float value = p.alpha * sum;
+    if (HAS_C != 0) {
+        const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
+        value = fma(p.beta, float(c[BYTE_OFFSET_C / T_BYTES + element]), value);
+    }
+    const uint element = matrix_start(outer, inner, p.y_strides) + m * p.y_strides[2] + n * p.y_strides[3];
+    y[BYTE_OFFSET_Y / T_BYTES + element] = T(activate(ACTIVATION, value, p.param0, p.param1));
+}
+
+#endif

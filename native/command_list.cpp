@@ -1,0 +1,402 @@
+// The only file that knows Kompute: a command list is a kp::Sequence of dmlvk's operations.
+#include "command_list.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <kompute/Sequence.hpp>
+
+#include "hazards.h"
+#include "operations.h"
+
+VULKAN_HPP_DEFAULT_DISPATCH_LOADER_DYNAMIC_STORAGE
+
+namespace dmlvk {
+namespace {
+
+constexpr uint32_t kSetsPerPool = 128;
+constexpr uint32_t kTimedDispatchesPerPool = 256;
+
+/// Kompute calls Vulkan through vulkan.hpp's one dispatcher for the process. It gets functions that serve every device;
+/// those of one device would be wrong for the next.
+void load_kompute_functions() {
+    static const bool loaded = [] {
+        VULKAN_HPP_DEFAULT_DISPATCHER.init(instance().global.vkGetInstanceProcAddr);
+        VULKAN_HPP_DEFAULT_DISPATCHER.init(vk::Instance(instance().handle));
+        return true;
+    }();
+    static_cast<void>(loaded);
+}
+
+/// Runs a call into Kompute; what vulkan.hpp throws there becomes the failure that the rest of dmlvk knows.
+template <typename Call>
+void through_kompute(LogicalDevice& device, const char* name, Call&& call) {
+    try {
+        call();
+    } catch (const vk::SystemError& error) {
+        device.check(static_cast<VkResult>(error.code().value()), name);
+    }
+}
+
+[[noreturn]] void refuse(const Kernel& kernel, const std::string& reason) {
+    throw std::invalid_argument("kernel " + kernel.name + ": " + reason);
+}
+
+/// `index` is the binding's number.
+void require_binding(const Kernel& kernel, size_t index, const BoundRange& range, uint64_t alignment, uint64_t most) {
+    const auto what = [&] {
+        return index == kernel.storage_buffers ? std::string("params") : "storage buffer " + std::to_string(index);
+    };
+    if (range.bytes == 0 || range.offset > range.buffer->size || range.bytes > range.buffer->size - range.offset) {
+        refuse(kernel, what() + ": bytes " + std::to_string(range.offset) + " + " + std::to_string(range.bytes) +
+                           " are no part of a buffer of " + std::to_string(range.buffer->size));
+    }
+    if (range.offset % alignment != 0) {
+        refuse(kernel, what() + ": offset " + std::to_string(range.offset) + " is no multiple of " +
+                           std::to_string(alignment));
+    }
+    if (range.bytes > most) {
+        refuse(kernel, what() + ": " + std::to_string(range.bytes) + " bytes exceed the device's largest range " +
+                           std::to_string(most));
+    }
+}
+
+void require_valid(const LogicalDevice& device, const DispatchArguments& arguments) {
+    const Kernel& kernel = *arguments.kernel;
+    const VkPhysicalDeviceLimits& limits = device.physical.limits;
+    if (arguments.buffers.size() != kernel.storage_buffers) {
+        refuse(kernel, "takes " + std::to_string(kernel.storage_buffers) + " storage buffers, got " +
+                           std::to_string(arguments.buffers.size()));
+    }
+    if (arguments.params.has_value() != kernel.has_params) {
+        refuse(kernel, kernel.has_params ? "needs params" : "takes no params");
+    }
+    if (arguments.push.size() != kernel.push_bytes) {
+        refuse(kernel, "takes " + std::to_string(kernel.push_bytes) + " push bytes, got " +
+                           std::to_string(arguments.push.size()));
+    }
+    if (kernel.storage_buffers < 64 && arguments.writes >> kernel.storage_buffers != 0) {
+        refuse(kernel, "writes names a storage buffer that it lacks");
+    }
+    for (size_t i = 0; i < arguments.buffers.size(); i++) {
+        require_binding(kernel, i, arguments.buffers[i], limits.minStorageBufferOffsetAlignment,
+                        limits.maxStorageBufferRange);
+    }
+    if (arguments.params.has_value()) {
+        require_binding(kernel, kernel.storage_buffers, *arguments.params, limits.minUniformBufferOffsetAlignment,
+                        limits.maxUniformBufferRange);
+    }
+    for (size_t axis = 0; axis < 3; axis++) {
+        if (arguments.grid[axis] == 0 || arguments.grid[axis] > limits.maxComputeWorkGroupCount[axis]) {
+            refuse(kernel, "grid[" + std::to_string(axis) + "] " + std::to_string(arguments.grid[axis]) +
+                               " is not within 1.." + std::to_string(limits.maxComputeWorkGroupCount[axis]));
+        }
+    }
+}
+
+}  // namespace
+
+/// What the GPU uses while the list runs, in one piece that outlives the list where it must.
+struct CommandList::Recording {
+    Recording(Device& device, bool timestamps);
+    ~Recording();
+
+    /// Puts a barrier first when the accesses conflict with earlier ones, then notes them.
+    void order(const std::vector<Access>& accesses);
+    void record(std::shared_ptr<Operation> operation);
+    VkDescriptorSet allocate_set(const Kernel& kernel);
+    void add_timestamp_pool();
+    bool finished();
+    void require_open(const char* what) const;
+
+    Device& device;
+    LogicalDevice& logical;
+    const bool timestamps;
+    std::shared_ptr<kp::Sequence> sequence;
+    HazardTracker hazards;
+    std::vector<Access> accesses;
+    bool closed = false;
+    bool submitted = false;
+    uint64_t dispatch_count = 0;
+    uint64_t barrier_count = 0;
+
+    std::vector<VkDescriptorPool> descriptor_pools;
+    uint32_t sets_left = 0;
+    uint32_t storage_descriptors_left = 0;
+    std::vector<VkQueryPool> query_pools;
+};
+
+CommandList::Recording::Recording(Device& device, bool timestamps)
+    : device(device), logical(device.logical), timestamps(timestamps) {
+    load_kompute_functions();
+    const std::shared_ptr<void> not_owned;
+    through_kompute(logical, "kp::Sequence", [&] {
+        sequence = std::make_shared<kp::Sequence>(
+            std::make_shared<vk::PhysicalDevice>(logical.physical.handle), std::make_shared<vk::Device>(logical.handle),
+            std::shared_ptr<SubmitQueue>(not_owned, &device.queue), logical.physical.queue_family);
+    });
+    // Against everything submitted earlier, uploads included.
+    record(std::make_shared<BarrierOperation>(logical.vk));
+}
+
+CommandList::Recording::~Recording() {
+    for (VkDescriptorPool pool : descriptor_pools) {
+        logical.vk.vkDestroyDescriptorPool(logical.handle, pool, nullptr);
+    }
+    for (VkQueryPool pool : query_pools) {
+        logical.vk.vkDestroyQueryPool(logical.handle, pool, nullptr);
+    }
+}
+
+void CommandList::Recording::order(const std::vector<Access>& commands) {
+    if (hazards.conflicts(commands)) {
+        record(std::make_shared<BarrierOperation>(logical.vk));
+        hazards.clear();
+        barrier_count++;
+    }
+    hazards.add(commands);
+}
+
+void CommandList::Recording::record(std::shared_ptr<Operation> operation) {
+    through_kompute(logical, "kp::Sequence::record", [&] { sequence->record(std::move(operation)); });
+}
+
+VkDescriptorSet CommandList::Recording::allocate_set(const Kernel& kernel) {
+    if (sets_left == 0 || storage_descriptors_left < kernel.storage_buffers) {
+        const uint32_t storage = std::max(kSetsPerPool * 8, kernel.storage_buffers);
+        const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, storage},
+                                              {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, kSetsPerPool}};
+        VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO};
+        info.maxSets = kSetsPerPool;
+        info.poolSizeCount = 2;
+        info.pPoolSizes = sizes;
+        VkDescriptorPool pool = VK_NULL_HANDLE;
+        logical.check(logical.vk.vkCreateDescriptorPool(logical.handle, &info, nullptr, &pool),
+                      "vkCreateDescriptorPool");
+        descriptor_pools.push_back(pool);
+        sets_left = kSetsPerPool;
+        storage_descriptors_left = storage;
+    }
+    VkDescriptorSetAllocateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO};
+    info.descriptorPool = descriptor_pools.back();
+    info.descriptorSetCount = 1;
+    info.pSetLayouts = &kernel.set_layout;
+    VkDescriptorSet set = VK_NULL_HANDLE;
+    logical.check(logical.vk.vkAllocateDescriptorSets(logical.handle, &info, &set), "vkAllocateDescriptorSets");
+    sets_left--;
+    storage_descriptors_left -= kernel.storage_buffers;
+    return set;
+}
+
+void CommandList::Recording::add_timestamp_pool() {
+    VkQueryPoolCreateInfo info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    info.queryCount = 2 * kTimedDispatchesPerPool;
+    VkQueryPool pool = VK_NULL_HANDLE;
+    logical.check(logical.vk.vkCreateQueryPool(logical.handle, &info, nullptr, &pool), "vkCreateQueryPool");
+    query_pools.push_back(pool);
+    record(std::make_shared<ResetTimestampsOperation>(logical.vk, pool, info.queryCount));
+}
+
+bool CommandList::Recording::finished() {
+    return !sequence->isRunning() || device.queue.finished(sequence->submitValue());
+}
+
+void CommandList::Recording::require_open(const char* what) const {
+    logical.require_alive();
+    if (closed) {
+        throw std::invalid_argument(std::string(what) + ": the command list has been submitted and takes no commands");
+    }
+}
+
+CommandList::CommandList(std::shared_ptr<Device> device, bool timestamps) : device_(std::move(device)) {
+    device_->logical.require_alive();
+    if (timestamps && device_->logical.physical.timestamp_bits == 0) {
+        throw std::invalid_argument("command_list: the device's compute queue writes no timestamps");
+    }
+    device_->collect();
+    recording_ = std::make_shared<Recording>(*device_, timestamps);
+}
+
+CommandList::~CommandList() {
+    bool finished = true;
+    try {
+        finished = recording_->finished();
+    } catch (const std::exception&) {
+        // The device was found lost here: nothing runs on it any more.
+    }
+    if (!finished) {
+        device_->bury(recording_, recording_->sequence->submitValue());
+    }
+}
+
+void CommandList::dispatch(DispatchArguments arguments) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Recording& recording = *recording_;
+    const DeviceTable& vk = recording.logical.vk;
+    recording.require_open("dispatch");
+    require_valid(recording.logical, arguments);
+
+    std::vector<BoundRange>& bound = arguments.buffers;
+    if (arguments.params.has_value()) {
+        bound.push_back(std::move(*arguments.params));
+    }
+    const uint32_t storage_buffers = arguments.kernel->storage_buffers;
+    std::vector<std::shared_ptr<DeviceBuffer>> buffers(bound.size());
+    std::vector<VkDescriptorBufferInfo> ranges(bound.size());
+    std::vector<VkWriteDescriptorSet> writes(bound.size());
+    const bool push = arguments.kernel->pushes_descriptors;
+    const VkDescriptorSet set = push || bound.empty() ? VK_NULL_HANDLE : recording.allocate_set(*arguments.kernel);
+    recording.accesses.clear();
+    for (uint32_t i = 0; i < bound.size(); i++) {
+        ranges[i] = {bound[i].buffer->handle, bound[i].offset, bound[i].bytes};
+        writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET};
+        writes[i].dstSet = set;
+        writes[i].dstBinding = i;
+        writes[i].descriptorCount = 1;
+        writes[i].descriptorType =
+            i < storage_buffers ? VK_DESCRIPTOR_TYPE_STORAGE_BUFFER : VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER;
+        writes[i].pBufferInfo = &ranges[i];
+        const bool written = i < storage_buffers && (arguments.writes >> i & 1) != 0;
+        recording.accesses.push_back(
+            {bound[i].buffer.get(), bound[i].offset, bound[i].offset + bound[i].bytes, written});
+        buffers[i] = std::move(bound[i].buffer);
+    }
+    if (set != VK_NULL_HANDLE) {
+        vk.vkUpdateDescriptorSets(recording.logical.handle, static_cast<uint32_t>(writes.size()), writes.data(), 0,
+                                  nullptr);
+    }
+
+    const uint32_t query = static_cast<uint32_t>(recording.dispatch_count % kTimedDispatchesPerPool) * 2;
+    if (recording.timestamps && query == 0) {
+        recording.add_timestamp_pool();
+    }
+    recording.order(recording.accesses);
+    const std::array<uint32_t, 3> grid = {static_cast<uint32_t>(arguments.grid[0]),
+                                          static_cast<uint32_t>(arguments.grid[1]),
+                                          static_cast<uint32_t>(arguments.grid[2])};
+    if (recording.timestamps) {
+        recording.record(std::make_shared<TimestampOperation>(vk, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT,
+                                                              recording.query_pools.back(), query));
+    }
+    recording.record(std::make_shared<DispatchOperation>(vk, std::move(arguments.kernel), std::move(buffers),
+                                                         std::move(writes), std::move(ranges), set,
+                                                         std::move(arguments.push), grid));
+    if (recording.timestamps) {
+        recording.record(std::make_shared<TimestampOperation>(vk, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                                              recording.query_pools.back(), query + 1));
+    }
+    recording.dispatch_count++;
+}
+
+void CommandList::copy(const std::shared_ptr<DeviceBuffer>& source, uint64_t source_offset,
+                       const std::shared_ptr<DeviceBuffer>& target, uint64_t target_offset, uint64_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Recording& recording = *recording_;
+    recording.require_open("copy");
+    source->require_range(source_offset, bytes, "copy, source");
+    target->require_range(target_offset, bytes, "copy, target");
+    if (bytes == 0) {
+        return;
+    }
+    if (source == target && source_offset < target_offset + bytes && target_offset < source_offset + bytes) {
+        throw std::invalid_argument("copy: source and target overlap in the same buffer");
+    }
+    recording.order({{source.get(), source_offset, source_offset + bytes, false},
+                     {target.get(), target_offset, target_offset + bytes, true}});
+    recording.record(std::make_shared<CopyOperation>(recording.logical.vk, source, target,
+                                                     VkBufferCopy{source_offset, target_offset, bytes}));
+}
+
+void CommandList::fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, uint64_t bytes, uint32_t word) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Recording& recording = *recording_;
+    recording.require_open("fill");
+    target->require_range(offset, bytes, "fill");
+    if (offset % 4 != 0 || bytes % 4 != 0) {
+        throw std::invalid_argument("fill: offset " + std::to_string(offset) + " and nbytes " + std::to_string(bytes) +
+                                    " must be multiples of 4");
+    }
+    if (bytes == 0) {
+        return;
+    }
+    recording.order({{target.get(), offset, offset + bytes, true}});
+    recording.record(std::make_shared<FillOperation>(recording.logical.vk, target, offset, bytes, word));
+}
+
+void CommandList::submit() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Recording& recording = *recording_;
+    recording.logical.require_alive();
+    recording.closed = true;
+    through_kompute(recording.logical, "kp::Sequence::evalAsync", [&] {
+        recording.sequence->evalAwait();
+        recording.sequence->evalAsync();
+    });
+    recording.submitted = true;
+    device_->dispatches += recording.dispatch_count;
+}
+
+bool CommandList::wait(uint64_t timeout) {
+    uint64_t value = 0;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (!recording_->sequence->isRunning()) {
+            return true;
+        }
+        value = recording_->sequence->submitValue();
+    }
+    // Without the list's mutex, so that another thread may wait too, with a timeout of its own.
+    if (!device_->queue.wait(value, timeout)) {
+        return false;
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (recording_->sequence->submitValue() == value) {
+        recording_->sequence->evalAwait();
+    }
+    return true;
+}
+
+std::vector<std::pair<double, double>> CommandList::timings() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Recording& recording = *recording_;
+    if (!recording.timestamps) {
+        throw std::invalid_argument("timings: the command list was made without timestamps=True");
+    }
+    if (!recording.submitted || !recording.finished()) {
+        throw std::invalid_argument("timings: wait for a submit first");
+    }
+    const PhysicalDevice& physical = recording.logical.physical;
+    std::vector<uint64_t> ticks(2 * recording.dispatch_count);
+    for (size_t first = 0, pool = 0; first < ticks.size(); first += 2 * kTimedDispatchesPerPool, pool++) {
+        const auto count = static_cast<uint32_t>(std::min<size_t>(ticks.size() - first, 2 * kTimedDispatchesPerPool));
+        recording.logical.check(
+            recording.logical.vk.vkGetQueryPoolResults(recording.logical.handle, recording.query_pools[pool], 0, count,
+                                                       count * sizeof(uint64_t), &ticks[first], sizeof(uint64_t),
+                                                       VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
+            "vkGetQueryPoolResults");
+    }
+    const uint64_t mask =
+        physical.timestamp_bits >= 64 ? UINT64_MAX : (uint64_t{1} << physical.timestamp_bits) - 1;
+    std::vector<std::pair<double, double>> spans;
+    for (size_t i = 0; i < ticks.size(); i += 2) {
+        // The counter may wrap around between the two: the masked difference is right all the same.
+        const auto start = static_cast<double>((ticks[i] - ticks[0]) & mask);
+        const auto length = static_cast<double>((ticks[i + 1] - ticks[i]) & mask);
+        const double period = physical.limits.timestampPeriod;
+        spans.emplace_back(start * period, (start + length) * period);
+    }
+    return spans;
+}
+
+uint64_t CommandList::dispatch_count() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return recording_->dispatch_count;
+}
+
+uint64_t CommandList::barrier_count() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return recording_->barrier_count;
+}
+
+}  // namespace dmlvk

@@ -1,0 +1,156 @@
+#include "kernel.h"
+
+#include <stdexcept>
+
+#include "spirv.h"
+
+namespace dmlvk {
+namespace {
+
+[[noreturn]] void refuse(const KernelDescription& kernel, const std::string& reason) {
+    throw std::invalid_argument("kernel " + kernel.name + ": " + reason);
+}
+
+void require_at_most(const KernelDescription& kernel, const char* what, uint64_t value, uint64_t limit) {
+    if (value > limit) {
+        refuse(kernel, std::string(what) + " " + std::to_string(value) + " exceeds " + std::to_string(limit));
+    }
+}
+
+std::array<uint32_t, 3> read_local_size(const KernelDescription& kernel) {
+    try {
+        return local_size(kernel.spirv, kernel.constants);
+    } catch (const std::invalid_argument& error) {
+        refuse(kernel, error.what());
+    }
+}
+
+void require_supported(const LogicalDevice& device, const KernelDescription& kernel,
+                       const std::array<uint32_t, 3>& local) {
+    const PhysicalDevice& physical = device.physical;
+    const VkPhysicalDeviceLimits& limits = physical.limits;
+    require_at_most(kernel, "push_bytes", kernel.push_bytes, kMaxPushBytes);
+    if (kernel.push_bytes % 4 != 0) {
+        refuse(kernel, "push_bytes " + std::to_string(kernel.push_bytes) + " is no multiple of 4");
+    }
+    require_at_most(kernel, "storage_buffers", kernel.storage_buffers, limits.maxPerStageDescriptorStorageBuffers);
+    require_at_most(kernel, "workgroup invocations", uint64_t{local[0]} * local[1] * local[2],
+                    limits.maxComputeWorkGroupInvocations);
+    for (size_t axis = 0; axis < 3; axis++) {
+        require_at_most(kernel, "workgroup size", local[axis], limits.maxComputeWorkGroupSize[axis]);
+    }
+    if (kernel.subgroup_size != 0) {
+        if (!device.features[Feature::subgroup_size_control] ||
+            (physical.required_subgroup_size_stages & VK_SHADER_STAGE_COMPUTE_BIT) == 0) {
+            refuse(kernel, "subgroup_size needs the feature subgroup_size_control");
+        }
+        const bool power_of_two = (kernel.subgroup_size & (kernel.subgroup_size - 1)) == 0;
+        if (!power_of_two || kernel.subgroup_size < physical.min_subgroup_size ||
+            kernel.subgroup_size > physical.max_subgroup_size) {
+            refuse(kernel, "subgroup_size " + std::to_string(kernel.subgroup_size) + " is not a power of two from " +
+                               std::to_string(physical.min_subgroup_size) + " to " +
+                               std::to_string(physical.max_subgroup_size));
+        }
+    }
+}
+
+}  // namespace
+
+Kernel::Kernel(LogicalDevice& device, const PipelineCache& cache, const KernelDescription& description)
+    : name(description.name),
+      storage_buffers(description.storage_buffers),
+      has_params(description.has_params),
+      push_bytes(description.push_bytes),
+      pushes_descriptors(device.features[Feature::push_descriptor] &&
+                         bindings() <= device.physical.max_push_descriptors),
+      device_(device) {
+    device_.require_alive();
+    try {
+        create(cache, description);
+    } catch (...) {
+        destroy();
+        throw;
+    }
+}
+
+Kernel::~Kernel() {
+    destroy();
+}
+
+void Kernel::create(const PipelineCache& cache, const KernelDescription& description) {
+    const std::array<uint32_t, 3> local = read_local_size(description);
+    require_supported(device_, description, local);
+    create_layouts();
+
+    std::vector<VkSpecializationMapEntry> entries;
+    std::vector<uint32_t> values;
+    for (const auto& [id, value] : description.constants) {
+        entries.push_back({id, static_cast<uint32_t>(values.size() * sizeof(uint32_t)), sizeof(uint32_t)});
+        values.push_back(value);
+    }
+    VkSpecializationInfo specialization{};
+    specialization.mapEntryCount = static_cast<uint32_t>(entries.size());
+    specialization.pMapEntries = entries.data();
+    specialization.dataSize = values.size() * sizeof(uint32_t);
+    specialization.pData = values.data();
+
+    VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+    module_info.codeSize = description.spirv.size() * sizeof(uint32_t);
+    module_info.pCode = description.spirv.data();
+    VkShaderModule module = VK_NULL_HANDLE;
+    device_.check(device_.vk.vkCreateShaderModule(device_.handle, &module_info, nullptr, &module),
+                  "vkCreateShaderModule");
+
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo required_size{
+        VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
+    required_size.requiredSubgroupSize = description.subgroup_size;
+    VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+    info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+    info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+    info.stage.module = module;
+    info.stage.pName = "main";
+    info.stage.pSpecializationInfo = &specialization;
+    info.layout = layout;
+    if (description.subgroup_size != 0) {
+        info.stage.pNext = &required_size;
+        // Vulkan allows the flag only where the workgroup's rows fill whole subgroups.
+        if (device_.features[Feature::full_subgroups] && local[0] % description.subgroup_size == 0) {
+            info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+        }
+    }
+    const VkResult result =
+        device_.vk.vkCreateComputePipelines(device_.handle, cache.handle, 1, &info, nullptr, &pipeline);
+    device_.vk.vkDestroyShaderModule(device_.handle, module, nullptr);
+    device_.check(result, ("vkCreateComputePipelines for kernel " + name).c_str());
+}
+
+void Kernel::create_layouts() {
+    std::vector<VkDescriptorSetLayoutBinding> slots;
+    for (uint32_t i = 0; i < bindings(); i++) {
+        const bool is_params = i == storage_buffers;
+        slots.push_back({i, is_params ? VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER : VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1,
+                         VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
+    }
+    VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO};
+    set_info.flags = pushes_descriptors ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0;
+    set_info.bindingCount = bindings();
+    set_info.pBindings = slots.data();
+    device_.check(device_.vk.vkCreateDescriptorSetLayout(device_.handle, &set_info, nullptr, &set_layout),
+                  "vkCreateDescriptorSetLayout");
+
+    const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_bytes};
+    VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+    info.setLayoutCount = 1;
+    info.pSetLayouts = &set_layout;
+    info.pushConstantRangeCount = push_bytes > 0 ? 1 : 0;
+    info.pPushConstantRanges = &push;
+    device_.check(device_.vk.vkCreatePipelineLayout(device_.handle, &info, nullptr, &layout), "vkCreatePipelineLayout");
+}
+
+void Kernel::destroy() {
+    device_.vk.vkDestroyPipeline(device_.handle, pipeline, nullptr);
+    device_.vk.vkDestroyPipelineLayout(device_.handle, layout, nullptr);
+    device_.vk.vkDestroyDescriptorSetLayout(device_.handle, set_layout, nullptr);
+}
+
+}  // namespace dmlvk

@@ -1,0 +1,2 @@
+// Kompute includes either name.
+#include "format.h"

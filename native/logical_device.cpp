@@ -1,0 +1,97 @@
+#include "logical_device.h"
+
+#include "errors.h"
+
+namespace dmlvk {
+namespace {
+
+FeatureSet without(FeatureSet features, const std::vector<std::string>& disabled) {
+    for (const std::string& name : disabled) {
+        features[feature_named(name)] = false;
+    }
+    // The second extension builds on the first, so Vulkan refuses it alone; full subgroups likewise.
+    if (!features[Feature::cooperative_matrix]) {
+        features[Feature::cooperative_matrix2] = false;
+    }
+    if (!features[Feature::subgroup_size_control]) {
+        features[Feature::full_subgroups] = false;
+    }
+    return features;
+}
+
+std::vector<const char*> extensions_for(const PhysicalDevice& physical, const FeatureSet& features) {
+    std::vector<const char*> names;
+    const auto add = [&names](bool wanted, const char* name) {
+        if (wanted) {
+            names.push_back(name);
+        }
+    };
+    add(features[Feature::push_descriptor], VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+    add(features[Feature::memory_budget], VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    add(features[Feature::atomic_float], "VK_EXT_shader_atomic_float");
+    add(features[Feature::cooperative_matrix], "VK_KHR_cooperative_matrix");
+    add(features[Feature::cooperative_matrix2], "VK_NV_cooperative_matrix2");
+    add(features[Feature::bfloat16], "VK_KHR_shader_bfloat16");
+    // A device that lists this one (MoltenVK) must have it enabled.
+    add(physical.has_extension("VK_KHR_portability_subset"), "VK_KHR_portability_subset");
+    return names;
+}
+
+}  // namespace
+
+LogicalDevice::LogicalDevice(const PhysicalDevice& physical, const std::vector<std::string>& disabled)
+    : physical(physical), features(without(physical.features, disabled)) {
+    const InstanceTable& instance_table = instance().vk;
+    const std::vector<const char*> extensions = extensions_for(physical, features);
+
+    FeatureChain reported(physical.extensions);
+    query_features(physical.handle, reported);
+    FeatureChain enabled(std::vector<std::string>(extensions.begin(), extensions.end()));
+    select_features(reported, features, enabled);
+
+    const float priority = 1.0F;
+    VkDeviceQueueCreateInfo queue_info{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+    queue_info.queueFamilyIndex = physical.queue_family;
+    queue_info.queueCount = 1;
+    queue_info.pQueuePriorities = &priority;
+    VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO};
+    info.pNext = &enabled.core;
+    info.queueCreateInfoCount = 1;
+    info.pQueueCreateInfos = &queue_info;
+    info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+    info.ppEnabledExtensionNames = extensions.data();
+    dmlvk::check(instance_table.vkCreateDevice(physical.handle, &info, nullptr, &handle), "vkCreateDevice");
+    vk = load_device(instance_table, handle);
+    vk.vkGetDeviceQueue(handle, physical.queue_family, 0, &queue);
+}
+
+LogicalDevice::~LogicalDevice() {
+    vk.vkDestroyDevice(handle, nullptr);
+}
+
+void LogicalDevice::check(VkResult result, const char* call) {
+    if (result >= 0) {
+        return;
+    }
+    if (result == VK_ERROR_DEVICE_LOST) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (!is_lost_) {
+            lost_call_ = call;
+            is_lost_ = true;
+        }
+    }
+    throw VulkanFailure(result, call);
+}
+
+void LogicalDevice::require_alive() const {
+    if (is_lost_) {
+        throw VulkanFailure(VK_ERROR_DEVICE_LOST, lost(), "the device was lost in an earlier call");
+    }
+}
+
+std::string LogicalDevice::lost() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return lost_call_;
+}
+
+}  // namespace dmlvk

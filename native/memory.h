@@ -1,0 +1,88 @@
+// Device memory: buffers sub-allocated from pooled blocks (Vulkan Memory Allocator), and host-visible staging memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "logical_device.h"
+
+struct VmaAllocator_T;
+struct VmaAllocation_T;
+
+namespace dmlvk {
+
+class Memory;
+
+/// One storage buffer. Shared by the Python object, by command lists and by staged uploads; the last one frees it.
+class DeviceBuffer {
+  public:
+    DeviceBuffer(Memory& memory, uint64_t size);
+    ~DeviceBuffer();
+    DeviceBuffer(const DeviceBuffer&) = delete;
+    DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+    /// Throws std::invalid_argument, worded for `what`, unless offset + bytes lies inside.
+    void require_range(uint64_t offset, uint64_t bytes, const char* what) const;
+
+    const uint64_t size;
+    VkBuffer handle = VK_NULL_HANDLE;
+
+  private:
+    Memory& memory_;
+    VmaAllocation_T* allocation_ = nullptr;
+};
+
+/// Host memory that stays mapped and that the device copies from or to.
+class StagingBuffer {
+  public:
+    enum class Direction { upload, download };
+    StagingBuffer(Memory& memory, uint64_t size, Direction direction);
+    ~StagingBuffer();
+    StagingBuffer(const StagingBuffer&) = delete;
+    StagingBuffer& operator=(const StagingBuffer&) = delete;
+
+    /// Makes what the device wrote readable here, where the memory type is not coherent.
+    void invalidate(uint64_t offset, uint64_t bytes);
+
+    const uint64_t size;
+    VkBuffer handle = VK_NULL_HANDLE;
+    unsigned char* mapped = nullptr;
+
+  private:
+    Memory& memory_;
+    VmaAllocation_T* allocation_ = nullptr;
+};
+
+struct MemoryStatistics {
+    uint64_t buffers;
+    uint64_t peak;
+    uint64_t blocks;
+    uint64_t staging;
+    uint64_t budget;
+    uint64_t usage;
+};
+
+class Memory {
+  public:
+    explicit Memory(LogicalDevice& device);
+    ~Memory();
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+
+    MemoryStatistics statistics() const;
+    void reset_peak() { peak_ = live_.load(); }
+
+  private:
+    friend class DeviceBuffer;
+    friend class StagingBuffer;
+    void count(uint64_t bytes);
+
+    LogicalDevice& device_;
+    VmaAllocator_T* allocator_ = nullptr;
+    std::atomic<uint64_t> live_{0};
+    std::atomic<uint64_t> peak_{0};
+    std::atomic<uint64_t> staging_{0};
+};
+
+}  // namespace dmlvk

@@ -1,0 +1,362 @@
+// The Python face of everything here. src/dmlvk/runtime/_native.pyi is its contract.
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <system_error>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "command_list.h"
+#include "device.h"
+#include "errors.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace dmlvk {
+namespace {
+
+// Python's Buffer and Kernel: what they wrap, and the device that it must not outlive. Members are destroyed in reverse
+// order, so the device goes last.
+struct PyBuffer {
+    std::shared_ptr<Device> device;
+    std::shared_ptr<DeviceBuffer> buffer;
+};
+
+struct PyKernel {
+    std::shared_ptr<Device> device;
+    std::shared_ptr<Kernel> kernel;
+};
+
+using PyRange = std::tuple<const PyBuffer*, uint64_t, uint64_t>;
+
+void require_same_device(const Device& device, const std::shared_ptr<Device>& other, const char* what) {
+    if (other.get() != &device) {
+        throw std::invalid_argument(std::string(what) + " belongs to another device");
+    }
+}
+
+/// The contiguous memory of a Python object, held while in use.
+class HostBytes {
+  public:
+    HostBytes(nb::handle object, bool writable) {
+        if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0) {
+            nb::python_error error;
+            const std::string reason = error.what();
+            throw std::invalid_argument(std::string(writable ? "out" : "data") + " is no contiguous " +
+                                        (writable ? "writable " : "") + "buffer: " + reason);
+        }
+    }
+    ~HostBytes() { PyBuffer_Release(&view_); }
+    HostBytes(const HostBytes&) = delete;
+    HostBytes& operator=(const HostBytes&) = delete;
+
+    unsigned char* data() const { return static_cast<unsigned char*>(view_.buf); }
+    uint64_t size() const { return static_cast<uint64_t>(view_.len); }
+
+  private:
+    Py_buffer view_;
+};
+
+/// Calls wait_for(nanoseconds) without the GIL, in slices between which Ctrl-C is heard. True once it answers true,
+/// false when the timeout in seconds ran out.
+template <typename Wait>
+bool wait_in_slices(std::optional<double> timeout, Wait&& wait_for) {
+    using Clock = std::chrono::steady_clock;
+    constexpr uint64_t slice = 100'000'000;
+    constexpr double longest = 1e9;  // 30 years
+    if (timeout.has_value() && !(*timeout >= 0.0)) {
+        throw std::invalid_argument("timeout must be a number of seconds >= 0 or None");
+    }
+    const double seconds = timeout.has_value() ? std::min(*timeout, longest) : longest;
+    const Clock::time_point end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    for (uint64_t rest = static_cast<uint64_t>(seconds * 1e9);;) {
+        {
+            nb::gil_scoped_release without_gil;
+            if (wait_for(std::min(rest, slice))) {
+                return true;
+            }
+        }
+        if (PyErr_CheckSignals() != 0) {
+            throw nb::python_error();
+        }
+        const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(end - Clock::now()).count();
+        if (left <= 0) {
+            return false;
+        }
+        rest = static_cast<uint64_t>(left);
+    }
+}
+
+BoundRange bound_range(const Device& device, const PyRange& range) {
+    const auto& [buffer, offset, bytes] = range;
+    if (buffer == nullptr) {
+        throw std::invalid_argument("dispatch: a binding has no buffer");
+    }
+    require_same_device(device, buffer->device, "dispatch: a bound buffer");
+    return {buffer->buffer, offset, bytes};
+}
+
+nb::dict feature_dict(const FeatureSet& features) {
+    nb::dict named;
+    for (size_t i = 0; i < kFeatureNames.size(); i++) {
+        named[kFeatureNames[i]] = features.at(i);
+    }
+    return named;
+}
+
+nb::dict limit_dict(const PhysicalDevice& device) {
+    nb::dict named;
+    for (const auto& [name, value] : device.named_limits()) {
+        if (const auto* whole = std::get_if<uint64_t>(&value)) {
+            named[name.c_str()] = *whole;
+        } else {
+            named[name.c_str()] = std::get<double>(value);
+        }
+    }
+    return named;
+}
+
+nb::list cooperative_matrix_list(const PhysicalDevice& device) {
+    nb::list shapes;
+    for (const CooperativeMatrixShape& shape : device.cooperative_matrices) {
+        nb::dict entry;
+        entry["m"] = shape.m;
+        entry["n"] = shape.n;
+        entry["k"] = shape.k;
+        entry["a_type"] = shape.a_type;
+        entry["b_type"] = shape.b_type;
+        entry["c_type"] = shape.c_type;
+        entry["result_type"] = shape.result_type;
+        entry["saturating"] = shape.saturating;
+        entry["scope"] = shape.scope;
+        shapes.append(entry);
+    }
+    return shapes;
+}
+
+PyKernel make_kernel(Device& device, nb::bytes spirv, std::string name, uint32_t storage_buffers, bool has_params,
+                     uint32_t push_bytes, std::vector<std::pair<uint32_t, uint32_t>> constants,
+                     uint32_t subgroup_size) {
+    KernelDescription description;
+    description.name = std::move(name);
+    if (spirv.size() % sizeof(uint32_t) != 0) {
+        throw std::invalid_argument("kernel " + description.name + ": not a SPIR-V module");
+    }
+    description.spirv.resize(spirv.size() / sizeof(uint32_t));
+    std::memcpy(description.spirv.data(), spirv.c_str(), spirv.size());
+    description.storage_buffers = storage_buffers;
+    description.has_params = has_params;
+    description.push_bytes = push_bytes;
+    description.constants = std::move(constants);
+    description.subgroup_size = subgroup_size;
+    nb::gil_scoped_release without_gil;
+    return {device.shared_from_this(), device.kernel(description)};
+}
+
+void upload(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle data) {
+    require_same_device(device, buffer.device, "upload: the buffer");
+    const HostBytes bytes(data, false);
+    nb::gil_scoped_release without_gil;
+    device.upload(buffer.buffer, offset, bytes.data(), bytes.size());
+}
+
+void download(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle out) {
+    require_same_device(device, buffer.device, "download: the buffer");
+    const HostBytes bytes(out, true);
+    nb::gil_scoped_release without_gil;
+    device.download(*buffer.buffer, offset, bytes.data(), bytes.size());
+}
+
+void wait_idle(Device& device) {
+    uint64_t value = 0;
+    {
+        nb::gil_scoped_release without_gil;
+        value = device.queue.flush();
+    }
+    wait_in_slices(std::nullopt, [&](uint64_t nanoseconds) { return device.queue.wait(value, nanoseconds); });
+    device.collect();
+}
+
+nb::dict memory_dict(Device& device) {
+    const MemoryStatistics statistics = device.memory_statistics();
+    nb::dict named;
+    named["buffers"] = statistics.buffers;
+    named["peak"] = statistics.peak;
+    named["blocks"] = statistics.blocks;
+    named["staging"] = statistics.staging;
+    if (device.logical.features[Feature::memory_budget]) {
+        named["budget"] = statistics.budget;
+        named["usage"] = statistics.usage;
+    }
+    return named;
+}
+
+void dispatch(CommandList& list, const PyKernel& kernel, const std::vector<PyRange>& buffers, uint64_t writes,
+              const std::optional<PyRange>& params, nb::bytes push,
+              const std::tuple<uint64_t, uint64_t, uint64_t>& grid) {
+    const Device& device = *list.device();
+    require_same_device(device, kernel.device, "dispatch: the kernel");
+    DispatchArguments arguments;
+    arguments.kernel = kernel.kernel;
+    arguments.buffers.reserve(buffers.size() + 1);
+    for (const PyRange& range : buffers) {
+        arguments.buffers.push_back(bound_range(device, range));
+    }
+    arguments.writes = writes;
+    if (params.has_value()) {
+        arguments.params = bound_range(device, *params);
+    }
+    arguments.push.assign(push.c_str(), push.size());
+    arguments.grid = {std::get<0>(grid), std::get<1>(grid), std::get<2>(grid)};
+    list.dispatch(std::move(arguments));
+}
+
+void copy(CommandList& list, const PyBuffer& source, uint64_t source_offset, const PyBuffer& target,
+          uint64_t target_offset, uint64_t nbytes) {
+    require_same_device(*list.device(), source.device, "copy: the source");
+    require_same_device(*list.device(), target.device, "copy: the target");
+    list.copy(source.buffer, source_offset, target.buffer, target_offset, nbytes);
+}
+
+void fill(CommandList& list, const PyBuffer& target, uint64_t offset, uint64_t nbytes, uint32_t word) {
+    require_same_device(*list.device(), target.device, "fill: the target");
+    list.fill(target.buffer, offset, nbytes, word);
+}
+
+/// Raises what dmlvk.errors makes of a failure.
+void translate_failure(const std::exception_ptr& thrown, void*) {
+    const auto raise = [](const nb::object& error) { PyErr_SetObject(error.type().ptr(), error.ptr()); };
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const VulkanFailure& failure) {
+        raise(nb::module_::import_("dmlvk.errors")
+                  .attr("vulkan_error")(static_cast<int>(failure.result), failure.call, failure.detail));
+    } catch (const NoDevice& failure) {
+        raise(nb::module_::import_("dmlvk.errors").attr("NoDeviceError")(failure.what()));
+    } catch (const std::system_error& failure) {
+        raise(nb::handle(PyExc_OSError)(failure.code().value(), failure.what()));
+    }
+}
+
+void bind_physical_device(nb::module_& module) {
+    nb::class_<PhysicalDevice>(module, "PhysicalDevice")
+        .def_ro("index", &PhysicalDevice::index)
+        .def_ro("name", &PhysicalDevice::name)
+        .def_ro("uuid", &PhysicalDevice::uuid)
+        .def_ro("driver", &PhysicalDevice::driver)
+        .def_ro("driver_version", &PhysicalDevice::driver_version)
+        .def_ro("vendor_id", &PhysicalDevice::vendor_id)
+        .def_ro("device_id", &PhysicalDevice::device_id)
+        .def_ro("type", &PhysicalDevice::type)
+        .def_prop_ro("api_version",
+                     [](const PhysicalDevice& self) {
+                         return nb::make_tuple(VK_API_VERSION_MAJOR(self.api_version),
+                                               VK_API_VERSION_MINOR(self.api_version),
+                                               VK_API_VERSION_PATCH(self.api_version));
+                     })
+        .def_ro("memory_bytes", &PhysicalDevice::memory_bytes)
+        .def_prop_ro("features", [](const PhysicalDevice& self) { return feature_dict(self.features); })
+        .def_prop_ro("limits", &limit_dict)
+        .def_prop_ro("cooperative_matrices", &cooperative_matrix_list);
+
+    nb::list names;
+    for (const char* name : kFeatureNames) {
+        names.append(name);
+    }
+    module.attr("FEATURE_NAMES") = nb::tuple(names);
+    module.def("physical_devices", [] {
+        const std::vector<PhysicalDevice>* devices = nullptr;
+        {
+            nb::gil_scoped_release without_gil;
+            devices = &physical_devices();
+        }
+        nb::list list;
+        for (const PhysicalDevice& device : *devices) {
+            list.append(nb::cast(&device, nb::rv_policy::reference));
+        }
+        return list;
+    });
+    module.def("validation_messages", &validation_messages, "clear"_a = true);
+}
+
+void bind_device(nb::module_& module) {
+    nb::class_<Device>(module, "Device", nb::is_weak_referenceable())
+        .def(nb::new_([](uint32_t index, const std::vector<std::string>& disable, const std::string& pipeline_cache) {
+                 nb::gil_scoped_release without_gil;
+                 return std::make_shared<Device>(index, disable, pipeline_cache);
+             }),
+             "index"_a, nb::kw_only(), "disable"_a = nb::make_tuple(), "pipeline_cache"_a = "")
+        .def_prop_ro(
+            "physical", [](const Device& self) { return &self.logical.physical; }, nb::rv_policy::reference)
+        .def_prop_ro("features", [](const Device& self) { return feature_dict(self.logical.features); })
+        .def_prop_ro("pipelines_created", [](const Device& self) { return self.pipelines_created.load(); })
+        .def_prop_ro("submissions", [](const Device& self) { return self.queue.submissions(); })
+        .def_prop_ro("dispatches", [](const Device& self) { return self.dispatches.load(); })
+        .def_prop_ro("lost", [](const Device& self) { return self.logical.lost(); })
+        .def(
+            "allocate",
+            [](Device& self, uint64_t nbytes) {
+                nb::gil_scoped_release without_gil;
+                return PyBuffer{self.shared_from_this(), self.allocate(nbytes)};
+            },
+            "nbytes"_a)
+        .def("kernel", &make_kernel, "spirv"_a, nb::kw_only(), "name"_a, "storage_buffers"_a, "has_params"_a,
+             "push_bytes"_a, "constants"_a = nb::make_tuple(), "subgroup_size"_a = 0)
+        .def("upload", &upload, "buffer"_a, "offset"_a, "data"_a)
+        .def("download", &download, "buffer"_a, "offset"_a, "out"_a)
+        .def(
+            "command_list",
+            [](Device& self, bool timestamps) {
+                return std::make_unique<CommandList>(self.shared_from_this(), timestamps).release();
+            },
+            nb::kw_only(), "timestamps"_a = false, nb::rv_policy::take_ownership)
+        .def("wait_idle", &wait_idle)
+        .def("memory", &memory_dict)
+        .def("reset_peak", [](Device& self) { self.memory.reset_peak(); })
+        .def("save_pipeline_cache", [](Device& self) {
+            nb::gil_scoped_release without_gil;
+            self.pipeline_cache.save();
+        });
+}
+
+void bind_objects(nb::module_& module) {
+    nb::class_<PyBuffer>(module, "Buffer", nb::is_weak_referenceable())
+        .def_prop_ro("size", [](const PyBuffer& self) { return self.buffer->size; })
+        .def_prop_ro("device", [](const PyBuffer& self) { return self.device; });
+    nb::class_<PyKernel>(module, "Kernel", nb::is_weak_referenceable())
+        .def_prop_ro("name", [](const PyKernel& self) { return self.kernel->name; });
+    nb::class_<CommandList>(module, "CommandList", nb::is_weak_referenceable())
+        .def("dispatch", &dispatch, "kernel"_a, "buffers"_a, "writes"_a, "params"_a.none(), "push"_a, "grid"_a)
+        .def("copy", &copy, "source"_a, "source_offset"_a, "target"_a, "target_offset"_a, "nbytes"_a)
+        .def("fill", &fill, "target"_a, "offset"_a, "nbytes"_a, "word"_a)
+        .def("submit", &CommandList::submit, nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "wait",
+            [](CommandList& self, std::optional<double> timeout) {
+                return wait_in_slices(timeout, [&](uint64_t nanoseconds) { return self.wait(nanoseconds); });
+            },
+            "timeout"_a = nb::none())
+        .def("timings", &CommandList::timings)
+        .def_prop_ro("dispatch_count", &CommandList::dispatch_count)
+        .def_prop_ro("barrier_count", &CommandList::barrier_count);
+}
+
+}  // namespace
+}  // namespace dmlvk
+
+NB_MODULE(_native, module) {
+    // Objects that live in module globals are still there when Python ends; the process frees them.
+    nb::set_leak_warnings(false);
+    nb::register_exception_translator(dmlvk::translate_failure);
+    dmlvk::bind_physical_device(module);
+    dmlvk::bind_device(module);
+    dmlvk::bind_objects(module);
+}

@@ -1,0 +1,350 @@
+#include "physical_device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+
+#include "errors.h"
+
+namespace dmlvk {
+namespace {
+
+std::vector<std::string> read_extensions(const InstanceTable& vk, VkPhysicalDevice device) {
+    uint32_t count = 0;
+    check(vk.vkEnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr),
+          "vkEnumerateDeviceExtensionProperties");
+    std::vector<VkExtensionProperties> properties(count);
+    check(vk.vkEnumerateDeviceExtensionProperties(device, nullptr, &count, properties.data()),
+          "vkEnumerateDeviceExtensionProperties");
+    std::vector<std::string> names;
+    for (const VkExtensionProperties& property : properties) {
+        names.emplace_back(property.extensionName);
+    }
+    return names;
+}
+
+bool contains(const std::vector<std::string>& names, const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string uuid_text(const uint8_t* bytes) {
+    std::string text;
+    for (size_t i = 0; i < VK_UUID_SIZE; i++) {
+        char digits[3];
+        std::snprintf(digits, sizeof digits, "%02x", bytes[i]);
+        text += (i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "") + std::string(digits);
+    }
+    return text;
+}
+
+std::string type_text(VkPhysicalDeviceType type) {
+    switch (type) {
+        case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return "discrete";
+        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return "integrated";
+        case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return "virtual";
+        case VK_PHYSICAL_DEVICE_TYPE_CPU: return "cpu";
+        default: return "other";
+    }
+}
+
+std::string component_text(int64_t type) {
+    switch (type) {
+        case 0: return "float16";
+        case 1: return "float32";
+        case 2: return "float64";
+        case 3: return "int8";
+        case 4: return "int16";
+        case 5: return "int32";
+        case 6: return "int64";
+        case 7: return "uint8";
+        case 8: return "uint16";
+        case 9: return "uint32";
+        case 10: return "uint64";
+        case 1000141000: return "bfloat16";
+        case 1000491000: return "int8_packed";
+        case 1000491001: return "uint8_packed";
+        case 1000491002: return "float8_e4m3";
+        case 1000491003: return "float8_e5m2";
+        default: return "VkComponentTypeKHR " + std::to_string(type);
+    }
+}
+
+std::string scope_text(int64_t scope) {
+    switch (scope) {
+        case 1: return "device";
+        case 2: return "workgroup";
+        case 3: return "subgroup";
+        case 5: return "queue_family";
+        default: return "VkScopeKHR " + std::to_string(scope);
+    }
+}
+
+std::vector<CooperativeMatrixShape> read_cooperative_matrices(const InstanceTable& vk, VkPhysicalDevice device) {
+    const auto query = vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR;
+    if (query == nullptr) {
+        return {};
+    }
+    uint32_t count = 0;
+    check(query(device, &count, nullptr), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    VkCooperativeMatrixPropertiesKHR blank{};
+    blank.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    std::vector<VkCooperativeMatrixPropertiesKHR> properties(count, blank);
+    check(query(device, &count, properties.data()), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    std::vector<CooperativeMatrixShape> shapes;
+    for (const VkCooperativeMatrixPropertiesKHR& p : properties) {
+        shapes.push_back({p.MSize, p.NSize, p.KSize, component_text(p.AType), component_text(p.BType),
+                          component_text(p.CType), component_text(p.ResultType), p.saturatingAccumulation == VK_TRUE,
+                          scope_text(p.scope)});
+    }
+    return shapes;
+}
+
+FeatureSet reported_features(const FeatureChain& chain, const std::vector<std::string>& extensions) {
+    FeatureSet set;
+    set[Feature::float16] = chain.vulkan12.shaderFloat16;
+    set[Feature::int8] = chain.vulkan12.shaderInt8;
+    set[Feature::int16] = chain.core.features.shaderInt16;
+    set[Feature::int64] = chain.core.features.shaderInt64;
+    set[Feature::float64] = chain.core.features.shaderFloat64;
+    set[Feature::storage16] = chain.vulkan11.storageBuffer16BitAccess;
+    set[Feature::storage8] = chain.vulkan12.storageBuffer8BitAccess;
+    set[Feature::subgroup_size_control] = chain.vulkan13.subgroupSizeControl;
+    set[Feature::full_subgroups] = chain.vulkan13.computeFullSubgroups;
+    set[Feature::cooperative_matrix] = chain.cooperative_matrix.cooperativeMatrix;
+    set[Feature::cooperative_matrix2] = chain.cooperative_matrix2.cooperativeMatrixWorkgroupScope &&
+                                        chain.cooperative_matrix2.cooperativeMatrixFlexibleDimensions;
+    set[Feature::bfloat16] = chain.bfloat16.shaderBFloat16Type;
+    set[Feature::integer_dot_product] = chain.vulkan13.shaderIntegerDotProduct;
+    set[Feature::push_descriptor] = contains(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+    set[Feature::memory_budget] = contains(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    set[Feature::buffer_device_address] = chain.vulkan12.bufferDeviceAddress;
+    set[Feature::vulkan_memory_model] = chain.vulkan12.vulkanMemoryModel;
+    set[Feature::atomic_float] = chain.atomic_float.shaderBufferFloat32AtomicAdd;
+    return set;
+}
+
+void read_memory(const InstanceTable& vk, PhysicalDevice& device) {
+    VkPhysicalDeviceMemoryProperties memory;
+    vk.vkGetPhysicalDeviceMemoryProperties(device.handle, &memory);
+    for (uint32_t i = 0; i < memory.memoryHeapCount; i++) {
+        if ((memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) {
+            device.memory_bytes += memory.memoryHeaps[i].size;
+            device.largest_heap = std::max(device.largest_heap, uint64_t{memory.memoryHeaps[i].size});
+        }
+    }
+}
+
+void read_properties(const InstanceTable& vk, PhysicalDevice& device) {
+    VkPhysicalDeviceProperties2 core{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    VkPhysicalDeviceVulkan11Properties vulkan11{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
+    VkPhysicalDeviceVulkan12Properties vulkan12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
+    VkPhysicalDeviceVulkan13Properties vulkan13{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES};
+    VkPhysicalDevicePushDescriptorPropertiesKHR push{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR};
+    core.pNext = &vulkan11;
+    vulkan11.pNext = &vulkan12;
+    vulkan12.pNext = &vulkan13;
+    if (device.has_extension(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME)) {
+        vulkan13.pNext = &push;
+    }
+    vk.vkGetPhysicalDeviceProperties2(device.handle, &core);
+
+    device.name = core.properties.deviceName;
+    device.uuid = uuid_text(vulkan11.deviceUUID);
+    device.driver = std::string(vulkan12.driverName) + " " + vulkan12.driverInfo;
+    device.driver_version = core.properties.driverVersion;
+    device.vendor_id = core.properties.vendorID;
+    device.device_id = core.properties.deviceID;
+    device.type = type_text(core.properties.deviceType);
+    device.api_version = core.properties.apiVersion;
+    device.limits = core.properties.limits;
+    std::copy(std::begin(core.properties.pipelineCacheUUID), std::end(core.properties.pipelineCacheUUID),
+              std::begin(device.pipeline_cache_uuid));
+    device.subgroup_size = vulkan11.subgroupSize;
+    device.min_subgroup_size = vulkan13.minSubgroupSize;
+    device.max_subgroup_size = vulkan13.maxSubgroupSize;
+    device.required_subgroup_size_stages = vulkan13.requiredSubgroupSizeStages;
+    device.max_allocation_size = vulkan11.maxMemoryAllocationSize;
+    device.max_buffer_size = vulkan13.maxBufferSize;
+    device.max_push_descriptors = push.maxPushDescriptors;
+}
+
+/// Finds the first family that computes; false when the device has none.
+bool read_queue_family(const InstanceTable& vk, PhysicalDevice& device) {
+    uint32_t count = 0;
+    vk.vkGetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
+    std::vector<VkQueueFamilyProperties> families(count);
+    vk.vkGetPhysicalDeviceQueueFamilyProperties(device.handle, &count, families.data());
+    for (uint32_t i = 0; i < count; i++) {
+        if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0) {
+            device.queue_family = i;
+            device.timestamp_bits = families[i].timestampValidBits;
+            return true;
+        }
+    }
+    return false;
+}
+
+std::vector<PhysicalDevice> read_devices() {
+    const Instance& owner = instance();
+    uint32_t count = 0;
+    check(owner.vk.vkEnumeratePhysicalDevices(owner.handle, &count, nullptr), "vkEnumeratePhysicalDevices");
+    std::vector<VkPhysicalDevice> handles(count);
+    check(owner.vk.vkEnumeratePhysicalDevices(owner.handle, &count, handles.data()), "vkEnumeratePhysicalDevices");
+
+    std::vector<PhysicalDevice> devices;
+    for (VkPhysicalDevice handle : handles) {
+        VkPhysicalDeviceProperties basic;
+        owner.vk.vkGetPhysicalDeviceProperties(handle, &basic);
+        PhysicalDevice device;
+        device.handle = handle;
+        // Asked first: an older device must not be shown the 1.3 structures that the rest is read through.
+        if (basic.apiVersion < VK_API_VERSION_1_3 || !read_queue_family(owner.vk, device)) {
+            continue;
+        }
+        device.index = static_cast<uint32_t>(devices.size());
+        device.extensions = read_extensions(owner.vk, handle);
+        read_properties(owner.vk, device);
+        read_memory(owner.vk, device);
+        FeatureChain reported(device.extensions);
+        query_features(handle, reported);
+        device.features = reported_features(reported, device.extensions);
+        if (device.features[Feature::cooperative_matrix]) {
+            device.cooperative_matrices = read_cooperative_matrices(owner.vk, handle);
+        }
+        devices.push_back(std::move(device));
+    }
+    return devices;
+}
+
+}  // namespace
+
+Feature feature_named(const std::string& name) {
+    for (size_t i = 0; i < kFeatureNames.size(); i++) {
+        if (name == kFeatureNames[i]) {
+            return static_cast<Feature>(i);
+        }
+    }
+    throw std::invalid_argument("disable: '" + name + "' is no feature name");
+}
+
+FeatureChain::FeatureChain(const std::vector<std::string>& extensions) {
+    void** tail = &core.pNext;
+    const auto link = [&tail](auto& structure) {
+        *tail = &structure;
+        tail = &structure.pNext;
+    };
+    link(vulkan11);
+    link(vulkan12);
+    link(vulkan13);
+    if (contains(extensions, "VK_EXT_shader_atomic_float")) {
+        link(atomic_float);
+    }
+    if (contains(extensions, "VK_KHR_cooperative_matrix")) {
+        link(cooperative_matrix);
+    }
+    if (contains(extensions, "VK_NV_cooperative_matrix2")) {
+        link(cooperative_matrix2);
+    }
+    if (contains(extensions, "VK_KHR_shader_bfloat16")) {
+        link(bfloat16);
+    }
+}
+
+void query_features(VkPhysicalDevice device, FeatureChain& chain) {
+    instance().vk.vkGetPhysicalDeviceFeatures2(device, &chain.core);
+}
+
+void select_features(const FeatureChain& reported, const FeatureSet& wanted, FeatureChain& enabled) {
+    // dmlvk's own needs. Vulkan 1.3 obliges a device to offer all of them but scalarBlockLayout.
+    enabled.vulkan12.timelineSemaphore = VK_TRUE;
+    enabled.vulkan12.uniformBufferStandardLayout = VK_TRUE;
+    enabled.vulkan12.shaderSubgroupExtendedTypes = VK_TRUE;
+    enabled.vulkan12.scalarBlockLayout = reported.vulkan12.scalarBlockLayout;
+    enabled.vulkan13.synchronization2 = VK_TRUE;
+    enabled.vulkan13.maintenance4 = VK_TRUE;
+
+    enabled.vulkan12.shaderFloat16 = wanted[Feature::float16];
+    enabled.vulkan12.shaderInt8 = wanted[Feature::int8];
+    enabled.core.features.shaderInt16 = wanted[Feature::int16];
+    enabled.core.features.shaderInt64 = wanted[Feature::int64];
+    enabled.core.features.shaderFloat64 = wanted[Feature::float64];
+    enabled.vulkan11.storageBuffer16BitAccess = wanted[Feature::storage16];
+    enabled.vulkan12.storageBuffer8BitAccess = wanted[Feature::storage8];
+    enabled.vulkan13.subgroupSizeControl = wanted[Feature::subgroup_size_control];
+    enabled.vulkan13.computeFullSubgroups = wanted[Feature::full_subgroups];
+    enabled.cooperative_matrix.cooperativeMatrix = wanted[Feature::cooperative_matrix];
+    if (wanted[Feature::cooperative_matrix2]) {
+        void* const next = enabled.cooperative_matrix2.pNext;
+        enabled.cooperative_matrix2 = reported.cooperative_matrix2;
+        enabled.cooperative_matrix2.pNext = next;
+    }
+    if (wanted[Feature::bfloat16]) {
+        enabled.bfloat16.shaderBFloat16Type = VK_TRUE;
+        enabled.bfloat16.shaderBFloat16DotProduct = reported.bfloat16.shaderBFloat16DotProduct;
+        enabled.bfloat16.shaderBFloat16CooperativeMatrix =
+            wanted[Feature::cooperative_matrix] ? reported.bfloat16.shaderBFloat16CooperativeMatrix : VK_FALSE;
+    }
+    enabled.vulkan13.shaderIntegerDotProduct = wanted[Feature::integer_dot_product];
+    enabled.vulkan12.bufferDeviceAddress = wanted[Feature::buffer_device_address];
+    if (wanted[Feature::vulkan_memory_model]) {
+        enabled.vulkan12.vulkanMemoryModel = VK_TRUE;
+        enabled.vulkan12.vulkanMemoryModelDeviceScope = reported.vulkan12.vulkanMemoryModelDeviceScope;
+    }
+    if (wanted[Feature::atomic_float]) {
+        enabled.atomic_float.shaderBufferFloat32AtomicAdd = VK_TRUE;
+        enabled.atomic_float.shaderBufferFloat32Atomics = reported.atomic_float.shaderBufferFloat32Atomics;
+    }
+}
+
+bool PhysicalDevice::has_extension(const char* extension) const {
+    return contains(extensions, extension);
+}
+
+std::vector<std::pair<std::string, std::variant<uint64_t, double>>> PhysicalDevice::named_limits() const {
+    std::vector<std::pair<std::string, std::variant<uint64_t, double>>> named;
+    const auto add = [&named](std::string name, uint64_t value) { named.emplace_back(std::move(name), value); };
+#define DMLVK_LIMIT(member) add(#member, limits.member);
+#define DMLVK_LIMIT3(member)                                   \
+    for (size_t i = 0; i < 3; i++) {                           \
+        add(#member + std::to_string(i), limits.member[i]); \
+    }
+    DMLVK_LIMIT(maxUniformBufferRange)
+    DMLVK_LIMIT(maxStorageBufferRange)
+    DMLVK_LIMIT(maxPushConstantsSize)
+    DMLVK_LIMIT(maxMemoryAllocationCount)
+    DMLVK_LIMIT(bufferImageGranularity)
+    DMLVK_LIMIT(maxBoundDescriptorSets)
+    DMLVK_LIMIT(maxPerStageDescriptorUniformBuffers)
+    DMLVK_LIMIT(maxPerStageDescriptorStorageBuffers)
+    DMLVK_LIMIT(maxPerStageResources)
+    DMLVK_LIMIT(maxDescriptorSetUniformBuffers)
+    DMLVK_LIMIT(maxDescriptorSetStorageBuffers)
+    DMLVK_LIMIT(maxComputeSharedMemorySize)
+    DMLVK_LIMIT3(maxComputeWorkGroupCount)
+    DMLVK_LIMIT(maxComputeWorkGroupInvocations)
+    DMLVK_LIMIT3(maxComputeWorkGroupSize)
+    DMLVK_LIMIT(minMemoryMapAlignment)
+    DMLVK_LIMIT(minUniformBufferOffsetAlignment)
+    DMLVK_LIMIT(minStorageBufferOffsetAlignment)
+    DMLVK_LIMIT(timestampComputeAndGraphics)
+    named.emplace_back("timestampPeriod", double{limits.timestampPeriod});
+    DMLVK_LIMIT(optimalBufferCopyOffsetAlignment)
+    DMLVK_LIMIT(nonCoherentAtomSize)
+#undef DMLVK_LIMIT
+#undef DMLVK_LIMIT3
+    add("subgroupSize", subgroup_size);
+    add("minSubgroupSize", min_subgroup_size);
+    add("maxSubgroupSize", max_subgroup_size);
+    add("maxMemoryAllocationSize", max_allocation_size);
+    add("maxBufferSize", max_buffer_size);
+    add("maxPushDescriptors", max_push_descriptors);
+    return named;
+}
+
+const std::vector<PhysicalDevice>& physical_devices() {
+    static const auto* devices = new std::vector<PhysicalDevice>(read_devices());
+    return *devices;
+}
+
+}  // namespace dmlvk

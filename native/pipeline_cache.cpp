@@ -1,0 +1,109 @@
+#include "pipeline_cache.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <system_error>
+
+namespace dmlvk {
+namespace {
+
+// The file is this header, then the driver's bytes. Drivers check their own header but trust what follows it, so a
+// truncated or damaged file has to be found here.
+struct FileHeader {
+    char magic[8];
+    uint64_t size;
+    uint64_t checksum;
+};
+constexpr char kMagic[8] = {'d', 'm', 'l', 'v', 'k', 'p', 'c', '1'};
+
+/// FNV-1a, 64 bits.
+uint64_t checksum(const std::string& bytes) {
+    uint64_t hash = 0xcbf29ce484222325U;
+    for (const char byte : bytes) {
+        hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
+    }
+    return hash;
+}
+
+bool made_by(const PhysicalDevice& physical, const std::string& bytes) {
+    VkPipelineCacheHeaderVersionOne header;
+    if (bytes.size() < sizeof header) {
+        return false;
+    }
+    std::memcpy(&header, bytes.data(), sizeof header);
+    return header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE && header.vendorID == physical.vendor_id &&
+           header.deviceID == physical.device_id &&
+           std::memcmp(header.pipelineCacheUUID, physical.pipeline_cache_uuid, VK_UUID_SIZE) == 0;
+}
+
+std::string read_cache(const std::string& path, const PhysicalDevice& physical) {
+    std::ifstream file(path, std::ios::binary);
+    FileHeader header;
+    if (path.empty() || !file.read(reinterpret_cast<char*>(&header), sizeof header) ||
+        std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
+        return "";
+    }
+    std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    const bool intact = bytes.size() == header.size && checksum(bytes) == header.checksum;
+    return intact && made_by(physical, bytes) ? bytes : "";
+}
+
+}  // namespace
+
+PipelineCache::PipelineCache(LogicalDevice& device, std::string path) : device_(device), path_(std::move(path)) {
+    const std::string bytes = read_cache(path_, device.physical);
+    VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+    info.initialDataSize = bytes.size();
+    info.pInitialData = bytes.data();
+    device_.check(device_.vk.vkCreatePipelineCache(device_.handle, &info, nullptr, &handle), "vkCreatePipelineCache");
+}
+
+PipelineCache::~PipelineCache() {
+    device_.vk.vkDestroyPipelineCache(device_.handle, handle, nullptr);
+}
+
+void PipelineCache::save() const {
+    if (path_.empty()) {
+        return;
+    }
+    device_.require_alive();
+    std::string bytes;
+    VkResult result = VK_INCOMPLETE;
+    // Another thread may add a pipeline between the two calls; then the second one says so.
+    while (result == VK_INCOMPLETE) {
+        size_t size = 0;
+        device_.check(device_.vk.vkGetPipelineCacheData(device_.handle, handle, &size, nullptr),
+                      "vkGetPipelineCacheData");
+        bytes.resize(size);
+        result = device_.vk.vkGetPipelineCacheData(device_.handle, handle, &size, bytes.data());
+        device_.check(result, "vkGetPipelineCacheData");
+        bytes.resize(size);
+    }
+    FileHeader header{};
+    std::memcpy(header.magic, kMagic, sizeof kMagic);
+    header.size = bytes.size();
+    header.checksum = checksum(bytes);
+
+    const std::string unfinished = path_ + "." + std::to_string(std::random_device{}()) + ".tmp";
+    std::ofstream file(unfinished, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&header), sizeof header);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    std::error_code error;
+    if (!file) {
+        error = std::error_code(errno, std::generic_category());
+    } else {
+        std::filesystem::rename(unfinished, path_, error);
+    }
+    if (error) {
+        std::error_code ignored;
+        std::filesystem::remove(unfinished, ignored);
+        throw std::system_error(error, "pipeline cache " + path_);
+    }
+}
+
+}  // namespace dmlvk

@@ -1,0 +1,128 @@
+#include "queue.h"
+
+#include <algorithm>
+#include <chrono>
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+namespace dmlvk {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Being woken by the kernel costs 20 us and more; most small lists are done sooner. On a device that runs on this
+// machine's own processors the spinning thread takes a core from the work it waits for.
+constexpr uint64_t kSpinNanoseconds = 150'000;
+constexpr uint64_t kSpinNanosecondsOnCpu = 5'000;
+
+void relax() {
+#if defined(__x86_64__) || defined(_M_X64)
+    _mm_pause();
+#endif
+}
+
+uint64_t nanoseconds_since(Clock::time_point start) {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+}
+
+}  // namespace
+
+Queue::Queue(LogicalDevice& device)
+    : device_(device), spin_nanoseconds_(device.physical.type == "cpu" ? kSpinNanosecondsOnCpu : kSpinNanoseconds) {
+    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+    VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
+    device_.check(device_.vk.vkCreateSemaphore(device_.handle, &info, nullptr, &timeline_), "vkCreateSemaphore");
+}
+
+Queue::~Queue() {
+    device_.vk.vkDestroySemaphore(device_.handle, timeline_, nullptr);
+}
+
+uint64_t Queue::submit(VkCommandBuffer commands) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return submit_locked(commands);
+}
+
+uint64_t Queue::submit_locked(VkCommandBuffer commands) {
+    device_.require_alive();
+    VkCommandBuffer buffers[2];
+    uint32_t count = 0;
+    const VkCommandBuffer pending = pending_->close_pending();
+    if (pending != VK_NULL_HANDLE) {
+        buffers[count++] = pending;
+    }
+    if (commands != VK_NULL_HANDLE) {
+        buffers[count++] = commands;
+    }
+    if (count == 0) {
+        return last_value_;
+    }
+
+    const uint64_t value = last_value_ + 1;
+    VkTimelineSemaphoreSubmitInfo timeline{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
+    timeline.signalSemaphoreValueCount = 1;
+    timeline.pSignalSemaphoreValues = &value;
+    VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO, &timeline};
+    info.commandBufferCount = count;
+    info.pCommandBuffers = buffers;
+    info.signalSemaphoreCount = 1;
+    info.pSignalSemaphores = &timeline_;
+    device_.check(device_.vk.vkQueueSubmit(device_.queue, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit");
+
+    last_value_ = value;
+    submissions_++;
+    if (pending != VK_NULL_HANDLE) {
+        pending_->pending_submitted(value);
+    }
+    return value;
+}
+
+bool Queue::wait(uint64_t value, uint64_t timeout) {
+    if (reached_.load(std::memory_order_acquire) >= value) {
+        return true;
+    }
+    const Clock::time_point start = Clock::now();
+    const uint64_t spin = std::min(timeout, spin_nanoseconds_);
+    uint64_t spent = 0;
+    do {
+        device_.require_alive();
+        if (finished(value)) {
+            return true;
+        }
+        relax();
+        spent = nanoseconds_since(start);
+    } while (spent < spin);
+    if (timeout <= spent) {
+        return false;
+    }
+
+    VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+    info.semaphoreCount = 1;
+    info.pSemaphores = &timeline_;
+    info.pValues = &value;
+    const uint64_t rest = timeout == UINT64_MAX ? UINT64_MAX : timeout - spent;
+    const VkResult result = device_.vk.vkWaitSemaphores(device_.handle, &info, rest);
+    device_.check(result, "vkWaitSemaphores");
+    return result == VK_SUCCESS;
+}
+
+uint64_t Queue::flush() {
+    return submit(VK_NULL_HANDLE);
+}
+
+bool Queue::finished(uint64_t value) {
+    if (reached_.load(std::memory_order_acquire) >= value || device_.is_lost()) {
+        return true;
+    }
+    uint64_t current = 0;
+    device_.check(device_.vk.vkGetSemaphoreCounterValue(device_.handle, timeline_, &current),
+                  "vkGetSemaphoreCounterValue");
+    // Several threads may store here; a smaller value only costs a later reader one more query.
+    reached_.store(current, std::memory_order_release);
+    return current >= value;
+}
+
+}  // namespace dmlvk

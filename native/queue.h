@@ -1,0 +1,57 @@
+// The device's one queue with its kept timeline semaphore: a submit creates nothing and allocates nothing.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "logical_device.h"
+#include "submit_queue.h"
+
+namespace dmlvk {
+
+/// Commands that wait for the next submit of anybody, to travel with it: the staged uploads.
+class PendingCommands {
+  public:
+    virtual ~PendingCommands() = default;
+    /// Called under the queue's mutex. The closed command buffer to submit first, VK_NULL_HANDLE when there is none.
+    virtual VkCommandBuffer close_pending() = 0;
+    /// Called under the queue's mutex once that command buffer is submitted, under this timeline value.
+    virtual void pending_submitted(uint64_t value) = 0;
+};
+
+class Queue final : public SubmitQueue {
+  public:
+    explicit Queue(LogicalDevice& device);
+    ~Queue() override;
+    Queue(const Queue&) = delete;
+    Queue& operator=(const Queue&) = delete;
+
+    void attach(PendingCommands* pending) { pending_ = pending; }
+
+    uint64_t submit(VkCommandBuffer commands) override;
+    bool wait(uint64_t value, uint64_t timeout) override;
+
+    /// The same for a caller that holds mutex(). VK_NULL_HANDLE submits the pending commands alone; with none pending
+    /// either, nothing is submitted and the last value is returned.
+    uint64_t submit_locked(VkCommandBuffer commands);
+    /// Submits what is pending. Returns the value that is reached when everything submitted so far is over.
+    uint64_t flush();
+    /// Whether the work of that value is over (on a lost device: will never run on).
+    bool finished(uint64_t value);
+
+    /// Guards the VkQueue and the pending commands. Never acquired by a thread that may then wait for the GIL.
+    std::mutex& mutex() { return mutex_; }
+    uint64_t submissions() const { return submissions_; }
+
+  private:
+    LogicalDevice& device_;
+    PendingCommands* pending_ = nullptr;
+    std::mutex mutex_;
+    VkSemaphore timeline_ = VK_NULL_HANDLE;
+    uint64_t last_value_ = 0;
+    std::atomic<uint64_t> reached_{0};
+    std::atomic<uint64_t> submissions_{0};
+    uint64_t spin_nanoseconds_;
+};
+
+}  // namespace dmlvk

@@ -1,0 +1,3 @@
+// The one file that compiles the allocator's body.
+#define VMA_IMPLEMENTATION
+#include "vma.h"

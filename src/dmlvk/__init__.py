@@ -1,0 +1,162 @@
+"""DirectML's operators and binding model on every Vulkan device.
+
+Names follow DirectML's by rule: ``DML_ELEMENT_WISE_ADD_OPERATOR_DESC`` is ``ElementWiseAdd``, ``ReduceFunction.SUM`` is
+``DML_REDUCE_FUNCTION_SUM``, ``BindingTable.bind_inputs`` is ``IDMLBindingTable::BindInputs``. ``dmlvk.eager`` has one
+function for each operator, numpy in, numpy out.
+
+Importing this package touches no Vulkan: what needs the native module is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from dmlvk.enums import (
+    AxisDirection,
+    BindingType,
+    ConvolutionDirection,
+    ConvolutionMode,
+    CreateDeviceFlags,
+    DepthSpaceOrder,
+    ExecutionFlags,
+    Feature,
+    FeatureLevel,
+    GraphEdgeType,
+    GraphNodeType,
+    InterpolationMode,
+    IsInfinityMode,
+    MatrixTransform,
+    MultiheadAttentionMaskType,
+    OperatorType,
+    PaddingMode,
+    QuantizationType,
+    RandomGeneratorType,
+    RecurrentNetworkDirection,
+    ReduceFunction,
+    RoundingMode,
+    TensorDataType,
+    TensorFlags,
+    TensorType,
+)
+from dmlvk.errors import (
+    BindingError,
+    DeviceLostError,
+    DmlvkError,
+    FeatureNotPresentError,
+    InitializationFailedError,
+    InvalidArgumentError,
+    ModelError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+    OutOfHostMemoryError,
+    StateError,
+    UnsupportedError,
+    UnsupportedNodeError,
+    VulkanError,
+)
+from dmlvk.ops import *  # noqa: F403
+from dmlvk.schema import OperatorDesc, ScaleBias
+from dmlvk.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
+
+if TYPE_CHECKING:
+    from dmlvk import eager
+    from dmlvk.array import DeviceArray
+    from dmlvk.execution.binding import BindingTable, BufferArrayBinding, BufferBinding
+    from dmlvk.execution.command import CommandList, CommandRecorder, DispatchTiming
+    from dmlvk.execution.device import Device, default_device
+    from dmlvk.execution.operator import BindingProperties, CompiledOperator, Operator, OperatorInitializer
+    from dmlvk.runtime.device import DeviceInfo, devices, validation_messages
+    from dmlvk.runtime.memory import Buffer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AxisDirection",
+    "BindingError",
+    "BindingProperties",
+    "BindingTable",
+    "BindingType",
+    "Buffer",
+    "BufferArrayBinding",
+    "BufferBinding",
+    "CommandList",
+    "CommandRecorder",
+    "CompiledOperator",
+    "ConvolutionDirection",
+    "ConvolutionMode",
+    "CreateDeviceFlags",
+    "DepthSpaceOrder",
+    "Device",
+    "DeviceArray",
+    "DeviceInfo",
+    "DeviceLostError",
+    "DispatchTiming",
+    "DmlvkError",
+    "ExecutionFlags",
+    "Feature",
+    "FeatureLevel",
+    "FeatureNotPresentError",
+    "GraphEdgeType",
+    "GraphNodeType",
+    "InitializationFailedError",
+    "InterpolationMode",
+    "InvalidArgumentError",
+    "IsInfinityMode",
+    "MatrixTransform",
+    "ModelError",
+    "MultiheadAttentionMaskType",
+    "NoDeviceError",
+    "Operator",
+    "OperatorDesc",
+    "OperatorInitializer",
+    "OperatorType",
+    "OutOfDeviceMemoryError",
+    "OutOfHostMemoryError",
+    "PaddingMode",
+    "QuantizationType",
+    "RandomGeneratorType",
+    "RecurrentNetworkDirection",
+    "ReduceFunction",
+    "RoundingMode",
+    "ScaleBias",
+    "StateError",
+    "TensorDataType",
+    "TensorDesc",
+    "TensorFlags",
+    "TensorLayout",
+    "TensorType",
+    "UnsupportedError",
+    "UnsupportedNodeError",
+    "VulkanError",
+    "calc_buffer_tensor_size",
+    "calculate_strides",
+    "default_device",
+    "devices",
+    "eager",
+    "validation_messages",
+]
+
+_LAZY = {
+    "dmlvk.array": ("DeviceArray",),
+    "dmlvk.execution.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
+    "dmlvk.execution.command": ("CommandList", "CommandRecorder", "DispatchTiming"),
+    "dmlvk.execution.device": ("Device", "default_device"),
+    "dmlvk.execution.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
+    "dmlvk.runtime.device": ("DeviceInfo", "devices", "validation_messages"),
+    "dmlvk.runtime.memory": ("Buffer",),
+}
+_HOMES = {name: module for module, names in _LAZY.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "eager":
+        return importlib.import_module("dmlvk.eager")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dmlvk' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, "eager"})

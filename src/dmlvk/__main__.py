@@ -1,0 +1,5 @@
+"""``python -m dmlvk``."""
+
+from dmlvk.cli import main
+
+raise SystemExit(main())

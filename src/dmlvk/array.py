@@ -1,0 +1,294 @@
+"""``DeviceArray``: a tensor that lives on a device, sliced and transposed without moving a byte."""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.enums import TensorDataType
+from dmlvk.errors import InvalidArgumentError, StateError
+from dmlvk.execution.binding import BufferBinding
+from dmlvk.execution.device import Device, default_device
+from dmlvk.runtime.memory import Buffer
+from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, calc_buffer_tensor_size, packed_strides
+
+_DTYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
+    TensorDataType[name.upper()]: np.dtype(name)
+    for name in (
+        "float64",
+        "float32",
+        "float16",
+        "uint64",
+        "uint32",
+        "uint16",
+        "uint8",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+    )
+}
+_DATA_TYPES: Final = {dtype: data_type for data_type, dtype in _DTYPES.items()} | {np.dtype(bool): TensorDataType.UINT8}
+_DLPACK_CPU: Final = (1, 0)
+
+Index = int | slice | EllipsisType | None
+
+
+def data_type_of(dtype: npt.DTypeLike) -> TensorDataType:
+    """The tensor data type of a numpy type; bool is UINT8, as DirectML's logical operators have it.
+
+    Raises:
+        InvalidArgumentError: a numpy type that no tensor has (complex, object, foreign byte order, ...).
+    """
+    kind = np.dtype(dtype)
+    if kind not in _DATA_TYPES:
+        names = ", ".join(str(known) for known in _DATA_TYPES)
+        raise InvalidArgumentError(f"is one of {names}", field="dtype", value=kind)
+    return _DATA_TYPES[kind]
+
+
+def dtype_of(data_type: TensorDataType) -> np.dtype[Any]:
+    """The numpy type of a tensor data type.
+
+    Raises:
+        InvalidArgumentError: a 4-bit or unknown type.
+    """
+    if data_type not in _DTYPES:
+        raise InvalidArgumentError("is a data type that numpy has", field="DataType", value=data_type)
+    return _DTYPES[data_type]
+
+
+def element_strides(array: npt.NDArray[Any]) -> tuple[int, ...] | None:
+    """An array's strides in elements; None where no tensor can have them: negative, or no multiple of the element."""
+    item = array.itemsize
+    if any(step < 0 or step % item for step in array.strides):
+        return None
+    return tuple(step // item for step in array.strides)
+
+
+def memory_span(array: npt.NDArray[Any], strides: tuple[int, ...]) -> npt.NDArray[Any]:
+    """The memory between an array's first and last element as a flat array; no copy. Broadcast elements appear once."""
+    last = sum((size - 1) * step for size, step in zip(array.shape, strides, strict=True))
+    return np.lib.stride_tricks.as_strided(array, (last + 1,), (array.itemsize,), writeable=False)
+
+
+class DeviceArray:
+    """A tensor on a device: a buffer, where in it the first element lies, sizes and strides.
+
+    Slicing, ``transpose`` and ``T`` give views of the same buffer. A view may start at any element, while DirectML
+    binds tensors at multiples of 16 bytes: ``binding`` copies a view that starts elsewhere into a buffer of its own,
+    on the device, and ``is_bindable`` tells beforehand.
+
+    Attributes:
+        device: Where it lives.
+        buffer: The memory, shared with the views.
+        offset: Bytes from the buffer's start to the first element.
+        data_type: Of the elements.
+        shape: Elements a dimension; () for a single element.
+        strides: Elements (not bytes) between neighbours of each dimension.
+    """
+
+    __slots__ = ("buffer", "data_type", "device", "offset", "shape", "strides")
+
+    def __init__(
+        self,
+        device: Device,
+        buffer: Buffer,
+        data_type: TensorDataType,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+    ) -> None:
+        self.device = device
+        self.buffer = buffer
+        self.data_type = data_type
+        self.shape = shape
+        self.strides = packed_strides(shape) if strides is None else strides
+        self.offset = offset
+
+    @staticmethod
+    def from_numpy(array: npt.ArrayLike, device: Device | None = None) -> DeviceArray:
+        """Uploads an array, keeping its strides: the bytes between its first and last element travel once, as they are.
+
+        Only an array with negative strides, or strides that are no multiple of its element, is copied first.
+
+        Args:
+            array: Of a numpy type that tensors have, at most 8 dimensions, not empty.
+            device: Where to, ``default_device()`` where None.
+
+        Raises:
+            InvalidArgumentError: another type, too many dimensions, or an empty array.
+        """
+        values = np.asarray(array)
+        data_type = data_type_of(values.dtype)
+        target = default_device() if device is None else device
+        strides = element_strides(values)
+        if strides is None:
+            values = np.ascontiguousarray(values)
+            strides = packed_strides(values.shape)
+        desc = TensorDesc(data_type, values.shape or (1,), strides or (1,))
+        buffer = target.create_buffer(desc.total_tensor_size_in_bytes)
+        buffer.write(memory_span(values, strides))
+        return DeviceArray(target, buffer, data_type, values.shape, strides)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type."""
+        return dtype_of(self.data_type)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the elements lie row-major without gaps."""
+        packed = packed_strides(self.shape)
+        return all(size == 1 or a == b for size, a, b in zip(self.shape, self.strides, packed, strict=True))
+
+    @property
+    def desc(self) -> TensorDesc:
+        """The tensor desc of this view; a single element has one dimension."""
+        return TensorDesc(self.data_type, self.shape or (1,), None if self.is_packed else self.strides)
+
+    @property
+    def is_bindable(self) -> bool:
+        """Whether it starts where DirectML lets a tensor start, with room for whole 4-byte words."""
+        end = self.offset + calc_buffer_tensor_size(self.data_type, self.shape or (1,), self.strides or (1,))
+        return self.offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT == 0 and end <= self.buffer.size_in_bytes
+
+    def binding(self) -> BufferBinding:
+        """Where to bind ``desc``: this view's own bytes or, where they cannot be bound, a copy made on the device."""
+        if self.is_bindable:
+            return BufferBinding(self.buffer, self.offset)
+        nbytes = self._span_in_bytes()
+        copy = self.device.create_buffer(-(-nbytes // 4) * 4)
+        commands = self.device.create_command_list()
+        commands.copy_buffer_region(copy, 0, self.buffer, self.offset, nbytes)
+        commands.submit()
+        return BufferBinding(copy)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The values as a packed numpy array of their own, after everything submitted before. Waits for it.
+
+        The bytes between the view's first and last element travel, however few of them it uses.
+        """
+        span = np.empty(self._span_in_bytes() // self.dtype.itemsize, self.dtype)
+        self.buffer.read_into(span, self.offset)
+        if self.is_packed:
+            return span.reshape(self.shape)
+        steps = tuple(step * span.itemsize for step in self.strides)
+        return np.lib.stride_tricks.as_strided(span, self.shape, steps).copy()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """numpy's protocol. The values always travel, so ``copy=False`` raises ``ValueError``."""
+        if copy is False:
+            raise ValueError("a DeviceArray cannot be seen by numpy without a copy")
+        values = self.numpy()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack's protocol: exports a copy in host memory, so ``copy=False`` raises ``BufferError``."""
+        if options.get("copy") is False:
+            raise BufferError("a DeviceArray is exported to the host as a copy")
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The host, where ``__dlpack__`` exports to."""
+        return _DLPACK_CPU
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a DeviceArray without dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.numpy()!r}, device={self.device.info.name!r})"
+
+    def __getitem__(self, index: Index | tuple[Index, ...]) -> DeviceArray:
+        """A view: integers, slices with positive steps, ``None`` and ``...``, as in numpy.
+
+        Raises:
+            IndexError: out of range, or too many indices.
+            InvalidArgumentError: a step below 1, or no elements left.
+        """
+        items = list(index if isinstance(index, tuple) else (index,))
+        named = sum(item is not None and item is not Ellipsis for item in items)
+        if named > self.ndim or items.count(Ellipsis) > 1:
+            raise IndexError(f"too many indices for {self.ndim} dimensions")
+        if Ellipsis not in items:
+            items.append(Ellipsis)
+        at = items.index(Ellipsis)
+        items[at : at + 1] = [slice(None)] * (self.ndim - named)
+
+        start, shape, strides = 0, [], []
+        axis = 0
+        for item in items:
+            if item is None:
+                shape.append(1)
+                strides.append(0)
+                continue
+            size, step = self.shape[axis], self.strides[axis]
+            if isinstance(item, slice):
+                first, last, stride = item.indices(size)
+                count = len(range(first, last, stride))
+                if stride < 1 or count < 1:
+                    raise InvalidArgumentError("a slice has a positive step and elements", field="index", value=item)
+                shape.append(count)
+                strides.append(step * stride)
+                start += first * step
+            else:
+                position = int(item)  # type: ignore[arg-type]  # Ellipsis has been replaced above
+                if not -size <= position < size:
+                    raise IndexError(f"index {position} is out of range for dimension {axis} of size {size}")
+                start += position % size * step
+            axis += 1
+        return self._view(tuple(shape), tuple(strides), start)
+
+    def transpose(self, *axes: int) -> DeviceArray:
+        """A view with the dimensions in another order, reversed where none is given.
+
+        Raises:
+            InvalidArgumentError: not every dimension once.
+        """
+        order = axes or tuple(reversed(range(self.ndim)))
+        if sorted(order) != list(range(self.ndim)):
+            raise InvalidArgumentError("names every dimension once", field="axes", value=axes)
+        return self._view(tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order))
+
+    @property
+    def T(self) -> DeviceArray:
+        """``transpose()``."""
+        return self.transpose()
+
+    def reshape(self, *shape: int) -> DeviceArray:
+        """A view with other sizes, one of which may be -1; only of a packed array.
+
+        Raises:
+            StateError: the array is not packed.
+            InvalidArgumentError: sizes of another number of elements.
+        """
+        if not self.is_packed:
+            raise StateError("only a packed DeviceArray can be reshaped without a copy")
+        known = int(np.prod([size for size in shape if size != -1], dtype=np.int64))
+        sizes = tuple(self.size // max(known, 1) if size == -1 else size for size in shape)
+        if shape.count(-1) > 1 or any(size < 1 for size in sizes) or np.prod(sizes, dtype=np.int64) != self.size:
+            raise InvalidArgumentError(f"has {self.size} elements", field="shape", value=shape)
+        return self._view(sizes, packed_strides(sizes))
+
+    def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> DeviceArray:
+        offset = self.offset + start * self.dtype.itemsize
+        return DeviceArray(self.device, self.buffer, self.data_type, shape, strides, offset)
+
+    def _span_in_bytes(self) -> int:
+        last = sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * self.dtype.itemsize

@@ -1,0 +1,60 @@
+"""Cases of the matrix product."""
+
+from __future__ import annotations
+
+from dmlvk import ops
+from dmlvk.cases.model import Case, OperatorCases, Tolerance
+from dmlvk.enums import MatrixTransform, TensorDataType
+
+
+def _case(
+    name: str,
+    rows: int,
+    depth: int,
+    columns: int,
+    *,
+    batch: tuple[int, ...] = (),
+    c: bool = False,
+    a_transposed: bool = False,
+    b_transposed: bool = False,
+    quick: bool = False,
+    **attributes: object,
+) -> Case:
+    inputs = {
+        "a_tensor": (*batch, depth, rows) if a_transposed else (*batch, rows, depth),
+        "b_tensor": (*batch, columns, depth) if b_transposed else (*batch, depth, columns),
+    }
+    if c:
+        inputs["c_tensor"] = (*batch, rows, columns)
+    transforms = {"trans_a": MatrixTransform(int(a_transposed)), "trans_b": MatrixTransform(int(b_transposed))}
+    return Case(name, inputs, {**transforms, **attributes}, quick=quick)
+
+
+CASES = (
+    OperatorCases(
+        ops.Gemm,
+        # At the magnitude of the summed terms, as for the convolution: float32 sums of at most a few hundred products.
+        {TensorDataType.FLOAT32: Tolerance(4), TensorDataType.FLOAT16: Tolerance(1)},
+        (
+            _case("small", 5, 7, 11, c=True, quick=True),
+            _case("one past the tiles", 65, 33, 65, c=True, alpha=0.5, beta=-2.0),
+            _case("A transposed", 35, 19, 41, a_transposed=True),
+            _case("B transposed", 35, 19, 41, b_transposed=True, alpha=-1.5),
+            _case("both transposed", 17, 65, 23, a_transposed=True, b_transposed=True, c=True),
+            _case("one row", 1, 129, 67, c=True, quick=True),
+            _case("three rows, B transposed", 3, 65, 37, b_transposed=True),
+            _case("one column", 37, 131, 1, c=True),
+            _case("two columns, A transposed", 31, 67, 2, a_transposed=True, beta=0.25, c=True),
+            _case("one number", 1, 1, 1, c=True),
+            _case("outer product", 13, 1, 29),
+            _case("batch of three", 9, 17, 10, batch=(3,), c=True),
+            _case(
+                "batch of two by three, both transposed", 6, 5, 18, batch=(2, 3), a_transposed=True, b_transposed=True
+            ),
+            _case("batch of rows", 1, 33, 12, batch=(2, 2), c=True, beta=3.0),
+            _case("fused tanh", 11, 9, 21, c=True, fused_activation=ops.ActivationTanh()),
+            _case("fused linear", 3, 9, 21, fused_activation=ops.ActivationLinear(alpha=0.75, beta=0.5)),
+            _case("fused clip", 11, 9, 21, c=True, fused_activation=ops.ElementWiseClip(min=-1.0, max=0.5)),
+        ),
+    ),
+)

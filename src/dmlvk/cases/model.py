@@ -1,0 +1,146 @@
+"""What a case is, and how its inputs are made.
+
+A case is one desc-to-be: sizes, attributes and the domain of its inputs. The runner crosses it with the operator's data
+types and with layouts (packed, strided, broadcast, offset, in place), so a case says nothing about those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlvk.enums import TensorDataType
+from dmlvk.schema import OperatorDesc
+
+Array = NDArray[Any]
+Domain = Callable[[np.random.Generator, tuple[int, ...], TensorDataType], Array]
+"""(generator, sizes, data type) -> values in numpy's type for the data type."""
+
+NUMPY_TYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
+    TensorDataType.FLOAT64: np.dtype(np.float64),
+    TensorDataType.FLOAT32: np.dtype(np.float32),
+    TensorDataType.FLOAT16: np.dtype(np.float16),
+    TensorDataType.INT64: np.dtype(np.int64),
+    TensorDataType.INT32: np.dtype(np.int32),
+    TensorDataType.INT16: np.dtype(np.int16),
+    TensorDataType.INT8: np.dtype(np.int8),
+    TensorDataType.UINT64: np.dtype(np.uint64),
+    TensorDataType.UINT32: np.dtype(np.uint32),
+    TensorDataType.UINT16: np.dtype(np.uint16),
+    TensorDataType.UINT8: np.dtype(np.uint8),
+}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far an output may be from the oracle's float64 result rounded once.
+
+    Attributes:
+        ulp: Units in the last place of the output's type; 0 is bit-exact (any NaN equals any NaN).
+        magnitude: ULPs are counted at no smaller a magnitude than this: where a result is a difference of values of
+            about this size, an error in ULPs of the tiny difference says nothing. The oracle may give one per element
+            instead (``oracle.Scaled``).
+    """
+
+    ulp: float
+    magnitude: float = 0.0
+
+
+EXACT: Final = Tolerance(0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case of an operator.
+
+    Attributes:
+        name: Unique within the operator; says what is special about it.
+        inputs: Sizes of each input tensor by field name; an optional input left out is absent.
+        attributes: The other fields; those with a default may be left out.
+        outputs: Sizes of each output by field name, where the row does not infer them.
+        data_types: Types per field that do not follow the case's data type, such as index tensors.
+        domains: How inputs are filled, by field name; "" for all others. Without one: ``normal``.
+        layouts: Whether the runner also runs it strided, broadcast, offset and in place.
+        only: Data types it is meant for; empty for all of the operator's.
+        quick: Whether it belongs to the quick tier.
+    """
+
+    name: str
+    inputs: Mapping[str, tuple[int, ...]]
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    outputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    data_types: Mapping[str, TensorDataType] = field(default_factory=dict)
+    domains: Mapping[str, Domain] = field(default_factory=dict)
+    layouts: bool = True
+    only: tuple[TensorDataType, ...] = ()
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class OperatorCases:
+    """All cases of an operator.
+
+    Attributes:
+        operator: The row.
+        tolerance: By output data type; types left out are exact.
+        cases: The cases.
+        data_types: The types to cross with: those of the first input tensor unless given.
+    """
+
+    operator: type[OperatorDesc]
+    tolerance: Mapping[TensorDataType, Tolerance]
+    cases: tuple[Case, ...]
+    data_types: tuple[TensorDataType, ...] = ()
+
+    @property
+    def crossed_types(self) -> tuple[TensorDataType, ...]:
+        """The data types that every case runs with."""
+        return self.data_types or self.operator.fields[0].data_types
+
+
+def generator(*key: object) -> np.random.Generator:
+    """A generator seeded by what the numbers are for: the same on every machine."""
+    digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "little"))
+
+
+def normal(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+    """Standard normal floats; integers over the type's full range."""
+    kind = NUMPY_TYPES[data_type]
+    if kind.kind == "f":
+        return rng.standard_normal(sizes).astype(kind)
+    limits = np.iinfo(kind)
+    return rng.integers(limits.min, limits.max, sizes, dtype=kind, endpoint=True)
+
+
+def uniform(low: float, high: float) -> Domain:
+    """Values between low and high."""
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        kind = NUMPY_TYPES[data_type]
+        if kind.kind == "f":
+            return rng.uniform(low, high, sizes).astype(kind)
+        return rng.integers(int(low), int(high), sizes, dtype=kind, endpoint=True)
+
+    return domain
+
+
+def special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+    """0, -0, 1, -1, infinities, NaN, extremes and subnormals of a float type, or an integer type's edges, in a random
+    order (so that two inputs meet in many pairs)."""
+    kind = NUMPY_TYPES[data_type]
+    values: list[Any]
+    if kind.kind == "f":
+        info = np.finfo(kind)
+        values = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, np.inf, -np.inf, np.nan, info.max, info.min, info.tiny]
+        values += [info.smallest_subnormal, -info.smallest_subnormal, info.tiny * 0.75, info.eps, 7.0, -3.0]
+    else:
+        limits = np.iinfo(kind)
+        values = [0, 1, 2, 3, 7, 10, limits.max, limits.max - 1, limits.min, limits.min + 1]
+        values += [-1, -2, -3, -7, -10] if limits.min < 0 else [5, 11]
+    return rng.choice(np.array(values, dtype=kind), sizes)

@@ -1,0 +1,347 @@
+"""``python -m dmlvk``: devices, ops, explain, verify, run. Each prints a table, or JSON with ``--json``.
+
+Exit status: 0 for success, 1 when a verification failed, 2 for what the caller can mend (an unknown device or operator,
+a bad desc, an unsupported model), with the reason on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dmlvk import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.enums import OperatorType, TensorDataType
+from dmlvk.errors import DmlvkError, InvalidArgumentError
+from dmlvk.execution.device import Device
+from dmlvk.kernels.lowering import explain, newest
+from dmlvk.kernels.lowering.registry import LOWERINGS
+from dmlvk.runtime.device import devices
+from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, class_name
+from dmlvk.tensor import TensorDesc
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="dmlvk", description="DirectML's operators on every Vulkan GPU.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, function: Any, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.add_argument("--json", action="store_true", help="print JSON")
+        sub.set_defaults(function=function)
+        return sub
+
+    def takes_device(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--device", help="index, UUID or part of the name; default DMLVK_DEVICE, else the best")
+
+    command("devices", _devices, "list the Vulkan devices")
+    command("ops", _ops_command, "list DirectML's operators and what is implemented")
+    sub = command("explain", _explain, "show which kernel rule a desc gets, and why")
+    sub.add_argument("operator", help="class name, such as MeanVarianceNormalization1")
+    sub.add_argument("fields", nargs="*", help="such as input_tensor=FLOAT32[32,256,128,128] axes=2,3 epsilon=1e-5")
+    takes_device(sub)
+    sub = command("verify", _verify, "run the operators' cases on the device against the oracle")
+    sub.add_argument("operators", nargs="*", help="class names; default all")
+    sub.add_argument("--quick", action="store_true", help="only the quick cases")
+    takes_device(sub)
+    sub = command("run", _run, "run an ONNX model")
+    sub.add_argument("model", type=pathlib.Path)
+    sub.add_argument("--input", type=pathlib.Path, help="an .npz file with the inputs; default: random numbers, seed 0")
+    sub.add_argument("--size", action="append", default=[], help="value of a symbolic dimension: NAME=SIZE, default 1")
+    sub.add_argument("--output", type=pathlib.Path, help="write the outputs to this .npz file")
+    sub.add_argument("--repeat", type=int, default=1, help="runs after the first, for the time")
+    takes_device(sub)
+
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.function(options))
+    except DmlvkError as error:
+        print(f"dmlvk: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+
+
+def _print_json(value: object) -> None:
+    json.dump(value, sys.stdout, indent=1)
+    print()
+
+
+def _print_table(rows: Iterable[Sequence[object]], head: Sequence[str]) -> None:
+    lines = [list(head), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _devices(options: argparse.Namespace) -> int:
+    found = [
+        {
+            "index": info.index,
+            "name": info.name,
+            "uuid": info.uuid,
+            "driver": info.driver,
+            "type": info.type,
+            "memory": info.memory_in_bytes,
+            "features": dict(info.features),
+        }
+        for info in devices()
+    ]
+    if options.json:
+        _print_json(found)
+        return 0
+    for item in found:
+        print(f"{item['index']}: {item['name']} ({item['type']}, {item['memory']:,} bytes)")
+        print(f"   driver   {item['driver']}\n   uuid     {item['uuid']}")
+        print(f"   features {', '.join(name for name, there in item['features'].items() if there) or 'none'}")
+        print(f"   without  {', '.join(name for name, there in item['features'].items() if not there) or 'none'}")
+    return 0
+
+
+def operator_list() -> list[dict[str, Any]]:
+    """Every DirectML operator with its status: what ``ops --json`` prints."""
+    found = []
+    for operator in sorted(OperatorType)[1:]:
+        row = REGISTRY.get(operator)
+        implemented = row is not None and (row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade)
+        found.append(
+            {
+                "name": operator.dml_name,
+                "class": class_name(operator),
+                "feature_level": operator.feature_level.name.removeprefix("LEVEL_").replace("_", "."),
+                "status": "implemented" if implemented else "limitation",
+                "reason": "" if implemented else "has no row and no kernel in this version",
+                "in_place": list(row.in_place) if row is not None else [],
+            }
+        )
+    return found
+
+
+def _ops_command(options: argparse.Namespace) -> int:
+    found = operator_list()
+    if options.json:
+        _print_json(found)
+        return 0
+    head = ("operator", "level", "status", "in place")
+    _print_table(
+        ((item["class"], item["feature_level"], item["status"], ", ".join(item["in_place"])) for item in found), head
+    )
+    print(f"{sum(item['status'] == 'implemented' for item in found)} of {len(found)} implemented")
+    return 0
+
+
+def parse_desc(operator: str, fields: Sequence[str]) -> OperatorDesc:
+    """A desc from words: ``TYPE[sizes]`` or ``TYPE[sizes]@strides`` for a tensor, numbers, names of enumeration members,
+    comma-separated arrays, a class name for a fused activation. Outputs that are left out are inferred.
+
+    Raises:
+        InvalidArgumentError: an unknown operator or field, or a word that does not parse.
+    """
+    row = next((row for row in REGISTRY.values() if row.__name__ == operator), None)
+    if row is None:
+        raise InvalidArgumentError("is the class name of an implemented operator", field="operator", value=operator)
+    specs = {spec.name: spec for spec in row.fields}
+    values: dict[str, Any] = {}
+    for text in fields:
+        name, _, word = text.partition("=")
+        if name not in specs:
+            raise InvalidArgumentError(f"is one of {', '.join(specs)}", operator=operator, field="field", value=name)
+        try:
+            values[name] = _parse_field(specs[name], word)
+        except (ValueError, KeyError) as error:
+            if isinstance(error, InvalidArgumentError):
+                raise
+            kind = specs[name].kind.value
+            raise InvalidArgumentError(f"is a {kind}", operator=operator, field=name, value=word) from None
+    desc = row(**values)
+    outputs = [spec for spec in row.fields if spec.kind is FieldKind.OUTPUT_TENSOR and not spec.optional]
+    first = desc.input_slots()[0].tensor
+    if first is not None and any(spec.name not in values for spec in outputs):
+        inferred = desc.inferred_output_sizes()
+        missing = {spec.name: TensorDesc(first.data_type, inferred[i]) for i, spec in enumerate(outputs)}
+        desc = desc.replace(**{name: tensor for name, tensor in missing.items() if name not in values})
+    return desc
+
+
+def _parse_field(spec: FieldSpec, word: str) -> Any:
+    if spec.kind.is_tensor:
+        match = re.fullmatch(r"(\w+)\[([\d,]+)\](?:@([\d,]+))?", word)
+        if not match:
+            raise ValueError(word)
+        strides = tuple(map(int, match[3].split(","))) if match[3] else None
+        return TensorDesc(TensorDataType[match[1].upper()], tuple(map(int, match[2].split(","))), strides)
+    if spec.kind is FieldKind.ENUM:
+        assert spec.enumeration is not None
+        return spec.enumeration[word.upper()]
+    if spec.kind is FieldKind.FUSED_ACTIVATION:
+        return parse_desc(word, ())
+    if spec.kind is FieldKind.SCALE_BIAS:
+        scale, bias = word.split(",")
+        return ScaleBias(float(scale), float(bias))
+    if spec.kind is FieldKind.BOOL:
+        return {"true": True, "false": False}[word.lower()]
+    if spec.kind is FieldKind.UINT_ARRAY:
+        return tuple(int(item) for item in word.split(",") if item)
+    return {FieldKind.UINT: int, FieldKind.FLOAT: float}[spec.kind](word)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    desc = parse_desc(options.operator, options.fields)
+    desc.validate()
+    device = Device(options.device)
+    rules = explain(desc, device.capabilities)
+    chosen = next(rule.name for rule, holds in rules if holds)
+    compiled = device.compile_operator(device.create_operator(desc))
+    dispatches = [
+        {
+            "kernel": dispatch.kernel.kernel,
+            "variant": dict(dispatch.kernel.variant),
+            "constants": dict(dispatch.kernel.constants),
+            "workgroups": list(dispatch.grid),
+        }
+        for dispatch in compiled.plan.dispatches
+    ]
+    if options.json:
+        listed = [{"rule": rule.name, "holds": holds, "because": rule.because} for rule, holds in rules]
+        result = {"device": device.info.name, "lowered_as": type(newest(desc)).__name__, "chosen": chosen, "rules": listed}
+        _print_json({**result, "dispatches": dispatches, "temporary_bytes": compiled.plan.temporary_bytes})
+        return 0
+    print(f"{type(desc).__name__} on {device.info.name}, lowered as {type(newest(desc)).__name__}")
+    for rule, holds in rules:
+        mark = "chosen" if rule.name == chosen else "yes" if holds else "no"
+        print(f"  {mark:6}  {rule.name}: {rule.because}")
+    for item in dispatches:
+        print(f"  dispatch {item['kernel']} {item['variant']} {item['constants']} workgroups {item['workgroups']}")
+    print(f"  temporary {compiled.plan.temporary_bytes:,} bytes")
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from dmlvk.cases import all_cases
+    from dmlvk.verify import verify_operator
+
+    entries = {entry.operator.__name__: entry for entry in all_cases().values()}
+    for name in options.operators:
+        if name not in entries:
+            raise InvalidArgumentError("is the class name of an operator with cases", field="operator", value=name)
+    device = Device(options.device)
+    results: list[dict[str, Any]] = []
+    started = time.perf_counter()
+    chosen = [entry for name, entry in entries.items() if not options.operators or name in options.operators]
+    for number, entry in enumerate(chosen, 1):
+        if sys.stderr.isatty():
+            print(f"\r{number}/{len(chosen)} {entry.operator.__name__:40}", end="", file=sys.stderr, flush=True)
+        outcomes = list(verify_operator(device, entry, quick=options.quick))
+        for data_type in dict.fromkeys(outcome.variation.data_type for outcome in outcomes):
+            ran = [outcome for outcome in outcomes if outcome.variation.data_type is data_type]
+            failed = [outcome for outcome in ran if not outcome.passed]
+            results.append(
+                {
+                    "operator": entry.operator.__name__,
+                    "data_type": data_type.name,
+                    "max_ulp": max(outcome.max_ulp for outcome in ran),
+                    "passed": not failed,
+                    "runs": len(ran),
+                    "dispatches": sum(outcome.dispatches for outcome in ran),
+                    "unsupported": next((outcome.unsupported for outcome in ran if outcome.unsupported), ""),
+                    "failure": f"{failed[0].variation}: {failed[0].detail}" if failed else "",
+                }
+            )
+    if sys.stderr.isatty():
+        print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+    good = all(item["passed"] for item in results)
+    if options.json:
+        described = {"name": device.info.name, "uuid": device.info.uuid, "driver": device.info.driver}
+        _print_json({"device": described, "results": results})
+        return 0 if good else 1
+    print(f"device {device.info.name}, driver {device.info.driver}, uuid {device.info.uuid}")
+    head = ("operator", "type", "runs", "max ULP", "")
+    _print_table(
+        (
+            (
+                item["operator"],
+                item["data_type"],
+                item["runs"],
+                f"{item['max_ulp']:.4g}",
+                item["failure"] or item["unsupported"] or "ok",
+            )
+            for item in results
+        ),
+        head,
+    )
+    runs = sum(item["runs"] for item in results)
+    verdict = "all right" if good else f"{sum(not item['passed'] for item in results)} FAILED"
+    print(f"{len(results)} operator x type, {runs} runs in {time.perf_counter() - started:.1f} s: {verdict}")
+    return 0 if good else 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from dmlvk.onnx import InferenceSession
+
+    started = time.perf_counter()
+    session = InferenceSession(str(options.model), device=Device(options.device))
+    loaded = time.perf_counter() - started
+    if options.input is not None:
+        with np.load(options.input) as archive:
+            feeds = dict(archive)
+    else:
+        sizes = dict(item.split("=", 1) for item in options.size)
+        rng = np.random.default_rng(0)
+        feeds = {}
+        for item in session.get_inputs():
+            shape = [size if isinstance(size, int) else int(sizes.get(str(size), 1)) for size in item.shape]
+            kind = _NUMPY_NAMES[item.type]
+            values = rng.standard_normal(shape) if "float" in kind or "double" in kind else rng.integers(0, 2, shape)
+            feeds[item.name] = values.astype(kind)
+    times = []
+    for _ in range(1 + options.repeat):
+        started = time.perf_counter()
+        outputs = session.run(None, feeds)
+        times.append(time.perf_counter() - started)
+    names = [item.name for item in session.get_outputs()]
+    if options.output is not None:
+        np.savez(options.output, **dict(zip(names, outputs, strict=True)))
+    summary = {
+        "device": session.device.info.name,
+        "load_seconds": loaded,
+        "first_run_seconds": times[0],
+        "run_seconds": sorted(times[1:])[len(times[1:]) // 2] if times[1:] else times[0],
+        "outputs": {
+            name: {"shape": list(value.shape), "type": str(value.dtype), "mean": float(np.mean(value.astype(float)))}
+            for name, value in zip(names, outputs, strict=True)
+        },
+        "report": session.report().to_dict(),
+    }
+    if options.json:
+        _print_json(summary)
+        return 0
+    print(session.report())
+    for name, item in summary["outputs"].items():
+        print(f"{name}: {item['type']}{item['shape']}, mean {item['mean']:.6g}")
+    print(
+        f"load {loaded * 1e3:.1f} ms, first run {times[0] * 1e3:.1f} ms, "
+        f"then {summary['run_seconds'] * 1e3:.2f} ms (median of {max(options.repeat, 1)})"
+    )
+    return 0
+
+
+_NUMPY_NAMES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(double)": "float64",
+    "tensor(int64)": "int64",
+    "tensor(int32)": "int32",
+    "tensor(int16)": "int16",
+    "tensor(int8)": "int8",
+    "tensor(uint64)": "uint64",
+    "tensor(uint32)": "uint32",
+    "tensor(uint16)": "uint16",
+    "tensor(uint8)": "uint8",
+    "tensor(bool)": "bool",
+}

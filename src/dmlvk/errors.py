@@ -1,0 +1,128 @@
+"""Every exception dmlvk raises on purpose.
+
+Where DirectML returns ``E_INVALIDARG``, removes the device or leaves the behaviour undefined, dmlvk raises one of these
+before anything reaches the GPU; the device, the session and the caller's data stay usable afterwards. Only
+``DeviceLostError`` means that a device is gone.
+"""
+
+from __future__ import annotations
+
+
+class DmlvkError(Exception):
+    """Base of all of them."""
+
+
+class InvalidArgumentError(DmlvkError, ValueError):
+    """A desc, a binding or an argument breaks a rule of the specification (DirectML's ``E_INVALIDARG``).
+
+    Attributes:
+        operator: The operator's DirectML name, "" where none is concerned.
+        field: The offending field or argument.
+        rule: The rule, as a sentence.
+        value: The value that broke it.
+    """
+
+    def __init__(self, rule: str, *, operator: str = "", field: str = "", value: object = None) -> None:
+        where = ".".join(part for part in (operator, field) if part)
+        super().__init__(f"{where}: {rule} (got {value!r})" if where else f"{rule} (got {value!r})")
+        self.operator, self.field, self.rule, self.value = operator, field, rule, value
+
+
+class BindingError(InvalidArgumentError):
+    """A binding breaks a rule of ``IDMLBindingTable``; DirectML would remove the device."""
+
+
+class StateError(DmlvkError, RuntimeError):
+    """A call in the wrong order: executing before initialising, initialising twice, using a table of another device."""
+
+
+class UnsupportedError(DmlvkError, NotImplementedError):
+    """The request is valid, but this device or this version cannot do it.
+
+    Attributes:
+        operator: The operator's DirectML name, "" where none is concerned.
+        reason: What is missing.
+    """
+
+    def __init__(self, reason: str, *, operator: str = "") -> None:
+        super().__init__(f"{operator}: {reason}" if operator else reason)
+        self.operator, self.reason = operator, reason
+
+
+class NoDeviceError(DmlvkError, RuntimeError):
+    """No Vulkan loader, no device, or none that matches the choice."""
+
+
+class ModelError(DmlvkError, ValueError):
+    """An ONNX file is broken, or the feeds do not fit the model's inputs."""
+
+
+class UnsupportedNodeError(UnsupportedError):
+    """A node of an ONNX model that dmlvk cannot run, found when the model is loaded.
+
+    Attributes:
+        node: The node's name, or its first output's where it has none.
+        op_type, domain, version: What the model asks for.
+    """
+
+    def __init__(self, node: str, op_type: str, domain: str, version: int, reason: str) -> None:
+        super().__init__(f"node {node!r} ({domain or 'ai.onnx'}::{op_type}, opset {version}): {reason}")
+        self.node, self.op_type, self.domain, self.version, self.reason = node, op_type, domain, version, reason
+
+
+class VulkanError(DmlvkError, RuntimeError):
+    """A Vulkan call failed.
+
+    Attributes:
+        result: The VkResult, a negative number.
+        call: The Vulkan function.
+    """
+
+    def __init__(self, message: str, *, result: int = 0, call: str = "") -> None:
+        super().__init__(message)
+        self.result, self.call = result, call
+
+
+class OutOfHostMemoryError(VulkanError, MemoryError):
+    """VK_ERROR_OUT_OF_HOST_MEMORY."""
+
+
+class OutOfDeviceMemoryError(VulkanError, MemoryError):
+    """VK_ERROR_OUT_OF_DEVICE_MEMORY: the device keeps working; free something or ask for less."""
+
+
+class InitializationFailedError(VulkanError):
+    """VK_ERROR_INITIALIZATION_FAILED, or a driver too old or broken to create an instance or device."""
+
+
+class DeviceLostError(VulkanError):
+    """VK_ERROR_DEVICE_LOST: create a new ``Device``; what lived on this one is gone."""
+
+
+class FeatureNotPresentError(VulkanError):
+    """A layer, extension or feature that was asked for is not there."""
+
+
+_RESULTS: dict[int, tuple[str, type[VulkanError]]] = {
+    -1: ("VK_ERROR_OUT_OF_HOST_MEMORY", OutOfHostMemoryError),
+    -2: ("VK_ERROR_OUT_OF_DEVICE_MEMORY", OutOfDeviceMemoryError),
+    -3: ("VK_ERROR_INITIALIZATION_FAILED", InitializationFailedError),
+    -4: ("VK_ERROR_DEVICE_LOST", DeviceLostError),
+    -5: ("VK_ERROR_MEMORY_MAP_FAILED", OutOfHostMemoryError),
+    -6: ("VK_ERROR_LAYER_NOT_PRESENT", FeatureNotPresentError),
+    -7: ("VK_ERROR_EXTENSION_NOT_PRESENT", FeatureNotPresentError),
+    -8: ("VK_ERROR_FEATURE_NOT_PRESENT", FeatureNotPresentError),
+    -9: ("VK_ERROR_INCOMPATIBLE_DRIVER", InitializationFailedError),
+    -10: ("VK_ERROR_TOO_MANY_OBJECTS", OutOfDeviceMemoryError),
+    -12: ("VK_ERROR_FRAGMENTED_POOL", OutOfDeviceMemoryError),
+    -13: ("VK_ERROR_UNKNOWN", VulkanError),
+    -1000069000: ("VK_ERROR_OUT_OF_POOL_MEMORY", OutOfDeviceMemoryError),
+    -1000072003: ("VK_ERROR_INVALID_EXTERNAL_HANDLE", VulkanError),
+    -1000161000: ("VK_ERROR_FRAGMENTATION", OutOfDeviceMemoryError),
+}
+
+
+def vulkan_error(result: int, call: str, detail: str = "") -> VulkanError:
+    """The exception for a VkResult; the native module raises what this returns."""
+    name, cls = _RESULTS.get(result, (f"VkResult {result}", VulkanError))
+    return cls(f"{call}: {name}" + (f" ({detail})" if detail else ""), result=result, call=call)

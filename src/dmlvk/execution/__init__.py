@@ -1,0 +1,1 @@
+"""DirectML's objects: device, operators, initialisers, binding tables, command recorder and command lists."""

@@ -1,0 +1,285 @@
+"""``IDMLCommandRecorder`` and the command list that it records into.
+
+A list is recorded by one thread, closed, submitted and replayed as often as wanted; lists of one device are
+independent. What a table holds is read when it is recorded. Only an operator compiled with
+``ExecutionFlags.DESCRIPTORS_VOLATILE`` is read later, at each submission, so that its bindings may be set or changed
+after recording.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from dmlvk.enums import ExecutionFlags
+from dmlvk.errors import BindingError, InvalidArgumentError, StateError
+from dmlvk.execution.binding import BindingTable, InitializerBindings, OperatorBindings
+from dmlvk.execution.operator import CompiledOperator, Dispatchable
+from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.recorder import BoundRange, Commands, Recording, copy_between
+
+if TYPE_CHECKING:
+    from dmlvk.execution.device import Device
+
+_submission_lock = threading.Lock()
+"""Held while the initialisation of operators is checked, submitted and noted, all in one step."""
+
+
+class DispatchTiming(NamedTuple):
+    """When one dispatch of a list ran on the device.
+
+    Attributes:
+        operator, kernel: What ran.
+        start, end: Nanoseconds from the list's first start.
+    """
+
+    operator: str
+    kernel: str
+    start: float
+    end: float
+
+
+class _Use(NamedTuple):
+    """An operator that a list initialises, or executes, with the persistent range it does so with."""
+
+    operator: CompiledOperator
+    persistent: BoundRange | None
+    initializes: bool
+
+
+class _VolatileSegment:
+    """The dispatch of a DESCRIPTORS_VOLATILE operator: recorded anew for a submission when its bindings changed."""
+
+    def __init__(self, device: Device, bindings: OperatorBindings, *, timestamps: bool) -> None:
+        self._device, self._bindings, self._timestamps = device, bindings, timestamps
+        self._commands: Commands | None = None
+        self.recording: Recording | None = None
+
+    def refresh(self) -> None:
+        """Brings the recording up to date with the bindings."""
+        commands = self._bindings.commands()
+        if commands is not self._commands:
+            check_home(self._bindings)
+            recording = Recording(self._device, timestamps=self._timestamps)
+            recording.add(commands)
+            self.recording, self._commands = recording, commands
+
+
+class CommandList:
+    """Commands recorded once and submitted as often as wanted. Made by ``Device.create_command_list``.
+
+    The list keeps the device memory that it uses alive.
+
+    Attributes:
+        device: Its device.
+    """
+
+    def __init__(self, device: Device, *, timestamps: bool = False) -> None:
+        self.device = device
+        self._timestamps = timestamps
+        self._segments: list[Recording | _VolatileSegment] = []
+        self._uses: list[_Use] = []
+        self._closed = False
+        self._submitted = False
+
+    def copy_buffer_region(
+        self, target: Buffer, target_offset: int, source: Buffer, source_offset: int, size_in_bytes: int
+    ) -> None:
+        """Records a copy of bytes from one buffer to another, or to another part of the same one.
+
+        Raises:
+            InvalidArgumentError: a range that leaves its buffer, or ranges that overlap.
+            StateError: a closed list, or a buffer of another device.
+        """
+        ranges = []
+        for name, buffer, offset in (("target", target, target_offset), ("source", source, source_offset)):
+            if buffer.device is not self.device:
+                raise StateError(f"the {name} belongs to {buffer.device}, the list to {self.device}")
+            if offset < 0 or size_in_bytes < 1 or offset + size_in_bytes > buffer.size_in_bytes:
+                rule = f"lies inside the buffer's {buffer.size_in_bytes} bytes"
+                raise InvalidArgumentError(rule, field=name, value=(offset, size_in_bytes))
+            ranges.append(BoundRange(buffer, offset, size_in_bytes))
+        if ranges[0].intersects(ranges[1]):
+            raise InvalidArgumentError("target and source do not overlap", field="target", value=target_offset)
+        self._recording().add(Commands([copy_between(ranges[1], ranges[0])], [], []))
+
+    def record(self, bindings: OperatorBindings | InitializerBindings) -> None:
+        """What ``CommandRecorder.record_dispatch`` does once device and table are checked."""
+        if isinstance(bindings, InitializerBindings):
+            self._record_initializer(bindings)
+        else:
+            self._record_operator(bindings)
+
+    def _record_operator(self, bindings: OperatorBindings) -> None:
+        operator = bindings.dispatchable
+        if not operator.is_initialization_recorded:
+            raise StateError(f"{operator.signature.operator}: a compiled operator is initialised before it is executed")
+        if operator.flags & ExecutionFlags.DESCRIPTORS_VOLATILE:
+            self._require_open()
+            self._segments.append(_VolatileSegment(self.device, bindings, timestamps=self._timestamps))
+        else:
+            commands = bindings.commands()
+            check_home(bindings)
+            self._recording().add(commands)
+        if not operator.initialized:
+            self._uses.append(_Use(operator, bindings.persistent, initializes=False))
+
+    def _record_initializer(self, bindings: InitializerBindings) -> None:
+        commands = bindings.commands()
+        recording = self._recording()
+        for operator, _ in bindings.targets():
+            operator.require_uninitialized()
+        recording.add(commands)
+        for operator, home in bindings.targets():
+            operator.note_initialization(self, home)
+            self._uses.append(_Use(operator, home, initializes=True))
+
+    def close(self) -> None:
+        """Ends recording. ``submit`` does so too."""
+        self._closed = True
+
+    def submit(self) -> None:
+        """Hands the list to the device and returns. A replay waits for the list's own previous submission first.
+
+        Raises:
+            StateError: an operator is executed before its initialiser was submitted, or initialised a second time.
+            BindingError: bindings of a DESCRIPTORS_VOLATILE operator are missing or conflict.
+            DeviceLostError, OutOfDeviceMemoryError, OutOfHostMemoryError: from Vulkan.
+        """
+        self._closed = True
+        for segment in self._segments:
+            if isinstance(segment, _VolatileSegment):
+                segment.refresh()
+        if self._uses:
+            with _submission_lock:
+                self._check_uses()
+                self._submit()
+                for use in self._uses:
+                    use.operator.initialized = True
+                self._uses = [use for use in self._uses if use.initializes]
+        else:
+            self._submit()
+
+    def _submit(self) -> None:
+        for recording in self._recordings():
+            recording.submit()
+        self._submitted = True
+
+    def replay(self) -> None:
+        """``submit`` of a list that has been submitted before.
+
+        Raises:
+            StateError: it has not; and what ``submit`` raises.
+        """
+        if not self._submitted:
+            raise StateError("the command list has not been submitted")
+        self.submit()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for the last submission.
+
+        Args:
+            timeout: Seconds; None waits as long as it takes.
+
+        Returns:
+            False when the time ran out. The list stays as it was, and can be waited for again.
+
+        Raises:
+            StateError: the list has not been submitted.
+            DeviceLostError: the device was lost.
+        """
+        if not self._submitted:
+            raise StateError("the command list has not been submitted")
+        # One queue runs a list's parts in order: the last one is done last.
+        recordings = self._recordings()
+        return not recordings or recordings[-1].wait(timeout)
+
+    def timings(self) -> list[DispatchTiming]:
+        """Every dispatch of the last submission in order. Waits for it.
+
+        Times count from the first dispatch of the list; those of a DESCRIPTORS_VOLATILE operator, and of what follows
+        it, from the first of that part.
+
+        Raises:
+            StateError: the list was created without timestamps, or has not been submitted.
+        """
+        if not self._timestamps:
+            raise StateError("create the command list with timestamps=True")
+        self.wait()
+        result = []
+        for recording in self._recordings():
+            recording.wait()
+            for label, times in zip(recording.labels, recording.timings(), strict=True):
+                result.append(DispatchTiming(*label, *times))
+        return result
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StateError("the command list is closed")
+
+    def _recording(self) -> Recording:
+        """Where commands go: the last part of the list, or a new one after a volatile dispatch."""
+        self._require_open()
+        last = self._segments[-1] if self._segments else None
+        if not isinstance(last, Recording):
+            last = Recording(self.device, timestamps=self._timestamps)
+            self._segments.append(last)
+        return last
+
+    def _recordings(self) -> list[Recording]:
+        parts = [part.recording if isinstance(part, _VolatileSegment) else part for part in self._segments]
+        return [part for part in parts if part is not None]
+
+    def _check_uses(self) -> None:
+        homes: dict[CompiledOperator, BoundRange | None] = {}
+        for operator, persistent, initializes in self._uses:
+            name = operator.signature.operator
+            if initializes:
+                if operator.initialized or operator in homes:
+                    raise StateError(f"{name}: a compiled operator is initialised exactly once")
+                homes[operator] = persistent
+            elif not operator.initialized and operator not in homes:
+                raise StateError(f"{name}: executed before the list with its initialiser was submitted")
+
+
+def check_home(bindings: OperatorBindings) -> None:
+    """Raises BindingError unless the persistent resource is the range that the initialiser writes."""
+    operator = bindings.dispatchable
+    if operator.plan.persistent_bytes and bindings.persistent != operator.persistent_home:
+        raise BindingError(
+            "is the range that the initialiser wrote",
+            operator=operator.signature.operator,
+            field="PersistentResource",
+            value=bindings.persistent,
+        )
+
+
+class CommandRecorder:
+    """``IDMLCommandRecorder``: stateless, shared freely between threads. Made by ``Device.create_command_recorder``.
+
+    Attributes:
+        device: Its device.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def record_dispatch(
+        self, command_list: CommandList, dispatchable: Dispatchable, binding_table: BindingTable
+    ) -> None:
+        """``IDMLCommandRecorder::RecordDispatch``. The list inserts the barriers that dependent dispatches need.
+
+        The table may be reset, rebound or dropped afterwards; see the module's text for DESCRIPTORS_VOLATILE.
+
+        Raises:
+            BindingError: bindings are missing or conflict.
+            StateError: objects of different devices, a table for another dispatchable, a closed list, or an operator
+                whose initialiser has not been recorded (or, of an initialiser, has been already).
+        """
+        bindings = binding_table.bindings
+        device = self.device
+        if command_list.device is not device or dispatchable.device is not device or binding_table.device is not device:
+            raise StateError(f"list, dispatchable and table belong to the recorder's device, {device}")
+        if bindings is None or bindings.dispatchable is not dispatchable:
+            raise StateError("the binding table serves another dispatchable")
+        command_list.record(bindings)

@@ -1,0 +1,235 @@
+"""``IDMLOperator``, ``IDMLCompiledOperator`` and ``IDMLOperatorInitializer``.
+
+A compiled operator owns a plan and its pipelines. It is initialised exactly once, by executing an initialiser that
+names it, before it is executed. "Once" counts submissions: an initialiser may be recorded earlier in the same list, or
+in a list that is submitted earlier.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dmlvk.enums import ExecutionFlags
+from dmlvk.errors import StateError
+from dmlvk.kernels.plan import Dispatch, Plan, Source
+from dmlvk.runtime.recorder import BoundRange, Program
+from dmlvk.schema import OperatorDesc, Slot
+from dmlvk.tensor import PERSISTENT_BUFFER_ALIGNMENT, TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
+
+if TYPE_CHECKING:
+    from dmlvk.execution.device import Device
+
+
+class BindingProperties(NamedTuple):
+    """``DML_BINDING_PROPERTIES``: what a binding table for a dispatchable must hold.
+
+    Attributes:
+        required_descriptor_count: Bindings that the dispatchable may use. Descriptors themselves are the library's.
+        temporary_resource_size: Bytes of scratch, 0 for none.
+        persistent_resource_size: Bytes that initialisation leaves for executions, 0 for none and for initialisers.
+    """
+
+    required_descriptor_count: int
+    temporary_resource_size: int
+    persistent_resource_size: int
+
+
+class TensorSlot(NamedTuple):
+    """One binding slot: its name in the specification and its tensor, None where an optional tensor is absent."""
+
+    name: str
+    tensor: TensorDesc | None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How an operator meets a binding table.
+
+    Attributes:
+        operator: Name for messages.
+        inputs, outputs: The binding slots in order.
+        in_place: Input slots whose exact range an output of the same layout may share.
+    """
+
+    operator: str
+    inputs: tuple[TensorSlot, ...]
+    outputs: tuple[TensorSlot, ...]
+    in_place: frozenset[int]
+
+    @staticmethod
+    def of(desc: OperatorDesc) -> Signature:
+        """The signature of a single operator."""
+        return Signature(
+            desc.type.dml_name,
+            tuple(map(_tensor_slot, desc.input_slots())),
+            tuple(map(_tensor_slot, desc.output_slots())),
+            desc.in_place_slots(),
+        )
+
+    @property
+    def owned_inputs(self) -> tuple[int, ...]:
+        """Input slots that are bound at initialisation only."""
+        return tuple(i for i, slot in enumerate(self.inputs) if slot.tensor is not None and slot.tensor.owned_by_dml)
+
+
+def _tensor_slot(slot: Slot) -> TensorSlot:
+    is_array = slot.field.kind.name.endswith("_ARRAY")
+    return TensorSlot(f"{slot.field.dml_name}[{slot.index}]" if is_array else slot.field.dml_name, slot.tensor)
+
+
+class Operator:
+    """``IDMLOperator``: a desc that has been validated for a device. Made by ``Device.create_operator``.
+
+    Attributes:
+        device: Its device.
+        desc: The description.
+    """
+
+    def __init__(self, device: Device, desc: OperatorDesc) -> None:
+        self.device = device
+        self.desc = desc
+
+
+class CompiledOperator:
+    """``IDMLCompiledOperator``: a plan with its pipelines, executable once initialised. Shared freely between threads.
+
+    Made by ``Device.compile_operator``.
+
+    Attributes:
+        device: Its device.
+        signature: Its binding slots.
+        flags: What it was compiled with.
+        plan: What it dispatches.
+        execution, initialization: The plan's two programs.
+        initialized: Whether its initialiser has been submitted.
+        persistent_home: Where its initialiser puts the persistent resource, once one is recorded.
+    """
+
+    def __init__(self, device: Device, signature: Signature, plan: Plan, flags: ExecutionFlags) -> None:
+        self.device: Final = device
+        self.signature: Final = signature
+        self.flags: Final = flags
+        self.plan: Final = keep_owned_inputs(signature, plan)
+        self.execution: Final = Program(device, self.plan.dispatches)
+        self.initialization: Final = Program(device, self.plan.initialize)
+        self.initialized = False
+        self.persistent_home: BoundRange | None = None
+        self._initializing_list: weakref.ref[object] | None = None
+
+    def get_binding_properties(self) -> BindingProperties:
+        """``IDMLDispatchable::GetBindingProperties``."""
+        temporary, persistent = self.plan.temporary_bytes, self.plan.persistent_bytes
+        count = len(self.signature.inputs) + len(self.signature.outputs) + (temporary > 0) + (persistent > 0)
+        return BindingProperties(count, temporary, persistent)
+
+    @property
+    def is_initialization_recorded(self) -> bool:
+        """Whether its initialiser has been submitted or waits in a living command list."""
+        return self.initialized or (self._initializing_list is not None and self._initializing_list() is not None)
+
+    def require_uninitialized(self) -> None:
+        """Raises StateError if it has been initialised, or a living list does so."""
+        if self.is_initialization_recorded:
+            raise StateError(f"{self.signature.operator}: a compiled operator is initialised exactly once")
+
+    def note_initialization(self, command_list: object, home: BoundRange | None) -> None:
+        """Called when an initialiser with this target has been recorded: the list and where it puts the persistent
+        resource."""
+        self._initializing_list = weakref.ref(command_list)
+        self.persistent_home = home
+
+
+class OperatorInitializer:
+    """``IDMLOperatorInitializer``: initialises compiled operators when dispatched; does nothing without targets.
+
+    Made by ``Device.create_operator_initializer``.
+
+    Attributes:
+        device: Its device.
+        operators: The targets.
+        generation: Counts resets; a binding table serves the generation that it was made for.
+    """
+
+    def __init__(self, device: Device, operators: Sequence[CompiledOperator]) -> None:
+        self.device: Final = device
+        self.operators: tuple[CompiledOperator, ...] = ()
+        self.generation = 0
+        self.reset(operators)
+
+    def reset(self, operators: Sequence[CompiledOperator] = ()) -> None:
+        """``IDMLOperatorInitializer::Reset``: takes other targets. Tables made for the old ones must be reset too.
+
+        What has been recorded stays as it was: lists hold what they need.
+
+        Raises:
+            StateError: a target of another device, initialised already or named twice.
+        """
+        for operator in operators:
+            if operator.device is not self.device:
+                raise StateError(f"{operator.signature.operator}: the operator belongs to {operator.device}")
+            if operator.initialized:
+                raise StateError(f"{operator.signature.operator}: a compiled operator is initialised exactly once")
+        if len(set(operators)) != len(operators):
+            raise StateError("an initialiser names each operator once")
+        self.operators = tuple(operators)
+        self.generation += 1
+
+    def get_binding_properties(self) -> BindingProperties:
+        """``IDMLDispatchable::GetBindingProperties``; may change with ``reset``."""
+        slots = sum(len(operator.signature.inputs) + 1 for operator in self.operators)
+        temporary = max((_initialization_scratch(operator.plan) for operator in self.operators), default=0)
+        return BindingProperties(slots + (temporary > 0), temporary, 0)
+
+
+Dispatchable = CompiledOperator | OperatorInitializer
+"""``IDMLDispatchable``: what can be recorded."""
+
+
+def _initialization_scratch(plan: Plan) -> int:
+    uses = any(part.source is Source.TEMPORARY for dispatch in plan.initialize for part in dispatch.bindings)
+    return plan.temporary_bytes if uses else 0
+
+
+def keep_owned_inputs(signature: Signature, plan: Plan) -> Plan:
+    """The plan with a place in the persistent resource for every OWNED_BY_DML input that its execution reads, with
+    executions redirected there, and with resource sizes rounded up to their alignment."""
+    offsets = dict(plan.persistent_inputs)
+    end = plan.persistent_bytes
+    read = {part.slot for d in plan.dispatches for part in d.bindings if part.source is Source.INPUT}
+    for slot in signature.owned_inputs:
+        tensor = signature.inputs[slot].tensor
+        assert tensor is not None, "owned inputs are present"
+        if slot in read and slot not in offsets:
+            offsets[slot] = _round_up(end, PERSISTENT_BUFFER_ALIGNMENT)
+            end = offsets[slot] + tensor.total_tensor_size_in_bytes
+
+    def redirect(dispatch: Dispatch) -> Dispatch:
+        bindings = []
+        for part in dispatch.bindings:
+            if part.source is Source.INPUT and part.slot in offsets:
+                tensor = signature.inputs[part.slot].tensor
+                assert tensor is not None, "owned inputs are present"
+                part = part._replace(
+                    source=Source.PERSISTENT,
+                    slot=0,
+                    offset=offsets[part.slot] + part.offset,
+                    nbytes=part.nbytes or tensor.total_tensor_size_in_bytes - part.offset,
+                )
+            bindings.append(part)
+        return dataclasses.replace(dispatch, bindings=tuple(bindings))
+
+    return dataclasses.replace(
+        plan,
+        dispatches=tuple(map(redirect, plan.dispatches)) if offsets else plan.dispatches,
+        temporary_bytes=_round_up(plan.temporary_bytes, TEMPORARY_BUFFER_ALIGNMENT),
+        persistent_bytes=_round_up(end, PERSISTENT_BUFFER_ALIGNMENT),
+        persistent_inputs=tuple(offsets.items()),
+    )
+
+
+def _round_up(value: int, alignment: int) -> int:
+    return -(-value // alignment) * alignment

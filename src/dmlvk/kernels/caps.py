@@ -1,0 +1,31 @@
+"""What a device can do, as the rules see it: numbers and features, never a vendor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """A device's abilities. The defaults are the least that Vulkan 1.3 guarantees.
+
+    Attributes:
+        features: Names of the features switched on (``float16``, ``storage8``, ``cooperative_matrix``, ...).
+        subgroup_size: Invocations in a subgroup, as the device chooses.
+        minimum_subgroup_size, maximum_subgroup_size: What may be required with ``subgroup_size_control``.
+        shared_memory_bytes: Of one workgroup.
+        workgroup_invocations: Most invocations in a workgroup.
+        workgroup_counts: Most workgroups in x, y, z.
+        storage_buffer_bytes: Most bytes of one storage binding.
+        is_cpu: Whether a CPU implements the device: workgroups run one after another on few cores.
+    """
+
+    features: frozenset[str] = field(default_factory=frozenset)
+    subgroup_size: int = 32
+    minimum_subgroup_size: int = 32
+    maximum_subgroup_size: int = 32
+    shared_memory_bytes: int = 16384
+    workgroup_invocations: int = 128
+    workgroup_counts: tuple[int, int, int] = (65535, 65535, 65535)
+    storage_buffer_bytes: int = 2**27
+    is_cpu: bool = False

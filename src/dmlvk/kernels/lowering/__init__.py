@@ -1,0 +1,88 @@
+"""Lowering: desc -> plan. One file per file of ``dmlvk.ops``; each registers its rows with ``register``."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from dmlvk.errors import UnsupportedError
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering.registry import LOWERINGS, Lowering, register
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.plan import Plan
+from dmlvk.kernels.select import Rule, choose
+from dmlvk.schema import OperatorDesc
+
+__all__ = ["Lowering", "explain", "lower", "newest", "possible_rules", "register"]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+
+def newest(desc: OperatorDesc) -> OperatorDesc:
+    """The desc after every upgrade: the one that has kernels."""
+    while (upgraded := desc.upgrade()) is not desc:
+        desc = upgraded
+    return desc
+
+
+def _lowering(desc: OperatorDesc) -> Lowering:
+    if type(desc) not in LOWERINGS:
+        raise UnsupportedError("has no kernel in this version", operator=desc.type.dml_name)
+    return LOWERINGS[type(desc)]
+
+
+def explain(desc: OperatorDesc, caps: Capabilities) -> list[tuple[Rule, bool]]:
+    """Every rule of the desc's family in order, with whether it holds; the first True is the one chosen."""
+    desc = newest(desc)
+    lowering = _lowering(desc)
+    problem = lowering.problem(desc)
+    return [(rule, rule.possible(problem, caps) and rule.when(problem, caps)) for rule in lowering.rules]
+
+
+def possible_rules(desc: OperatorDesc, caps: Capabilities) -> list[str]:
+    """Names of the rules that ``lower`` may be forced to use."""
+    desc = newest(desc)
+    lowering = _lowering(desc)
+    problem = lowering.problem(desc)
+    return [rule.name for rule in lowering.rules if rule.possible(problem, caps)]
+
+
+def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
+    """The plan of a validated desc.
+
+    Args:
+        desc: Any version of the operator; older ones are upgraded first.
+        caps: The device.
+        force: A rule to use instead of the chosen one (tests and sweeps).
+
+    Raises:
+        UnsupportedError: the operator has no kernel, or the device lacks a feature or a limit that the desc needs.
+    """
+    desc = newest(desc)
+    lowering = _lowering(desc)
+    problem = lowering.problem(desc)
+    name = force or choose(lowering.rules, problem, caps).name
+    plan = lowering.schedules[name](desc, problem, caps)
+    _check_device(desc, plan, caps)
+    return plan
+
+
+def _check_device(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> None:
+    for slot in desc.input_slots() + desc.output_slots():
+        if slot.tensor is not None and slot.tensor.total_tensor_size_in_bytes > caps.storage_buffer_bytes:
+            raise UnsupportedError(
+                f"{slot.field.dml_name} of {slot.tensor.total_tensor_size_in_bytes} bytes is larger than the device's "
+                f"largest storage binding, {caps.storage_buffer_bytes} bytes",
+                operator=desc.type.dml_name,
+            )
+    for dispatch in plan.dispatches + plan.initialize:
+        spec = KERNELS[dispatch.kernel.kernel]
+        missing = [name for name in spec.required_features(dispatch.kernel.variant) if name not in caps.features]
+        if missing:
+            raise UnsupportedError(f"needs the device feature {', '.join(missing)}", operator=desc.type.dml_name)
+        if any(count > most for count, most in zip(dispatch.grid, caps.workgroup_counts, strict=True)):
+            raise UnsupportedError(
+                f"needs {dispatch.grid} workgroups, the device launches at most {caps.workgroup_counts}",
+                operator=desc.type.dml_name,
+            )

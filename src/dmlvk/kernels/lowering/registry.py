@@ -1,0 +1,46 @@
+"""Which rows have kernels, and how each becomes a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.plan import Plan
+from dmlvk.kernels.select import Rule
+from dmlvk.schema import OperatorDesc
+
+Schedule = Callable[[Any, Any, Capabilities], Plan]
+"""(desc, problem, capabilities) -> plan."""
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """A family's way from desc to plan.
+
+    Attributes:
+        problem: What the family's rules read, made from a desc: a frozen dataclass.
+        rules: The family's rules, from ``select``.
+        schedules: By rule name, what builds the plan.
+    """
+
+    problem: Callable[[Any], Any]
+    rules: tuple[Rule, ...]
+    schedules: Mapping[str, Schedule]
+
+
+LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
+"""Every row that has kernels."""
+
+
+def register(
+    *rows: type[OperatorDesc],
+    problem: Callable[[Any], Any],
+    rules: tuple[Rule, ...],
+    schedules: Mapping[str, Schedule],
+) -> None:
+    """Gives rows their lowering. Every rule has its schedule."""
+    assert {rule.name for rule in rules} == set(schedules), "rules and schedules name the same things"
+    for row in rows:
+        LOWERINGS[row] = Lowering(problem, rules, schedules)

@@ -1,0 +1,129 @@
+"""Lowering of ``ops.resampling``."""
+
+from __future__ import annotations
+
+from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
+from dmlvk.errors import UnsupportedError
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering.registry import register
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
+from dmlvk.kernels.select import ROI_ALIGN, ROI_TABLE_ENTRIES, RoiAlignProblem
+from dmlvk.kernels.shapes import linear_grid
+from dmlvk.ops.resampling import RoiAlign1
+
+_MOST_SAMPLES = 1024
+"""Most samples an axis that every output can be made to take: more than a million in all would hold the device so long
+that it counts as hung. Samples that a large box asks for are bounded by the image."""
+
+_ADAPTIVE_SAMPLES = 32
+"""Samples of an output along an axis that the tables have room for where the box's size decides: boxes of up to 224
+pixels at 7 outputs."""
+
+_PARTIALS = 2048
+"""Partial results in shared memory: more than a table has columns."""
+
+
+def _taps(desc: RoiAlign1) -> int:
+    return 1 if desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR else 2
+
+
+def _problem(desc: RoiAlign1) -> RoiAlignProblem:
+    least = max(1, desc.minimum_samples_per_output) * _taps(desc)
+    _, _, height, width = desc.tensor("output_tensor").sizes
+    _, channels_stride, _, width_stride = desc.tensor("input_tensor").effective_strides
+    channels = desc.tensor("input_tensor").sizes[1]
+    return RoiAlignProblem(
+        rows=height * least, columns=width * least, rows_contiguous=channels == 1 or width_stride <= channels_stride
+    )
+
+
+def _table_entries(outputs: int, samples: int) -> int:
+    """A power of two, so that few output sizes share few pipelines."""
+    return min(ROI_TABLE_ENTRIES, max(32, 1 << (outputs * samples - 1).bit_length()))
+
+
+def _params(desc: RoiAlign1) -> dict[str, int | float | tuple[int, ...]]:
+    source, boxes, output = desc.tensor("input_tensor"), desc.tensor("roi_tensor"), desc.tensor("output_tensor")
+    return {
+        "roi_count": output.sizes[0],
+        "batch_count": source.sizes[0],
+        "channels": source.sizes[1],
+        "input_height": source.sizes[2],
+        "input_width": source.sizes[3],
+        "output_height": output.sizes[2],
+        "output_width": output.sizes[3],
+        "input_strides": source.effective_strides,
+        "output_strides": output.effective_strides,
+        "roi_stride": boxes.effective_strides[-2],
+        "coordinate_stride": boxes.effective_strides[-1],
+        "batch_stride": desc.tensor("batch_indices_tensor").effective_strides[-1],
+        "scale_x": desc.spatial_scale_x,
+        "scale_y": desc.spatial_scale_y,
+        "input_pixel_offset": desc.input_pixel_offset,
+        "output_pixel_offset": desc.output_pixel_offset,
+        "out_of_bounds_input_value": desc.out_of_bounds_input_value,
+        "minimum_samples": desc.minimum_samples_per_output,
+        "maximum_samples": desc.maximum_samples_per_output,
+    }
+
+
+def _plan(
+    desc: RoiAlign1,
+    caps: Capabilities,
+    kernel: str,
+    constants: dict[str, int],
+    params: dict[str, int],
+    workgroups: int,
+) -> Plan:
+    if desc.minimum_samples_per_output > _MOST_SAMPLES:
+        raise UnsupportedError(
+            f"a MinimumSamplesPerOutput above {_MOST_SAMPLES} would hold the device for too long, "
+            f"got {desc.minimum_samples_per_output}",
+            operator=desc.type.dml_name,
+        )
+    wide = desc.tensor("batch_indices_tensor").data_type == TensorDataType.UINT64
+    constants = {
+        "NEAREST": int(desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR),
+        "CORNERS": int(desc.align_regions_to_corners),
+        "MAXIMUM": int(desc.reduction_function == ReduceFunction.MAX),
+        "BATCH_WORDS": 2 if wide else 1,
+        **constants,
+    }
+    dispatch = Dispatch(
+        KernelVariant(kernel, (("T", desc.tensor("input_tensor").data_type.name),), tuple(constants.items())),
+        bindings=(input_range(0), input_range(1), input_range(2), output_range()),
+        params=KERNELS[kernel].pack(**_params(desc), **params),
+        grid=linear_grid(workgroups, caps),
+    )
+    return Plan((dispatch,))
+
+
+def _columns(desc: RoiAlign1, problem: RoiAlignProblem, caps: Capabilities) -> Plan:
+    taps, size = _taps(desc), min(256, caps.workgroup_invocations)
+    rois, channels, height, width = desc.tensor("output_tensor").sizes
+    most = desc.maximum_samples_per_output
+    fixed = most if most == max(1, desc.minimum_samples_per_output) else 0
+    samples = min(most, _ADAPTIVE_SAMPLES)
+    # Blocks of whole rounds of the kernel, of about 16 channels: few enough for the images' planes of the blocks in
+    # flight to stay in the cache, and enough to pay for the tables.
+    round_channels = max(1, size // (width * (fixed or 2) * taps))
+    block = min(channels, round_channels * max(1, 16 // round_channels))
+    constants = {
+        "LOCAL_SIZE_X": size,
+        "SAMPLES": fixed,
+        "ROWS": _table_entries(height, samples * taps),
+        "COLUMNS": _table_entries(width, samples * taps),
+        "PARTIALS": _PARTIALS,
+    }
+    return _plan(desc, caps, "roi_align_columns", constants, {"block_channels": block}, rois * -(-channels // block))
+
+
+def _outputs(desc: RoiAlign1, problem: RoiAlignProblem, caps: Capabilities) -> Plan:
+    outputs = desc.tensor("output_tensor").element_count
+    size = min(256, caps.workgroup_invocations)
+    constants = {"LOCAL_SIZE_X": size, "CHANNELS_FASTEST": int(not problem.rows_contiguous)}
+    return _plan(desc, caps, "roi_align_outputs", constants, {"outputs": outputs}, -(-outputs // size))
+
+
+register(RoiAlign1, problem=_problem, rules=ROI_ALIGN, schedules={"columns": _columns, "outputs": _outputs})

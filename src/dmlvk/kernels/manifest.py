@@ -1,0 +1,317 @@
+"""One row a kernel. ``tools/build_kernels.py`` compiles every variant of every row; plans name rows.
+
+Adding a kernel is its ``.comp`` file, its row here and its rule in ``select.py``.
+"""
+
+from __future__ import annotations
+
+from dmlvk.kernels.spec import KernelSpec
+
+_FLOATS = ("FLOAT32", "FLOAT16")
+_NUMERIC = (
+    "FLOAT32",
+    "FLOAT16",
+    "INT64",
+    "INT32",
+    "INT16",
+    "INT8",
+    "UINT64",
+    "UINT32",
+    "UINT16",
+    "UINT8",
+)
+
+_MEAN_VARIANCE_BUFFERS = ("x", "scale", "bias", "y:w")
+_MEAN_VARIANCE_PARAMS = (
+    "uint rows",
+    "uint row_units",
+    "float epsilon",
+    "float activation_param0",
+    "float activation_param1",
+    *(f"uint kept_{name}[8]" for name in ("sizes", "x", "scale", "bias", "y")),
+    *(f"uint row_{name}[8]" for name in ("sizes", "x", "y")),
+    *(f"uint side_{name}[8]" for name in ("sizes", "scale", "bias")),
+)
+_MEAN_VARIANCE_CONSTANTS = (
+    ("LOCAL_SIZE_X", 128),
+    ("UNITS", 1),
+    ("KEPT_RANK", 1),
+    ("ROW_RANK", 1),
+    ("SIDE_RANK", 1),
+    ("HAS_SCALE", 0),
+    ("HAS_BIAS", 0),
+    ("SIDE_SHARED", 0),
+    ("SIDE_WORDS", 0),
+    ("NORMALIZE_VARIANCE", 1),
+    ("ACTIVATION", 0),
+)
+_SUBGROUP_SUMS = ("GL_KHR_shader_subgroup_arithmetic", "GL_KHR_shader_subgroup_shuffle")
+
+_ROI_BUFFERS = ("input", "roi", "batch", "output:w")
+_ROI_PARAMS = (
+    "uint roi_count",
+    "uint batch_count",
+    "uint channels",
+    "uint input_height",
+    "uint input_width",
+    "uint output_height",
+    "uint output_width",
+    "uint input_strides[4]",
+    "uint output_strides[4]",
+    "uint roi_stride",
+    "uint coordinate_stride",
+    "uint batch_stride",
+    "float scale_x",
+    "float scale_y",
+    "float input_pixel_offset",
+    "float output_pixel_offset",
+    "float out_of_bounds_input_value",
+    "uint minimum_samples",
+    "uint maximum_samples",
+)
+_ROI_CONSTANTS = (("LOCAL_SIZE_X", 128), ("NEAREST", 0), ("CORNERS", 0), ("MAXIMUM", 0), ("BATCH_WORDS", 1))
+
+_CONVOLUTION_PARAMS = (
+    "uint output_sizes[5]",
+    "uint output_strides[5]",
+    "uint input_sizes[3]",
+    "uint input_strides[5]",
+    "uint window[3]",
+    "uint filter_strides[5]",
+    "uint filter_offset",
+    "uint filter_group_stride",
+    "uint bias_stride",
+    "uint group_channels",
+    "uint group_outputs",
+    "uint computed_sizes[3]",
+    "uint position_step[3]",
+    "uint tap_step[3]",
+    "uint position_start[3]",
+    "uint divisor[3]",
+    "float param0",
+    "float param1",
+)
+"""What every convolution kernel reads; see ``glsl/include/convolution.glsl``."""
+
+_GEMM_PARAMS = (
+    "uint rows",
+    "uint columns",
+    "uint depth",
+    "uint inner_batch",
+    "uint a_strides[4]",
+    "uint b_strides[4]",
+    "uint c_strides[4]",
+    "uint y_strides[4]",
+    "float alpha",
+    "float beta",
+    "float param0",
+    "float param1",
+)
+"""What every matrix product reads; see ``glsl/include/gemm.glsl``."""
+
+_ROWS: tuple[KernelSpec, ...] = (
+    # -- elementwise and activation
+    KernelSpec(
+        name="elementwise_unary",
+        source="elementwise_unary.comp",
+        buffers=("x", "output:w"),
+        params=(
+            "uint count",
+            "uint sizes[8]",
+            "uint inner_size",
+            "uint x_strides[8]",
+            "uint output_strides[8]",
+            "float scale",
+            "float bias",
+            "uint param0[2]",
+            "uint param1[2]",
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("HAS_SCALE_BIAS", 0), ("RANK", 1), ("X_STEP", 1)),
+        variants=(("LANES", ("1", "T_PER_WORD")), ("T", ("FLOAT64", *_NUMERIC))),
+    ),
+    KernelSpec(
+        name="elementwise_binary",
+        source="elementwise_binary.comp",
+        buffers=("a", "b", "output:w"),
+        params=(
+            "uint count",
+            "uint sizes[8]",
+            "uint inner_size",
+            "uint a_strides[8]",
+            "uint b_strides[8]",
+            "uint output_strides[8]",
+            "float param0",
+            "float param1",
+        ),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("OPERATION", 0),
+            ("ACTIVATION", 0),
+            ("RANK", 1),
+            ("A_STEP", 1),
+            ("B_STEP", 1),
+        ),
+        variants=(("LANES", ("1", "T_PER_WORD")), ("T", _NUMERIC)),
+    ),
+    # -- normalization
+    KernelSpec(
+        "mean_variance_row",
+        "mean_variance_row.comp",
+        buffers=_MEAN_VARIANCE_BUFFERS,
+        params=_MEAN_VARIANCE_PARAMS,
+        constants=(*_MEAN_VARIANCE_CONSTANTS, ("LANES", 1)),
+        variants=(("T", _FLOATS), ("WORDS", ("0", "1"))),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "mean_variance_split",
+        "mean_variance_split.comp",
+        buffers=(*_MEAN_VARIANCE_BUFFERS, "partials:w"),
+        params=(
+            *_MEAN_VARIANCE_PARAMS,
+            *("uint tiles", "uint chunks", "uint gather_first", "uint gather_rows", "uint apply_first", "uint apply_rows"),
+        ),
+        constants=_MEAN_VARIANCE_CONSTANTS,
+        variants=(("T", _FLOATS), ("WORDS", ("0", "1"))),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "mean_variance_column",
+        "mean_variance_column.comp",
+        buffers=_MEAN_VARIANCE_BUFFERS,
+        params=_MEAN_VARIANCE_PARAMS,
+        constants=(*_MEAN_VARIANCE_CONSTANTS, ("COLUMNS", 1), ("WHOLE", 0)),
+        variants=(("T", _FLOATS), ("WORDS", ("0",))),
+    ),
+    KernelSpec(
+        "batch_normalization",
+        "batch_normalization.comp",
+        buffers=("x", "mean", "variance", "scale", "bias", "y:w"),
+        params=(
+            "uint count",
+            "float epsilon",
+            "float activation_param0",
+            "float activation_param1",
+            "uint sizes[8]",
+            *(f"uint {name}_steps[8]" for name in ("x", "mean", "variance", "scale", "bias", "y")),
+            "uint element_steps[4]",
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("UNITS", 1), ("RANK", 1), ("SHARED_STATISTICS", 1), ("ACTIVATION", 0)),
+        variants=(("T", _FLOATS), ("WORDS", ("0", "1"))),
+    ),
+    # -- regions of interest
+    KernelSpec(
+        "roi_align_columns",
+        "roi_align_columns.comp",
+        buffers=_ROI_BUFFERS,
+        params=(*_ROI_PARAMS, "uint block_channels"),
+        constants=(*_ROI_CONSTANTS, ("SAMPLES", 0), ("ROWS", 512), ("COLUMNS", 512), ("PARTIALS", 2048)),
+        variants=(("T", _FLOATS),),
+    ),
+    KernelSpec(
+        "roi_align_outputs",
+        "roi_align_outputs.comp",
+        buffers=_ROI_BUFFERS,
+        params=(*_ROI_PARAMS, "uint outputs"),
+        constants=(*_ROI_CONSTANTS, ("CHANNELS_FASTEST", 0)),
+        variants=(("T", _FLOATS),),
+    ),
+    # -- convolution and pooling
+    KernelSpec(
+        "convolution_naive",
+        "convolution_naive.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=(*_CONVOLUTION_PARAMS, "uint count"),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 1)),
+        variants=(("T", _FLOATS),),
+    ),
+    KernelSpec(
+        "convolution_direct",
+        "convolution_direct.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=(*_CONVOLUTION_PARAMS, "uint pixels", "uint group_blocks"),
+        constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 1), ("CHANNELS", 8)),
+        variants=(("T", _FLOATS),),
+    ),
+    KernelSpec(
+        "convolution_depthwise",
+        "convolution_depthwise.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=(*_CONVOLUTION_PARAMS, "uint runs", "uint row_runs"),
+        constants=(
+            ("LOCAL_SIZE_X", 64),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_DIVISOR", 0),
+            ("PIXELS", 4),
+            ("WINDOW_W", 3),
+            ("STRIDE_W", 1),
+            ("DILATION_W", 1),
+        ),
+        variants=(("T", _FLOATS),),
+    ),
+    KernelSpec(
+        "convolution_tiled",
+        "convolution_tiled.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=(*_CONVOLUTION_PARAMS, "uint pixels"),
+        constants=(
+            ("LOCAL_SIZE_X", 16),
+            ("LOCAL_SIZE_Y", 8),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_DIVISOR", 1),
+            ("THREAD_K", 4),
+            ("THREAD_P", 4),
+            ("TILE_C", 16),
+        ),
+        variants=(("T", _FLOATS),),
+    ),
+    # -- matrix multiplication and softmax
+    KernelSpec(
+        "gemm_naive",
+        "gemm_naive.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_GEMM_PARAMS, "uint count"),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1)),
+        variants=(("T", _FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_rows",
+        "gemm_rows.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=_GEMM_PARAMS,
+        constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ROWS", 8)),
+        variants=(("T", _FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_tiled",
+        "gemm_tiled.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=_GEMM_PARAMS,
+        constants=(
+            ("LOCAL_SIZE_X", 16),
+            ("LOCAL_SIZE_Y", 8),
+            ("ACTIVATION", 0),
+            ("HAS_C", 1),
+            ("THREAD_M", 4),
+            ("THREAD_N", 4),
+            ("TILE_K", 16),
+            ("A_ALONG_K", 1),
+            ("B_ALONG_K", 0),
+        ),
+        variants=(("T", _FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_vector",
+        "gemm_vector.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=_GEMM_PARAMS,
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ROWS", 1), ("LANES", 32), ("ALONG_K", 1)),
+        variants=(("T", _FLOATS),),
+    ),
+    # -- copies
+)
+
+KERNELS: dict[str, KernelSpec] = {row.name: row for row in _ROWS}
+"""Every kernel by name."""

@@ -1,0 +1,95 @@
+"""A compiled operator is data: what to dispatch, over which bytes, with which parameters."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Source(enum.Enum):
+    """Which resource a binding's bytes lie in."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    TEMPORARY = "temporary"
+    PERSISTENT = "persistent"
+
+
+class Range(NamedTuple):
+    """Bytes of a resource of the operator.
+
+    Attributes:
+        source: The resource.
+        slot: Of INPUT and OUTPUT: the binding slot.
+        offset: Bytes from the start of the bound range.
+        nbytes: Length; 0 for the whole tensor (INPUT and OUTPUT only).
+    """
+
+    source: Source
+    slot: int = 0
+    offset: int = 0
+    nbytes: int = 0
+
+
+def input_range(slot: int) -> Range:
+    """The whole tensor of an input slot."""
+    return Range(Source.INPUT, slot)
+
+
+def output_range(slot: int = 0) -> Range:
+    """The whole tensor of an output slot."""
+    return Range(Source.OUTPUT, slot)
+
+
+class KernelVariant(NamedTuple):
+    """One pipeline: a kernel of the manifest, its SPIR-V variant and its specialisation constants.
+
+    Attributes:
+        kernel: Name in the manifest.
+        variant: Preprocessor variant, (macro, value) pairs such as ("T", "FLOAT16").
+        constants: Specialisation constants that differ from the manifest's defaults, (name, 32-bit pattern) pairs.
+        subgroup_size: Required subgroup size, 0 for the device's choice.
+    """
+
+    kernel: str
+    variant: tuple[tuple[str, str], ...] = ()
+    constants: tuple[tuple[str, int], ...] = ()
+    subgroup_size: int = 0
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One launch.
+
+    Attributes:
+        kernel: Which pipeline.
+        bindings: A range for each storage buffer of the kernel, in the manifest's order.
+        params: The kernel's immutable parameter block, packed by ``KernelSpec.pack``.
+        grid: Workgroups in x, y, z.
+    """
+
+    kernel: KernelVariant
+    bindings: tuple[Range, ...]
+    params: bytes
+    grid: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What running an operator takes.
+
+    Attributes:
+        dispatches: In order; the recorder puts barriers where ranges conflict.
+        temporary_bytes: Scratch, contents undefined before and after.
+        persistent_bytes: What initialisation leaves for every execution.
+        initialize: Dispatches of the initialisation, reading OWNED_BY_DML inputs and writing PERSISTENT ranges.
+        persistent_inputs: For an OWNED_BY_DML input that is kept as it is: input slot -> byte offset in the persistent
+            resource. Initialisation copies it there, and execution reads it from there.
+    """
+
+    dispatches: tuple[Dispatch, ...]
+    temporary_bytes: int = 0
+    persistent_bytes: int = 0
+    initialize: tuple[Dispatch, ...] = ()
+    persistent_inputs: tuple[tuple[int, int], ...] = field(default=())

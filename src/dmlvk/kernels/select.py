@@ -1,0 +1,306 @@
+"""THE rules: the one visible place that chooses kernels.
+
+A family has an ordered tuple of rules. The first whose condition holds wins, and the last always holds. A rule reads
+the problem and the device's capabilities and names the measurement that justifies it. ``python -m dmlvk explain``
+prints each rule with yes or no; tests force every rule whose ``possible`` holds and compare all with the oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.shapes import Coalesced
+
+Condition = Callable[[Any, Capabilities], bool]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One way to run a family's problems.
+
+    Attributes:
+        name: Of the schedule, which the family's lowering builds.
+        when: Whether it is chosen, given that no earlier rule was.
+        possible: Whether it would be right at all (chosen or not): what tests may force.
+        because: The condition in words and the measurement behind it.
+    """
+
+    name: str
+    when: Condition
+    possible: Condition
+    because: str
+
+
+def always(problem: Any, caps: Capabilities) -> bool:
+    """The condition of a family's last rule."""
+    return True
+
+
+def choose(rules: tuple[Rule, ...], problem: Any, caps: Capabilities) -> Rule:
+    """The first rule that is possible and whose condition holds."""
+    return next(rule for rule in rules if rule.possible(problem, caps) and rule.when(problem, caps))
+
+
+# -- elementwise and activation
+
+# -- normalization
+
+
+@dataclass(frozen=True)
+class MeanVarianceProblem:
+    """Mean-variance normalization as its kernels see it: rows of units (include/mean_variance.glsl has the terms).
+
+    Attributes:
+        rows: Sets of elements that share a mean.
+        row_units: Units in a row.
+        unit_elements: Elements in a unit: those of a 16-byte word, or 1.
+        element_bytes: Bytes of an element.
+        side_by_side: Whether neighbours in memory belong to different rows.
+        kept: The kept dimensions, merged: steps of x, scale, bias, y.
+        row: The reduced dimensions, merged: steps of x, y.
+        side: The reduced dimensions, merged: steps of scale, bias.
+    """
+
+    rows: int
+    row_units: int
+    unit_elements: int
+    element_bytes: int
+    side_by_side: bool
+    kept: Coalesced
+    row: Coalesced
+    side: Coalesced
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of x in a row."""
+        return self.row_units * self.unit_elements * self.element_bytes
+
+    def units_in_registers(self, caps: Capabilities) -> int:
+        """The longest row that one workgroup holds: 64 registers an invocation, 32 where there are more than 512."""
+        return min(caps.workgroup_invocations, 512) * (16 if self.unit_elements > 1 else 64)
+
+
+MEAN_VARIANCE_GROUP_BYTES = 16 * 2**20
+"""Rows that the pipelined schedule gathers at a time: small enough that they stay in a GPU's last cache, next to what
+the same dispatch writes, until the next dispatch; large enough that a dispatch outlasts its launch."""
+
+MEAN_VARIANCE_NORMALIZATION = (
+    Rule(
+        "columns",
+        when=always,
+        possible=lambda p, caps: p.side_by_side,
+        because="neighbours in memory belong to different rows: neighbouring invocations take neighbouring rows, so that "
+        "reads and writes touch whole cache lines",
+    ),
+    Rule(
+        "rows",
+        when=always,
+        possible=lambda p, caps: p.row_units <= p.units_in_registers(caps),
+        because="a row fits into the registers of one workgroup: fewest bytes moved, one read and one write",
+    ),
+    Rule(
+        "pipelined",
+        when=lambda p, caps: (
+            not caps.is_cpu
+            and p.row_bytes <= MEAN_VARIANCE_GROUP_BYTES
+            and p.rows * p.row_bytes >= 4 * MEAN_VARIANCE_GROUP_BYTES
+        ),
+        possible=lambda p, caps: p.rows > 1,
+        because="rows too long for one workgroup, and many bytes of them: while a group of rows is normalized the next is "
+        "gathered, so that the second read of a group finds it in the cache",
+    ),
+    Rule(
+        "split",
+        when=always,
+        possible=always,
+        because="one long row, or few bytes that stay in the cache as a whole: two dispatches, rows cut into chunks",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class BatchNormalizationProblem:
+    """Batch normalization as its kernel sees it.
+
+    Attributes:
+        walk: The merged dimensions; steps of x, mean, variance, scale, bias, y in elements.
+        unit_elements: Elements of a 16-byte word, if x and y consist of whole words.
+    """
+
+    walk: Coalesced
+    unit_elements: int
+
+
+BATCH_NORMALIZATION = (
+    Rule(
+        "words",
+        when=always,
+        possible=lambda p, caps: p.unit_elements > 1,
+        because="x and y are runs of whole 16-byte words: fewest instructions a byte",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides and sizes: one element at a time"),
+)
+
+# -- regions of interest
+
+ROI_TABLE_ENTRIES = 512
+"""Most rows, and most columns, in the tables of ``roi_align_columns``: with its partial results 16 KiB in all, which is
+the least shared memory that a device has."""
+
+
+@dataclass(frozen=True)
+class RoiAlignProblem:
+    """What the ROI align rules read.
+
+    Attributes:
+        rows, columns: Fewest table entries: pixels read along an axis by all outputs of a region that takes the minimum
+            of samples.
+        rows_contiguous: Whether the input's W is denser in memory than its channels.
+    """
+
+    rows: int
+    columns: int
+    rows_contiguous: bool
+
+
+ROI_ALIGN = (
+    Rule(
+        "columns",
+        when=lambda problem, caps: problem.rows_contiguous,
+        possible=lambda problem, caps: max(problem.rows, problem.columns) <= ROI_TABLE_ENTRIES,
+        because="rows run along memory: sample positions are computed once a region, and neighbours read one image row",
+    ),
+    Rule(
+        "outputs",
+        when=always,
+        possible=always,
+        because="any layout and any number of samples; neighbours read neighbouring channels where those are contiguous",
+    ),
+)
+
+# -- convolution and pooling
+
+
+@dataclass(frozen=True)
+class ConvolutionProblem:
+    """What the convolution rules read.
+
+    Attributes:
+        pixels: Output positions, all batch entries counted.
+        groups, group_channels, group_outputs: Groups, and the input and output channels of each.
+        taps: Of the window.
+        divided: Whether positions are divided: direction BACKWARD with a stride above 1.
+        forward: Whether the direction is FORWARD.
+        segment: Inputs along W that a run of 4 outputs reads.
+        is_product: Whether it is a plain matrix product of one pixel a batch entry: one group, one tap, no padding.
+    """
+
+    pixels: int
+    groups: int
+    group_channels: int
+    group_outputs: int
+    taps: int
+    divided: bool
+    forward: bool
+    segment: int
+    is_product: bool
+
+
+def _few_pixels(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.is_product and problem.pixels <= GEMM_VECTOR_ROWS
+
+
+def _depthwise(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    channels = problem.groups * problem.group_outputs
+    single = problem.group_channels == 1 and problem.forward
+    return single and problem.segment <= 64 and channels <= caps.workgroup_counts[2]
+
+
+def _direct(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.groups * problem.group_outputs <= caps.workgroup_counts[2]
+
+
+def _tiled(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.groups <= caps.workgroup_counts[2] and problem.pixels <= caps.workgroup_counts[0]
+
+
+CONVOLUTION = (
+    Rule(
+        "vector",
+        when=lambda problem, caps: True,
+        possible=_few_pixels,
+        because="one pixel of at most 4 images under a 1x1 window is a matrix times few vectors: each weight is read once",
+    ),
+    Rule(
+        "depthwise",
+        when=lambda problem, caps: True,
+        possible=_depthwise,
+        because="one input channel a group, FORWARD: overlapping windows of a run of outputs are read once",
+    ),
+    Rule(
+        "tiled",
+        when=lambda problem, caps: (
+            not caps.is_cpu and problem.group_channels >= 8 and problem.group_outputs >= 16 and problem.pixels >= 32
+        ),
+        possible=_tiled,
+        because="enough channels and pixels to fill tiles in shared memory, on a GPU",
+    ),
+    Rule(
+        "direct",
+        when=lambda problem, caps: problem.group_outputs > 1,
+        possible=_direct,
+        because="several output channels a group: each input value read serves 8 of them; barrier-free, so best on CPUs",
+    ),
+    Rule("naive", when=always, possible=always, because="any convolution"),
+)
+
+# -- matrix multiplication and softmax
+
+GEMM_VECTOR_ROWS = 4
+"""Most rows (or columns) of a product that the schedule for vectors takes: it keeps one sum a row in registers."""
+
+
+@dataclass(frozen=True)
+class GemmProblem:
+    """What the matrix product rules read: rows and columns of the output, terms of each sum, matrices."""
+
+    rows: int
+    columns: int
+    depth: int
+    batch: int
+
+
+def _few_rows(problem: GemmProblem, caps: Capabilities) -> bool:
+    return min(problem.rows, problem.columns) <= GEMM_VECTOR_ROWS and problem.batch <= caps.workgroup_counts[2]
+
+
+def _rows(problem: GemmProblem, caps: Capabilities) -> bool:
+    return problem.rows <= caps.workgroup_counts[1] and problem.batch <= caps.workgroup_counts[2]
+
+
+GEMM = (
+    Rule(
+        "vector",
+        when=lambda problem, caps: True,
+        possible=_few_rows,
+        because="at most 4 rows or columns: bound by one read of the other operand",
+    ),
+    Rule(
+        "tiled",
+        when=lambda problem, caps: not caps.is_cpu and problem.rows >= 16 and problem.columns >= 16,
+        possible=_rows,
+        because="rows and columns enough for tiles in shared memory, on a GPU",
+    ),
+    Rule(
+        "rows",
+        when=lambda problem, caps: caps.is_cpu,
+        possible=_rows,
+        because="CPUs broadcast one operand from scalar reads and pay for barriers",
+    ),
+    Rule("naive", when=always, possible=always, because="any product"),
+)
+
+# -- copies

@@ -1,0 +1,55 @@
+"""Shape arithmetic that lowerings share: dropping and merging dimensions, and grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.tensor import TensorDesc
+
+
+class Coalesced(NamedTuple):
+    """Sizes of a joint index space and, for each tensor, its strides in elements, dimension for dimension."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+
+def coalesce(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Coalesced:
+    """The same element walk with the fewest dimensions: those of size 1 dropped, neighbours merged where every tensor
+    steps through both as through one. At least one dimension remains."""
+    kept: list[tuple[int, tuple[int, ...]]] = []
+    for axis, size in enumerate(sizes):
+        if size == 1:
+            continue
+        steps = tuple(tensor[axis] for tensor in strides)
+        if kept and all(outer == inner * size for outer, inner in zip(kept[-1][1], steps, strict=True)):
+            kept[-1] = (kept[-1][0] * size, steps)
+        else:
+            kept.append((size, steps))
+    if not kept:
+        kept = [(1, (1,) * len(strides))]
+    return Coalesced(tuple(size for size, _ in kept), tuple(zip(*(steps for _, steps in kept), strict=True)))
+
+
+def coalesce_tensors(*tensors: TensorDesc) -> Coalesced:
+    """``coalesce`` of tensors of equal sizes."""
+    return coalesce(tensors[0].sizes, [tensor.effective_strides for tensor in tensors])
+
+
+def broadcast_strides(tensor: TensorDesc, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The tensor's strides over larger sizes: 0 where its own size is 1."""
+    return tuple(
+        0 if own == 1 and full != 1 else step
+        for own, full, step in zip(tensor.sizes, sizes, tensor.effective_strides, strict=True)
+    )
+
+
+def linear_grid(workgroups: int, caps: Capabilities) -> tuple[int, int, int]:
+    """A grid of at least this many workgroups for ``linear_workgroup()``; kernels ignore those past the end."""
+    most = caps.workgroup_counts[0]
+    if workgroups <= most:
+        return (workgroups, 1, 1)
+    rows = -(-workgroups // most)
+    return (-(-workgroups // rows), rows, 1)

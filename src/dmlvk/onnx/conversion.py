@@ -1,0 +1,207 @@
+"""What a converter works with: its node's inputs and attributes, and ``launch``, which notes an operator to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
+from dmlvk.onnx.model import Array, Node, data_type_of
+from dmlvk.onnx.values import Sizes, Value, packed_value
+from dmlvk.schema import OperatorDesc
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One operator to run.
+
+    Attributes:
+        node: What asked for it.
+        desc: The operator, validated.
+        inputs, outputs: Its bindings in slot order, None for an absent optional tensor.
+    """
+
+    node: Node
+    desc: OperatorDesc
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value | None, ...]
+
+
+class Conversion:
+    """One node being converted, with the shapes of its inputs known.
+
+    Attributes:
+        node: The node.
+        steps: What has been launched for it so far.
+    """
+
+    def __init__(self, node: Node, inputs: Sequence[Value | Array | None], upload: Callable[[str, Array], Value]) -> None:
+        self.node = node
+        self.steps: list[Step] = []
+        self._inputs = inputs
+        self._upload = upload
+
+    # -- inputs and attributes
+
+    def __len__(self) -> int:
+        """Number of inputs, trailing absent ones not counted."""
+        return max((i + 1 for i, value in enumerate(self._inputs) if value is not None), default=0)
+
+    def __getitem__(self, index: int) -> Value:
+        """A required input as a device tensor."""
+        value = self.get(index)
+        if value is None:
+            raise self.invalid(f"input {index} is missing")
+        return value
+
+    def get(self, index: int) -> Value | None:
+        """An optional input as a device tensor; None where it is absent."""
+        value = self._inputs[index] if index < len(self._inputs) else None
+        if value is None or isinstance(value, Value):
+            return value
+        return self.upload(value, self.node.inputs[index])
+
+    def host(self, index: int) -> Array | None:
+        """An optional input that is known before the run; None where it is absent or computed on the device. The
+        registry sees to it that the row's ``host_inputs`` are known."""
+        value = self._inputs[index] if index < len(self._inputs) else None
+        return None if isinstance(value, Value) else value
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute, or its default."""
+        return self.node.attributes.get(name, default)
+
+    def wants(self, output: int) -> bool:
+        """Whether the model uses an optional output."""
+        return output < len(self.node.outputs) and self.node.outputs[output] != ""
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front."""
+        if not -rank <= axis < rank:
+            raise self.invalid(f"axis {axis} is outside of {rank} dimensions")
+        return axis % rank
+
+    # -- values
+
+    def upload(self, array: Array, name: str = "") -> Value:
+        """A host value as a device tensor: a constant of the plan, or the model's own where ``name`` says which."""
+        if data_type_of(array.dtype) is None:
+            raise self.unsupported(f"a constant of type {array.dtype}, which no device tensor can hold")
+        return self._upload(name, array)
+
+    def new(self, sizes: Sizes, dtype: np.dtype[Any]) -> Value:
+        """A tensor to be written by a launch."""
+        return packed_value(dtype, sizes)
+
+    def reshape(self, value: Value, sizes: Sizes) -> Value:
+        """The value under other sizes: a view, or a view of a copy where strides cannot say it."""
+        if value.reshape(sizes) is None:
+            value = self.copy(value)
+        view = value.reshape(sizes)
+        assert view is not None, "packed values take any sizes"
+        return view
+
+    def packed(self, value: Value) -> Value:
+        """The value row-major: itself, or a copy."""
+        return value if value.is_packed else self.copy(value)
+
+    def copy(self, value: Value) -> Value:
+        """A row-major copy."""
+        return self.launch(ops.ElementWiseIdentity, value, output_tensor=self.new(value.sizes, value.dtype))
+
+    def broadcast(self, *values: Value) -> tuple[Value, ...]:
+        """The values over their common sizes, by numpy's rule."""
+        try:
+            sizes = np.broadcast_shapes(*(value.sizes for value in values))
+        except ValueError:
+            listed = ", ".join(str(value.sizes) for value in values)
+            raise self.invalid(f"inputs of sizes {listed} do not broadcast") from None
+        return tuple(value.broadcast_to(sizes) for value in values)
+
+    # -- launches
+
+    def elementwise(self, row: type[OperatorDesc], *values: Value, dtype: np.dtype[Any] | None = None, **fields: Any) -> Value:
+        """Launches an elementwise operator over the inputs' common sizes.
+
+        Args:
+            row: The operator.
+            values: Its inputs.
+            dtype: The output's type, that of the first input where None.
+            fields: Its attributes.
+        """
+        values = self.broadcast(*values)
+        return self.launch(row, *values, output_tensor=self.new(values[0].sizes, dtype or values[0].dtype), **fields)
+
+    def launch(self, row: type[OperatorDesc], *values: Value | None, **fields: Any) -> Value:
+        """Notes an operator to run.
+
+        Args:
+            row: The operator.
+            values: Its first input tensors in order.
+            fields: Its other fields by name; tensors are Values. Required outputs that are not given are made with the
+                sizes that the row infers and the type of the first input.
+
+        Returns:
+            The first output.
+
+        Raises:
+            UnsupportedNodeError: the operator's row does not allow what the node needs.
+        """
+        names = [spec.name for spec in row.fields if spec.kind.is_input]
+        fields.update(zip(names, values, strict=False))
+        try:
+            desc, tensors = self._describe(row, fields)
+        except InvalidArgumentError as error:
+            raise self.unsupported(str(error)) from error
+        outputs = _slots(row, tensors, "is_output")
+        first = outputs[0]
+        assert first is not None, f"{row.__name__} has a required output first"
+        if desc is not None:
+            self.steps.append(Step(self.node, desc, _slots(row, tensors, "is_input"), outputs))
+        return first
+
+    def _describe(self, row: type[OperatorDesc], fields: dict[str, Any]) -> tuple[OperatorDesc | None, dict[str, Any]]:
+        """The validated desc, None if there is nothing to compute, and the row's tensor fields as Values."""
+        given = [value for value in fields.values() if isinstance(value, Value)]
+        outputs = [spec.name for spec in row.fields if spec.kind.is_output and not spec.optional]
+        if any(0 in fields[name].sizes for name in outputs if name in fields):
+            return None, fields
+        desc = row(**{name: _described(value) for name, value in fields.items()})
+        missing = [name for name in outputs if name not in fields]
+        if missing:
+            sizes = dict(zip((slot.field.name for slot in desc.output_slots()), desc.inferred_output_sizes(), strict=True))
+            fields = {**fields, **{name: self.new(sizes[name], given[0].dtype) for name in missing}}
+            desc = desc.replace(**{name: fields[name].desc() for name in missing})
+        desc.validate()
+        return desc, fields
+
+    # -- errors
+
+    def unsupported(self, reason: str) -> UnsupportedNodeError:
+        """The exception for what this node asks for and dmlvk cannot do."""
+        node = self.node
+        return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+
+    def invalid(self, reason: str) -> ModelError:
+        """The exception for a node that no implementation could run."""
+        return ModelError(f"node {self.node.name!r} ({self.node.op_type}): {reason}")
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, Value):
+        return value.desc()
+    return tuple(map(_described, value)) if isinstance(value, tuple) else value
+
+
+def _slots(row: type[OperatorDesc], tensors: dict[str, Any], wanted: str) -> tuple[Value | None, ...]:
+    """The row's input or output tensors in slot order."""
+    slots: list[Value | None] = []
+    for spec in row.fields:
+        if getattr(spec.kind, wanted):
+            value = tensors.get(spec.name)
+            slots += value if isinstance(value, tuple) else (value,)
+    return tuple(slots)

@@ -1,0 +1,190 @@
+"""Conv and ConvTranspose, and the window arithmetic that they share with pooling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dmlvk import ops
+from dmlvk.enums import ConvolutionDirection
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Sizes, Value
+from dmlvk.schema import FLOATS
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a window slides over the spatial dimensions; each field has one entry a dimension.
+
+    Attributes:
+        kernel: Taps.
+        strides, dilations: Steps between windows and between taps.
+        start, end: Padding.
+        output: Windows.
+    """
+
+    kernel: Sizes
+    strides: Sizes
+    dilations: Sizes
+    start: Sizes
+    end: Sizes
+    output: Sizes
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields that DirectML's convolutions and poolings share."""
+        return {
+            "strides": self.strides,
+            "dilations": self.dilations,
+            "start_padding": self.start,
+            "end_padding": self.end,
+        }
+
+
+def spatial(node: Conversion, name: str, count: int, default: int) -> Sizes:
+    """An attribute with one integer a spatial dimension."""
+    values = tuple(node.attribute(name, [default] * count))
+    if len(values) != count:
+        raise node.invalid(f"{name} has {len(values)} entries for {count} spatial dimensions")
+    return values
+
+
+def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
+    """The window that the node's attributes describe, over inputs of these spatial sizes.
+
+    With ``ceil_mode`` the last window may reach past the end padding, which then grows to hold it, but must start
+    inside the input or the start padding, as onnxruntime has it for every opset.
+    """
+    count = len(sizes)
+    if len(kernel) != count:
+        raise node.invalid(f"a window of {len(kernel)} dimensions over {count} spatial dimensions")
+    strides = spatial(node, "strides", count, 1)
+    dilations = spatial(node, "dilations", count, 1)
+    reach = tuple((taps - 1) * dilation + 1 for taps, dilation in zip(kernel, dilations, strict=True))
+    start, end = _padding(node, sizes, strides, reach)
+    ceil = bool(node.attribute("ceil_mode", 0)) and node.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    output = []
+    grown = list(end)
+    for i in range(count):
+        room = sizes[i] + start[i] + end[i] - reach[i]
+        if room < 0:
+            raise node.invalid(f"a window of reach {reach} does not fit sizes {sizes} padded by {start} and {end}")
+        windows = room // strides[i] + 1
+        if ceil:
+            windows = -(-room // strides[i]) + 1
+            if (windows - 1) * strides[i] >= sizes[i] + start[i]:
+                windows -= 1
+            grown[i] = max(0, (windows - 1) * strides[i] + reach[i] - sizes[i] - start[i])
+        output.append(windows)
+    return Window(kernel, strides, dilations, start, tuple(grown), tuple(output))
+
+
+def _padding(node: Conversion, sizes: Sizes, strides: Sizes, reach: Sizes) -> tuple[Sizes, Sizes]:
+    count = len(sizes)
+    auto = node.attribute("auto_pad", "NOTSET")
+    if auto == "NOTSET":
+        pads = tuple(node.attribute("pads", [0] * 2 * count))
+        if len(pads) != 2 * count or min(pads, default=0) < 0:
+            raise node.invalid(f"pads {pads} are not two non-negative integers a spatial dimension")
+        return pads[:count], pads[count:]
+    if auto == "VALID":
+        return (0,) * count, (0,) * count
+    total = tuple(
+        max((-(-size // stride) - 1) * stride + extent - size, 0)
+        for size, stride, extent in zip(sizes, strides, reach, strict=True)
+    )
+    return split_padding(node, total, auto)
+
+
+def split_padding(node: Conversion, total: Sizes, auto: str) -> tuple[Sizes, Sizes]:
+    """The padding of auto_pad SAME_UPPER, with the odd one at the end, or SAME_LOWER, with it at the start."""
+    small, large = tuple(both // 2 for both in total), tuple(both - both // 2 for both in total)
+    if auto not in ("SAME_UPPER", "SAME_LOWER"):
+        raise node.invalid(f"auto_pad is {auto!r}")
+    return (small, large) if auto == "SAME_UPPER" else (large, small)
+
+
+@converts("Conv", 1, 11, 22, types=FLOATS)
+def conv(node: Conversion) -> Value:
+    x, w = _operands(node)
+    window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
+    return node.launch(
+        ops.Convolution,
+        x,
+        w,
+        _bias(node, w.sizes[0], x.rank),
+        output_padding=(0,) * (x.rank - 2),
+        group_count=node.attribute("group", 1),
+        **window.fields,
+    )
+
+
+@converts("ConvTranspose", 1, 11, 22, types=FLOATS)
+def conv_transpose(node: Conversion) -> Value:
+    """ONNX's output padding adds computed positions at the end, which DirectML expresses as a larger output."""
+    x, w = _operands(node)
+    count, group = x.rank - 2, node.attribute("group", 1)
+    strides = spatial(node, "strides", count, 1)
+    dilations = spatial(node, "dilations", count, 1)
+    added = spatial(node, "output_padding", count, 0)
+    kernel = spatial_kernel(node, w)
+    full = tuple(
+        (x.sizes[2 + i] - 1) * strides[i] + added[i] + (kernel[i] - 1) * dilations[i] + 1 for i in range(count)
+    )
+    auto = node.attribute("auto_pad", "NOTSET")
+    if "output_shape" in node.node.attributes:
+        output = spatial(node, "output_shape", count, 0)
+        start, end = split_padding(
+            node,
+            tuple(max(size - wanted, 0) for size, wanted in zip(full, output, strict=True)),
+            "SAME_UPPER" if auto == "SAME_UPPER" else "SAME_LOWER",
+        )
+    elif auto in ("NOTSET", "VALID"):
+        start, end = _padding(node, x.sizes[2:], strides, kernel)
+        output = tuple(size - before - after for size, before, after in zip(full, start, end, strict=True))
+    else:
+        output = tuple(size * stride for size, stride in zip(x.sizes[2:], strides, strict=True))
+        start, end = split_padding(
+            node, tuple(max(size - wanted, 0) for size, wanted in zip(full, output, strict=True)), auto
+        )
+    if min(output) < 1:
+        raise node.invalid(f"its attributes give the output sizes {output}")
+    channels = w.sizes[1] * group
+    return node.launch(
+        ops.Convolution,
+        x,
+        w,
+        _bias(node, channels, x.rank),
+        output_tensor=node.new((x.sizes[0], channels, *output), x.dtype),
+        direction=ConvolutionDirection.BACKWARD,
+        strides=strides,
+        dilations=dilations,
+        start_padding=start,
+        end_padding=end,
+        output_padding=(0,) * count,
+        group_count=group,
+    )
+
+
+def _operands(node: Conversion) -> tuple[Value, Value]:
+    x, w = node[0], node[1]
+    if x.rank < 3 or w.rank != x.rank:
+        raise node.invalid(f"input of sizes {x.sizes} and filter of sizes {w.sizes}")
+    return x, w
+
+
+def spatial_kernel(node: Conversion, w: Value) -> Sizes:
+    """The filter's spatial sizes, which kernel_shape repeats if it is there."""
+    if tuple(node.attribute("kernel_shape", w.sizes[2:])) != w.sizes[2:]:
+        raise node.invalid(f"kernel_shape {node.attribute('kernel_shape', ())} for a filter of sizes {w.sizes}")
+    return w.sizes[2:]
+
+
+def _bias(node: Conversion, channels: int, rank: int) -> Value | None:
+    bias = node.get(2)
+    if bias is None:
+        return None
+    if bias.sizes != (channels,):
+        raise node.invalid(f"the bias has sizes {bias.sizes} for {channels} channels")
+    return node.reshape(bias, (1, channels) + (1,) * (rank - 2))

@@ -1,0 +1,80 @@
+"""Matrix multiplication."""
+
+from __future__ import annotations
+
+import math
+
+from dmlvk import ops
+from dmlvk.enums import MatrixTransform
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Value
+from dmlvk.schema import FLOATS
+
+_GEMM_DIMENSIONS = 4
+
+
+@converts("Gemm", 7, 9, 11, 13, types=FLOATS)
+def gemm(node: Conversion) -> Value:
+    """C broadcasts to the output, by zero strides."""
+    a, b, c = node[0], node[1], node.get(2)
+    if a.rank != 2 or b.rank != 2:
+        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}; both must be matrices")
+    transforms = [MatrixTransform(bool(node.attribute(name, 0))) for name in ("transA", "transB")]
+    (rows, inner), (other, columns) = (
+        value.sizes[::-1] if transform else value.sizes for value, transform in zip((a, b), transforms, strict=True)
+    )
+    if inner != other:
+        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not multiply")
+    y = node.new((rows, columns), a.dtype)
+    if c is not None:
+        if node.broadcast(c, y)[0].sizes != y.sizes:
+            raise node.invalid(f"C of sizes {c.sizes} does not broadcast to {y.sizes}")
+        c = c.broadcast_to(y.sizes)
+    return node.launch(
+        ops.Gemm,
+        a,
+        b,
+        c,
+        output_tensor=y,
+        trans_a=transforms[0],
+        trans_b=transforms[1],
+        alpha=float(node.attribute("alpha", 1.0)),
+        beta=float(node.attribute("beta", 1.0)),
+    )
+
+
+@converts("MatMul", 1, 9, 13, types=FLOATS)
+def matmul(node: Conversion) -> Value:
+    """numpy's matmul: a vector counts as one row or one column; leading dimensions broadcast."""
+    a, b = node[0], node[1]
+    if not a.rank or not b.rank:
+        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}; neither may be a scalar")
+    left = node.reshape(a, (1, *a.sizes)) if a.rank == 1 else a
+    right = node.reshape(b, (*b.sizes, 1)) if b.rank == 1 else b
+    if left.sizes[-1] != right.sizes[-2]:
+        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not multiply")
+    y = multiply(node, left, right)
+    sizes = y.sizes[:-2] + (() if a.rank == 1 else y.sizes[-2:-1]) + (() if b.rank == 1 else y.sizes[-1:])
+    return node.reshape(y, sizes)
+
+
+def multiply(node: Conversion, a: Value, b: Value) -> Value:
+    """The product of two stacks of matrices whose leading dimensions broadcast."""
+    rows, columns = a.sizes[-2], b.sizes[-1]
+    shared = b.rank == 2 and a.reshape((math.prod(a.sizes[:-1]), a.sizes[-1]))
+    if shared:
+        # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.
+        return node.reshape(node.launch(ops.Gemm, shared, b), (*a.sizes[:-1], columns))
+    a_batch, b_batch = node.broadcast(_first_of_matrices(a), _first_of_matrices(b))
+    batch = a_batch.sizes
+    a, b = a.broadcast_to((*batch, *a.sizes[-2:])), b.broadcast_to((*batch, *b.sizes[-2:]))
+    if len(batch) > _GEMM_DIMENSIONS - 2:
+        count = math.prod(batch)
+        a, b = node.reshape(a, (count, *a.sizes[-2:])), node.reshape(b, (count, *b.sizes[-2:]))
+    return node.reshape(node.launch(ops.Gemm, a, b), (*batch, rows, columns))
+
+
+def _first_of_matrices(value: Value) -> Value:
+    """The leading dimensions alone."""
+    return Value(value.storage, value.dtype, value.sizes[:-2], value.strides[:-2])

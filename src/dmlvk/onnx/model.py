@@ -1,0 +1,267 @@
+"""An ONNX file as the session uses it: nodes with their operator versions, constants as arrays, inputs and outputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import google.protobuf.message
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx.defs
+import onnx.inliner
+import onnx.numpy_helper
+import onnx.shape_inference
+
+from dmlvk.enums import TensorDataType
+from dmlvk.errors import ModelError, UnsupportedError
+
+Array = npt.NDArray[Any]
+Source = str | os.PathLike[str] | bytes | onnx.ModelProto
+
+_ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], TensorDataType]]] = {
+    onnx.TensorProto.FLOAT: (np.dtype(np.float32), TensorDataType.FLOAT32),
+    onnx.TensorProto.FLOAT16: (np.dtype(np.float16), TensorDataType.FLOAT16),
+    onnx.TensorProto.DOUBLE: (np.dtype(np.float64), TensorDataType.FLOAT64),
+    onnx.TensorProto.INT64: (np.dtype(np.int64), TensorDataType.INT64),
+    onnx.TensorProto.INT32: (np.dtype(np.int32), TensorDataType.INT32),
+    onnx.TensorProto.INT16: (np.dtype(np.int16), TensorDataType.INT16),
+    onnx.TensorProto.INT8: (np.dtype(np.int8), TensorDataType.INT8),
+    onnx.TensorProto.UINT64: (np.dtype(np.uint64), TensorDataType.UINT64),
+    onnx.TensorProto.UINT32: (np.dtype(np.uint32), TensorDataType.UINT32),
+    onnx.TensorProto.UINT16: (np.dtype(np.uint16), TensorDataType.UINT16),
+    onnx.TensorProto.UINT8: (np.dtype(np.uint8), TensorDataType.UINT8),
+    onnx.TensorProto.BOOL: (np.dtype(np.bool_), TensorDataType.UINT8),
+}
+"""The element types a device tensor can have. A bool is a byte of 0 or 1, as numpy and DirectML both store it."""
+
+_DATA_TYPES: Final = {dtype: data_type for dtype, data_type in _ELEMENT_TYPES.values()}
+
+
+def data_type_of(dtype: np.dtype[Any]) -> TensorDataType | None:
+    """DirectML's data type for a numpy type; None where there is none."""
+    return _DATA_TYPES.get(np.dtype(dtype))
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """An input or output of a model.
+
+    Attributes:
+        name: Its name.
+        shape: Sizes; a string is a symbolic size, None an unnamed one. None where the model says nothing of the shape.
+        type: ONNX's name of its type, such as "tensor(float)".
+        dtype: The numpy type.
+    """
+
+    name: str
+    shape: tuple[int | str | None, ...] | None
+    type: str
+    dtype: np.dtype[Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself; the names are those of onnxruntime."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    version: int
+    custom_metadata_map: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One node.
+
+    Attributes:
+        name: Its name, or its first output's where it has none.
+        op_type, domain: The operator; the domain of ONNX's own operators is "".
+        version: Since-version of the operator's definition that the model's opset means; the opset itself where onnx
+            does not know the operator.
+        inputs, outputs: Names of values, "" where an optional one is absent.
+        attributes: By name: numbers, strings, lists of them, arrays.
+        proto: The node as the file has it.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    version: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    proto: onnx.NodeProto
+
+    @property
+    def has_subgraph(self) -> bool:
+        """Whether an attribute holds a graph (If, Loop, Scan)."""
+        return any(attribute.type == onnx.AttributeProto.GRAPH for attribute in self.proto.attribute)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model, checked.
+
+    Attributes:
+        nodes: In an order in which each comes after what it reads.
+        initializers: Constants by name.
+        inputs: What a caller feeds (inputs that have an initializer are constants).
+        outputs: What it gets.
+        opsets: Domain -> version.
+        inferred_types: Data types of intermediate values as far as ONNX's type inference knows them; None for a type
+            that no device tensor can have.
+        metadata: What the model says of itself.
+    """
+
+    nodes: tuple[Node, ...]
+    initializers: Mapping[str, Array]
+    inputs: tuple[ValueInfo, ...]
+    outputs: tuple[ValueInfo, ...]
+    opsets: Mapping[str, int]
+    inferred_types: Mapping[str, TensorDataType | None]
+    metadata: ModelMetadata
+
+
+def load_model(source: Source) -> Model:
+    """Reads and checks a model.
+
+    Args:
+        source: A path, the file's bytes, or a ModelProto.
+
+    Raises:
+        ModelError: there is no such file, it is no ONNX model, or ONNX's checker refuses it.
+        UnsupportedError: an input, output or initializer is no dense tensor of a type that the device can hold.
+    """
+    proto = _checked(_read(source))
+    if proto.functions:
+        proto = onnx.inliner.inline_local_functions(proto)
+    graph = proto.graph
+    opsets = {_domain(item.domain): item.version for item in proto.opset_import}
+    if graph.sparse_initializer:
+        raise UnsupportedError(f"initializer {graph.sparse_initializer[0].values.name!r} is sparse")
+    initializers = {item.name: _initializer(item) for item in graph.initializer}
+    return Model(
+        nodes=tuple(_node(item, opsets) for item in graph.node),
+        initializers=initializers,
+        inputs=tuple(_value_info(item) for item in graph.input if item.name not in initializers),
+        outputs=tuple(_value_info(item) for item in graph.output),
+        opsets=opsets,
+        inferred_types=_inferred_types(proto),
+        metadata=ModelMetadata(
+            producer_name=proto.producer_name,
+            graph_name=graph.name,
+            domain=proto.domain,
+            description=proto.doc_string,
+            version=proto.model_version,
+            custom_metadata_map={item.key: item.value for item in proto.metadata_props},
+        ),
+    )
+
+
+def _read(source: Source) -> onnx.ModelProto:
+    if isinstance(source, onnx.ModelProto):
+        return source
+    try:
+        if isinstance(source, bytes):
+            return onnx.load_model_from_string(source)
+        return onnx.load_model(os.fspath(source))
+    except OSError as error:
+        raise ModelError(f"{source!r} cannot be read: {error.strerror or error}") from error
+    except google.protobuf.message.DecodeError as error:
+        what = "the bytes are" if isinstance(source, bytes) else f"{os.fspath(source)} is"
+        raise ModelError(f"{what} no ONNX model: {error}") from error
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"the model's external data cannot be read: {error}") from error
+
+
+def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
+    if not proto.HasField("graph"):
+        raise ModelError("the file is no ONNX model: it has no graph")
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"the model is broken: {error}") from error
+    except ValueError as error:  # more than protobuf's 2 GiB, which the checker takes as a path only
+        if "2GB" not in str(error) and "2GiB" not in str(error):
+            raise
+    return proto
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> Node:
+    domain = _domain(proto.domain)
+    version = opsets.get(domain, 0)
+    try:
+        version = onnx.defs.get_schema(proto.op_type, version, domain).since_version
+    except onnx.defs.SchemaError:
+        pass  # an operator that onnx does not define: the registry decides
+    return Node(
+        name=proto.name or next((name for name in proto.output if name), ""),
+        op_type=proto.op_type,
+        domain=domain,
+        version=version,
+        inputs=tuple(proto.input),
+        outputs=tuple(proto.output),
+        attributes={item.name: _attribute(item) for item in proto.attribute},
+        proto=proto,
+    )
+
+
+def _attribute(proto: onnx.AttributeProto) -> Any:
+    value = onnx.helper.get_attribute_value(proto)
+    if proto.type == onnx.AttributeProto.STRING:
+        return value.decode()
+    if proto.type == onnx.AttributeProto.STRINGS:
+        return [item.decode() for item in value]
+    if proto.type == onnx.AttributeProto.TENSOR:
+        return onnx.numpy_helper.to_array(value)
+    return list(value) if isinstance(value, Sequence) else value
+
+
+def _initializer(proto: onnx.TensorProto) -> Array:
+    try:
+        array: Array = onnx.numpy_helper.to_array(proto)
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"initializer {proto.name!r} cannot be read: {error}") from error
+    return array
+
+
+def _value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
+    if proto.type.WhichOneof("value") != "tensor_type":
+        raise UnsupportedError(f"{proto.name!r} is no tensor but a {proto.type.WhichOneof('value')}")
+    tensor = proto.type.tensor_type
+    name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
+    if tensor.elem_type not in _ELEMENT_TYPES:
+        raise UnsupportedError(f"{proto.name!r} has elements of type {name}, which no device tensor can hold")
+    shape: tuple[int | str | None, ...] | None = None
+    if tensor.HasField("shape"):
+        shape = tuple(_dimension(item) for item in tensor.shape.dim)
+    return ValueInfo(proto.name, shape, f"tensor({name})", _ELEMENT_TYPES[tensor.elem_type][0])
+
+
+def _dimension(proto: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    if proto.HasField("dim_value") and proto.dim_value >= 0:
+        return proto.dim_value
+    return proto.dim_param or None
+
+
+def _inferred_types(proto: onnx.ModelProto) -> dict[str, TensorDataType | None]:
+    try:
+        graph = onnx.shape_inference.infer_shapes(proto).graph
+    except (onnx.shape_inference.InferenceError, ValueError):
+        graph = proto.graph  # a model past 2 GiB or one that defeats the inference: types are then found when planning
+    types: dict[str, TensorDataType | None] = {}
+    for item in (*graph.input, *graph.output, *graph.value_info):
+        if item.type.WhichOneof("value") == "tensor_type" and item.type.tensor_type.elem_type:
+            _, data_type = _ELEMENT_TYPES.get(item.type.tensor_type.elem_type, (None, None))
+            types[item.name] = data_type
+    return types

@@ -1,0 +1,85 @@
+"""The ONNX operators that run on the GPU: one row for each operator and since-version.
+
+A converter is one function under one decorator line::
+
+    @converts("Relu", 6, 13, 14, types=FLOATS)
+    def relu(node: Conversion) -> Value:
+        return node.launch(ops.ActivationRelu, node[0])
+
+It says which versions of the operator's definition it implements; a version that no row names is not supported, so that
+a new opset is never run by the rules of an old one. Operators that a DirectML row implements as they are stand in
+aligned tables (see ``convert.elementwise`` and ``convert.activation``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dmlvk.enums import TensorDataType
+from dmlvk.onnx.model import Array, Node
+from dmlvk.onnx.values import Value
+
+if TYPE_CHECKING:
+    from dmlvk.onnx.conversion import Conversion
+
+Result = Value | Array
+Converter = Callable[["Conversion"], Result | tuple[Result | None, ...]]
+"""Launches what the node takes and returns its outputs: one, or a tuple with one for each in order."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator at one version of its definition.
+
+    Attributes:
+        domain, op_type, since: What a node must ask for; the domain of ONNX's own operators is "".
+        types: Data types that the node's first input may have.
+        host_inputs: Inputs that must be known before the run, by index: those that decide shapes.
+        convert: The converter.
+    """
+
+    domain: str
+    op_type: str
+    since: int
+    types: tuple[TensorDataType, ...]
+    host_inputs: tuple[int, ...]
+    convert: Converter = field(repr=False)
+
+
+ROWS: dict[tuple[str, str, int], Row] = {}
+"""(domain, operator, since-version) -> row, filled by the files of ``dmlvk.onnx.convert``."""
+
+
+def converts(
+    op_type: str,
+    *since: int,
+    types: tuple[TensorDataType, ...],
+    host_inputs: tuple[int, ...] = (),
+    domain: str = "",
+) -> Callable[[Converter], Converter]:
+    """Registers the decorated converter for an operator's since-versions; see ``Row``."""
+
+    def register(convert: Converter) -> Converter:
+        for version in since:
+            key = (domain, op_type, version)
+            assert key not in ROWS, f"{key} has two converters"
+            ROWS[key] = Row(domain, op_type, version, types, host_inputs, convert)
+        return convert
+
+    return register
+
+
+def find_row(node: Node) -> Row | None:
+    """The row for a node, or None."""
+    return ROWS.get((node.domain, node.op_type, node.version))
+
+
+def missing_reason(node: Node) -> str:
+    """Why ``find_row`` found nothing."""
+    versions = sorted(since for domain, op_type, since in ROWS if (domain, op_type) == (node.domain, node.op_type))
+    if not versions:
+        return "the operator has no converter"
+    listed = ", ".join(map(str, versions))
+    return f"this version of the operator has no converter; versions {listed} have"

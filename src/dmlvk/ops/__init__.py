@@ -1,0 +1,12 @@
+"""The operator table: one class a DirectML operator, one file a family. Rows only; no numpy, no GPU.
+
+The star imports bring every row into this namespace and into ``dmlvk``; a row needs no other registration.
+"""
+
+from dmlvk.ops.activation import *  # noqa: F403
+from dmlvk.ops.convolution import *  # noqa: F403
+from dmlvk.ops.elementwise import *  # noqa: F403
+from dmlvk.ops.matmul import *  # noqa: F403
+from dmlvk.ops.normalization import *  # noqa: F403
+from dmlvk.ops.pooling import *  # noqa: F403
+from dmlvk.ops.resampling import *  # noqa: F403

@@ -1,0 +1,161 @@
+"""Convolution."""
+
+from __future__ import annotations
+
+from dmlvk import constraints as _c
+from dmlvk import schema as _s
+from dmlvk.enums import ConvolutionDirection, ConvolutionMode, OperatorType
+from dmlvk.tensor import TensorDesc
+
+__all__ = ["Convolution"]
+
+_SPATIAL_ARRAYS = ("strides", "dilations", "start_padding", "end_padding", "output_padding")
+
+
+def _forward_sizes(desc: Convolution, inputs: tuple[int, ...]) -> tuple[int, ...]:
+    """Windows that fit in spatial sizes ``inputs``, a dimension; below 1 where not even one does."""
+    windows = desc.tensor("filter_tensor").sizes[2:]
+    return tuple(
+        (size + start + end - ((window - 1) * dilation + 1)) // stride + 1
+        for size, window, stride, dilation, start, end in zip(
+            inputs, windows, desc.strides, desc.dilations, desc.start_padding, desc.end_padding, strict=True
+        )
+    )
+
+
+def _output_channels(desc: Convolution) -> int:
+    filters = desc.tensor("filter_tensor").sizes
+    return filters[0] if desc.direction == ConvolutionDirection.FORWARD else filters[1] * desc.group_count
+
+
+@_c.constraint("spatial_arrays", "has one entry a spatial dimension (the dimension count less 2)")
+def _spatial_arrays(desc: Convolution) -> _s.Violation | None:
+    count = desc.tensor("input_tensor").dimension_count - 2
+    for name in _SPATIAL_ARRAYS:
+        if len(getattr(desc, name)) != count:
+            return _s.Violation(name, getattr(desc, name))
+    return None
+
+
+@_c.constraint("steps", "no entry is 0")
+def _steps(desc: Convolution) -> _s.Violation | None:
+    for name in ("strides", "dilations"):
+        if 0 in getattr(desc, name):
+            return _s.Violation(name, getattr(desc, name))
+    return None
+
+
+@_c.constraint("groups", "is at least 1 and divides the input's channels, and the filter's too in direction FORWARD")
+def _groups(desc: Convolution) -> _s.Violation | None:
+    count = desc.group_count
+    forward = desc.direction == ConvolutionDirection.FORWARD
+    split = (desc.tensor("input_tensor").sizes[1], *((desc.tensor("filter_tensor").sizes[0],) if forward else ()))
+    return None if count and not any(channels % count for channels in split) else _s.Violation("group_count", count)
+
+
+@_c.constraint(
+    "filter_channels", "is {OutC, InC / GroupCount, ...} in direction FORWARD, {InC, OutC / GroupCount, ...} else"
+)
+def _filter_channels(desc: Convolution) -> _s.Violation | None:
+    channels = desc.tensor("input_tensor").sizes[1]
+    filters = desc.tensor("filter_tensor").sizes
+    if desc.direction == ConvolutionDirection.FORWARD:
+        good = filters[1] * desc.group_count == channels
+    else:
+        good = filters[0] == channels
+    return None if good else _s.Violation("filter_tensor", filters)
+
+
+@_c.constraint("bias_sizes", "has the sizes {1, OutC, 1, ...}")
+def _bias_sizes(desc: Convolution) -> _s.Violation | None:
+    if desc.bias_tensor is None:
+        return None
+    sizes = desc.bias_tensor.sizes
+    wanted = (1, _output_channels(desc)) + (1,) * (len(sizes) - 2)
+    return None if sizes == wanted else _s.Violation("bias_tensor", f"{sizes}, wanted {wanted}")
+
+
+@_c.constraint(
+    "output_sizes", "has the input's N, the filter's channels and the spatial sizes that the direction implies"
+)
+def _output_sizes(desc: Convolution) -> _s.Violation | None:
+    found = desc.tensor("output_tensor").sizes
+    inferred = desc.inferred_output_sizes()[0]
+    if desc.direction == ConvolutionDirection.FORWARD:
+        good = found == inferred
+    else:
+        unpadded = tuple(size - padding for size, padding in zip(found[2:], desc.output_padding, strict=True))
+        good = found[:2] == inferred[:2] and min(unpadded) > 0
+        good = good and _forward_sizes(desc, unpadded) == desc.tensor("input_tensor").sizes[2:]
+    return None if good else _s.Violation("output_tensor", f"{found}, inferred {inferred}")
+
+
+class Convolution(
+    _s.OperatorDesc,
+    constraints=(
+        _c.same_data_type(),
+        _c.same_dimension_count(),
+        _spatial_arrays,
+        _steps,
+        _groups,
+        _filter_channels,
+        _bias_sizes,
+        _output_sizes,
+    ),
+    accepts=(OperatorType.ELEMENT_WISE_CLIP,),
+):
+    """Convolution over 1 to 3 spatial dimensions; the tensors are {N, C, [D], [H], W}.
+
+    Direction FORWARD, with the filter {OutC, InC / GroupCount, window}, at each output position o:
+    y[n, k, o] = activation(bias[k] + sum over c of k's group and taps t of
+    x[n, c, o * stride + t * dilation - start] * w[k, c, t]), x being 0 outside.
+
+    Direction BACKWARD is its transpose, with the filter {InC, OutC / GroupCount, window}: each x[n, c, i] * w[c, k, t]
+    is added to y[n, k, i * stride + t * dilation - start]. In mode CROSS_CORRELATION that is ONNX's ConvTranspose with
+    the same filter. Mode CONVOLUTION reverses the taps of every spatial dimension, in both directions.
+
+    Where the specification is silent:
+
+    - Output sizes. FORWARD: floor((in + start + end - (window - 1) * dilation - 1) / stride) + 1 + output padding.
+      BACKWARD: any size that, less its output padding, a FORWARD convolution of the same attributes takes to the input
+      size, all of it computed; the smallest is the one inferred.
+    - Output padding is what its description says, zeros after the end of each dimension: neither bias nor activation
+      reaches them. (The output padding of ONNX's ConvTranspose, which is computed, is a larger output tensor here.)
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (3, 5))
+    filter_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (3, 5))
+    bias_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (3, 5), optional=True)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (3, 5))
+    mode: ConvolutionMode = _s.enumeration(ConvolutionMode, ConvolutionMode.CROSS_CORRELATION)
+    direction: ConvolutionDirection = _s.enumeration(ConvolutionDirection, ConvolutionDirection.FORWARD)
+    strides: tuple[int, ...] = _s.uint_array()
+    dilations: tuple[int, ...] = _s.uint_array()
+    start_padding: tuple[int, ...] = _s.uint_array()
+    end_padding: tuple[int, ...] = _s.uint_array()
+    output_padding: tuple[int, ...] = _s.uint_array()
+    group_count: int = _s.uint(1)
+    fused_activation: _s.OperatorDesc | None = _s.fused_activation()
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        source = self.tensor("input_tensor").sizes
+        if self.direction == ConvolutionDirection.FORWARD:
+            spatial = _forward_sizes(self, source[2:])
+        else:
+            windows = self.tensor("filter_tensor").sizes[2:]
+            spatial = tuple(
+                (size - 1) * stride + (window - 1) * dilation + 1 - start - end
+                for size, window, stride, dilation, start, end in zip(
+                    source[2:],
+                    windows,
+                    self.strides,
+                    self.dilations,
+                    self.start_padding,
+                    self.end_padding,
+                    strict=True,
+                )
+            )
+        if min(spatial) < 1:
+            raise self.error("filter_tensor", "its dilated window fits the padded input", f"output sizes {spatial}")
+        padded = tuple(size + padding for size, padding in zip(spatial, self.output_padding, strict=True))
+        return ((source[0], _output_channels(self), *padded),)

@@ -1,0 +1,92 @@
+"""ROI align in float64 at float32 coordinates, from the rules in the docstring of ``RoiAlign1``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlvk.enums import InterpolationMode, ReduceFunction
+from dmlvk.ops.resampling import RoiAlign, RoiAlign1
+from dmlvk.oracle import Scaled
+
+Array = NDArray[Any]
+
+
+class _Samples(NamedTuple):
+    """Samples along one axis, all outputs' in a row: two pixels and weights each, and whether inside the border."""
+
+    count: int
+    low: Array
+    high: Array
+    weight_low: Array
+    weight_high: Array
+    inside: Array
+
+
+def _axis(desc: RoiAlign1, start: Array, end: Array, scale: float, outputs: int, pixels: int) -> _Samples:
+    one = np.float32
+    scaled_start, scaled_end = start.astype(one) * one(scale), end.astype(one) * one(scale)
+    size = scaled_end - scaled_start
+    least, most = max(1, desc.minimum_samples_per_output), desc.maximum_samples_per_output
+    needed = math.ceil(float(size) / outputs) if math.isfinite(size) and size > 0 else (most if size > 0 else least)
+    count = min(max(needed, least), most)
+    assert outputs * count < 2**20, "the oracle lists every sample"
+    numbers = np.arange(outputs * count, dtype=one)
+    total = outputs * count
+    if desc.align_regions_to_corners:
+        step = size / one(max(total - 1, 1))
+        first = one(-desc.output_pixel_offset) if total > 1 else one(0.5)
+    else:
+        step, first = size / one(total), one(-desc.output_pixel_offset)
+    position = ((numbers + first) * step + scaled_start) - one(desc.input_pixel_offset)
+    inside = (position >= -1) & (position <= pixels)
+    position = np.where(inside, np.clip(position, 0, pixels - 1), 0).astype(np.float64)
+    if desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR:
+        low = np.ceil(position - 0.5).astype(int)
+        weight = np.zeros(total)
+    else:
+        low = np.floor(position).astype(int)
+        weight = position - low
+    return _Samples(count, low, np.minimum(low + 1, pixels - 1), 1 - weight, weight, inside)
+
+
+def _interpolated(first: Array, second: Array, samples: _Samples, axis: int) -> Array:
+    """Weighted sums of pixel pairs; a pixel of weight 0 does not count."""
+    shape = [1] * first.ndim
+    shape[axis] = -1
+    low, high = samples.weight_low.reshape(shape), samples.weight_high.reshape(shape)
+    return np.where(low == 0, 0, low * first) + np.where(high == 0, 0, high * second)
+
+
+def roi_align1(desc: RoiAlign1, image: Array, rois: Array, batch_indices: Array) -> Scaled:
+    """``RoiAlign1``."""
+    _, channels, height, width = desc.tensor("output_tensor").sizes
+    boxes, batches = rois.reshape(-1, 4), batch_indices.reshape(-1)
+    outside = float(np.float32(desc.out_of_bounds_input_value))
+    average = desc.reduction_function == ReduceFunction.AVERAGE
+    result = np.full((len(boxes), channels, height, width), outside)
+    magnitude = np.abs(result)
+    for index, (box, batch) in enumerate(zip(boxes, batches, strict=True)):
+        if batch >= image.shape[0]:
+            continue
+        x = _axis(desc, box[0], box[2], desc.spatial_scale_x, width, image.shape[3])
+        y = _axis(desc, box[1], box[3], desc.spatial_scale_y, height, image.shape[2])
+        for values, target in ((image[batch].astype(np.float64), result), (np.abs(image[batch]), magnitude)):
+            rows = values.astype(np.float64)
+            low, high = rows[:, y.low], rows[:, y.high]
+            below = _interpolated(low[:, :, x.low], low[:, :, x.high], x, 2)
+            above = _interpolated(high[:, :, x.low], high[:, :, x.high], x, 2)
+            samples = _interpolated(below, above, y, 1)
+            inside = y.inside[:, None] & x.inside[None, :]
+            samples = np.where(inside, samples, outside if target is result else abs(outside))
+            grouped = samples.reshape(channels, height, y.count, width, x.count)
+            target[index] = grouped.mean((2, 4)) if average else grouped.max((2, 4))
+    return Scaled(result, magnitude)
+
+
+def roi_align(desc: RoiAlign, image: Array, rois: Array, batch_indices: Array) -> Scaled:
+    """``RoiAlign``."""
+    return roi_align1(desc.upgrade(), image, rois, batch_indices)

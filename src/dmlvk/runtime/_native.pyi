@@ -1,0 +1,136 @@
+"""The native module: one Vulkan instance, devices with features, memory, kernels and command lists.
+
+Built from ``native/`` over Kompute's C++ core. Only ``dmlvk.runtime`` imports it; nothing else in the project does.
+Every failing Vulkan call raises what ``dmlvk.errors.vulkan_error(result, call, detail)`` returns; a misuse by our own
+Python raises ``ValueError``. Calls that may block release the GIL. Every object keeps what it uses alive.
+"""
+
+from collections.abc import Buffer as BufferProtocol
+from collections.abc import Sequence
+
+class PhysicalDevice:
+    """What one Vulkan device reports, read once; nothing is created on it."""
+
+    index: int
+    name: str
+    uuid: str
+    """VkPhysicalDeviceIDProperties.deviceUUID, as 8-4-4-4-12 hexadecimal digits."""
+    driver: str
+    """driverName and driverInfo, such as "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)"."""
+    driver_version: int
+    vendor_id: int
+    device_id: int
+    type: str
+    """"discrete", "integrated", "virtual", "cpu" or "other"."""
+    api_version: tuple[int, int, int]
+    memory_bytes: int
+    """Sum of the device-local heaps."""
+    features: dict[str, bool]
+    """Every optional feature by dmlvk's name (see FEATURE_NAMES), whether the device reports it."""
+    limits: dict[str, int | float]
+    """VkPhysicalDeviceLimits members by their Vulkan names, plus subgroupSize, minSubgroupSize, maxSubgroupSize,
+    maxMemoryAllocationSize."""
+    cooperative_matrices: list[dict[str, int | str | bool]]
+    """One entry a reported shape: m, n, k, a_type, b_type, c_type, result_type, saturating, scope."""
+
+FEATURE_NAMES: tuple[str, ...]
+"""float16 int8 int16 int64 float64 storage16 storage8 subgroup_size_control full_subgroups cooperative_matrix
+cooperative_matrix2 bfloat16 integer_dot_product push_descriptor memory_budget buffer_device_address
+vulkan_memory_model atomic_float (each the Vulkan feature or extension of that meaning)."""
+
+def physical_devices() -> list[PhysicalDevice]:
+    """All devices of at least Vulkan 1.3 with a compute queue, in the loader's order (portability devices included)."""
+
+def validation_messages(clear: bool = True) -> list[str]:
+    """What the Khronos validation layer said since the last call; the layer is on when DMLVK_VALIDATION=1 is set
+    before the first use (core and synchronisation validation)."""
+
+class Device:
+    """A logical device with every reported feature of FEATURE_NAMES switched on except those in ``disable``."""
+
+    def __init__(self, index: int, *, disable: Sequence[str] = (), pipeline_cache: str = "") -> None:
+        """pipeline_cache: path of the cache file, read now and written by save_pipeline_cache(); "" for none."""
+
+    physical: PhysicalDevice
+    features: dict[str, bool]
+    """What is switched on."""
+    pipelines_created: int
+    submissions: int
+    dispatches: int
+    """Dispatches submitted so far, replays counted each time."""
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Device-local storage, sub-allocated from pooled blocks, contents undefined. nbytes > 0."""
+
+    def kernel(
+        self,
+        spirv: bytes,
+        *,
+        name: str,
+        storage_buffers: int,
+        has_params: bool,
+        push_bytes: int,
+        constants: Sequence[tuple[int, int]] = (),
+        subgroup_size: int = 0,
+    ) -> Kernel:
+        """A compute pipeline, entry point "main". Bindings 0..storage_buffers-1 of set 0 are storage buffers; with
+        has_params, binding storage_buffers is a uniform buffer. constants: (constant_id, 32-bit pattern).
+        subgroup_size: required size, 0 for the device's choice."""
+
+    def upload(self, buffer: Buffer, offset: int, data: BufferProtocol) -> None:
+        """Copies contiguous host bytes through the staging ring. Returns as soon as ``data`` may be reused; the copy is
+        ordered before every later submit and download."""
+
+    def download(self, buffer: Buffer, offset: int, out: BufferProtocol) -> None:
+        """Fills the contiguous writable ``out``, after everything submitted before."""
+
+    def command_list(self, *, timestamps: bool = False) -> CommandList: ...
+    def wait_idle(self) -> None: ...
+    def memory(self) -> dict[str, int]:
+        """Bytes: buffers (sum of live buffers), peak (its highest value), blocks (reserved from the driver), staging,
+        and where memory_budget is on: budget, usage."""
+
+    def reset_peak(self) -> None: ...
+    def save_pipeline_cache(self) -> None: ...
+    lost: str
+    """"" while the device works, else why not (the call that reported VK_ERROR_DEVICE_LOST)."""
+
+class Buffer:
+    size: int
+    device: Device
+
+class Kernel:
+    name: str
+
+class CommandList:
+    """Recorded once through kp::Sequence, replayed with submit(). Barriers are emitted here and nowhere else: before a
+    command whose byte ranges conflict (RAW, WAR, WAW) with an earlier command since the last barrier. The list starts
+    with a barrier against everything submitted before it, transfers included."""
+
+    def dispatch(
+        self,
+        kernel: Kernel,
+        buffers: Sequence[tuple[Buffer, int, int]],
+        writes: int,
+        params: tuple[Buffer, int, int] | None,
+        push: bytes,
+        grid: tuple[int, int, int],
+    ) -> None:
+        """buffers: (buffer, offset, bytes) a storage binding; bit i of writes is set where binding i is written."""
+
+    def copy(self, source: Buffer, source_offset: int, target: Buffer, target_offset: int, nbytes: int) -> None: ...
+    def fill(self, target: Buffer, offset: int, nbytes: int, word: int) -> None:
+        """offset and nbytes are multiples of 4."""
+
+    def submit(self) -> None:
+        """Ends recording at the first call. Waits for this list's own previous submit before replaying."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Spins briefly, then blocks, GIL released. False when the timeout (seconds) ran out; the list stays valid."""
+
+    def timings(self) -> list[tuple[float, float]]:
+        """(start, end) of every dispatch of the last finished submit, nanoseconds from the first start. Needs
+        timestamps=True."""
+
+    dispatch_count: int
+    barrier_count: int

@@ -1,0 +1,322 @@
+"""Vulkan devices: listing, choosing and opening them, with their capabilities, pipelines and pipeline cache.
+
+Environment variables:
+    DMLVK_DEVICE: The default choice: an index, a UUID or part of a name.
+    DMLVK_DISABLE: Comma-separated features (``_native.FEATURE_NAMES``) that devices are opened without.
+    DMLVK_CACHE_DIR: Folder of the pipeline caches, instead of ``$XDG_CACHE_HOME/dmlvk`` or ``~/.cache/dmlvk``.
+    DMLVK_VALIDATION: "1" switches the Khronos validation layer on, core and synchronisation checks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import os
+import pathlib
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dmlvk.enums import TensorDataType
+from dmlvk.errors import DeviceLostError, InvalidArgumentError, NoDeviceError
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.library import spirv
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.plan import KernelVariant
+from dmlvk.kernels.spec import GLSL_TYPES
+from dmlvk.runtime import _native
+from dmlvk.runtime.memory import Buffer, ParameterArena, Purpose
+
+_MOST_CHANGES: Final = 256
+_PREFERENCE: Final = ("discrete", "integrated", "virtual", "cpu", "other")
+
+DeviceChoice = int | str | None
+"""An index, a UUID, part of a name (any case), or None for DMLVK_DEVICE, else the first of the most capable type."""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One Vulkan device as its driver describes it.
+
+    Attributes:
+        index: Its place in the loader's list.
+        name: As the driver says it.
+        uuid: Of the device, 8-4-4-4-12 hexadecimal digits.
+        driver: Name and version of the driver.
+        type: "discrete", "integrated", "virtual", "cpu" or "other".
+        api_version: Vulkan's, (major, minor, patch).
+        memory_in_bytes: Sum of the device-local heaps.
+        features: dmlvk's feature names -> whether the device reports them.
+    """
+
+    index: int
+    name: str
+    uuid: str
+    driver: str
+    type: str
+    api_version: tuple[int, int, int]
+    memory_in_bytes: int
+    features: Mapping[str, bool] = field(hash=False)
+
+
+def devices() -> list[DeviceInfo]:
+    """Every device of at least Vulkan 1.3 with a compute queue, in the loader's order. Opens none of them.
+
+    Raises:
+        NoDeviceError: no Vulkan loader or driver is installed.
+    """
+    return [
+        DeviceInfo(
+            native.index,
+            native.name,
+            native.uuid,
+            native.driver,
+            native.type,
+            native.api_version,
+            native.memory_bytes,
+            dict(native.features),
+        )
+        for native in _native.physical_devices()
+    ]
+
+
+def choose_device(choice: DeviceChoice = None, candidates: Sequence[DeviceInfo] | None = None) -> DeviceInfo:
+    """The device that a choice means; of several the first of the best type: discrete, integrated, virtual, cpu.
+
+    Args:
+        choice: See ``DeviceChoice``.
+        candidates: Where to choose from, ``devices()`` where not given.
+
+    Raises:
+        NoDeviceError: there is no device, or none that matches.
+    """
+    found = devices() if candidates is None else list(candidates)
+    if choice is None:
+        choice = os.environ.get("DMLVK_DEVICE") or None
+    if isinstance(choice, str) and choice.isdecimal():
+        choice = int(choice)
+    if choice is None:
+        matches = found
+    elif isinstance(choice, int):
+        matches = [info for info in found if info.index == choice]
+    else:
+        wanted = choice.lower()
+        matches = [info for info in found if info.uuid == wanted] or [i for i in found if wanted in i.name.lower()]
+    if not matches:
+        if not found:
+            raise NoDeviceError("there is no Vulkan 1.3 device")
+        listed = ", ".join(f"{info.index}: {info.name} ({info.uuid})" for info in found)
+        raise NoDeviceError(f"no Vulkan 1.3 device matches {choice!r}; there are {listed}")
+    return min(matches, key=lambda info: (_PREFERENCE.index(info.type), info.index))
+
+
+def validation_messages(clear: bool = True) -> list[str]:
+    """What the validation layer said since the last call. Empty unless DMLVK_VALIDATION=1 was set before the first use.
+
+    Args:
+        clear: Whether to forget the messages that are returned.
+    """
+    return _native.validation_messages(clear)
+
+
+class ComputeDevice:
+    """An open Vulkan device: memory, kernels and command lists, shared freely between threads.
+
+    Attributes:
+        info: The device's description.
+        capabilities: What kernels may rely on here.
+        native: The native device; for ``dmlvk.runtime`` only.
+        parameters: Where parameter blocks live.
+    """
+
+    def __init__(self, choice: DeviceChoice | DeviceInfo = None) -> None:
+        self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
+        self._cache_path = _pipeline_cache_path(self.info)
+        self.native = _native.Device(self.info.index, disable=_disabled_features(), pipeline_cache=self._cache_path)
+        self.capabilities = _capabilities(self.native)
+        limits = self.native.physical.limits
+        self.storage_alignment = int(limits["minStorageBufferOffsetAlignment"])
+        self.parameters = ParameterArena(self, int(limits["minUniformBufferOffsetAlignment"]))
+        self._purposes: dict[Purpose, int] = dict.fromkeys(Purpose, 0)
+        self._changes: collections.deque[tuple[Purpose, int]] = collections.deque()
+        self._kernels: dict[KernelVariant, _native.Kernel] = {}
+        self._lock = threading.Lock()
+        self._pipelines_saved = 0
+        self._saved_at = 0.0
+        if self._cache_path:
+            _OPEN_DEVICES.add(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.info.index}: {self.info.name}>"
+
+    # -- memory
+
+    def create_buffer(self, size_in_bytes: int, *, purpose: Purpose = Purpose.DATA) -> Buffer:
+        """Device-local memory, contents undefined.
+
+        Args:
+            size_in_bytes: At least 1.
+            purpose: Under which heading ``memory()`` counts it.
+
+        Raises:
+            InvalidArgumentError: a size below 1.
+            OutOfDeviceMemoryError: the device has no room; it stays usable.
+        """
+        if size_in_bytes < 1:
+            raise InvalidArgumentError("is at least 1 byte", field="size_in_bytes", value=size_in_bytes)
+        return Buffer(self, self.native.allocate(size_in_bytes), purpose)
+
+    def memory(self) -> dict[str, int]:
+        """Bytes now: ``live`` (all buffers), ``peak`` (the most there were), ``reserved`` from the driver, ``staging``
+        (host-visible), one entry for each ``Purpose`` and, where the driver tells, its ``budget`` and ``usage``."""
+        native = dict(self.native.memory())
+        totals = {
+            "live": native.pop("buffers"),
+            "peak": native.pop("peak"),
+            "reserved": native.pop("blocks"),
+            "staging": native.pop("staging"),
+        }
+        with self._lock:
+            self._settle_changes()
+            return {**totals, **{purpose.value: size for purpose, size in self._purposes.items()}, **native}
+
+    def reset_peak_memory(self) -> None:
+        """Makes ``memory()["peak"]`` start again from what is live now."""
+        self.native.reset_peak()
+
+    def count_memory(self, purpose: Purpose, change: int) -> None:
+        """Called by buffers as they come and go. Never blocks: the garbage collector may call it anywhere, in a thread
+        that holds the lock too."""
+        self._changes.append((purpose, change))
+        if len(self._changes) > _MOST_CHANGES and self._lock.acquire(blocking=False):
+            try:
+                self._settle_changes()
+            finally:
+                self._lock.release()
+
+    def _settle_changes(self) -> None:
+        while self._changes:
+            purpose, change = self._changes.popleft()
+            self._purposes[purpose] += change
+
+    # -- kernels
+
+    def kernel(self, variant: KernelVariant) -> _native.Kernel:
+        """The variant's pipeline, created at the first call."""
+        found = self._kernels.get(variant)
+        if found is None:
+            with self._lock:
+                found = self._kernels.get(variant)
+                if found is None:
+                    found = self._kernels[variant] = self._create_kernel(variant)
+        return found
+
+    def _create_kernel(self, variant: KernelVariant) -> _native.Kernel:
+        spec = KERNELS[variant.kernel]
+        identifiers = {name: index for index, (name, _) in enumerate(spec.constants)}
+        return self.native.kernel(
+            spirv(variant.kernel, variant.variant),
+            name=variant.kernel,
+            storage_buffers=len(spec.buffers),
+            has_params=bool(spec.params),
+            push_bytes=4 * len(spec.buffers),
+            constants=[(identifiers[name], bits) for name, bits in variant.constants],
+            subgroup_size=variant.subgroup_size,
+        )
+
+    def save_pipeline_cache(self, *, at_most_every: float = 0.0) -> None:
+        """Writes the driver's pipeline cache to its file if there are pipelines that it lacks. Also done at exit.
+
+        Args:
+            at_most_every: Seconds since the last time that make it worth while.
+        """
+        with self._lock:
+            created = self.native.pipelines_created
+            due = created > self._pipelines_saved and time.monotonic() >= self._saved_at + at_most_every
+            if not self._cache_path or not due or self.native.lost:
+                return
+            self._pipelines_saved, self._saved_at = created, time.monotonic()
+            try:
+                self.native.save_pipeline_cache()
+            except OSError as error:
+                warnings.warn(f"dmlvk could not save the pipeline cache: {error}", RuntimeWarning, stacklevel=2)
+
+    # -- state
+
+    @property
+    def dispatches(self) -> int:
+        """Dispatches submitted so far, replays counted each time: what shows that the device did the work."""
+        return self.native.dispatches
+
+    @property
+    def pipelines_created(self) -> int:
+        """Pipelines created so far."""
+        return self.native.pipelines_created
+
+    def supports_data_type(self, data_type: TensorDataType) -> bool:
+        """Whether kernels can load, store and compute it here."""
+        glsl = GLSL_TYPES.get(data_type.name)
+        return glsl is not None and self.capabilities.features.issuperset(glsl.features)
+
+    def get_device_removed_reason(self) -> DeviceLostError | None:
+        """``IDMLDevice::GetDeviceRemovedReason``: None while the device works, else the error that it was lost with."""
+        lost = self.native.lost
+        return DeviceLostError(f"{lost}: VK_ERROR_DEVICE_LOST", result=-4, call=lost) if lost else None
+
+    def wait_idle(self) -> None:
+        """Waits until the device has done all that was submitted."""
+        self.native.wait_idle()
+
+
+_OPEN_DEVICES: weakref.WeakSet[ComputeDevice] = weakref.WeakSet()
+
+
+@atexit.register
+def _save_all_pipeline_caches() -> None:
+    for device in list(_OPEN_DEVICES):
+        device.save_pipeline_cache()
+
+
+def _disabled_features() -> list[str]:
+    names = [name.strip() for name in os.environ.get("DMLVK_DISABLE", "").split(",") if name.strip()]
+    for name in names:
+        if name not in _native.FEATURE_NAMES:
+            rule = f"names features among {', '.join(_native.FEATURE_NAMES)}"
+            raise InvalidArgumentError(rule, field="DMLVK_DISABLE", value=name)
+    return names
+
+
+def _pipeline_cache_path(info: DeviceInfo) -> str:
+    """Of the cache file of this device under this driver; "", with a warning, where the folder cannot be made."""
+    configured = os.environ.get("DMLVK_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path("~/.cache").expanduser()
+    folder = pathlib.Path(configured) if configured else pathlib.Path(base) / "dmlvk"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        warnings.warn(f"dmlvk keeps no pipeline cache: {error}", RuntimeWarning, stacklevel=3)
+        return ""
+    version = _native.physical_devices()[info.index].driver_version
+    return str(folder / f"pipelines-{info.uuid}-{version:08x}.bin")
+
+
+def _capabilities(native: _native.Device) -> Capabilities:
+    limits: Mapping[str, Any] = native.physical.limits
+    alignment = int(limits["minStorageBufferOffsetAlignment"])
+    x, y, z = (int(limits[f"maxComputeWorkGroupCount{axis}"]) for axis in range(3))
+    return Capabilities(
+        features=frozenset(name for name, on in native.features.items() if on),
+        subgroup_size=int(limits["subgroupSize"]),
+        minimum_subgroup_size=int(limits["minSubgroupSize"]),
+        maximum_subgroup_size=int(limits["maxSubgroupSize"]),
+        shared_memory_bytes=int(limits["maxComputeSharedMemorySize"]),
+        workgroup_invocations=int(limits["maxComputeWorkGroupInvocations"]),
+        workgroup_counts=(x, y, z),
+        # A binding may start up to one alignment before its tensor (see ``recorder``), which the limit must still hold.
+        storage_buffer_bytes=int(limits["maxStorageBufferRange"]) - max(alignment - 16, 0),
+        is_cpu=native.physical.type == "cpu",
+    )

@@ -1,0 +1,152 @@
+"""Device memory as the caller sees it, and the arena of the kernels' parameter blocks."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from dmlvk.runtime import _native
+    from dmlvk.runtime.device import ComputeDevice
+
+_CHUNK_BYTES: Final = 65536
+
+
+class Purpose(enum.Enum):
+    """What a buffer is for, as ``ComputeDevice.memory`` counts it."""
+
+    DATA = "data"
+    WEIGHTS = "weights"
+    TEMPORARY = "temporary"
+    PARAMETERS = "parameters"
+
+
+class Buffer:
+    """Device-local bytes: the resource that bindings name. Freed when neither the caller nor a command list needs it.
+
+    Attributes:
+        device: Where it lives.
+        size_in_bytes: Its length.
+        native: The native buffer; for ``dmlvk.runtime`` only.
+    """
+
+    __slots__ = ("__weakref__", "device", "native", "purpose", "size_in_bytes")
+
+    def __init__(self, device: ComputeDevice, native: _native.Buffer, purpose: Purpose) -> None:
+        self.device = device
+        self.native = native
+        self.size_in_bytes = native.size
+        self.purpose = purpose
+        device.count_memory(purpose, self.size_in_bytes)
+
+    def __del__(self) -> None:
+        self.device.count_memory(self.purpose, -self.size_in_bytes)
+
+    def __repr__(self) -> str:
+        return f"<Buffer of {self.size_in_bytes} bytes on {self.device.info.name}>"
+
+    def write(self, data: npt.NDArray[Any] | bytes | bytearray | memoryview, offset: int = 0) -> None:
+        """Copies host bytes into the buffer, after everything submitted before and before everything submitted later.
+
+        Args:
+            data: Contiguous bytes; they may be reused as soon as this returns.
+            offset: Where they go, bytes.
+
+        Raises:
+            InvalidArgumentError: data that is not contiguous, or a range that leaves the buffer.
+        """
+        values = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+        if not values.flags.c_contiguous:
+            raise InvalidArgumentError("is contiguous", field="data", value=values.strides)
+        self._check_range(offset, values.nbytes)
+        if values.nbytes:
+            self.device.native.upload(self.native, offset, values)
+
+    def read(self, size_in_bytes: int | None = None, offset: int = 0) -> npt.NDArray[np.uint8]:
+        """Bytes of the buffer, after everything submitted before. Waits for it.
+
+        Args:
+            size_in_bytes: How many, all from ``offset`` where None.
+            offset: Where they start, bytes.
+
+        Raises:
+            InvalidArgumentError: a range that leaves the buffer.
+        """
+        nbytes = self.size_in_bytes - offset if size_in_bytes is None else size_in_bytes
+        self._check_range(offset, nbytes)
+        out = np.empty(nbytes, np.uint8)
+        if nbytes:
+            self.device.native.download(self.native, offset, out)
+        return out
+
+    def read_into(self, out: npt.NDArray[Any], offset: int = 0) -> None:
+        """Fills a writable contiguous array with the buffer's bytes from ``offset`` on, as ``read``.
+
+        Raises:
+            InvalidArgumentError: an array that is not contiguous and writable, or a range that leaves the buffer.
+        """
+        if not (out.flags.c_contiguous and out.flags.writeable):
+            raise InvalidArgumentError("is contiguous and writable", field="out", value=out.strides)
+        self._check_range(offset, out.nbytes)
+        if out.nbytes:
+            self.device.native.download(self.native, offset, out)
+
+    def _check_range(self, offset: int, nbytes: int) -> None:
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.size_in_bytes:
+            raise InvalidArgumentError(
+                f"lies inside the buffer's {self.size_in_bytes} bytes", field="range", value=(offset, nbytes)
+            )
+
+
+class ParameterBlock(NamedTuple):
+    """An immutable uniform range: the native buffer, its offset and its length in bytes."""
+
+    buffer: _native.Buffer
+    offset: int
+    nbytes: int
+
+
+class ParameterArena:
+    """Packs the small immutable parameter blocks of compiled operators into shared buffers.
+
+    A range is never handed out twice: a command list keeps the chunk that its blocks lie in, so a replay long after its
+    operator is gone still reads what was written. A chunk is freed with its last user.
+    """
+
+    def __init__(self, device: ComputeDevice, alignment: int) -> None:
+        self._device = device
+        self._alignment = alignment
+        self._lock = threading.Lock()
+        self._chunk: Buffer | None = None
+        self._used = 0
+
+    def place(self, blocks: list[bytes]) -> list[ParameterBlock]:
+        """Uploads blocks, equal ones once, and says where each went. Blocks are not empty."""
+        starts: dict[bytes, int] = {}
+        image = bytearray()
+        for block in blocks:
+            if block not in starts:
+                image.extend(bytes(-len(image) % self._alignment))
+                starts[block] = len(image)
+                image.extend(block)
+        if not image:
+            return []
+        chunk, base = self._reserve(len(image))
+        chunk.write(image, base)
+        return [ParameterBlock(chunk.native, base + starts[block], len(block)) for block in blocks]
+
+    def _reserve(self, nbytes: int) -> tuple[Buffer, int]:
+        with self._lock:
+            base = self._used + -self._used % self._alignment
+            if self._chunk is None or base + nbytes > self._chunk.size_in_bytes:
+                size = max(nbytes, _CHUNK_BYTES)
+                self._chunk = self._device.create_buffer(size, purpose=Purpose.PARAMETERS)
+                base = 0
+            self._used = base + nbytes
+            return self._chunk, base

@@ -1,0 +1,145 @@
+"""What every test shares: the device, the validation layer's verdict after each test, dispatch counts, models, and the
+account of every skip."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import dmlvk
+
+ROOT = Path(__file__).resolve().parent.parent
+VALIDATED = os.environ.get("DMLVK_VALIDATION") == "1"
+
+MARKERS = {
+    "quick": "part of the short run on the second driver",
+    "slow": "more than about ten seconds on lavapipe",
+    "torch": "compares with PyTorch; set on every test that uses the fixture of that name",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "torch" in getattr(item, "fixturenames", ()):
+            item.add_marker("torch")
+
+
+@pytest.fixture(scope="session")
+def device() -> dmlvk.Device:
+    """The device under test: the one that DMLVK_DEVICE names, else the most capable one."""
+    import dmlvk  # here, so that the tests in host/ need neither a device nor the native module
+
+    return dmlvk.Device()
+
+
+@pytest.fixture(autouse=True)
+def no_validation_messages() -> Iterator[None]:
+    """Under DMLVK_VALIDATION=1, fail the test during which the validation layer said anything."""
+    yield
+    if VALIDATED:
+        from dmlvk.runtime.device import validation_messages
+
+        if messages := validation_messages():
+            pytest.fail("the validation layer says:\n" + "\n".join(messages), pytrace=False)
+
+
+@dataclass
+class DispatchCount:
+    """The work that a device was given inside a ``count_dispatches`` block; both are 0 until it ends."""
+
+    dispatches: int = 0
+    submissions: int = 0
+
+
+@pytest.fixture
+def count_dispatches(device: dmlvk.Device) -> Callable[[], AbstractContextManager[DispatchCount]]:
+    """``with count_dispatches() as count: ...``, then assert on ``count``: the proof that the device did the work."""
+
+    @contextmanager
+    def counting() -> Iterator[DispatchCount]:
+        count = DispatchCount()
+        dispatches, submissions = device.native.dispatches, device.native.submissions
+        yield count
+        count.dispatches = device.native.dispatches - dispatches
+        count.submissions = device.native.submissions - submissions
+
+    return counting
+
+
+@pytest.fixture(scope="session")
+def model_path() -> Callable[[str], Path]:
+    """A function from a model's name in tests/data/models.json to its file, fetched at need.
+
+    A model that cannot be fetched skips the test with the reason.
+    """
+
+    def fetch(name: str) -> Path:
+        command = [sys.executable, str(ROOT / "tools" / "fetch_models.py"), name]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(done.stderr.strip().splitlines()[-1])
+        return Path(done.stdout.strip())
+
+    return fetch
+
+
+@pytest.fixture(scope="session")
+def torch() -> ModuleType:
+    """PyTorch, the second oracle of some tests."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        pytest.skip("no PyTorch here: tools/setup_venv.py --torch installs its CPU build where pip offers one")
+
+
+def pytest_report_header() -> str:
+    try:
+        from dmlvk.runtime.device import choose_device
+
+        info = choose_device()
+        found = f"{info.name}, {info.driver}"
+    except Exception as error:  # whatever is wrong with the set-up, the tests that need a device fail with it
+        found = f"no device ({error})"
+    return f"vulkan: {found}; validation layer {'on' if VALIDATED else 'off'}"
+
+
+def skip_reasons(reporter: pytest.TerminalReporter) -> Counter[str]:
+    """How many tests were skipped for each reason; the empty reason is among them."""
+    reasons: Counter[str] = Counter()
+    for report in reporter.stats.get("skipped", []):
+        _, _, text = report.longrepr if isinstance(report.longrepr, tuple) else ("", 0, str(report.longrepr))
+        reasons[re.sub("^(Skipped)?:? *(unconditional skip)?", "", text)] += 1
+    return reasons
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and "" in skip_reasons(reporter) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Every skip, with its reason, so that none is silent."""
+    if reasons := skip_reasons(terminalreporter):
+        terminalreporter.section("skipped tests, by reason")
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count:6}  {reason or 'NO REASON GIVEN: the session fails'}")

@@ -1,0 +1,56 @@
+"""Stand-ins for the native module, so that execution's rules are tested where there is no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.plan import KernelVariant
+from dmlvk.runtime.memory import Buffer, ParameterBlock, Purpose
+
+
+@dataclass
+class NativeList:
+    """Keeps what was recorded and counts submissions."""
+
+    commands: list[tuple[Any, ...]] = field(default_factory=list)
+    submissions: int = 0
+
+    def dispatch(self, *arguments: Any) -> None:
+        self.commands.append(("dispatch", *arguments))
+
+    def copy(self, *arguments: Any) -> None:
+        self.commands.append(("copy", *arguments))
+
+    def submit(self) -> None:
+        self.submissions += 1
+
+    def wait(self, timeout: float | None) -> bool:
+        return True
+
+
+class FakeDevice:
+    """What execution uses of a device."""
+
+    def __init__(self) -> None:
+        self.info = SimpleNamespace(name="fake")
+        self.capabilities = Capabilities()
+        self.storage_alignment = 64
+        self.lists: list[NativeList] = []
+        self.native = SimpleNamespace(command_list=self._command_list)
+        self.parameters = SimpleNamespace(place=lambda blocks: [ParameterBlock(None, 0, len(b)) for b in blocks])
+
+    def _command_list(self, *, timestamps: bool) -> NativeList:
+        self.lists.append(NativeList())
+        return self.lists[-1]
+
+    def kernel(self, variant: KernelVariant) -> str:
+        return variant.kernel
+
+    def count_memory(self, purpose: Purpose, change: int) -> None:
+        pass
+
+    def create_buffer(self, size: int) -> Buffer:
+        return Buffer(self, SimpleNamespace(size=size), Purpose.DATA)  # type: ignore[arg-type]

@@ -1,0 +1,121 @@
+"""Every row against the stored specification: names, kinds, optionality, types, dimensions, in-place, fusion.
+
+A difference is either a bug or listed in DIFFERENCES with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from dmlvk import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.enums import OperatorType
+from dmlvk.kernels.lowering.registry import LOWERINGS
+from dmlvk.cases import all_cases
+from dmlvk.oracle import oracle
+from dmlvk.schema import REGISTRY, FieldKind, OperatorDesc, class_name
+
+DATA = pathlib.Path(__file__).parent.parent / "data" / "operators.json"
+SPECIFICATION: dict[str, Any] = {entry["name"]: entry for entry in json.loads(DATA.read_text())["operators"]}
+
+DIFFERENCES: dict[str, str] = {
+    "ActivationHardSwish.in_place": "the page allows it, the schema does not flag it: we follow the page",
+    "ActivationSwish.in_place": "the page allows it, the schema does not flag it: we follow the page",
+    "ActivationGelu.in_place": "the schema flags it, the page is silent: we follow the schema",
+    "ElementWiseIsInfinity.in_place": "the schema flags it, the page is silent: we follow the schema",
+}
+
+ROWS = sorted(REGISTRY.values(), key=lambda row: row.type)
+
+
+def specified(row: type[OperatorDesc]) -> dict[str, Any]:
+    return SPECIFICATION[row.type.dml_name]  # type: ignore[no-any-return]
+
+
+def test_there_are_rows() -> None:
+    assert len(ROWS) >= 20
+    assert {row.__name__ for row in ROWS} >= {"MeanVarianceNormalization1", "ElementWiseModulusFloor", "RoiAlign"}
+
+
+@pytest.mark.parametrize("operator", list(OperatorType)[1:], ids=lambda operator: operator.name)
+def test_operator_types_are_the_specification(operator: OperatorType) -> None:
+    entry = SPECIFICATION[operator.dml_name]
+    assert entry["value"] == operator.value
+    major, minor = entry["feature_level"].split(".")
+    assert operator.feature_level.name == f"LEVEL_{major}_{minor}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+def test_fields(row: type[OperatorDesc]) -> None:
+    counts = {field["count_field"] for field in specified(row)["fields"] if "count_field" in field}
+    wanted = [field for field in specified(row)["fields"] if field["name"] not in counts | {"DimensionCount"}]
+    assert [field.dml_name for field in row.fields] == [field["name"] for field in wanted]
+    for field, entry in zip(row.fields, wanted, strict=True):
+        kind, _, enumeration = entry["type"].partition(":")
+        assert field.kind.value == kind, field
+        assert field.optional == entry["optional"], field
+        if field.kind is FieldKind.ENUM:
+            assert field.enumeration is not None
+            assert class_name_of_enumeration(enumeration) == field.enumeration.__name__
+
+
+def class_name_of_enumeration(name: str) -> str:
+    return "".join(part.capitalize() for part in name.removeprefix("DML_").split("_"))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+def test_tensors(row: type[OperatorDesc]) -> None:
+    wanted = {entry["tensor"]: entry for entry in specified(row)["tensors"]}
+    for field in row.fields:
+        if field.kind.is_tensor:
+            entry = wanted[field.dml_name]
+            assert {data_type.name for data_type in field.data_types} == set(entry["dtypes"]), field.name
+            assert list(field.dimension_counts) == entry["dims"], field.name
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+def test_in_place(row: type[OperatorDesc]) -> None:
+    entry = specified(row)["in_place"]
+    names = {field.dml_name for field in row.fields if field.name in row.in_place}
+    key = f"{row.__name__}.in_place"
+    if entry["supported"] == "conflict":
+        assert key in DIFFERENCES, entry
+        assert names == set(entry["output_may_alias"])
+    else:
+        assert names == set(entry["output_may_alias"] if entry["supported"] else ())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+def test_fusion(row: type[OperatorDesc]) -> None:
+    accepts = any(field.kind is FieldKind.FUSED_ACTIVATION for field in row.fields)
+    assert accepts == specified(row)["accepts_fused_activation"]
+    limited = {"ELEMENT_WISE_CLIP", "ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1"}
+    if row.type.name not in limited:
+        assert row.fusable == specified(row)["fusable_activation"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+def test_row_has_docstring_kernel_oracle_and_cases(row: type[OperatorDesc]) -> None:
+    assert row.__doc__ and not row.__doc__.startswith(f"{row.__name__}("), "a row says what it computes"
+    assert row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade, "no kernel and no upgrade"
+    assert not (row in LOWERINGS and row.upgrade is not OperatorDesc.upgrade), "a kernel of its own and an upgrade"
+    assert row in all_cases(), "no cases"
+    assert oracle(row) is not None, "no oracle"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+def test_class_names_follow_the_rule(row: type[OperatorDesc]) -> None:
+    assert class_name(row.type) == row.__name__
+
+
+def test_every_listed_difference_is_needed() -> None:
+    names = {row.__name__ for row in ROWS}
+    for key in DIFFERENCES:
+        name = key.split(".")[0]
+        if name in names:
+            assert SPECIFICATION[REGISTRY[next(t for t in REGISTRY if class_name(t) == name)].type.dml_name]
+
+

@@ -13,11 +13,12 @@ DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size) : size(size), memory_(
     LogicalDevice& device = memory.device_;
     device.require_alive();
     const PhysicalDevice& physical = device.physical;
-    const uint64_t most = std::min({physical.max_allocation_size, physical.max_buffer_size, physical.largest_heap});
+    // Vulkan forbids to ask for more than these, so the answer that the driver would give is given here. It may be asked
+    // for more than maxMemoryAllocationSize: NVIDIA states 4 GiB and grants more.
+    const uint64_t most = std::min(physical.max_buffer_size, physical.largest_heap);
     if (size > most) {
-        // Vulkan forbids to ask for more, so the answer that the driver would give is given here.
         throw VulkanFailure(VK_ERROR_OUT_OF_DEVICE_MEMORY, "vmaCreateBuffer",
-                            std::to_string(size) + " bytes, the device's largest allocation is " + std::to_string(most));
+                            std::to_string(size) + " bytes, the device's largest buffer is " + std::to_string(most));
     }
     VkBufferCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
     info.size = size;

@@ -121,8 +121,9 @@ float softplus(float x) {
 // normal number. e^(t^2) erfc(t) is a smooth function of v = 1 / (1 + 0.4 t).
 float erfc_tail(float t, float square, float square_low) {
     precise float v = 1.0 / (1.0 + 0.4 * t);
-    precise float q = fma(fma(fma(fma(fma(fma(fma(fma(fma(-2.9205833e-2, v, 0.1959031), v, -0.49384943), v, 0.54081833), v,
-                              -0.27886382), v, 0.26911318), v, 0.1307001), v, 0.21470053), v, 0.2249783), v, 0.22570556);
+    precise float u = v - 0.625; // from the middle of its range, where the terms do not cancel
+    precise float q = fma(fma(fma(fma(fma(fma(fma(fma(fma(-2.8636817e-2, u, 3.173989e-2), u, 7.4775614e-2), u, -7.606246e-2),
+                              u, -0.1850348), u, 8.814391e-2), u, 0.6174524), u, 0.94625247), u, 0.85224015), u, 0.5145367);
     precise float result = v * q * exp_sum(-square, -square_low);
     return result;
 }

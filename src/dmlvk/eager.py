@@ -104,8 +104,9 @@ class _Cache:
 class _Call:
     """A call taken apart: operands by field, attributes, options."""
 
-    def __init__(self, row: type[OperatorDesc], args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        inputs = [spec for spec in row.fields if spec.kind.is_input]
+    def __init__(
+        self, row: type[OperatorDesc], inputs: tuple[FieldSpec, ...], args: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
         if len(args) > len(inputs):
             raise TypeError(f"{_function_name(row)}() takes {len(inputs)} tensors, got {len(args)}")
         self.row = row
@@ -207,6 +208,10 @@ class _Call:
         return [[TensorDataType(next(rest)) for _ in own] for own in sizes]
 
 
+def _input_fields(row: type[OperatorDesc]) -> tuple[FieldSpec, ...]:
+    return tuple(spec for spec in row.fields if spec.kind.is_input)
+
+
 def _operand(value: Any) -> Operand:
     if value is None or isinstance(value, DeviceArray):
         return value
@@ -217,7 +222,7 @@ def _operand_key(operand: Operand) -> object:
     if operand is None:
         return None
     if isinstance(operand, DeviceArray):
-        return (operand.data_type, operand.shape, operand.strides)
+        return ("on device", operand.data_type, operand.shape, operand.strides)
     return (operand.dtype, operand.shape, operand.strides)
 
 
@@ -240,10 +245,8 @@ def _inferred_sizes(desc: OperatorDesc, specs: list[FieldSpec]) -> tuple[tuple[i
     except InvalidArgumentError:
         raise
     except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError):
-        # Inference takes valid inputs for granted. With outputs of any sizes, validation names the rule that is broken.
-        first = desc.input_slots()[0].tensor
-        sizes = (1,) if first is None else first.sizes
-        desc.replace(**{spec.name: TensorDesc(spec.data_types[0], sizes) for spec in specs}).validate()
+        # Inference takes valid inputs for granted.
+        _validate_inputs(desc, specs)
         raise
 
 
@@ -252,10 +255,19 @@ def _inferred_data_type(desc: OperatorDesc, spec: FieldSpec) -> TensorDataType:
         return spec.data_types[0]
     slots = desc.input_slots()
     first = slots[0].tensor if slots else None
-    if first is None or (first.data_type not in spec.data_types and len(spec.data_types) > 1):
+    if first is None or first.data_type not in spec.data_types:
+        _validate_inputs(desc, [own for own in desc.fields if own.kind.is_output])
         names = ", ".join(data_type.name for data_type in spec.data_types)
         raise desc.error("output_data_types", f"is given: {spec.dml_name} may be {names}", None)
     return first.data_type
+
+
+def _validate_inputs(desc: OperatorDesc, outputs: list[FieldSpec]) -> None:
+    """Raises the rule that a call breaks whose outputs cannot be told: validation with outputs of any kind finds it."""
+    slots = desc.input_slots()
+    first = slots[0].tensor if slots else None
+    sizes = (1,) if first is None else first.sizes
+    desc.replace(**{spec.name: TensorDesc(spec.data_types[0], sizes) for spec in outputs}).validate()
 
 
 def _prepare(call: _Call) -> _Prepared:
@@ -344,8 +356,7 @@ def _run(call: _Call, prepared: _Prepared) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _execute(row: type[OperatorDesc], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    call = _Call(row, args, named)
+def _execute(call: _Call) -> Any:
     cache: _Cache = call.device.private_data.setdefault(__name__, _Cache())
     key = call.key()
     prepared = cache.get(key)
@@ -372,7 +383,7 @@ def _rows() -> dict[str, type[OperatorDesc]]:
 
 
 def _signature(row: type[OperatorDesc]) -> inspect.Signature:
-    inputs = [spec for spec in row.fields if spec.kind.is_input]
+    inputs = _input_fields(row)
     defaults = {name: parameter.default for name, parameter in inspect.signature(row).parameters.items()}
     last_required = max((i for i, spec in enumerate(inputs) if not spec.optional), default=-1)
     parameters = [
@@ -406,12 +417,13 @@ def _documentation(row: type[OperatorDesc]) -> str:
 
 
 def _make_function(row: type[OperatorDesc]) -> Callable[..., Any]:
+    inputs = _input_fields(row)
     allowed = {spec.name for spec in row.fields if not spec.kind.is_output}.union(_OPTIONS)
 
     def function(*args: Any, **named: Any) -> Any:
         if not allowed.issuperset(named):
             raise TypeError(f"{function.__name__}() has no argument {sorted(set(named) - allowed)[0]!r}")
-        return _execute(row, args, named)
+        return _execute(_Call(row, inputs, args, named))
 
     function.__name__ = function.__qualname__ = _function_name(row)
     function.__doc__ = _documentation(row)

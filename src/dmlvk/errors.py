@@ -53,6 +53,10 @@ class NoDeviceError(DmlvkError, RuntimeError):
     """No Vulkan loader, no device, or none that matches the choice."""
 
 
+class MissingPackageError(DmlvkError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+
 class ModelError(DmlvkError, ValueError):
     """An ONNX file is broken, or the feeds do not fit the model's inputs."""
 

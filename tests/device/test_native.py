@@ -540,6 +540,8 @@ def long_list(native: _native.Device, step: _native.Kernel, buffer: _native.Buff
 def test_timeout_leaves_the_list_running(native: _native.Device, step: _native.Kernel) -> None:
     buffer = filled(native, np.zeros(LONG // 4, np.uint32))
     commands, _ = long_list(native, step, buffer)
+    native.upload(buffer, 0, np.zeros(LONG // 4, np.uint32))
+    commands.submit()
     first = read(native, buffer, LONG // 4)
     native.upload(buffer, 0, np.zeros(LONG // 4, np.uint32))
     commands.submit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 
 import dmlvk
 
@@ -23,7 +24,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("onnx",),
     ("cases", "oracle"),
     ("verify",),
-    ("cli", "__main__"),
+    ("cli",),
+    ("__main__",),
 )
 """From the bottom up. A module may import from the rows below its own and from its own package."""
 
@@ -70,11 +72,11 @@ def test_only_the_runtime_imports_the_native_module() -> None:
 def test_rows_and_rules_need_neither_numpy_nor_a_gpu() -> None:
     for package in ("ops", "kernels"):
         for path in (SOURCE / package).rglob("*.py"):
-            assert "numpy" not in path.read_text(), path
+            assert not re.search(r"^\s*(import|from) (numpy|dmlvk\.runtime)", path.read_text(), re.MULTILINE), path
 
 
 def test_rules_name_no_vendor() -> None:
     text = (SOURCE / "kernels" / "select.py").read_text().lower()
     conditions = "\n".join(line for line in text.splitlines() if "because" not in line)
     for vendor in ("nvidia", "intel", "radeon", "adreno", "mali", "llvmpipe"):
-        assert vendor not in conditions
+        assert not re.search(rf"\b{vendor}\b", conditions), vendor

@@ -40,7 +40,7 @@ CASES = (
             _case("one past the tiles", 65, 33, 65, c=True, alpha=0.5, beta=-2.0),
             _case("A transposed", 35, 19, 41, a_transposed=True),
             _case("B transposed", 35, 19, 41, b_transposed=True, alpha=-1.5),
-            _case("both transposed", 17, 65, 23, a_transposed=True, b_transposed=True, c=True),
+            _case("both transposed", 17, 19, 23, a_transposed=True, b_transposed=True, c=True),
             _case("one row", 1, 129, 67, c=True, quick=True),
             _case("three rows, B transposed", 3, 65, 37, b_transposed=True),
             _case("one column", 37, 131, 1, c=True),

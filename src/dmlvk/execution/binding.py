@@ -349,9 +349,7 @@ class InitializerBindings(_Bindings):
         size = operator.plan.persistent_bytes
         if _is_empty(binding) and not size:
             return None
-        return _range(
-            operator.device, self.name, _home_name(operator), binding, size, PERSISTENT_BUFFER_ALIGNMENT
-        )
+        return _range(operator.device, self.name, _home_name(operator), binding, size, PERSISTENT_BUFFER_ALIGNMENT)
 
     def _check(self) -> None:
         if self.generation != self.dispatchable.generation:
@@ -414,9 +412,7 @@ def _is_empty(binding: object) -> bool:
     return binding is None or (isinstance(binding, BufferBinding) and binding.buffer is None)
 
 
-def _named(
-    slots: Sequence[TensorSlot], bound: Sequence[BoundRange | None]
-) -> list[tuple[str, BoundRange | None]]:
+def _named(slots: Sequence[TensorSlot], bound: Sequence[BoundRange | None]) -> list[tuple[str, BoundRange | None]]:
     return [(slot.name, part) for slot, part in zip(slots, bound, strict=True)]
 
 
@@ -426,12 +422,8 @@ def _check_count(operator: str, field: str, expected: int, bindings: Sequence[ob
         raise BindingError(rule, operator=operator, field=field, value=len(bindings))
 
 
-def _tensor_range(
-    device: Device, operator: str, field: str, tensor: TensorDesc, binding: object
-) -> BoundRange:
-    bound = _range(
-        device, operator, field, binding, tensor.total_tensor_size_in_bytes, MINIMUM_BUFFER_TENSOR_ALIGNMENT
-    )
+def _tensor_range(device: Device, operator: str, field: str, tensor: TensorDesc, binding: object) -> BoundRange:
+    bound = _range(device, operator, field, binding, tensor.total_tensor_size_in_bytes, MINIMUM_BUFFER_TENSOR_ALIGNMENT)
     guaranteed = tensor.guaranteed_base_offset_alignment
     if guaranteed and bound.offset % guaranteed:
         rule = f"the offset is a multiple of the guaranteed base offset alignment, {guaranteed}"

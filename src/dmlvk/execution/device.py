@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -168,7 +169,15 @@ class Device(ComputeDevice):
         raise InvalidArgumentError("is a Feature", field="feature", value=feature)
 
 
-@functools.cache
+_default_lock = threading.Lock()
+
+
 def default_device() -> Device:
     """The process-wide device: ``Device()``, opened at the first call."""
+    with _default_lock:
+        return _open_default()
+
+
+@functools.cache
+def _open_default() -> Device:
     return Device()

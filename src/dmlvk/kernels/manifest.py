@@ -71,6 +71,30 @@ _ROI_PARAMS = (
 )
 _ROI_CONSTANTS = (("LOCAL_SIZE_X", 128), ("NEAREST", 0), ("CORNERS", 0), ("MAXIMUM", 0), ("BATCH_WORDS", 1))
 
+_POOLING_BUFFERS = ("input", "output:w", "indices:w")
+_POOLING_PARAMS = (
+    "uint outputs",
+    "uint walk_sizes[5]",
+    "uint input_sizes[5]",
+    "uint input_strides[5]",
+    "uint output_strides[5]",
+    "uint index_strides[5]",
+    "uint steps[3]",
+    "uint window[3]",
+    "uint start_padding[3]",
+    "uint end_padding[3]",
+    "uint dilations[3]",
+)
+_POOLING_CONSTANTS = (
+    ("LOCAL_SIZE_X", 128),
+    ("FUNCTION", 2),
+    ("INDEX_WORDS", 0),
+    ("INCLUDE_PADDING", 0),
+    ("VOLUMES", 0),
+    ("CHANNELS_FASTEST", 0),
+    ("RANK", 5),
+)
+
 _CONVOLUTION_PARAMS = (
     "uint output_sizes[5]",
     "uint output_strides[5]",
@@ -217,6 +241,22 @@ _ROWS: tuple[KernelSpec, ...] = (
         variants=(("T", _FLOATS),),
     ),
     # -- convolution and pooling
+    KernelSpec(
+        "pooling",
+        "pooling.comp",
+        buffers=_POOLING_BUFFERS,
+        params=_POOLING_PARAMS,
+        constants=_POOLING_CONSTANTS,
+        variants=(("T", _NUMERIC),),
+    ),
+    KernelSpec(
+        "pooling_window",
+        "pooling_window.comp",
+        buffers=_POOLING_BUFFERS,
+        params=_POOLING_PARAMS,
+        constants=(*_POOLING_CONSTANTS, ("LANES", 32)),
+        variants=(("T", _NUMERIC),),
+    ),
     KernelSpec(
         "convolution_naive",
         "convolution_naive.comp",

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dmlvk.enums import TensorDataType
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.shapes import Coalesced
+from dmlvk.tensor import element_bits
 
 Condition = Callable[[Any, Capabilities], bool]
 
@@ -45,6 +47,46 @@ def choose(rules: tuple[Rule, ...], problem: Any, caps: Capabilities) -> Rule:
 
 
 # -- elementwise and activation
+
+
+@dataclass(frozen=True)
+class ElementwiseProblem:
+    """Pointwise operators, as their kernels see them.
+
+    Attributes:
+        data_type: The kernel's: the tensors', or for a copy the unsigned type of the same size.
+        walk: The dimensions in the order in which the output lies in memory, merged; steps of the inputs and the output
+            in elements.
+    """
+
+    data_type: TensorDataType
+    walk: Coalesced
+
+    @property
+    def word_elements(self) -> int:
+        """Elements of a 16-byte word."""
+        return 128 // element_bits(self.data_type)
+
+    @property
+    def whole_words(self) -> bool:
+        """Whether every row of the output is contiguous and starts on a word, and every input's likewise or is one
+        broadcast element."""
+        *inputs, output = self.walk.strides
+        return self._rows_are_words(output) and all(steps[-1] == 0 or self._rows_are_words(steps) for steps in inputs)
+
+    def _rows_are_words(self, steps: tuple[int, ...]) -> bool:
+        return steps[-1] == 1 and all(step % self.word_elements == 0 for step in steps[:-1])
+
+
+ELEMENTWISE = (
+    Rule(
+        "words",
+        when=always,
+        possible=lambda p, caps: p.whole_words,
+        because="rows lie contiguous and start on 16-byte words: fewest instructions a byte, one read and one write of each",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides: one element at a time"),
+)
 
 # -- normalization
 
@@ -177,11 +219,47 @@ ROI_ALIGN = (
         "outputs",
         when=always,
         possible=always,
-        because="any layout and any number of samples; neighbours read neighbouring channels where those are contiguous",
+        because="any layout and number of samples; neighbours read neighbouring channels where those are contiguous",
     ),
 )
 
 # -- convolution and pooling
+
+
+@dataclass(frozen=True)
+class PoolingProblem:
+    """What the pooling rules read.
+
+    Attributes:
+        window: Elements of a window.
+        apart: Elements of memory between the windows of neighbouring outputs in a row; 0 where rows have one output.
+        rows_contiguous: Whether the input's W is denser in memory than its channels.
+    """
+
+    window: int
+    apart: int
+    rows_contiguous: bool
+
+
+POOLING = (
+    Rule(
+        "window",
+        when=lambda problem, caps: (
+            not caps.is_cpu
+            and problem.window >= 32
+            and problem.rows_contiguous
+            and (problem.apart == 0 or problem.apart >= 8)
+        ),
+        possible=always,
+        because="large windows at least 32 bytes apart, on a GPU: an output's invocations read one window together",
+    ),
+    Rule(
+        "outputs",
+        when=always,
+        possible=always,
+        because="neighbouring invocations read side by side, and windows that overlap meet in the cache",
+    ),
+)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,9 @@ class Conversion:
         steps: What has been launched for it so far.
     """
 
-    def __init__(self, node: Node, inputs: Sequence[Value | Array | None], upload: Callable[[str, Array], Value]) -> None:
+    def __init__(
+        self, node: Node, inputs: Sequence[Value | Array | None], upload: Callable[[str, Array], Value]
+    ) -> None:
         self.node = node
         self.steps: list[Step] = []
         self._inputs = inputs
@@ -65,9 +67,13 @@ class Conversion:
             return value
         return self.upload(value, self.node.inputs[index])
 
+    def computed(self, index: int) -> bool:
+        """Whether an optional input is there and not known before the run."""
+        return index < len(self._inputs) and isinstance(self._inputs[index], Value)
+
     def host(self, index: int) -> Array | None:
-        """An optional input that is known before the run; None where it is absent or computed on the device. The
-        registry sees to it that the row's ``host_inputs`` are known."""
+        """An optional input that is known before the run; None where it is absent. The registry sees to it that the
+        row's ``host_inputs`` are known."""
         value = self._inputs[index] if index < len(self._inputs) else None
         return None if isinstance(value, Value) else value
 
@@ -124,17 +130,10 @@ class Conversion:
 
     # -- launches
 
-    def elementwise(self, row: type[OperatorDesc], *values: Value, dtype: np.dtype[Any] | None = None, **fields: Any) -> Value:
-        """Launches an elementwise operator over the inputs' common sizes.
-
-        Args:
-            row: The operator.
-            values: Its inputs.
-            dtype: The output's type, that of the first input where None.
-            fields: Its attributes.
-        """
+    def elementwise(self, row: type[OperatorDesc], *values: Value, **fields: Any) -> Value:
+        """Launches an elementwise operator over the inputs' common sizes; the output has the first one's type."""
         values = self.broadcast(*values)
-        return self.launch(row, *values, output_tensor=self.new(values[0].sizes, dtype or values[0].dtype), **fields)
+        return self.launch(row, *values, output_tensor=self.new(values[0].sizes, values[0].dtype), **fields)
 
     def launch(self, row: type[OperatorDesc], *values: Value | None, **fields: Any) -> Value:
         """Notes an operator to run.
@@ -173,7 +172,8 @@ class Conversion:
         desc = row(**{name: _described(value) for name, value in fields.items()})
         missing = [name for name in outputs if name not in fields]
         if missing:
-            sizes = dict(zip((slot.field.name for slot in desc.output_slots()), desc.inferred_output_sizes(), strict=True))
+            slots = (slot.field.name for slot in desc.output_slots())
+            sizes = dict(zip(slots, desc.inferred_output_sizes(), strict=True))
             fields = {**fields, **{name: self.new(sizes[name], given[0].dtype) for name in missing}}
             desc = desc.replace(**{name: fields[name].desc() for name in missing})
         desc.validate()
@@ -194,7 +194,7 @@ class Conversion:
 def _described(value: Any) -> Any:
     if isinstance(value, Value):
         return value.desc()
-    return tuple(map(_described, value)) if isinstance(value, tuple) else value
+    return tuple(map(_described, value)) if type(value) is tuple else value  # a ScaleBias stays one
 
 
 def _slots(row: type[OperatorDesc], tensors: dict[str, Any], wanted: str) -> tuple[Value | None, ...]:

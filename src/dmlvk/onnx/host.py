@@ -1,7 +1,7 @@
 """What runs on the host, and only this: nodes whose inputs are all known before the run.
 
-That is constant folding when the model is loaded and shape arithmetic when a plan for certain input shapes is made. Each
-node goes through ONNX's own reference implementation; no node that reads computed data ever comes here.
+That is constant folding when the model is loaded and shape arithmetic when a plan for certain shapes is made. Each node
+goes through ONNX's own reference implementation; no node that reads computed data ever comes here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class HostEvaluator:
         try:
             if node not in self._evaluators:
                 self._evaluators[node] = onnx.reference.ReferenceEvaluator(self._single(node))
-            results: Sequence[Any] = self._evaluators[node].run(None, feeds)
+            results: Any = self._evaluators[node].run(None, feeds)
         except (NotImplementedError, RuntimeContextError, onnx.defs.SchemaError) as error:
             reason = f"its inputs are known before the run, but onnx.reference cannot evaluate it: {error}"
             raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason) from error

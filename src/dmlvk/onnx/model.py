@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import google.protobuf.message
+import google.protobuf.message  # type: ignore[import-untyped]  # comes with onnx
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -38,7 +39,7 @@ _ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], TensorDataType]]] = {
 }
 """The element types a device tensor can have. A bool is a byte of 0 or 1, as numpy and DirectML both store it."""
 
-_DATA_TYPES: Final = {dtype: data_type for dtype, data_type in _ELEMENT_TYPES.values()}
+_DATA_TYPES: Final = dict(_ELEMENT_TYPES.values())
 
 
 def data_type_of(dtype: np.dtype[Any]) -> TensorDataType | None:
@@ -183,13 +184,21 @@ def _read(source: Source) -> onnx.ModelProto:
 def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
     if not proto.HasField("graph"):
         raise ModelError("the file is no ONNX model: it has no graph")
+    # The checker wants a shape for every output. Exporters leave it out, and every runtime takes that.
+    shapeless = [
+        item.type.tensor_type
+        for item in (*proto.graph.input, *proto.graph.output)
+        if item.type.HasField("tensor_type") and not item.type.tensor_type.HasField("shape")
+    ]
+    for tensor in shapeless:
+        tensor.shape.SetInParent()
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as error:
         raise ModelError(f"the model is broken: {error}") from error
-    except ValueError as error:  # more than protobuf's 2 GiB, which the checker takes as a path only
-        if "2GB" not in str(error) and "2GiB" not in str(error):
-            raise
+    finally:
+        for tensor in shapeless:
+            tensor.ClearField("shape")
     return proto
 
 
@@ -200,10 +209,8 @@ def _domain(name: str) -> str:
 def _node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> Node:
     domain = _domain(proto.domain)
     version = opsets.get(domain, 0)
-    try:
+    with contextlib.suppress(onnx.defs.SchemaError):  # an operator that onnx does not define: the registry decides
         version = onnx.defs.get_schema(proto.op_type, version, domain).since_version
-    except onnx.defs.SchemaError:
-        pass  # an operator that onnx does not define: the registry decides
     return Node(
         name=proto.name or next((name for name in proto.output if name), ""),
         op_type=proto.op_type,

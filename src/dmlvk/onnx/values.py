@@ -82,6 +82,10 @@ class Value:
             strides=tuple(self.strides[axis] for axis in permutation),
         )
 
+    def reinterpret(self, dtype: np.dtype[Any]) -> Value:
+        """The same bytes as another type of the same size."""
+        return replace(self, dtype=dtype)
+
     def reshape(self, sizes: Sizes) -> Value | None:
         """The same elements in the same order under other sizes, or None where strides cannot say that."""
         if math.prod(sizes) != math.prod(self.sizes):

@@ -25,7 +25,7 @@ class ActivationElu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SA
 class ActivationCelu(
     _s.OperatorDesc, in_place=("input_tensor",), constraints=(*_SAME, _c.nonzero("alpha")), fusable=True
 ):
-    """y = max(0, x) + min(0, alpha * (e^(x / alpha) - 1)). Alpha 0, which the specification leaves open, is an error."""
+    """y = max(0, x) + min(0, alpha * (e^(x / alpha) - 1)). Alpha 0, on which the specification is silent: an error."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)

@@ -21,7 +21,7 @@ class BatchNormalization(
     """y = activation(scale * (x - mean) / sqrt(variance + epsilon) + bias), with statistics given as tensors.
 
     Each size of mean, variance, scale and bias equals the input's or is 1, which broadcasts; each of them on its own.
-    ``spatial`` has no effect, as from feature level 4.0 on. A negative variance + epsilon gives NaN, 0 infinities.
+    ``spatial`` has no effect, as from feature level 4.0 on.
     """
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)

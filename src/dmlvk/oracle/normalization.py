@@ -8,25 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.ops.normalization import BatchNormalization, MeanVarianceNormalization, MeanVarianceNormalization1
-from dmlvk.oracle import Scaled, oracle
+from dmlvk.oracle import Scaled
+from dmlvk.oracle.convolution import activated
 from dmlvk.schema import OperatorDesc
 
 Array = NDArray[Any]
 
 
-def _finish(normalized: Array, spread: Array, scale: Array | None, bias: Array | None, activation: OperatorDesc | None) -> Scaled:
+def _finished(
+    normalized: Array, spread: Array, scale: Array | None, bias: Array | None, activation: OperatorDesc | None
+) -> Scaled:
     """activation(scale * normalized + bias). Errors count at the size of the terms of that sum, and of the normalized
     data's spread: an element close to the mean has the mean's error."""
     factor = np.ones(()) if scale is None else scale.astype(np.float64)
     offset = np.zeros(()) if bias is None else bias.astype(np.float64)
-    value = normalized * factor + offset
     magnitude = (np.abs(normalized) + spread) * np.abs(factor) + np.abs(offset)
-    if activation is not None:
-        function = oracle(type(activation))
-        assert function is not None, f"{type(activation).__name__} has an oracle"
-        result = function(activation, value)
-        value = result.value if isinstance(result, Scaled) else result
-    return Scaled(value, np.nan_to_num(magnitude, nan=0.0, posinf=0.0))
+    finite = np.nan_to_num(magnitude, nan=0.0, posinf=0.0)
+    return activated(activation, normalized * factor + offset, finite)
 
 
 def mean_variance_normalization1(
@@ -38,7 +36,7 @@ def mean_variance_normalization1(
         centred = x - x.mean(axis=desc.axes, keepdims=True)
         variance = np.mean(centred * centred, axis=desc.axes, keepdims=True)
         divisor = np.sqrt(variance + desc.epsilon) if desc.normalize_variance else np.ones(())
-        return _finish(centred / divisor, np.sqrt(variance) / divisor, scale, bias, desc.fused_activation)
+        return _finished(centred / divisor, np.sqrt(variance) / divisor, scale, bias, desc.fused_activation)
 
 
 def mean_variance_normalization(
@@ -55,4 +53,4 @@ def batch_normalization(
     with np.errstate(all="ignore"):
         deviation = np.sqrt(variance.astype(np.float64) + desc.epsilon)
         normalized = (x.astype(np.float64) - mean.astype(np.float64)) / deviation
-        return _finish(normalized, np.zeros(()), scale, bias, desc.fused_activation)
+        return _finished(normalized, np.zeros(()), scale, bias, desc.fused_activation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dmlvk.enums import OperatorType
+from dmlvk.errors import UnsupportedError
 from dmlvk.schema import FieldKind, OperatorDesc
 
 
@@ -27,8 +28,14 @@ def float_attributes(desc: OperatorDesc) -> tuple[float, ...]:
 
 
 def fused(activation: OperatorDesc | None) -> Activation:
-    """The arguments for a desc's ``fused_activation``; None is no activation."""
+    """The arguments for a desc's ``fused_activation``; None is no activation.
+
+    Raises:
+        UnsupportedError: an ElementWiseClip with a ``scale_bias``, which no fused form has.
+    """
     if activation is None:
         return Activation(int(OperatorType.INVALID), 0.0, 0.0)
+    if getattr(activation, "scale_bias", None) is not None:
+        raise UnsupportedError("has no scale_bias where it is fused", operator=activation.type.dml_name)
     param0, param1 = (*float_attributes(activation), 0.0, 0.0)[:2]
     return Activation(int(activation.type), param0, param1)

@@ -53,8 +53,8 @@ def spatial(node: Conversion, name: str, count: int, default: int) -> Sizes:
 def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
     """The window that the node's attributes describe, over inputs of these spatial sizes.
 
-    With ``ceil_mode`` the last window may reach past the end padding, which then grows to hold it, but must start
-    inside the input or the start padding, as onnxruntime has it for every opset.
+    With ``ceil_mode`` the last window may hang over the end padding, but must start inside the input or the start
+    padding, as onnxruntime has it for every opset; padding that no window reaches is then left out.
     """
     count = len(sizes)
     if len(kernel) != count:
@@ -65,7 +65,7 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
     start, end = _padding(node, sizes, strides, reach)
     ceil = bool(node.attribute("ceil_mode", 0)) and node.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     output = []
-    grown = list(end)
+    reached = list(end)
     for i in range(count):
         room = sizes[i] + start[i] + end[i] - reach[i]
         if room < 0:
@@ -75,9 +75,9 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
             windows = -(-room // strides[i]) + 1
             if (windows - 1) * strides[i] >= sizes[i] + start[i]:
                 windows -= 1
-            grown[i] = max(0, (windows - 1) * strides[i] + reach[i] - sizes[i] - start[i])
+            reached[i] = min(end[i], max(0, (windows - 1) * strides[i] + reach[i] - sizes[i] - start[i]))
         output.append(windows)
-    return Window(kernel, strides, dilations, start, tuple(grown), tuple(output))
+    return Window(kernel, strides, dilations, start, tuple(reached), tuple(output))
 
 
 def _padding(node: Conversion, sizes: Sizes, strides: Sizes, reach: Sizes) -> tuple[Sizes, Sizes]:

@@ -66,8 +66,7 @@ def multiply(node: Conversion, a: Value, b: Value) -> Value:
     if shared:
         # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.
         return node.reshape(node.launch(ops.Gemm, shared, b), (*a.sizes[:-1], columns))
-    a_batch, b_batch = node.broadcast(_first_of_matrices(a), _first_of_matrices(b))
-    batch = a_batch.sizes
+    batch = node.broadcast(_first_of_matrices(a), _first_of_matrices(b))[0].sizes
     a, b = a.broadcast_to((*batch, *a.sizes[-2:])), b.broadcast_to((*batch, *b.sizes[-2:]))
     if len(batch) > _GEMM_DIMENSIONS - 2:
         count = math.prod(batch)

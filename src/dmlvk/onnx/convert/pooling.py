@@ -10,7 +10,7 @@ from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.convolution import Window, sliding_window
 from dmlvk.onnx.registry import converts
-from dmlvk.onnx.values import Sizes, Value
+from dmlvk.onnx.values import Value
 from dmlvk.schema import FLOATS, OperatorDesc
 
 _MAX_TYPES = ops.MaxPooling2.fields[0].data_types
@@ -32,12 +32,16 @@ def max_pool(node: Conversion) -> tuple[Value, Value | None]:
 
 @converts("AveragePool", 7, 10, 11, 19, 22, types=FLOATS)
 def average_pool(node: Conversion) -> Value:
-    """Padding counts as zeros with ``count_include_pad``, but what ``ceil_mode`` adds beyond it never counts."""
+    """Padding counts as zeros with ``count_include_pad``; what hangs over it with ``ceil_mode`` never counts."""
     x, window = _pooled(node)
-    include = bool(node.attribute("count_include_pad", 0))
-    y = node.launch(ops.AveragePooling1, x, window_size=window.kernel, include_padding=include, **window.fields)
-    if include and (share := _counted_share(node, x.sizes[2:], window)) is not None:
-        y = node.elementwise(ops.ElementWiseMultiply, y, node.upload(share.astype(x.dtype)))
+    y = node.launch(
+        ops.AveragePooling1,
+        x,
+        output_tensor=node.new((*x.sizes[:2], *window.output), x.dtype),
+        window_size=window.kernel,
+        include_padding=bool(node.attribute("count_include_pad", 0)),
+        **window.fields,
+    )
     return _restored(node, y)
 
 
@@ -84,23 +88,3 @@ def _pooled(node: Conversion) -> tuple[Value, Window]:
 def _restored(node: Conversion, y: Value) -> Value:
     """The output without the dimension that ``_pooled`` added."""
     return y if node[0].rank > 3 else node.reshape(y, (*y.sizes[:2], y.sizes[3]))
-
-
-def _counted_share(node: Conversion, sizes: Sizes, window: Window) -> np.ndarray | None:
-    """Taps of a window over those of them inside the input and its own padding, for each output position, {1, 1,
-    spatial}; None where ceil_mode added nothing."""
-    count = len(sizes)
-    pads = tuple(node.attribute("pads", [0] * 2 * count))
-    own_end = pads[len(pads) // 2 :] if node.attribute("auto_pad", "NOTSET") == "NOTSET" else (0,) * count
-    own_end = (0,) * (count - len(own_end)) + own_end
-    if not node.attribute("ceil_mode", 0) or all(e <= own for e, own in zip(window.end, own_end, strict=True)):
-        return None
-    share = np.ones((1, 1))
-    for i in range(count):
-        first = np.arange(window.output[i]) * window.strides[i]
-        taps = first[:, None] + np.arange(window.kernel[i]) * window.dilations[i]
-        inside = (taps < sizes[i] + window.start[i] + own_end[i]).sum(axis=1)
-        share = share[..., None] * (window.kernel[i] / inside)
-    return share
-
-

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import KernelVariant
+from dmlvk.kernels.spec import KernelSpec
 from dmlvk.runtime.memory import Buffer, ParameterBlock, Purpose
 
 
@@ -54,3 +59,10 @@ class FakeDevice:
 
     def create_buffer(self, size: int) -> Buffer:
         return Buffer(self, SimpleNamespace(size=size), Purpose.DATA)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fake_device(monkeypatch: pytest.MonkeyPatch) -> Callable[[], FakeDevice]:
+    """Makes devices without Vulkan, which know a kernel named "fake" of two buffers, the second one written."""
+    monkeypatch.setitem(KERNELS, "fake", KernelSpec("fake", "fake.comp", buffers=("x", "y:w")))
+    return FakeDevice

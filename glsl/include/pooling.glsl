@@ -1,0 +1,109 @@
+// What the pooling kernels share: positions, windows, and how two elements become one.
+//
+// Bindings: INPUT, OUTPUT, INDICES (as 32-bit words; bound to the output and left alone where INDEX_WORDS is 0).
+// Constants: FUNCTION (REDUCE_FUNCTION_AVERAGE or _MAX), INDEX_WORDS (0 none, 1 UINT32, 2 UINT64), INCLUDE_PADDING (0),
+// VOLUMES (1 where there is a D), CHANNELS_FASTEST (1 where neighbouring invocations take neighbouring channels instead
+// of neighbours in a row), RANK (dimensions that outputs are counted over: 5, less D where it is absent, less N where
+// it continues C and counts as part of it).
+//
+// Sizes and strides are those of {N, C, D, H, W}; without D it has size 1, window 1 and step 1.
+
+#ifndef DMLVK_POOLING_GLSL
+#define DMLVK_POOLING_GLSL
+
+#include "math.glsl"
+#include "tensor.glsl"
+
+layout(set = 0, binding = BINDING_INPUT, std430) readonly buffer Input { T x[]; };
+layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer Output { T y[]; };
+layout(set = 0, binding = BINDING_INDICES, std430) writeonly buffer Indices { uint index_words[]; };
+
+#define IS_MAX (FUNCTION == REDUCE_FUNCTION_MAX)
+
+struct Position {
+    uint n, c;
+    uvec3 at;
+};
+
+// The output of a linear index, which counts p.walk_sizes[RANK], the last fastest.
+Position position_of(uint linear) {
+    uint c[5] = uint[5](0, 0, 0, 0, 0);
+#define SET_COORDINATE(dim, coordinate) c[dim + 5 - int(RANK)] = coordinate;
+    FOR_EACH_COORDINATE(linear, RANK, p.walk_sizes, SET_COORDINATE)
+    if (VOLUMES == 1) {
+        return CHANNELS_FASTEST == 1
+            ? Position(c[0], c[4], uvec3(c[1], c[2], c[3]))
+            : Position(c[0], c[1], uvec3(c[2], c[3], c[4]));
+    }
+    return CHANNELS_FASTEST == 1
+        ? Position(c[1], c[4], uvec3(0, c[2], c[3]))
+        : Position(c[1], c[2], uvec3(0, c[3], c[4]));
+}
+
+// A window clipped to the input: its first element in it, the number of its elements in it, and how many it counts as.
+struct Window {
+    uvec3 first;
+    uvec3 count;
+    float divisor;
+};
+
+uint element_of(Position at, uint strides[5]) {
+    return at.n * strides[0] + at.c * strides[1] + at.at.x * strides[2] + at.at.y * strides[3] + at.at.z * strides[4];
+}
+
+// Taps t of a dimension for which start + t * dilation lies in [0, end): the first, and the one after the last.
+uvec2 taps_inside(int start, uint dilation, uint window, int end) {
+    const uint first = start < 0 ? (uint(-start) + dilation - 1) / dilation : 0;
+    const uint last = start < end ? (uint(end - start) + dilation - 1) / dilation : 0;
+    return uvec2(min(first, window), min(last, window));
+}
+
+Window window_of(uvec3 o) {
+    Window w;
+    uint counted = 1;
+    [[unroll]] for (uint d = 0; d < 3; ++d) {
+        const int start = int(o[d] * p.steps[d]) - int(p.start_padding[d]);
+        const int size = int(p.input_sizes[d + 2]);
+        const uvec2 taps = taps_inside(start, p.dilations[d], p.window[d], size);
+        w.count[d] = taps.y > taps.x ? taps.y - taps.x : 0;
+        w.first[d] = w.count[d] > 0 ? uint(start + int(taps.x * p.dilations[d])) : 0;
+        // No element lies before the start padding, so that only those past the end padding are left out.
+        counted *= INCLUDE_PADDING == 1
+            ? taps_inside(start, p.dilations[d], p.window[d], size + int(p.end_padding[d])).y
+            : w.count[d];
+    }
+    w.divisor = float(counted);
+    return w;
+}
+
+// The position of an element in the whole input, counted over its logical sizes.
+uint logical_index(uint n, uint c, uvec3 at) {
+    return (((n * p.input_sizes[1] + c) * p.input_sizes[2] + at.x) * p.input_sizes[3] + at.y) * p.input_sizes[4] + at.z;
+}
+
+T_MATH load(uint element) { return T_MATH(x[BYTE_OFFSET_INPUT / T_BYTES + element]); }
+
+#if T_IS_FLOAT
+T_MATH least() { return -INFINITY; }
+bool beats(T_MATH a, T_MATH b) { return a > b || is_nan(a) && !is_nan(b); }
+#elif T_IS_SIGNED
+T_MATH least() { return -(T_MATH(1) << (8 * T_BYTES - 2)) * 2; }
+bool beats(T_MATH a, T_MATH b) { return a > b; }
+#else
+T_MATH least() { return T_MATH(0); }
+bool beats(T_MATH a, T_MATH b) { return a > b; }
+#endif
+
+void store(Position at, T_MATH value, uint index) {
+    y[BYTE_OFFSET_OUTPUT / T_BYTES + element_of(at, p.output_strides)] = T(value);
+    if (INDEX_WORDS != 0) {
+        const uint word = BYTE_OFFSET_INDICES / 4 + element_of(at, p.index_strides) * INDEX_WORDS;
+        index_words[word] = index;
+        if (INDEX_WORDS == 2) index_words[word + 1] = 0;
+    }
+}
+
+// The mean of a sum; of nothing it is 0.
+T_MATH mean(T_MATH sum, float divisor) { return divisor == 0.0 ? T_MATH(0) : T_MATH(sum / T_MATH(divisor)); }
+
+#endif

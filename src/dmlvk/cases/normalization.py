@@ -1,0 +1,168 @@
+"""Cases of the normalizations: every way that reduced and kept dimensions can lie, and every way to hold a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlvk import ops
+from dmlvk.cases.model import Case, OperatorCases, Tolerance, normal, uniform
+from dmlvk.enums import TensorDataType
+
+_TOLERANCE = {
+    # At the magnitude of scale * (deviation + spread) + bias: what remains are the roundings of the square root, the
+    # division, the products and the sum, and (for FLOAT16) the one of the result.
+    TensorDataType.FLOAT32: Tolerance(4),
+    TensorDataType.FLOAT16: Tolerance(1),
+}
+
+
+def _few_special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> NDArray[Any]:
+    """Normal values but for an infinity, a NaN and both infinities in one row each of the first dimension."""
+    values = normal(rng, sizes, data_type)
+    values[0, ..., 1] = np.inf
+    values[1, ..., 2] = np.nan
+    values[2, ..., 0], values[2, ..., -1] = np.inf, -np.inf
+    return values
+
+
+def _mvn(
+    name: str,
+    sizes: tuple[int, ...],
+    axes: tuple[int, ...],
+    side: tuple[int, ...] | None = None,
+    *,
+    scale: bool = True,
+    bias: bool = True,
+    quick: bool = False,
+    layouts: bool = True,
+    domain: Any = normal,
+    **attributes: object,
+) -> Case:
+    """A case with a scale and a bias of the sizes ``side``, or without either."""
+    inputs = {"input_tensor": sizes}
+    if side is not None:
+        inputs |= {"scale_tensor": side} if scale else {}
+        inputs |= {"bias_tensor": side} if bias else {}
+    domains = {"input_tensor": domain}
+    return Case(name, inputs, {"axes": axes, **attributes}, domains=domains, layouts=layouts, quick=quick)
+
+
+_MEAN_VARIANCE = (
+    _mvn("instance", (2, 3, 5, 7), (2, 3), (1, 3, 1, 1), quick=True),
+    _mvn("instance of whole words", (3, 5, 4, 8), (2, 3), (1, 5, 1, 1)),
+    _mvn("instance, side by image", (3, 5, 4, 8), (2, 3), (3, 5, 1, 1)),
+    _mvn("layer", (3, 5, 64), (2,), (1, 1, 64), quick=True),
+    _mvn("layer of an odd length", (7, 131), (1,), (1, 131)),
+    _mvn("layer, side of the first rows", (2, 3, 40), (2,), (1, 3, 40)),
+    _mvn("layer over two axes", (5, 6, 8), (1, 2), (1, 6, 8)),
+    _mvn("layer of several words a lane", (3, 8200), (1,), (1, 8200)),
+    _mvn("layer of many lanes", (2, 16392), (1,), layouts=False),
+    _mvn("many short rows", (4099, 8), (1,), (1, 8), layouts=False),
+    _mvn("rows of one word", (67, 8), (1,)),
+    _mvn("groups, side a channel", (2, 3, 4, 2, 8), (2, 3, 4), (1, 3, 4, 1, 1)),
+    _mvn("groups, side a channel, odd", (2, 3, 5, 3, 3), (2, 3, 4), (1, 3, 5, 1, 1)),
+    _mvn("whole image", (3, 4, 6, 8), (1, 2, 3), (1, 4, 6, 8)),
+    _mvn("channels side by side", (2, 7, 3, 11), (1,), (1, 7, 1, 1), quick=True),
+    _mvn("rows side by side", (150, 37), (0,), (150, 1)),
+    _mvn("rows side by side, side a column", (23, 70), (0,), (1, 70)),
+    _mvn("long rows side by side", (1031, 3), (0,)),
+    _mvn("batch and space", (3, 5, 4, 8), (0, 2, 3), (1, 5, 1, 1)),
+    _mvn("batch and space, odd", (3, 5, 3, 7), (3, 0, 2), (1, 5, 1, 1)),
+    _mvn("every other axis", (2, 3, 2, 3, 4), (0, 2, 4), (2, 1, 2, 1, 4)),
+    _mvn("every axis", (3, 5, 8), (0, 1, 2), (1, 1, 1)),
+    _mvn("no axis", (3, 5), (), (3, 5)),
+    _mvn("one element", (1,), (0,), (1,)),
+    _mvn("one dimension", (37,), (0,), (37,)),
+    _mvn("eight dimensions", (2, 1, 3, 2, 1, 2, 3, 2), (1, 3, 5, 7), (1, 1, 3, 2, 1, 1, 1, 2)),
+    _mvn("scale alone", (3, 24), (1,), (1, 24), bias=False),
+    _mvn("bias alone", (3, 24), (1,), (3, 1), scale=False),
+    _mvn("mean alone", (3, 24), (1,), (1, 24), normalize_variance=False),
+    _mvn("epsilon", (3, 24), (1,), epsilon=0.25, domain=uniform(-0.5, 0.5)),
+    _mvn("far from 0", (5, 136), (1,), (1, 136), domain=uniform(1000, 1010)),
+    _mvn("far from 0, side by side", (136, 5), (0,), domain=uniform(1000, 1010)),
+    _mvn("constant", (5, 24), (1,), domain=uniform(3, 3)),
+    _mvn("infinities and NaN", (5, 3, 16), (1, 2), (1, 3, 1), domain=_few_special),
+    _mvn("infinities and NaN without variance", (5, 16), (1,), normalize_variance=False, domain=_few_special),
+    _mvn("long rows in chunks", (3, 40008), (1,), (1, 40008), layouts=False),
+    _mvn("long rows in chunks, far from 0", (2, 40008), (1,), domain=uniform(1000, 1010), layouts=False),
+    _mvn("long rows in chunks of elements", (2, 33001), (1,), (2, 1)),
+    _mvn("long rows with infinities and NaN", (5, 35000), (1,), normalize_variance=False, domain=_few_special),
+    _mvn("fused relu", (3, 5, 24), (2,), (1, 5, 1), fused_activation=ops.ActivationRelu(), quick=True),
+    _mvn("fused scaled tanh", (5, 24), (1,), (1, 24), fused_activation=ops.ActivationScaledTanh(alpha=1.5, beta=0.5)),
+    _mvn("fused gelu", (24, 5), (0,), (1, 5), fused_activation=ops.ActivationGelu()),
+    _mvn("fused sigmoid in chunks", (2, 40008), (1,), layouts=False, fused_activation=ops.ActivationSigmoid()),
+)
+
+
+def _batch(
+    name: str,
+    sizes: tuple[int, ...],
+    given: tuple[int, ...] | dict[str, tuple[int, ...]],
+    *,
+    quick: bool = False,
+    domain: Any = normal,
+    **attributes: object,
+) -> Case:
+    """A case whose four given tensors have one size, or their own."""
+    names = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
+    own = given if isinstance(given, dict) else dict.fromkeys(names, given)
+    domains = {"input_tensor": domain, "variance_tensor": uniform(0.25, 4)}
+    return Case(name, {"input_tensor": sizes, **own}, attributes, domains=domains, quick=quick)
+
+
+_BATCH = (
+    _batch("channels", (2, 3, 5, 7), (1, 3, 1, 1), quick=True),
+    _batch("channels of whole words", (3, 5, 4, 8), (1, 5, 1, 1), quick=True),
+    _batch("channels last", (5, 24), (1, 24)),
+    _batch("each element", (3, 5, 8), (3, 5, 8)),
+    _batch("one for all", (3, 5, 8), (1, 1, 1)),
+    _batch(
+        "each tensor of its own sizes",
+        (3, 5, 8),
+        {
+            "mean_tensor": (1, 5, 1),
+            "variance_tensor": (3, 1, 8),
+            "scale_tensor": (1, 1, 8),
+            "bias_tensor": (1, 1, 1),
+        },
+    ),
+    _batch("one dimension", (37,), (1,)),
+    _batch("eight dimensions", (2, 1, 3, 2, 1, 2, 3, 2), (1, 1, 3, 1, 1, 2, 1, 2)),
+    _batch("one past a workgroup", (3, 257), (3, 1)),
+    _batch("epsilon", (3, 24), (1, 24), epsilon=0.5),
+    _batch("not spatial", (3, 4, 2, 4), (1, 4, 2, 4), spatial=False),
+    _batch("infinities and NaN", (5, 3, 16), (1, 3, 1), domain=_few_special),
+    _batch("fused relu", (2, 3, 4, 4), (1, 3, 1, 1), fused_activation=ops.ActivationRelu()),
+    _batch("fused leaky relu", (7, 11), (1, 11), fused_activation=ops.ActivationLeakyRelu(alpha=0.125)),
+)
+
+CASES = (
+    OperatorCases(ops.MeanVarianceNormalization1, _TOLERANCE, _MEAN_VARIANCE),
+    OperatorCases(
+        ops.MeanVarianceNormalization,
+        _TOLERANCE,
+        (
+            Case(
+                "image",
+                {"input_tensor": (2, 3, 4, 6), "scale_tensor": (1, 3, 1, 1), "bias_tensor": (1, 3, 1, 1)},
+                {"cross_channel": False},
+                quick=True,
+            ),
+            Case("cross channel", {"input_tensor": (2, 3, 5, 3)}, {"cross_channel": True, "normalize_variance": True}),
+            Case(
+                "mean alone, fused",
+                {"input_tensor": (3, 2, 4, 4), "scale_tensor": (1, 2, 1, 1)},
+                {
+                    "cross_channel": True,
+                    "normalize_variance": False,
+                    "epsilon": 0.125,
+                    "fused_activation": ops.ActivationRelu(),
+                },
+            ),
+        ),
+    ),
+    OperatorCases(ops.BatchNormalization, _TOLERANCE, _BATCH),
+)

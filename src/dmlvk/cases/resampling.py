@@ -1,0 +1,135 @@
+"""Cases of ``ops.resampling``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, uniform
+from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
+from dmlvk.ops.resampling import RoiAlign, RoiAlign1
+
+_NEAREST = InterpolationMode.NEAREST_NEIGHBOR
+_MAX = ReduceFunction.MAX
+
+# Sample positions are the same float32 numbers on every device, so only the values' arithmetic rounds: per sample at
+# most 4 products and sums, then a sum of the samples (row by row) and one division, all counted at the magnitude of the
+# values that were averaged. 32 samples of one sign give a handful of ULP. float16 rounds once, at the end.
+_TOLERANCE = {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)}
+
+
+def _boxes(least: float, most: float) -> Domain:
+    """Boxes x1 < x2, y1 < y2 with all coordinates between least and most."""
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        low, high = np.sort(rng.uniform(least, most, (2, *sizes[:-1], 2)), axis=0)
+        return np.concatenate([low, high], axis=-1).astype(NUMPY_TYPES[data_type])
+
+    return domain
+
+
+def _fixed(*values: Any) -> Domain:
+    """Exactly these values."""
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        return np.array(values, NUMPY_TYPES[data_type]).reshape(sizes)
+
+    return domain
+
+
+def _special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+    """Mostly ordinary numbers, some infinities and NaN: each must show in exactly the outputs that read it."""
+    values = np.array([np.inf, -np.inf, np.nan, *rng.standard_normal(37)])
+    return rng.choice(values, sizes).astype(NUMPY_TYPES[data_type])
+
+
+def _case(
+    name: str,
+    image: tuple[int, int, int, int],
+    rois: int,
+    output: tuple[int, int],
+    *,
+    boxes: Domain | None = None,
+    image_values: Domain | None = None,
+    indices: Domain | None = None,
+    index_type: TensorDataType = TensorDataType.UINT32,
+    roi_rank: int = 2,
+    index_rank: int = 1,
+    quick: bool = False,
+    **attributes: object,
+) -> Case:
+    domains = {
+        "roi_tensor": boxes or _boxes(-2.0, max(image[2:]) + 2.0),
+        "batch_indices_tensor": indices or uniform(0, image[0] - 1),
+    }
+    return Case(
+        name,
+        inputs={
+            "input_tensor": image,
+            "roi_tensor": (1,) * (roi_rank - 2) + (rois, 4),
+            "batch_indices_tensor": (1,) * (index_rank - 1) + (rois,),
+        },
+        attributes=attributes,
+        outputs={"output_tensor": (rois, image[1], *output)},
+        data_types={"batch_indices_tensor": index_type},
+        domains=domains if image_values is None else {**domains, "input_tensor": image_values},
+        quick=quick,
+    )
+
+
+def _samples(count: int) -> dict[str, int]:
+    return {"minimum_samples_per_output": count, "maximum_samples_per_output": count}
+
+
+_SHARED = (
+    _case("2x2 samples", (2, 5, 13, 17), 7, (7, 7), quick=True, **_samples(2)),
+    _case("as many samples as pixels", (2, 3, 29, 23), 5, (3, 2)),
+    _case("maximum", (2, 3, 13, 17), 5, (4, 3), reduction_function=_MAX, quick=True),
+    _case("nearest", (2, 3, 13, 17), 5, (4, 3), interpolation_mode=_NEAREST, out_of_bounds_input_value=-1.5),
+    _case("nearest maximum", (1, 2, 11, 7), 3, (2, 5), interpolation_mode=_NEAREST, reduction_function=_MAX),
+    _case("maximum outside", (1, 2, 5, 6), 5, (3, 3), boxes=_boxes(-9.0, 15.0), reduction_function=_MAX,
+          out_of_bounds_input_value=0.25, **_samples(3)),
+    _case("average outside", (1, 2, 5, 6), 5, (3, 3), boxes=_boxes(-9.0, 15.0), out_of_bounds_input_value=2.5),
+    _case("scaled, 64-bit indices of rank 4, boxes of rank 4", (3, 2, 12, 31), 5, (2, 3), boxes=_boxes(0.0, 1.0),
+          spatial_scale_x=31.0, spatial_scale_y=12.0, index_type=TensorDataType.UINT64, roi_rank=4, index_rank=4),
+    _case("boxes of rank 3, indices of rank 2", (2, 1, 6, 5), 3, (2, 2), roi_rank=3, index_rank=2),
+    _case("no such batch entry", (2, 3, 6, 5), 4, (2, 3), indices=_fixed(1, 2, 2**32 - 1, 0),
+          out_of_bounds_input_value=7.0),
+    _case("no such batch entry in 64 bits", (2, 3, 6, 5), 4, (2, 3), indices=_fixed(1, 2**32, 2**64 - 1, 0),
+          index_type=TensorDataType.UINT64),
+    _case("between limits", (1, 2, 40, 40), 5, (2, 2), minimum_samples_per_output=3, maximum_samples_per_output=5),
+    _case("mirrored and empty boxes", (1, 3, 9, 11), 4, (3, 4),
+          boxes=_fixed(8, 7, 1, 2, 3, 2, 3, 2, 2.5, 8, 9, 1, 10, 4, -3, 4), minimum_samples_per_output=2),
+    _case("whole pixels and halves", (1, 1, 6, 6), 4, (3, 3), interpolation_mode=_NEAREST,
+          boxes=_fixed(0, 0, 6, 6, 0.5, 0.5, 3.5, 5, 1, 1, 4, 4, -1, -1, 7, 7), **_samples(1)),
+    _case("NaN and infinite boxes", (1, 2, 6, 6), 4, (2, 2), maximum_samples_per_output=3,
+          boxes=_fixed(np.nan, 0, 4, 4, 0, 0, np.inf, 4, -np.inf, 0, 4, 4, 1, 1, 4, 4), out_of_bounds_input_value=0.5),
+    _case("infinities and NaN", (2, 3, 9, 9), 7, (3, 3), image_values=_special, boxes=_boxes(0.0, 9.0), **_samples(2)),
+    _case("maximum of infinities and NaN", (2, 3, 9, 9), 7, (3, 3), image_values=_special, reduction_function=_MAX),
+    _case("infinity out of bounds", (1, 2, 5, 5), 3, (2, 2), out_of_bounds_input_value=float("-inf")),
+    _case("more samples than the tables hold", (1, 2, 83, 79), 2, (1, 2), boxes=_fixed(1, -9, 78, 82, 30, 3, 89, 9)),
+    _case("more outputs than the tables hold", (1, 1, 5, 37), 2, (2, 263), **_samples(1)),
+    _case("a round of rows", (1, 2, 37, 41), 2, (29, 31), **_samples(4)),
+    _case("many channels", (2, 37, 8, 8), 3, (7, 7), **_samples(2)),
+    _case("one pixel", (1, 1, 1, 1), 2, (1, 1), boxes=_boxes(-1.0, 2.0)),
+    _case("one wide row", (1, 3, 1, 67), 3, (1, 13), reduction_function=_MAX),
+)
+
+_NEWER = (
+    _case("corners", (2, 3, 13, 17), 5, (4, 3), align_regions_to_corners=True, input_pixel_offset=0.0,
+          output_pixel_offset=0.0, quick=True, **_samples(1)),
+    _case("corners, two samples", (1, 2, 13, 17), 5, (4, 3), align_regions_to_corners=True, **_samples(2)),
+    _case("corners, one sample", (1, 2, 13, 17), 3, (1, 1), align_regions_to_corners=True, input_pixel_offset=0.0,
+          output_pixel_offset=0.0, **_samples(1)),
+    _case("corners, one column", (1, 2, 13, 17), 3, (3, 1), align_regions_to_corners=True, output_pixel_offset=0.0,
+          interpolation_mode=_NEAREST, **_samples(1)),
+    _case("ONNX output_half_pixel", (2, 3, 13, 17), 5, (4, 3), input_pixel_offset=0.0),
+    _case("odd offsets", (2, 3, 13, 17), 5, (4, 3), input_pixel_offset=-0.75, output_pixel_offset=0.375,
+          reduction_function=_MAX),
+)
+
+CASES = (
+    OperatorCases(RoiAlign, _TOLERANCE, _SHARED[:4]),
+    OperatorCases(RoiAlign1, _TOLERANCE, _SHARED + _NEWER),
+)

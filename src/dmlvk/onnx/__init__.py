@@ -1,0 +1,19 @@
+"""ONNX models on the GPU: ``InferenceSession``, after onnxruntime's.
+
+Needs the package onnx: ``pip install dmlvk[onnx]``.
+"""
+
+from __future__ import annotations
+
+from dmlvk.errors import MissingPackageError
+
+try:
+    import onnx  # noqa: F401
+except ImportError as error:
+    raise MissingPackageError("dmlvk.onnx needs the package onnx: pip install dmlvk[onnx]") from error
+
+from dmlvk.onnx.model import ModelMetadata, ValueInfo
+from dmlvk.onnx.report import SessionReport
+from dmlvk.onnx.session import InferenceSession, SessionOptions
+
+__all__ = ["InferenceSession", "ModelMetadata", "SessionOptions", "SessionReport", "ValueInfo"]

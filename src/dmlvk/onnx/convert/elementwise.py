@@ -1,0 +1,129 @@
+"""Elementwise mathematics with numpy's broadcasting, which becomes strides of 0."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.model import data_type_of
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Value
+from dmlvk.schema import FLOATS, NUMERIC, OperatorDesc, ScaleBias
+
+
+class _Elementwise(NamedTuple):
+    """An operator that one DirectML row implements, input for input and without attributes."""
+
+    op_type: str
+    since: tuple[int, ...]
+    row: type[OperatorDesc]
+
+
+# fmt: off
+_ELEMENTWISE = (
+    _Elementwise("Abs",        (6, 13),     ops.ElementWiseAbs),
+    _Elementwise("Add",        (7, 13, 14), ops.ElementWiseAdd),
+    _Elementwise("Ceil",       (6, 13),     ops.ElementWiseCeil),
+    _Elementwise("Div",        (7, 13, 14), ops.ElementWiseDivide),
+    _Elementwise("Erf",        (9, 13),     ops.ElementWiseErf),
+    _Elementwise("Exp",        (6, 13),     ops.ElementWiseExp),
+    _Elementwise("Floor",      (6, 13),     ops.ElementWiseFloor),
+    _Elementwise("Log",        (6, 13),     ops.ElementWiseLog),
+    _Elementwise("Mul",        (7, 13, 14), ops.ElementWiseMultiply),
+    _Elementwise("Neg",        (6, 13),     ops.ElementWiseNegate),
+    _Elementwise("Reciprocal", (6, 13),     ops.ElementWiseRecip),
+    _Elementwise("Sqrt",       (6, 13),     ops.ElementWiseSqrt),
+    _Elementwise("Sub",        (7, 13, 14), ops.ElementWiseSubtract),
+)
+# fmt: on
+
+
+def _register(operator: _Elementwise) -> None:
+    arity = sum(spec.kind.is_input for spec in operator.row.fields)
+
+    @converts(operator.op_type, *operator.since, types=operator.row.fields[0].data_types)
+    def convert(node: Conversion) -> Value:
+        return node.elementwise(operator.row, *(node[i] for i in range(arity)))
+
+
+for _operator in _ELEMENTWISE:
+    _register(_operator)
+
+
+@converts("Mod", 10, 13, types=ops.ElementWiseModulusFloor.fields[0].data_types)
+def mod(node: Conversion) -> Value:
+    """``fmod`` 1 has the sign of the dividend, as C; 0 that of the divisor, as Python, and is for integers only."""
+    truncates = bool(node.attribute("fmod", 0))
+    if not truncates and node[0].dtype.kind == "f":
+        raise node.invalid("fmod must be 1 for floating-point types")
+    row = ops.ElementWiseModulusTruncate if truncates else ops.ElementWiseModulusFloor
+    return node.elementwise(row, node[0], node[1])
+
+
+@converts("Max", 8, 12, 13, types=NUMERIC)
+def maximum(node: Conversion) -> Value:
+    return _fold(node, ops.ElementWiseMax)
+
+
+@converts("Min", 8, 12, 13, types=NUMERIC)
+def minimum(node: Conversion) -> Value:
+    return _fold(node, ops.ElementWiseMin)
+
+
+@converts("Sum", 8, 13, types=FLOATS)
+def total(node: Conversion) -> Value:
+    return _fold(node, ops.ElementWiseAdd)
+
+
+@converts("Mean", 8, 13, types=FLOATS)
+def mean(node: Conversion) -> Value:
+    share = ScaleBias(1 / len(node), 0.0)
+    return node.elementwise(ops.ElementWiseIdentity, _fold(node, ops.ElementWiseAdd), scale_bias=share)
+
+
+def _fold(node: Conversion, row: type[OperatorDesc]) -> Value:
+    """Any number of inputs, two at a time; one alone is the output."""
+    return functools.reduce(lambda a, b: node.elementwise(row, a, b), (node[i] for i in range(len(node))))
+
+
+@converts("Clip", 6, types=FLOATS)
+def clip_to_attributes(node: Conversion) -> Value:
+    low, high = (float(node.attribute(name, default)) for name, default in (("min", -np.inf), ("max", np.inf)))
+    return _clip(node, min(low, high), high)
+
+
+@converts("Clip", 11, 12, 13, types=NUMERIC)
+def clip(node: Conversion) -> Value:
+    """Bounds known before the run are attributes of one operator; computed ones take a maximum and a minimum."""
+    if node.computed(1) or node.computed(2):
+        y = node[0]
+        for index, row in ((1, ops.ElementWiseMax), (2, ops.ElementWiseMin)):
+            if (bound := node.get(index)) is not None:
+                y = node.elementwise(row, y, bound)
+        return y
+    low, high = (_bound(node, index) for index in (1, 2))
+    return _clip(node, min(low, high), high)
+
+
+def _bound(node: Conversion, index: int) -> float | int:
+    """A bound of Clip as a number; what it is where absent changes nothing."""
+    given, dtype = node.host(index), node[0].dtype
+    if given is not None:
+        if given.size != 1:
+            raise node.invalid(f"input {index} has sizes {given.shape} and must be a scalar")
+        number: float | int = given.item()
+        return number
+    if dtype.kind == "f":
+        return -np.inf if index == 1 else np.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if index == 1 else limits.max)
+
+
+def _clip(node: Conversion, low: float | int, high: float | int) -> Value:
+    """Where the bounds cross, ONNX gives the upper one everywhere: callers pass it twice."""
+    data_type = data_type_of(node[0].dtype)
+    return node.elementwise(ops.ElementWiseClip1, node[0], min_max_data_type=data_type, min=low, max=high)

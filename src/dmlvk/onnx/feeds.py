@@ -1,0 +1,79 @@
+"""What a caller feeds, checked against what the model declares; and sizes to try where nobody has fed anything yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlvk.errors import ModelError
+from dmlvk.onnx.model import Array, Model, ValueInfo
+from dmlvk.onnx.values import Sizes
+
+
+def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Array]:
+    """The feeds as arrays, in the order of the model's inputs.
+
+    Raises:
+        ModelError: missing or unknown names, other types or other shapes than declared; names the inputs.
+    """
+    wanted = [info.name for info in model.inputs]
+    missing = ", ".join(repr(name) for name in wanted if name not in feeds)
+    unknown = ", ".join(repr(name) for name in feeds if name not in wanted)
+    if missing or unknown:
+        problems = "; ".join(
+            part for part in (missing and f"missing {missing}", unknown and f"unknown {unknown}") if part
+        )
+        raise ModelError(f"feeds: {problems}; the model's inputs are {', '.join(wanted) or 'none'}")
+    arrays = {info.name: _checked(info, feeds[info.name]) for info in model.inputs}
+    named: dict[str, tuple[str, int]] = {}
+    for info in model.inputs:
+        for symbol, size in zip(info.shape or (), arrays[info.name].shape, strict=False):
+            if isinstance(symbol, str):
+                other, expected = named.setdefault(symbol, (info.name, size))
+                if size != expected:
+                    raise ModelError(f"{symbol!r} is {size} in input {info.name!r}, but {expected} in input {other!r}")
+    return arrays
+
+
+def _checked(info: ValueInfo, feed: object) -> Array:
+    array = np.asarray(feed)
+    if array.dtype != info.dtype:
+        raise ModelError(f"input {info.name!r} is a {info.type}, a numpy array of {info.dtype}; fed was {array.dtype}")
+    if info.shape is not None:
+        fits = array.ndim == len(info.shape) and all(
+            not isinstance(wanted, int) or wanted == size for wanted, size in zip(info.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise ModelError(f"input {info.name!r} has the shape {list(info.shape)}; fed was {list(array.shape)}")
+    return array
+
+
+def fixed_sizes(model: Model) -> dict[str, Sizes] | None:
+    """The inputs' sizes, if the model leaves none of them open."""
+    sizes = {}
+    for info in model.inputs:
+        known = tuple(size for size in info.shape or (None,) if isinstance(size, int))
+        if info.shape is None or len(known) != len(info.shape):
+            return None
+        sizes[info.name] = known
+    return sizes
+
+
+def stand_in_sizes(model: Model) -> dict[str, Sizes] | None:
+    """Sizes to try a model on: where it leaves one open, 1 for a first dimension and 64 for any other, the same for the
+    same symbol. None where not even the number of dimensions is known."""
+    named: dict[str, int] = {}
+    sizes: dict[str, Sizes] = {}
+    for info in model.inputs:
+        if info.shape is None:
+            return None
+        chosen = []
+        for axis, size in enumerate(info.shape):
+            stand_in = 1 if axis == 0 else 64
+            if isinstance(size, str):
+                stand_in = named.setdefault(size, stand_in)
+            chosen.append(size if isinstance(size, int) else stand_in)
+        sizes[info.name] = tuple(chosen)
+    return sizes

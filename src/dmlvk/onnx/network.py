@@ -1,0 +1,243 @@
+"""From a model to operators: what is folded when the model is loaded, and the trace of one set of input shapes.
+
+Loading finds every node's converter, folds the constants and refuses what cannot run. A trace then walks the nodes
+with concrete shapes: shape arithmetic runs on the host, everything else becomes ``Step``s of DirectML operators. All of
+it is pure Python; nothing here needs a device.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from dmlvk.errors import UnsupportedNodeError
+from dmlvk.onnx import convert  # noqa: F401  # fills the registry
+from dmlvk.onnx.conversion import Conversion, Step
+from dmlvk.onnx.host import SHAPE_OPERATORS, HostEvaluator, may_run_on_host, shape_of
+from dmlvk.onnx.model import Array, Model, Node
+from dmlvk.onnx.registry import Row, find_row, missing_reason
+from dmlvk.onnx.values import Sizes, Storage, Value, constant_value, packed_value
+
+FOLDED: Final = "constant, folded when the model was loaded"
+SHAPE: Final = "shape arithmetic"
+
+
+class NodeRecord(NamedTuple):
+    """Where a node went.
+
+    Attributes:
+        name, op_type: The node.
+        reason: Why it did not run on the device; "" where it did.
+    """
+
+    name: str
+    op_type: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What one set of input shapes takes.
+
+    Attributes:
+        steps: Operators in order.
+        inputs: Model inputs on the device, by name; those that no step reads are there too.
+        outputs: Model outputs by name: on the device, or known before the run.
+        device_nodes: Nodes that became operators.
+        host_nodes: Nodes evaluated on the host, shape arithmetic all of them.
+        removed_nodes: Nodes that became views, or whose outputs nothing reads.
+    """
+
+    steps: tuple[Step, ...]
+    inputs: Mapping[str, Value]
+    outputs: Mapping[str, Value | Array]
+    device_nodes: tuple[NodeRecord, ...]
+    host_nodes: tuple[NodeRecord, ...]
+    removed_nodes: tuple[NodeRecord, ...]
+
+
+class Network:
+    """A loaded model: constants folded, every other node with its converter.
+
+    Attributes:
+        model: The model.
+        host_inputs: Inputs that only say shapes or the like and are read before a plan is made, not by the device.
+        folded: Nodes evaluated once and for all.
+        uploads: Device values of constants, by name, shared by all traces.
+
+    Raises:
+        UnsupportedNodeError: a node that no converter, or no row of DirectML's, can run.
+        ModelError: a node that does not fit its constants.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.constants: dict[str, Array] = dict(model.initializers)
+        self.uploads: dict[str, Value] = {}
+        self.folded: list[NodeRecord] = []
+        self._evaluator = HostEvaluator(model.opsets)
+        nodes = self._fold(model.nodes)
+        self.host_inputs = _host_inputs(model, nodes)
+        self._nodes = self._find_rows(nodes)
+
+    # -- loading
+
+    def _fold(self, nodes: Sequence[Node]) -> list[Node]:
+        """Evaluates nodes of constants; returns the others."""
+        rest = []
+        for node in nodes:
+            if may_run_on_host(node) and all(name in self.constants for name in node.inputs if name):
+                inputs = [self.constants[name] if name else None for name in node.inputs]
+                self.constants.update(self._evaluate(node, inputs))
+                self.folded.append(NodeRecord(node.name, node.op_type, FOLDED))
+            else:
+                rest.append(node)
+        return rest
+
+    def _evaluate(self, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array]:
+        results = self._evaluator.evaluate(node, inputs)
+        return dict(zip((name for name in node.outputs if name), results, strict=True))
+
+    def _find_rows(self, nodes: Sequence[Node]) -> list[tuple[Node, Row | None]]:
+        """Each node with its row, None for shape arithmetic, once all of them are known to be supported."""
+        known = {*self.constants, *self.host_inputs}
+        found: list[tuple[Node, Row | None]] = []
+        for node in nodes:
+            if _is_shape_arithmetic(node, known):
+                known.update(node.outputs)
+                found.append((node, None))
+            else:
+                found.append((node, self._supported_row(node, known)))
+        return found
+
+    def _supported_row(self, node: Node, known: set[str]) -> Row:
+        row = find_row(node)
+        if row is None:
+            raise _unsupported(node, missing_reason(node))
+        first = node.inputs[0] if node.inputs else ""
+        data_type = self.model.inferred_types.get(first, row.types[0])
+        if data_type not in row.types:
+            listed = ", ".join(item.name for item in row.types)
+            found = data_type.name if data_type is not None else "of a type that no device tensor can have"
+            raise _unsupported(node, f"its first input is {found}; the data types that have kernels are {listed}")
+        for index in row.host_inputs:
+            name = node.inputs[index] if index < len(node.inputs) else ""
+            if name and name not in known:
+                raise _unsupported(node, f"input {index}, {name!r}, must be known before the run, but it is computed")
+        return row
+
+    # -- tracing
+
+    def trace(self, sizes: Mapping[str, Sizes], host_feeds: Mapping[str, Array]) -> Trace:
+        """What runs for inputs of these sizes.
+
+        Args:
+            sizes: Of every model input that is not among ``host_inputs``.
+            host_feeds: Values of those that are.
+
+        Raises:
+            ModelError: a node does not fit the sizes.
+            UnsupportedNodeError: a node needs more than its DirectML operator allows.
+        """
+        inputs = {
+            info.name: packed_value(info.dtype, sizes[info.name])
+            for info in self.model.inputs
+            if info.name not in self.host_inputs
+        }
+        values: dict[str, Value | Array] = {**self.constants, **host_feeds, **inputs}
+        uploads: dict[str, Value] = {}
+
+        def upload(name: str, array: Array) -> Value:
+            known = self.uploads if name in self.constants else uploads
+            if not name:
+                return constant_value(array)
+            if name not in known:
+                known[name] = constant_value(array)
+            return known[name]
+
+        steps: list[Step] = []
+        host_nodes = []
+        for node, row in self._nodes:
+            operands = [values[name] if name else None for name in node.inputs]
+            if row is None:
+                values.update(self._on_host(node, operands))
+                host_nodes.append(NodeRecord(node.name, node.op_type, SHAPE))
+                continue
+            conversion = Conversion(node, operands, upload)
+            result = row.convert(conversion)
+            results = result if isinstance(result, tuple) else (result,)
+            steps += conversion.steps
+            made = {name: value for name, value in zip(node.outputs, results, strict=False) if value is not None}
+            for index, name in enumerate(node.outputs):
+                if name and name not in made:
+                    raise _unsupported(node, f"output {index}, {name!r}, has no implementation")
+            values.update(made)
+        self._pack_outputs(values, steps)
+        outputs = {info.name: values[info.name] for info in self.model.outputs}
+        return self._finished(steps, inputs, outputs, tuple(host_nodes))
+
+    def _on_host(self, node: Node, operands: Sequence[Value | Array | None]) -> dict[str, Array]:
+        if node.domain == "" and node.op_type in SHAPE_OPERATORS:
+            operand = operands[0]
+            assert operand is not None, "ONNX's checker has seen to required inputs"
+            return {node.outputs[0]: shape_of(node, operand.sizes if isinstance(operand, Value) else operand.shape)}
+        return self._evaluate(node, [None if isinstance(operand, Value) else operand for operand in operands])
+
+    def _pack_outputs(self, values: dict[str, Value | Array], steps: list[Step]) -> None:
+        """Copies model outputs that are strided views: what the caller downloads is row-major."""
+        makers = {name: node for node, _ in self._nodes for name in node.outputs}
+        for info in self.model.outputs:
+            value = values[info.name]
+            if isinstance(value, Value) and not value.is_packed and 0 not in value.sizes:
+                conversion = Conversion(makers[info.name], (), lambda name, array: constant_value(array))
+                values[info.name] = conversion.copy(value)
+                steps += conversion.steps
+
+    def _finished(
+        self,
+        steps: list[Step],
+        inputs: Mapping[str, Value],
+        outputs: Mapping[str, Value | Array],
+        host_nodes: tuple[NodeRecord, ...],
+    ) -> Trace:
+        needed: set[Storage] = {value.storage for value in outputs.values() if isinstance(value, Value)}
+        kept: list[Step] = []
+        for step in reversed(steps):
+            if any(value is not None and value.storage in needed for value in step.outputs):
+                needed.update(value.storage for value in step.inputs if value is not None)
+                kept.append(step)
+        launches = Counter(step.node for step in kept)
+        dropped = {step.node for step in steps}
+        device_nodes, removed_nodes = [], []
+        for node, row in self._nodes:
+            if launches[node]:
+                device_nodes.append(NodeRecord(node.name, node.op_type))
+            elif row is not None:
+                reason = "nothing reads its outputs" if node in dropped else "a view of its input"
+                removed_nodes.append(NodeRecord(node.name, node.op_type, reason))
+        return Trace(tuple(reversed(kept)), inputs, outputs, tuple(device_nodes), host_nodes, tuple(removed_nodes))
+
+
+def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
+    return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+
+
+def _is_shape_arithmetic(node: Node, known: set[str]) -> bool:
+    """Whether the node's outputs follow from shapes and constants."""
+    if node.domain == "" and node.op_type in SHAPE_OPERATORS:
+        return True
+    return may_run_on_host(node) and all(name in known for name in node.inputs if name)
+
+
+def _host_inputs(model: Model, nodes: Sequence[Node]) -> frozenset[str]:
+    """Model inputs that converters must know before the run, such as the shape of a Reshape, and that nothing else
+    reads. Each of their values has a plan of its own."""
+    wanted: set[str] = set()
+    other = {info.name for info in model.outputs}
+    for node in nodes:
+        row = find_row(node)
+        for index, name in enumerate(node.inputs):
+            (wanted if row is not None and index in row.host_inputs else other).add(name)
+    return frozenset(info.name for info in model.inputs if info.name in wanted - other)

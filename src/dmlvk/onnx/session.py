@@ -1,0 +1,357 @@
+"""``InferenceSession``: a loaded model on a device, with a plan for each set of input shapes that it has met."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
+from dmlvk.execution.binding import BufferBinding
+from dmlvk.execution.command import CommandList
+from dmlvk.execution.device import Device, default_device
+from dmlvk.execution.operator import CompiledOperator
+from dmlvk.graph.memory import Lifetime, plan_arena
+from dmlvk.onnx.conversion import Step
+from dmlvk.onnx.feeds import check_feeds, fixed_sizes, stand_in_sizes
+from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, load_model
+from dmlvk.onnx.network import Network, Trace
+from dmlvk.onnx.report import SessionReport
+from dmlvk.onnx.values import Sizes, Storage, Value
+from dmlvk.runtime.device import DeviceChoice
+from dmlvk.runtime.memory import Buffer, Purpose
+from dmlvk.schema import OperatorDesc
+
+_Key = tuple[tuple[Sizes, ...], tuple[bytes, ...]]
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """How a session works.
+
+    Attributes:
+        plan_cache_size: Plans kept, each for one set of input shapes; the one unused longest goes first.
+    """
+
+    plan_cache_size: int = 8
+
+
+class _Placement:
+    """Where a trace's storages lie: constants in buffers of their own, everything else in the arena.
+
+    A storage that a step may overwrite in place shares the range of its input, if nothing reads that later.
+
+    Attributes:
+        nbytes: Length of the arena.
+        scratch: Offset of each step's temporary resource.
+    """
+
+    def __init__(self, trace: Trace, temporary_bytes: Sequence[int]) -> None:
+        end = len(trace.steps)
+        first: dict[Storage, int] = {value.storage: -1 for value in trace.inputs.values()}
+        last = dict(first)
+        for index, step in enumerate(trace.steps):
+            for value in (*step.inputs, *step.outputs):
+                if value is not None and value.storage.constant is None:
+                    first.setdefault(value.storage, index)
+                    last[value.storage] = index
+        for result in trace.outputs.values():
+            if isinstance(result, Value) and result.storage in last:
+                last[result.storage] = end
+        self._home = {storage: storage for storage in first}
+        for index, step in enumerate(trace.steps):
+            shared = _overwritten(step, {storage for storage in first if last[storage] == index}, self._home)
+            if shared is not None:
+                output = step.outputs[0]
+                assert output is not None, "a step has an output"
+                self._home[output.storage] = shared
+                last[shared] = last[output.storage]
+        homes = list(dict.fromkeys(self._home.values()))
+        lifetimes = [Lifetime(storage.nbytes, first[storage], last[storage]) for storage in homes]
+        lifetimes += [Lifetime(nbytes, index, index) for index, nbytes in enumerate(temporary_bytes)]
+        arena = plan_arena(lifetimes)
+        self.nbytes = arena.nbytes
+        self.scratch = arena.offsets[len(homes) :]
+        self._offsets = dict(zip(homes, arena.offsets, strict=False))
+
+    def offset(self, storage: Storage) -> int:
+        """Of a storage in the arena."""
+        return self._offsets[self._home[storage]]
+
+
+def _overwritten(step: Step, dying: set[Storage], home: Mapping[Storage, Storage]) -> Storage | None:
+    """The storage that the step's output may take over: an input's that it allows, of the same layout, not read later,
+    and not read by the step in any other layout."""
+    output = step.outputs[0]
+    if output is None or len(step.outputs) != 1:
+        return None
+    allowed = step.desc.in_place_slots()
+    for index in sorted(allowed):
+        value = step.inputs[index]
+        if value is None or value.storage not in dying:
+            continue
+        place = home[value.storage]
+        readers = [
+            (slot, other)
+            for slot, other in enumerate(step.inputs)
+            if other is not None and other.storage.constant is None and home[other.storage] is place
+        ]
+        if value.storage.nbytes == output.storage.nbytes and all(
+            slot in allowed and other.desc() == output.desc() for slot, other in readers
+        ):
+            return place
+    return None
+
+
+class _Plan:
+    """A trace, compiled: operators, places and, once there is an arena, the recorded commands."""
+
+    def __init__(self, trace: Trace, operators: Sequence[CompiledOperator]) -> None:
+        self.trace = trace
+        self.operators = operators
+        self.placement = _Placement(trace, [operator.plan.temporary_bytes for operator in operators])
+        self.commands: CommandList | None = None
+        self.seconds = 0.0
+        self.dispatches = sum(len(operator.plan.dispatches) for operator in operators)
+
+
+class InferenceSession:
+    """A model ready to run; after ``onnxruntime.InferenceSession``.
+
+    Every node runs on the device, except shape arithmetic and the folding of constants (see ``report``). Weights are
+    uploaded once. A plan is made for each new set of input shapes, at the first run that has them, or when the session
+    is made if the model leaves no size open. Runs may come from several threads; they take turns.
+
+    Args:
+        model: Path of an ONNX file, its bytes, or a ModelProto.
+        device: A ``Device``, a choice of one (see ``Device``), or None for the process-wide one.
+        options: See ``SessionOptions``.
+
+    Attributes:
+        device: Where it runs.
+
+    Raises:
+        ModelError: the file is broken.
+        UnsupportedNodeError: a node cannot run; names it, its operator and version and why.
+        UnsupportedError: an input or output is of a type that no device tensor can have.
+        NoDeviceError: there is no such device.
+    """
+
+    def __init__(
+        self, model: Source, device: Device | DeviceChoice = None, options: SessionOptions | None = None
+    ) -> None:
+        self._options = options or SessionOptions()
+        if self._options.plan_cache_size < 1:
+            raise InvalidArgumentError("is at least 1", field="plan_cache_size", value=self._options.plan_cache_size)
+        self._model = load_model(model)
+        self._network = Network(self._model)
+        if device is None:
+            device = default_device()
+        self.device: Device = device if isinstance(device, Device) else Device(device)
+        self._recorder = self.device.create_command_recorder()
+        self._operators: dict[OperatorDesc, CompiledOperator] = {}
+        self._persistent: dict[CompiledOperator, Buffer] = {}
+        self._constants: weakref.WeakKeyDictionary[Storage, Buffer] = weakref.WeakKeyDictionary()
+        self._plans: OrderedDict[_Key, _Plan] = OrderedDict()
+        self._newest: tuple[dict[str, Sizes], _Plan] | None = None
+        self._arena: Buffer | None = None
+        self._lock = threading.Lock()
+        self._plan_ahead()
+
+    # -- what the model says
+
+    def get_inputs(self) -> list[ValueInfo]:
+        """What ``run`` must be fed."""
+        return list(self._model.inputs)
+
+    def get_outputs(self) -> list[ValueInfo]:
+        """What ``run`` returns when asked for everything."""
+        return list(self._model.outputs)
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """The model's own description, ``custom_metadata_map`` included."""
+        return self._model.metadata
+
+    def report(self) -> SessionReport:
+        """Where the model's nodes ran and what they took."""
+        with self._lock:
+            shapes, plan = self._newest or ({}, None)
+            trace = plan.trace if plan else None
+            return SessionReport(
+                device=self.device.info.name,
+                input_shapes=shapes,
+                gpu_nodes=trace.device_nodes if trace else (),
+                host_nodes=(*self._network.folded, *(trace.host_nodes if trace else ())),
+                removed_nodes=trace.removed_nodes if trace else (),
+                dispatches=plan.dispatches if plan else 0,
+                weights_bytes=sum(buffer.size_in_bytes for buffer in self._constants.values()),
+                activation_bytes=self._arena.size_in_bytes if self._arena else 0,
+                peak_device_bytes=self.device.memory()["peak"],
+                plans=len(self._plans),
+                planning_seconds=plan.seconds if plan else 0.0,
+            )
+
+    # -- running
+
+    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Array]:
+        """Runs the model.
+
+        Args:
+            output_names: Which outputs, in this order; None for all.
+            feeds: An array for each input, of exactly its type.
+
+        Returns:
+            A new array for each output.
+
+        Raises:
+            ModelError: names, types or shapes that do not fit the model; the session stays usable.
+            UnsupportedNodeError: a node cannot run with these shapes.
+        """
+        names = [info.name for info in self._model.outputs] if output_names is None else list(output_names)
+        known = {info.name for info in self._model.outputs}
+        for name in names:
+            if name not in known:
+                raise ModelError(f"the model has no output {name!r}; its outputs are {', '.join(sorted(known))}")
+        arrays = check_feeds(self._model, feeds)
+        with self._lock:
+            sizes = {name: array.shape for name, array in arrays.items()}
+            plan = self._plan(sizes, {name: arrays[name] for name in sorted(self._network.host_inputs)})
+            return self._execute(plan, names, arrays)
+
+    def _execute(self, plan: _Plan, names: Sequence[str], arrays: Mapping[str, Array]) -> list[Array]:
+        commands = self._recorded(plan)
+        for name, value in plan.trace.inputs.items():
+            if value.storage.nbytes:
+                buffer, offset = self._locate(plan, value.storage)
+                buffer.write(np.ascontiguousarray(arrays[name]), offset)
+        if plan.dispatches:
+            commands.submit()
+        return [self._result(plan, plan.trace.outputs[name]) for name in names]
+
+    def _result(self, plan: _Plan, result: Value | Array) -> Array:
+        if not isinstance(result, Value):
+            return result.copy()
+        out = np.empty(result.sizes, result.dtype)
+        if out.nbytes:
+            buffer, offset = self._locate(plan, result.storage)
+            buffer.read_into(out, offset)
+        return out
+
+    # -- planning
+
+    def _plan_ahead(self) -> None:
+        """Makes the plan of a model that leaves no size open. Of any other, tries a trace of stand-in sizes, so that a
+        node that cannot run at all is found now; sizes that merely do not fit each other prove nothing."""
+        if self._network.host_inputs:
+            return
+        fixed, stand_ins = fixed_sizes(self._model), stand_in_sizes(self._model)
+        if fixed is not None:
+            self._plan(fixed, {})
+        elif stand_ins is not None:
+            with contextlib.suppress(ModelError):
+                self._network.trace(stand_ins, {})
+
+    def _plan(self, sizes: dict[str, Sizes], host_feeds: Mapping[str, Array]) -> _Plan:
+        """The plan for inputs of these sizes and these values of the host's inputs: from the cache, or made now."""
+        key = (tuple(sizes.values()), tuple(array.tobytes() for array in host_feeds.values()))
+        plan = self._plans.get(key)
+        if plan is None:
+            start = time.perf_counter()
+            trace = self._network.trace(sizes, host_feeds)
+            plan = _Plan(trace, self._compile(trace))
+            self._plans[key] = plan
+            self._recorded(plan)
+            plan.seconds = time.perf_counter() - start
+            while len(self._plans) > self._options.plan_cache_size:
+                self._plans.popitem(last=False)
+        self._plans.move_to_end(key)
+        self._newest = (sizes, plan)
+        return plan
+
+    def _compile(self, trace: Trace) -> list[CompiledOperator]:
+        """An initialised operator for each step; equal descs share one, in all plans."""
+        fresh: dict[OperatorDesc, CompiledOperator] = {}
+        for step in trace.steps:
+            if step.desc in self._operators or step.desc in fresh:
+                continue
+            try:
+                fresh[step.desc] = self.device.compile_operator(self.device.create_operator(step.desc))
+            except UnsupportedError as error:
+                node = step.node
+                raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, str(error)) from error
+        self._initialize(list(fresh.values()))
+        self._operators.update(fresh)
+        return [self._operators[step.desc] for step in trace.steps]
+
+    def _initialize(self, operators: Sequence[CompiledOperator]) -> None:
+        if not operators:
+            return
+        initializer = self.device.create_operator_initializer(operators)
+        table = self.device.create_binding_table(initializer)
+        homes: list[BufferBinding | None] = []
+        for operator in operators:
+            size = operator.get_binding_properties().persistent_resource_size
+            if size:
+                self._persistent[operator] = self.device.create_buffer(size, purpose=Purpose.WEIGHTS)
+            homes.append(BufferBinding(self._persistent[operator]) if size else None)
+        table.bind_outputs(homes)
+        scratch = initializer.get_binding_properties().temporary_resource_size
+        if scratch:
+            table.bind_temporary_resource(BufferBinding(self.device.create_buffer(scratch, purpose=Purpose.TEMPORARY)))
+        commands = self.device.create_command_list()
+        self._recorder.record_dispatch(commands, initializer, table)
+        self.device.execute(commands)
+
+    def _recorded(self, plan: _Plan) -> CommandList:
+        """The plan's commands over the arena, which all plans share: when one needs a larger arena, the others are
+        recorded again at their next run."""
+        if self._arena is None or plan.placement.nbytes > self._arena.size_in_bytes:
+            for other in self._plans.values():
+                other.commands = None
+            self._arena = None  # free before the larger one is allocated
+            if plan.placement.nbytes:
+                self._arena = self.device.create_buffer(plan.placement.nbytes, purpose=Purpose.TEMPORARY)
+        if plan.commands is None:
+            plan.commands = self._record(plan)
+        return plan.commands
+
+    def _record(self, plan: _Plan) -> CommandList:
+        commands = self.device.create_command_list()
+        for index, (step, operator) in enumerate(zip(plan.trace.steps, plan.operators, strict=True)):
+            table = self.device.create_binding_table(operator)
+            table.bind_inputs([self._binding(plan, value) for value in step.inputs])
+            table.bind_outputs([self._binding(plan, value) for value in step.outputs])
+            properties = operator.get_binding_properties()
+            if properties.temporary_resource_size:
+                offset = plan.placement.scratch[index]
+                table.bind_temporary_resource(BufferBinding(self._arena, offset, properties.temporary_resource_size))
+            if properties.persistent_resource_size:
+                table.bind_persistent_resource(BufferBinding(self._persistent[operator]))
+            self._recorder.record_dispatch(commands, operator, table)
+        commands.close()
+        return commands
+
+    def _binding(self, plan: _Plan, value: Value | None) -> BufferBinding | None:
+        if value is None:
+            return None
+        buffer, offset = self._locate(plan, value.storage)
+        return BufferBinding(buffer, offset, value.storage.nbytes)
+
+    def _locate(self, plan: _Plan, storage: Storage) -> tuple[Buffer, int]:
+        """The bytes of a storage; a constant is uploaded when it is first asked for."""
+        if storage.constant is None:
+            assert self._arena is not None, "a plan with tensors has an arena"
+            return self._arena, plan.placement.offset(storage)
+        buffer = self._constants.get(storage)
+        if buffer is None:
+            buffer = self.device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
+            buffer.write(np.ascontiguousarray(storage.constant))
+            self._constants[storage] = buffer
+        return buffer, 0

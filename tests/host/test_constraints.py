@@ -1,0 +1,107 @@
+"""Every constraint of every row is broken by a desc that breaks no earlier rule, and the error names it.
+
+(Later rules may fail as a consequence: tensors of different dimension counts have different sizes, too.) The descs are
+found, not listed: each case of the operator is changed in one field at a time, in every way that the field's own checks
+let pass. What that cannot reach stands in BREAKERS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dmlvk import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.cases import all_cases
+from dmlvk.errors import InvalidArgumentError
+from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc
+from dmlvk.tensor import TensorDesc
+from dmlvk.verify import Variation, build
+
+BREAKERS: dict[tuple[str, str], dict[str, Any]] = {}
+"""(row, constraint label) -> fields to change in its first case, where no change of one field breaks that rule first."""
+
+PAIRS = [
+    (row, constraint)
+    for row in sorted(REGISTRY.values(), key=lambda row: row.type)
+    if row in all_cases()
+    for constraint in row.constraints
+]
+
+
+def changes(spec: FieldSpec, value: Any) -> Iterator[Any]:
+    """Other values that the field might hold."""
+    if spec.kind.is_tensor and isinstance(value, TensorDesc):
+        for data_type in spec.data_types:
+            yield TensorDesc(data_type, value.sizes)
+        for axis, size in enumerate(value.sizes):
+            for other in (size + 1, size * 2, max(size - 1, 1), 1):
+                sizes = (*value.sizes[:axis], other, *value.sizes[axis + 1 :])
+                yield TensorDesc(value.data_type, sizes)
+        yield TensorDesc(value.data_type, (1, *value.sizes)) if len(value.sizes) < 8 else value
+        yield TensorDesc(value.data_type, value.sizes[1:] or (1,))
+    elif spec.kind is FieldKind.ENUM:
+        assert spec.enumeration is not None
+        yield from spec.enumeration
+    elif spec.kind is FieldKind.UINT:
+        yield from (0, 1, 3, value + 1, 1000)
+    elif spec.kind is FieldKind.FLOAT:
+        yield from (0.0, float("inf"), -1.0)
+    elif spec.kind is FieldKind.UINT_ARRAY:
+        yield from ((), value[:-1], (*value, 1), tuple(0 for _ in value), tuple(item + 1000 for item in value))
+        yield (*value[:-1], *value[:1]) * 2
+
+
+def bases(row: type[OperatorDesc]) -> Iterator[OperatorDesc]:
+    entry = all_cases()[row]
+    for case in entry.cases:
+        data_type = (case.only or entry.crossed_types)[0]
+        yield build(row, Variation(case, data_type, "packed")).desc
+
+
+def broken(desc: OperatorDesc) -> list[Constraint]:
+    """The first constraint that a desc breaks, as a list of at most one."""
+    return next(([constraint] for constraint in desc.constraints if constraint.check(desc) is not None), [])
+
+
+def passes_field_checks(desc: OperatorDesc) -> bool:
+    unconstrained = type(desc).constraints
+    try:
+        type(desc).constraints = ()
+        desc.validate()
+    except InvalidArgumentError:
+        return False
+    finally:
+        type(desc).constraints = unconstrained
+    return True
+
+
+@pytest.mark.parametrize(
+    ("row", "constraint"), PAIRS, ids=lambda value: getattr(value, "label", getattr(value, "__name__", None))
+)
+def test_constraint_is_broken_first(row: type[OperatorDesc], constraint: Constraint) -> None:
+    for base in bases(row):
+        assert broken(base) == [], f"a case breaks {broken(base)}"
+        manual = BREAKERS.get((row.__name__, constraint.label))
+        candidates: Iterator[OperatorDesc] = (
+            iter([base.replace(**manual)])
+            if manual is not None
+            else (
+                base.replace(**{spec.name: value})
+                for spec in row.fields
+                if getattr(base, spec.name) is not None
+                for value in changes(spec, getattr(base, spec.name))
+            )
+        )
+        for desc in candidates:
+            if passes_field_checks(desc) and broken(desc) == [constraint]:
+                with pytest.raises(InvalidArgumentError) as caught:
+                    desc.validate()
+                assert caught.value.operator == row.type.dml_name
+                assert caught.value.rule == constraint.rule
+                assert caught.value.field in {spec.dml_name for spec in row.fields}
+                assert str(caught.value.value) in str(caught.value)
+                return
+    pytest.fail(f"no desc was found that first breaks {constraint.rule!r}")
+

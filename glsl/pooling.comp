@@ -21,6 +21,7 @@ void main() {
                                     p.input_strides[4] * p.dilations[2]);
 
     T_MATH total = IS_MAX ? least() : T_MATH(0);
+    ORDER most = order(total);
     uvec3 where = uvec3(0);
     bool found = false;
     for (uint d = 0; d < w.count.x; ++d) {
@@ -30,8 +31,9 @@ void main() {
             for (uint v = 0; v < w.count.z; ++v) {
                 const T_MATH value = load(row + v * tap_strides.z);
                 if (!IS_MAX) row_sum += value;
-                else if (!found || beats(value, total)) {
+                else if (!found || order(value) > most) {
                     total = value;
+                    most = order(value);
                     where = uvec3(d, h, v);
                     found = true;
                 }

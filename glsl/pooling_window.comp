@@ -21,9 +21,17 @@ struct Best {
 shared T_MATH values[LOCAL_SIZE_X];
 shared uint indices[LOCAL_SIZE_X];
 
-// The better of two, the earlier of equals: the tree may meet them in any order.
-bool beats_or_precedes(Best a, Best b) {
-    return beats(a.value, b.value) || !beats(b.value, a.value) && a.index < b.index;
+// Whether `a` is larger, or equal and earlier: the tree may meet equals in any order.
+bool beats(Best a, Best b) {
+    const ORDER first = order(a.value), second = order(b.value);
+    return first > second || first == second && a.index < b.index;
+}
+
+// Coordinates of an element of a window of these sizes, counted row by row; of none where the window is empty.
+uvec3 coordinates(uint element, uvec3 sizes) {
+    const uvec3 some = max(sizes, uvec3(1));
+    const uint line = element / some.z;
+    return uvec3(line / some.y, line % some.y, element - line * some.z);
 }
 
 void main() {
@@ -37,17 +45,21 @@ void main() {
 
     const uint nothing = 0xFFFFFFFFu; // later than every element
     Best best = Best(IS_MAX ? least() : T_MATH(0), nothing);
+    // The window's coordinates of element `lane`, and what LANES elements further on adds to them.
+    const uvec3 step = coordinates(LANES, w.count);
+    uvec3 tap = coordinates(lane, w.count);
     for (uint i = lane; i < elements; i += LANES) {
-        const uint line = i / w.count.z;
-        const uint d = line / w.count.y;
-        const uvec3 source = w.first + uvec3(d, line - d * w.count.y, i - line * w.count.z) * dilations;
+        const uvec3 source = w.first + tap * dilations;
         const T_MATH value = load(element_of(Position(at.n, at.c, source), p.input_strides));
         if (!IS_MAX) {
             best.value += value;
         } else {
             const Best candidate = Best(value, logical_index(at.n, at.c, source));
-            if (beats_or_precedes(candidate, best)) best = candidate;
+            if (beats(candidate, best)) best = candidate;
         }
+        tap += step;
+        if (tap.z >= w.count.z) tap += uvec3(0, 1, -w.count.z);
+        if (tap.y >= w.count.y) tap += uvec3(1, -w.count.y, 0);
     }
 
     const uint own = gl_LocalInvocationID.x;
@@ -58,7 +70,7 @@ void main() {
         if (lane < distance) {
             const Best other = Best(values[own + distance], indices[own + distance]);
             if (!IS_MAX) best.value += other.value;
-            else if (beats_or_precedes(other, best)) best = other;
+            else if (beats(other, best)) best = other;
             values[own] = best.value;
             indices[own] = best.index;
         }

@@ -5,19 +5,21 @@
 //
 // Bindings: INPUT, ROI (4 coordinates a region), BATCH (indices as 32-bit words), OUTPUT; any strides.
 // Constants: NEAREST, CORNERS, MAXIMUM (0 or 1), BATCH_WORDS (1 or 2 words an index), SAMPLES (samples of an output
-// along each axis, 0 where the box's size decides), ROWS and COLUMNS (entries of the tables), PARTIALS (of the buffer).
+// along each axis, which then fit the tables; 0 where the box's size decides), ROWS (samples that the table of rows has
+// room for), COLUMNS (entries of the table of columns), PARTIALS (of the buffer), OUTPUT_ROWS (that an invocation works
+// on together: reads in flight).
 // Grid: x folded into y, over blocks of p.block_channels channels and, fastest, regions.
 //
 // Interpolation is separable: out[oy, ox] = sum over columns of weight * (sum over rows of weight * x[row, column]).
 // The rows and columns that the samples read, and their weights, are the same for all channels, and are worked out once
-// into the tables. Then an invocation takes one column of one channel and adds up its rows, output row after output row;
+// into the tables. Then an invocation takes one column of one channel and adds up its rows for every output row;
 // neighbours take neighbouring columns, so that an access reads a short stretch of one image row and not as many cache
 // lines as invocations. The columns' partial results meet in shared memory, from which each output gathers its own.
 // For MAXIMUM, which does not separate, a column is a whole sample, and an invocation interpolates at each.
 //
 // Regions are the fastest dimension of the grid so that the workgroups in flight together read the same few channels of
 // all images: these stay in the cache until every region has read them. A region whose samples do not fit the tables is
-// left to roi_output, output by output. Chosen wherever rows are what memory runs along.
+// left to roi_output, output by output. Chosen on GPUs wherever rows are what memory runs along.
 
 layout(set = 0, binding = BINDING_INPUT, std430) readonly buffer Input { T x[]; };
 layout(set = 0, binding = BINDING_ROI, std430) readonly buffer Roi { T boxes[]; };
@@ -31,8 +33,9 @@ uint roi_batch_word(uint word) { return batch_words[BYTE_OFFSET_BATCH / 4 + word
 #include "tensor.glsl"
 #include "roi.glsl"
 
-// Entry TAPS * sample + tap: the element offset of the row or column, and the weight's bits.
-shared uvec2 rows[ROWS];
+// Of each sample, the element offset and the weight's bits of its first row in .xy, of its second in .zw; of each column
+// likewise, in entry TAPS * sample + tap.
+shared uvec4 rows[ROWS];
 shared uvec2 columns[COLUMNS];
 shared float partials[PARTIALS];
 
@@ -42,47 +45,62 @@ void store(uint roi, uint channel, uint oy, uint ox, float value) {
     y[BYTE_OFFSET_OUTPUT / T_BYTES + element] = T(value);
 }
 
-uvec2 table_entry(RoiSample s, uint tap, uint stride) {
+// Where a sample lies on a row, and its second weight is 0, the first row counts twice by half instead. So both weights
+// are 0 together, which is outside the border, or neither: one test tells what must not be read.
+uvec4 row_entry(RoiSample s, uint stride) {
+    if (s.weight.x == 1.0 && NEAREST == 0) s = RoiSample(s.pixel.xx, vec2(0.5));
+    const uvec2 offset = s.pixel * stride;
+    return uvec4(offset.x, floatBitsToUint(s.weight.x), offset.y, floatBitsToUint(s.weight.y));
+}
+
+uvec2 column_entry(RoiSample s, uint tap, uint stride) {
     return uvec2(s.pixel[tap] * stride, floatBitsToUint(s.weight[tap]));
 }
 
-float row_weight(uint entry) { return uintBitsToFloat(rows[entry].y); }
 float column_weight(uint entry) { return uintBitsToFloat(columns[entry].y); }
-bool row_is_inside(uint s) { return row_weight(TAPS * s) + row_weight(TAPS * s + TAPS - 1) != 0.0; }
+bool is_inside(uvec4 row) { return row.y != 0; }
 bool column_is_inside(uint s) { return column_weight(TAPS * s) + column_weight(TAPS * s + TAPS - 1) != 0.0; }
 
-// The average's share of one column in output row oy: its weight times the weighted sum of the rows.
-float column_sum(uint image, uint column, uint oy, uint samples) {
-    const float weight = column_weight(column);
-    const uint start = image + columns[column].x;
-    const uint first = oy * samples * TAPS;
-    float sum = 0.0;
-    [[unroll]] for (uint r = 0; r < samples * TAPS; ++r) {
-        const uvec2 row = rows[first + r];
-        sum += weighted(uintBitsToFloat(row.y), roi_input(start + row.x));
-    }
-    return weighted(weight, sum);
+// The weighted sum of a sample's rows at one column; 0 outside the border.
+float row_sum(uvec4 row, uint column_start) {
+    float sum = uintBitsToFloat(row.y) * roi_input(column_start + row.x);
+    if (NEAREST == 0) sum += uintBitsToFloat(row.w) * roi_input(column_start + row.z);
+    return is_inside(row) ? sum : 0.0;
 }
 
-// The maximum of one column of samples in output row oy.
-float column_max(uint image, uint column, uint oy, uint samples) {
-    const bool outside = !column_is_inside(column);
-    float result = -INFINITY;
-    for (uint s = oy * samples; s < (oy + 1) * samples; ++s) {
-        float value = p.out_of_bounds_input_value;
-        if (!outside && row_is_inside(s)) {
-            value = 0.0;
-            [[unroll]] for (uint ty = 0; ty < TAPS; ++ty) {
-                [[unroll]] for (uint tx = 0; tx < TAPS; ++tx) {
-                    const float weight = row_weight(TAPS * s + ty) * column_weight(TAPS * column + tx);
-                    const uint element = image + rows[TAPS * s + ty].x + columns[TAPS * column + tx].x;
-                    if (weight != 0.0) value += weight * roi_input(element);
+// Sample `s` of output row oy; of the last row for those past it, whose results are not kept.
+uint row_sample(uint oy, uint samples, uint s) { return min(oy, p.output_height - 1) * samples + s; }
+
+// The average's shares of one column in output rows oy and on: its weight times the weighted sums of the rows.
+void column_sums(uint image, uint column, uint oy, uint samples, out float results[OUTPUT_ROWS]) {
+    const uint start = image + columns[column].x;
+    [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r) results[r] = 0.0;
+    [[unroll]] for (uint s = 0; s < samples; ++s) {
+        [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r)
+            results[r] += row_sum(rows[row_sample(oy + r, samples, s)], start);
+    }
+    [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r) results[r] = weighted(column_weight(column), results[r]);
+}
+
+// The maxima of one column of samples in output rows oy and on.
+void column_maxima(uint image, uint column, uint oy, uint samples, out float results[OUTPUT_ROWS]) {
+    const bool inside = column_is_inside(column);
+    [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r) {
+        results[r] = -INFINITY;
+        for (uint s = 0; s < samples; ++s) {
+            const uvec4 row = rows[row_sample(oy + r, samples, s)];
+            float value = p.out_of_bounds_input_value;
+            if (inside && is_inside(row)) {
+                value = 0.0;
+                [[unroll]] for (uint tap = 0; tap < TAPS; ++tap) {
+                    const uint entry = TAPS * column + tap;
+                    if (column_weight(entry) != 0.0)
+                        value += column_weight(entry) * row_sum(row, image + columns[entry].x);
                 }
             }
+            results[r] = roi_max(results[r], value);
         }
-        result = roi_max(result, value);
     }
-    return result;
 }
 
 // An output from its columns' partial results, of which the first is at `first`.
@@ -97,7 +115,7 @@ float gather(uint first, uint oy, uint ox, uint samples_y, uint samples_x) {
     const float count = float(samples_y) * float(samples_x);
     if (p.out_of_bounds_input_value != 0.0) {
         uvec2 inside = uvec2(0);
-        for (uint i = 0; i < samples_y; ++i) inside.y += uint(row_is_inside(oy * samples_y + i));
+        for (uint i = 0; i < samples_y; ++i) inside.y += uint(is_inside(rows[oy * samples_y + i]));
         for (uint i = 0; i < samples_x; ++i) inside.x += uint(column_is_inside(ox * samples_x + i));
         const float outside = count - float(inside.y) * float(inside.x);
         if (outside > 0.0) sum += outside * p.out_of_bounds_input_value;
@@ -122,12 +140,14 @@ void main() {
     const uint samples_y = SAMPLES != 0 ? SAMPLES : ry.samples;
     const uint samples_x = SAMPLES != 0 ? SAMPLES : rx.samples;
 
-    if (!batch_exists || samples_y > ROWS / (TAPS * p.output_height) || samples_x > COLUMNS / (TAPS * p.output_width)) {
+    const bool fits = SAMPLES != 0 ||
+        samples_y <= ROWS / p.output_height && samples_x <= COLUMNS / (TAPS * p.output_width);
+    if (!batch_exists || !fits) {
         for (uint i = lane; i < channels * plane; i += LOCAL_SIZE_X) {
             const uint channel = first_channel + i / plane;
             const uint oy = i % plane / p.output_width;
             const uint ox = i % p.output_width;
-            const float value = batch_exists
+            const float value = batch_exists && SAMPLES == 0
                 ? roi_output(image + channel * p.input_strides[1], ry, rx, oy, ox)
                 : p.out_of_bounds_input_value;
             store(roi, channel, oy, ox, value);
@@ -137,11 +157,11 @@ void main() {
 
     for (uint s = lane; s < p.output_height * samples_y; s += LOCAL_SIZE_X) {
         const RoiSample at = roi_sample(ry, s / samples_y, s % samples_y, p.input_height);
-        for (uint tap = 0; tap < TAPS; ++tap) rows[TAPS * s + tap] = table_entry(at, tap, p.input_strides[2]);
+        rows[s] = row_entry(at, p.input_strides[2]);
     }
     for (uint s = lane; s < p.output_width * samples_x; s += LOCAL_SIZE_X) {
         const RoiSample at = roi_sample(rx, s / samples_x, s % samples_x, p.input_width);
-        for (uint tap = 0; tap < TAPS; ++tap) columns[TAPS * s + tap] = table_entry(at, tap, p.input_strides[3]);
+        for (uint tap = 0; tap < TAPS; ++tap) columns[TAPS * s + tap] = column_entry(at, tap, p.input_strides[3]);
     }
     barrier();
 
@@ -160,10 +180,13 @@ void main() {
                 const uint c = i / column_count;
                 const uint column = i - c * column_count;
                 const uint channel_image = image + (first_channel + c0 + c) * p.input_strides[1];
-                for (uint row = 0; row < row_count; ++row) {
-                    partials[(c * row_count + row) * line + column] = MAXIMUM == 1
-                        ? column_max(channel_image, column, y0 + row, samples_y)
-                        : column_sum(channel_image, column, y0 + row, samples_y);
+                const uint line_start = c * row_count * line + column;
+                for (uint row = 0; row < row_count; row += OUTPUT_ROWS) {
+                    float results[OUTPUT_ROWS];
+                    if (MAXIMUM == 1) column_maxima(channel_image, column, y0 + row, samples_y, results);
+                    else column_sums(channel_image, column, y0 + row, samples_y, results);
+                    [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r)
+                        if (row + r < row_count) partials[line_start + (row + r) * line] = results[r];
                 }
             }
             barrier();

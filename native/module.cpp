@@ -15,6 +15,7 @@
 #include "command_list.h"
 #include "device.h"
 #include "errors.h"
+#include "gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -79,7 +80,7 @@ bool wait_in_slices(std::optional<double> timeout, Wait&& wait_for) {
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     for (uint64_t rest = static_cast<uint64_t>(seconds * 1e9);;) {
         {
-            nb::gil_scoped_release without_gil;
+            const WithoutGil without_gil;
             if (wait_for(std::min(rest, slice))) {
                 return true;
             }
@@ -157,28 +158,28 @@ PyKernel make_kernel(Device& device, nb::bytes spirv, std::string name, uint32_t
     description.push_bytes = push_bytes;
     description.constants = std::move(constants);
     description.subgroup_size = subgroup_size;
-    nb::gil_scoped_release without_gil;
+    const WithoutGil without_gil;
     return {device.shared_from_this(), device.kernel(description)};
 }
 
 void upload(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle data) {
     require_same_device(device, buffer.device, "upload: the buffer");
     const HostBytes bytes(data, false);
-    nb::gil_scoped_release without_gil;
+    const WithoutGil without_gil;
     device.upload(buffer.buffer, offset, bytes.data(), bytes.size());
 }
 
 void download(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle out) {
     require_same_device(device, buffer.device, "download: the buffer");
     const HostBytes bytes(out, true);
-    nb::gil_scoped_release without_gil;
+    const WithoutGil without_gil;
     device.download(*buffer.buffer, offset, bytes.data(), bytes.size());
 }
 
 void wait_idle(Device& device) {
     uint64_t value = 0;
     {
-        nb::gil_scoped_release without_gil;
+        const WithoutGil without_gil;
         value = device.queue.flush();
     }
     wait_in_slices(std::nullopt, [&](uint64_t nanoseconds) { return device.queue.wait(value, nanoseconds); });
@@ -275,7 +276,7 @@ void bind_physical_device(nb::module_& module) {
     module.def("physical_devices", [] {
         const std::vector<PhysicalDevice>* devices = nullptr;
         {
-            nb::gil_scoped_release without_gil;
+            const WithoutGil without_gil;
             devices = &physical_devices();
         }
         nb::list list;
@@ -290,7 +291,7 @@ void bind_physical_device(nb::module_& module) {
 void bind_device(nb::module_& module) {
     nb::class_<Device>(module, "Device", nb::is_weak_referenceable())
         .def(nb::new_([](uint32_t index, const std::vector<std::string>& disable, const std::string& pipeline_cache) {
-                 nb::gil_scoped_release without_gil;
+                 const WithoutGil without_gil;
                  return std::make_shared<Device>(index, disable, pipeline_cache);
              }),
              "index"_a, nb::kw_only(), "disable"_a = nb::make_tuple(), "pipeline_cache"_a = "")
@@ -304,7 +305,7 @@ void bind_device(nb::module_& module) {
         .def(
             "allocate",
             [](Device& self, uint64_t nbytes) {
-                nb::gil_scoped_release without_gil;
+                const WithoutGil without_gil;
                 return PyBuffer{self.shared_from_this(), self.allocate(nbytes)};
             },
             "nbytes"_a)
@@ -322,7 +323,7 @@ void bind_device(nb::module_& module) {
         .def("memory", &memory_dict)
         .def("reset_peak", [](Device& self) { self.memory.reset_peak(); })
         .def("save_pipeline_cache", [](Device& self) {
-            nb::gil_scoped_release without_gil;
+            const WithoutGil without_gil;
             self.pipeline_cache.save();
         });
 }
@@ -337,7 +338,7 @@ void bind_objects(nb::module_& module) {
         .def("dispatch", &dispatch, "kernel"_a, "buffers"_a, "writes"_a, "params"_a.none(), "push"_a, "grid"_a)
         .def("copy", &copy, "source"_a, "source_offset"_a, "target"_a, "target_offset"_a, "nbytes"_a)
         .def("fill", &fill, "target"_a, "offset"_a, "nbytes"_a, "word"_a)
-        .def("submit", &CommandList::submit, nb::call_guard<nb::gil_scoped_release>())
+        .def("submit", &CommandList::submit, nb::call_guard<WithoutGil>())
         .def(
             "wait",
             [](CommandList& self, std::optional<double> timeout) {
@@ -355,6 +356,7 @@ void bind_objects(nb::module_& module) {
 NB_MODULE(_native, module) {
     // Objects that live in module globals are still there when Python ends; the process frees them.
     nb::set_leak_warnings(false);
+    dmlvk::watch_interpreter_end();
     nb::register_exception_translator(dmlvk::translate_failure);
     dmlvk::bind_physical_device(module);
     dmlvk::bind_device(module);

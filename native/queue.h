@@ -51,7 +51,7 @@ class Queue final : public SubmitQueue {
     uint64_t last_value_ = 0;
     std::atomic<uint64_t> reached_{0};
     std::atomic<uint64_t> submissions_{0};
-    uint64_t spin_nanoseconds_;
+    uint64_t poll_nanoseconds_;
 };
 
 }  // namespace dmlvk

@@ -69,7 +69,7 @@ def prelude(spec: KernelSpec, variant: Variant) -> str:
         lines.append(f"layout(push_constant) uniform Push {{ uint byte_offset[{len(spec.buffers)}]; }} push;")
     if spec.params:
         members = " ".join(
-            f"{member.type} {member.name}{f'[{member.count}]' if member.count else ''};" for member in spec.members
+            f"{member.type} {member.name}{f'[{member.length}]' if member.length else ''};" for member in spec.members
         )
         lines.append(f"layout(set = 0, binding = {len(spec.buffers)}, std430) uniform Params {{ {members} }} p;")
     shared = [

@@ -9,7 +9,7 @@
 // Steps of x and y are in units; those of scale and bias in elements.
 //
 // Constants:
-//   KEPT_RANK, ROW_RANK, SIDE_RANK  dimensions after merging: kept ones, x and y within a row, scale and bias within one
+//   ROW_RUNS              0: x and y have one dimension within a row, 1: as many as the parameters say
 //   HAS_SCALE, HAS_BIAS   whether the tensors are there (an absent one has some other buffer bound, which is not read)
 //   SIDE_SHARED           consecutive elements of a row that share scale and bias: 1, a whole unit, or 0 for the row
 //   SIDE_WORDS            1: scale and bias lie consecutively along the row, from a whole word on, and load as words
@@ -63,16 +63,23 @@ Row row_start(uint row) {
     start.y += (coordinate) * p.kept_y[dimension];             \
     start.scale += (coordinate) * p.kept_scale[dimension];     \
     start.bias += (coordinate) * p.kept_bias[dimension];
-    FOR_EACH_COORDINATE(row, KEPT_RANK, p.kept_sizes, ADD_KEPT)
+    FOR_EACH_COORDINATE(row, p.kept_rank, p.kept_sizes, ADD_KEPT)
     return start;
 }
 
-UNIT load_unit(Row row, uint unit) {
-    uint at = row.x;
-#define ADD_X(dimension, coordinate) at += (coordinate) * p.row_x[dimension];
-    FOR_EACH_COORDINATE(unit, ROW_RANK, p.row_sizes, ADD_X)
-    return UNIT(x_units[at]);
+// Where a unit of the row lies in x and y.
+uvec2 unit_at(Row row, uint unit) {
+    uvec2 at = uvec2(row.x, row.y);
+#define ADD_UNIT(dimension, coordinate) at += (coordinate) * uvec2(p.row_x[dimension], p.row_y[dimension]);
+    if (ROW_RUNS == 0) {
+        ADD_UNIT(0, unit)
+    } else {
+        FOR_EACH_COORDINATE(unit, p.row_rank, p.row_sizes, ADD_UNIT)
+    }
+    return at;
 }
+
+UNIT load_unit(Row row, uint unit) { return UNIT(x_units[unit_at(row, unit).x]); }
 
 void unpack_unit(UNIT unit, out float values[UNIT_ELEMENTS]) {
 #if WORDS
@@ -87,7 +94,7 @@ vec2 side_values(Row row, uint element) {
     uvec2 at = uvec2(BYTE_OFFSET_SCALE, BYTE_OFFSET_BIAS) / T_BYTES + uvec2(row.scale, row.bias);
     if (SIDE_SHARED != 0) {
 #define ADD_SIDE(dimension, coordinate) at += (coordinate) * uvec2(p.side_scale[dimension], p.side_bias[dimension]);
-        FOR_EACH_COORDINATE(element, SIDE_RANK, p.side_sizes, ADD_SIDE)
+        FOR_EACH_COORDINATE(element, p.side_rank, p.side_sizes, ADD_SIDE)
     }
     vec2 values = vec2(1, 0);
     if (HAS_SCALE != 0) values.x = float(scale_elements[at.x]);
@@ -135,9 +142,7 @@ void store_normalized(Row row, uint unit, UNIT x, Statistics statistics, float f
         if (HAS_BIAS != 0) value += bias[i];
         values[i] = activate(ACTIVATION, value, p.activation_param0, p.activation_param1);
     }
-    uint at = row.y;
-#define ADD_Y(dimension, coordinate) at += (coordinate) * p.row_y[dimension];
-    FOR_EACH_COORDINATE(unit, ROW_RANK, p.row_sizes, ADD_Y)
+    const uint at = unit_at(row, unit).y;
 #if WORDS
     y_units[at] = pack_word(values);
 #else

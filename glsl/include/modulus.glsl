@@ -17,22 +17,24 @@ float assemble(uint significand, int exponent) {
     return uintBitsToFloat(shifted < 0x00800000u ? shifted : (uint(exponent - shift) << 23) + (shifted - 0x00800000u));
 }
 
-// |a| mod |b| for finite |a| >= |b| > 0 of any size: long division, 8 quotient bits a step.
+// The remainder where the direct way below does not apply: long division, 8 quotient bits a step.
 float long_remainder(uint a, uint b) {
-    const int a_exponent = max(int(a >> 23), 1);
-    const int b_exponent = max(int(b >> 23), 1);
+    if (a >= 0x7F800000u || b > 0x7F800000u || b == 0u) return NOT_A_NUMBER;
+    if (a < b) return uintBitsToFloat(a);
     const uint divisor = (b & 0x007FFFFFu) | (b >= 0x00800000u ? 0x00800000u : 0u);
+    const int exponent = max(int(b >> 23), 1);
     uint rest = ((a & 0x007FFFFFu) | (a >= 0x00800000u ? 0x00800000u : 0u)) % divisor;
-    for (int left = a_exponent - b_exponent; left > 0; left -= 8) rest = (rest << min(left, 8)) % divisor;
-    return assemble(rest, b_exponent);
+    for (int left = max(int(a >> 23), 1) - exponent; left > 0; left -= 8) rest = (rest << min(left, 8)) % divisor;
+    return assemble(rest, exponent);
 }
 
-// |a| mod |b|, given the bits of both without sign; a and b finite, b not 0.
+// |a| mod |b|, given the bits of both without sign: a where a < b; NaN where a is infinite, b is 0 or either is NaN.
 float remainder(uint a, uint b) {
-    if (a < b) return uintBitsToFloat(a);
-    const uint distance = (a >> 23) - (b >> 23);
-    // Up to 20 quotient bits at once, for normal numbers whose remainder is normal too: nearly all that is met.
-    if (distance > 20u || b < (24u << 23)) return long_remainder(a, b);
+    const bool below = a < b;
+    const uint distance = below ? 0u : (a >> 23) - (b >> 23);
+    // Up to 20 quotient bits at once, for finite numbers whose remainder is normal: nearly all that is met, so that the
+    // branch is rarely taken and the rest has none.
+    if (distance > 20u || b - (24u << 23) >= (231u << 23) || a >= 0x7F800000u) return long_remainder(a, b);
     const uint a_significand = (a & 0x007FFFFFu) | 0x00800000u;
     const uint b_significand = (b & 0x007FFFFFu) | 0x00800000u;
     // Both as floats in [1, 2): whatever the sizes of a and b, the division is at its best; it is off by less than 1.
@@ -41,23 +43,19 @@ float remainder(uint a, uint b) {
     int rest = int((a_significand << distance) - quotient * b_significand);
     rest += rest < 0 ? int(b_significand) : 0;
     rest -= rest >= int(b_significand) ? int(b_significand) : 0;
-    return float(rest) * uintBitsToFloat((b & 0x7F800000u) - (23u << 23));
+    return below ? uintBitsToFloat(a) : float(rest) * uintBitsToFloat((b & 0x7F800000u) - (23u << 23));
 }
 
 // a mod b with the sign of a, as C's fmod.
 float modulus_truncate(float a, float b) {
-    const uint a_bits = floatBitsToUint(a) & 0x7FFFFFFFu;
-    const uint b_bits = floatBitsToUint(b) & 0x7FFFFFFFu;
-    if (a_bits >= 0x7F800000u || b_bits > 0x7F800000u || b_bits == 0u) return NOT_A_NUMBER;
-    return copy_sign(remainder(a_bits, b_bits), a);
+    return copy_sign(remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu), a);
 }
 
 // a mod b with the sign of b, as Python's %.
 float modulus_floor(float a, float b) {
-    const float rest = modulus_truncate(a, b);
-    const bool zero = (floatBitsToUint(rest) & 0x7FFFFFFFu) == 0u;
+    const float rest = remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu);
     const bool signs_differ = int(floatBitsToUint(a) ^ floatBitsToUint(b)) < 0;
-    return zero ? copy_sign(0.0, b) : signs_differ ? rest + b : rest;
+    return copy_sign(signs_differ && floatBitsToUint(rest) != 0u ? abs(b) - rest : rest, b);
 }
 
 #endif

@@ -2,7 +2,7 @@
 //
 // Bindings: INPUT, OUTPUT, INDICES (as 32-bit words; bound to the output and left alone where INDEX_WORDS is 0).
 // Constants: FUNCTION (REDUCE_FUNCTION_AVERAGE or _MAX), INDEX_WORDS (0 none, 1 UINT32, 2 UINT64), INCLUDE_PADDING (0),
-// VOLUMES (1 where there is a D), CHANNELS_FASTEST (1 where neighbouring invocations take neighbouring channels instead
+// DILATED (1 unless every dilation is 1), VOLUMES (1 where there is a D), CHANNELS_FASTEST (1 where neighbouring invocations take neighbouring channels instead
 // of neighbours in a row), RANK (dimensions that outputs are counted over: 5, less D where it is absent, less N where
 // it continues C and counts as part of it).
 //
@@ -51,28 +51,26 @@ uint element_of(Position at, uint strides[5]) {
     return at.n * strides[0] + at.c * strides[1] + at.at.x * strides[2] + at.at.y * strides[3] + at.at.z * strides[4];
 }
 
-// Taps t of a dimension for which start + t * dilation lies in [0, end): the first, and the one after the last.
+// Taps t of a window for which start + t * dilation lies in [0, end): the first, and the one after the last.
 uvec2 taps_inside(int start, uint dilation, uint window, int end) {
-    const uint first = start < 0 ? (uint(-start) + dilation - 1) / dilation : 0;
-    const uint last = start < end ? (uint(end - start) + dilation - 1) / dilation : 0;
-    return uvec2(min(first, window), min(last, window));
+    uvec2 taps = uvec2(max(ivec2(-start, end - start), ivec2(0)));
+    if (DILATED == 1) taps = (taps + dilation - 1) / dilation;
+    return min(taps, uvec2(window));
 }
 
 Window window_of(uvec3 o) {
-    Window w;
-    uint counted = 1;
-    [[unroll]] for (uint d = 0; d < 3; ++d) {
+    Window w = Window(uvec3(0), uvec3(1), 1.0);
+    [[unroll]] for (uint d = 1 - VOLUMES; d < 3; ++d) {
         const int start = int(o[d] * p.steps[d]) - int(p.start_padding[d]);
         const int size = int(p.input_sizes[d + 2]);
         const uvec2 taps = taps_inside(start, p.dilations[d], p.window[d], size);
-        w.count[d] = taps.y > taps.x ? taps.y - taps.x : 0;
+        w.count[d] = max(taps.y, taps.x) - taps.x;
         w.first[d] = w.count[d] > 0 ? uint(start + int(taps.x * p.dilations[d])) : 0;
         // No element lies before the start padding, so that only those past the end padding are left out.
-        counted *= INCLUDE_PADDING == 1
+        w.divisor *= float(INCLUDE_PADDING == 1
             ? taps_inside(start, p.dilations[d], p.window[d], size + int(p.end_padding[d])).y
-            : w.count[d];
+            : w.count[d]);
     }
-    w.divisor = float(counted);
     return w;
 }
 
@@ -83,15 +81,23 @@ uint logical_index(uint n, uint c, uvec3 at) {
 
 T_MATH load(uint element) { return T_MATH(x[BYTE_OFFSET_INPUT / T_BYTES + element]); }
 
+// ORDER order(T_MATH) is what maxima compare. For floats that is integers of the same order, 0 and -0 equal and every NaN
+// above infinity: comparing floats would take subnormal numbers for 0 on devices that flush them.
 #if T_IS_FLOAT
+#define ORDER int
+ORDER order(float value) {
+    const int bits = floatBitsToInt(value);
+    return is_nan(value) ? 0x7FFFFFFF : bits < 0 ? -(bits & 0x7FFFFFFF) : bits;
+}
 T_MATH least() { return -INFINITY; }
-bool beats(T_MATH a, T_MATH b) { return a > b || is_nan(a) && !is_nan(b); }
-#elif T_IS_SIGNED
+#else
+#define ORDER T_MATH
+ORDER order(T_MATH value) { return value; }
+#if T_IS_SIGNED
 T_MATH least() { return -(T_MATH(1) << (8 * T_BYTES - 2)) * 2; }
-bool beats(T_MATH a, T_MATH b) { return a > b; }
 #else
 T_MATH least() { return T_MATH(0); }
-bool beats(T_MATH a, T_MATH b) { return a > b; }
+#endif
 #endif
 
 void store(Position at, T_MATH value, uint index) {

@@ -17,7 +17,7 @@ from typing import Any
 
 from dmlvk import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.enums import OperatorType, TensorDataType
-from dmlvk.errors import DmlvkError, InvalidArgumentError
+from dmlvk.errors import DmlvkError, InvalidArgumentError, ModelError
 from dmlvk.execution.device import Device
 from dmlvk.kernels.lowering import explain, newest
 from dmlvk.kernels.lowering.registry import LOWERINGS
@@ -79,7 +79,7 @@ def _print_table(rows: Iterable[Sequence[object]], head: Sequence[str]) -> None:
 
 
 def _devices(options: argparse.Namespace) -> int:
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "index": info.index,
             "name": info.name,
@@ -295,6 +295,8 @@ def _run(options: argparse.Namespace) -> int:
         rng = np.random.default_rng(0)
         feeds = {}
         for item in session.get_inputs():
+            if item.shape is None:
+                raise ModelError(f"input {item.name!r} has no shape: give the inputs with --input")
             shape = [size if isinstance(size, int) else int(sizes.get(str(size), 1)) for size in item.shape]
             kind = _NUMPY_NAMES[item.type]
             values = rng.standard_normal(shape) if "float" in kind or "double" in kind else rng.integers(0, 2, shape)
@@ -306,8 +308,8 @@ def _run(options: argparse.Namespace) -> int:
         times.append(time.perf_counter() - started)
     names = [item.name for item in session.get_outputs()]
     if options.output is not None:
-        np.savez(options.output, **dict(zip(names, outputs, strict=True)))
-    summary = {
+        np.savez(options.output, allow_pickle=False, **dict(zip(names, outputs, strict=True)))
+    summary: dict[str, Any] = {
         "device": session.device.info.name,
         "load_seconds": loaded,
         "first_run_seconds": times[0],

@@ -33,6 +33,7 @@ from dmlvk.enums import TensorDataType
 from dmlvk.errors import InvalidArgumentError, StateError
 from dmlvk.execution.binding import BindingTable, BufferBinding
 from dmlvk.execution.device import Device, default_device
+from dmlvk.execution.direct import initialize
 from dmlvk.execution.operator import CompiledOperator
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.runtime.memory import Purpose
@@ -275,11 +276,7 @@ def _prepare(call: _Call) -> _Prepared:
     desc = call.describe()
     compiled = device.compile_operator(device.create_operator(desc))
     properties = compiled.get_binding_properties()
-    persistent = None
-    if properties.persistent_resource_size:
-        buffer = device.create_buffer(properties.persistent_resource_size, purpose=Purpose.WEIGHTS)
-        persistent = BufferBinding(buffer)
-    _initialize(device, compiled, persistent)
+    persistent = initialize(device, compiled)
 
     uploads: list[_Upload | None] = []
     for operand, slot in zip(call.operands, desc.input_slots(), strict=True):
@@ -296,18 +293,6 @@ def _output(tensor: TensorDesc | None) -> _Output | None:
     if tensor is None:
         return None
     return _Output(tensor.data_type, dtype_of(tensor.data_type), tensor.sizes, tensor.total_tensor_size_in_bytes)
-
-
-def _initialize(device: Device, compiled: CompiledOperator, persistent: BufferBinding | None) -> None:
-    initializer = device.create_operator_initializer([compiled])
-    table = device.create_binding_table(initializer)
-    table.bind_outputs([persistent])
-    scratch = initializer.get_binding_properties().temporary_resource_size
-    if scratch:
-        table.bind_temporary_resource(BufferBinding(device.create_buffer(scratch, purpose=Purpose.TEMPORARY)))
-    commands = device.create_command_list()
-    device.create_command_recorder().record_dispatch(commands, initializer, table)
-    commands.submit()
 
 
 def _binding(device: Device, operand: Operand, upload: _Upload | None) -> BufferBinding | None:

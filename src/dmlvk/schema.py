@@ -116,10 +116,10 @@ class Constraint:
 
 
 class Slot(NamedTuple):
-    """One binding slot: a tensor of the desc, or None where an optional tensor is absent."""
+    """One binding slot: a tensor of the desc, or None where an optional tensor is absent; ``element`` counts in an array."""
 
     field: FieldSpec
-    index: int
+    element: int
     tensor: TensorDesc | None
 
 
@@ -200,22 +200,9 @@ def _dml_field_name(name: str) -> str:
 _TYPE_OF_CLASS_NAME = {class_name(operator): operator for operator in OperatorType}
 
 
-@dataclass_transform(
-    kw_only_default=True,
-    frozen_default=True,
-    field_specifiers=(
-        input_tensor,
-        output_tensor,
-        uint,
-        floating,
-        boolean,
-        enumeration,
-        uint_array,
-        scale_bias,
-        scalar_union,
-        fused_activation,
-    ),
-)
+# Without field_specifiers a type checker takes every field for optional: what is missing is found by ``validate`` (tensors)
+# or by the constructor (attributes without a default).
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 class OperatorDesc:
     """Base of every row; see the module's text.
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import LAYOUTS, GuardedTensor, place, unflagged
 from dmlvk.cases.model import EXACT, Case, OperatorCases, generator, normal
 from dmlvk.enums import TensorDataType

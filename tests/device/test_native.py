@@ -698,22 +698,30 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_interpreter_ends_while_the_device_works() -> None:
+@pytest.mark.parametrize("dispatches", [1, 500])
+def test_interpreter_ends_while_threads_use_the_device(dispatches: int) -> None:
+    """With many short lists threads come back to Python all the time, with a long one the GPU is still at work."""
     code = f"""
-        import struct, threading
+        import struct, threading, time
         import hephaistos
         from dmlvk.runtime import _native
         native = _native.Device(0)
-        buffer = native.allocate(2**16)
-        native.upload(buffer, 0, bytes(2**16))
         code = bytes(hephaistos.Compiler().compile({textwrap.dedent(STEP).strip()!r}))
         step = native.kernel(code, name="step", storage_buffers=1, has_params=False, push_bytes=8)
-        commands = native.command_list()
-        for _ in range(500):
-            commands.dispatch(step, [(buffer, 0, 2**16)], 1, None, struct.pack("<2I", 2**14, 50_000), (2**8, 1, 1))
-        commands.submit()
-        thread = threading.Thread(target=commands.wait, daemon=True)
-        thread.start()
+
+        def work():
+            buffer = native.allocate(2**16)
+            commands = native.command_list()
+            for _ in range({dispatches}):
+                rounds = 50_000 if {dispatches} > 1 else 1
+                commands.dispatch(step, [(buffer, 0, 2**16)], 1, None, struct.pack("<2I", 2**14, rounds), (2**8, 1, 1))
+            while True:
+                commands.submit()
+                commands.wait()
+
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.3)
         print("end")
     """
     ended = run_python(code)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dmlvk import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.cases import all_cases
 from dmlvk.enums import OperatorType
 from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.cases import all_cases
 from dmlvk.oracle import oracle
 from dmlvk.schema import REGISTRY, FieldKind, OperatorDesc, class_name
 

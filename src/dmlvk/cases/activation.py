@@ -20,7 +20,7 @@ def wide(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorData
 CASES: Final = (
     unary(ops.ActivationElu, floats(3, 0.52), wide, {"alpha": 1.75}),
     unary(ops.ActivationCelu, floats(4, 0.52), wide, {"alpha": 0.5}, {"alpha": -2.0}),
-    unary(ops.ActivationGelu, floats(5, 0.52), wide),
+    unary(ops.ActivationGelu, floats(10, 0.52), wide),
     unary(ops.ActivationHardSigmoid, floats(2, 0.52), wide, alpha=0.25, beta=0.375),
     unary(ops.ActivationHardSwish, floats(3, 0.52), wide, alpha=0.125, beta=0.5),
     unary(ops.ActivationIdentity, {}),
@@ -35,7 +35,7 @@ CASES: Final = (
     unary(ops.ActivationSigmoid, floats(5, 0.52), wide),
     unary(ops.ActivationSoftplus, floats(5, 0.52), wide, {"steepness": 2.0}, {"steepness": 0.5}),
     unary(ops.ActivationSoftsign, floats(4, 0.52), wide),
-    unary(ops.ActivationSwish, floats(5, 0.52), wide, {"sigmoid_input_scale": 1.75}),
+    unary(ops.ActivationSwish, floats(6, 0.52), wide, {"sigmoid_input_scale": 1.75}),
     unary(ops.ActivationTanh, floats(5, 0.52), wide),
     unary(ops.ActivationThresholdedRelu, {}, wide, {"alpha": 1.5}),
 )

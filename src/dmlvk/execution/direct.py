@@ -1,5 +1,7 @@
-"""An operator made ready in one step: compiled, given its resources and initialised. For callers that run one desc, such
-as ``verify`` and the benchmarks; the steps themselves are those of ``Device``."""
+"""An operator made ready in one step: compiled, given its resources and initialised.
+
+For callers that run one desc, such as ``eager``, ``verify`` and the benchmarks; the steps are those of ``Device``.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,31 @@ from collections.abc import Sequence
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
-from dmlvk.execution.operator import Signature
+from dmlvk.execution.operator import CompiledOperator, Signature
 from dmlvk.kernels.lowering import lower
 from dmlvk.runtime.memory import Purpose
 from dmlvk.schema import OperatorDesc
+
+
+def initialize(device: Device, compiled: CompiledOperator) -> BufferBinding | None:
+    """Runs the initialiser of an operator without OWNED_BY_DML inputs; returns its persistent resource, None for none.
+
+    Returns without waiting: what is submitted later finds the operator initialised.
+    """
+    initializer = device.create_operator_initializer([compiled])
+    table = device.create_binding_table(initializer)
+    persistent = _resource(device, compiled.get_binding_properties().persistent_resource_size, Purpose.WEIGHTS)
+    table.bind_outputs([persistent])
+    scratch = initializer.get_binding_properties().temporary_resource_size
+    table.bind_temporary_resource(_resource(device, scratch, Purpose.TEMPORARY))
+    commands = device.create_command_list()
+    device.create_command_recorder().record_dispatch(commands, initializer, table)
+    commands.submit()
+    return persistent
+
+
+def _resource(device: Device, nbytes: int, purpose: Purpose) -> BufferBinding | None:
+    return BufferBinding(device.create_buffer(nbytes, purpose=purpose)) if nbytes else None
 
 
 class ReadyOperator:
@@ -22,29 +45,19 @@ class ReadyOperator:
         desc: The operator; none of its inputs is OWNED_BY_DML.
         rule: The rule of its family to use instead of the one that would be chosen.
 
+    Attributes:
+        compiled: The compiled operator.
+
     Raises:
         InvalidArgumentError, UnsupportedError: as ``Device.create_operator`` and ``compile_operator``.
     """
 
     def __init__(self, device: Device, desc: OperatorDesc, rule: str = "") -> None:
-        self.device = device
         plan = lower(device.create_operator(desc).desc, device.capabilities, force=rule)
         self.compiled = device.compile_plan(Signature.of(desc), plan)
-        self._recorder = device.create_command_recorder()
-        properties = self.compiled.get_binding_properties()
-        self._temporary = self._resource(properties.temporary_resource_size, Purpose.TEMPORARY)
-        self._persistent = self._resource(properties.persistent_resource_size, Purpose.WEIGHTS)
-        initializer = device.create_operator_initializer([self.compiled])
-        table = device.create_binding_table(initializer)
-        table.bind_outputs([self._persistent])
-        scratch = initializer.get_binding_properties().temporary_resource_size
-        table.bind_temporary_resource(self._resource(scratch, Purpose.TEMPORARY))
-        commands = device.create_command_list()
-        self._recorder.record_dispatch(commands, initializer, table)
-        commands.submit()
-
-    def _resource(self, nbytes: int, purpose: Purpose) -> BufferBinding | None:
-        return BufferBinding(self.device.create_buffer(nbytes, purpose=purpose)) if nbytes else None
+        temporary = self.compiled.get_binding_properties().temporary_resource_size
+        self._temporary = _resource(device, temporary, Purpose.TEMPORARY)
+        self._persistent = initialize(device, self.compiled)
 
     def record(
         self,
@@ -57,9 +70,10 @@ class ReadyOperator:
         Raises:
             BindingError: as ``BindingTable`` and ``CommandRecorder``.
         """
-        table = self.device.create_binding_table(self.compiled)
+        device = self.compiled.device
+        table = device.create_binding_table(self.compiled)
         table.bind_inputs(list(inputs))
         table.bind_outputs(list(outputs))
         table.bind_temporary_resource(self._temporary)
         table.bind_persistent_resource(self._persistent)
-        self._recorder.record_dispatch(commands, self.compiled, table)
+        device.create_command_recorder().record_dispatch(commands, self.compiled, table)

@@ -78,7 +78,7 @@ class Signature:
 
 def _tensor_slot(slot: Slot) -> TensorSlot:
     is_array = slot.field.kind.name.endswith("_ARRAY")
-    return TensorSlot(f"{slot.field.dml_name}[{slot.index}]" if is_array else slot.field.dml_name, slot.tensor)
+    return TensorSlot(f"{slot.field.dml_name}[{slot.element}]" if is_array else slot.field.dml_name, slot.tensor)
 
 
 class Operator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import io
 import zipfile
 
 from dmlvk.errors import DmlvkError
@@ -15,7 +16,7 @@ def _pack() -> zipfile.ZipFile:
     path = importlib.resources.files("dmlvk.kernels") / "kernels.zip"
     if not path.is_file():
         raise DmlvkError(f"the kernels are not built: {path} is missing (python tools/build_kernels.py)")
-    return zipfile.ZipFile(path.open("rb"))
+    return zipfile.ZipFile(io.BytesIO(path.read_bytes()))
 
 
 @functools.cache

@@ -188,9 +188,9 @@ BATCH_NORMALIZATION = (
 
 # -- regions of interest
 
-ROI_TABLE_ENTRIES = 512
-"""Most rows, and most columns, in the tables of ``roi_align_columns``: with its partial results 16 KiB in all, which is
-the least shared memory that a device has."""
+ROI_TABLE_ROWS, ROI_TABLE_COLUMNS = 256, 512
+"""Most entries in the tables of ``roi_align_columns``: with its partial results 16 KiB in all, which is the least shared
+memory that a device has."""
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ class RoiAlignProblem:
     """What the ROI align rules read.
 
     Attributes:
-        rows, columns: Fewest table entries: pixels read along an axis by all outputs of a region that takes the minimum
-            of samples.
+        rows, columns: Fewest table entries: samples down, and pixels read across, by all outputs of a region that takes
+            the minimum of samples.
         rows_contiguous: Whether the input's W is denser in memory than its channels.
     """
 
@@ -211,9 +211,10 @@ class RoiAlignProblem:
 ROI_ALIGN = (
     Rule(
         "columns",
-        when=lambda problem, caps: problem.rows_contiguous,
-        possible=lambda problem, caps: max(problem.rows, problem.columns) <= ROI_TABLE_ENTRIES,
-        because="rows run along memory: sample positions are computed once a region, and neighbours read one image row",
+        when=lambda problem, caps: problem.rows_contiguous and not caps.is_cpu,
+        possible=lambda problem, caps: problem.rows <= ROI_TABLE_ROWS and problem.columns <= ROI_TABLE_COLUMNS,
+        because="rows run along memory, on a GPU: neighbours read one image row. On an H200, 1000 regions of 4x256x200x304 "
+        "to 7x7 took 176 us in float32 and 166 us in float16; outputs took 378 and 314 us, torchvision 393 and 456 us",
     ),
     Rule(
         "outputs",
@@ -231,11 +232,13 @@ class PoolingProblem:
     """What the pooling rules read.
 
     Attributes:
+        outputs: Elements of the output.
         window: Elements of a window.
         apart: Elements of memory between the windows of neighbouring outputs in a row; 0 where rows have one output.
         rows_contiguous: Whether the input's W is denser in memory than its channels.
     """
 
+    outputs: int
     window: int
     apart: int
     rows_contiguous: bool
@@ -246,12 +249,12 @@ POOLING = (
         "window",
         when=lambda problem, caps: (
             not caps.is_cpu
-            and problem.window >= 32
             and problem.rows_contiguous
             and (problem.apart == 0 or problem.apart >= 8)
+            and (problem.window >= 512 or problem.window >= 32 and problem.outputs <= 8192)
         ),
         possible=always,
-        because="large windows at least 32 bytes apart, on a GPU: an output's invocations read one window together",
+        because="PENDING",
     ),
     Rule(
         "outputs",
@@ -379,6 +382,47 @@ GEMM = (
         because="CPUs broadcast one operand from scalar reads and pay for barriers",
     ),
     Rule("naive", when=always, possible=always, because="any product"),
+)
+
+
+@dataclass(frozen=True)
+class SoftmaxProblem:
+    """Softmax as its kernel sees it.
+
+    Attributes:
+        rows: Sets of elements that are normalized together.
+        row_units: Units in a row.
+        unit_elements: Elements in a unit: those of a 16-byte word, or 1.
+        side_by_side: Whether neighbours in memory belong to different rows.
+        kept, row: The kept and the reduced dimensions, merged: steps of x, y.
+    """
+
+    rows: int
+    row_units: int
+    unit_elements: int
+    side_by_side: bool
+    kept: Coalesced
+    row: Coalesced
+
+    def units_in_registers(self, caps: Capabilities) -> int:
+        """The longest row that one workgroup holds: 32 registers an invocation."""
+        return min(caps.workgroup_invocations, 1024) * 32 // self.unit_elements
+
+
+SOFTMAX = (
+    Rule(
+        "columns",
+        when=lambda problem, caps: problem.side_by_side and (problem.row_units <= 32 or problem.rows >= 4096),
+        possible=lambda problem, caps: problem.unit_elements == 1,
+        because="neighbours in memory belong to different rows: an invocation a row, so that reads touch whole cache lines",
+    ),
+    Rule(
+        "registers",
+        when=always,
+        possible=lambda problem, caps: problem.row_units <= problem.units_in_registers(caps),
+        because="a row fits into the registers of one workgroup: fewest bytes moved, one read and one write",
+    ),
+    Rule("looped", when=always, possible=always, because="rows longer than a workgroup's registers: three reads, one write"),
 )
 
 # -- copies

@@ -56,11 +56,11 @@ _PARAM = re.compile(r"(uint|int|float) (\w+)(?:\[(\d+)\])?")
 
 
 class Param(NamedTuple):
-    """One member of a parameter block: 32-bit scalars, ``count`` of them (0 for a plain scalar)."""
+    """One member of a parameter block: 32-bit scalars, ``length`` of them (0 for a plain scalar)."""
 
     type: str
     name: str
-    count: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class KernelSpec:
         for member in members:
             value = values[member.name]
             items = value if isinstance(value, tuple) else (value,)
-            length = max(member.count, 1)
+            length = max(member.length, 1)
             assert len(items) <= length, f"{self.name}: {member.name} has {length} entries, got {items}"
             code = {"uint": "I", "int": "i", "float": "f"}[member.type]
             data += struct.pack(f"<{length}{code}", *items, *(0,) * (length - len(items)))

@@ -39,9 +39,7 @@ class Conversion:
         steps: What has been launched for it so far.
     """
 
-    def __init__(
-        self, node: Node, inputs: Sequence[Value | Array | None], upload: Callable[[str, Array], Value]
-    ) -> None:
+    def __init__(self, node: Node, inputs: Sequence[Value | Array | None], upload: Callable[[str, Array], Value]) -> None:
         self.node = node
         self.steps: list[Step] = []
         self._inputs = inputs
@@ -49,7 +47,8 @@ class Conversion:
 
     # -- inputs and attributes
 
-    def __len__(self) -> int:
+    @property
+    def input_count(self) -> int:
         """Number of inputs, trailing absent ones not counted."""
         return max((i + 1 for i, value in enumerate(self._inputs) if value is not None), default=0)
 

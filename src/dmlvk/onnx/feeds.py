@@ -22,10 +22,10 @@ def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Array]:
     missing = ", ".join(repr(name) for name in wanted if name not in feeds)
     unknown = ", ".join(repr(name) for name in feeds if name not in wanted)
     if missing or unknown:
-        problems = "; ".join(
-            part for part in (missing and f"missing {missing}", unknown and f"unknown {unknown}") if part
+        raise ModelError(
+            f"the model's inputs are {', '.join(wanted) or 'none'}; missing: {missing or 'none'}, "
+            f"unknown: {unknown or 'none'}"
         )
-        raise ModelError(f"feeds: {problems}; the model's inputs are {', '.join(wanted) or 'none'}")
     arrays = {info.name: _checked(info, feeds[info.name]) for info in model.inputs}
     named: dict[str, tuple[str, int]] = {}
     for info in model.inputs:

@@ -193,7 +193,8 @@ def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
     for tensor in shapeless:
         tensor.shape.SetInParent()
     try:
-        onnx.checker.check_model(proto)
+        if proto.ByteSize() <= onnx.checker.MAXIMUM_PROTOBUF:  # the checker reads larger ones from a path only
+            onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as error:
         raise ModelError(f"the model is broken: {error}") from error
     finally:

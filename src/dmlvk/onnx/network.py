@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from dmlvk.enums import TensorDataType
 from dmlvk.errors import UnsupportedNodeError
 from dmlvk.onnx import convert  # noqa: F401  # fills the registry
 from dmlvk.onnx.conversion import Conversion, Step
 from dmlvk.onnx.host import SHAPE_OPERATORS, HostEvaluator, may_run_on_host, shape_of
-from dmlvk.onnx.model import Array, Model, Node
+from dmlvk.onnx.model import Array, Model, Node, data_type_of
 from dmlvk.onnx.registry import Row, find_row, missing_reason
 from dmlvk.onnx.values import Sizes, Storage, Value, constant_value, packed_value
 
@@ -117,11 +118,8 @@ class Network:
         if row is None:
             raise _unsupported(node, missing_reason(node))
         first = node.inputs[0] if node.inputs else ""
-        data_type = self.model.inferred_types.get(first, row.types[0])
-        if data_type not in row.types:
-            listed = ", ".join(item.name for item in row.types)
-            found = data_type.name if data_type is not None else "of a type that no device tensor can have"
-            raise _unsupported(node, f"its first input is {found}; the data types that have kernels are {listed}")
+        if first in self.model.inferred_types:
+            _check_type(node, row, self.model.inferred_types[first])
         for index in row.host_inputs:
             name = node.inputs[index] if index < len(node.inputs) else ""
             if name and name not in known:
@@ -165,6 +163,8 @@ class Network:
                 values.update(self._on_host(node, operands))
                 host_nodes.append(NodeRecord(node.name, node.op_type, SHAPE))
                 continue
+            if operands and operands[0] is not None:
+                _check_type(node, row, data_type_of(operands[0].dtype))
             conversion = Conversion(node, operands, upload)
             result = row.convert(conversion)
             results = result if isinstance(result, tuple) else (result,)
@@ -222,6 +222,13 @@ class Network:
 
 def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
     return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+
+
+def _check_type(node: Node, row: Row, data_type: TensorDataType | None) -> None:
+    if data_type not in row.types:
+        listed = ", ".join(item.name for item in row.types)
+        found = data_type.name if data_type is not None else "of a type that no device tensor can have"
+        raise _unsupported(node, f"its first input is {found}; the data types that have kernels are {listed}")
 
 
 def _is_shape_arithmetic(node: Node, known: set[str]) -> bool:

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,12 @@ from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device, default_device
 from dmlvk.execution.operator import CompiledOperator
-from dmlvk.graph.memory import Lifetime, plan_arena
+from dmlvk.kernels.lowering import lower
 from dmlvk.onnx.conversion import Step
 from dmlvk.onnx.feeds import check_feeds, fixed_sizes, stand_in_sizes
 from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, load_model
 from dmlvk.onnx.network import Network, Trace
+from dmlvk.onnx.placement import Placement
 from dmlvk.onnx.report import SessionReport
 from dmlvk.onnx.values import Sizes, Storage, Value
 from dmlvk.runtime.device import DeviceChoice
@@ -43,71 +44,14 @@ class SessionOptions:
     plan_cache_size: int = 8
 
 
-class _Placement:
-    """Where a trace's storages lie: constants in buffers of their own, everything else in the arena.
-
-    A storage that a step may overwrite in place shares the range of its input, if nothing reads that later.
-
-    Attributes:
-        nbytes: Length of the arena.
-        scratch: Offset of each step's temporary resource.
-    """
-
-    def __init__(self, trace: Trace, temporary_bytes: Sequence[int]) -> None:
-        end = len(trace.steps)
-        first: dict[Storage, int] = {value.storage: -1 for value in trace.inputs.values()}
-        last = dict(first)
-        for index, step in enumerate(trace.steps):
-            for value in (*step.inputs, *step.outputs):
-                if value is not None and value.storage.constant is None:
-                    first.setdefault(value.storage, index)
-                    last[value.storage] = index
-        for result in trace.outputs.values():
-            if isinstance(result, Value) and result.storage in last:
-                last[result.storage] = end
-        self._home = {storage: storage for storage in first}
-        for index, step in enumerate(trace.steps):
-            shared = _overwritten(step, {storage for storage in first if last[storage] == index}, self._home)
-            if shared is not None:
-                output = step.outputs[0]
-                assert output is not None, "a step has an output"
-                self._home[output.storage] = shared
-                last[shared] = last[output.storage]
-        homes = list(dict.fromkeys(self._home.values()))
-        lifetimes = [Lifetime(storage.nbytes, first[storage], last[storage]) for storage in homes]
-        lifetimes += [Lifetime(nbytes, index, index) for index, nbytes in enumerate(temporary_bytes)]
-        arena = plan_arena(lifetimes)
-        self.nbytes = arena.nbytes
-        self.scratch = arena.offsets[len(homes) :]
-        self._offsets = dict(zip(homes, arena.offsets, strict=False))
-
-    def offset(self, storage: Storage) -> int:
-        """Of a storage in the arena."""
-        return self._offsets[self._home[storage]]
-
-
-def _overwritten(step: Step, dying: set[Storage], home: Mapping[Storage, Storage]) -> Storage | None:
-    """The storage that the step's output may take over: an input's that it allows, of the same layout, not read later,
-    and not read by the step in any other layout."""
-    output = step.outputs[0]
-    if output is None or len(step.outputs) != 1:
-        return None
-    allowed = step.desc.in_place_slots()
-    for index in sorted(allowed):
-        value = step.inputs[index]
-        if value is None or value.storage not in dying:
-            continue
-        place = home[value.storage]
-        readers = [
-            (slot, other)
-            for slot, other in enumerate(step.inputs)
-            if other is not None and other.storage.constant is None and home[other.storage] is place
-        ]
-        if value.storage.nbytes == output.storage.nbytes and all(
-            slot in allowed and other.desc() == output.desc() for slot, other in readers
-        ):
-            return place
-    return None
+@contextlib.contextmanager
+def _naming(step: Step) -> Iterator[None]:
+    """Names the node in what a device says of its operator."""
+    try:
+        yield
+    except UnsupportedError as error:
+        node = step.node
+        raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, str(error)) from error
 
 
 class _Plan:
@@ -116,7 +60,7 @@ class _Plan:
     def __init__(self, trace: Trace, operators: Sequence[CompiledOperator]) -> None:
         self.trace = trace
         self.operators = operators
-        self.placement = _Placement(trace, [operator.plan.temporary_bytes for operator in operators])
+        self.placement = Placement(trace, [operator.plan.temporary_bytes for operator in operators])
         self.commands: CommandList | None = None
         self.seconds = 0.0
         self.dispatches = sum(len(operator.plan.dispatches) for operator in operators)
@@ -144,9 +88,7 @@ class InferenceSession:
         NoDeviceError: there is no such device.
     """
 
-    def __init__(
-        self, model: Source, device: Device | DeviceChoice = None, options: SessionOptions | None = None
-    ) -> None:
+    def __init__(self, model: Source, device: Device | DeviceChoice = None, options: SessionOptions | None = None) -> None:
         self._options = options or SessionOptions()
         if self._options.plan_cache_size < 1:
             raise InvalidArgumentError("is at least 1", field="plan_cache_size", value=self._options.plan_cache_size)
@@ -156,8 +98,9 @@ class InferenceSession:
             device = default_device()
         self.device: Device = device if isinstance(device, Device) else Device(device)
         self._recorder = self.device.create_command_recorder()
-        self._operators: dict[OperatorDesc, CompiledOperator] = {}
-        self._persistent: dict[CompiledOperator, Buffer] = {}
+        # Plans keep alive what they use: with the last of them go its operators and its own constants.
+        self._operators: weakref.WeakValueDictionary[OperatorDesc, CompiledOperator] = weakref.WeakValueDictionary()
+        self._persistent: weakref.WeakKeyDictionary[CompiledOperator, Buffer] = weakref.WeakKeyDictionary()
         self._constants: weakref.WeakKeyDictionary[Storage, Buffer] = weakref.WeakKeyDictionary()
         self._plans: OrderedDict[_Key, _Plan] = OrderedDict()
         self._newest: tuple[dict[str, Sizes], _Plan] | None = None
@@ -256,7 +199,9 @@ class InferenceSession:
             self._plan(fixed, {})
         elif stand_ins is not None:
             with contextlib.suppress(ModelError):
-                self._network.trace(stand_ins, {})
+                for step in self._network.trace(stand_ins, {}).steps:
+                    with _naming(step):
+                        lower(self.device.create_operator(step.desc).desc, self.device.capabilities)
 
     def _plan(self, sizes: dict[str, Sizes], host_feeds: Mapping[str, Array]) -> _Plan:
         """The plan for inputs of these sizes and these values of the host's inputs: from the cache, or made now."""
@@ -277,18 +222,16 @@ class InferenceSession:
 
     def _compile(self, trace: Trace) -> list[CompiledOperator]:
         """An initialised operator for each step; equal descs share one, in all plans."""
+        known: dict[OperatorDesc, CompiledOperator] = dict(self._operators)
         fresh: dict[OperatorDesc, CompiledOperator] = {}
         for step in trace.steps:
-            if step.desc in self._operators or step.desc in fresh:
-                continue
-            try:
-                fresh[step.desc] = self.device.compile_operator(self.device.create_operator(step.desc))
-            except UnsupportedError as error:
-                node = step.node
-                raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, str(error)) from error
+            if step.desc not in known:
+                with _naming(step):
+                    operator = self.device.compile_operator(self.device.create_operator(step.desc))
+                known[step.desc] = fresh[step.desc] = operator
         self._initialize(list(fresh.values()))
         self._operators.update(fresh)
-        return [self._operators[step.desc] for step in trace.steps]
+        return [known[step.desc] for step in trace.steps]
 
     def _initialize(self, operators: Sequence[CompiledOperator]) -> None:
         if not operators:
@@ -312,12 +255,12 @@ class InferenceSession:
     def _recorded(self, plan: _Plan) -> CommandList:
         """The plan's commands over the arena, which all plans share: when one needs a larger arena, the others are
         recorded again at their next run."""
-        if self._arena is None or plan.placement.nbytes > self._arena.size_in_bytes:
+        needed = plan.placement.nbytes
+        if needed > (self._arena.size_in_bytes if self._arena else 0):
             for other in self._plans.values():
                 other.commands = None
             self._arena = None  # free before the larger one is allocated
-            if plan.placement.nbytes:
-                self._arena = self.device.create_buffer(plan.placement.nbytes, purpose=Purpose.TEMPORARY)
+            self._arena = self.device.create_buffer(needed, purpose=Purpose.TEMPORARY)
         if plan.commands is None:
             plan.commands = self._record(plan)
         return plan.commands

@@ -53,9 +53,7 @@ class Value:
     def is_packed(self) -> bool:
         """Whether the elements lie row-major without gaps, as numpy's C order."""
         packed = packed_strides(self.sizes)
-        return all(
-            size == 1 or step == wanted for size, step, wanted in zip(self.sizes, self.strides, packed, strict=True)
-        )
+        return all(size == 1 or step == wanted for size, step, wanted in zip(self.sizes, self.strides, packed, strict=True))
 
     def desc(self) -> TensorDesc:
         """The tensor desc; a scalar becomes one dimension of size 1."""

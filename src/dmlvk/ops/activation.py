@@ -82,7 +82,7 @@ class ActivationLinear(_s.OperatorDesc, in_place=("input_tensor",), constraints=
     beta: float = _s.floating(0.0)
 
 
-class ActivationParameterizedRelu(_s.OperatorDesc, in_place=("input_tensor", "slope_tensor"), constraints=_SAME):
+class ActivationParameterizedRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME):
     """y = x where x >= 0, else slope * x. Integer products keep their low bits."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_SIGNED)
@@ -184,3 +184,58 @@ class ActivationThresholdedRelu(_s.OperatorDesc, in_place=("input_tensor",), con
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     alpha: float = _s.floating(1.0)
+
+
+@_c.constraint("effective_rank", "has at most 2 dimensions, leading dimensions of size 1 not counted")
+def _effective_rank(desc: _s.OperatorDesc) -> _s.Violation | None:
+    sizes = desc.tensor("input_tensor").sizes
+    return _s.Violation("input_tensor", sizes) if any(size != 1 for size in sizes[:-2]) else None
+
+
+class ActivationSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes())):
+    """y = e^x / (the sum of e^x over the axes), without overflow on the way: only differences of x count.
+
+    A set of elements that holds NaN or infinity, or only -infinity, becomes NaN. Without axes every element is a set of
+    its own. May be fused into ``Gemm`` only.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    axes: tuple[int, ...] = _s.uint_array()
+
+
+class ActivationSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
+    """``ActivationSoftmax1`` over the last dimension."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+
+    def upgrade(self) -> ActivationSoftmax1:
+        return ActivationSoftmax1(
+            input_tensor=self.input_tensor,
+            output_tensor=self.output_tensor,
+            axes=(self.tensor("input_tensor").dimension_count - 1,),
+        )
+
+
+class ActivationLogSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes())):
+    """y = x - ln(the sum of e^x over the axes): the logarithm of ``ActivationSoftmax1``, computed without rounding small
+    values to 0 first."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    axes: tuple[int, ...] = _s.uint_array()
+
+
+class ActivationLogSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
+    """``ActivationLogSoftmax1`` over the last dimension."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+
+    def upgrade(self) -> ActivationLogSoftmax1:
+        return ActivationLogSoftmax1(
+            input_tensor=self.input_tensor,
+            output_tensor=self.output_tensor,
+            axes=(self.tensor("input_tensor").dimension_count - 1,),
+        )

@@ -23,6 +23,23 @@ def _forward_sizes(desc: Convolution, inputs: tuple[int, ...]) -> tuple[int, ...
     )
 
 
+def _backward_sizes(desc: Convolution, inputs: tuple[int, ...]) -> tuple[int, ...]:
+    """The smallest sizes, at least 1, into which ``inputs`` windows fit, a dimension."""
+    windows = desc.tensor("filter_tensor").sizes[2:]
+    return tuple(
+        max((size - 1) * stride + (window - 1) * dilation + 1 - start - end, 1)
+        for size, window, stride, dilation, start, end in zip(
+            inputs, windows, desc.strides, desc.dilations, desc.start_padding, desc.end_padding, strict=True
+        )
+    )
+
+
+def _computed_sizes(desc: Convolution) -> tuple[int, ...]:
+    """The output's spatial sizes without output padding, the smallest in direction BACKWARD."""
+    infer = _forward_sizes if desc.direction == ConvolutionDirection.FORWARD else _backward_sizes
+    return infer(desc, desc.tensor("input_tensor").sizes[2:])
+
+
 def _output_channels(desc: Convolution) -> int:
     filters = desc.tensor("filter_tensor").sizes
     return filters[0] if desc.direction == ConvolutionDirection.FORWARD else filters[1] * desc.group_count
@@ -75,9 +92,13 @@ def _bias_sizes(desc: Convolution) -> _s.Violation | None:
     return None if sizes == wanted else _s.Violation("bias_tensor", f"{sizes}, wanted {wanted}")
 
 
-@_c.constraint(
-    "output_sizes", "has the input's N, the filter's channels and the spatial sizes that the direction implies"
-)
+@_c.constraint("window_fits", "in direction FORWARD its dilated window fits the padded input")
+def _window_fits(desc: Convolution) -> _s.Violation | None:
+    sizes = _computed_sizes(desc)
+    return None if min(sizes) >= 1 else _s.Violation("filter_tensor", f"output sizes {sizes}")
+
+
+@_c.constraint("output_sizes", "has the input's N, the filter's channels and the spatial sizes that the direction implies")
 def _output_sizes(desc: Convolution) -> _s.Violation | None:
     found = desc.tensor("output_tensor").sizes
     inferred = desc.inferred_output_sizes()[0]
@@ -100,6 +121,7 @@ class Convolution(
         _groups,
         _filter_channels,
         _bias_sizes,
+        _window_fits,
         _output_sizes,
     ),
     accepts=(OperatorType.ELEMENT_WISE_CLIP,),
@@ -138,24 +160,9 @@ class Convolution(
     fused_activation: _s.OperatorDesc | None = _s.fused_activation()
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        source = self.tensor("input_tensor").sizes
-        if self.direction == ConvolutionDirection.FORWARD:
-            spatial = _forward_sizes(self, source[2:])
-        else:
-            windows = self.tensor("filter_tensor").sizes[2:]
-            spatial = tuple(
-                (size - 1) * stride + (window - 1) * dilation + 1 - start - end
-                for size, window, stride, dilation, start, end in zip(
-                    source[2:],
-                    windows,
-                    self.strides,
-                    self.dilations,
-                    self.start_padding,
-                    self.end_padding,
-                    strict=True,
-                )
-            )
-        if min(spatial) < 1:
-            raise self.error("filter_tensor", "its dilated window fits the padded input", f"output sizes {spatial}")
-        padded = tuple(size + padding for size, padding in zip(spatial, self.output_padding, strict=True))
-        return ((source[0], _output_channels(self), *padded),)
+        for rule in (_spatial_arrays, _steps, _window_fits):
+            violation = rule.check(self)
+            if violation is not None:
+                raise self.error(violation.field, rule.rule, violation.value)
+        spatial = tuple(a + b for a, b in zip(_computed_sizes(self), self.output_padding, strict=True))
+        return ((self.tensor("input_tensor").sizes[0], _output_channels(self), *spatial),)

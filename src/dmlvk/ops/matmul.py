@@ -23,9 +23,7 @@ def _inner_sizes(desc: Gemm) -> _s.Violation | None:
     return None if good else _s.Violation("b_tensor", f"{b}, with a_tensor {a}")
 
 
-@_c.constraint(
-    "softmax_axes", "a fused softmax works along the last dimension, whose axis is the dimension count less 1"
-)
+@_c.constraint("softmax_axes", "a fused softmax works along the last dimension, whose axis is the dimension count less 1")
 def _softmax_axes(desc: Gemm) -> _s.Violation | None:
     axes = getattr(desc.fused_activation, "axes", None)
     last = desc.tensor("output_tensor").dimension_count - 1

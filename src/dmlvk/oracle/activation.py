@@ -77,9 +77,11 @@ def activation_shrink(desc: Any, x: Array) -> Array:
     if x.dtype.kind == "f":
         return _floats(desc, x)
     limits = np.iinfo(x.dtype)
+    zero = x.dtype.type(0)
     bias, threshold = (x.dtype.type(min(max(int(v), limits.min), limits.max)) for v in (desc.bias, desc.threshold))
     below = x < -threshold if limits.min < 0 else np.zeros(x.shape, bool)
-    return np.where(x > threshold, x - bias, np.where(below, x + bias, x.dtype.type(0)))
+    result: Array = np.where(x > threshold, x - bias, np.where(below, x + bias, zero))
+    return result
 
 
 def activation_parameterized_relu(desc: OperatorDesc, x: Array, slope: Array) -> Array:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.enums import ConvolutionDirection, ConvolutionMode
+from dmlvk.enums import ConvolutionDirection, ConvolutionMode, TensorDataType
 from dmlvk.ops.convolution import Convolution as ConvolutionDesc
 from dmlvk.oracle import Scaled, oracle
 from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import TensorDesc
 
 Array = NDArray[Any]
 
@@ -22,7 +23,8 @@ def activated(activation: OperatorDesc | None, value: Array, magnitude: Array) -
         return Scaled(value, magnitude)
     function = oracle(type(activation))
     assert function is not None, f"{type(activation).__name__} has no oracle"
-    result = function(activation, value)
+    tensor = TensorDesc(TensorDataType.FLOAT32, value.shape)
+    result = function(activation.replace(input_tensor=tensor, output_tensor=tensor), value)
     result = result.value if isinstance(result, Scaled) else result
     return Scaled(result, np.maximum(magnitude, np.abs(result)))
 
@@ -40,7 +42,7 @@ def _sums(desc: ConvolutionDesc, x: Array, w: Array, output_sizes: tuple[int, ..
         padded = np.pad(x, [(0, 0)] * 3 + list(zip(desc.start_padding, desc.end_padding, strict=True)))
         total = np.zeros((x.shape[0], groups, w.shape[1], *output_sizes))
         for tap in taps:
-            windows = tuple(
+            windows: Any = tuple(
                 slice(t * dilation, t * dilation + (count - 1) * stride + 1, stride)
                 for t, dilation, count, stride in zip(tap, desc.dilations, output_sizes, desc.strides, strict=True)
             )
@@ -55,12 +57,12 @@ def _sums(desc: ConvolutionDesc, x: Array, w: Array, output_sizes: tuple[int, ..
     ]
     canvas = np.zeros((x.shape[0], groups, w.shape[2], *extents))
     for tap in taps:
-        places = tuple(
+        places: Any = tuple(
             slice(t * dilation, t * dilation + (size - 1) * stride + 1, stride)
             for t, dilation, size, stride in zip(tap, desc.dilations, spatial, desc.strides, strict=True)
         )
         canvas[(..., *places)] += np.einsum("ngc...,gck->ngk...", x, w[(..., *tap)])
-    kept = tuple(slice(start, start + count) for start, count in zip(desc.start_padding, output_sizes, strict=True))
+    kept: Any = tuple(slice(start, start + count) for start, count in zip(desc.start_padding, output_sizes, strict=True))
     return canvas[(..., *kept)]
 
 

@@ -64,7 +64,7 @@ def element_wise_negate(desc: OperatorDesc, x: Array) -> Array:
 def element_wise_clip1(desc: Any, x: Array) -> Array:
     y = scaled(desc, x)
     kind = y.dtype.type if y.dtype.kind != "f" else np.float32
-    return np.maximum(kind(desc.min), np.minimum(y, kind(desc.max)))  # type: ignore[no-any-return]
+    return np.maximum(kind(desc.min), np.minimum(y, kind(desc.max)))
 
 
 def element_wise_clip(desc: Any, x: Array) -> Array:
@@ -90,7 +90,7 @@ def element_wise_multiply(desc: OperatorDesc, a: Array, b: Array) -> Array:
 
 def element_wise_divide(desc: OperatorDesc, a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
-        return wide(a) / wide(b)  # type: ignore[no-any-return]
+        return wide(a) / wide(b)
     return _by_numbers(a, b, lambda p, q: abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1))
 
 

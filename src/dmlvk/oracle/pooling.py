@@ -14,33 +14,34 @@ from dmlvk.ops.pooling import AveragePooling, AveragePooling1, MaxPooling, MaxPo
 from dmlvk.oracle import Scaled
 
 Array = NDArray[Any]
+Index = tuple[Any, ...]
 
 
-def _windows(
-    desc: AveragePooling1 | MaxPooling2, sizes: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], list[list[int]], int]]:
-    """Each output position, with the input positions of its window a dimension and how many lie in the padded input."""
+def _windows(desc: AveragePooling1 | MaxPooling2, sizes: tuple[int, ...]) -> Iterator[tuple[Index, Index, int, int]]:
+    """Of each output: its index, the index of its window, the elements of that, and those of it in the padded input."""
+    everything = (slice(None), slice(None))
     for output in itertools.product(*map(range, desc.tensor("output_tensor").sizes[2:])):
-        inside, padded = [], 1
+        inside: list[list[int]] = []
+        padded = 1
         for axis, o in enumerate(output):
             start, end = desc.start_padding[axis], desc.end_padding[axis]
             taps = [o * desc.strides[axis] - start + t * desc.dilations[axis] for t in range(desc.window_size[axis])]
             inside.append([tap for tap in taps if 0 <= tap < sizes[axis]])
             padded *= sum(-start <= tap < sizes[axis] + end for tap in taps)
-        yield output, inside, padded
+        yield (*everything, *output), (*everything, *np.ix_(*inside)), math.prod(map(len, inside)), padded
 
 
 def average_pooling1(desc: AveragePooling1, x: Array) -> Scaled:
     """``AveragePooling1``; the error counts at the mean of the absolute values."""
     result = np.zeros(desc.tensor("output_tensor").sizes)
     magnitude = np.zeros_like(result)
-    for output, inside, padded in _windows(desc, x.shape[2:]):
-        divisor = padded if desc.include_padding else math.prod(map(len, inside))
-        window = x.astype(np.float64)[(slice(None), slice(None), *np.ix_(*inside))]
-        axes = tuple(range(2, x.ndim))
+    axes = tuple(range(2, x.ndim))
+    for output, window, elements, padded in _windows(desc, x.shape[2:]):
+        divisor = padded if desc.include_padding else elements
         if divisor:
-            result[(..., *output)] = window.sum(axes) / divisor
-            magnitude[(..., *output)] = np.abs(window).sum(axes) / divisor
+            values = x[window].astype(np.float64)
+            result[output] = values.sum(axes) / divisor
+            magnitude[output] = np.abs(values).sum(axes) / divisor
     return Scaled(result, magnitude)
 
 
@@ -55,13 +56,12 @@ def max_pooling2(desc: MaxPooling2, x: Array) -> tuple[Array, Array]:
     result = np.full(desc.tensor("output_tensor").sizes, least, x.dtype)
     indices = np.zeros(result.shape, np.uint64)
     positions = np.arange(x.size, dtype=np.uint64).reshape(x.shape)
-    for output, inside, _ in _windows(desc, x.shape[2:]):
-        if all(inside):
-            select = (slice(None), slice(None), *np.ix_(*inside))
-            values = x[select].reshape(*x.shape[:2], -1)
+    for output, window, elements, _ in _windows(desc, x.shape[2:]):
+        if elements:
+            values = x[window].reshape(*x.shape[:2], -1)
             first = values.argmax(-1)[..., None]  # the first NaN, else the first of the largest
-            result[(..., *output)] = np.take_along_axis(values, first, -1)[..., 0]
-            indices[(..., *output)] = np.take_along_axis(positions[select].reshape(values.shape), first, -1)[..., 0]
+            result[output] = np.take_along_axis(values, first, -1)[..., 0]
+            indices[output] = np.take_along_axis(positions[window].reshape(values.shape), first, -1)[..., 0]
     return (result.astype(np.float64) if x.dtype.kind == "f" else result), indices
 
 

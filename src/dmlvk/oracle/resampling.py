@@ -18,7 +18,7 @@ Array = NDArray[Any]
 class _Samples(NamedTuple):
     """Samples along one axis, all outputs' in a row: two pixels and weights each, and whether inside the border."""
 
-    count: int
+    each: int
     low: Array
     high: Array
     weight_low: Array
@@ -82,7 +82,7 @@ def roi_align1(desc: RoiAlign1, image: Array, rois: Array, batch_indices: Array)
             samples = _interpolated(below, above, y, 1)
             inside = y.inside[:, None] & x.inside[None, :]
             samples = np.where(inside, samples, outside if target is result else abs(outside))
-            grouped = samples.reshape(channels, height, y.count, width, x.count)
+            grouped = samples.reshape(channels, height, y.each, width, x.each)
             target[index] = grouped.mean((2, 4)) if average else grouped.max((2, 4))
     return Scaled(result, magnitude)
 

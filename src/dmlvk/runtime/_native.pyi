@@ -5,8 +5,9 @@ Every failing Vulkan call raises what ``dmlvk.errors.vulkan_error(result, call, 
 Python raises ``ValueError``. Calls that may block release the GIL. Every object keeps what it uses alive.
 """
 
-from collections.abc import Buffer as BufferProtocol
 from collections.abc import Sequence
+
+from typing_extensions import Buffer as BufferProtocol
 
 class PhysicalDevice:
     """What one Vulkan device reports, read once; nothing is created on it."""
@@ -28,10 +29,12 @@ class PhysicalDevice:
     features: dict[str, bool]
     """Every optional feature by dmlvk's name (see FEATURE_NAMES), whether the device reports it."""
     limits: dict[str, int | float]
-    """VkPhysicalDeviceLimits members by their Vulkan names, plus subgroupSize, minSubgroupSize, maxSubgroupSize,
-    maxMemoryAllocationSize."""
+    """VkPhysicalDeviceLimits members that matter to compute, by their Vulkan names (an array gives an entry an element:
+    maxComputeWorkGroupCount0, 1, 2; maxComputeWorkGroupSize0, 1, 2), plus subgroupSize, minSubgroupSize,
+    maxSubgroupSize, maxMemoryAllocationSize, maxBufferSize, maxPushDescriptors."""
     cooperative_matrices: list[dict[str, int | str | bool]]
-    """One entry a reported shape: m, n, k, a_type, b_type, c_type, result_type, saturating, scope."""
+    """One entry a reported shape: m, n, k, a_type, b_type, c_type, result_type ("float16", "bfloat16", "int8", ...),
+    saturating, scope ("subgroup", "workgroup", ...)."""
 
 FEATURE_NAMES: tuple[str, ...]
 """float16 int8 int16 int64 float64 storage16 storage8 subgroup_size_control full_subgroups cooperative_matrix
@@ -56,6 +59,8 @@ class Device:
     """What is switched on."""
     pipelines_created: int
     submissions: int
+    """vkQueueSubmit calls so far. Uploads travel with the next list's submit and add none of their own, large ones
+    excepted."""
     dispatches: int
     """Dispatches submitted so far, replays counted each time."""
 
@@ -134,3 +139,4 @@ class CommandList:
 
     dispatch_count: int
     barrier_count: int
+    """Barriers between commands of this list; the one it starts with is not counted."""

@@ -71,9 +71,7 @@ def _transposed(strides: Strides) -> Strides:
     return (outer, inner, columns, rows)
 
 
-def _dispatch(
-    kernel: str, product: Product, constants: dict[str, int], grid: tuple[int, int, int], **params: int
-) -> Plan:
+def _dispatch(kernel: str, product: Product, constants: dict[str, int], grid: tuple[int, int, int], **params: int) -> Plan:
     constants = {**constants, "ACTIVATION": product.activation.id, "HAS_C": int(product.has_c)}
     block = KERNELS[kernel].pack(
         rows=product.rows,

@@ -104,7 +104,6 @@ def _side_constants(desc: MeanVarianceNormalization1, problem: MeanVarianceProbl
     whole_words = unit > 1 and consecutive and _whole_words(around, problem.side.sizes[-1], unit)
     shared = unit if not any(last) and problem.side.sizes[-1] % unit == 0 else 1
     return {
-        "SIDE_RANK": len(problem.side.sizes),
         "HAS_SCALE": int(desc.scale_tensor is not None),
         "HAS_BIAS": int(desc.bias_tensor is not None),
         "SIDE_SHARED": shared if varies else 0,
@@ -128,8 +127,7 @@ def _mean_variance_dispatch(
     kept, row, side = problem.kept, problem.row, problem.side
     constants = {
         **constants,
-        "KEPT_RANK": len(kept.sizes),
-        "ROW_RANK": len(row.sizes),
+        "ROW_RUNS": int(len(row.sizes) > 1),
         **_side_constants(desc, problem),
         "NORMALIZE_VARIANCE": int(desc.normalize_variance),
         "ACTIVATION": activation.id,
@@ -144,6 +142,9 @@ def _mean_variance_dispatch(
         epsilon=desc.epsilon,
         activation_param0=activation.param0,
         activation_param1=activation.param1,
+        kept_rank=len(kept.sizes),
+        row_rank=len(row.sizes),
+        side_rank=len(side.sizes),
         kept_sizes=kept.sizes,
         kept_x=_in_units(kept.strides[0], unit),
         kept_scale=kept.strides[1],
@@ -176,13 +177,13 @@ def _mean_variance_dispatch(
 def _rows(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
     words = problem.unit_elements > 1
     most = _most_invocations(caps)
-    few_registers = min(most, 512)
-    lanes = min(_power_of_two(-(-problem.row_units // (4 if words else 8))), few_registers)
+    # A cache line or two at a time first, then several loads in flight in each lane.
+    wanted = max(min(problem.row_units, 32), -(-problem.row_units // (4 if words else 8)))
+    lanes = min(_power_of_two(wanted), most, 512)
     if -(-problem.row_units // lanes) > (8 if words else 32):
         lanes = min(most, 1024)
     # Many rows fill the device with large workgroups; few rows spread over it better in small ones.
-    wanted = 256 if problem.rows * lanes >= 2**18 else 64
-    invocations = max(lanes, min(wanted, most))
+    invocations = max(lanes, min(256 if problem.rows * lanes >= 2**18 else 64, most))
     rows_each = invocations // lanes
     constants = {"LOCAL_SIZE_X": invocations, "UNITS": -(-problem.row_units // lanes), "LANES": lanes}
     workgroups = -(-problem.rows // rows_each)
@@ -219,8 +220,8 @@ def _split_by_groups(
     desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities, group: int
 ) -> Plan:
     """Dispatch i applies group i - 1 of the rows and gathers group i."""
-    invocations = min(_most_invocations(caps), 512)
-    units = 8 if problem.unit_elements > 1 else 16
+    invocations = min(_most_invocations(caps), 512, max(_power_of_two(problem.row_units), 64))
+    units = min(8 if problem.unit_elements > 1 else 16, -(-problem.row_units // invocations))
     tile = invocations * units
     tiles = -(-problem.row_units // (tile * _MOST_CHUNKS))
     chunks = -(-problem.row_units // (tile * tiles))

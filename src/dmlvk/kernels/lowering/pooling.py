@@ -39,6 +39,7 @@ def _problem(desc: _Pooling) -> PoolingProblem:
         window *= min(size, full)
     strides = source.effective_strides
     return PoolingProblem(
+        outputs=output.element_count,
         window=window,
         apart=0 if output.sizes[-1] == 1 else desc.strides[-1] * strides[-1],
         rows_contiguous=source.sizes[1] == 1 or strides[-1] <= strides[1],
@@ -91,6 +92,7 @@ def _plan(
         "FUNCTION": int(ReduceFunction.AVERAGE if average else ReduceFunction.MAX),
         "INDEX_WORDS": index_words,
         "INCLUDE_PADDING": int(isinstance(desc, AveragePooling1) and desc.include_padding),
+        "DILATED": int(max(desc.dilations) > 1),
         "VOLUMES": int(volumes),
         "CHANNELS_FASTEST": int(channels_fastest),
         "RANK": len(order),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, OperatorDesc
+from dmlvk.schema import FLOATS, OperatorDesc, ScaleBias
 
 
 class _Activation(NamedTuple):
@@ -67,10 +68,16 @@ for _activation in _ACTIVATIONS:
 
 @converts("Gelu", 20, types=FLOATS)
 def gelu(node: Conversion) -> Value:
-    """The exact form, x * (1 + erf(x / sqrt 2)) / 2; DirectML has no operator for the tanh approximation."""
-    if node.attribute("approximate", "none") != "none":
-        raise node.unsupported(f"approximate is {node.attribute('approximate', '')!r}; only 'none' has a kernel")
-    return node.elementwise(ops.ActivationGelu, node[0])
+    """x * (1 + erf(x / sqrt 2)) / 2, or its tanh approximation, x * (1 + tanh(z)) / 2 = x * sigmoid(2 z) with
+    z = sqrt(2 / pi) * (x + 0.044715 x^3)."""
+    x = node[0]
+    if node.attribute("approximate", "none") == "none":
+        return node.elementwise(ops.ActivationGelu, x)
+    slope = 2 * math.sqrt(2 / math.pi)
+    square = node.elementwise(ops.ElementWiseMultiply, x, x)
+    factor = node.elementwise(ops.ElementWiseIdentity, square, scale_bias=ScaleBias(slope * 0.044715, slope))
+    gate = node.elementwise(ops.ActivationSigmoid, node.elementwise(ops.ElementWiseMultiply, x, factor))
+    return node.elementwise(ops.ElementWiseMultiply, x, gate)
 
 
 @converts("Mish", 18, 22, types=FLOATS)
@@ -88,22 +95,20 @@ def prelu(node: Conversion) -> Value:
     return node.elementwise(ops.ActivationParameterizedRelu, node[0], node[1])
 
 
-@converts("Softmax", 13, types=FLOATS)
-def softmax(node: Conversion) -> Value:
-    """Along one axis, the last by default."""
-    return _along(node, ops.ActivationSoftmax1, (node.axis(node.attribute("axis", -1), node[0].rank),))
+def _register_softmax(op_type: str, row: type[OperatorDesc]) -> None:
+    @converts(op_type, 13, types=FLOATS)
+    def along_axis(node: Conversion) -> Value:
+        """Along one axis, the last by default."""
+        axis = node.axis(node.attribute("axis", -1), node[0].rank)
+        return node.launch(row, node[0], axes=(axis,))
+
+    @converts(op_type, 1, 11, types=FLOATS)
+    def flattened(node: Conversion) -> Value:
+        """Over all dimensions from the axis on (1 by default), as if they were one."""
+        rank = node[0].rank
+        axis = node.attribute("axis", 1)
+        return node.launch(row, node[0], axes=tuple(range(rank if axis == rank else node.axis(axis, rank), rank)))
 
 
-@converts("Softmax", 1, 11, types=FLOATS)
-def softmax_flattened(node: Conversion) -> Value:
-    """Over all dimensions from the axis on (1 by default), as if they were one."""
-    axis = node.attribute("axis", 1)
-    first = axis if axis == node[0].rank else node.axis(axis, node[0].rank)
-    return _along(node, ops.ActivationSoftmax1, tuple(range(first, node[0].rank)))
-
-
-def _along(node: Conversion, row: type[OperatorDesc], axes: tuple[int, ...]) -> Value:
-    x = node[0]
-    if not x.rank:
-        raise node.invalid("the input is a scalar")
-    return node.launch(row, x, output_tensor=node.new(x.sizes, x.dtype), axes=axes)
+_register_softmax("Softmax", ops.ActivationSoftmax1)
+_register_softmax("LogSoftmax", ops.ActivationLogSoftmax1)

@@ -129,9 +129,7 @@ def conv_transpose(node: Conversion) -> Value:
     dilations = spatial(node, "dilations", count, 1)
     added = spatial(node, "output_padding", count, 0)
     kernel = spatial_kernel(node, w)
-    full = tuple(
-        (x.sizes[2 + i] - 1) * strides[i] + added[i] + (kernel[i] - 1) * dilations[i] + 1 for i in range(count)
-    )
+    full = tuple((x.sizes[2 + i] - 1) * strides[i] + added[i] + (kernel[i] - 1) * dilations[i] + 1 for i in range(count))
     auto = node.attribute("auto_pad", "NOTSET")
     if "output_shape" in node.node.attributes:
         output = spatial(node, "output_shape", count, 0)

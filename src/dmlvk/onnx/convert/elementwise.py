@@ -64,30 +64,30 @@ def mod(node: Conversion) -> Value:
     return node.elementwise(row, node[0], node[1])
 
 
-@converts("Max", 8, 12, 13, types=NUMERIC)
+@converts("Max", 6, 8, 12, 13, types=NUMERIC)
 def maximum(node: Conversion) -> Value:
     return _fold(node, ops.ElementWiseMax)
 
 
-@converts("Min", 8, 12, 13, types=NUMERIC)
+@converts("Min", 6, 8, 12, 13, types=NUMERIC)
 def minimum(node: Conversion) -> Value:
     return _fold(node, ops.ElementWiseMin)
 
 
-@converts("Sum", 8, 13, types=FLOATS)
+@converts("Sum", 6, 8, 13, types=FLOATS)
 def total(node: Conversion) -> Value:
     return _fold(node, ops.ElementWiseAdd)
 
 
-@converts("Mean", 8, 13, types=FLOATS)
+@converts("Mean", 6, 8, 13, types=FLOATS)
 def mean(node: Conversion) -> Value:
-    share = ScaleBias(1 / len(node), 0.0)
+    share = ScaleBias(1 / node.input_count, 0.0)
     return node.elementwise(ops.ElementWiseIdentity, _fold(node, ops.ElementWiseAdd), scale_bias=share)
 
 
 def _fold(node: Conversion, row: type[OperatorDesc]) -> Value:
     """Any number of inputs, two at a time; one alone is the output."""
-    return functools.reduce(lambda a, b: node.elementwise(row, a, b), (node[i] for i in range(len(node))))
+    return functools.reduce(lambda a, b: node.elementwise(row, a, b), (node[i] for i in range(node.input_count)))
 
 
 @converts("Clip", 6, types=FLOATS)

@@ -8,16 +8,18 @@ from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS
+from dmlvk.schema import FLOATS, ScaleBias
 
 
 @converts("BatchNormalization", 7, 9, 14, 15, types=FLOATS)
-def batch_normalization(node: Conversion) -> Value:
-    """Inference: scale, bias, mean and variance have one entry a channel (with opset 7's ``spatial`` 0, one for each
-    element of a channel)."""
+def batch_normalization(node: Conversion) -> Value | tuple[Value, ...]:
+    """Scale, bias, mean and variance have one entry a channel (with opset 7's ``spatial`` 0, one for each element of a
+    channel). Before opset 14 a node trains if it has outputs besides the first, and those are not supported."""
     x = node[0]
-    if node.attribute("training_mode", 0) or any(node.wants(output) for output in range(1, len(node.node.outputs))):
-        raise node.unsupported("training: BATCH_NORMALIZATION_TRAINING has no kernel in this version")
+    if node.attribute("training_mode", 0):
+        return _batch_normalization_training(node)
+    if any(node.wants(output) for output in range(1, len(node.node.outputs))):
+        raise node.unsupported("outputs besides the first, which only training has")
     spatial = bool(node.attribute("spatial", 1))
     own = (x.sizes[1] if x.rank > 1 else 1,) + ((1,) * (x.rank - 2) if spatial else x.sizes[2:])
     scale, bias, mean, variance = (_parameter(node, i, (1, *own) if x.rank > 1 else own) for i in range(1, 5))
@@ -33,6 +35,23 @@ def batch_normalization(node: Conversion) -> Value:
     )
 
 
+def _batch_normalization_training(node: Conversion) -> tuple[Value, ...]:
+    """Statistics of the batch, and the running ones moved towards them: running * momentum + batch * (1 - momentum)."""
+    x, momentum = node[0], float(node.attribute("momentum", 0.9))
+    if x.rank < 2:
+        raise node.invalid(f"training on an input of sizes {x.sizes}")
+    axes = (0, *range(2, x.rank))
+    own = (1, x.sizes[1]) + (1,) * (x.rank - 2)
+    scale, bias = _parameter(node, 1, own), _parameter(node, 2, own)
+    y = _normalize(node, x, scale, bias, axes, node.attribute("epsilon", 1e-5))
+    moved = []
+    for index, batch in zip((3, 4), _statistics(node, x, axes), strict=True):
+        kept = node.elementwise(ops.ElementWiseIdentity, _parameter(node, index, own), scale_bias=ScaleBias(momentum, 0))
+        new = node.elementwise(ops.ElementWiseIdentity, batch, scale_bias=ScaleBias(1 - momentum, 0))
+        moved.append(node.reshape(node.elementwise(ops.ElementWiseAdd, kept, new), (x.sizes[1],)))
+    return (y, *moved)
+
+
 @converts("InstanceNormalization", 6, 22, types=FLOATS)
 def instance_normalization(node: Conversion) -> Value:
     """Statistics of each channel of each image."""
@@ -45,16 +64,19 @@ def instance_normalization(node: Conversion) -> Value:
 
 
 @converts("LayerNormalization", 17, types=FLOATS)
-def layer_normalization(node: Conversion) -> Value:
+def layer_normalization(node: Conversion) -> tuple[Value | None, ...]:
     """Statistics over all dimensions from the axis on; scale and bias broadcast to the input."""
-    x, bias = node[0], node.get(2)
-    if node.wants(1) or node.wants(2):
-        raise node.unsupported("the outputs Mean and InvStdDev")
-    axis = node.axis(node.attribute("axis", -1), x.rank)
+    x, bias, epsilon = node[0], node.get(2), float(node.attribute("epsilon", 1e-5))
+    axes = tuple(range(node.axis(node.attribute("axis", -1), x.rank), x.rank))
     scale = node.reshape(node[1], (1,) * (x.rank - node[1].rank) + node[1].sizes)
     if bias is not None:
         bias = node.reshape(bias, (1,) * (x.rank - bias.rank) + bias.sizes)
-    return _normalize(node, x, scale, bias, tuple(range(axis, x.rank)), node.attribute("epsilon", 1e-5))
+    y = _normalize(node, x, scale, bias, axes, epsilon)
+    if not (node.wants(1) or node.wants(2)):
+        return y, None, None
+    mean, variance = _statistics(node, x, axes)
+    deviation = node.elementwise(ops.ElementWiseSqrt, variance, scale_bias=ScaleBias(1, epsilon))
+    return y, mean, node.elementwise(ops.ElementWiseRecip, deviation)
 
 
 @converts("GroupNormalization", 18, 21, types=FLOATS)
@@ -83,6 +105,23 @@ def _normalize(
     node: Conversion, x: Value, scale: Value | None, bias: Value | None, axes: tuple[int, ...], epsilon: float
 ) -> Value:
     return node.launch(ops.MeanVarianceNormalization1, x, scale, bias, axes=axes, epsilon=float(epsilon))
+
+
+def _statistics(node: Conversion, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
+    """Mean and variance of the population over the axes, which become sizes of 1."""
+    mean = _mean(node, x, axes)
+    offset = node.elementwise(ops.ElementWiseSubtract, x, mean)
+    return mean, _mean(node, node.elementwise(ops.ElementWiseMultiply, offset, offset), axes)
+
+
+def _mean(node: Conversion, x: Value, axes: tuple[int, ...]) -> Value:
+    """An average pooling with one window over the axes."""
+    kept = tuple(axis for axis in range(x.rank) if axis not in axes)
+    count = math.prod(x.sizes[axis] for axis in axes)
+    plane = node.reshape(x.transpose((*kept, *axes)), (1, math.prod(x.sizes[axis] for axis in kept), 1, count))
+    none = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
+    pooled = node.launch(ops.AveragePooling1, plane, window_size=(1, count), **none)
+    return node.reshape(pooled, tuple(1 if axis in axes else size for axis, size in enumerate(x.sizes)))
 
 
 def _parameter(node: Conversion, index: int, sizes: tuple[int, ...]) -> Value:

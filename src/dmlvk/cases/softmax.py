@@ -1,0 +1,57 @@
+"""Cases of softmax and its logarithm."""
+
+from __future__ import annotations
+
+from dmlvk import ops
+from dmlvk.cases.model import Case, Domain, OperatorCases, Tolerance, special, uniform
+from dmlvk.enums import TensorDataType
+
+
+def _case(
+    name: str, sizes: tuple[int, ...], axes: tuple[int, ...], domain: Domain | None = None, *, quick: bool = False
+) -> Case:
+    """Cases about values, with a domain of their own, are not crossed with layouts."""
+    domains = {"": domain} if domain else {}
+    return Case(name, {"input_tensor": sizes}, {"axes": axes}, domains=domains, layouts=not domain, quick=quick)
+
+
+_CASES = (
+    _case("last axis", (5, 37), (1,), quick=True),
+    _case("last axis, whole words", (6, 64), (1,)),
+    _case("channels of an image", (2, 21, 5, 7), (1,), quick=True),
+    _case("many channels of a small image", (1, 259, 2, 3), (1,)),
+    _case("first axis", (31, 4), (0,)),
+    _case("two axes apart", (3, 4, 5, 6), (1, 3)),
+    _case("the two last axes", (3, 7, 13), (1, 2)),
+    _case("every axis", (3, 5, 7), (0, 1, 2)),
+    _case("no axis", (2, 3), ()),
+    _case("axis of size 1", (3, 1, 4), (1,)),
+    _case("a row longer than a subgroup's registers", (3, 1031), (1,)),
+    _case("a row of words for several subgroups", (2, 4096), (1,)),
+    _case("large values", (7, 19), (1,), uniform(-80.0, 80.0)),
+    _case("values that overflow without shifting", (3, 11), (1,), uniform(1000.0, 1010.0)),
+    _case("special values", (40, 3), (1,), special),
+    _case("eight dimensions", (2, 1, 3, 2, 1, 2, 3, 2), (2, 5)),
+)
+
+
+def _last_axis_cases() -> tuple[Case, ...]:
+    return (
+        Case("matrix", {"input_tensor": (5, 37)}, quick=True),
+        Case("leading ones", {"input_tensor": (1, 1, 4, 19)}),
+        Case("vector", {"input_tensor": (23,)}),
+    )
+
+
+# Exponential, reciprocal and product err by a ULP each, whatever the row's range, and a lane's sum of up to 4096 positive
+# numbers by a few.
+_SOFTMAX = {TensorDataType.FLOAT32: Tolerance(12), TensorDataType.FLOAT16: Tolerance(1)}
+# At the magnitude of the two terms of the difference.
+_LOG_SOFTMAX = {TensorDataType.FLOAT32: Tolerance(6), TensorDataType.FLOAT16: Tolerance(1)}
+
+CASES = (
+    OperatorCases(ops.ActivationSoftmax1, _SOFTMAX, _CASES),
+    OperatorCases(ops.ActivationLogSoftmax1, _LOG_SOFTMAX, _CASES),
+    OperatorCases(ops.ActivationSoftmax, _SOFTMAX, _last_axis_cases()),
+    OperatorCases(ops.ActivationLogSoftmax, _LOG_SOFTMAX, _last_axis_cases()),
+)

@@ -1,0 +1,103 @@
+"""Plans for softmax and its logarithm."""
+
+from __future__ import annotations
+
+import math
+
+from dmlvk import ops
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering.registry import register
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
+from dmlvk.kernels.select import SOFTMAX, SoftmaxProblem
+from dmlvk.kernels.shapes import Coalesced, coalesce, linear_grid
+from dmlvk.tensor import element_bits
+
+_Softmax = ops.ActivationSoftmax1 | ops.ActivationLogSoftmax1
+
+
+def _problem(desc: _Softmax) -> SoftmaxProblem:
+    x = desc.tensor("input_tensor")
+    strides = x.effective_strides, desc.tensor("output_tensor").effective_strides
+    # Sums do not depend on the order of dimensions, so memory's order makes the longest runs.
+    order = sorted(range(x.dimension_count), key=lambda axis: (strides[1][axis], strides[0][axis]), reverse=True)
+
+    def merge(axes: list[int]) -> Coalesced:
+        return coalesce([x.sizes[axis] for axis in axes], [[steps[axis] for axis in axes] for steps in strides])
+
+    kept = merge([axis for axis in order if axis not in desc.axes])
+    row = merge([axis for axis in order if axis in desc.axes])
+    word = 128 // element_bits(x.data_type)
+    outer_steps = [step for steps in row.strides for step in steps[:-1]]
+    outer_steps += [step for steps in kept.strides for step in steps if kept.sizes != (1,)]
+    contiguous = all(steps[-1] == 1 for steps in row.strides) and row.sizes[-1] % word == 0
+    unit = word if contiguous and not any(step % word for step in outer_steps) else 1
+    return SoftmaxProblem(
+        rows=math.prod(kept.sizes),
+        row_units=math.prod(row.sizes) // unit,
+        unit_elements=unit,
+        side_by_side=unit == 1 and kept.sizes[-1] > 1 and kept.strides[1][-1] < row.strides[1][-1],
+        kept=kept,
+        row=row,
+    )
+
+
+def _plan(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities, lanes: int, units: int) -> Plan:
+    """``lanes`` invocations share a row and hold ``units`` units each at a time."""
+    unit, kept, row = problem.unit_elements, problem.kept, problem.row
+    local = max(lanes, min(128, _most_invocations(caps)))
+    constants = {
+        "LOCAL_SIZE_X": local,
+        "LOG": int(isinstance(desc, ops.ActivationLogSoftmax1)),
+        "ROW_RANK": len(row.sizes),
+        "LANES": lanes,
+        "UNITS": units,
+        "WHOLE": int(lanes * units >= problem.row_units),
+    }
+    params = KERNELS["softmax"].pack(
+        rows=problem.rows,
+        row_units=problem.row_units,
+        kept_rank=len(kept.sizes),
+        kept_sizes=kept.sizes,
+        kept_x=tuple(step // unit for step in kept.strides[0]),
+        kept_y=tuple(step // unit for step in kept.strides[1]),
+        row_sizes=(*row.sizes[:-1], row.sizes[-1] // unit),
+        row_x=(*(step // unit for step in row.strides[0][:-1]), row.strides[0][-1]),
+        row_y=(*(step // unit for step in row.strides[1][:-1]), row.strides[1][-1]),
+    )
+    variant = (("T", desc.tensor("input_tensor").data_type.name), ("WORDS", str(int(unit > 1))))
+    kernel = KernelVariant("softmax", variant, tuple(constants.items()))
+    grid = linear_grid(-(-problem.rows // (local // lanes)), caps)
+    return Plan((Dispatch(kernel, (input_range(0), output_range()), params, grid),))
+
+
+def _most_invocations(caps: Capabilities) -> int:
+    """The largest power of two of invocations in a workgroup."""
+    return 1 << (caps.workgroup_invocations.bit_length() - 1)
+
+
+def _columns(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
+    return _plan(desc, problem, caps, 1, problem.row_units if problem.row_units <= 32 else 8)
+
+
+def _registers(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
+    most = min(_most_invocations(caps), 1024)
+    wanted = -(-problem.row_units * problem.unit_elements // 16)  # 16 elements a lane where there are lanes enough
+    lanes = min(1 << (wanted - 1).bit_length(), most)
+    return _plan(desc, problem, caps, lanes, -(-problem.row_units // lanes))
+
+
+def _looped(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
+    lanes = min(_most_invocations(caps), 512, 1 << (problem.row_units - 1).bit_length())
+    # Half of the row at most, so that a row that would fit is read in tiles all the same.
+    units = max(min(16 // problem.unit_elements, problem.row_units // (2 * lanes)), 1)
+    return _plan(desc, problem, caps, lanes, units)
+
+
+register(
+    ops.ActivationSoftmax1,
+    ops.ActivationLogSoftmax1,
+    problem=_problem,
+    rules=SOFTMAX,
+    schedules={"columns": _columns, "registers": _registers, "looped": _looped},
+)

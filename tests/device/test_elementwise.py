@@ -1,0 +1,121 @@
+"""What the runner's cases cannot show of the pointwise operators: second oracles, dense accuracy, large grids, fusion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dmlvk
+from dmlvk import eager, ops
+from dmlvk.cases.elementwise import FUSABLE
+from dmlvk.cases.model import generator
+from dmlvk.oracle import snake_case
+from dmlvk.oracle.activation import activated, error_function
+from dmlvk.schema import OperatorDesc
+from dmlvk.verify import ulp_errors
+
+Array = NDArray[Any]
+COUNT = 1 << 16
+
+
+def run(operator: type[OperatorDesc], *arrays: Array, **attributes: object) -> Array:
+    return np.asarray(getattr(eager, snake_case(operator.__name__))(*arrays, **attributes))
+
+
+def any_bits(*key: object) -> Array:
+    """float32 values of every size, with infinities, NaN and subnormals among them."""
+    bits = generator(*key).integers(0, 2**32, COUNT, dtype=np.uint32)
+    bits[:64] &= np.uint32(0x807FFFFF)
+    return bits.view(np.float32)
+
+
+def same_bits(actual: Array, expected: Array) -> bool:
+    """Whether all bits agree, the sign of 0 included; any NaN equals any NaN."""
+    kind = f"u{actual.dtype.itemsize}"
+    return bool(np.all((actual.view(kind) == expected.view(kind)) | (np.isnan(actual) & np.isnan(expected))))
+
+
+def test_the_truncated_modulus_is_exact_for_any_two_floats(device: dmlvk.Device) -> None:
+    a, b = any_bits("a"), any_bits("b")
+    with np.errstate(all="ignore"):
+        assert same_bits(run(ops.ElementWiseModulusTruncate, a, b), np.fmod(a, b))
+
+
+def test_the_floored_modulus_is_numpys_to_the_last_bit(device: dmlvk.Device) -> None:
+    a, b = any_bits("a"), any_bits("b")
+    normal = np.isnan(a) | np.isnan(b) | ((np.abs(a) >= 2.0**-100) & (np.abs(b) >= 2.0**-100))
+    a, b = a[normal], b[normal]  # b - rest must not be subnormal: Vulkan lets a device flush that
+    with np.errstate(all="ignore"):
+        assert same_bits(run(ops.ElementWiseModulusFloor, a, b), np.mod(a, b))
+
+
+@pytest.mark.parametrize(("a", "b"), [(5, 3), (-5, 3), (5, -3), (-5, -3), (6, 3), (-6, 3), (0, -3), (-(2**31), -1)])
+def test_the_floored_modulus_is_pythons(device: dmlvk.Device, a: int, b: int) -> None:
+    assert run(ops.ElementWiseModulusFloor, np.array([a], np.int32), np.array([b], np.int32))[0] == a % b
+    result = float(run(ops.ElementWiseModulusFloor, np.array([a], np.float32), np.array([b], np.float32))[0])
+    assert (result, math.copysign(1, result)) == (a % b, math.copysign(1, b))
+
+
+def test_moduli_agree_with_torch(device: dmlvk.Device, torch: ModuleType) -> None:
+    rng = generator("torch")
+    a, b = (rng.standard_normal(COUNT, np.float32) for _ in range(2))
+    expected = torch.remainder(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    assert np.array_equal(run(ops.ElementWiseModulusFloor, a, b), expected)
+    i, j = (rng.integers(-(2**63), 2**63 - 1, COUNT) >> rng.integers(0, 60, COUNT) for _ in range(2))
+    j[j == 0] = 1
+    expected = torch.remainder(torch.from_numpy(i), torch.from_numpy(j)).numpy()
+    assert np.array_equal(run(ops.ElementWiseModulusFloor, i, j), expected)
+
+
+SPREAD = np.concatenate([np.linspace(-60, 60, COUNT), np.geomspace(1e-30, 60, COUNT), -np.geomspace(1e-30, 60, COUNT)])
+
+
+@pytest.mark.parametrize(
+    ("operator", "function", "limit"),
+    [
+        (ops.ElementWiseExp, np.exp, 2),
+        (ops.ElementWiseLog, np.log, 2),
+        (ops.ElementWiseTanh, np.tanh, 5),
+        (ops.ElementWiseErf, error_function, 5),
+        (ops.ActivationGelu, None, 10),
+        (ops.ActivationSigmoid, None, 5),
+        (ops.ActivationSoftplus, None, 5),
+        (ops.ActivationElu, None, 3),
+    ],
+)
+def test_accuracy_over_the_whole_range(
+    device: dmlvk.Device, operator: type[OperatorDesc], function: Callable[[Array], Array] | None, limit: float
+) -> None:
+    x = SPREAD.astype(np.float32)
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+        expected = function(wide) if function else activated(operator(), wide)
+    errors = ulp_errors(run(operator, x), expected, 2.0**24 * float(np.finfo(np.float32).tiny))
+    assert errors.max() <= limit, x[errors.argmax()]
+
+
+@pytest.mark.parametrize("activation", FUSABLE, ids=lambda activation: type(activation).__name__)
+def test_fused_is_unfused(device: dmlvk.Device, activation: OperatorDesc) -> None:
+    rng = generator("fused")
+    a, b = (rng.standard_normal((17, 61), np.float32) * 4 for _ in range(2))
+    numbers = {field.name: getattr(activation, field.name) for field in activation.fields if not field.kind.is_tensor}
+    unfused = run(type(activation), run(ops.ElementWiseAdd, a, b), **numbers)
+    assert same_bits(run(ops.ElementWiseAdd1, a, b, fused_activation=activation), unfused)
+
+
+def test_more_workgroups_than_one_grid_dimension_has(device: dmlvk.Device) -> None:
+    count = 65535 * device.capabilities.workgroup_invocations + 77
+    x = generator("large").integers(0, 255, 2 * count, np.uint8)[::2]  # strided, so one element an invocation
+    assert np.array_equal(run(ops.ElementWiseIdentity, x), x)
+
+
+def test_rows_with_gaps_move_as_words(device: dmlvk.Device) -> None:
+    a = generator("rows").standard_normal((5, 32), np.float32)[:, :27]
+    b = np.broadcast_to(np.float32([[1], [2], [3], [4], [5]]), a.shape)
+    assert np.array_equal(run(ops.ElementWiseMultiply, a, b), a * b)

@@ -1,0 +1,178 @@
+"""Pointwise rows and plans, without a device."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import pytest
+
+from dmlvk import ops
+from dmlvk.enums import OperatorType, TensorDataType
+from dmlvk.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering import lower, newest
+from dmlvk.kernels.lowering.elementwise import ROWS, copy, pointwise_problem
+from dmlvk.kernels.lowering.fused import fused
+from dmlvk.kernels.lowering.registry import LOWERINGS
+from dmlvk.kernels.plan import Dispatch, input_range, output_range
+from dmlvk.kernels.select import ELEMENTWISE, choose
+from dmlvk.schema import REGISTRY, OperatorDesc, ScaleBias
+from dmlvk.tensor import TensorDesc, cast_scalar, packed_strides
+
+FLOAT32, FLOAT16, INT8, INT64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64"))
+GPU = Capabilities(workgroup_invocations=1024, features=frozenset({"storage8", "storage16", "int64", "float64"}))
+
+
+def dispatch(desc: OperatorDesc, caps: Capabilities = GPU) -> Dispatch:
+    desc.validate()
+    (only,) = lower(desc, caps).dispatches
+    return only
+
+
+def constants(desc: OperatorDesc, caps: Capabilities = GPU) -> dict[str, int]:
+    return dict(dispatch(desc, caps).kernel.constants)
+
+
+def add(sizes: tuple[int, ...], *strides: tuple[int, ...] | None, data_type: TensorDataType = FLOAT32) -> Any:
+    a, b, output = (TensorDesc(data_type, sizes, steps) for steps in strides or (None,) * 3)
+    return ops.ElementWiseAdd(a_tensor=a, b_tensor=b, output_tensor=output)
+
+
+def rule(desc: OperatorDesc) -> str:
+    return choose(ELEMENTWISE, LOWERINGS[type(newest(desc))].problem(newest(desc)), GPU).name
+
+
+def unary(operator: Any, data_type: TensorDataType = FLOAT32, sizes: tuple[int, ...] = (5,), **fields: Any) -> Any:
+    tensor = TensorDesc(data_type, sizes)
+    return operator(input_tensor=tensor, output_tensor=tensor, **fields)
+
+
+def test_packed_tensors_are_one_row_of_words() -> None:
+    desc = add((2, 3, 5, 7))
+    assert rule(desc) == "words"
+    assert constants(desc)["RANK"] == 1
+    assert dispatch(desc).kernel.variant == (("LANES", "T_PER_WORD"), ("T", "FLOAT32"))
+
+
+def test_tensors_of_one_layout_are_packed_whatever_it_is() -> None:
+    nhwc = (7 * 5 * 3, 1, 7 * 3, 3)
+    assert constants(add((2, 3, 5, 7), nhwc, nhwc, nhwc))["RANK"] == 1
+
+
+def test_a_broadcast_operand_keeps_words() -> None:
+    packed = packed_strides((2, 64, 8, 8))
+    channel = constants(add((2, 64, 8, 8), packed, (0, 1, 0, 0), packed))
+    scalar = constants(add((2, 64, 8, 8), packed, (0, 0, 0, 0), packed))
+    assert (channel["RANK"], channel["A_STEP"], channel["B_STEP"]) == (3, 1, 0)
+    assert (scalar["RANK"], scalar["A_STEP"], scalar["B_STEP"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "name"),
+    [
+        ((4, 8), (8, 1), "words"),
+        ((4, 7), (8, 1), "words"),
+        ((4, 8), (9, 1), "elements"),
+        ((4, 8), (16, 2), "elements"),
+        ((4, 8), (1, 4), "elements"),
+    ],
+)
+def test_words_need_rows_that_start_on_words(sizes: tuple[int, ...], strides: tuple[int, ...], name: str) -> None:
+    assert rule(add(sizes, strides, (8, 1), (8, 1))) == name
+
+
+def test_an_output_row_is_never_broadcast() -> None:
+    problem = pointwise_problem(FLOAT32, (8, 4), [(0, 0), (2, 16)])
+    assert not problem.whole_words
+
+
+def test_large_grids_are_folded() -> None:
+    caps = Capabilities(features=GPU.features, storage_buffer_bytes=2**32 - 4)
+    scalar, packed = (0,), (1,)
+    columns, rows, _ = dispatch(add((2**32 - 8,), scalar, scalar, packed, data_type=INT8), caps).grid
+    assert columns <= 65535
+    assert columns * rows >= (2**32 - 8) / (16 * 128)
+
+
+def test_the_least_device_runs_workgroups_of_128() -> None:
+    assert constants(add((5,)), Capabilities())["LOCAL_SIZE_X"] == 128
+
+
+@pytest.mark.parametrize("data_type", ops.ElementWiseIdentity.fields[0].data_types, ids=lambda data_type: data_type.name)
+def test_copies_need_no_arithmetic_features(data_type: TensorDataType) -> None:
+    caps = Capabilities(features=frozenset({"storage8", "storage16"}))
+    variant = dict(dispatch(unary(ops.ElementWiseIdentity, data_type), caps).kernel.variant)
+    assert variant["T"] in ("UINT8", "UINT16", "UINT32")
+
+
+def test_identity_with_a_scale_is_arithmetic() -> None:
+    desc = unary(ops.ElementWiseIdentity, INT64, scale_bias=ScaleBias(2.0, 1.0))
+    assert dict(dispatch(desc).kernel.variant)["T"] == "INT64"
+    with pytest.raises(UnsupportedError, match="int64"):
+        lower(desc, Capabilities())
+
+
+def test_copy_is_there_for_other_lowerings() -> None:
+    made = copy(input_range(1), output_range(), FLOAT16, (3, 4), ((1, 3), (4, 1)), GPU)
+    assert made.bindings == (input_range(1), output_range())
+    assert dict(made.kernel.variant) == {"LANES": "1", "T": "UINT16"}
+
+
+def test_attributes_are_parameters_in_the_structs_order() -> None:
+    params = dispatch(unary(ops.ActivationScaledTanh, alpha=1.5, beta=0.25)).params
+    assert struct.unpack("<fIfI", params[-16:]) == (1.5, 0, 0.25, 0)
+
+
+def test_integer_bounds_keep_all_their_bits() -> None:
+    low, high = -(2**62) - 1, 2**63 - 2
+    desc = unary(ops.ElementWiseClip1, INT64, min_max_data_type=INT64, min=low, max=high)
+    assert struct.unpack("<2q", dispatch(desc).params[-16:]) == (low, high)
+
+
+def test_clip_becomes_clip1_with_its_bounds_cast() -> None:
+    desc = newest(unary(ops.ElementWiseClip, INT8, min=-1000.0, max=3.9))
+    assert isinstance(desc, ops.ElementWiseClip1)
+    assert (desc.min_max_data_type, desc.min, desc.max) == (INT8, -128, 3)
+    desc.validate()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"min_max_data_type": FLOAT32}, "MinMaxDataType"), ({"min": -129}, "Min"), ({"max": 0.5}, "Max")],
+)
+def test_clip1_bounds_fit_the_type(changes: dict[str, Any], field: str) -> None:
+    desc = unary(ops.ElementWiseClip1, INT8, **{"min_max_data_type": INT8, "min": 0, "max": 5, **changes})
+    with pytest.raises(InvalidArgumentError) as caught:
+        desc.validate()
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(("operator", "field"), [(ops.ActivationCelu, "alpha"), (ops.ActivationSoftplus, "steepness")])
+def test_a_divisor_is_not_0(operator: Any, field: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=field):
+        unary(operator, **{field: 0.0}).validate()
+
+
+@pytest.mark.parametrize(
+    ("value", "data_type", "cast"),
+    [(0.1, FLOAT32, 0.1), (-3.9, INT8, -3), (300.0, INT8, 127), (-math.inf, INT64, -(2**63)), (2**63, INT64, 2**63 - 1)],
+)
+def test_cast_scalar(value: float, data_type: TensorDataType, cast: float) -> None:
+    assert cast_scalar(value, data_type) == cast
+
+
+def test_fused_activations() -> None:
+    assert fused(None) == (OperatorType.INVALID, 0.0, 0.0)
+    assert fused(ops.ActivationRelu()) == (OperatorType.ACTIVATION_RELU, 0.0, 0.0)
+    assert fused(ops.ActivationShrink(bias=2.0, threshold=3.0)) == (OperatorType.ACTIVATION_SHRINK, 2.0, 3.0)
+    assert fused(ops.ElementWiseClip(min=0.0, max=6.0)) == (OperatorType.ELEMENT_WISE_CLIP, 0.0, 6.0)
+    with pytest.raises(UnsupportedError, match="scale_bias"):
+        fused(ops.ElementWiseClip(min=0.0, max=6.0, scale_bias=ScaleBias(2.0, 0.0)))
+
+
+def test_every_fusable_activation_is_a_row_of_its_own() -> None:
+    fusable = {row for row in REGISTRY.values() if row.fusable}
+    assert fusable <= set(ROWS)
+    assert len(fusable) == 17

@@ -1,0 +1,143 @@
+"""Loading and tracing without a device: folding, versions, dead nodes and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.defs
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dmlvk
+from dmlvk import ops
+from dmlvk.onnx.model import load_model
+from dmlvk.onnx.network import Network
+from dmlvk.onnx.registry import ROWS
+from dmlvk.onnx.values import Value
+
+
+def _network(nodes: list[Any], constants: dict[str, np.ndarray] | None = None, opset: int = 17) -> Network:
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, "H", "W"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return Network(load_model(model))
+
+
+def test_rows_name_versions_that_onnx_defines() -> None:
+    """A version in the table that onnx knows the operator without would never be found."""
+    newest = onnx.defs.onnx_opset_version()
+    for _, op_type, since in ROWS:
+        if since <= newest and onnx.defs.has(op_type):
+            assert onnx.defs.get_schema(op_type, since, "").since_version == since, (op_type, since)
+
+
+def test_every_opset_from_7_on_is_covered() -> None:
+    """An operator that has a row has one for each of its definitions from opset 7 on."""
+    covered = {op_type for _, op_type, _ in ROWS}
+    oldest: dict[str, int] = {}
+    missing = []
+    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: -schema.since_version):
+        if schema.domain == "" and schema.name in covered and oldest.get(schema.name, 8) > 7:
+            oldest[schema.name] = schema.since_version
+            if not schema.deprecated and ("", schema.name, schema.since_version) not in ROWS:
+                missing.append((schema.name, schema.since_version))
+    assert not missing
+
+
+def test_a_new_version_is_not_run_by_old_rules() -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="versions 6, 13, 14 have"):
+        _network([node], opset=5)
+
+
+def test_constants_fold_in_the_references_types() -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["two"], value_int=2),
+        helper.make_node("Cast", ["two"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "c"], ["g"]),
+        helper.make_node("Mul", ["x", "g"], ["y"]),
+    ]
+    network = _network(nodes, {"c": np.array([1.5], np.float32)})
+    assert [record.op_type for record in network.folded] == ["Constant", "Cast", "Mul"]
+    trace = network.trace({"x": (1, 3, 4, 4)}, {})
+    (step,) = trace.steps
+    assert isinstance(step.desc, ops.ElementWiseMultiply)
+    constant = step.inputs[1]
+    assert constant is not None and constant.storage.constant is not None
+    assert (constant.storage.constant.dtype, constant.storage.constant.tolist()) == (np.float32, [3.0])
+    assert constant.strides == (0, 0, 0, 0)
+
+
+def test_shape_arithmetic_follows_the_sizes() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], start=2),
+        helper.make_node("ReduceProd", ["s"], ["area"], keepdims=1),
+        helper.make_node("Concat", ["head", "area"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    network = _network(nodes, {"head": np.array([0, 0], np.int64)})
+    for sizes in [(1, 3, 4, 5), (2, 3, 6, 1)]:
+        trace = network.trace({"x": sizes}, {})
+        y = trace.outputs["y"]
+        assert isinstance(y, Value)
+        assert y.sizes == (sizes[0], 3, sizes[2] * sizes[3])
+        assert [record.op_type for record in trace.host_nodes] == ["Shape", "ReduceProd", "Concat"]
+        assert not trace.steps
+
+
+def test_uploads_are_shared_between_traces() -> None:
+    network = _network([helper.make_node("Mul", ["x", "c"], ["y"])], {"c": np.ones(1, np.float32)})
+    first, second = (network.trace({"x": (1, 3, size, 4)}, {}).steps[0].inputs[1] for size in (4, 5))
+    assert first is not None and second is not None
+    assert first.storage is second.storage
+
+
+def test_dead_nodes_are_not_launched() -> None:
+    nodes = [
+        helper.make_node("Exp", ["x"], ["e"]),
+        helper.make_node("Log", ["e"], ["l"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    trace = _network(nodes).trace({"x": (1, 3, 2, 2)}, {})
+    assert [step.node.op_type for step in trace.steps] == ["Relu"]
+    assert [record.op_type for record in trace.removed_nodes] == ["Exp", "Log"]
+
+
+def test_a_device_value_where_a_constant_must_be() -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Reshape", ["x", "n"], ["y"])]
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="NonZero"):
+        _network(nodes)
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Expand", ["x", "r"], ["y"])]
+    with pytest.raises((dmlvk.UnsupportedNodeError, dmlvk.ModelError)):
+        _network(nodes)
+
+
+def test_ceil_mode_windows_start_inside() -> None:
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, pads=[0, 0, 1, 1])
+    network = _network([node])
+    for size, windows in [(4, 2), (5, 3), (6, 3), (7, 4)]:
+        y = network.trace({"x": (1, 3, size, size)}, {}).outputs["y"]
+        assert isinstance(y, Value)
+        assert y.sizes[2:] == (windows, windows)
+
+
+def test_function_bodies_are_inlined() -> None:
+    body = [helper.make_node("Relu", ["a"], ["b"]), helper.make_node("Neg", ["b"], ["c"])]
+    function = helper.make_function("local", "Twice", ["a"], ["c"], body, [helper.make_opsetid("", 17)])
+    graph = helper.make_graph(
+        [helper.make_node("Twice", ["x"], ["y"], domain="local")],
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=8)
+    trace = Network(load_model(model)).trace({"x": (2,)}, {})
+    assert [step.node.op_type for step in trace.steps] == ["Relu", "Neg"]

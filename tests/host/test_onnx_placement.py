@@ -1,0 +1,75 @@
+"""Where a trace's tensors lie: in place where that is allowed, apart wherever both are needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dmlvk.onnx.model import load_model
+from dmlvk.onnx.network import Network, Trace
+from dmlvk.onnx.placement import Placement
+
+TENSOR = 4 * 3 * 16 * 16
+
+
+def _trace(*nodes: tuple[str, str, str], outputs: tuple[str, ...] = ("y",)) -> Trace:
+    """Nodes as (operator, inputs, output); x is fed, w a pointwise filter."""
+    graph = helper.make_graph(
+        [helper.make_node(op_type, inputs.split(), [output]) for op_type, inputs, output in nodes],
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return Network(load_model(model)).trace({"x": (1, 3, 16, 16)}, {})
+
+
+def _offsets(trace: Trace) -> list[int]:
+    """Offsets of the input and of each step's output."""
+    placement = Placement(trace, [0] * len(trace.steps))
+    storages = [trace.inputs["x"].storage]
+    storages += [step.outputs[0].storage for step in trace.steps if step.outputs[0] is not None]
+    return [placement.offset(storage) for storage in storages]
+
+
+def test_elementwise_chains_stay_in_place() -> None:
+    trace = _trace(("Relu", "x", "a"), ("Exp", "a", "b"), ("Tanh", "b", "y"))
+    assert _offsets(trace) == [0, 0, 0, 0]
+    assert Placement(trace, [0, 0, 0]).nbytes == TENSOR
+
+
+def test_what_is_read_later_is_not_overwritten() -> None:
+    x, a, b, y = _offsets(_trace(("Conv", "x w", "a"), ("Relu", "a", "b"), ("Add", "a b", "y")))
+    assert len({x, a}) == 2 and len({a, b}) == 2
+    assert y in (a, b)
+
+
+def test_convolutions_do_not_run_in_place() -> None:
+    x, y = _offsets(_trace(("Conv", "x w", "y")))
+    assert x != y
+
+
+def test_an_input_read_twice_by_one_step() -> None:
+    assert _offsets(_trace(("Add", "x x", "y"))) == [0, 0]
+
+
+def test_outputs_of_the_model_stay() -> None:
+    _, a, y = _offsets(_trace(("Relu", "x", "a"), ("Exp", "a", "y"), outputs=("a", "y")))
+    assert a != y
+
+
+def test_an_input_in_another_layout_is_left_alone() -> None:
+    trace = _trace(("Transpose", "x", "t"), ("Conv", "x w", "c"), outputs=("t", "c"))
+    x, *rest = _offsets(trace)
+    assert x not in rest
+
+
+@pytest.mark.parametrize("scratch", [256, 4096])
+def test_scratch_lies_apart(scratch: int) -> None:
+    trace = _trace(("Conv", "x w", "a"), ("Conv", "a w", "y"))
+    placement = Placement(trace, [scratch, 0])
+    assert placement.nbytes == 2 * TENSOR + scratch or placement.nbytes == 3 * TENSOR
+    taken = {placement.offset(trace.inputs["x"].storage), placement.scratch[0]}
+    assert len(taken) == 2

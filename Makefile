@@ -14,7 +14,7 @@ demo:
 
 test:
 	@tools/setup_debian.sh vulkan-validationlayers
-	@python3 tools/setup_venv.py --extra onnx --extra test --with onnx==1.17.0 --torch
+	@python3 tools/setup_venv.py --extra onnx --extra test --with onnx==1.17.0 --with pytest-xdist --torch
 	@tools/run_tests.sh
 
 clean:

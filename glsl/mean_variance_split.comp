@@ -1,18 +1,16 @@
 // Mean-variance normalization of long rows, each cut into chunks of one workgroup.
 //
-// Two tasks, any mix of which makes up a dispatch:
-//   gather  reads a chunk and leaves its statistics in `partials`
-//   apply   merges the statistics of its row's chunks, reads its chunk again, normalizes and writes it
-// A dispatch that applies group i of rows while it gathers group i + 1 reads group i from the cache, because the
-// dispatch before gathered it: memory sees one read and one write. The tasks alternate, so that reads from memory and
-// writes to it overlap. Every apply of a row merges the same partials in the same order and so gets the same bits.
+// Two dispatches, the variants of this file:
+//   APPLY 0  gathers: reads a chunk and leaves its statistics in `partials`
+//   APPLY 1  merges the statistics of its row's chunks, reads its chunk again, normalizes and writes it
+// Every workgroup of a row merges the same partials in the same order and so gets the same bits.
 //
 // A chunk is TILES tiles of LOCAL_SIZE_X * UNITS units; invocations hold a tile in registers, as in
 // mean_variance_row.comp. Formula, units and constants: include/mean_variance.glsl.
 //
 // Bindings: x, scale, bias read, y written, partials read and written: (count, mean, remainder, squares) of chunk c of
 // row r at r * chunks + c.
-// Constants of its own: UNITS. Parameters: tiles, chunks (of a row), and the rows that the dispatch gathers and applies.
+// Constants of its own: UNITS. Parameters: tiles, chunks (of a row).
 // Chosen for rows that do not fit into the registers of one workgroup.
 
 #include "mean_variance.glsl"
@@ -38,17 +36,19 @@ void load_tile(Row start, uint first_unit) {
     }
 }
 
-uint tile_count(uint first_unit) { return min(LANES * UNITS, p.row_units - first_unit) * UNIT_ELEMENTS; }
-
-Statistics tile_statistics(uint first_unit) {
+#if !APPLY
+// The statistics of the invocation's own elements of a tile, in two passes over its registers.
+Statistics own_statistics(uint first_unit) {
     float values[UNIT_ELEMENTS];
     float sum = 0.0;
+    float count = 0.0;
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         unpack_unit(held[i], values);
         [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) sum += values[j];
+        count += held_unit(first_unit, i) < p.row_units ? float(UNIT_ELEMENTS) : 0.0;
     }
-    const float count = float(tile_count(first_unit));
-    const float mean = sum_over_lanes(sum, 0) / count;
+    if (count == 0.0) return Statistics(0, 0, 0, 0);
+    const float mean = sum / count;
     vec2 deviations = vec2(0);
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         if (held_unit(first_unit, i) < p.row_units) {
@@ -59,7 +59,20 @@ Statistics tile_statistics(uint first_unit) {
             }
         }
     }
-    return centred(count, mean, sum_over_lanes(deviations, 1));
+    return centred(count, mean, deviations);
+}
+
+// The statistics of all invocations together: the mean of the means, then the deviations from it.
+Statistics over_lanes(Statistics own) {
+    const float count = sum_over_lanes(own.count, 0);
+    Statistics all = Statistics(count, finite_or_zero(sum_over_lanes(own.mean * (own.count / count), 1)), 0, 0);
+    barrier(); // before the next sums use the same shared memory
+    const float difference = own.count == 0.0 ? 0.0 : (own.mean - all.mean) + own.remainder;
+    const vec2 sums = sum_over_lanes(vec2(difference * (own.count / count), own.squares + own.count * difference * difference), 0);
+    all.squares = sums.y - count * sums.x * sums.x;
+    all.squares = all.squares < 0.0 ? 0.0 : all.squares;
+    shift_mean(all, sums.x);
+    return all;
 }
 
 void gather(uint row, uint chunk) {
@@ -69,14 +82,15 @@ void gather(uint row, uint chunk) {
         const uint first_unit = (chunk * p.tiles + tile) * LANES * UNITS;
         if (first_unit >= p.row_units) break;
         load_tile(start, first_unit);
-        statistics = merged(statistics, tile_statistics(first_unit));
-        barrier(); // before the sums of the next tile use the same shared memory
+        statistics = merged(statistics, own_statistics(first_unit));
     }
+    statistics = over_lanes(statistics);
     if (workgroup_invocation() == 0)
         partials[BYTE_OFFSET_PARTIALS / 16 + row * p.chunks + chunk] =
             vec4(statistics.count, statistics.mean, statistics.remainder, statistics.squares);
 }
 
+#else
 // In two passes over the chunks, as for elements: the mean of the means, then the deviations from it.
 Statistics row_statistics(uint row) {
     const float count = float(p.row_units * UNIT_ELEMENTS);
@@ -119,18 +133,16 @@ void apply(uint row, uint chunk) {
         }
     }
 }
+#endif
 
 void main() {
-    const uint gathers = p.gather_rows * p.chunks;
-    const uint applies = p.apply_rows * p.chunks;
-    const uint pairs = min(gathers, applies);
-    const uint workgroup = linear_workgroup();
-    if (workgroup >= gathers + applies) return;
-    const bool paired = workgroup < 2 * pairs;
-    const uint task = paired ? workgroup / 2 : workgroup - pairs;
-    const bool is_gather = paired ? workgroup % 2 == 0 : gathers > applies;
-    if (is_gather)
-        gather(p.gather_first + task / p.chunks, task % p.chunks);
-    else
-        apply(p.apply_first + task / p.chunks, task % p.chunks);
+    const uint task = linear_workgroup();
+    if (task >= p.rows * p.chunks) return;
+#if APPLY
+    // Backwards, because what was gathered last is still in the cache.
+    const uint chunk = p.rows * p.chunks - 1 - task;
+    apply(chunk / p.chunks, chunk % p.chunks);
+#else
+    gather(task / p.chunks, task % p.chunks);
+#endif
 }

@@ -3,11 +3,13 @@
 //   y[n, c, o] = mean or maximum of x[n, c, o * stride + t * dilation - start padding] over the taps t of the window
 //   that lie inside the input; see ops/pooling.py
 //
-// Bindings and constants: see include/pooling.glsl.
+// Bindings and constants: see include/pooling.glsl; also LINES and TAPS, how many lines of a window and elements of a line
+// are read together. Where LINES is above 1, lines have at most TAPS elements: else equals would not meet in order.
 // Grid: x folded into y, over all outputs.
 //
-// A window is clipped once, so that its loops test nothing. Neighbours' windows overlap or lie side by side, and the
-// cache serves what they share. Chosen unless windows are large and far apart.
+// A window is clipped once to the part inside the input, whose elements are read several at a time, because a read takes
+// far longer than what is done with it. Neighbours' windows overlap or lie side by side, and the cache serves what they
+// share. Chosen unless windows are large and far apart.
 
 #include "pooling.glsl"
 
@@ -22,29 +24,38 @@ void main() {
 
     T_MATH total = IS_MAX ? least() : T_MATH(0);
     ORDER most = order(total);
-    uvec3 where = uvec3(0);
-    bool found = false;
+    uvec3 where = uvec3(0); // of what equals the least value, the first element
     for (uint d = 0; d < w.count.x; ++d) {
-        for (uint h = 0; h < w.count.y; ++h) {
-            const uint row = plane + d * tap_strides.x + h * tap_strides.y;
-            T_MATH row_sum = T_MATH(0); // summed by itself: fewer roundings in a row
-            for (uint v = 0; v < w.count.z; ++v) {
-                const T_MATH value = load(row + v * tap_strides.z);
-                if (!IS_MAX) row_sum += value;
-                else if (!found || order(value) > most) {
-                    total = value;
-                    most = order(value);
-                    where = uvec3(d, h, v);
-                    found = true;
+        for (uint h = 0; h < w.count.y; h += LINES) {
+            uint line_starts[LINES];
+            [[unroll]] for (uint l = 0; l < LINES; ++l)
+                line_starts[l] = plane + d * tap_strides.x + min(h + l, w.count.y - 1) * tap_strides.y;
+            T_MATH sum = T_MATH(0); // of these lines alone: fewer roundings in a row
+            for (uint v = 0; v < w.count.z; v += TAPS) {
+                // Past the window's end, its last line or element again: no larger and no earlier than itself.
+                T_MATH values[LINES * TAPS];
+                [[unroll]] for (uint t = 0; t < TAPS; ++t) {
+                    const uint offset = min(v + t, w.count.z - 1) * tap_strides.z;
+                    [[unroll]] for (uint l = 0; l < LINES; ++l) values[l * TAPS + t] = load(line_starts[l] + offset);
+                }
+                [[unroll]] for (uint l = 0; l < LINES; ++l) {
+                    [[unroll]] for (uint t = 0; t < TAPS; ++t) {
+                        const T_MATH value = values[l * TAPS + t];
+                        if (!IS_MAX) {
+                            sum += h + l < w.count.y && v + t < w.count.z ? value : T_MATH(0);
+                        } else if (order(value) > most) {
+                            total = value;
+                            most = order(value);
+                            where = uvec3(d, h + l, v + t);
+                        }
+                    }
                 }
             }
-            if (!IS_MAX) total += row_sum;
+            if (!IS_MAX) total += sum;
         }
     }
-    uint index = 0;
-    if (found) {
-        const uvec3 dilations = uvec3(p.dilations[0], p.dilations[1], p.dilations[2]);
-        index = logical_index(at.n, at.c, w.first + where * dilations);
-    }
+    const bool empty = min(min(w.count.x, w.count.y), w.count.z) == 0;
+    const uvec3 source = w.first + where * uvec3(p.dilations[0], p.dilations[1], p.dilations[2]);
+    const uint index = empty ? 0 : logical_index(at.n, at.c, source);
     store(at, IS_MAX ? total : mean(total, w.divisor), index);
 }

@@ -34,6 +34,25 @@ uvec3 coordinates(uint element, uvec3 sizes) {
     return uvec3(line / some.y, line % some.y, element - line * some.z);
 }
 
+// Moves on by what `step` are the coordinates of.
+void advance(inout uvec3 tap, uvec3 step, uvec3 sizes) {
+    tap += step;
+    if (tap.z >= sizes.z) tap += uvec3(0, 1, -sizes.z);
+    if (tap.y >= sizes.y) tap += uvec3(1, -sizes.y, 0);
+}
+
+void take(inout Best best, T_MATH value, Position source) {
+    if (IS_MAX) {
+        const Best candidate = Best(value, logical_index(source.n, source.c, source.at));
+        if (beats(candidate, best)) best = candidate;
+    } else {
+        best.value += value;
+    }
+}
+
+const uint READS = 4; // in flight together: a read takes far longer than what is done with it
+const uint NOTHING = 0xFFFFFFFFu; // the position of no element, later than every one
+
 void main() {
     const uint lane = gl_LocalInvocationID.x % LANES;
     const uint linear = linear_workgroup() * (LOCAL_SIZE_X / LANES) + gl_LocalInvocationID.x / LANES;
@@ -43,23 +62,24 @@ void main() {
     const uint elements = w.count.x * w.count.y * w.count.z;
     const uvec3 dilations = uvec3(p.dilations[0], p.dilations[1], p.dilations[2]);
 
-    const uint nothing = 0xFFFFFFFFu; // later than every element
-    Best best = Best(IS_MAX ? least() : T_MATH(0), nothing);
-    // The window's coordinates of element `lane`, and what LANES elements further on adds to them.
+    Best best = Best(IS_MAX ? least() : T_MATH(0), NOTHING);
     const uvec3 step = coordinates(LANES, w.count);
     uvec3 tap = coordinates(lane, w.count);
-    for (uint i = lane; i < elements; i += LANES) {
-        const uvec3 source = w.first + tap * dilations;
-        const T_MATH value = load(element_of(Position(at.n, at.c, source), p.input_strides));
-        if (!IS_MAX) {
-            best.value += value;
-        } else {
-            const Best candidate = Best(value, logical_index(at.n, at.c, source));
-            if (beats(candidate, best)) best = candidate;
+    uint i = lane;
+    for (; i + (READS - 1) * LANES < elements; i += READS * LANES) {
+        Position sources[READS];
+        T_MATH values[READS];
+        [[unroll]] for (uint r = 0; r < READS; ++r) {
+            sources[r] = Position(at.n, at.c, w.first + tap * dilations);
+            values[r] = load(element_of(sources[r], p.input_strides));
+            advance(tap, step, w.count);
         }
-        tap += step;
-        if (tap.z >= w.count.z) tap += uvec3(0, 1, -w.count.z);
-        if (tap.y >= w.count.y) tap += uvec3(1, -w.count.y, 0);
+        [[unroll]] for (uint r = 0; r < READS; ++r) take(best, values[r], sources[r]);
+    }
+    for (; i < elements; i += LANES) {
+        const Position source = Position(at.n, at.c, w.first + tap * dilations);
+        take(best, load(element_of(source, p.input_strides)), source);
+        advance(tap, step, w.count);
     }
 
     const uint own = gl_LocalInvocationID.x;
@@ -76,5 +96,5 @@ void main() {
         }
     }
     if (lane == 0 && linear < p.outputs)
-        store(at, IS_MAX ? best.value : mean(best.value, w.divisor), best.index == nothing ? 0 : best.index);
+        store(at, IS_MAX ? best.value : mean(best.value, w.divisor), best.index == NOTHING ? 0 : best.index);
 }

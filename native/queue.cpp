@@ -127,6 +127,10 @@ bool Queue::finished(uint64_t value) {
     uint64_t current = 0;
     device_.check(device_.vk.vkGetSemaphoreCounterValue(device_.handle, timeline_, &current),
                   "vkGetSemaphoreCounterValue");
+    if (current == UINT64_MAX) {
+        // No submit gets there: it is how a driver says that the device is gone and nobody shall wait any longer.
+        device_.check(VK_ERROR_DEVICE_LOST, "vkGetSemaphoreCounterValue");
+    }
     // Several threads may store here; a smaller value only costs a later reader one more query.
     reached_.store(current, std::memory_order_release);
     return current >= value;

@@ -29,13 +29,17 @@ check() {  # check NAME COMMAND...: run it, keep its closing line for the table
 check "ruff" .venv/bin/ruff check
 check "mypy" .venv/bin/mypy
 
-validated=(env DMLVK_VALIDATION=1 .venv/bin/python -m pytest "$@")
+# Most of the time of a first run is lavapipe compiling kernels on one core, so the tests are spread over several processes.
+workers=$(nproc)
+((workers <= 8)) || workers=8
+pytest=(.venv/bin/python -m pytest -n "$workers")
+validated=(env DMLVK_VALIDATION=1 "${pytest[@]}")
 if python3 tools/setup_lavapipe.py; then
-    check "pytest, backported lavapipe, validation layer" env "VK_DRIVER_FILES=$backports/icd.json" "LD_LIBRARY_PATH=$backports/lib" "${validated[@]}"
-    check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" .venv/bin/python -m pytest -m quick "$@"
+    check "pytest, backported lavapipe, validation layer" env "VK_DRIVER_FILES=$backports/icd.json" "LD_LIBRARY_PATH=$backports/lib" "${validated[@]}" "$@"
+    check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" "${pytest[@]}" -m quick "$@"
 else
     printf '\n!!! ONE DRIVER ONLY: the whole suite runs on the installed lavapipe, and nothing on the backported one.\n'
-    check "pytest, installed lavapipe, validation layer" env "VK_DRIVER_FILES=$installed" "${validated[@]}"
+    check "pytest, installed lavapipe, validation layer" env "VK_DRIVER_FILES=$installed" "${validated[@]}" "$@"
     table+=("pytest, backported lavapipe                    NOT RUN: the driver could not be had, see above")
 fi
 

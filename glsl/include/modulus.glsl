@@ -46,16 +46,43 @@ float remainder(uint a, uint b) {
     return below ? uintBitsToFloat(a) : float(rest) * uintBitsToFloat((b & 0x7F800000u) - (23u << 23));
 }
 
+// a - round(a / b) * b, exactly, for quotients below 2^11; `valid` is false where it cannot be had so.
+//
+// With b = high + low, both of half a significand, q * high and q * low are exact, and so are the differences: all are
+// multiples of the finer last place below 2^24 of them (b/2 for the rest, 2^22 for q * low). Where |q| is 1 at most, a
+// may be finer than b, but then a - q * b is exact at once. A float16's significand needs no halving at all.
+float nearest_remainder(float a, float b, out bool valid) {
+    const float quotient = roundEven(a / b);
+    const float size = abs(b);
+    valid = abs(quotient) < 2048.0 && size > 1e-30 && size < 1e37;
+#if defined(T_IS_FLOAT16)
+    return a - quotient * b;
+#else
+    const float half_b = uintBitsToFloat((floatBitsToUint(b) + 0x800u) & 0xFFFFF000u);
+    const float high = abs(quotient) > 1.0 ? half_b : b;
+    return (a - quotient * high) - quotient * (b - high);
+#endif
+}
+
 // a mod b with the sign of a, as C's fmod.
 float modulus_truncate(float a, float b) {
-    return copy_sign(remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu), a);
+    bool valid;
+    float rest = nearest_remainder(a, b, valid);
+    if (!valid) return copy_sign(remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu), a);
+    if (rest * (a < 0.0 ? -1.0 : 1.0) < 0.0) rest += copy_sign(abs(b), a);
+    return copy_sign(rest, a);
 }
 
 // a mod b with the sign of b, as Python's %.
 float modulus_floor(float a, float b) {
-    const float rest = remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu);
-    const bool signs_differ = int(floatBitsToUint(a) ^ floatBitsToUint(b)) < 0;
-    return copy_sign(signs_differ && floatBitsToUint(rest) != 0u ? abs(b) - rest : rest, b);
+    bool valid;
+    float rest = nearest_remainder(a, b, valid);
+    if (!valid) {
+        rest = remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu);
+        if (int(floatBitsToUint(a)) < 0) rest = -rest;
+    }
+    if (b < 0.0 ? rest > 0.0 : rest < 0.0) rest += b;
+    return rest == 0.0 ? copy_sign(0.0, b) : rest;
 }
 
 #endif

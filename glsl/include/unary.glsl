@@ -1,6 +1,8 @@
 // The unary operators, for the data type macro T, under one switch.
 //
 //   T_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1)
+//   UNARY(x)   what a kernel of unary operators computes: the operator OPERATION of g(x), where g(x) = x * scale + bias if
+//              HAS_SCALE_BIAS, else x, with the kernel's parameters scale, bias, param0 and param1
 //
 // `operation` is the OperatorType's number, best a specialisation constant so that one case remains. The parameters are
 // the operator's number attributes in the struct's order, cast to T. One more operator is one more line here.
@@ -48,5 +50,18 @@ T_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
     }
 }
 #endif
+
+T_MATH scale_bias(T_MATH x, float scale, float bias) {
+#if defined(T_IS_FLOAT64)
+    return x * T_MATH(scale) + T_MATH(bias);
+#else
+    precise float result = float(x) * scale + bias;
+    return from_float(result);
+#endif
+}
+
+#define UNARY(x)                                                                     \
+    unary(OPERATION, HAS_SCALE_BIAS == 0u ? (x) : scale_bias(x, p.scale, p.bias),    \
+          scalar(p.param0[0], p.param0[1]), scalar(p.param1[0], p.param1[1]))
 
 #endif

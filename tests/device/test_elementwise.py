@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import eager, ops
+from dmlvk.array import data_type_of
 from dmlvk.cases.elementwise import FUSABLE
 from dmlvk.cases.model import generator
+from dmlvk.execution.binding import BufferBinding
 from dmlvk.oracle import snake_case
 from dmlvk.oracle.activation import activated, error_function
-from dmlvk.schema import OperatorDesc
-from dmlvk.verify import ulp_errors
+from dmlvk.schema import OperatorDesc, ScaleBias
+from dmlvk.tensor import TensorDesc
+from dmlvk.verify import ReadyOperator, ulp_errors
 
 Array = NDArray[Any]
 COUNT = 1 << 16
@@ -113,6 +116,48 @@ def test_more_workgroups_than_one_grid_dimension_has(device: dmlvk.Device) -> No
     count = 65535 * device.capabilities.workgroup_invocations + 77
     x = generator("large").integers(0, 255, 2 * count, np.uint8)[::2]  # strided, so one element an invocation
     assert np.array_equal(run(ops.ElementWiseIdentity, x), x)
+
+
+def forced(device: dmlvk.Device, rule: str, operator: type[OperatorDesc], x: Array, **attributes: object) -> Array:
+    """A unary operator from an array of any strides to a packed one, by the given rule."""
+    kind = data_type_of(x.dtype)
+    source = TensorDesc(kind, x.shape, tuple(step // x.itemsize for step in x.strides))
+    target = TensorDesc(kind, x.shape)
+    desc = operator(input_tensor=source, output_tensor=target, **attributes)
+    nbytes = [tensor.total_tensor_size_in_bytes for tensor in (source, target)]
+    buffers = [device.create_buffer(count) for count in nbytes]
+    data = np.zeros(nbytes[0], np.uint8)
+    last = sum((size - 1) * step for size, step in zip(x.shape, x.strides, strict=True))
+    span = np.lib.stride_tricks.as_strided(x, (last // x.itemsize + 1,), (x.itemsize,))
+    data.view(x.dtype)[: span.size] = span
+    buffers[0].write(data)
+    commands = device.create_command_list()
+    bindings = [BufferBinding(buffer, 0, count) for buffer, count in zip(buffers, nbytes, strict=True)]
+    ReadyOperator(device, desc, rule).record(commands, bindings[:1], bindings[1:])
+    device.execute(commands)
+    result = buffers[1].read()
+    return result.view(x.dtype)[: x.size].reshape(x.shape)
+
+
+@pytest.mark.parametrize("rule", ["tiles", "elements"])
+@pytest.mark.parametrize("kind", ["u1", "f2", "f4", "i8", "f8"])
+@pytest.mark.parametrize(
+    ("sizes", "order"),
+    [((67, 35), (1, 0)), ((2, 5, 7, 33), (0, 3, 1, 2)), ((3, 34, 2, 65), (2, 3, 0, 1)), ((2, 3, 4, 5, 6), (4, 3, 2, 1, 0))],
+)
+def test_transposes(device: dmlvk.Device, rule: str, kind: str, sizes: tuple[int, ...], order: tuple[int, ...]) -> None:
+    if kind in ("i8", "f8") and rule == "tiles":
+        operator, attributes = ops.ElementWiseIdentity, {"scale_bias": ScaleBias(1.0, 0.0)}  # not a copy of 32-bit halves
+    else:
+        operator, attributes = ops.ElementWiseIdentity, {}
+    x = generator("transpose").integers(0, 100, sizes).astype(kind).transpose(order)
+    assert np.array_equal(forced(device, rule, operator, x, **attributes), x)
+
+
+def test_tiles_compute_as_elements_do(device: dmlvk.Device) -> None:
+    x = generator("tiles").standard_normal((40, 50), np.float32).T
+    tiles, elements = (forced(device, rule, ops.ActivationLinear, x, alpha=1.5, beta=0.25) for rule in ("tiles", "elements"))
+    assert np.array_equal(tiles, elements)
 
 
 def test_rows_with_gaps_move_as_words(device: dmlvk.Device) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from typing import Any
@@ -86,6 +87,19 @@ def test_words_need_rows_that_start_on_words(sizes: tuple[int, ...], strides: tu
 def test_an_output_row_is_never_broadcast() -> None:
     problem = pointwise_problem(FLOAT32, (8, 4), [(0, 0), (2, 16)])
     assert not problem.whole_words
+
+
+def test_a_transpose_goes_through_tiles_but_on_a_cpu() -> None:
+    sizes = (3, 64, 48)
+    desc = ops.ElementWiseIdentity(
+        input_tensor=TensorDesc(FLOAT16, sizes, (64 * 48, 1, 64)), output_tensor=TensorDesc(FLOAT16, sizes)
+    )
+    made = dispatch(desc)
+    assert made.kernel.kernel == "elementwise_unary_tiles"
+    assert math.prod(made.grid) == 3 * 2 * 2
+    assert dict(made.kernel.constants)["ROW_DIMENSION"] == 1
+    on_cpu = dispatch(desc, dataclasses.replace(GPU, is_cpu=True))
+    assert dict(on_cpu.kernel.variant) == {"LANES": "1", "T": "UINT16"}
 
 
 def test_large_grids_are_folded() -> None:

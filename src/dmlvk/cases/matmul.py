@@ -54,6 +54,8 @@ CASES = (
             _case("batch of rows", 1, 33, 12, batch=(2, 2), c=True, beta=3.0),
             _case("fused tanh", 11, 9, 21, c=True, fused_activation=ops.ActivationTanh()),
             _case("fused linear", 3, 9, 21, fused_activation=ops.ActivationLinear(alpha=0.75, beta=0.5)),
+            _case("fused softmax", 11, 9, 21, c=True, fused_activation=ops.ActivationSoftmax()),
+            _case("fused softmax by its axis", 5, 9, 16, batch=(2,), fused_activation=ops.ActivationSoftmax1(axes=(2,))),
             _case("fused clip", 11, 9, 21, c=True, fused_activation=ops.ElementWiseClip(min=-1.0, max=0.5)),
         ),
     ),

@@ -26,12 +26,24 @@ _CASES = (
     _case("every axis", (3, 5, 7), (0, 1, 2)),
     _case("no axis", (2, 3), ()),
     _case("axis of size 1", (3, 1, 4), (1,)),
-    _case("a row longer than a subgroup's registers", (3, 1031), (1,)),
-    _case("a row of words for several subgroups", (2, 4096), (1,)),
+    _case("a row read in tiles", (2, 8209), (1,)),
+    _case("a row of words read in tiles", (2, 16384), (1,)),
     _case("large values", (7, 19), (1,), uniform(-80.0, 80.0)),
     _case("values that overflow without shifting", (3, 11), (1,), uniform(1000.0, 1010.0)),
     _case("special values", (40, 3), (1,), special),
     _case("eight dimensions", (2, 1, 3, 2, 1, 2, 3, 2), (2, 5)),
+)
+
+# The kernel and its walks are softmax's: only what concerns values again.
+_LOG_CASES = (
+    "last axis",
+    "last axis, whole words",
+    "channels of an image",
+    "two axes apart",
+    "a row read in tiles",
+    "large values",
+    "values that overflow without shifting",
+    "special values",
 )
 
 
@@ -43,15 +55,15 @@ def _last_axis_cases() -> tuple[Case, ...]:
     )
 
 
-# Exponential, reciprocal and product err by a ULP each, whatever the row's range, and a lane's sum of up to 4096 positive
+# Exponential, reciprocal and product err by a ULP each, whatever the row's range, and a lane's sum of up to 16384 positive
 # numbers by a few.
-_SOFTMAX = {TensorDataType.FLOAT32: Tolerance(12), TensorDataType.FLOAT16: Tolerance(1)}
+_SOFTMAX = {TensorDataType.FLOAT32: Tolerance(16), TensorDataType.FLOAT16: Tolerance(1)}
 # At the magnitude of the two terms of the difference.
 _LOG_SOFTMAX = {TensorDataType.FLOAT32: Tolerance(6), TensorDataType.FLOAT16: Tolerance(1)}
 
 CASES = (
     OperatorCases(ops.ActivationSoftmax1, _SOFTMAX, _CASES),
-    OperatorCases(ops.ActivationLogSoftmax1, _LOG_SOFTMAX, _CASES),
+    OperatorCases(ops.ActivationLogSoftmax1, _LOG_SOFTMAX, tuple(case for case in _CASES if case.name in _LOG_CASES)),
     OperatorCases(ops.ActivationSoftmax, _SOFTMAX, _last_axis_cases()),
     OperatorCases(ops.ActivationLogSoftmax, _LOG_SOFTMAX, _last_axis_cases()),
 )

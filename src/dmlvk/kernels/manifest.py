@@ -154,6 +154,27 @@ _ROWS: tuple[KernelSpec, ...] = (
         variants=(("LANES", ("1", "T_PER_WORD")), ("T", ("FLOAT64", *_NUMERIC))),
     ),
     KernelSpec(
+        name="elementwise_unary_tiles",
+        source="elementwise_unary_tiles.comp",
+        buffers=("x", "output:w"),
+        params=(
+            "uint count",
+            "uint sizes[8]",
+            "uint rows",
+            "uint columns",
+            "uint x_strides[8]",
+            "uint output_strides[8]",
+            "uint row_stride",
+            "uint column_stride",
+            "float scale",
+            "float bias",
+            "uint param0[2]",
+            "uint param1[2]",
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("HAS_SCALE_BIAS", 0), ("RANK", 2), ("ROW_DIMENSION", 0)),
+        variants=(("TILE", ("32",)), ("T", ("FLOAT64", *_NUMERIC))),
+    ),
+    KernelSpec(
         name="elementwise_binary",
         source="elementwise_binary.comp",
         buffers=("a", "b", "output:w"),
@@ -191,12 +212,9 @@ _ROWS: tuple[KernelSpec, ...] = (
         "mean_variance_split",
         "mean_variance_split.comp",
         buffers=(*_MEAN_VARIANCE_BUFFERS, "partials:w"),
-        params=(
-            *_MEAN_VARIANCE_PARAMS,
-            *("uint tiles", "uint chunks", "uint gather_first", "uint gather_rows", "uint apply_first", "uint apply_rows"),
-        ),
+        params=(*_MEAN_VARIANCE_PARAMS, "uint tiles", "uint chunks"),
         constants=_MEAN_VARIANCE_CONSTANTS,
-        variants=(("T", _FLOATS), ("WORDS", ("0", "1"))),
+        variants=(("T", _FLOATS), ("WORDS", ("0", "1")), ("APPLY", ("0", "1"))),
         extensions=_SUBGROUP_SUMS,
     ),
     KernelSpec(
@@ -253,7 +271,7 @@ _ROWS: tuple[KernelSpec, ...] = (
         "pooling.comp",
         buffers=_POOLING_BUFFERS,
         params=_POOLING_PARAMS,
-        constants=_POOLING_CONSTANTS,
+        constants=(*_POOLING_CONSTANTS, ("LINES", 1), ("TAPS", 1)),
         variants=(("T", _NUMERIC),),
     ),
     KernelSpec(
@@ -279,7 +297,7 @@ _ROWS: tuple[KernelSpec, ...] = (
         params=(*_CONVOLUTION_PARAMS, "uint pixels", "uint group_blocks"),
         constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 1), ("CHANNELS", 8)),
         variants=(("T", _FLOATS),),
-        extensions=("GL_KHR_shader_subgroup_ballot",),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
     KernelSpec(
         "convolution_depthwise",
@@ -331,6 +349,7 @@ _ROWS: tuple[KernelSpec, ...] = (
         params=_GEMM_PARAMS,
         constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ROWS", 8)),
         variants=(("T", _FLOATS),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
     KernelSpec(
         "gemm_tiled",

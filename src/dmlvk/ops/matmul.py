@@ -23,7 +23,7 @@ def _inner_sizes(desc: Gemm) -> _s.Violation | None:
     return None if good else _s.Violation("b_tensor", f"{b}, with a_tensor {a}")
 
 
-@_c.constraint("softmax_axes", "a fused softmax works along the last dimension, whose axis is the dimension count less 1")
+@_c.constraint("softmax_axes", "a fused softmax is over the last dimension")
 def _softmax_axes(desc: Gemm) -> _s.Violation | None:
     axes = getattr(desc.fused_activation, "axes", None)
     last = desc.tensor("output_tensor").dimension_count - 1
@@ -38,14 +38,20 @@ class Gemm(
         _inner_sizes,
         _c.same_sizes("c_tensor", "output_tensor"),
         _c.output_sizes_match(),
+        _softmax_axes,
     ),
-    accepts=(OperatorType.ELEMENT_WISE_CLIP,),
+    accepts=(
+        OperatorType.ELEMENT_WISE_CLIP,
+        OperatorType.ACTIVATION_SOFTMAX,
+        OperatorType.ACTIVATION_SOFTMAX1,
+    ),
 ):
     """y = activation(alpha * op(A) op(B) + beta * C), for each leading index; op transposes the last two dimensions or
     not. A is {..., M, K}, B {..., K, N} (or their transposes), C and y {..., M, N}; a C of fewer rows, columns or
     matrices is broadcast by zero strides. Without C, beta is ignored.
 
-    Products are summed in float32 for both data types.
+    Products are summed in float32 for both data types. A fused softmax, over the last dimension, works on the sums as
+    rounded to the tensor's type.
     """
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))

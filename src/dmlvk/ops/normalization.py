@@ -39,7 +39,6 @@ class MeanVarianceNormalization(
     _s.OperatorDesc,
     constraints=(
         _c.same_data_type(),
-        _c.same_dimension_count(),
         _c.same_sizes("input_tensor", "output_tensor"),
         _c.broadcastable("input_tensor", "scale_tensor", "bias_tensor"),
     ),

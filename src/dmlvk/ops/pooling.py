@@ -79,7 +79,7 @@ _CONSTRAINTS = (
     _steps,
     _output_sizes,
 )
-_MAX_CONSTRAINTS = (*_CONSTRAINTS, _c.same_sizes("output_tensor", "output_indices_tensor"))
+_MAX_CONSTRAINTS = (*_CONSTRAINTS[:-1], _c.same_sizes("output_tensor", "output_indices_tensor"), _output_sizes)
 
 
 class AveragePooling(_s.OperatorDesc, constraints=_CONSTRAINTS):

@@ -27,9 +27,14 @@ def _softmax(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _log_softmax(x: Array, axes: tuple[int, ...]) -> Scaled:
-    """A difference: its error is counted at the magnitude of the two terms."""
+    """A difference: its error is counted at the magnitude of the two terms.
+
+    The largest elements are counted apart from the sum of the others, which may be smaller than the last place of 1.
+    """
     shifted = _shifted(x, axes)
-    logarithm = np.log(np.exp(shifted).sum(axis=axes, keepdims=True))
+    largest = np.sum(shifted == 0, axis=axes, keepdims=True)
+    others = np.where(shifted == 0, 0.0, np.exp(shifted)).sum(axis=axes, keepdims=True)
+    logarithm = np.log(largest) + np.log1p(others / largest)
     return Scaled(shifted - logarithm, np.abs(shifted) + np.abs(logarithm))
 
 

@@ -6,8 +6,12 @@ Python raises ``ValueError``. Calls that may block release the GIL. Every object
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from typing_extensions import Buffer as BufferProtocol
+from numpy.typing import NDArray
+
+BufferProtocol = NDArray[Any] | bytes | bytearray | memoryview
+"""Anything with the buffer protocol does; Python 3.11 has no type that says so."""
 
 class PhysicalDevice:
     """What one Vulkan device reports, read once; nothing is created on it."""

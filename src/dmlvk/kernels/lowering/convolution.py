@@ -20,8 +20,8 @@ from dmlvk.tensor import TensorDesc
 
 _RUN = 4
 """Outputs along W that an invocation of the depthwise kernel computes."""
-_BLOCK = 8
-"""Output channels that an invocation of the direct kernel computes."""
+_CHANNELS = 8
+"""Output channels that an invocation of the direct kernel computes, where subgroups are no smaller."""
 
 
 def _spatial(values: tuple[int, ...], fill: int) -> tuple[int, int, int]:
@@ -161,12 +161,13 @@ def _naive(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilitie
 
 def _direct(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
     local = 32 if caps.is_cpu else 64
-    blocks = -(-problem.group_outputs // _BLOCK)
+    channels = min(_CHANNELS, caps.minimum_subgroup_size)
+    blocks = -(-problem.group_outputs // channels)
     x, y, _ = linear_grid(-(-problem.pixels // local), caps)
     return _dispatch(
         "convolution_direct",
         desc,
-        {"LOCAL_SIZE_X": local, "CHANNELS": _BLOCK},
+        {"LOCAL_SIZE_X": local, "CHANNELS": channels},
         (x, y, problem.groups * blocks),
         pixels=problem.pixels,
         group_blocks=blocks,

@@ -6,6 +6,7 @@ is the shader's ``OPERATION`` and its attributes are the shader's parameters, in
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from dmlvk.schema import FLOATS, FieldKind, OperatorDesc, ScaleBias
 from dmlvk.tensor import cast_scalar, element_bits
 
 _NUMBERS = (FieldKind.FLOAT, FieldKind.SCALAR_UNION)
+_TILE = 32
 _COPIES = (OperatorType.ELEMENT_WISE_IDENTITY, OperatorType.ACTIVATION_IDENTITY)
 
 Strides = Sequence[Sequence[int]]
@@ -77,27 +79,28 @@ def _unary(
     scale, bias = scale_bias or (1.0, 0.0)
     constants = {"OPERATION": operation, "HAS_SCALE_BIAS": scale_bias is not None}
     params = {"scale": scale, "bias": bias, "param0": param0, "param1": param1}
-    return _dispatch("elementwise_unary", problem, rule, caps, bindings, constants, params)
+    launch = _tiles if rule == "tiles" else functools.partial(_lanes, "elementwise_unary", rule)
+    return launch(problem, caps, bindings, constants, params)
 
 
-def _dispatch(
+def _lanes(
     kernel: str,
-    problem: ElementwiseProblem,
     rule: str,
+    problem: ElementwiseProblem,
     caps: Capabilities,
     bindings: tuple[Range, ...],
     constants: Mapping[str, int],
     params: Mapping[str, Any],
 ) -> Dispatch:
-    """The launch of a pointwise kernel whose buffers are the tensors of the problem's strides, in that order."""
-    spec = KERNELS[kernel]
+    """The launch of a kernel whose invocations take a word or an element each, by the rule; its buffers are the tensors of
+    the problem's strides, in that order."""
     lanes = problem.word_elements if rule == "words" else 1
     walk = problem.walk
     sizes = (*walk.sizes[:-1], -(-walk.sizes[-1] // lanes))
     count = math.prod(sizes)
-    steps = dict(zip(spec.buffer_names, walk.strides, strict=True))
-    strides = {f"{name}_strides": (*own[:-1], own[-1] * lanes) for name, own in steps.items()}
-    workgroup = 256 if caps.workgroup_invocations >= 256 else 128
+    steps = dict(zip(KERNELS[kernel].buffer_names, walk.strides, strict=True))
+    params = {**params, **{f"{name}_strides": (*own[:-1], own[-1] * lanes) for name, own in steps.items()}}
+    workgroup = _workgroup(caps)
     constants = {**constants, "LOCAL_SIZE_X": workgroup, "RANK": len(sizes)}
     if lanes > 1:
         constants |= {f"{name.upper()}_STEP": own[-1] for name, own in steps.items() if name != "output"}
@@ -108,9 +111,53 @@ def _dispatch(
             tuple((name, int(value)) for name, value in constants.items()),
         ),
         bindings,
-        spec.pack(count=count, sizes=sizes, inner_size=walk.sizes[-1], **strides, **params),
+        KERNELS[kernel].pack(count=count, sizes=sizes, inner_size=walk.sizes[-1], **params),
         linear_grid(-(-count // workgroup), caps),
     )
+
+
+def _tiles(
+    problem: ElementwiseProblem,
+    caps: Capabilities,
+    bindings: tuple[Range, ...],
+    constants: Mapping[str, int],
+    params: Mapping[str, Any],
+) -> Dispatch:
+    """The launch of the unary kernel that moves tiles."""
+    row = problem.row_dimension
+    assert row is not None, "the rule has shown it to be there"
+    tiled = {row, len(problem.walk.sizes) - 1}
+    x, output = problem.walk.strides
+    sizes = tuple(-(-size // _TILE) if axis in tiled else size for axis, size in enumerate(problem.walk.sizes))
+    x_strides, output_strides = (
+        tuple(step * _TILE if axis in tiled else step for axis, step in enumerate(steps)) for steps in (x, output)
+    )
+    count = math.prod(sizes)
+    constants = {**constants, "LOCAL_SIZE_X": _workgroup(caps), "RANK": len(sizes), "ROW_DIMENSION": row}
+    return Dispatch(
+        KernelVariant(
+            "elementwise_unary_tiles",
+            (("TILE", str(_TILE)), ("T", problem.data_type.name)),
+            tuple((name, int(value)) for name, value in constants.items()),
+        ),
+        bindings,
+        KERNELS["elementwise_unary_tiles"].pack(
+            count=count,
+            sizes=sizes,
+            rows=problem.walk.sizes[row],
+            columns=problem.walk.sizes[-1],
+            x_strides=x_strides,
+            output_strides=output_strides,
+            row_stride=output[row],
+            column_stride=x[-1],
+            **params,
+        ),
+        linear_grid(count, caps),
+    )
+
+
+def _workgroup(caps: Capabilities) -> int:
+    return 256 if caps.workgroup_invocations >= 256 else 128
 
 
 def _scalar_words(value: float, data_type: TensorDataType) -> tuple[int, int]:
@@ -143,7 +190,7 @@ def _schedule(rule: str) -> Callable[[OperatorDesc, ElementwiseProblem, Capabili
             activation_id, param0, param1 = fused(getattr(desc, "fused_activation", None))
             constants = {"OPERATION": desc.type, "ACTIVATION": activation_id}
             params = {"param0": param0, "param1": param1}
-            return Plan((_dispatch("elementwise_binary", problem, rule, caps, bindings, constants, params),))
+            return Plan((_lanes("elementwise_binary", rule, problem, caps, bindings, constants, params),))
         operation = OperatorType.ELEMENT_WISE_IDENTITY if _is_copy(desc) else desc.type
         numbers = [getattr(desc, field.name) for field in desc.fields if field.kind in _NUMBERS]
         return Plan((_unary(operation, problem, rule, caps, bindings, getattr(desc, "scale_bias", None), numbers),))
@@ -170,5 +217,5 @@ register(
     *ROWS,
     problem=_problem,
     rules=ELEMENTWISE,
-    schedules={"words": _schedule("words"), "elements": _schedule("elements")},
+    schedules={rule.name: _schedule(rule.name) for rule in ELEMENTWISE},
 )

@@ -12,10 +12,12 @@ from dmlvk.enums import MatrixTransform, TensorDataType
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.fused import Activation, fused
 from dmlvk.kernels.lowering.registry import register
+from dmlvk.kernels.lowering.softmax import over_last_dimension
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
 from dmlvk.kernels.select import GEMM, GEMM_VECTOR_ROWS, GemmProblem
 from dmlvk.kernels.shapes import linear_grid
+from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import TensorDesc
 
 Strides = tuple[int, int, int, int]
@@ -102,8 +104,8 @@ def naive(product: Product, caps: Capabilities) -> Plan:
 
 def rows(product: Product, caps: Capabilities) -> Plan:
     """Several rows of one column an invocation."""
-    local = 32
-    block = 8
+    local = 32 if caps.is_cpu else 64
+    block = min(8, caps.minimum_subgroup_size)
     grid = (-(-product.columns // local), -(-product.rows // block), math.prod(product.batch))
     return _dispatch("gemm_rows", product, {"LOCAL_SIZE_X": local, "ROWS": block}, grid)
 
@@ -176,8 +178,12 @@ def _product(desc: ops.Gemm) -> Product:
         has_c=has_c,
         alpha=desc.alpha,
         beta=desc.beta,
-        activation=fused(desc.fused_activation),
+        activation=fused(None if _is_softmax(desc.fused_activation) else desc.fused_activation),
     )
+
+
+def _is_softmax(activation: OperatorDesc | None) -> bool:
+    return isinstance(activation, ops.ActivationSoftmax | ops.ActivationSoftmax1)
 
 
 def _problem(desc: ops.Gemm) -> GemmProblem:
@@ -186,7 +192,13 @@ def _problem(desc: ops.Gemm) -> GemmProblem:
 
 
 def _schedule(build: Callable[[Product, Capabilities], Plan]) -> Callable[[ops.Gemm, GemmProblem, Capabilities], Plan]:
-    return lambda desc, problem, caps: build(_product(desc), caps)
+    def schedule(desc: ops.Gemm, problem: GemmProblem, caps: Capabilities) -> Plan:
+        plan = build(_product(desc), caps)
+        if not _is_softmax(desc.fused_activation):
+            return plan
+        return Plan((*plan.dispatches, over_last_dimension(desc.tensor("output_tensor"), output_range(), caps)))
+
+    return schedule
 
 
 register(

@@ -12,7 +12,6 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.select import (
     BATCH_NORMALIZATION,
-    MEAN_VARIANCE_GROUP_BYTES,
     MEAN_VARIANCE_NORMALIZATION,
     BatchNormalizationProblem,
     MeanVarianceProblem,
@@ -49,9 +48,7 @@ def _whole_words(walks: Sequence[tuple[Sequence[int], Sequence[int]]], run: int,
         word: Elements of a word.
     """
     return run % word == 0 and all(
-        size == 1 or step % word == 0
-        for sizes, steps in walks
-        for size, step in zip(sizes, steps, strict=True)
+        size == 1 or step % word == 0 for sizes, steps in walks for size, step in zip(sizes, steps, strict=True)
     )
 
 
@@ -118,6 +115,7 @@ def _mean_variance_dispatch(
     workgroups: int,
     caps: Capabilities,
     constants: dict[str, int],
+    extra_variant: tuple[tuple[str, str], ...] = (),
     extra_bindings: tuple[Range, ...] = (),
     extra_params: dict[str, int] | None = None,
 ) -> Dispatch:
@@ -167,18 +165,26 @@ def _mean_variance_dispatch(
     )
     variant = [("T", desc.tensor("input_tensor").data_type.name), ("WORDS", str(int(unit > 1)))]
     return Dispatch(
-        KernelVariant(kernel, tuple(variant), tuple(constants.items())),
+        KernelVariant(kernel, (*variant, *extra_variant), tuple(constants.items())),
         bindings + extra_bindings,
         params,
         linear_grid(workgroups, caps),
     )
 
 
+def _loads_in_flight(problem: MeanVarianceProblem, caps: Capabilities) -> int:
+    """Units that each invocation loads before it uses the first: enough to hide a GPU's memory; a CPU's caches need
+    none of it, and the code that unrolls them only takes longer to compile."""
+    if caps.is_cpu:
+        return 1
+    return 4 if problem.unit_elements > 1 else 8
+
+
 def _rows(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
     words = problem.unit_elements > 1
     most = _most_invocations(caps)
     # A cache line or two at a time first, then several loads in flight in each lane.
-    wanted = max(min(problem.row_units, 32), -(-problem.row_units // (4 if words else 8)))
+    wanted = max(min(problem.row_units, 32), -(-problem.row_units // _loads_in_flight(problem, caps)))
     lanes = min(_power_of_two(wanted), most, 512)
     if -(-problem.row_units // lanes) > (8 if words else 32):
         lanes = min(most, 1024)
@@ -208,59 +214,35 @@ def _columns(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, cap
 
 
 def _split(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    return _split_by_groups(desc, problem, caps, problem.rows)
-
-
-def _pipelined(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    group = max(MEAN_VARIANCE_GROUP_BYTES // problem.row_bytes, 1)
-    return _split_by_groups(desc, problem, caps, min(group, -(-problem.rows // 2)))
-
-
-def _split_by_groups(
-    desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities, group: int
-) -> Plan:
-    """Dispatch i applies group i - 1 of the rows and gathers group i."""
-    invocations = min(_most_invocations(caps), 512, max(_power_of_two(problem.row_units), 64))
-    units = min(8 if problem.unit_elements > 1 else 16, -(-problem.row_units // invocations))
+    invocations = min(_most_invocations(caps), 256, max(_power_of_two(problem.row_units), 64))
+    units = min(2 * _loads_in_flight(problem, caps), -(-problem.row_units // invocations))
     tile = invocations * units
     tiles = -(-problem.row_units // (tile * _MOST_CHUNKS))
     chunks = -(-problem.row_units // (tile * tiles))
     partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
     constants = {"LOCAL_SIZE_X": invocations, "UNITS": units}
-    starts = [*range(0, problem.rows, group), problem.rows]
-    dispatches = []
-    for i in range(len(starts)):
-        apply_first = starts[max(i - 1, 0)]
-        gather_end = starts[min(i + 1, len(starts) - 1)]
-        applied, gathered = starts[i] - apply_first, gather_end - starts[i]
-        rows = {
-            "tiles": tiles,
-            "chunks": chunks,
-            "gather_first": starts[i],
-            "gather_rows": gathered,
-            "apply_first": apply_first,
-            "apply_rows": applied,
-        }
-        dispatches.append(
-            _mean_variance_dispatch(
-                "mean_variance_split",
-                desc,
-                problem,
-                (applied + gathered) * chunks,
-                caps,
-                constants,
-                (partials,),
-                rows,
-            )
+
+    def dispatch(apply: int) -> Dispatch:
+        return _mean_variance_dispatch(
+            "mean_variance_split",
+            desc,
+            problem,
+            problem.rows * chunks,
+            caps,
+            constants,
+            (("APPLY", str(apply)),),
+            (partials,),
+            {"tiles": tiles, "chunks": chunks},
         )
-    return Plan(tuple(dispatches), temporary_bytes=partials.nbytes)
+
+    return Plan((dispatch(0), dispatch(1)), temporary_bytes=partials.nbytes)
 
 
 register(
     MeanVarianceNormalization1,
     problem=_mean_variance_problem,
     rules=MEAN_VARIANCE_NORMALIZATION,
-    schedules={"columns": _columns, "rows": _rows, "pipelined": _pipelined, "split": _split},
+    schedules={"columns": _columns, "rows": _rows, "split": _split},
 )
 
 

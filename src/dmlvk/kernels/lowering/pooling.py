@@ -122,14 +122,19 @@ def _plan(
 
 def _outputs(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
     size = min(256, caps.workgroup_invocations)
+    height, width = desc.window_size[-2:]
+    # Whole small windows, or pieces of a line.
+    taps = min(width, 8)
+    lines = min(height, 8 // taps + 1) if width == taps else 1
+    constants = {"LOCAL_SIZE_X": size, "LINES": lines, "TAPS": taps}
     workgroups = -(-desc.tensor("output_tensor").element_count // size)
-    return _plan(desc, "pooling", {"LOCAL_SIZE_X": size}, not problem.rows_contiguous, workgroups, caps)
+    return _plan(desc, "pooling", constants, not problem.rows_contiguous, workgroups, caps)
 
 
 def _window(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
     size = 256 if caps.workgroup_invocations >= 256 else 128
-    # About 4 elements an invocation: fewer levels of the tree than elements read, and enough reads in flight.
-    lanes = min(size, max(8, 1 << (problem.window // 4).bit_length()))
+    # About 8 elements an invocation: two rounds of reads, and fewer levels of the tree than elements.
+    lanes = min(size, max(8, 1 << (problem.window // 8).bit_length()))
     workgroups = -(-desc.tensor("output_tensor").element_count // (size // lanes))
     return _plan(desc, "pooling_window", {"LOCAL_SIZE_X": size, "LANES": lanes}, False, workgroups, caps)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from dmlvk import ops
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
-from dmlvk.kernels.select import SOFTMAX, SoftmaxProblem
+from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
+from dmlvk.kernels.select import SOFTMAX, SoftmaxProblem, choose
 from dmlvk.kernels.shapes import Coalesced, coalesce, linear_grid
-from dmlvk.tensor import element_bits
+from dmlvk.tensor import TensorDesc, element_bits
 
 _Softmax = ops.ActivationSoftmax1 | ops.ActivationLogSoftmax1
 
@@ -43,7 +44,9 @@ def _problem(desc: _Softmax) -> SoftmaxProblem:
 
 
 def _plan(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities, lanes: int, units: int) -> Plan:
-    """``lanes`` invocations share a row and hold ``units`` units each at a time."""
+    """``lanes`` invocations share a row and hold at least ``units`` units each at a time: a power of two, so that many
+    row lengths share a pipeline."""
+    units = _power_of_two(units)
     unit, kept, row = problem.unit_elements, problem.kept, problem.row
     local = max(lanes, min(128, _most_invocations(caps)))
     constants = {
@@ -71,6 +74,11 @@ def _plan(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities, lanes: in
     return Plan((Dispatch(kernel, (input_range(0), output_range()), params, grid),))
 
 
+def _power_of_two(least: int) -> int:
+    """The smallest power of two that is at least this."""
+    return 1 << (least - 1).bit_length()
+
+
 def _most_invocations(caps: Capabilities) -> int:
     """The largest power of two of invocations in a workgroup."""
     return 1 << (caps.workgroup_invocations.bit_length() - 1)
@@ -83,15 +91,25 @@ def _columns(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Pla
 def _registers(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
     most = min(_most_invocations(caps), 1024)
     wanted = -(-problem.row_units * problem.unit_elements // 16)  # 16 elements a lane where there are lanes enough
-    lanes = min(1 << (wanted - 1).bit_length(), most)
+    lanes = min(_power_of_two(wanted), most)
     return _plan(desc, problem, caps, lanes, -(-problem.row_units // lanes))
 
 
 def _looped(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
-    lanes = min(_most_invocations(caps), 512, 1 << (problem.row_units - 1).bit_length())
-    # Half of the row at most, so that a row that would fit is read in tiles all the same.
-    units = max(min(16 // problem.unit_elements, problem.row_units // (2 * lanes)), 1)
-    return _plan(desc, problem, caps, lanes, units)
+    lanes = min(_most_invocations(caps), 512, _power_of_two(problem.row_units))
+    return _plan(desc, problem, caps, lanes, 16 // problem.unit_elements)
+
+
+_SCHEDULES = {"columns": _columns, "registers": _registers, "looped": _looped}
+
+
+def over_last_dimension(tensor: TensorDesc, where: Range, caps: Capabilities) -> Dispatch:
+    """Softmax in place, as the last step of another operator: each element is read before it is written."""
+    last = tensor.dimension_count - 1
+    desc = ops.ActivationSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=(last,))
+    problem = _problem(desc)
+    plan = _SCHEDULES[choose(SOFTMAX, problem, caps).name](desc, problem, caps)
+    return dataclasses.replace(plan.dispatches[0], bindings=(where, where))
 
 
 register(
@@ -99,5 +117,5 @@ register(
     ops.ActivationLogSoftmax1,
     problem=_problem,
     rules=SOFTMAX,
-    schedules={"columns": _columns, "registers": _registers, "looped": _looped},
+    schedules=_SCHEDULES,
 )

@@ -1,0 +1,154 @@
+"""Convolution against oracles of others: ONNX Runtime and PyTorch."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import helper
+
+import dmlvk
+from dmlvk import ConvolutionDirection, ConvolutionMode, eager
+
+Array = NDArray[Any]
+
+
+def random(*sizes: int, key: int = 0) -> Array:
+    return np.random.default_rng([key, *sizes]).standard_normal(sizes).astype(np.float32)
+
+
+def assert_close(found: Array, expected: Array) -> None:
+    """Both sum in float32 in orders of their own: apart by a few ULP of the largest values."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=4e-6 * np.abs(expected).max())
+
+
+def onnx_convolution(op: str, operands: list[Array], **attributes: Any) -> Array:
+    names = ["x", "w", "b"][: len(operands)]
+    kinds = [helper.np_dtype_to_tensor_dtype(operand.dtype) for operand in operands]
+    inputs = [
+        helper.make_tensor_value_info(name, kind, operand.shape)
+        for name, kind, operand in zip(names, kinds, operands, strict=True)
+    ]
+    node = helper.make_node(op, names, ["y"], **attributes)
+    graph = helper.make_graph([node], op, inputs, [helper.make_tensor_value_info("y", kinds[0], None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, dict(zip(names, operands, strict=True)))[0]  # type: ignore[no-any-return]
+
+
+Problems = dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]
+"""Sizes of x and w, and the ONNX attributes."""
+
+FORWARD: Problems = {
+    "plain": ((2, 3, 9, 11), (5, 3, 3, 2), {}),
+    "strided and padded": ((2, 3, 9, 11), (5, 3, 3, 4), {"strides": (2, 3), "pads": (1, 2, 0, 1)}),
+    "dilated, in groups": ((1, 6, 12, 13), (4, 3, 3, 2), {"dilations": (2, 3), "pads": (1, 1, 2, 0), "group": 2}),
+    "depthwise": ((1, 8, 14, 15), (8, 1, 5, 5), {"pads": (2, 2, 2, 2), "strides": (2, 1), "group": 8}),
+    "pointwise": ((1, 32, 7, 7), (48, 32, 1, 1), {}),
+    "vector": ((1, 4, 31), (3, 4, 5), {"strides": (2,), "pads": (3, 1)}),
+    "volume": ((1, 2, 5, 6, 7), (3, 2, 2, 3, 2), {"strides": (1, 2, 2), "pads": (0, 1, 1, 1, 0, 0)}),
+}
+BACKWARD: Problems = {
+    "plain": ((2, 3, 5, 4), (3, 5, 3, 2), {}),
+    "strided and padded": ((2, 3, 5, 4), (3, 5, 3, 4), {"strides": (2, 3), "pads": (1, 2, 0, 1)}),
+    "dilated, in groups": ((1, 6, 5, 6), (6, 2, 3, 2), {"dilations": (2, 3), "strides": (2, 1), "group": 2}),
+    "larger output": ((1, 3, 4, 5), (3, 2, 3, 3), {"strides": (3, 2), "output_padding": (2, 1), "pads": (1, 1, 0, 1)}),
+    "vector": ((1, 4, 9), (4, 3, 5), {"strides": (2,), "pads": (3, 1)}),
+    "volume": ((1, 2, 3, 4, 3), (2, 3, 2, 3, 2), {"strides": (1, 2, 2)}),
+}
+
+
+def operator_attributes(rank: int, attributes: dict[str, Any]) -> dict[str, Any]:
+    pads = attributes.get("pads", (0,) * (2 * rank))
+    return {
+        "strides": attributes.get("strides", (1,) * rank),
+        "dilations": attributes.get("dilations", (1,) * rank),
+        "start_padding": pads[:rank],
+        "end_padding": pads[rank:],
+        "output_padding": (0,) * rank,
+        "group_count": attributes.get("group", 1),
+    }
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward_agrees_with_onnx_runtime(device: dmlvk.Device, name: str) -> None:
+    x_sizes, w_sizes, attributes = FORWARD[name]
+    x, w, bias = random(*x_sizes), random(*w_sizes), random(w_sizes[0])
+    expected = onnx_convolution("Conv", [x, w, bias], **attributes)
+    rank = len(x_sizes) - 2
+    found = eager.convolution(
+        x, w, bias.reshape(1, -1, *(1,) * rank), **operator_attributes(rank, attributes), device=device
+    )
+    assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_backward_agrees_with_onnx_runtime(device: dmlvk.Device, name: str) -> None:
+    x_sizes, w_sizes, attributes = BACKWARD[name]
+    x, w = random(*x_sizes), random(*w_sizes)
+    expected = onnx_convolution("ConvTranspose", [x, w], **attributes)
+    found = eager.convolution(
+        x,
+        w,
+        **operator_attributes(len(x_sizes) - 2, attributes),
+        direction=ConvolutionDirection.BACKWARD,
+        output_sizes=expected.shape,
+        device=device,
+    )
+    assert_close(found, expected)
+
+
+def test_backward_is_the_gradient_of_forward(device: dmlvk.Device, torch: ModuleType) -> None:
+    x, w = torch.from_numpy(random(2, 4, 9, 8)).requires_grad_(), torch.from_numpy(random(6, 2, 3, 2))
+    y = torch.nn.functional.conv2d(x, w, stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2)
+    gradient = random(*y.shape, key=1)
+    y.backward(torch.from_numpy(gradient))
+    shared = operator_attributes(2, {"strides": (2, 1), "dilations": (1, 2), "pads": (1, 0, 1, 0), "group": 2})
+    assert_close(eager.convolution(x.detach().numpy(), w.numpy(), **shared, device=device), y.detach().numpy())
+    found = eager.convolution(
+        gradient,
+        w.numpy(),
+        **shared,
+        direction=ConvolutionDirection.BACKWARD,
+        output_sizes=tuple(x.shape),
+        device=device,
+    )
+    assert_close(found, x.grad.numpy())
+
+
+@pytest.mark.parametrize("direction", ConvolutionDirection)
+def test_mode_convolution_reverses_the_taps(device: dmlvk.Device, direction: ConvolutionDirection) -> None:
+    x, w = random(1, 3, 6, 7), random(3, 3, 2, 3)
+    attributes = {**operator_attributes(2, {"strides": (1, 2)}), "direction": direction}
+    reversed_taps = np.ascontiguousarray(w[..., ::-1, ::-1])
+    np.testing.assert_array_equal(
+        eager.convolution(x, w, **attributes, mode=ConvolutionMode.CONVOLUTION, device=device),
+        eager.convolution(x, reversed_taps, **attributes, device=device),
+    )
+
+
+def test_channels_last_gives_the_same_bits(device: dmlvk.Device) -> None:
+    x, w = random(2, 5, 8, 9), random(7, 5, 3, 3)
+    attributes = operator_attributes(2, {"pads": (1, 1, 1, 1)})
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(
+        eager.convolution(last, w, **attributes, device=device), eager.convolution(x, w, **attributes, device=device)
+    )
+
+
+def test_a_fused_activation_is_the_activation(device: dmlvk.Device) -> None:
+    x, w = random(1, 4, 9, 9), random(8, 4, 3, 3)
+    attributes = operator_attributes(2, {})
+    plain = eager.convolution(x, w, **attributes, device=device)
+    for fused, alone in (
+        (dmlvk.ActivationRelu(), eager.activation_relu(plain, device=device)),
+        (dmlvk.ActivationSigmoid(), eager.activation_sigmoid(plain, device=device)),
+        (dmlvk.ActivationElu(alpha=0.5), eager.activation_elu(plain, alpha=0.5, device=device)),
+        (dmlvk.ElementWiseClip(min=0.0, max=6.0), eager.element_wise_clip(plain, min=0.0, max=6.0, device=device)),
+    ):
+        found = eager.convolution(x, w, **attributes, fused_activation=fused, device=device)
+        np.testing.assert_array_equal(found, alone, err_msg=type(fused).__name__)

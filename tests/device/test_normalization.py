@@ -1,0 +1,150 @@
+"""The normalizations against oracles of others (ONNX's reference, PyTorch), and what the shared cases cannot reach."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+import dmlvk
+from dmlvk import eager, ops
+from dmlvk.cases import all_cases
+from dmlvk.cases.model import Case, generator
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.verify import Variation, build, check
+
+Array = NDArray[Any]
+CLOSE = {np.dtype(np.float32): 2e-6, np.dtype(np.float16): 2e-3}
+FLOATS = pytest.mark.parametrize("dtype", [np.float32, np.float16])
+
+
+def values(name: str, *sizes: int, dtype: Any = np.float32) -> Array:
+    return generator(name, sizes).standard_normal(sizes).astype(dtype)
+
+
+def assert_close(found: Array, expected: Array) -> None:
+    assert found.dtype == expected.dtype or expected.dtype == np.float32
+    tolerance = CLOSE[found.dtype]
+    np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=tolerance, atol=4 * tolerance)
+
+
+def onnx_reference(op: str, inputs: dict[str, Array], opset: int, **attributes: Any) -> Array:
+    graph = helper.make_graph(
+        [helper.make_node(op, list(inputs), ["y"], **attributes)],
+        op,
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()],
+        [helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(np.dtype(np.float32)), None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    return ReferenceEvaluator(model).run(None, inputs)[0]  # type: ignore[no-any-return]
+
+
+def channels(x: Array) -> tuple[int, ...]:
+    return (1, -1) + (1,) * (x.ndim - 2)
+
+
+@pytest.mark.quick
+def test_onnx_mean_variance_normalization(device: dmlvk.Device) -> None:
+    x = values("mvn", 3, 5, 7, 4)
+    expected = onnx_reference("MeanVarianceNormalization", {"x": x}, 13, axes=[0, 2, 3])
+    found = eager.mean_variance_normalization1(x, None, None, axes=(0, 2, 3), epsilon=1e-9, device=device)
+    assert_close(found, expected)
+
+
+def test_onnx_instance_normalization(device: dmlvk.Device) -> None:
+    x, scale, bias = values("x", 2, 6, 5, 8), values("scale", 6), values("bias", 6)
+    expected = onnx_reference("InstanceNormalization", {"x": x, "scale": scale, "b": bias}, 6, epsilon=1e-3)
+    side = (scale.reshape(channels(x)), bias.reshape(channels(x)))
+    assert_close(eager.mean_variance_normalization1(x, *side, axes=(2, 3), epsilon=1e-3, device=device), expected)
+    old = eager.mean_variance_normalization(x, *side, cross_channel=False, epsilon=1e-3, device=device)
+    assert_close(old, expected)
+
+
+def test_onnx_layer_normalization(device: dmlvk.Device) -> None:
+    x, scale, bias = values("x", 4, 3, 40), values("scale", 3, 40), values("bias", 3, 40)
+    expected = onnx_reference("LayerNormalization", {"x": x, "scale": scale, "b": bias}, 17, axis=1)
+    found = eager.mean_variance_normalization1(x, scale[None], bias[None], axes=(1, 2), device=device)
+    assert_close(found, expected)
+
+
+@pytest.mark.quick
+def test_onnx_batch_normalization(device: dmlvk.Device) -> None:
+    x = values("x", 3, 5, 4, 4)
+    given = {name: values(name, 5) for name in ("scale", "b", "mean")} | {"var": np.square(values("var", 5))}
+    expected = onnx_reference("BatchNormalization", {"x": x, **given}, 15, epsilon=1e-4)
+    mean, variance, scale, bias = (given[name].reshape(channels(x)) for name in ("mean", "var", "scale", "b"))
+    assert_close(eager.batch_normalization(x, mean, variance, scale, bias, epsilon=1e-4, device=device), expected)
+
+
+@FLOATS
+def test_torch_layer_and_group_norm(torch: ModuleType, device: dmlvk.Device, dtype: Any) -> None:
+    x, scale, bias = (values(n, *s, dtype=dtype) for n, s in (("x", (2, 6, 5, 8)), ("scale", (8,)), ("bias", (8,))))
+    nn = torch.nn.functional
+    expected = nn.layer_norm(*map(torch.from_numpy, (x,)), (8,), torch.from_numpy(scale), torch.from_numpy(bias))
+    found = eager.mean_variance_normalization1(
+        x, scale.reshape(1, 1, 1, 8), bias.reshape(1, 1, 1, 8), axes=(3,), device=device
+    )
+    assert_close(found, expected.numpy())
+
+    scale, bias = values("group scale", 6, dtype=dtype), values("group bias", 6, dtype=dtype)
+    expected = nn.group_norm(torch.from_numpy(x), 3, torch.from_numpy(scale), torch.from_numpy(bias))
+    grouped = x.reshape(2, 3, 2, 5, 8)
+    side = (scale.reshape(1, 3, 2, 1, 1), bias.reshape(1, 3, 2, 1, 1))
+    found = eager.mean_variance_normalization1(grouped, *side, axes=(2, 3, 4), device=device)
+    assert_close(found.reshape(x.shape), expected.numpy())
+
+
+@FLOATS
+def test_torch_instance_and_batch_norm(torch: ModuleType, device: dmlvk.Device, dtype: Any) -> None:
+    x, nn = values("x", 3, 4, 6, 6, dtype=dtype), torch.nn.functional
+    scale, bias, mean = (values(name, 4, dtype=dtype) for name in ("scale", "bias", "mean"))
+    variance = np.square(values("variance", 4, dtype=dtype)) + dtype(0.25)
+    tensors = {name: torch.from_numpy(a) for name, a in (("weight", scale), ("bias", bias))}
+    wide = [a.reshape(channels(x)) for a in (mean, variance, scale, bias)]
+    expected = nn.instance_norm(torch.from_numpy(x), **tensors)
+    assert_close(eager.mean_variance_normalization1(x, *wide[2:], axes=(2, 3), device=device), expected.numpy())
+    expected = nn.batch_norm(torch.from_numpy(x), torch.from_numpy(mean), torch.from_numpy(variance), **tensors)
+    assert_close(eager.batch_normalization(x, *wide, device=device), expected.numpy())
+    expected = nn.batch_norm(torch.from_numpy(x), None, None, **tensors, training=True)
+    assert_close(eager.mean_variance_normalization1(x, *wide[2:], axes=(0, 2, 3), device=device), expected.numpy())
+
+
+@pytest.mark.slow
+def test_every_rule_on_a_small_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer invocations a workgroup: several rows a subgroup, and chunks of several tiles, as in a row of gigabytes."""
+    small = dataclasses.replace(device.capabilities, workgroup_invocations=64)
+    monkeypatch.setattr(device, "capabilities", small)
+    entry = all_cases()[ops.MeanVarianceNormalization1]
+    side = (1, 600_008)
+    inputs = {"input_tensor": (2, 600_008), "scale_tensor": side, "bias_tensor": side}
+    long = Case("chunks of tiles", inputs, {"axes": (1,)})
+    wanted = ("layer", "rows side by side", "batch and space, odd", "layer of several words a lane")
+    cases = [long, *(case for case in entry.cases if case.name in wanted)]
+    assert len(cases) == 1 + len(wanted)
+    for case in cases:
+        variation = Variation(case, dmlvk.TensorDataType.FLOAT32, "packed")
+        for rule in possible_rules(build(entry.operator, variation).desc, small):
+            outcome = check(device, entry, dataclasses.replace(variation, rule=rule))
+            assert outcome.passed, f"{outcome.variation}: {outcome.detail}"
+
+
+def test_one_dispatch_where_a_row_fits_a_workgroup(device: dmlvk.Device, count_dispatches: Any) -> None:
+    x = values("x", 4, 1000)
+    with count_dispatches() as count:
+        eager.mean_variance_normalization1(x, None, None, axes=(1,), device=device)
+    assert count.dispatches == 1
+
+
+def test_the_mean_of_distant_data_costs_no_accuracy(device: dmlvk.Device) -> None:
+    """A mean of 10^6 standard deviations: the mean itself has no better float32 than a sixteenth of a deviation."""
+    x = (1e6 + values("x", 4, 4096)).astype(np.float32)
+    wide = x.astype(np.float64)
+    expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    found = eager.mean_variance_normalization1(x, None, None, axes=(1,), device=device)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)

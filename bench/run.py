@@ -2,9 +2,9 @@
 
     python -m bench.run [--device CHOICE] [--against torch] [--only WORD] [--rules] [--json FILE]
 
-First the machine's own copy bandwidth and the launch times, then every problem of ``bench/problems.py``: host time of 50 executions
-in one submission, median after a warm-up of at least 0.2 s, the outputs compared with the rival's in float32
-before a time is believed. With ``--rules`` every rule that could run a problem is timed, not only the chosen one. Ends in a table.
+First the machine's own copy bandwidth and the launch times, then every problem of ``bench/problems.py``: host time of 50
+executions in one submission, median after a warm-up of at least 0.2 s, the outputs compared with the rival's in float32
+before a time is believed. With ``--rules`` every rule that could run a problem is timed, not only the chosen one.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ def prelude(spec: KernelSpec, variant: Variant) -> str:
             lines.append(f"layout(local_size_{axis[1].lower()}_id = {index}) in;")
             lines.append(f"#define {name} gl_WorkGroupSize.{axis[1].lower()}")
         else:
-            kind = "float" if isinstance(default, float) else "uint"
+            scalar = "float" if isinstance(default, float) else "uint"
             literal = repr(default) if isinstance(default, float) else f"{default}u"
-            lines.append(f"layout(constant_id = {index}) const {kind} {name} = {literal};")
+            lines.append(f"layout(constant_id = {index}) const {scalar} {name} = {literal};")
     for index, name in enumerate(spec.buffer_names):
         lines.append(f"#define BINDING_{name.upper()} {index}")
         lines.append(f"#define BYTE_OFFSET_{name.upper()} (push.byte_offset[{index}])")

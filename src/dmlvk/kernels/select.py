@@ -160,9 +160,9 @@ MEAN_VARIANCE_NORMALIZATION = (
         "split",
         when=always,
         possible=always,
-        because="a row is too long for one workgroup's registers: two dispatches, rows cut into chunks. H200, 32 rows of 16 MiB: "
-        "2690 GB/s, 95 % of what two reads and a write can reach; normalizing a group of rows while the next is gathered, "
-        "to find it in the cache, gave 1550 to 2450",
+        because="a row is too long for one workgroup's registers: two dispatches, rows cut into chunks. H200, 32 rows "
+        "of 16 MiB: 2690 GB/s, 95 % of what two reads and a write can reach; normalizing a group of rows while the next is "
+        "gathered, to find it in the cache, gave 1550 to 2450",
     ),
 )
 

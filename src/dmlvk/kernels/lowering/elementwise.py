@@ -1,7 +1,7 @@
 """Pointwise operators: the rows of ``ops.elementwise`` and ``ops.activation`` whose elements do not mix.
 
-A row is lowered by its shape alone (one input or two, number attributes), so a new one needs nothing here: its number
-is the shader's ``OPERATION`` and its attributes are the shader's parameters, in the struct's order.
+A row is lowered by its shape alone (``_is_pointwise``), so a new one needs nothing here: its number is the shader's
+``OPERATION`` and its attributes are the shader's parameters, in the struct's order.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range
 from dmlvk.kernels.select import ELEMENTWISE, ElementwiseProblem, choose
 from dmlvk.kernels.shapes import coalesce, linear_grid
 from dmlvk.ops import activation, elementwise
-from dmlvk.schema import FLOATS, FieldKind, OperatorDesc, ScaleBias
+from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc, ScaleBias
 from dmlvk.tensor import cast_scalar, element_bits
 
-_NUMBERS = (FieldKind.FLOAT, FieldKind.SCALAR_UNION)
 _TILE = 32
 _COPIES = (OperatorType.ELEMENT_WISE_IDENTITY, OperatorType.ACTIVATION_IDENTITY)
 
@@ -192,20 +191,29 @@ def _schedule(rule: str) -> Callable[[OperatorDesc, ElementwiseProblem, Capabili
             params = {"param0": param0, "param1": param1}
             return Plan((_lanes("elementwise_binary", rule, problem, caps, bindings, constants, params),))
         operation = OperatorType.ELEMENT_WISE_IDENTITY if _is_copy(desc) else desc.type
-        numbers = [getattr(desc, field.name) for field in desc.fields if field.kind in _NUMBERS]
+        numbers = [getattr(desc, field.name) for field in desc.fields if _is_parameter(field)]
         return Plan((_unary(operation, problem, rule, caps, bindings, getattr(desc, "scale_bias", None), numbers),))
 
     return schedule
 
 
+def _is_parameter(field: FieldSpec) -> bool:
+    """Whether a field is a number for the shader (the type tag of a SCALAR_UNION is known from the tensors)."""
+    is_mode = field.kind is FieldKind.ENUM and field.enumeration is not TensorDataType
+    return field.kind in (FieldKind.FLOAT, FieldKind.SCALAR_UNION) or is_mode
+
+
 def _is_pointwise(row: object) -> bool:
-    """Whether a name of an operator file is a row for these kernels: the newest re-issue, one or two inputs of the
-    output's sizes, and no attributes but numbers (an operator with axes mixes elements)."""
+    """Whether a name of an operator file is a row for these kernels: the newest re-issue; tensors of one type; one input
+    and up to two numbers, or two inputs. An operator with axes, which mixes elements, is not."""
     if not isinstance(row, type) or not issubclass(row, OperatorDesc) or row.upgrade is not OperatorDesc.upgrade:
         return False
     kinds = [field.kind for field in row.fields]
-    simple = (*_NUMBERS, FieldKind.SCALE_BIAS, FieldKind.FUSED_ACTIVATION, FieldKind.ENUM)
-    return kinds.count(FieldKind.INPUT_TENSOR) in (1, 2) and all(kind.is_tensor or kind in simple for kind in kinds)
+    allowed = {FieldKind.SCALE_BIAS, FieldKind.FUSED_ACTIVATION, FieldKind.ENUM, FieldKind.FLOAT, FieldKind.SCALAR_UNION}
+    one_type = len({field.data_types for field in row.fields if field.kind.is_tensor}) == 1
+    most_parameters = {1: 2, 2: 0}.get(kinds.count(FieldKind.INPUT_TENSOR), -1)
+    parameters = sum(map(_is_parameter, row.fields))
+    return one_type and parameters <= most_parameters and all(kind.is_tensor or kind in allowed for kind in kinds)
 
 
 ROWS: tuple[type[OperatorDesc], ...] = tuple(

@@ -99,7 +99,7 @@ def finite(name: str) -> Constraint:
         value = getattr(desc, name)
         return None if math.isfinite(value) else Violation(name, value)
 
-    return Constraint("finite", f"{name} is finite", check)
+    return Constraint("finite", f"{name} is finite", check, needs_tensors=False)
 
 
 def nonzero(name: str) -> Constraint:
@@ -109,4 +109,4 @@ def nonzero(name: str) -> Constraint:
         value = getattr(desc, name)
         return None if value != 0 else Violation(name, value)
 
-    return Constraint("nonzero", f"{name} is not 0", check)
+    return Constraint("nonzero", f"{name} is not 0", check, needs_tensors=False)

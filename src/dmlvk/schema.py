@@ -108,11 +108,19 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Constraint:
-    """A labelled rule over several fields of a desc; ``check`` returns what breaks it, or None."""
+    """A labelled rule over several fields of a desc.
+
+    Attributes:
+        label: Short name.
+        rule: The rule, as a sentence.
+        check: Returns what breaks it, or None.
+        needs_tensors: Whether it reads tensors; one that does not also holds for fused activations, which have none.
+    """
 
     label: str
     rule: str
     check: Callable[[Any], Violation | None]
+    needs_tensors: bool = True
 
 
 class Slot(NamedTuple):
@@ -372,6 +380,9 @@ class OperatorDesc:
                     raise self.error(spec.name, f"has no tensors, so {inner.dml_name} is None", item)
             elif item is not None:
                 value._validate_attribute(inner, item)
+        for constraint in value.constraints:
+            if not constraint.needs_tensors and (violation := constraint.check(value)) is not None:
+                raise self.error(spec.name, f"{type(value).__name__}: {constraint.rule}", violation.value)
 
 
 def _is_integer(value: object, least: int, end: int) -> bool:

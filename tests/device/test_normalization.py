@@ -117,8 +117,8 @@ def test_torch_instance_and_batch_norm(torch: ModuleType, device: dmlvk.Device, 
 
 @pytest.mark.slow
 def test_every_rule_on_a_small_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer invocations a workgroup: several rows a subgroup, and chunks of several tiles, as in a row of gigabytes."""
-    small = dataclasses.replace(device.capabilities, workgroup_invocations=64)
+    """A GPU of few invocations a workgroup: many loads in flight, and chunks of several tiles as in a row of gigabytes."""
+    small = dataclasses.replace(device.capabilities, workgroup_invocations=64, is_cpu=False)
     monkeypatch.setattr(device, "capabilities", small)
     entry = all_cases()[ops.MeanVarianceNormalization1]
     side = (1, 600_008)

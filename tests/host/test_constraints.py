@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import dmlvk
 from dmlvk import ops as _ops
 from dmlvk.cases import all_cases
 from dmlvk.errors import InvalidArgumentError
@@ -107,3 +108,13 @@ def test_constraint_is_broken_first(row: type[OperatorDesc], constraint: Constra
                 return
     pytest.fail(f"no desc was found that first breaks {constraint.rule!r}")
 
+
+
+def test_a_fused_activation_keeps_its_own_rules() -> None:
+    base = next(bases(dmlvk.MeanVarianceNormalization1))
+    with pytest.raises(InvalidArgumentError, match=r"MEAN_VARIANCE_NORMALIZATION1\.FusedActivation: ActivationCelu: alpha is not 0"):
+        base.replace(fused_activation=dmlvk.ActivationCelu(alpha=0.0)).validate()
+    with pytest.raises(InvalidArgumentError, match="has no tensors"):
+        base.replace(fused_activation=dmlvk.ActivationRelu(input_tensor=base.input_slots()[0].tensor)).validate()
+    with pytest.raises(InvalidArgumentError, match="is a desc of one of"):
+        base.replace(fused_activation=dmlvk.ActivationHardSwish()).validate()

@@ -193,22 +193,16 @@ def _depthwise(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabil
 
 
 def _tiled(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
-    shape = (16, 8, 4, 4)
-    for local_x, local_y, thread_k, thread_p in ((16, 16, 8, 8), (16, 16, 4, 4)):
-        tiles = -(-problem.group_outputs // (local_y * thread_k)) * -(-problem.pixels // (local_x * thread_p))
-        if tiles * problem.groups >= 128 and local_x * local_y <= caps.workgroup_invocations:
-            shape = (local_x, local_y, thread_k, thread_p)
-            break
-    local_x, local_y, thread_k, thread_p = shape
-    tile_k, tile_p = local_y * thread_k, local_x * thread_p
+    """Rows of a tile are output channels, columns pixels."""
+    shape = matmul.tile_shape(problem.group_outputs, problem.pixels, problem.groups, caps)
     constants = {
-        "LOCAL_SIZE_X": local_x,
-        "LOCAL_SIZE_Y": local_y,
-        "THREAD_K": thread_k,
-        "THREAD_P": thread_p,
-        "TILE_C": 16 if 16 * (tile_k + tile_p + 4) * 4 <= caps.shared_memory_bytes else 8,
+        "LOCAL_SIZE_X": shape.local_x,
+        "LOCAL_SIZE_Y": shape.local_y,
+        "THREAD_K": shape.block_rows,
+        "THREAD_P": shape.block_columns,
+        "TILE_C": matmul.tile_depth(shape, caps),
     }
-    grid = (-(-problem.pixels // tile_p), -(-problem.group_outputs // tile_k), problem.groups)
+    grid = (-(-problem.pixels // shape.columns), -(-problem.group_outputs // shape.rows), problem.groups)
     return _dispatch("convolution_tiled", desc, constants, grid, pixels=problem.pixels)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dmlvk import ops
 from dmlvk.enums import MatrixTransform, TensorDataType
@@ -110,28 +111,57 @@ def rows(product: Product, caps: Capabilities) -> Plan:
     return _dispatch("gemm_rows", product, {"LOCAL_SIZE_X": local, "ROWS": block}, grid)
 
 
+class TileShape(NamedTuple):
+    """How a workgroup covers a tile: invocations along columns and rows, and the block that each has in registers."""
+
+    local_x: int
+    local_y: int
+    block_rows: int
+    block_columns: int
+
+    @property
+    def rows(self) -> int:
+        """Of the tile."""
+        return self.local_y * self.block_rows
+
+    @property
+    def columns(self) -> int:
+        """Of the tile."""
+        return self.local_x * self.block_columns
+
+
+_TILE_SHAPES = (TileShape(16, 16, 8, 8), TileShape(16, 16, 4, 4), TileShape(16, 8, 4, 4))
+_TILES_TO_FILL_A_DEVICE = 128
+
+
+def tile_shape(rows: int, columns: int, batch: int, caps: Capabilities) -> TileShape:
+    """The largest shape that still gives the device enough workgroups, else the smallest."""
+    for shape in _TILE_SHAPES[:-1]:
+        tiles = -(-rows // shape.rows) * -(-columns // shape.columns) * batch
+        if tiles >= _TILES_TO_FILL_A_DEVICE and shape.local_x * shape.local_y <= caps.workgroup_invocations:
+            return shape
+    return _TILE_SHAPES[-1]
+
+
+def tile_depth(shape: TileShape, caps: Capabilities) -> int:
+    """How much of the depth is staged at a time: what fits in shared memory, rows of the tiles padded by 4 words."""
+    return 16 if 16 * (shape.rows + shape.columns + 8) * 4 <= caps.shared_memory_bytes else 8
+
+
 def tiled(product: Product, caps: Capabilities) -> Plan:
-    """Tiles through shared memory: the largest of three sizes that still gives the device work in parallel."""
+    """Tiles through shared memory."""
     batch = math.prod(product.batch)
-    shape = (16, 8, 4, 4)
-    for local_x, local_y, thread_m, thread_n in ((16, 16, 8, 8), (16, 16, 4, 4)):
-        tiles = -(-product.rows // (local_y * thread_m)) * -(-product.columns // (local_x * thread_n)) * batch
-        if tiles >= 128 and local_x * local_y <= caps.workgroup_invocations:
-            shape = (local_x, local_y, thread_m, thread_n)
-            break
-    local_x, local_y, thread_m, thread_n = shape
-    tile_m, tile_n = local_y * thread_m, local_x * thread_n
-    tile_k = 16 if 16 * (tile_m + tile_n + 8) * 4 <= caps.shared_memory_bytes else 8
+    shape = tile_shape(product.rows, product.columns, batch, caps)
     constants = {
-        "LOCAL_SIZE_X": local_x,
-        "LOCAL_SIZE_Y": local_y,
-        "THREAD_M": thread_m,
-        "THREAD_N": thread_n,
-        "TILE_K": tile_k,
+        "LOCAL_SIZE_X": shape.local_x,
+        "LOCAL_SIZE_Y": shape.local_y,
+        "THREAD_M": shape.block_rows,
+        "THREAD_N": shape.block_columns,
+        "TILE_K": tile_depth(shape, caps),
         "A_ALONG_K": int(product.a_strides[3] <= product.a_strides[2]),
         "B_ALONG_K": int(product.b_strides[2] < product.b_strides[3]),
     }
-    grid = (-(-product.columns // tile_n), -(-product.rows // tile_m), batch)
+    grid = (-(-product.columns // shape.columns), -(-product.rows // shape.rows), batch)
     return _dispatch("gemm_tiled", product, constants, grid)
 
 

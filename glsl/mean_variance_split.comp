@@ -5,7 +5,7 @@
 //   APPLY 1  merges the statistics of its row's chunks, reads its chunk again, normalizes and writes it
 // Every workgroup of a row merges the same partials in the same order and so gets the same bits.
 //
-// A chunk is TILES tiles of LOCAL_SIZE_X * UNITS units; invocations hold a tile in registers, as in
+// A chunk is `tiles` tiles of LOCAL_SIZE_X * UNITS units; invocations hold a tile in registers, as in
 // mean_variance_row.comp. Formula, units and constants: include/mean_variance.glsl.
 //
 // Bindings: x, scale, bias read, y written, partials read and written: (count, mean, remainder, squares) of chunk c of

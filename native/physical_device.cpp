@@ -99,7 +99,8 @@ std::vector<CooperativeMatrixShape> read_cooperative_matrices(const InstanceTabl
     return shapes;
 }
 
-FeatureSet reported_features(const FeatureChain& chain, const std::vector<std::string>& extensions) {
+FeatureSet reported_features(const FeatureChain& chain, const PhysicalDevice& device) {
+    const std::vector<std::string>& extensions = device.extensions;
     FeatureSet set;
     set[Feature::float16] = chain.vulkan12.shaderFloat16;
     set[Feature::int8] = chain.vulkan12.shaderInt8;
@@ -110,6 +111,9 @@ FeatureSet reported_features(const FeatureChain& chain, const std::vector<std::s
     set[Feature::storage8] = chain.vulkan12.storageBuffer8BitAccess;
     set[Feature::subgroup_size_control] = chain.vulkan13.subgroupSizeControl;
     set[Feature::full_subgroups] = chain.vulkan13.computeFullSubgroups;
+    // These two need no switching on: what a device can do in subgroups is there.
+    set[Feature::subgroup_arithmetic] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+    set[Feature::subgroup_shuffle] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
     set[Feature::cooperative_matrix] = chain.cooperative_matrix.cooperativeMatrix;
     set[Feature::cooperative_matrix2] = chain.cooperative_matrix2.cooperativeMatrixWorkgroupScope &&
                                         chain.cooperative_matrix2.cooperativeMatrixFlexibleDimensions;
@@ -161,6 +165,9 @@ void read_properties(const InstanceTable& vk, PhysicalDevice& device) {
     std::copy(std::begin(core.properties.pipelineCacheUUID), std::end(core.properties.pipelineCacheUUID),
               std::begin(device.pipeline_cache_uuid));
     device.subgroup_size = vulkan11.subgroupSize;
+    if ((vulkan11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0) {
+        device.subgroup_operations = vulkan11.subgroupSupportedOperations;
+    }
     device.min_subgroup_size = vulkan13.minSubgroupSize;
     device.max_subgroup_size = vulkan13.maxSubgroupSize;
     device.required_subgroup_size_stages = vulkan13.requiredSubgroupSizeStages;
@@ -212,7 +219,7 @@ std::vector<PhysicalDevice> read_devices() {
         read_memory(owner.vk, device);
         FeatureChain reported(device.extensions);
         query_features(handle, reported);
-        device.features = reported_features(reported, device.extensions);
+        device.features = reported_features(reported, device);
         if (device.features[Feature::cooperative_matrix]) {
             device.cooperative_matrices = read_cooperative_matrices(owner.vk, handle);
         }

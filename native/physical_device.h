@@ -22,6 +22,8 @@ enum class Feature : uint32_t {
     storage8,
     subgroup_size_control,
     full_subgroups,
+    subgroup_arithmetic,
+    subgroup_shuffle,
     cooperative_matrix,
     cooperative_matrix2,
     bfloat16,
@@ -33,7 +35,7 @@ enum class Feature : uint32_t {
     atomic_float,
 };
 
-constexpr std::array<const char*, 18> kFeatureNames = {
+constexpr std::array<const char*, 20> kFeatureNames = {
     "float16",
     "int8",
     "int16",
@@ -43,6 +45,8 @@ constexpr std::array<const char*, 18> kFeatureNames = {
     "storage8",
     "subgroup_size_control",
     "full_subgroups",
+    "subgroup_arithmetic",
+    "subgroup_shuffle",
     "cooperative_matrix",
     "cooperative_matrix2",
     "bfloat16",
@@ -123,6 +127,7 @@ struct PhysicalDevice {
     uint64_t max_allocation_size = 0;
     uint64_t max_buffer_size = 0;
     uint32_t max_push_descriptors = 0;
+    VkSubgroupFeatureFlags subgroup_operations = 0;  // in compute shaders
     std::vector<CooperativeMatrixShape> cooperative_matrices;
 
     bool has_extension(const char* extension) const;

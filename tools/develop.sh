@@ -15,9 +15,9 @@ cmake -G Ninja -S . -B "$build" -DPython_EXECUTABLE="$python" -DCMAKE_BUILD_TYPE
 
 if [[ $part != kernels ]]; then
     cmake --build "$build" --target _native --parallel 2
-    cp "$build"/_native*.so src/dmlvk/runtime/
+    cp --remove-destination "$build"/_native*.so src/dmlvk/runtime/
 fi
 if [[ $part != native ]]; then
     cmake --build "$build" --target kernels --parallel 2
-    cp "$build/kernels.zip" src/dmlvk/kernels/
+    cp --remove-destination "$build/kernels.zip" src/dmlvk/kernels/
 fi

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlvk.enums import TensorDataType
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.errors import UnsupportedError
+from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import lower, newest, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
@@ -21,7 +22,7 @@ from dmlvk.ops.normalization import BatchNormalization, MeanVarianceNormalizatio
 from dmlvk.tensor import TensorDesc, calculate_strides
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
-STORAGE = frozenset({"storage16"})
+STORAGE = SUBGROUPS | frozenset({"storage16"})
 LEAST = Capabilities(features=STORAGE)
 GPU = Capabilities(features=STORAGE, workgroup_invocations=1024, shared_memory_bytes=49152, storage_buffer_bytes=2**32 - 1)
 
@@ -202,3 +203,9 @@ def test_batch_normalization_moves_words_where_it_can(desc: BatchNormalization, 
     dispatch = only(desc)
     assert dict(dispatch.kernel.variant)["WORDS"] == words
     assert constants(dispatch)["SHARED_STATISTICS"] == shared
+
+
+def test_a_device_without_subgroup_sums_is_refused() -> None:
+    caps = Capabilities(features=frozenset({"storage16"}))
+    with pytest.raises(UnsupportedError, match="subgroup_arithmetic, subgroup_shuffle"):
+        lower(mvn((3, 5, 7), (2,)), caps)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+SUBGROUPS = frozenset({"subgroup_arithmetic", "subgroup_shuffle"})
+"""Features that Vulkan 1.3 leaves optional and every driver known to us has."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """A device's abilities. The defaults are the least that Vulkan 1.3 guarantees.
+    """A device's abilities. The defaults are the least that Vulkan 1.3 guarantees, and ``SUBGROUPS``.
 
     Attributes:
         features: Names of the features switched on (``float16``, ``storage8``, ``cooperative_matrix``, ...).
@@ -20,7 +23,7 @@ class Capabilities:
         is_cpu: Whether a CPU implements the device: workgroups run one after another on few cores.
     """
 
-    features: frozenset[str] = field(default_factory=frozenset)
+    features: frozenset[str] = SUBGROUPS
     subgroup_size: int = 32
     minimum_subgroup_size: int = 32
     maximum_subgroup_size: int = 32

@@ -116,7 +116,6 @@ class MeanVarianceProblem:
         rows: Sets of elements that share a mean.
         row_units: Units in a row.
         unit_elements: Elements in a unit: those of a 16-byte word, or 1.
-        element_bytes: Bytes of an element.
         side_by_side: Whether neighbours in memory belong to different rows.
         kept: The kept dimensions, merged: steps of x, scale, bias, y.
         row: The reduced dimensions, merged: steps of x, y.
@@ -126,16 +125,10 @@ class MeanVarianceProblem:
     rows: int
     row_units: int
     unit_elements: int
-    element_bytes: int
     side_by_side: bool
     kept: Coalesced
     row: Coalesced
     side: Coalesced
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of x in a row."""
-        return self.row_units * self.unit_elements * self.element_bytes
 
     def units_in_registers(self, caps: Capabilities) -> int:
         """The longest row that one workgroup holds: 64 registers an invocation, 32 where there are more than 512."""

@@ -49,6 +49,12 @@ GLSL_TYPES: dict[str, GlslType] = {
 }
 """By ``TensorDataType`` name: a variant macro whose value is one of these names is a data type macro."""
 
+_EXTENSION_FEATURES = {
+    "GL_KHR_shader_subgroup_arithmetic": "subgroup_arithmetic",
+    "GL_KHR_shader_subgroup_shuffle": "subgroup_shuffle",
+}
+"""Device features that GLSL extensions stand for."""
+
 Variant = tuple[tuple[str, str], ...]
 """A SPIR-V variant: (macro, value) pairs in the manifest row's order."""
 
@@ -116,7 +122,8 @@ class KernelSpec:
 
     def required_features(self, variant: Variant) -> tuple[str, ...]:
         """Device features that a variant needs."""
-        needed = list(self.features)
+        needed = [*self.features]
+        needed += [_EXTENSION_FEATURES[name] for name in self.extensions if name in _EXTENSION_FEATURES]
         for _, value in variant:
             if value in GLSL_TYPES:
                 needed += GLSL_TYPES[value].features

@@ -77,7 +77,6 @@ def _mean_variance_problem(desc: MeanVarianceNormalization1) -> MeanVarianceProb
         rows=math.prod(kept.sizes),
         row_units=math.prod(row.sizes) // unit,
         unit_elements=unit,
-        element_bytes=element_bits(x.data_type) // 8,
         side_by_side=unit == 1 and kept.sizes[-1] > 1 and kept.strides[3][-1] < row.strides[1][-1],
         kept=kept,
         row=row,

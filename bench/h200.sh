@@ -6,7 +6,8 @@
 #
 # WHEEL is dmlvk's wheel for that machine's Python. RESULT.json receives the figures, PyTorch's beside ours. FOLDER holds .deb files
 # of the Vulkan loader (libvulkan1 and what the driver needs beside it), unpacked for this run alone where the machine has no loader.
-# QUICK=1 verifies only the quick cases. Every part runs whether or not an earlier one failed; the exit status is 1 if one did.
+# QUICK=1 verifies only the quick cases. COMMIT names what was
+# built, for the results. Every part runs whether or not an earlier one failed; the exit status is 1 if one did.
 set -euo pipefail
 wheel=$(realpath "$1") result=$(realpath -m "$2") debs=${3:+$(realpath "$3")}
 cd "$(dirname "$0")/.."
@@ -28,7 +29,7 @@ part() {
 }
 part dmlvk devices
 part dmlvk verify ${QUICK:+--quick}
-part bench.run --against torch --json "$result"
+part bench.run --against torch --json "$result" ${COMMIT:+--commit "$COMMIT"}
 
 printf '\n=== %d s; failed parts: %s\n' "$SECONDS" "${failed[*]:-none}"
 ((${#failed[@]} == 0))

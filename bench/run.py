@@ -205,6 +205,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only problems whose name contains this")
     parser.add_argument("--rules", action="store_true", help="time every possible rule")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--commit", help="what was built, for the results; default: this checkout's HEAD")
     options = parser.parse_args()
     device = dmlvk.Device(options.device)
     results: dict[str, Any] = {
@@ -212,7 +213,7 @@ def main() -> int:
         "driver": device.info.driver,
         "uuid": device.info.uuid,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": options.commit or _commit(),
         "dmlvk": dmlvk.__version__,
         "python": platform.python_version(),
         "copy_gb_per_s": copy_bandwidth(device) * 1e-9,

@@ -69,8 +69,7 @@ Statistics over_lanes(Statistics own) {
     barrier(); // before the next sums use the same shared memory
     const float difference = own.count == 0.0 ? 0.0 : (own.mean - all.mean) + own.remainder;
     const vec2 sums = sum_over_lanes(vec2(difference * (own.count / count), own.squares + own.count * difference * difference), 0);
-    all.squares = sums.y - count * sums.x * sums.x;
-    all.squares = all.squares < 0.0 ? 0.0 : all.squares;
+    all.squares = not_negative(sums.y - count * sums.x * sums.x);
     shift_mean(all, sums.x);
     return all;
 }

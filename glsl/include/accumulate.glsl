@@ -23,7 +23,7 @@ float finite_or_zero(float value) { return is_nan(value) || is_infinite(value) ?
 Statistics centred(float count, float mean, vec2 deviations) {
     const float remainder = finite_or_zero(deviations.x / count);
     const float squares = deviations.y - remainder * deviations.x;
-    return Statistics(count, mean, remainder, squares < 0.0 ? 0.0 : squares); // not max(): NaN stays
+    return Statistics(count, mean, remainder, not_negative(squares));
 }
 
 // mean + remainder + shift as a new pair whose first part is the rounded sum (Knuth's two-sum).

@@ -16,6 +16,12 @@
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0x7F800000u; }
 
+// 0 for a negative number, else x; NaN stays. By bits: a driver may take `x < 0.0 ? 0.0 : x` for max(x, 0.0), which loses NaN.
+float not_negative(float x) {
+    const uint bits = floatBitsToUint(x);
+    return bits > 0x80000000u && bits <= 0xFF800000u ? 0.0 : x;
+}
+
 float copy_sign(float magnitude, float sign_from) {
     return uintBitsToFloat((floatBitsToUint(magnitude) & 0x7FFFFFFFu) | (floatBitsToUint(sign_from) & 0x80000000u));
 }

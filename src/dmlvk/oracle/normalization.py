@@ -19,7 +19,7 @@ def _finished(
     normalized: Array, spread: Array, scale: Array | None, bias: Array | None, activation: OperatorDesc | None
 ) -> Scaled:
     """activation(scale * normalized + bias). Errors count at the size of the terms of that sum, and of the normalized
-    data's spread: an element close to the mean has the mean's error."""
+    data's spread: an element close to the mean has the mean's error, and the mean is known to 48 bits at best."""
     factor = np.ones(()) if scale is None else scale.astype(np.float64)
     offset = np.zeros(()) if bias is None else bias.astype(np.float64)
     magnitude = (np.abs(normalized) + spread) * np.abs(factor) + np.abs(offset)
@@ -36,7 +36,9 @@ def mean_variance_normalization1(
         centred = x - x.mean(axis=desc.axes, keepdims=True)
         variance = np.mean(centred * centred, axis=desc.axes, keepdims=True)
         divisor = np.sqrt(variance + desc.epsilon) if desc.normalize_variance else np.ones(())
-        return _finished(centred / divisor, np.sqrt(variance) / divisor, scale, bias, desc.fused_activation)
+        mean_error = np.abs(x).max(axis=desc.axes, keepdims=True) * 2.0**-24
+        spread = (np.sqrt(variance) + mean_error) / divisor
+        return _finished(centred / divisor, spread, scale, bias, desc.fused_activation)
 
 
 def mean_variance_normalization(

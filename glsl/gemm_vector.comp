@@ -14,6 +14,8 @@
 #include "tensor.glsl"
 #include "gemm.glsl"
 
+#define IN_FLIGHT 8
+
 const uint COLUMNS = LOCAL_SIZE_X / LANES;
 
 shared float partial[ROWS][LOCAL_SIZE_X];
@@ -32,10 +34,18 @@ void main() {
 
     float sums[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = 0.0;
-    for (uint k = lane; k < p.depth; k += LANES) {
-        const float value = load_b(b_start + k * p.b_strides[2]);
-        [[unroll]] for (uint r = 0; r < ROWS; ++r)
-            sums[r] = fma(load_a(a_start + r * p.a_strides[2] + k * p.a_strides[3]), value, sums[r]);
+    // Several loads are in flight at a time; past the end they repeat the last one, and count nothing.
+    for (uint first = lane; first < p.depth; first += LANES * IN_FLIGHT) {
+        float values[IN_FLIGHT];
+        [[unroll]] for (uint i = 0; i < IN_FLIGHT; ++i)
+            values[i] = load_b(b_start + min(first + i * LANES, p.depth - 1) * p.b_strides[2]);
+        [[unroll]] for (uint i = 0; i < IN_FLIGHT; ++i) {
+            const uint k = first + i * LANES;
+            if (k < p.depth) {
+                [[unroll]] for (uint r = 0; r < ROWS; ++r)
+                    sums[r] = fma(load_a(a_start + r * p.a_strides[2] + k * p.a_strides[3]), values[i], sums[r]);
+            }
+        }
     }
     [[unroll]] for (uint r = 0; r < ROWS; ++r) partial[r][place] = sums[r];
     for (uint half_lanes = LANES / 2; half_lanes > 0; half_lanes /= 2) {

@@ -10,13 +10,14 @@
 // Bindings: X read, Y written; both may be the same bytes.
 // A row is one index into the kept dimensions and all of the reduced ones. Its elements, the last reduced dimension
 // fastest, move in units: a 16-byte word of consecutive elements where WORDS is 1, else one element anywhere. Steps are
-// in units. p.kept_rank, ROW_RANK: dimensions after merging.
+// in units. p.kept_rank, p.row_rank: dimensions after merging; SINGLE_RANK is 1 where the latter is.
 // LANES (a power of two) neighbouring invocations share a row; lane i has units i, i + LANES, i + 2 LANES... With one
 // lane, neighbouring invocations have neighbouring rows, for rows that lie side by side in memory.
 // WHOLE 1: UNITS units a lane are the whole row and stay in registers: one read and one write of each byte. WHOLE 0:
 // the row is read three times, UNITS units a lane at a time.
 // Grid: folded into x and y, LOCAL_SIZE_X / LANES rows a workgroup.
 
+#include "accumulate.glsl"
 #include "dtype.glsl"
 #include "math.glsl"
 #include "tensor.glsl"
@@ -52,7 +53,7 @@ void find_row(uint row) {
 void load_unit(uint unit, out float values[UNIT_ELEMENTS]) {
     uint at = x_start;
 #define ADD_X(dimension, coordinate) at += (coordinate) * p.row_x[dimension];
-    FOR_EACH_COORDINATE(unit, ROW_RANK, p.row_sizes, ADD_X)
+    FOR_EACH_COORDINATE(unit, SINGLE_RANK != 0 ? 1 : p.row_rank, p.row_sizes, ADD_X)
 #if WORDS
     unpack_word(x_units[at], values);
 #else
@@ -63,7 +64,7 @@ void load_unit(uint unit, out float values[UNIT_ELEMENTS]) {
 void store_unit(uint unit, float values[UNIT_ELEMENTS]) {
     uint at = y_start;
 #define ADD_Y(dimension, coordinate) at += (coordinate) * p.row_y[dimension];
-    FOR_EACH_COORDINATE(unit, ROW_RANK, p.row_sizes, ADD_Y)
+    FOR_EACH_COORDINATE(unit, SINGLE_RANK != 0 ? 1 : p.row_rank, p.row_sizes, ADD_Y)
 #if WORDS
     y_units[at] = pack_word(values);
 #else
@@ -82,12 +83,16 @@ void load_tile(uint first) {
     }
 }
 
-// exp(x - largest).
+// exp(x - largest). A float16 result keeps nothing of what a driver's own exponential is off by.
 float power(float x, float largest) {
+#if T_IS_FLOAT16
+    return exp(x - largest);
+#else
     precise float difference = x - largest;
     precise float shift = difference - x;
     precise float lost = (x - (difference - shift)) - (largest + shift);
     return exp_sum(difference, lost);
+#endif
 }
 
 void main() {
@@ -108,7 +113,10 @@ void main() {
     }
     largest = max_over_lanes(largest, 0);
 
-    vec2 sums = vec2(0); // the count of the largest, the sum of the others' powers
+    // Without LOG, the sum of all powers and 0; with it, the sum of those below the largest and the count of the largest.
+    // Past the row's end the powers are 0.
+    vec2 sums = vec2(0);
+    float lost = 0.0;
     for (uint first = 0; first < end; first += tile) {
         if (WHOLE == 0) load_tile(first);
         vec2 part = vec2(0);
@@ -116,15 +124,17 @@ void main() {
             [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {
                 const float value = power(held[i][j], largest);
                 const bool is_largest = held[i][j] == largest && value == 1.0; // infinity - infinity is NaN
-                if (first + i * LANES + lane < p.row_units) part += is_largest ? vec2(1, 0) : vec2(0, value);
+                part += LOG != 0 && is_largest ? vec2(0, 1) : vec2(value, 0);
                 held[i][j] = LOG != 0 ? held[i][j] - largest : value;
             }
         }
-        sums += part;
+        add_compensated(sums.x, lost, part.x);
+        sums.y += part.y;
     }
+    sums.x += lost;
     sums = sum_over_lanes(sums, 1);
     const float factor = 1.0 / (sums.x + sums.y);
-    const float logarithm = LOG != 0 ? log_accurate(sums.x) + log1p_positive(sums.y / sums.x) : 0.0;
+    const float logarithm = LOG != 0 ? log_accurate(sums.y) + log1p_positive(sums.x / sums.y) : 0.0;
 
     if (row >= p.rows) return;
     for (uint first = 0; first < end; first += tile) {

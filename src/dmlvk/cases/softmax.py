@@ -55,9 +55,9 @@ def _last_axis_cases() -> tuple[Case, ...]:
     )
 
 
-# Exponential, reciprocal and product err by a ULP each, whatever the row's range, and a lane's sum of up to 16384 positive
-# numbers by a few.
-_SOFTMAX = {TensorDataType.FLOAT32: Tolerance(16), TensorDataType.FLOAT16: Tolerance(1)}
+# Exponential, sum, reciprocal and product err by a ULP or two each, whatever the row's range and length.
+# Devices may flush subnormal results to 0: an error of up to 2^-126, which is 8 ULP at the magnitude of 2^-106.
+_SOFTMAX = {TensorDataType.FLOAT32: Tolerance(8, 2.0**-106), TensorDataType.FLOAT16: Tolerance(1)}
 # At the magnitude of the two terms of the difference.
 _LOG_SOFTMAX = {TensorDataType.FLOAT32: Tolerance(6), TensorDataType.FLOAT16: Tolerance(1)}
 

@@ -312,14 +312,15 @@ CONVOLUTION = (
         "vector",
         when=lambda problem, caps: not caps.is_cpu,
         possible=_few_pixels,
-        because="one pixel of at most 4 images under a 1x1 window is a matrix times few vectors: each weight is read once",
+        because="one pixel of at most 4 images under a 1x1 window is a matrix times few vectors, which needs one read of "
+        "the weights; see the rule of that name for Gemm",
     ),
     Rule(
         "depthwise",
         when=always,
         possible=_depthwise,
-        because="one input channel a group, FORWARD: overlapping windows of a run of outputs are read once; on lavapipe 4 "
-        "times faster than an invocation an output",
+        because="one input channel a group, FORWARD: overlapping windows of a run of outputs are read once; 3x3 on "
+        "32x256x56x56 on an H200 in 0.13 ms against 0.50 with an invocation an output, on lavapipe 4 times faster, too",
     ),
     Rule(
         "tiled",
@@ -327,14 +328,15 @@ CONVOLUTION = (
             not caps.is_cpu and problem.group_channels >= 8 and problem.group_outputs >= 16 and problem.pixels >= 32
         ),
         possible=_tiled,
-        because="enough channels and pixels to fill tiles in shared memory, on a GPU",
+        because="enough channels and pixels to fill tiles in shared memory, on a GPU: on an H200 3x3 on 1x256x14x14 in 77 "
+        "us against 352 with the direct schedule; below 8 channels a group (7x7, 3 channels) the direct one is as fast",
     ),
     Rule(
         "direct",
         when=lambda problem, caps: problem.group_outputs > 1 and problem.pixels >= 8,
         possible=_direct,
-        because="several output channels a group: each input value read serves 8 of them, without barriers; on lavapipe 5 "
-        "times faster than an invocation an output, and 3 times faster than tiles",
+        because="several output channels a group: each input value read serves 8 of them, without barriers; the 1x1 layers "
+        "of a MobileNet run 5 times faster on lavapipe than with an invocation an output",
     ),
     Rule("naive", when=always, possible=always, because="any convolution: one invocation an output"),
 )
@@ -368,20 +370,22 @@ GEMM = (
         "vector",
         when=lambda problem, caps: not caps.is_cpu,
         possible=_few_rows,
-        because="at most 4 rows or columns: bound by one read of the other operand, shared among many invocations",
+        because="at most 4 rows or columns, on a GPU: bound by one read of the other operand; 1x4096 by 4096x4096 on an "
+        "H200 in 25 us, 2.7 TB/s (28 us with the columns contiguous)",
     ),
     Rule(
         "tiled",
         when=lambda problem, caps: not caps.is_cpu and problem.rows >= 16 and problem.columns >= 16,
         possible=_rows,
-        because="rows and columns enough for tiles in shared memory, on a GPU",
+        because="rows and columns enough for tiles in shared memory, on a GPU: on an H200 30 TFLOP/s at 4096^3 and 23 at "
+        "1024^3, in float32",
     ),
     Rule(
         "rows",
         when=lambda problem, caps: caps.is_cpu,
         possible=_rows,
-        because="each value of B read serves 8 rows, without barriers; on lavapipe 2 to 3 times faster than tiles and 6 "
-        "times faster than an invocation an output",
+        because="each value of B read serves 8 rows, without barriers: on lavapipe 256^3 in 7 ms of one core against 22 "
+        "with tiles and 40 with an invocation an output",
     ),
     Rule("naive", when=always, possible=always, because="any product: one invocation an output"),
 )
@@ -416,15 +420,17 @@ SOFTMAX = (
         "columns",
         when=lambda problem, caps: problem.side_by_side and (problem.row_units <= 32 or problem.rows >= 4096),
         possible=lambda problem, caps: problem.unit_elements == 1,
-        because="neighbours in memory belong to different rows: an invocation a row, so that reads touch whole cache lines",
+        because="neighbours in memory belong to different rows: an invocation a row, so that reads touch whole cache lines; "
+        "8x1000x64x64 over the channels on an H200 in 0.39 ms against 0.65 with a workgroup a row",
     ),
     Rule(
         "registers",
         when=always,
         possible=lambda problem, caps: problem.row_units <= problem.units_in_registers(caps),
-        because="a row fits into the registers of one workgroup: fewest bytes moved, one read and one write",
+        because="a row fits into the registers of one workgroup: one read and one write; 16384x8192 on an H200 at 3.6 TB/s "
+        "in float32 and 4.0 in float16, 65536x1000 at 3.6 against 1.6 in tiles",
     ),
-    Rule("looped", when=always, possible=always, because="rows longer than a workgroup's registers: three reads, one write"),
+    Rule("looped", when=always, possible=always, because="rows longer than a workgroup's registers: read three times"),
 )
 
 # -- copies

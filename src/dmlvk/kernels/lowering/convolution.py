@@ -200,7 +200,7 @@ def _tiled(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilitie
         "LOCAL_SIZE_Y": shape.local_y,
         "THREAD_K": shape.block_rows,
         "THREAD_P": shape.block_columns,
-        "TILE_C": matmul.tile_depth(shape, caps),
+        "TILE_C": matmul.tile_depth(shape, problem.group_channels, caps),
     }
     grid = (-(-problem.pixels // shape.columns), -(-problem.group_outputs // shape.rows), problem.groups)
     return _dispatch("convolution_tiled", desc, constants, grid, pixels=problem.pixels)

@@ -132,10 +132,14 @@ class TileShape(NamedTuple):
 
 _TILE_SHAPES = (TileShape(16, 16, 8, 8), TileShape(16, 16, 4, 4), TileShape(16, 8, 4, 4))
 _TILES_TO_FILL_A_DEVICE = 128
+_CPU_TILE_SHAPE = TileShape(8, 8, 2, 2)
+"""Small, because a CPU's driver takes seconds to compile a large block's unrolled loops, and no rule chooses tiles there."""
 
 
 def tile_shape(rows: int, columns: int, batch: int, caps: Capabilities) -> TileShape:
     """The largest shape that still gives the device enough workgroups, else the smallest."""
+    if caps.is_cpu:
+        return _CPU_TILE_SHAPE
     for shape in _TILE_SHAPES[:-1]:
         tiles = -(-rows // shape.rows) * -(-columns // shape.columns) * batch
         if tiles >= _TILES_TO_FILL_A_DEVICE and shape.local_x * shape.local_y <= caps.workgroup_invocations:
@@ -143,9 +147,15 @@ def tile_shape(rows: int, columns: int, batch: int, caps: Capabilities) -> TileS
     return _TILE_SHAPES[-1]
 
 
-def tile_depth(shape: TileShape, caps: Capabilities) -> int:
-    """How much of the depth is staged at a time: what fits in shared memory, rows of the tiles padded by 4 words."""
-    return 16 if 16 * (shape.rows + shape.columns + 8) * 4 <= caps.shared_memory_bytes else 8
+def tile_depth(shape: TileShape, depth: int, caps: Capabilities) -> int:
+    """How much of the depth is staged at a time: as much as fits in shared memory (rows of the tiles are padded by 4
+    words) and, next to large blocks, in registers, but little more than there is."""
+    deepest = 8 if caps.is_cpu else 32 if shape.block_rows * shape.block_columns <= 16 else 16
+    while deepest > 8 and (
+        deepest * (shape.rows + shape.columns + 8) * 4 > caps.shared_memory_bytes or deepest >= 2 * depth
+    ):
+        deepest //= 2
+    return deepest
 
 
 def tiled(product: Product, caps: Capabilities) -> Plan:
@@ -157,7 +167,7 @@ def tiled(product: Product, caps: Capabilities) -> Plan:
         "LOCAL_SIZE_Y": shape.local_y,
         "THREAD_M": shape.block_rows,
         "THREAD_N": shape.block_columns,
-        "TILE_K": tile_depth(shape, caps),
+        "TILE_K": tile_depth(shape, product.depth, caps),
         "A_ALONG_K": int(product.a_strides[3] <= product.a_strides[2]),
         "B_ALONG_K": int(product.b_strides[2] < product.b_strides[3]),
     }
@@ -169,9 +179,10 @@ def vector(product: Product, caps: Capabilities) -> Plan:
     """Few rows, or few columns after swapping the operands."""
     if product.rows > GEMM_VECTOR_ROWS:
         product = product.transposed()
-    local = min(128, caps.workgroup_invocations)
     along_k = product.b_strides[2] < product.b_strides[3]
-    lanes = 32 if along_k else 8
+    # Neighbours read at least 64 bytes side by side: a subgroup of lanes along the depth, or 16 columns.
+    local = min(128 if along_k else 512, 1 << (caps.workgroup_invocations.bit_length() - 1))
+    lanes = 32 if along_k else local // 16
     constants = {
         "LOCAL_SIZE_X": local,
         "ROWS": product.rows,

@@ -52,7 +52,7 @@ def _plan(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities, lanes: in
     constants = {
         "LOCAL_SIZE_X": local,
         "LOG": int(isinstance(desc, ops.ActivationLogSoftmax1)),
-        "ROW_RANK": len(row.sizes),
+        "SINGLE_RANK": int(len(row.sizes) == 1),
         "LANES": lanes,
         "UNITS": units,
         "WHOLE": int(lanes * units >= problem.row_units),
@@ -61,6 +61,7 @@ def _plan(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities, lanes: in
         rows=problem.rows,
         row_units=problem.row_units,
         kept_rank=len(kept.sizes),
+        row_rank=len(row.sizes),
         kept_sizes=kept.sizes,
         kept_x=tuple(step // unit for step in kept.strides[0]),
         kept_y=tuple(step // unit for step in kept.strides[1]),
@@ -84,20 +85,26 @@ def _most_invocations(caps: Capabilities) -> int:
     return 1 << (caps.workgroup_invocations.bit_length() - 1)
 
 
+def _elements_held(caps: Capabilities) -> int:
+    """How many elements a lane holds where there are lanes enough: few on CPUs, whose drivers take long to compile what
+    is unrolled over them."""
+    return 4 if caps.is_cpu else 16
+
+
 def _columns(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
-    return _plan(desc, problem, caps, 1, problem.row_units if problem.row_units <= 32 else 8)
+    held = _elements_held(caps)
+    return _plan(desc, problem, caps, 1, problem.row_units if problem.row_units <= 2 * held else held // 2)
 
 
 def _registers(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
-    most = min(_most_invocations(caps), 1024)
-    wanted = -(-problem.row_units * problem.unit_elements // 16)  # 16 elements a lane where there are lanes enough
-    lanes = min(_power_of_two(wanted), most)
+    wanted = -(-problem.row_units * problem.unit_elements // _elements_held(caps))
+    lanes = min(_power_of_two(wanted), _most_invocations(caps), 1024)
     return _plan(desc, problem, caps, lanes, -(-problem.row_units // lanes))
 
 
 def _looped(desc: _Softmax, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
     lanes = min(_most_invocations(caps), 512, _power_of_two(problem.row_units))
-    return _plan(desc, problem, caps, lanes, 16 // problem.unit_elements)
+    return _plan(desc, problem, caps, lanes, max(_elements_held(caps) // problem.unit_elements, 1))
 
 
 _SCHEDULES = {"columns": _columns, "registers": _registers, "looped": _looped}

@@ -32,7 +32,7 @@ float activate(uint activation, float x, float param0, float param1) {
         case OP_ACTIVATION_SWISH: y = x * sigmoid(param0 * x); break;
         case OP_ACTIVATION_TANH: y = tanh_accurate(x); break;
         case OP_ACTIVATION_SCALED_TANH: y = param0 * tanh_accurate(param1 * x); break;
-        case OP_ACTIVATION_SOFTSIGN: y = x / (1.0 + abs(x)); break;
+        case OP_ACTIVATION_SOFTSIGN: y = divide(x, 1.0 + abs(x)); break;
         case OP_ACTIVATION_GELU: y = gelu(x); break;
         default: return x; // none, or ActivationIdentity
     }

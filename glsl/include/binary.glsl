@@ -16,7 +16,7 @@ T_MATH binary(uint operation, T_MATH a, T_MATH b) {
     switch (operation) {
         case OP_ELEMENT_WISE_ADD:
         case OP_ELEMENT_WISE_ADD1: return a + b;
-        case OP_ELEMENT_WISE_DIVIDE: return a / b;
+        case OP_ELEMENT_WISE_DIVIDE: return divide(a, b);
         case OP_ELEMENT_WISE_MAX: return unordered ? NOT_A_NUMBER : max(a, b);
         case OP_ELEMENT_WISE_MIN: return unordered ? NOT_A_NUMBER : min(a, b);
         case OP_ELEMENT_WISE_MODULUS_FLOOR: return modulus_floor(a, b);

@@ -16,6 +16,13 @@
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0x7F800000u; }
 
+// a / b for every b. GLSL bounds the error of / for |b| up to 2^126 only: past that the reciprocal that an H200 multiplies
+// with is 0. Both are scaled by a power of two then, which is exact, for the quotient is far below 1 but where a is huge too.
+float divide(float a, float b) {
+    const float factor = abs(b) > 1e37 ? 0.0625 : 1.0;
+    return (a * factor) / (b * factor);
+}
+
 // 0 for a negative number, else x; NaN stays. By bits: a driver may take `x < 0.0 ? 0.0 : x` for max(x, 0.0), which loses NaN.
 float not_negative(float x) {
     const uint bits = floatBitsToUint(x);
@@ -107,7 +114,8 @@ float log1p_positive(float x) {
 float tanh_accurate(float x) {
     const float t = expm1(2.0 * min(abs(x), 10.0));
     precise float result = min(t / (t + 2.0), 1.0);
-    return is_nan(x) ? x : copy_sign(result, x);
+    // NaN inside copy_sign: with the choice around it, llvmpipe of Mesa 22.3 makes x & ~tanh(x) of the bits in some kernels.
+    return copy_sign(is_nan(x) ? x : result, x);
 }
 
 // 1 / (1 + e^-x). 4 ULP.
@@ -151,7 +159,7 @@ float erf(float x) {
     const float high = upper_half(t);
     precise float low = (t - high) * (t + high);
     precise float result = 1.0 - erfc_tail(t, high * high, low);
-    return is_nan(x) ? x : copy_sign(result, x);
+    return copy_sign(is_nan(x) ? x : result, x); // as in tanh_accurate
 }
 
 // x times the normal distribution's cumulative function, 0.5 x erfc(-x / sqrt(2)). A few ULP, also where x is far below 0.

@@ -51,25 +51,30 @@ float remainder(uint a, uint b) {
 // With b = high + low, both of half a significand, q * high and q * low are exact, and so are the differences: all are
 // multiples of the finer last place below 2^24 of them (b/2 for the rest, 2^22 for q * low). Where |q| is 1 at most, a
 // may be finer than b, but then a - q * b is exact at once. A float16's significand needs no halving at all.
+// Where q is 0 the rest is a itself, untouched: a device may flush a subnormal that it computes with.
 float nearest_remainder(float a, float b, out bool valid) {
     const float quotient = roundEven(a / b);
     const float size = abs(b);
     valid = abs(quotient) < 2048.0 && size > 1e-30 && size < 1e37;
 #if defined(T_IS_FLOAT16)
-    return a - quotient * b;
+    const float rest = a - quotient * b;
 #else
     const float half_b = uintBitsToFloat((floatBitsToUint(b) + 0x800u) & 0xFFFFF000u);
     const float high = abs(quotient) > 1.0 ? half_b : b;
-    return (a - quotient * high) - quotient * (b - high);
+    const float rest = (a - quotient * high) - quotient * (b - high);
 #endif
+    return quotient == 0.0 ? a : rest;
 }
+
+bool is_zero(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0u; }
+bool signs_differ(float a, float b) { return int(floatBitsToUint(a) ^ floatBitsToUint(b)) < 0; }
 
 // a mod b with the sign of a, as C's fmod.
 float modulus_truncate(float a, float b) {
     bool valid;
     float rest = nearest_remainder(a, b, valid);
     if (!valid) return copy_sign(remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu), a);
-    if (rest * (a < 0.0 ? -1.0 : 1.0) < 0.0) rest += copy_sign(abs(b), a);
+    if (!is_zero(rest) && signs_differ(rest, a)) rest += copy_sign(abs(b), a);
     return copy_sign(rest, a);
 }
 
@@ -77,12 +82,9 @@ float modulus_truncate(float a, float b) {
 float modulus_floor(float a, float b) {
     bool valid;
     float rest = nearest_remainder(a, b, valid);
-    if (!valid) {
-        rest = remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu);
-        if (int(floatBitsToUint(a)) < 0) rest = -rest;
-    }
-    if (b < 0.0 ? rest > 0.0 : rest < 0.0) rest += b;
-    return rest == 0.0 ? copy_sign(0.0, b) : rest;
+    if (!valid) rest = copy_sign(remainder(floatBitsToUint(a) & 0x7FFFFFFFu, floatBitsToUint(b) & 0x7FFFFFFFu), a);
+    if (is_zero(rest)) return copy_sign(0.0, b);
+    return signs_differ(rest, b) ? rest + b : rest;
 }
 
 #endif

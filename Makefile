@@ -3,7 +3,6 @@
 #
 #   make demo   tell the orientation of a scanned page with a small ONNX model, every node on the Vulkan device
 #   make test   lint, types and the whole test suite on lavapipe, under the Vulkan validation layer
-#               (onnx 1.17.0: the release whose 1,288 backend cases the suite counts)
 
 .PHONY: demo test clean
 
@@ -14,7 +13,7 @@ demo:
 
 test:
 	@tools/setup_debian.sh vulkan-validationlayers
-	@python3 tools/setup_venv.py --extra onnx --extra test --with onnx==1.17.0 --with pytest-xdist --torch
+	@python3 tools/setup_venv.py --extra onnx --extra test --torch
 	@tools/run_tests.sh
 
 clean:

@@ -16,7 +16,7 @@ function(dmlvk_sdist variable name version sha256)
     if(NOT EXISTS "${archive}")
       message(STATUS "Fetching ${archive_name}")
       execute_process(
-        COMMAND "${Python_EXECUTABLE}" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all:
+        COMMAND "${Python_EXECUTABLE}" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary "${name}"
                 --dest "${CMAKE_BINARY_DIR}/sdist" "${name}==${version}"
         RESULT_VARIABLE failed)
       if(failed)

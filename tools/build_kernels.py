@@ -73,9 +73,7 @@ def prelude(spec: KernelSpec, variant: Variant) -> str:
         )
         lines.append(f"layout(set = 0, binding = {len(spec.buffers)}, std430) uniform Params {{ {members} }} p;")
     shared = [
-        f"#define {prefix}_{member.name} {member.value}u"
-        for prefix, cls in SHARED_ENUMERATIONS.items()
-        for member in cls
+        f"#define {prefix}_{member.name} {member.value}u" for prefix, cls in SHARED_ENUMERATIONS.items() for member in cls
     ]
     required = [f"#extension {extension} : require" for extension in dict.fromkeys(extensions)]
     return "\n".join(["#version 460", *required, *shared, *lines, ""])

@@ -27,6 +27,7 @@ check() {  # check NAME COMMAND...: run it, keep its closing line for the table
 }
 
 check "ruff" .venv/bin/ruff check
+check "ruff format" .venv/bin/ruff format --check
 check "mypy" .venv/bin/mypy
 
 # Most of the time of a first run is lavapipe compiling kernels on one core, so the tests are spread over several processes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from types import EllipsisType
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from dmlvk.errors import InvalidArgumentError, StateError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.device import Device, default_device
 from dmlvk.runtime.memory import Buffer
-from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, calc_buffer_tensor_size, packed_strides
+from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, packed_strides
 
 _DTYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
     TensorDataType[name.upper()]: np.dtype(name)
@@ -73,6 +74,14 @@ def memory_span(array: npt.NDArray[Any], strides: tuple[int, ...]) -> npt.NDArra
     """The memory between an array's first and last element as a flat array; no copy. Broadcast elements appear once."""
     last = sum((size - 1) * step for size, step in zip(array.shape, strides, strict=True))
     return np.lib.stride_tricks.as_strided(array, (last + 1,), (array.itemsize,), writeable=False)
+
+
+def _index_item(item: object) -> Index:
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, bool):
+        raise TypeError("a DeviceArray is not indexed by booleans")
+    return operator.index(item)  # type: ignore[arg-type]  # which raises TypeError for what is no integer
 
 
 class DeviceArray:
@@ -163,7 +172,7 @@ class DeviceArray:
     @property
     def is_bindable(self) -> bool:
         """Whether it starts where DirectML lets a tensor start, with room for whole 4-byte words."""
-        end = self.offset + calc_buffer_tensor_size(self.data_type, self.shape or (1,), self.strides or (1,))
+        end = self.offset + -(-self._span_in_bytes() // 4) * 4
         return self.offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT == 0 and end <= self.buffer.size_in_bytes
 
     def binding(self) -> BufferBinding:
@@ -219,9 +228,10 @@ class DeviceArray:
 
         Raises:
             IndexError: out of range, or too many indices.
+            TypeError: an index of another kind, such as an array or a list.
             InvalidArgumentError: a step below 1, or no elements left.
         """
-        items = list(index if isinstance(index, tuple) else (index,))
+        items = [_index_item(item) for item in (index if isinstance(index, tuple) else (index,))]
         named = sum(item is not None and item is not Ellipsis for item in items)
         if named > self.ndim or items.count(Ellipsis) > 1:
             raise IndexError(f"too many indices for {self.ndim} dimensions")
@@ -247,7 +257,8 @@ class DeviceArray:
                 strides.append(step * stride)
                 start += first * step
             else:
-                position = int(item)  # type: ignore[arg-type]  # Ellipsis has been replaced above
+                assert isinstance(item, int), "the ellipsis has been replaced"
+                position = item
                 if not -size <= position < size:
                     raise IndexError(f"index {position} is out of range for dimension {axis} of size {size}")
                 start += position % size * step

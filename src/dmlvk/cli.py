@@ -1,21 +1,26 @@
 """``python -m dmlvk``: devices, ops, explain, verify, run. Each prints a table, or JSON with ``--json``.
 
 Exit status: 0 for success, 1 when a verification failed, 2 for what the caller can mend (an unknown device or operator,
-a bad desc, an unsupported model), with the reason on standard error.
+a bad desc, an unsupported model, a file that cannot be read), with the reason on standard error.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import math
+import os
 import pathlib
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dmlvk import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.eager import inferred_sizes
 from dmlvk.enums import OperatorType, TensorDataType
 from dmlvk.errors import DmlvkError, InvalidArgumentError, ModelError
 from dmlvk.execution.device import Device
@@ -53,22 +58,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sub = command("run", _run, "run an ONNX model")
     sub.add_argument("model", type=pathlib.Path)
     sub.add_argument("--input", type=pathlib.Path, help="an .npz file with the inputs; default: random numbers, seed 0")
-    sub.add_argument("--size", action="append", default=[], help="value of a symbolic dimension: NAME=SIZE, default 1")
+    text = "value of a symbolic dimension: NAME=SIZE, default 1"
+    sub.add_argument("--size", action="append", default=[], type=_named_size, help=text)
     sub.add_argument("--output", type=pathlib.Path, help="write the outputs to this .npz file")
-    sub.add_argument("--repeat", type=int, default=1, help="runs after the first, for the time")
+    sub.add_argument("--repeat", type=_count, default=1, help="runs after the first, for the time")
     takes_device(sub)
 
     options = parser.parse_args(arguments)
     try:
-        return int(options.function(options))
-    except DmlvkError as error:
+        status = int(options.function(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader, such as `head`, has what it wanted; what is left goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (DmlvkError, OSError) as error:
         print(f"dmlvk: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
 
 
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("is not negative")
+    return value
+
+
+def _named_size(text: str) -> tuple[str, int]:
+    name, _, size = text.rpartition("=")
+    if not name or not size.isdecimal() or int(size) < 1:
+        raise argparse.ArgumentTypeError("is NAME=SIZE, the size at least 1")
+    return name, int(size)
+
+
 def _print_json(value: object) -> None:
-    json.dump(value, sys.stdout, indent=1)
+    json.dump(_standard(value), sys.stdout, indent=1, allow_nan=False)
     print()
+
+
+def _standard(value: object) -> object:
+    """The value with null for NaN and infinity, which JSON lacks."""
+    if isinstance(value, Mapping):
+        return {key: _standard(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_standard(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _print_table(rows: Iterable[Sequence[object]], head: Sequence[str]) -> None:
@@ -155,13 +189,16 @@ def parse_desc(operator: str, fields: Sequence[str]) -> OperatorDesc:
         except (ValueError, KeyError) as error:
             if isinstance(error, InvalidArgumentError):
                 raise
-            kind = specs[name].kind.value
+            kind = "tensor such as FLOAT32[2,3]" if specs[name].kind.is_tensor else specs[name].kind.value
             raise InvalidArgumentError(f"is a {kind}", operator=operator, field=name, value=word) from None
+    for item in dataclasses.fields(row):  # type: ignore[arg-type]  # every row is a dataclass
+        if item.default is dataclasses.MISSING and item.name not in values:
+            raise InvalidArgumentError("is required", operator=operator, field=item.name)
     desc = row(**values)
     outputs = [spec for spec in row.fields if spec.kind is FieldKind.OUTPUT_TENSOR and not spec.optional]
     first = desc.input_slots()[0].tensor
     if first is not None and any(spec.name not in values for spec in outputs):
-        inferred = desc.inferred_output_sizes()
+        inferred = inferred_sizes(desc, outputs)
         missing = {spec.name: TensorDesc(first.data_type, inferred[i]) for i, spec in enumerate(outputs)}
         desc = desc.replace(**{name: tensor for name, tensor in missing.items() if name not in values})
     return desc
@@ -186,6 +223,8 @@ def _parse_field(spec: FieldSpec, word: str) -> Any:
         return {"true": True, "false": False}[word.lower()]
     if spec.kind is FieldKind.UINT_ARRAY:
         return tuple(int(item) for item in word.split(",") if item)
+    if spec.kind is FieldKind.SCALAR_UNION:
+        return int(word) if re.fullmatch(r"[+-]?\d+", word) else float(word)
     return {FieldKind.UINT: int, FieldKind.FLOAT: float}[spec.kind](word)
 
 
@@ -288,16 +327,15 @@ def _run(options: argparse.Namespace) -> int:
     session = InferenceSession(str(options.model), device=Device(options.device))
     loaded = time.perf_counter() - started
     if options.input is not None:
-        with np.load(options.input) as archive:
-            feeds = dict(archive)
+        feeds = _load_feeds(options.input)
     else:
-        sizes = dict(item.split("=", 1) for item in options.size)
+        sizes = dict(options.size)
         rng = np.random.default_rng(0)
         feeds = {}
         for item in session.get_inputs():
             if item.shape is None:
                 raise ModelError(f"input {item.name!r} has no shape: give the inputs with --input")
-            shape = [size if isinstance(size, int) else int(sizes.get(str(size), 1)) for size in item.shape]
+            shape = [size if isinstance(size, int) else sizes.get(str(size), 1) for size in item.shape]
             kind = _NUMPY_NAMES[item.type]
             values = rng.standard_normal(shape) if "float" in kind or "double" in kind else rng.integers(0, 2, shape)
             feeds[item.name] = values.astype(kind)
@@ -308,7 +346,8 @@ def _run(options: argparse.Namespace) -> int:
         times.append(time.perf_counter() - started)
     names = [item.name for item in session.get_outputs()]
     if options.output is not None:
-        np.savez(options.output, allow_pickle=False, **dict(zip(names, outputs, strict=True)))
+        arrays: dict[str, Any] = dict(zip(names, outputs, strict=True))
+        np.savez(options.output, **arrays)
     summary: dict[str, Any] = {
         "device": session.device.info.name,
         "load_seconds": loaded,
@@ -331,6 +370,16 @@ def _run(options: argparse.Namespace) -> int:
         f"then {summary['run_seconds'] * 1e3:.2f} ms (median of {max(options.repeat, 1)})"
     )
     return 0
+
+
+def _load_feeds(path: pathlib.Path) -> dict[str, Any]:
+    import numpy as np
+
+    try:
+        with np.load(path) as archive:
+            return dict(archive)
+    except (TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ModelError(f"{path} is no .npz file of arrays: {error}") from None
 
 
 _NUMPY_NAMES = {

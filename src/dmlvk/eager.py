@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import collections
 import inspect
+import numbers
+import operator
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -178,17 +180,19 @@ class _Call:
             made[spec.name] = descs if spec.kind is FieldKind.OUTPUT_TENSOR_ARRAY else descs[0]
         return desc.replace(**made)
 
-    def _sizes(
-        self, desc: OperatorDesc, specs: list[FieldSpec], wanted: list[FieldSpec]
-    ) -> list[list[tuple[int, ...]]]:
+    def _sizes(self, desc: OperatorDesc, specs: list[FieldSpec], wanted: list[FieldSpec]) -> list[list[tuple[int, ...]]]:
         """For each wanted output field the sizes of its tensors."""
         given = self.output_sizes
         if given is None:
-            inferred = _inferred_sizes(desc, specs)
+            inferred = inferred_sizes(desc, specs)
             return [[inferred[specs.index(spec)]] for spec in wanted]
-        if all(isinstance(size, int) for size in given):
-            given = (given,)
-        sizes = [tuple(int(size) for size in entry) for entry in given]
+        try:
+            entries = list(given)
+            if all(isinstance(size, numbers.Integral) for size in entries):
+                entries = [entries]
+            sizes = [tuple(operator.index(size) for size in entry) for entry in entries]
+        except TypeError:
+            raise desc.error("output_sizes", "is sizes, or a sequence of the sizes of each output", given) from None
         if len(wanted) == 1 and wanted[0].kind is FieldKind.OUTPUT_TENSOR_ARRAY:
             return [sizes]
         if len(sizes) != len(wanted):
@@ -202,11 +206,15 @@ class _Call:
         given = self.output_data_types
         if given is None:
             return [[_inferred_data_type(desc, spec)] * len(own) for spec, own in zip(wanted, sizes, strict=True)]
-        entries = [given] * sum(map(len, sizes)) if isinstance(given, int) else list(given)
-        if len(entries) != sum(map(len, sizes)):
+        try:
+            entries = [given] * sum(map(len, sizes)) if isinstance(given, int) else list(given)
+            types = [TensorDataType(entry) for entry in entries]
+        except (TypeError, ValueError):
+            raise desc.error("output_data_types", "is a TensorDataType or a sequence of them", given) from None
+        if len(types) != sum(map(len, sizes)):
             raise desc.error("output_data_types", "one entry, or one for each output", given)
-        rest = iter(entries)
-        return [[TensorDataType(next(rest)) for _ in own] for own in sizes]
+        rest = iter(types)
+        return [[next(rest) for _ in own] for own in sizes]
 
 
 def _input_fields(row: type[OperatorDesc]) -> tuple[FieldSpec, ...]:
@@ -228,7 +236,9 @@ def _operand_key(operand: Operand) -> object:
 
 
 def _attribute(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list | np.ndarray) else value
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _tensor_desc(operand: Operand) -> TensorDesc | None:
@@ -240,7 +250,12 @@ def _tensor_desc(operand: Operand) -> TensorDesc | None:
     return TensorDesc(data_type_of(operand.dtype), operand.shape or (1,), strides)
 
 
-def _inferred_sizes(desc: OperatorDesc, specs: list[FieldSpec]) -> tuple[tuple[int, ...], ...]:
+def inferred_sizes(desc: OperatorDesc, specs: list[FieldSpec]) -> tuple[tuple[int, ...], ...]:
+    """Sizes of a desc's outputs, whose fields are ``specs``, told from its inputs.
+
+    Raises:
+        InvalidArgumentError: the inputs break a rule.
+    """
     try:
         return desc.inferred_output_sizes()
     except InvalidArgumentError:
@@ -361,9 +376,7 @@ def _function_name(row: type[OperatorDesc]) -> str:
 def _rows() -> dict[str, type[OperatorDesc]]:
     """The rows that have kernels, their own or those of the re-issue that they upgrade to, by function name."""
     return {
-        _function_name(row): row
-        for row in REGISTRY.values()
-        if row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade
+        _function_name(row): row for row in REGISTRY.values() if row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade
     }
 
 

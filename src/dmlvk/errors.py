@@ -7,9 +7,21 @@ before anything reaches the GPU; the device, the session and the caller's data s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 
 class DmlvkError(Exception):
-    """Base of all of them."""
+    """Base of all of them. They travel between processes with their attributes, as far as those can."""
+
+    def __reduce__(self) -> tuple[Callable[..., DmlvkError], tuple[Any, ...]]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(cls: type[DmlvkError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DmlvkError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class InvalidArgumentError(DmlvkError, ValueError):

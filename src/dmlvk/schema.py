@@ -18,6 +18,7 @@ import dataclasses
 import enum
 import math
 import numbers
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
@@ -317,8 +318,12 @@ class OperatorDesc:
             if value is None:
                 if not spec.optional:
                     raise self.error(spec.name, "is required", None)
+            elif spec.kind in (FieldKind.INPUT_TENSOR, FieldKind.OUTPUT_TENSOR):
+                self._validate_tensor(spec, value)
             elif spec.kind.is_tensor:
-                for tensor in value if isinstance(value, tuple) else (value,):
+                if not isinstance(value, tuple) or not value:
+                    raise self.error(spec.name, "is a tuple of at least one TensorDesc", value)
+                for tensor in value:
                     self._validate_tensor(spec, tensor)
             elif spec.kind is FieldKind.FUSED_ACTIVATION:
                 self._validate_activation(spec, value)
@@ -357,15 +362,18 @@ class OperatorDesc:
         elif kind is FieldKind.UINT:
             if not _is_integer(value, 0, 2**32):
                 raise self.error(spec.name, "is an integer from 0 to 2**32 - 1", value)
-        elif kind in (FieldKind.FLOAT, FieldKind.SCALAR_UNION):
+        elif kind is FieldKind.FLOAT:
+            if not fits_float32(value):
+                raise self.error(spec.name, "is a number that fits a FLOAT32, not NaN", value)
+        elif kind is FieldKind.SCALAR_UNION:
             if not _is_number(value):
-                raise self.error(spec.name, "is a number", value)
+                raise self.error(spec.name, "is a number, not NaN", value)
         elif kind is FieldKind.UINT_ARRAY:
             if not isinstance(value, tuple) or not all(_is_integer(item, 0, 2**32) for item in value):
                 raise self.error(spec.name, "is a tuple of integers from 0 to 2**32 - 1", value)
         elif kind is FieldKind.SCALE_BIAS:
-            if not isinstance(value, ScaleBias) or not all(_is_number(item) for item in value):
-                raise self.error(spec.name, "is a ScaleBias of two numbers", value)
+            if not isinstance(value, ScaleBias) or not all(fits_float32(item) for item in value):
+                raise self.error(spec.name, "is a ScaleBias of two numbers that fit a FLOAT32, not NaN", value)
         else:
             raise AssertionError(f"no check for fields of kind {kind}")
 
@@ -390,4 +398,20 @@ def _is_integer(value: object, least: int, end: int) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(float(value))
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return not math.isnan(float(value))
+    except OverflowError:  # an integer beyond every floating type
+        return False
+
+
+def fits_float32(value: object) -> bool:
+    """Whether a value is a number, not NaN, and no finite one that float32 would make infinite."""
+    if not _is_number(value):
+        return False
+    try:
+        struct.pack("<f", value)
+    except OverflowError:
+        return False
+    return True

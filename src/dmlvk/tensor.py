@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -76,9 +77,7 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def calc_buffer_tensor_size(
-    data_type: TensorDataType, sizes: Sequence[int], strides: Sequence[int] | None = None
-) -> int:
+def calc_buffer_tensor_size(data_type: TensorDataType, sizes: Sequence[int], strides: Sequence[int] | None = None) -> int:
     """``DMLCalcBufferTensorSize``: the least bytes that hold the tensor, rounded up to a multiple of 4.
 
     Args:
@@ -90,9 +89,15 @@ def calc_buffer_tensor_size(
         Bytes, exact however large. 0 for ``TensorDataType.UNKNOWN``, as the specification's helper returns.
 
     Raises:
-        InvalidArgumentError: sizes empty, a size below 1, or strides of another length or negative.
+        InvalidArgumentError: sizes empty, a size below 1, strides of another length or negative, or no integers.
     """
+    sizes = _integers("Sizes", sizes)
+    strides = None if strides is None else _integers("Strides", strides)
     _check_sizes(sizes, strides)
+    return _implied_bytes(data_type, sizes, strides)
+
+
+def _implied_bytes(data_type: TensorDataType, sizes: tuple[int, ...], strides: tuple[int, ...] | None) -> int:
     if data_type == TensorDataType.UNKNOWN:
         return 0
     steps = packed_strides(sizes) if strides is None else strides
@@ -117,6 +122,7 @@ def calculate_strides(
         order = TensorLayout(layout).value
     except ValueError:
         raise InvalidArgumentError("is NCHW or NHWC", field="layout", value=layout) from None
+    sizes = _integers("sizes", sizes)
     if len(sizes) != 4 or len(broadcast) != 4:
         raise InvalidArgumentError("sizes and broadcast have 4 entries", field="sizes", value=(sizes, broadcast))
     _check_sizes(sizes, None)
@@ -167,20 +173,21 @@ class TensorDesc:
         if self.strides is not None:
             set_field(self, "strides", _integers("Strides", self.strides))
         _check_sizes(self.sizes, self.strides)
-        least = calc_buffer_tensor_size(self.data_type, self.sizes, self.strides)
+        least = _implied_bytes(self.data_type, self.sizes, self.strides)
         if least == 0:
             raise InvalidArgumentError("is not UNKNOWN", field="DataType", value=self.data_type)
         if any(size > _UINT32_MAX for size in self.sizes) or math.prod(self.sizes) > _UINT32_MAX:
             raise InvalidArgumentError("at most 2**32 - 1 elements", field="Sizes", value=self.sizes)
         if any(step > _UINT32_MAX for step in self.strides or ()):
             raise InvalidArgumentError("a stride fits 32 bits", field="Strides", value=self.strides)
-        total = self.total_tensor_size_in_bytes or least
+        total = _integer("TotalTensorSizeInBytes", self.total_tensor_size_in_bytes) or least
         if total < least or total % 4:
             raise InvalidArgumentError(
                 f"is a multiple of 4 and at least the implied {least} bytes", field="TotalTensorSizeInBytes", value=total
             )
         set_field(self, "total_tensor_size_in_bytes", total)
-        alignment = self.guaranteed_base_offset_alignment
+        alignment = _integer("GuaranteedBaseOffsetAlignment", self.guaranteed_base_offset_alignment)
+        set_field(self, "guaranteed_base_offset_alignment", alignment)
         if alignment and (alignment < 0 or alignment & (alignment - 1) or alignment * 8 < element_bits(self.data_type)):
             raise InvalidArgumentError(
                 "is 0 or a power of two not below the element size",
@@ -236,9 +243,16 @@ def _integers(field: str, values: Sequence[int]) -> tuple[int, ...]:
         result = tuple(int(value) for value in values)
         if any(a != b for a, b in zip(result, values, strict=True)):
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidArgumentError("is a sequence of integers", field=field, value=values) from None
     return result
+
+
+def _integer(field: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError("is an integer", field=field, value=value) from None
 
 
 def _check_sizes(sizes: Sequence[int], strides: Sequence[int] | None) -> None:

@@ -77,9 +77,7 @@ class Problem:
     outputs: tuple[GuardedTensor | None, ...]
 
 
-def variations(
-    entry: OperatorCases, cases: Iterable[Case] | None = None, *, quick: bool = False
-) -> Iterator[Variation]:
+def variations(entry: OperatorCases, cases: Iterable[Case] | None = None, *, quick: bool = False) -> Iterator[Variation]:
     """Every variation of an operator's cases (or of the given ones) but for forced rules."""
     for case in entry.cases if cases is None else cases:
         if quick and not case.quick:
@@ -251,4 +249,3 @@ def _expected(problem: Problem) -> tuple[NDArray[Any] | Scaled, ...]:
         result = (result,)
     missing = len(problem.outputs) - len(result)
     return (*result, *(np.zeros(0),) * missing)
-

@@ -245,9 +245,7 @@ def index_of(size: int) -> st.SearchStrategy[Any]:
 
 
 @settings(deadline=None, max_examples=60)
-@given(
-    st.tuples(index_of(4), index_of(5), index_of(6)), st.sampled_from([None, 0, 1, 2, 3]), st.booleans(), st.booleans()
-)
+@given(st.tuples(index_of(4), index_of(5), index_of(6)), st.sampled_from([None, 0, 1, 2, 3]), st.booleans(), st.booleans())
 def test_indexing_is_numpys(index: tuple[Any, ...], new_axis: int | None, dots: bool, transposed: bool) -> None:
     values = ramp(4, 5, 6, dtype=np.int16)
     array = DeviceArray.from_numpy(values)
@@ -309,3 +307,37 @@ def test_protocols(device: dmlvk.Device) -> None:
     with pytest.raises(BufferError, match="as a copy"):
         array.__dlpack__(copy=False)
     assert "DeviceArray(array([[" in repr(array)
+
+
+def test_options_are_plain_numbers_or_numpys(device: dmlvk.Device) -> None:
+    x = np.ones((2, 3), np.float32)
+    for sizes in ((2, 3), [(2, 3)], np.array([2, 3]), list(np.array([2, 3]))):
+        assert eager.element_wise_add(x, x, output_sizes=sizes, device=device).shape == (2, 3)
+    for option in ({"output_sizes": 5}, {"output_sizes": "ab"}, {"output_sizes": (2.0, 3.0)}):
+        with pytest.raises(dmlvk.InvalidArgumentError, match="output_sizes"):
+            eager.element_wise_add(x, x, device=device, **option)
+    for types in (99, "float32", np.float32, [None]):
+        with pytest.raises(dmlvk.InvalidArgumentError, match="output_data_types"):
+            eager.element_wise_add(x, x, output_data_types=types, device=device)
+
+
+def test_an_index_is_an_integer(device: dmlvk.Device) -> None:
+    array = DeviceArray.from_numpy(np.arange(6, dtype=np.float32).reshape(2, 3), device)
+    assert array[np.int64(1), np.array(2)].numpy() == 5
+    for index in (1.5, "1", True, [0], np.array([0, 1])):
+        with pytest.raises(TypeError):
+            array[index]
+
+
+def test_buffers_hold_no_python_objects(device: dmlvk.Device) -> None:
+    buffer = device.create_buffer(64)
+    for call in (
+        lambda: buffer.write(np.array([object()])),
+        lambda: buffer.read_into(np.empty(8, object)),
+        lambda: buffer.write(memoryview(b"abcdef")[::2]),
+        lambda: buffer.write([1, 2]),  # type: ignore[arg-type]
+        lambda: device.create_buffer(1.5),  # type: ignore[arg-type]
+        lambda: device.create_buffer(2**64),
+    ):
+        with pytest.raises(dmlvk.InvalidArgumentError):
+            call()

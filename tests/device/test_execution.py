@@ -334,9 +334,7 @@ MACHINE = [
         ("LLVM", 0),
     ],
 )
-def test_devices_are_chosen_by_index_uuid_name_or_type(
-    choice: Any, index: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_are_chosen_by_index_uuid_name_or_type(choice: Any, index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DMLVK_DEVICE", raising=False)
     assert choose_device(choice, MACHINE).index == index
     if choice is not None:
@@ -435,3 +433,40 @@ def test_threads_replay_lists_of_one_operator(device: dmlvk.Device) -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_a_user_without_a_home_needs_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    def no_home() -> None:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.home", no_home)
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path))
+    dmlvk.Device()
+    monkeypatch.delenv("DMLVK_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.warns(RuntimeWarning, match="keeps no pipeline cache"):
+        dmlvk.Device()
+
+
+_FORK = """
+import os, signal, numpy as np, dmlvk
+device = dmlvk.Device()
+array = dmlvk.DeviceArray.from_numpy(np.ones(3, np.float32), device)
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    for call in (array.numpy, dmlvk.Device, lambda: dmlvk.eager.element_wise_add(array, array)):
+        try:
+            call()
+        except dmlvk.StateError as error:
+            assert "spawn" in str(error)
+        else:
+            raise AssertionError("no StateError")
+    raise SystemExit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert (array.numpy() == 1).all()
+"""
+
+
+def test_a_forked_child_is_told_so_and_ends(device: dmlvk.Device) -> None:
+    subprocess.run([sys.executable, "-c", _FORK], check=True, timeout=60)

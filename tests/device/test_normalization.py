@@ -17,6 +17,7 @@ from dmlvk import eager, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import Case, generator
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.schema import REGISTRY
 from dmlvk.verify import Variation, build, check
 
 Array = NDArray[Any]
@@ -148,3 +149,15 @@ def test_the_mean_of_distant_data_costs_no_accuracy(device: dmlvk.Device) -> Non
     expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
     found = eager.mean_variance_normalization1(x, None, None, axes=(1,), device=device)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in REGISTRY.values() if cls.fusable], ids=lambda cls: cls.__name__)
+def test_fused_is_unfused(device: dmlvk.Device, cls: type[dmlvk.OperatorDesc]) -> None:
+    # Two elements, so that nothing is read as whole words: where one driver mistranslated a fused hyperbolic tangent.
+    x = np.array([[-0.6, 0.6]], np.float32)
+    for normalize_variance in (True, False):
+        shared = {"axes": (1,), "normalize_variance": normalize_variance, "device": device}
+        plain = eager.mean_variance_normalization1(x, **shared)
+        expected = getattr(eager, cls.type.name.lower())(plain, device=device)
+        fused = eager.mean_variance_normalization1(x, fused_activation=cls(), **shared)
+        np.testing.assert_array_equal(fused, expected)

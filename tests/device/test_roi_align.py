@@ -24,18 +24,14 @@ UINT_MAX = 2**32 - 1
 EXAMPLES = json.loads((pathlib.Path(__file__).parent.parent / "data" / "examples.json").read_text())["examples"]
 
 
-def align(
-    device: dmlvk.Device, image: Array, boxes: Array, batch: Array, size: tuple[int, int], **attributes: Any
-) -> Array:
+def align(device: dmlvk.Device, image: Array, boxes: Array, batch: Array, size: tuple[int, int], **attributes: Any) -> Array:
     shape = (len(boxes), image.shape[1], *size)
     result = eager.roi_align1(image, boxes, batch, output_sizes=shape, device=device, **attributes)
     assert isinstance(result, np.ndarray)
     return result
 
 
-def onnx_model(
-    image: Array, boxes: Array, size: tuple[int, int], opset: int, **attributes: Any
-) -> onnx.ModelProto:
+def onnx_model(image: Array, boxes: Array, size: tuple[int, int], opset: int, **attributes: Any) -> onnx.ModelProto:
     kind = helper.np_dtype_to_tensor_dtype(image.dtype)
     node = helper.make_node(
         "RoiAlign", ["x", "rois", "batch"], ["y"], output_height=size[0], output_width=size[1], **attributes

@@ -39,9 +39,7 @@ class Bench:
         self.device = device
         self.operator = CompiledOperator(
             device,
-            Signature(
-                "UNARY", (TensorSlot("InputTensor", tensor),), (TensorSlot("OutputTensor", TENSOR),), frozenset()
-            ),
+            Signature("UNARY", (TensorSlot("InputTensor", tensor),), (TensorSlot("OutputTensor", TENSOR),), frozenset()),
             plan or Plan((dispatch(input_range(0), output_range()),)),
             flags,
         )

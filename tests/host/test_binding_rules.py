@@ -447,9 +447,7 @@ def test_an_incomplete_initializer_is_refused_when_recorded(
 def test_an_input_shares_no_buffer_with_the_output_of_another_target(initializing: InitializerBench) -> None:
     homes = [BufferBinding(initializing.home), BufferBinding(initializing.filter, 2048)]
     initializing.bind([initializing.owned(initializing.filter), None], homes)
-    refused(
-        "SECOND.PersistentResource", initializing.record, operator="OperatorInitializer", field="FIRST.FilterTensor"
-    )
+    refused("SECOND.PersistentResource", initializing.record, operator="OperatorInitializer", field="FIRST.FilterTensor")
 
 
 def test_an_initializer_without_targets_needs_nothing(fake_device: Callable[[], Any]) -> None:

@@ -109,7 +109,6 @@ def test_constraint_is_broken_first(row: type[OperatorDesc], constraint: Constra
     pytest.fail(f"no desc was found that first breaks {constraint.rule!r}")
 
 
-
 def test_a_fused_activation_keeps_its_own_rules() -> None:
     base = next(bases(dmlvk.MeanVarianceNormalization1))
     with pytest.raises(InvalidArgumentError, match=r"NORMALIZATION1\.FusedActivation: ActivationCelu: alpha is not 0"):

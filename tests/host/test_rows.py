@@ -117,5 +117,3 @@ def test_every_listed_difference_is_needed() -> None:
         name = key.split(".")[0]
         if name in names:
             assert SPECIFICATION[REGISTRY[next(t for t in REGISTRY if class_name(t) == name)].type.dml_name]
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,3 +108,17 @@ def test_a_broken_desc_names_its_field(field: str, arguments: dict[str, object])
         TensorDesc(**good | arguments)  # type: ignore[arg-type]
     assert caught.value.field == field
     TensorDesc(**good)  # type: ignore[arg-type]
+
+
+def test_helpers_take_integers_of_any_kind_and_nothing_else() -> None:
+    large = np.full(4, 2**16, np.int32)
+    assert calc_buffer_tensor_size(TensorDataType.FLOAT32, large) == 4 * 2**64
+    assert calculate_strides("NCHW", large) == (2**48, 2**32, 2**16, 1)
+    for sizes in (None, 3, "ab", (2.5, 1, 1, 1), (float("inf"),) * 4):
+        with pytest.raises(InvalidArgumentError):
+            calc_buffer_tensor_size(TensorDataType.FLOAT32, sizes)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError):
+            calculate_strides("NCHW", sizes)  # type: ignore[arg-type]
+    for fields in ({"total_tensor_size_in_bytes": "8"}, {"guaranteed_base_offset_alignment": 1.5}):
+        with pytest.raises(InvalidArgumentError):
+            TensorDesc(TensorDataType.FLOAT32, (2,), **fields)  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import InferenceSession, SessionOptions
+from dmlvk.onnx.model import load_model
+from dmlvk.onnx.network import Network
 
 pytestmark = pytest.mark.quick
 f32, i64 = np.float32, np.int64
@@ -170,6 +172,8 @@ def test_wrong_feeds_leave_the_session_usable(
     ]:
         with pytest.raises(dmlvk.ModelError, match=words):
             session.run(None, feeds)
+    with pytest.raises(dmlvk.InvalidArgumentError, match="mapping from input names to arrays"):
+        session.run(None, [x])  # type: ignore[arg-type]  # what the test is about
     with pytest.raises(dmlvk.ModelError, match="no output 'q'"):
         session.run(["q"], good)
     np.testing.assert_array_equal(session.run(None, good)[0], wanted)
@@ -223,6 +227,10 @@ def test_broken_models(network: onnx.ModelProto, make_session: Callable[..., Inf
         make_session(network.SerializeToString()[:100])
     with pytest.raises(dmlvk.ModelError, match="no graph"):
         make_session(b"")
+    for name in ("model.onnx", "model.json", "model.onnxtxt", "model.textproto"):
+        (tmp_path / name).write_text("no model at all")
+        with pytest.raises(dmlvk.ModelError, match=name):
+            make_session(tmp_path / name)
     broken = onnx.ModelProto()
     broken.CopyFrom(network)
     broken.graph.node[1].input[0] = "nowhere"
@@ -312,6 +320,86 @@ def test_empty_tensors(make_model: Callable[..., Any], make_session: Callable[..
     assert y.shape == (0, 3)
     (y,) = session.run(None, {"x": -np.ones((2, 3), f32)})
     np.testing.assert_array_equal(y, np.zeros((2, 3), f32))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes"),
+    [
+        ("Conv", {"x": (0, 3, 5, 5), "w": (4, 3, 3, 3)}, {}),
+        ("ConvTranspose", {"x": (0, 3, 5, 5), "w": (3, 4, 3, 3)}, {}),
+        ("MaxPool", {"x": (0, 3, 5, 5)}, {"kernel_shape": [2, 2]}),
+        ("GlobalAveragePool", {"x": (0, 3, 5, 5)}, {}),
+        ("MatMul", {"x": (0, 4), "w": (4, 3)}, {}),
+        ("MatMul", {"x": (0, 2, 4), "w": (1, 4, 3)}, {}),
+        ("Gemm", {"x": (0, 4), "w": (4, 3)}, {}),
+        ("Softmax", {"x": (0, 4)}, {}),
+        ("BatchNormalization", {"x": (0, 3, 2), "s": (3,), "b": (3,), "m": (3,), "v": (3,)}, {}),
+        ("InstanceNormalization", {"x": (0, 3, 2), "s": (3,), "b": (3,)}, {}),
+        ("LayerNormalization", {"x": (0, 3), "s": (3,)}, {}),
+        ("PRelu", {"x": (0, 3), "s": (3,)}, {}),
+    ],
+)
+def test_empty_batches(
+    op_type: str,
+    inputs: dict[str, tuple[int, ...]],
+    attributes: dict[str, Any],
+    make_model: Callable[..., Any],
+    make_session: Callable[..., InferenceSession],
+    reference: Callable[..., list[np.ndarray]],
+    assert_close: Callable[..., None],
+) -> None:
+    """A detector that found nothing hands on a batch of nothing."""
+    node = helper.make_node(op_type, list(inputs), ["y"], **attributes)
+    model = make_model(node, {name: (f32, sizes) for name, sizes in inputs.items()})
+    feeds = {name: np.ones(sizes, f32) for name, sizes in inputs.items()}
+    assert_close(make_session(model).run(None, feeds)[0], reference(model, feeds, "onnxruntime")[0])
+
+
+@pytest.mark.parametrize(
+    ("node", "sizes", "weights"),
+    [
+        (helper.make_node("Conv", ["x", "w"], ["y"]), (1, 3, 5, 5), (4, 3, 3, 3)),
+        (helper.make_node("Conv", ["x", "w"], ["y"], group=3), (1, 3, 5, 5), (3, 1, 3, 3)),
+        (helper.make_node("LayerNormalization", ["x", "w"], ["y"]), (2, 3, 5), (5,)),
+        (helper.make_node("Add", ["x", "w"], ["y"]), (2, 2, 2, 2, 2, 2), (2,)),
+    ],
+)
+def test_open_sizes_that_the_weights_decide(
+    node: onnx.NodeProto,
+    sizes: tuple[int, ...],
+    weights: tuple[int, ...],
+    make_model: Callable[..., Any],
+    make_session: Callable[..., InferenceSession],
+    reference: Callable[..., list[np.ndarray]],
+    assert_close: Callable[..., None],
+) -> None:
+    """The sizes on which a model is tried when it is loaded do not fit it, or would be larger than the device."""
+    symbols = tuple(f"size{axis}" for axis in range(len(sizes)))
+    model = make_model(node, {"x": (f32, symbols)}, constants={"w": np.ones(weights, f32)})
+    feeds = _feed(*sizes)
+    assert_close(make_session(model).run(None, feeds)[0], reference(model, feeds, "onnxruntime")[0])
+
+
+def test_an_opset_that_onnx_does_not_know(
+    make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]
+) -> None:
+    newer = onnx.defs.onnx_opset_version() + 1
+    with pytest.raises(dmlvk.UnsupportedError, match=f"opset {newer}; the installed onnx"):
+        make_session(make_model(helper.make_node("Relu", ["x"], ["y"]), {"x": (f32, (2,))}, opset=newer))
+
+
+def test_a_slope_that_is_larger_than_the_input(
+    make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]
+) -> None:
+    with pytest.raises(dmlvk.ModelError, match="do not broadcast"):
+        make_session(make_model(helper.make_node("PRelu", ["x", "s"], ["y"]), {"x": (f32, (1, 3)), "s": (f32, (4, 3))}))
+
+
+def test_a_loaded_model_keeps_no_second_copy_of_its_weights(make_model: Callable[..., Any]) -> None:
+    weights = onnx.numpy_helper.from_array(np.ones(1000, f32))
+    nodes = [helper.make_node("Constant", [], ["c"], value=weights), helper.make_node("Add", ["x", "c"], ["y"])]
+    network = Network(load_model(make_model(nodes, {"x": (f32, (1000,))})))
+    assert [node.op_type for node in network.model.nodes] == ["Add"]
 
 
 def test_inputs_that_say_shapes(make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]) -> None:

@@ -8,15 +8,15 @@ from dmlvk import ops
 from dmlvk.cases.model import Case, OperatorCases, Tolerance
 from dmlvk.enums import ConvolutionDirection, ConvolutionMode, TensorDataType
 
-_FORWARD_1: Mapping[str, object] = {
+_FORWARD_1: Mapping[str, tuple[int, ...]] = {
     "strides": (1,),
     "dilations": (1,),
     "start_padding": (0,),
     "end_padding": (0,),
     "output_padding": (0,),
 }
-_FORWARD_2: Mapping[str, object] = {name: (*value, *value) for name, value in _FORWARD_1.items()}  # type: ignore[misc]
-_FORWARD_3: Mapping[str, object] = {name: (*value, *value, *value) for name, value in _FORWARD_1.items()}  # type: ignore[misc]
+_FORWARD_2: Mapping[str, object] = {name: (*value, *value) for name, value in _FORWARD_1.items()}
+_FORWARD_3: Mapping[str, object] = {name: (*value, *value, *value) for name, value in _FORWARD_1.items()}
 _BACKWARD = ConvolutionDirection.BACKWARD
 
 

@@ -69,9 +69,7 @@ class GuardedTensor:
         return int(np.count_nonzero(data[outside] != _PATTERN))
 
 
-def logical_view(
-    desc: TensorDesc, data: NDArray[np.uint8], offset: int, *, as_bytes: bool = False
-) -> NDArray[Any]:
+def logical_view(desc: TensorDesc, data: NDArray[np.uint8], offset: int, *, as_bytes: bool = False) -> NDArray[Any]:
     """The tensor's elements in ``data`` from ``offset`` on: of its own type, or with its bytes as a last dimension."""
     kind = NUMPY_TYPES[desc.data_type]
     span = data[offset : offset + desc.total_tensor_size_in_bytes]

@@ -94,24 +94,40 @@ _WINDOWS = (
 # Windows are the same for every type: these have all that differs, two signs, two widths and floats.
 _SOME_TYPES = (_FLOAT32, TensorDataType.INT64, TensorDataType.UINT8)
 _AVERAGES = (
-    *(dataclasses.replace(case, name=f"{case.name}, counted", attributes={**case.attributes, "include_padding": True})
-      for case in _WINDOWS[:7]),
+    *(
+        dataclasses.replace(case, name=f"{case.name}, counted", attributes={**case.attributes, "include_padding": True})
+        for case in _WINDOWS[:7]
+    ),
     *_WINDOWS,
     _case("infinities and NaN", (2, 3, 9, 11), (3, 2), domain=_infinities),
 )
-_INDEXED = _case("indices", (2, 3, 7, 11), (3, 3), strides=(2, 1), start=(1, 1), end=(1, 2), indices=_UINT32,
-                 quick=True)
+_INDEXED = _case("indices", (2, 3, 7, 11), (3, 3), strides=(2, 1), start=(1, 1), end=(1, 2), indices=_UINT32, quick=True)
 _MAXIMA = (
     *(dataclasses.replace(case, only=_SOME_TYPES) for case in _WINDOWS),
     _INDEXED,
     _case("64-bit indices of equals", (2, 3, 9, 10), (3, 3), dilations=(2, 1), domain=uniform(0, 3), indices=_UINT64),
-    _case("indices in volumes", (2, 2, 4, 5, 6), (2, 3, 2), strides=(2, 1, 2), domain=uniform(0, 9), indices=_UINT32,
-          only=_SOME_TYPES),
+    _case(
+        "indices in volumes",
+        (2, 2, 4, 5, 6),
+        (2, 3, 2),
+        strides=(2, 1, 2),
+        domain=uniform(0, 9),
+        indices=_UINT32,
+        only=_SOME_TYPES,
+    ),
     _case("indices of whole planes", (2, 5, 9, 8), (9, 8), domain=uniform(0, 5), indices=_UINT64, only=_SOME_TYPES),
     _case("special values", (2, 3, 19, 11), (3, 3), domain=special, indices=_UINT32),
     _case("special values of whole planes", (31, 5, 3, 4), (3, 4), domain=special, indices=_UINT32, only=_SOME_TYPES),
-    _case("windows in the padding, indices", (1, 2, 3, 4), (2, 2), start=(2, 2), end=(2, 2), indices=_UINT64,
-          layouts=False, only=_SOME_TYPES),
+    _case(
+        "windows in the padding, indices",
+        (1, 2, 3, 4),
+        (2, 2),
+        start=(2, 2),
+        end=(2, 2),
+        indices=_UINT64,
+        layouts=False,
+        only=_SOME_TYPES,
+    ),
 )
 
 CASES = (

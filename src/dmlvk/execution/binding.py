@@ -14,6 +14,7 @@ is [offset, offset + size) with a tensor's ``total_tensor_size_in_bytes`` or the
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dmlvk.execution.device import Device
 
 _INITIALIZER = "OperatorInitializer"
+_INTEGERS = (int, numbers.Integral)  # int first: asking an abstract class is slow
 
 
 class BufferBinding(NamedTuple):
@@ -442,9 +444,12 @@ def _range(device: Device, operator: str, field: str, binding: object, needed: i
         raise error("is a BufferBinding with a buffer", binding)
     if buffer.device is not device:
         raise StateError(f"{operator}.{field}: the buffer belongs to {buffer.device}, the table to {device}")
-    if not isinstance(offset, int) or offset < 0 or offset % alignment:
+    if not isinstance(offset, _INTEGERS) or offset < 0 or offset % alignment:
         raise error(f"the offset is a multiple of {alignment}", offset)
-    length = buffer.size_in_bytes - offset if size is None else size
+    if size is not None and not isinstance(size, _INTEGERS):
+        raise error("the size is a number of bytes", size)
+    offset = int(offset)
+    length = buffer.size_in_bytes - offset if size is None else int(size)
     if length < 0 or offset + length > buffer.size_in_bytes:
         raise error(f"the range lies inside the buffer's {buffer.size_in_bytes} bytes", (offset, length))
     if length < needed:
@@ -463,9 +468,7 @@ def _check_apart(
 ) -> None:
     for name, other in others:
         if part is not None and other is not None and part.intersects(other):
-            raise BindingError(
-                f"does not intersect {name}", operator=operator, field=field, value=_spelled(part, other)
-            )
+            raise BindingError(f"does not intersect {name}", operator=operator, field=field, value=_spelled(part, other))
 
 
 def _spelled(*ranges: BoundRange) -> str:

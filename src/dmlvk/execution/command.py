@@ -185,9 +185,12 @@ class CommandList:
             False when the time ran out. The list stays as it was, and can be waited for again.
 
         Raises:
+            InvalidArgumentError: a negative timeout, or NaN.
             StateError: the list has not been submitted.
             DeviceLostError: the device was lost.
         """
+        if timeout is not None and not timeout >= 0:
+            raise InvalidArgumentError("is None or at least 0 seconds", field="timeout", value=timeout)
         if not self._submitted:
             raise StateError("the command list has not been submitted")
         # One queue runs a list's parts in order: the last one is done last.
@@ -264,9 +267,7 @@ class CommandRecorder:
     def __init__(self, device: Device) -> None:
         self.device = device
 
-    def record_dispatch(
-        self, command_list: CommandList, dispatchable: Dispatchable, binding_table: BindingTable
-    ) -> None:
+    def record_dispatch(self, command_list: CommandList, dispatchable: Dispatchable, binding_table: BindingTable) -> None:
         """``IDMLCommandRecorder::RecordDispatch``. The list inserts the barriers that dependent dispatches need.
 
         The table may be reset, rebound or dropped afterwards; see the module's text for DESCRIPTORS_VOLATILE.

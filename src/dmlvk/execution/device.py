@@ -138,9 +138,7 @@ class Device(ComputeDevice):
         command_list.submit()
         command_list.wait()
 
-    def check_feature_support(
-        self, feature: Feature, query: TensorDataType | Sequence[FeatureLevel]
-    ) -> bool | FeatureLevel:
+    def check_feature_support(self, feature: Feature, query: TensorDataType | Sequence[FeatureLevel]) -> bool | FeatureLevel:
         """``IDMLDevice::CheckFeatureSupport``.
 
         Args:

@@ -33,11 +33,6 @@ def coalesce(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Coalesce
     return Coalesced(tuple(size for size, _ in kept), tuple(zip(*(steps for _, steps in kept), strict=True)))
 
 
-def coalesce_tensors(*tensors: TensorDesc) -> Coalesced:
-    """``coalesce`` of tensors of equal sizes."""
-    return coalesce(tensors[0].sizes, [tensor.effective_strides for tensor in tensors])
-
-
 def broadcast_strides(tensor: TensorDesc, sizes: Sequence[int]) -> tuple[int, ...]:
     """The tensor's strides over larger sizes: 0 where its own size is 1."""
     return tuple(

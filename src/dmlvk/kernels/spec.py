@@ -147,8 +147,3 @@ class KernelSpec:
 def module_name(kernel: str, variant: Variant) -> str:
     """The module's file name in the SPIR-V pack."""
     return "-".join([kernel, *(f"{macro}.{value}" for macro, value in variant)]) + ".spv"
-
-
-def float_bits(value: float) -> int:
-    """The 32-bit pattern of a float specialisation constant."""
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dmlvk.errors import MissingPackageError
 
 try:
-    import onnx  # noqa: F401
+    import onnx  # noqa: F401  # only to see whether it is there
 except ImportError as error:
     raise MissingPackageError("dmlvk.onnx needs the package onnx: pip install dmlvk[onnx]") from error
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.errors import ModelError
+from dmlvk.errors import InvalidArgumentError, ModelError
 from dmlvk.onnx.model import Array, Model, ValueInfo
 from dmlvk.onnx.values import Sizes
 
@@ -16,8 +16,11 @@ def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Array]:
     """The feeds as arrays, in the order of the model's inputs.
 
     Raises:
+        InvalidArgumentError: no mapping.
         ModelError: missing or unknown names, other types or other shapes than declared; names the inputs.
     """
+    if not isinstance(feeds, Mapping):
+        raise InvalidArgumentError("is a mapping from input names to arrays", field="feeds", value=type(feeds).__name__)
     wanted = [info.name for info in model.inputs]
     missing = ", ".join(repr(name) for name in wanted if name not in feeds)
     unknown = ", ".join(repr(name) for name in feeds if name not in wanted)
@@ -62,8 +65,9 @@ def fixed_sizes(model: Model) -> dict[str, Sizes] | None:
 
 
 def stand_in_sizes(model: Model) -> dict[str, Sizes] | None:
-    """Sizes to try a model on: where it leaves one open, 1 for a first dimension and 64 for any other, the same for the
-    same symbol. None where not even the number of dimensions is known."""
+    """Sizes to try a model on: where it leaves one open, 1 for a first dimension and 64 for any other (8 beyond four
+    dimensions, lest the tensors are larger than any real ones), the same for the same symbol. None where not even the
+    number of dimensions is known."""
     named: dict[str, int] = {}
     sizes: dict[str, Sizes] = {}
     for info in model.inputs:
@@ -71,7 +75,7 @@ def stand_in_sizes(model: Model) -> dict[str, Sizes] | None:
             return None
         chosen = []
         for axis, size in enumerate(info.shape):
-            stand_in = 1 if axis == 0 else 64
+            stand_in = 1 if axis == 0 else 64 if len(info.shape) <= 4 else 8
             if isinstance(size, str):
                 stand_in = named.setdefault(size, stand_in)
             chosen.append(size if isinstance(size, int) else stand_in)

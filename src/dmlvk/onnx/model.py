@@ -137,13 +137,17 @@ def load_model(source: Source) -> Model:
 
     Raises:
         ModelError: there is no such file, it is no ONNX model, or ONNX's checker refuses it.
-        UnsupportedError: an input, output or initializer is no dense tensor of a type that the device can hold.
+        UnsupportedError: an input, output or initializer is no dense tensor of a type that the device can hold, or the
+            opset is newer than the installed onnx.
     """
     proto = _checked(_read(source))
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     graph = proto.graph
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
+    if opsets.get("", 0) > onnx.defs.onnx_opset_version():
+        newest = onnx.defs.onnx_opset_version()
+        raise UnsupportedError(f"the model has opset {opsets['']}; the installed onnx knows {newest}: install a newer one")
     if graph.sparse_initializer:
         raise UnsupportedError(f"initializer {graph.sparse_initializer[0].values.name!r} is sparse")
     initializers = {item.name: _initializer(item) for item in graph.initializer}
@@ -171,9 +175,9 @@ def _read(source: Source) -> onnx.ModelProto:
     try:
         if isinstance(source, bytes):
             return onnx.load_model_from_string(source)
-        return onnx.load_model(os.fspath(source))
+        return onnx.load_model(os.fspath(source), format="protobuf")  # whatever the file's name ends in
     except OSError as error:
-        raise ModelError(f"{source!r} cannot be read: {error.strerror or error}") from error
+        raise ModelError(f"{os.fspath(source)!r} cannot be read: {error.strerror or error}") from error
     except google.protobuf.message.DecodeError as error:
         what = "the bytes are" if isinstance(source, bytes) else f"{os.fspath(source)} is"
         raise ModelError(f"{what} no ONNX model: {error}") from error
@@ -220,8 +224,15 @@ def _node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> Node:
         inputs=tuple(proto.input),
         outputs=tuple(proto.output),
         attributes={item.name: _attribute(item) for item in proto.attribute},
-        proto=proto,
+        proto=_detached(proto),
     )
+
+
+def _detached(proto: onnx.NodeProto) -> onnx.NodeProto:
+    """A copy: a part of a message keeps the whole of it in memory, the weights included."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(proto)
+    return copy
 
 
 def _attribute(proto: onnx.AttributeProto) -> Any:

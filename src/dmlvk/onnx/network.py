@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from dmlvk.enums import TensorDataType
@@ -63,7 +63,7 @@ class Network:
     """A loaded model: constants folded, every other node with its converter.
 
     Attributes:
-        model: The model.
+        model: The model, without the nodes that are folded: their attributes may hold all the weights once more.
         host_inputs: Inputs that only say shapes or the like and are read before a plan is made, not by the device.
         folded: Nodes evaluated once and for all.
         uploads: Device values of constants, by name, shared by all traces.
@@ -74,32 +74,29 @@ class Network:
     """
 
     def __init__(self, model: Model) -> None:
-        self.model = model
         self.constants: dict[str, Array] = dict(model.initializers)
         self.uploads: dict[str, Value] = {}
         self.folded: list[NodeRecord] = []
+        nodes = self._fold(model)
+        self.model = replace(model, nodes=tuple(nodes))
         self._evaluator = HostEvaluator(model.opsets)
-        nodes = self._fold(model.nodes)
         self.host_inputs = _host_inputs(model, nodes)
         self._nodes = self._find_rows(nodes)
 
     # -- loading
 
-    def _fold(self, nodes: Sequence[Node]) -> list[Node]:
+    def _fold(self, model: Model) -> list[Node]:
         """Evaluates nodes of constants; returns the others."""
+        evaluator = HostEvaluator(model.opsets)
         rest = []
-        for node in nodes:
+        for node in model.nodes:
             if may_run_on_host(node) and all(name in self.constants for name in node.inputs if name):
                 inputs = [self.constants[name] if name else None for name in node.inputs]
-                self.constants.update(self._evaluate(node, inputs))
+                self.constants.update(_evaluate(evaluator, node, inputs))
                 self.folded.append(NodeRecord(node.name, node.op_type, FOLDED))
             else:
                 rest.append(node)
         return rest
-
-    def _evaluate(self, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array]:
-        results = self._evaluator.evaluate(node, inputs)
-        return dict(zip((name for name in node.outputs if name), results, strict=True))
 
     def _find_rows(self, nodes: Sequence[Node]) -> list[tuple[Node, Row | None]]:
         """Each node with its row, None for shape arithmetic, once all of them are known to be supported."""
@@ -183,7 +180,7 @@ class Network:
             operand = operands[0]
             assert operand is not None, "ONNX's checker has seen to required inputs"
             return {node.outputs[0]: shape_of(node, operand.sizes if isinstance(operand, Value) else operand.shape)}
-        return self._evaluate(node, [None if isinstance(operand, Value) else operand for operand in operands])
+        return _evaluate(self._evaluator, node, [None if isinstance(item, Value) else item for item in operands])
 
     def _pack_outputs(self, values: dict[str, Value | Array], steps: list[Step]) -> None:
         """Copies model outputs that are strided views: what the caller downloads is row-major."""
@@ -218,6 +215,11 @@ class Network:
                 reason = "nothing reads its outputs" if node in dropped else "a view of its input"
                 removed_nodes.append(NodeRecord(node.name, node.op_type, reason))
         return Trace(tuple(reversed(kept)), inputs, outputs, tuple(device_nodes), host_nodes, tuple(removed_nodes))
+
+
+def _evaluate(evaluator: HostEvaluator, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array]:
+    results = evaluator.evaluate(node, inputs)
+    return dict(zip((name for name in node.outputs if name), results, strict=True))
 
 
 def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:

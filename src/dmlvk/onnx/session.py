@@ -92,8 +92,8 @@ class InferenceSession:
         self._options = options or SessionOptions()
         if self._options.plan_cache_size < 1:
             raise InvalidArgumentError("is at least 1", field="plan_cache_size", value=self._options.plan_cache_size)
-        self._model = load_model(model)
-        self._network = Network(self._model)
+        self._network = Network(load_model(model))
+        self._model = self._network.model
         if device is None:
             device = default_device()
         self.device: Device = device if isinstance(device, Device) else Device(device)
@@ -191,17 +191,25 @@ class InferenceSession:
 
     def _plan_ahead(self) -> None:
         """Makes the plan of a model that leaves no size open. Of any other, tries a trace of stand-in sizes, so that a
-        node that cannot run at all is found now; sizes that merely do not fit each other prove nothing."""
+        node that cannot run at all is found now; sizes that merely do not fit each other, or that a row refuses, prove
+        nothing."""
         if self._network.host_inputs:
             return
         fixed, stand_ins = fixed_sizes(self._model), stand_in_sizes(self._model)
         if fixed is not None:
             self._plan(fixed, {})
         elif stand_ins is not None:
-            with contextlib.suppress(ModelError):
-                for step in self._network.trace(stand_ins, {}).steps:
-                    with _naming(step):
-                        lower(self.device.create_operator(step.desc).desc, self.device.capabilities)
+            try:
+                steps = self._network.trace(stand_ins, {}).steps
+            except ModelError:
+                return
+            except UnsupportedNodeError as error:
+                if isinstance(error.__cause__, InvalidArgumentError):
+                    return
+                raise
+            for step in steps:
+                with _naming(step):
+                    lower(self.device.create_operator(step.desc).desc, self.device.capabilities)
 
     def _plan(self, sizes: dict[str, Sizes], host_feeds: Mapping[str, Array]) -> _Plan:
         """The plan for inputs of these sizes and these values of the host's inputs: from the cache, or made now."""

@@ -22,9 +22,7 @@ class ActivationElu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SA
     alpha: float = _s.floating(1.0)
 
 
-class ActivationCelu(
-    _s.OperatorDesc, in_place=("input_tensor",), constraints=(*_SAME, _c.nonzero("alpha")), fusable=True
-):
+class ActivationCelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=(*_SAME, _c.nonzero("alpha")), fusable=True):
     """y = max(0, x) + min(0, alpha * (e^(x / alpha) - 1)). Alpha 0, on which the specification is silent: an error."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)

@@ -89,7 +89,7 @@ def _min_max_data_type(desc: "ElementWiseClip1") -> _s.Violation | None:
     if desc.min_max_data_type != data_type:
         return _s.Violation("min_max_data_type", desc.min_max_data_type)
     for name, value in (("min", desc.min), ("max", desc.max)):
-        if _cast_scalar(value, data_type) != value:
+        if _cast_scalar(value, data_type) != value or (data_type in _s.FLOATS and not _s.fits_float32(value)):
             return _s.Violation(name, value)
     return None
 

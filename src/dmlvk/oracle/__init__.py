@@ -36,7 +36,7 @@ def oracle(operator: type[OperatorDesc]) -> Callable[..., Any] | None:
     """The operator's oracle, None where there is none."""
     wanted = snake_case(operator.__name__)
     for module in pkgutil.iter_modules(__path__):
-        function = getattr(importlib.import_module(f"{__name__}.{module.name}"), wanted, None)
+        function: Callable[..., Any] | None = getattr(importlib.import_module(f"{__name__}.{module.name}"), wanted, None)
         if function is not None:
-            return function  # type: ignore[no-any-return]
+            return function
     return None

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import atexit
 import collections
+import ctypes
+import numbers
 import os
 import pathlib
 import threading
@@ -22,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dmlvk.enums import TensorDataType
-from dmlvk.errors import DeviceLostError, InvalidArgumentError, NoDeviceError
+from dmlvk.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.library import spirv
 from dmlvk.kernels.manifest import KERNELS
@@ -134,6 +136,8 @@ class ComputeDevice:
     """
 
     def __init__(self, choice: DeviceChoice | DeviceInfo = None) -> None:
+        if _left_behind:
+            raise StateError(_FORKED)
         self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
         self._cache_path = _pipeline_cache_path(self.info)
         self.native = _native.Device(self.info.index, disable=_disabled_features(), pipeline_cache=self._cache_path)
@@ -147,8 +151,7 @@ class ComputeDevice:
         self._lock = threading.Lock()
         self._pipelines_saved = 0
         self._saved_at = 0.0
-        if self._cache_path:
-            _OPEN_DEVICES.add(self)
+        _OPEN_DEVICES.add(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.info.index}: {self.info.name}>"
@@ -163,11 +166,12 @@ class ComputeDevice:
             purpose: Under which heading ``memory()`` counts it.
 
         Raises:
-            InvalidArgumentError: a size below 1.
+            InvalidArgumentError: a size below 1, or no integer.
             OutOfDeviceMemoryError: the device has no room; it stays usable.
         """
-        if size_in_bytes < 1:
-            raise InvalidArgumentError("is at least 1 byte", field="size_in_bytes", value=size_in_bytes)
+        if not isinstance(size_in_bytes, numbers.Integral) or not 1 <= size_in_bytes < 2**64:
+            rule = "is at least 1 byte, below 2**64 and an integer"
+            raise InvalidArgumentError(rule, field="size_in_bytes", value=size_in_bytes)
         return Buffer(self, self.native.allocate(size_in_bytes), purpose)
 
     def memory(self) -> dict[str, int]:
@@ -273,6 +277,30 @@ class ComputeDevice:
 
 
 _OPEN_DEVICES: weakref.WeakSet[ComputeDevice] = weakref.WeakSet()
+_FORKED: Final = "Vulkan does not survive a fork: start processes with multiprocessing's method 'spawn'"
+
+
+class _AfterFork:
+    """Stands for the native device in a forked child, which lacks the driver's threads: any call would hang there."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise StateError(_FORKED)
+
+
+_left_behind: list[_native.Device] = []
+"""In a forked child the devices of its parent."""
+
+
+def _leave_devices_behind() -> None:
+    for device in list(_OPEN_DEVICES):
+        _left_behind.append(device.native)
+        # For good, past the interpreter's end too: freeing it waits for threads that are not there.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(device.native))
+        device.native = _AfterFork()  # type: ignore[assignment]
+    _OPEN_DEVICES.clear()
+
+
+os.register_at_fork(after_in_child=_leave_devices_behind)
 
 
 @atexit.register
@@ -293,11 +321,11 @@ def _disabled_features() -> list[str]:
 def _pipeline_cache_path(info: DeviceInfo) -> str:
     """Of the cache file of this device under this driver; "", with a warning, where the folder cannot be made."""
     configured = os.environ.get("DMLVK_CACHE_DIR")
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path("~/.cache").expanduser()
-    folder = pathlib.Path(configured) if configured else pathlib.Path(base) / "dmlvk"
+    base = os.environ.get("XDG_CACHE_HOME")
     try:
+        folder = pathlib.Path(configured or (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "dmlvk")
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home, as in many a container
         warnings.warn(f"dmlvk keeps no pipeline cache: {error}", RuntimeWarning, stacklevel=3)
         return ""
     version = _native.physical_devices()[info.index].driver_version

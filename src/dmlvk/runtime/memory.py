@@ -59,11 +59,14 @@ class Buffer:
             offset: Where they go, bytes.
 
         Raises:
-            InvalidArgumentError: data that is not contiguous, or a range that leaves the buffer.
+            InvalidArgumentError: data that is not contiguous bytes, or a range that leaves the buffer.
         """
-        values = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
-        if not values.flags.c_contiguous:
-            raise InvalidArgumentError("is contiguous", field="data", value=values.strides)
+        try:
+            values = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+        except (BufferError, TypeError) as error:
+            raise InvalidArgumentError("is an array or contiguous bytes", field="data", value=str(error)) from None
+        if not values.flags.c_contiguous or values.dtype.hasobject:
+            raise InvalidArgumentError("is contiguous, of no Python objects", field="data", value=values.strides)
         self._check_range(offset, values.nbytes)
         if values.nbytes:
             self.device.native.upload(self.native, offset, values)
@@ -91,8 +94,9 @@ class Buffer:
         Raises:
             InvalidArgumentError: an array that is not contiguous and writable, or a range that leaves the buffer.
         """
-        if not (out.flags.c_contiguous and out.flags.writeable):
-            raise InvalidArgumentError("is contiguous and writable", field="out", value=out.strides)
+        if not (out.flags.c_contiguous and out.flags.writeable) or out.dtype.hasobject:
+            rule = "is contiguous and writable, of no Python objects"
+            raise InvalidArgumentError(rule, field="out", value=out.strides)
         self._check_range(offset, out.nbytes)
         if out.nbytes:
             self.device.native.download(self.native, offset, out)

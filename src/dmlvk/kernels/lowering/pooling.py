@@ -139,6 +139,4 @@ def _window(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan
     return _plan(desc, "pooling_window", {"LOCAL_SIZE_X": size, "LANES": lanes}, False, workgroups, caps)
 
 
-register(
-    AveragePooling1, MaxPooling2, problem=_problem, rules=POOLING, schedules={"window": _window, "outputs": _outputs}
-)
+register(AveragePooling1, MaxPooling2, problem=_problem, rules=POOLING, schedules={"window": _window, "outputs": _outputs})

@@ -90,7 +90,7 @@ def mish(node: Conversion) -> Value:
 @converts("PRelu", 7, 9, 16, types=ops.ActivationParameterizedRelu.fields[0].data_types)
 def prelu(node: Conversion) -> Value:
     """The slope broadcasts to the input, not the other way round."""
-    if len(node.broadcast(node[0], node[1])[0].sizes) != node[0].rank:
+    if node.broadcast(node[0], node[1])[0].sizes != node[0].sizes:
         raise node.invalid(f"the slope's sizes {node[1].sizes} do not broadcast to {node[0].sizes}")
     return node.elementwise(ops.ActivationParameterizedRelu, node[0], node[1])
 
@@ -100,14 +100,19 @@ def _register_softmax(op_type: str, row: type[OperatorDesc]) -> None:
     def along_axis(node: Conversion) -> Value:
         """Along one axis, the last by default."""
         axis = node.axis(node.attribute("axis", -1), node[0].rank)
-        return node.launch(row, node[0], axes=(axis,))
+        return _softmax(node, row, (axis,))
 
     @converts(op_type, 1, 11, types=FLOATS)
     def flattened(node: Conversion) -> Value:
         """Over all dimensions from the axis on (1 by default), as if they were one."""
         rank = node[0].rank
         axis = node.attribute("axis", 1)
-        return node.launch(row, node[0], axes=tuple(range(rank if axis == rank else node.axis(axis, rank), rank)))
+        return _softmax(node, row, tuple(range(rank if axis == rank else node.axis(axis, rank), rank)))
+
+
+def _softmax(node: Conversion, row: type[OperatorDesc], axes: tuple[int, ...]) -> Value:
+    x = node[0]
+    return node.launch(row, x, output_tensor=node.new(x.sizes, x.dtype), axes=axes)
 
 
 _register_softmax("Softmax", ops.ActivationSoftmax1)

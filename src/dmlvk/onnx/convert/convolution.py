@@ -114,6 +114,7 @@ def conv(node: Conversion) -> Value:
         x,
         w,
         _bias(node, w.sizes[0], x.rank),
+        output_tensor=node.new((x.sizes[0], w.sizes[0], *window.output), x.dtype),
         output_padding=(0,) * (x.rank - 2),
         group_count=node.attribute("group", 1),
         **window.fields,

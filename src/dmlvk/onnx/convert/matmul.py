@@ -65,13 +65,15 @@ def multiply(node: Conversion, a: Value, b: Value) -> Value:
     shared = b.rank == 2 and a.reshape((math.prod(a.sizes[:-1]), a.sizes[-1]))
     if shared:
         # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.
-        return node.reshape(node.launch(ops.Gemm, shared, b), (*a.sizes[:-1], columns))
+        y = node.new((shared.sizes[0], columns), a.dtype)
+        return node.reshape(node.launch(ops.Gemm, shared, b, output_tensor=y), (*a.sizes[:-1], columns))
     batch = node.broadcast(_first_of_matrices(a), _first_of_matrices(b))[0].sizes
     a, b = a.broadcast_to((*batch, *a.sizes[-2:])), b.broadcast_to((*batch, *b.sizes[-2:]))
     if len(batch) > _GEMM_DIMENSIONS - 2:
         count = math.prod(batch)
         a, b = node.reshape(a, (count, *a.sizes[-2:])), node.reshape(b, (count, *b.sizes[-2:]))
-    return node.reshape(node.launch(ops.Gemm, a, b), (*batch, rows, columns))
+    y = node.new((*a.sizes[:-1], columns), a.dtype)
+    return node.reshape(node.launch(ops.Gemm, a, b, output_tensor=y), (*batch, rows, columns))
 
 
 def _first_of_matrices(value: Value) -> Value:

@@ -30,6 +30,7 @@ def batch_normalization(node: Conversion) -> Value | tuple[Value, ...]:
         variance,
         scale,
         bias,
+        output_tensor=node.new(x.sizes, x.dtype),
         spatial=spatial,
         epsilon=float(node.attribute("epsilon", 1e-5)),
     )
@@ -104,7 +105,8 @@ def mean_variance_normalization(node: Conversion) -> Value:
 def _normalize(
     node: Conversion, x: Value, scale: Value | None, bias: Value | None, axes: tuple[int, ...], epsilon: float
 ) -> Value:
-    return node.launch(ops.MeanVarianceNormalization1, x, scale, bias, axes=axes, epsilon=float(epsilon))
+    y = node.new(x.sizes, x.dtype)
+    return node.launch(ops.MeanVarianceNormalization1, x, scale, bias, output_tensor=y, axes=axes, epsilon=float(epsilon))
 
 
 def _statistics(node: Conversion, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
@@ -120,7 +122,8 @@ def _mean(node: Conversion, x: Value, axes: tuple[int, ...]) -> Value:
     count = math.prod(x.sizes[axis] for axis in axes)
     plane = node.reshape(x.transpose((*kept, *axes)), (1, math.prod(x.sizes[axis] for axis in kept), 1, count))
     none = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
-    pooled = node.launch(ops.AveragePooling1, plane, window_size=(1, count), **none)
+    pooled = node.new((*plane.sizes[:3], 1), x.dtype)
+    node.launch(ops.AveragePooling1, plane, output_tensor=pooled, window_size=(1, count), **none)
     return node.reshape(pooled, tuple(1 if axis in axes else size for axis, size in enumerate(x.sizes)))
 
 

@@ -62,7 +62,8 @@ def _global_pool(node: Conversion, row: type[OperatorDesc], **fields: object) ->
         raise node.invalid(f"the input of sizes {x.sizes} has no spatial dimensions")
     plane = node.reshape(x, (*x.sizes[:2], x.sizes[2], math.prod(x.sizes[3:])))
     none = Window(plane.sizes[2:], (1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
-    y = node.launch(row, plane, window_size=none.kernel, **none.fields, **fields)
+    y = node.new((*x.sizes[:2], 1, 1), x.dtype)
+    node.launch(row, plane, output_tensor=y, window_size=none.kernel, **none.fields, **fields)
     return node.reshape(y, x.sizes[:2] + (1,) * (x.rank - 2))
 
 

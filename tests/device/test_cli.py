@@ -1,0 +1,93 @@
+"""The command line: JSON that is JSON, and a reason with exit status 2 for every mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from dmlvk.cli import main
+
+ADD = ["explain", "ElementWiseAdd", "a_tensor=FLOAT32[2]", "b_tensor=FLOAT32[2]"]
+NORMALIZATION = ["explain", "MeanVarianceNormalization1", "input_tensor=FLOAT32[2,3]"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """The square root, which is NaN for some of the numbers that the command makes up."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Sqrt", ["x"], ["y"])], "root", [x], [y])
+    path = tmp_path / "root.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return str(path)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out, parse_constant=refuse)
+
+
+def test_json(capsys: pytest.CaptureFixture[str], model: str) -> None:
+    operators = printed(capsys, "ops")
+    assert len(operators) == 177
+    assert all(set(item) == {"name", "class", "feature_level", "status", "reason", "in_place"} for item in operators)
+    assert {"index", "name", "uuid", "driver", "type", "features"} <= set(printed(capsys, "devices")[0])
+    assert printed(capsys, *ADD)["dispatches"]
+    clip = ["explain", "ElementWiseClip1", "input_tensor=FLOAT32[4]", "min_max_data_type=FLOAT32", "min=-1", "max=1e5"]
+    assert printed(capsys, *clip)["dispatches"]
+    verified = printed(capsys, "verify", "--quick", "ElementWiseModulusFloor")
+    assert {"operator", "data_type", "max_ulp", "passed"} <= set(verified["results"][0])
+    assert printed(capsys, "run", model, "--size", "N=7")["outputs"]["y"] == {
+        "shape": [7, 3],
+        "type": "float32",
+        "mean": None,
+    }
+
+
+def test_outputs_are_written(capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=np.full((2, 3), 4, np.float32))
+    assert main(["run", model, "--input", str(tmp_path / "in.npz"), "--output", str(tmp_path / "out.npz")]) == 0
+    with np.load(tmp_path / "out.npz") as archive:
+        assert list(archive) == ["y"] and (archive["y"] == 2).all()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", "Nope"],
+        ["explain", "ElementWiseAdd", "a_tensor=FLOAT32[0]"],
+        ["explain", "ElementWiseAdd", "a_tensor=FLOAT32[2,,3]"],
+        [*ADD, "--device", "99"],
+        NORMALIZATION,
+        [*NORMALIZATION, "axes=x"],
+        [*NORMALIZATION, "axes=1", "epsilon=1e99"],
+        ["explain", "ElementWiseClip1", "input_tensor=FLOAT32[4]", "min_max_data_type=FLOAT32", "min=0", "max=1e50"],
+        ["verify", "Nope"],
+        ["run", "/nonexistent.onnx"],
+        ["run", "MODEL", "--input", "/nonexistent.npz"],
+        ["run", "MODEL", "--input", "MODEL"],
+        ["run", "MODEL", "--output", "/nonexistent/out.npz"],
+    ],
+    ids=" ".join,
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], model: str, arguments: list[str]) -> None:
+    assert main([model if word == "MODEL" else word for word in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("dmlvk: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", [["--size", "N"], ["--size", "N=0"], ["--size", "N=x"], ["--repeat", "-1"]])
+def test_bad_options(capsys: pytest.CaptureFixture[str], model: str, option: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["run", model, *option])
+    assert caught.value.code == 2
+    assert option[0] in capsys.readouterr().err

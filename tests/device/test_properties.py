@@ -1,0 +1,429 @@
+"""Properties of operators over random ranks, sizes, strides, types, offsets and aliasing, and of the binding model over
+random mistakes: what is valid equals the oracle and touches nothing else, what is not is refused and changes nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dmlvk
+from dmlvk import BindingError, BufferBinding, InvalidArgumentError, TensorDataType, TensorDesc, ops
+from dmlvk.cases import all_cases
+from dmlvk.cases.layouts import GuardedTensor
+from dmlvk.cases.model import EXACT, NUMPY_TYPES, normal, special
+from dmlvk.enums import InterpolationMode, ReduceFunction
+from dmlvk.execution.direct import ReadyOperator
+from dmlvk.oracle import oracle
+from dmlvk.schema import FLOATS, NUMERIC, REGISTRY, OperatorDesc
+from dmlvk.verify import Problem, run, ulp_errors
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+SIZES = st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 37])
+MOST_ELEMENTS = 3000
+FUSABLE = sorted((cls for cls in REGISTRY.values() if cls.fusable), key=lambda cls: cls.__name__)
+
+
+def examples(count: int) -> settings:
+    """The same examples each time: nothing is kept between runs."""
+    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+    return settings(max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=checks)
+
+
+def draw_sizes(draw: Draw, least: int = 1, most: int = 8) -> tuple[int, ...]:
+    """Sizes of a random rank and at most MOST_ELEMENTS elements."""
+    sizes: list[int] = []
+    for _ in range(draw(st.integers(least, most))):
+        size = draw(SIZES)
+        sizes.append(size if math.prod(sizes) * size <= MOST_ELEMENTS else 1)
+    return tuple(draw(st.permutations(sizes)))
+
+
+def draw_strides(draw: Draw, sizes: tuple[int, ...], *, is_output: bool) -> tuple[int, ...] | None:
+    """Packed, or the dimensions in any order with random gaps; of an input some may be broadcast."""
+    if draw(st.booleans()):
+        return None
+    strides = [0] * len(sizes)
+    step = draw(st.sampled_from([1, 1, 2, 3]))
+    for axis in draw(st.permutations(range(len(sizes)))):
+        if not is_output and draw(st.integers(0, 4)) == 0:
+            continue
+        strides[axis] = step
+        step = step * sizes[axis] + draw(st.sampled_from([0, 0, 0, 1, 3, 8]))
+    last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    return tuple(strides) if last < 20 * MOST_ELEMENTS else None
+
+
+def draw_tensor(draw: Draw, data_type: TensorDataType, sizes: tuple[int, ...], *, is_output: bool = False) -> GuardedTensor:
+    strides = draw_strides(draw, sizes, is_output=is_output)
+    slack = draw(st.sampled_from([0, 0, 4, 12]))
+    desc = TensorDesc(data_type, sizes, strides)
+    desc = TensorDesc(data_type, sizes, strides, desc.total_tensor_size_in_bytes + slack)
+    return GuardedTensor(desc, 16 * draw(st.integers(0, 20)))
+
+
+def fill(draw: Draw, tensor: GuardedTensor, domain: Any = None) -> None:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    desc = tensor.desc
+    values = (domain or draw(st.sampled_from([normal, special])))(rng, desc.sizes, desc.data_type)
+    index = tuple(slice(0, 1) if step == 0 else slice(None) for step in desc.effective_strides)
+    tensor.view()[...] = np.broadcast_to(values[index], desc.sizes)
+
+
+def assert_right(
+    device: dmlvk.Device,
+    desc: OperatorDesc,
+    inputs: tuple[GuardedTensor | None, ...],
+    output: GuardedTensor,
+    *,
+    ulp: float | None = None,
+) -> None:
+    """Runs the desc: the output is within the tolerance of the operator's cases (or ``ulp``), and no other byte changed."""
+    function = oracle(type(desc))
+    assert function is not None
+    arrays = [None if tensor is None else np.array(tensor.view()) for tensor in inputs]
+    with np.errstate(all="ignore"):
+        expected = function(desc, *arrays)
+    (data,), dispatches = run(device, Problem(desc, inputs, (output,)))
+    assert data is not None and dispatches >= 1
+    limit = all_cases()[type(desc)].tolerance.get(output.desc.data_type, EXACT)
+    errors = ulp_errors(output.view(data), expected, limit.magnitude)
+    assert errors.max() <= (limit.ulp if ulp is None else ulp), f"{desc}: {errors.max()} ULP"
+    assert output.stray_bytes(data) == 0, desc
+
+
+BINARY = {
+    "modulus": (ops.ElementWiseModulusFloor, 60),
+    "add": (ops.ElementWiseAdd, 25),
+}
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary_elementwise(device: dmlvk.Device, name: str) -> None:
+    operator, count = BINARY[name]
+
+    @examples(count)
+    @given(st.data())
+    def holds(data: st.DataObject) -> None:
+        draw = data.draw
+        data_type, sizes = draw(st.sampled_from(NUMERIC)), draw_sizes(draw)
+        a = draw_tensor(draw, data_type, sizes)
+        b = draw_tensor(draw, data_type, sizes)
+        output = draw_tensor(draw, data_type, sizes, is_output=True)
+        alias = draw(st.sampled_from(["", "", "a", "b", "both"]))
+        a = output if alias in ("a", "both") else a
+        b = output if alias in ("b", "both") else b
+        domain = draw(st.sampled_from([normal, special]))
+        for tensor in {a, b}:
+            fill(draw, tensor, domain)
+        desc = operator(a_tensor=a.desc, b_tensor=b.desc, output_tensor=output.desc)
+        assert_right(device, desc, (a, b), output)
+
+    holds()
+
+
+def draw_activation(draw: Draw) -> OperatorDesc | None:
+    cls = draw(st.sampled_from([None, None, *FUSABLE]))
+    return None if cls is None else cls()
+
+
+def draw_side(draw: Draw, sizes: tuple[int, ...], data_type: TensorDataType) -> GuardedTensor | None:
+    """A scale or bias: absent, or of sizes that are the input's or 1."""
+    if draw(st.booleans()):
+        return None
+    side = draw_tensor(draw, data_type, tuple(draw(st.sampled_from([1, size])) for size in sizes))
+    fill(draw, side, normal)
+    return side
+
+
+@examples(70)
+@given(data=st.data())
+def test_mean_variance_normalization1(device: dmlvk.Device, data: st.DataObject) -> None:
+    draw = data.draw
+    data_type, sizes = draw(st.sampled_from(FLOATS)), draw_sizes(draw)
+    x = draw_tensor(draw, data_type, sizes)
+    fill(draw, x, normal)
+    scale, bias = draw_side(draw, sizes, data_type), draw_side(draw, sizes, data_type)
+    output = draw_tensor(draw, data_type, sizes, is_output=True)
+    desc = ops.MeanVarianceNormalization1(
+        input_tensor=x.desc,
+        scale_tensor=scale and scale.desc,
+        bias_tensor=bias and bias.desc,
+        output_tensor=output.desc,
+        axes=tuple(draw(st.permutations(range(len(sizes))))[: draw(st.integers(0, len(sizes)))]),
+        normalize_variance=draw(st.booleans()),
+        epsilon=draw(st.sampled_from([1e-5, 1e-3, 1.0])),
+        fused_activation=draw_activation(draw),
+    )
+    assert_right(device, desc, (x, scale, bias), output)
+
+
+def boxes(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Any:
+    """Boxes inside, across and outside an image, empty, mirrored, and with what is no number."""
+    values = rng.uniform(-12, 30, sizes)
+    odd = rng.choice([0.0, 1.0, 7.5, -1e6, 1e6, np.inf, -np.inf, np.nan], sizes)
+    values = np.where(rng.random(sizes) < 0.1, odd, values)
+    values[..., 2:] = np.where(rng.random((*sizes[:-1], 1)) < 0.2, values[..., :2], values[..., 2:])
+    with np.errstate(over="ignore"):
+        return values.astype(NUMPY_TYPES[data_type])
+
+
+def batch_indices(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Any:
+    limits = np.iinfo(NUMPY_TYPES[data_type])
+    choices = [0, 1, 2, 2**31, limits.max, limits.max - 1] + [2**32, 2**32 + 1, 2**40] * (limits.bits == 64)
+    return rng.choice(np.array(choices, NUMPY_TYPES[data_type]), sizes)
+
+
+@examples(60)
+@given(data=st.data())
+def test_roi_align(device: dmlvk.Device, data: st.DataObject) -> None:
+    draw = data.draw
+    data_type = draw(st.sampled_from(FLOATS))
+    count, channels = draw(st.integers(1, 5)), draw(st.sampled_from([1, 2, 3, 17]))
+    image = draw_tensor(draw, data_type, (draw(st.integers(1, 3)), channels, draw(SIZES), draw(SIZES)))
+    roi = draw_tensor(draw, data_type, (*(1,) * draw(st.integers(0, 2)), count, 4))
+    kind = draw(st.sampled_from([TensorDataType.UINT32, TensorDataType.UINT64]))
+    batch = draw_tensor(draw, kind, (*(1,) * draw(st.integers(0, 3)), count))
+    crop = (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    output = draw_tensor(draw, data_type, (count, channels, *crop), is_output=True)
+    fill(draw, image, normal)
+    fill(draw, roi, boxes)
+    fill(draw, batch, batch_indices)
+    least = draw(st.integers(0, 4))
+    desc = ops.RoiAlign(
+        input_tensor=image.desc,
+        roi_tensor=roi.desc,
+        batch_indices_tensor=batch.desc,
+        output_tensor=output.desc,
+        reduction_function=draw(st.sampled_from([ReduceFunction.AVERAGE, ReduceFunction.MAX])),
+        interpolation_mode=draw(st.sampled_from([InterpolationMode.LINEAR, InterpolationMode.NEAREST_NEIGHBOR])),
+        spatial_scale_x=draw(st.sampled_from([1.0, 0.25, 0.0, -1.0])),
+        spatial_scale_y=draw(st.sampled_from([1.0, 0.5, 0.0])),
+        out_of_bounds_input_value=draw(st.sampled_from([0.0, -2.5])),
+        minimum_samples_per_output=least,
+        maximum_samples_per_output=draw(st.integers(max(least, 1), 9)),
+    )
+    assert_right(device, desc, (image, roi, batch), output)
+
+
+@examples(20)
+@given(data=st.data())
+def test_gemm(device: dmlvk.Device, data: st.DataObject) -> None:
+    draw = data.draw
+    data_type = draw(st.sampled_from(FLOATS))
+    rows, depth, columns = draw(SIZES), draw(SIZES), draw(SIZES)
+    batch = draw(st.sampled_from([(), (2, 1), (1, 3)]))
+    trans_a, trans_b = draw(st.booleans()), draw(st.booleans())
+    a = draw_tensor(draw, data_type, (*batch, depth, rows) if trans_a else (*batch, rows, depth))
+    b = draw_tensor(draw, data_type, (*batch, columns, depth) if trans_b else (*batch, depth, columns))
+    c = draw_tensor(draw, data_type, (*batch, rows, columns)) if draw(st.booleans()) else None
+    output = draw_tensor(draw, data_type, (*batch, rows, columns), is_output=True)
+    for tensor in (a, b) if c is None else (a, b, c):
+        fill(draw, tensor, normal)
+    desc = ops.Gemm(
+        a_tensor=a.desc,
+        b_tensor=b.desc,
+        c_tensor=c and c.desc,
+        output_tensor=output.desc,
+        trans_a=dmlvk.MatrixTransform(int(trans_a)),
+        trans_b=dmlvk.MatrixTransform(int(trans_b)),
+        alpha=draw(st.sampled_from([1.0, -0.5])),
+        beta=draw(st.sampled_from([0.0, 1.0, 2.0])),
+    )
+    # Random broadcasts may make all products of a sum equal, whose roundings then add up: the bound is n / 2.
+    ulp = None if data_type is TensorDataType.FLOAT16 else max(8.0, depth / 2)
+    assert_right(device, desc, (a, b, c), output, ulp=ulp)
+
+
+# -- what is not valid
+
+
+def _tensor(*sizes: int, data_type: TensorDataType = TensorDataType.FLOAT32, **fields: Any) -> TensorDesc:
+    return TensorDesc(data_type, sizes, **fields)
+
+
+X = _tensor(2, 3, 4, 5)
+VALID = {
+    "modulus": ops.ElementWiseModulusFloor(a_tensor=X, b_tensor=X, output_tensor=X),
+    "mvn": ops.MeanVarianceNormalization1(
+        input_tensor=X, scale_tensor=_tensor(1, 3, 1, 1), bias_tensor=X, output_tensor=X, axes=(2, 3)
+    ),
+    "roi": ops.RoiAlign(
+        input_tensor=X,
+        roi_tensor=_tensor(6, 4),
+        batch_indices_tensor=_tensor(6, data_type=TensorDataType.UINT32),
+        output_tensor=_tensor(6, 3, 2, 2),
+    ),
+}
+BROKEN_TENSORS: dict[str, Callable[[TensorDesc], object]] = {
+    "type": lambda t: TensorDesc(TensorDataType.FLOAT64, t.sizes),
+    "another type": lambda t: TensorDesc(TensorDataType.FLOAT16, t.sizes),
+    "a size": lambda t: TensorDesc(t.data_type, (*t.sizes[:-1], t.sizes[-1] + 1)),
+    "dimensions": lambda t: TensorDesc(t.data_type, (1,) * (8 - len(t.sizes)) + t.sizes),
+    "no desc": lambda t: 3,
+    "several": lambda t: (t, t),
+    "none of several": lambda t: (),
+}
+BROKEN_ATTRIBUTES: dict[str, list[object]] = {
+    "axes": [(4,), (1, 1), (-1,), (0.5,), (True,), 1, None, (2**32,), [1]],
+    "normalize_variance": [1, None, "yes"],
+    "epsilon": [math.nan, "x", None, 1e39, -1e300, 10**400, 1j, True],
+    "fused_activation": [ops.ElementWiseAdd(), "relu", ops.ActivationRelu(input_tensor=X)],
+    "reduction_function": [ReduceFunction.SUM, 99, None],
+    "interpolation_mode": [99, "linear"],
+    "spatial_scale_x": [math.inf, math.nan, 1e39],
+    "out_of_bounds_input_value": [math.nan, 1e39, None],
+    "minimum_samples_per_output": [-1, 2**32, 1.0],
+    "maximum_samples_per_output": [0, -1, 2**32, None],
+}
+TENSOR_FIELDS = [(name, spec.name) for name, desc in VALID.items() for spec in desc.fields if spec.kind.is_tensor]
+ATTRIBUTE_FIELDS = [
+    (name, field, value)
+    for name, desc in VALID.items()
+    for field, values in BROKEN_ATTRIBUTES.items()
+    if hasattr(desc, field)
+    for value in values
+]
+
+
+def assert_refused(device: dmlvk.Device, desc: OperatorDesc) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        device.create_operator(desc)
+    error = caught.value
+    assert error.operator == desc.type.dml_name
+    assert error.field and error.rule and str(error.value) in str(error)
+
+
+@pytest.mark.parametrize("kind", BROKEN_TENSORS)
+@pytest.mark.parametrize(("name", "field"), TENSOR_FIELDS)
+def test_a_broken_tensor_is_refused(device: dmlvk.Device, name: str, field: str, kind: str) -> None:
+    desc = VALID[name]
+    tensor = desc.tensor(field)
+    broken = BROKEN_TENSORS[kind](tensor)
+    # What is broken for the other tensors and fields but right for these.
+    if (field, kind) in {("roi_tensor", "dimensions"), ("batch_indices_tensor", "dimensions")}:
+        broken = TensorDesc(tensor.data_type, (2, *tensor.sizes))
+    if (name, field, kind) == ("roi", "input_tensor", "a size") or (name, field, kind) == ("roi", "output_tensor", "a size"):
+        broken = TensorDesc(tensor.data_type, (tensor.sizes[0] + 1, tensor.sizes[1] + 1, *tensor.sizes[2:]))
+    assert_refused(device, desc.replace(**{field: broken}))
+
+
+@pytest.mark.parametrize(("name", "field", "value"), ATTRIBUTE_FIELDS)
+def test_a_broken_attribute_is_refused(device: dmlvk.Device, name: str, field: str, value: object) -> None:
+    assert_refused(device, VALID[name].replace(**{field: value}))
+
+
+@pytest.mark.parametrize("field", [field for name, field in TENSOR_FIELDS if "output" in field])
+def test_an_output_that_overlaps_itself_is_refused(device: dmlvk.Device, field: str) -> None:
+    for desc in VALID.values():
+        sizes = desc.tensor(field).sizes
+        strides = (*TensorDesc(TensorDataType.FLOAT32, sizes).effective_strides[:-1], 0)
+        assert_refused(device, desc.replace(**{field: TensorDesc(TensorDataType.FLOAT32, sizes, strides)}))
+
+
+SMALL = _tensor(3, 5)
+ROOM = 4096
+
+
+def _break_bindings(draw: Draw, good: list[BufferBinding | None], needed: int) -> list[Any]:
+    """One mistake in otherwise good bindings of tensors of ``needed`` bytes."""
+    at = draw(st.integers(0, len(good) - 1))
+    binding = good[at]
+    assert binding is not None
+    broken: list[Any] = list(good)
+    kind = draw(st.sampled_from(["count", "none", "empty", "offset", "small", "outside", "kind", "size"]))
+    if kind == "count":
+        return broken[:at] + broken[at + 1 :] or broken * 2 if draw(st.booleans()) else [*broken, binding]
+    broken[at] = {
+        "none": None,
+        "empty": BufferBinding(None),
+        "offset": binding._replace(offset=binding.offset + draw(st.integers(-15, 15).filter(bool))),
+        "small": binding._replace(size_in_bytes=draw(st.integers(0, needed - 1))),
+        "outside": binding._replace(offset=16 * draw(st.integers((ROOM - needed) // 16 + 1, 2**70))),
+        "kind": draw(st.sampled_from([5, "buffer", b"", np.zeros(15, np.float32), binding.buffer])),
+        "size": binding._replace(size_in_bytes=draw(st.sampled_from([-4, "60", 2**70, 1.5, ROOM + 1]))),
+    }[kind]
+    return broken
+
+
+@examples(80)
+@given(data=st.data())
+def test_a_broken_bind_call_raises_and_changes_nothing(device: dmlvk.Device, data: st.DataObject) -> None:
+    draw = data.draw
+    problem = BoundModulus(device)
+    inputs, outputs = problem.bindings(draw)
+    table = problem.table
+    table.bind_inputs(inputs)
+    table.bind_outputs(outputs)
+    is_input = draw(st.booleans())
+    broken = _break_bindings(draw, list(inputs if is_input else outputs), SMALL.total_tensor_size_in_bytes)
+    with pytest.raises(BindingError) as caught:
+        (table.bind_inputs if is_input else table.bind_outputs)(broken)
+    assert caught.value.operator == "DML_OPERATOR_ELEMENT_WISE_MODULUS_FLOOR"
+    assert caught.value.field and caught.value.rule
+    problem.assert_runs()
+
+
+@examples(80)
+@given(data=st.data())
+def test_ranges_of_one_buffer(device: dmlvk.Device, data: st.DataObject) -> None:
+    """Inputs and output anywhere in one buffer: refused exactly when the output meets an input other than in place."""
+    draw = data.draw
+    problem = BoundModulus(device)
+    buffer = device.create_buffer(ROOM)
+    nbytes = SMALL.total_tensor_size_in_bytes
+    a, b, output = (16 * draw(st.integers(0, 8)) for _ in range(3))
+    problem.table.bind_inputs([BufferBinding(buffer, a, nbytes), BufferBinding(buffer, b, nbytes)])
+    problem.table.bind_outputs([BufferBinding(buffer, output, nbytes)])
+    if all(start == output or abs(start - output) >= nbytes for start in (a, b)):
+        buffer.write(np.full(ROOM // 4, 7, np.float32))
+        problem.execute()
+        left = np.delete(buffer.read().view(np.float32), slice(output // 4, (output + nbytes) // 4))
+        assert (left == 7).all()
+        assert (buffer.read(nbytes, output).view(np.float32) == 0).all()
+        return
+    with pytest.raises(BindingError) as caught:
+        problem.execute()
+    assert caught.value.field in ("ATensor", "BTensor")
+    problem.rebind()
+    problem.assert_runs()
+
+
+class BoundModulus:
+    """An initialised ElementWiseModulusFloor over SMALL tensors, with buffers of its own and a table."""
+
+    def __init__(self, device: dmlvk.Device) -> None:
+        desc = ops.ElementWiseModulusFloor(a_tensor=SMALL, b_tensor=SMALL, output_tensor=SMALL)
+        self.device = device
+        self.operator = ReadyOperator(device, desc).compiled
+        self.table = device.create_binding_table(self.operator)
+        self.buffers = [device.create_buffer(ROOM) for _ in range(3)]
+        self.places = [0, 0, 0]
+
+    def bindings(self, draw: Draw) -> tuple[list[BufferBinding], list[BufferBinding]]:
+        self.places = [16 * draw(st.integers(0, 20)) for _ in range(3)]
+        a, b, output = (BufferBinding(buffer, at) for buffer, at in zip(self.buffers, self.places, strict=True))
+        return [a, b], [output]
+
+    def rebind(self) -> None:
+        a, b, output = (BufferBinding(buffer) for buffer in self.buffers)
+        self.table.bind_inputs([a, b])
+        self.table.bind_outputs([output])
+
+    def execute(self) -> None:
+        commands = self.device.create_command_list()
+        self.device.create_command_recorder().record_dispatch(commands, self.operator, self.table)
+        self.device.execute(commands)
+
+    def assert_runs(self) -> None:
+        a = np.arange(15, dtype=np.float32)
+        self.buffers[0].write(a, self.places[0])
+        self.buffers[1].write(np.full(15, 4, np.float32), self.places[1])
+        self.execute()
+        found = self.buffers[2].read(a.nbytes, self.places[2]).view(np.float32)
+        np.testing.assert_array_equal(found, a % 4)

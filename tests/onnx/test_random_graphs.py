@@ -1,0 +1,188 @@
+"""Random graphs of supported operators: views of views, shared and dead tensors, outputs in the middle; what one node's
+test cannot see, such as a tensor whose memory is taken over too early. The seeds are fixed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+f32, i64 = np.float32, np.int64
+Sizes = tuple[int, ...]
+
+_UNARY = ("Abs", "Elu", "Erf", "HardSwish", "Identity", "LeakyRelu", "Neg", "Relu", "Sigmoid", "Softsign", "Tanh")
+_BINARY = ("Add", "Max", "Mean", "Min", "Mul", "Sub", "Sum")
+_MOST_ELEMENTS = 3000
+
+
+class Builder:
+    """A graph under construction: every value with its sizes, so that each new node fits.
+
+    Attributes:
+        nodes, constants: Of the graph.
+        values: Computed ones by name, with their sizes; the inputs are the first.
+    """
+
+    def __init__(self, rng: np.random.Generator, inputs: dict[str, Sizes]) -> None:
+        self.rng = rng
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.values = dict(inputs)
+
+    def grow(self) -> None:
+        """Adds a random operator to a random value."""
+        steps = (self.unary, self.binary, self.move, self.move, self.reshape, self.along_axis, self.product, self.image)
+        steps[self.rng.integers(len(steps))](*self.pick())
+
+    def pick(self) -> tuple[str, Sizes]:
+        """A random value; late ones are likelier, so that graphs are deep."""
+        names = list(self.values)
+        name = names[max(self.rng.integers(len(names), size=2))]
+        return name, self.values[name]
+
+    def node(self, op_type: str, inputs: list[str], sizes: Sizes, **attributes: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, inputs, [name], name=f"{op_type}{len(self.nodes)}", **attributes))
+        if math.prod(sizes) <= _MOST_ELEMENTS:
+            self.values[name] = sizes
+        return name
+
+    def constant(self, *sizes: int, scale: float = 1.0) -> str:
+        return self.known((self.rng.standard_normal(sizes) * scale).astype(f32))
+
+    def known(self, array: np.ndarray) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = array
+        return name
+
+    # -- what a value can go through
+
+    def unary(self, x: str, sizes: Sizes) -> None:
+        self.node(str(self.rng.choice(_UNARY)), [x], sizes)
+
+    def binary(self, x: str, sizes: Sizes) -> None:
+        """With another value where the two broadcast, else with a constant that does."""
+        y, other = self.pick()
+        try:
+            result = np.broadcast_shapes(sizes, other)
+        except ValueError:
+            y, result = self.constant(*(int(self.rng.choice([1, size])) for size in sizes)), sizes
+        self.node(str(self.rng.choice(_BINARY)), [x, y] if self.rng.random() < 0.5 else [y, x], result)
+
+    def move(self, x: str, sizes: Sizes) -> None:
+        permutation = [int(axis) for axis in self.rng.permutation(len(sizes))]
+        kind = self.rng.integers(4)
+        if kind == 0:
+            wanted = (*self.rng.integers(1, 3, size=1), *(1 if size > 1 else 2 for size in sizes))
+            shape = self.known(np.array(wanted, i64))
+            self.node("Expand", [x, shape], np.broadcast_shapes(sizes, tuple(int(size) for size in wanted)))
+        elif kind == 1 and len(sizes) < 6:
+            axis = int(self.rng.integers(len(sizes) + 1))
+            self.node("Unsqueeze", [x, self.known(np.array([axis], i64))], (*sizes[:axis], 1, *sizes[axis:]))
+        else:
+            self.node("Transpose", [x], tuple(sizes[axis] for axis in permutation), perm=permutation)
+
+    def reshape(self, x: str, sizes: Sizes) -> None:
+        """By a constant, by shape arithmetic, or flat."""
+        kind = self.rng.integers(3)
+        axis = int(self.rng.integers(len(sizes) + 1))
+        flat = (math.prod(sizes[:axis]), math.prod(sizes[axis:]))
+        if kind == 0:
+            self.node("Flatten", [x], flat, axis=axis)
+        elif kind == 1:
+            self.node("Reshape", [x, self.known(np.array([flat[1], -1], i64))], flat[::-1])
+        else:
+            shape, tail = f"s{len(self.nodes)}", f"t{len(self.nodes)}"
+            start, end = self.known(np.array([axis], i64)), self.known(np.array([len(sizes)], i64))
+            self.nodes.append(helper.make_node("Shape", [x], [shape], name=shape))
+            self.nodes.append(helper.make_node("Slice", [shape, start, end], [tail], name=tail))
+            target = f"u{len(self.nodes)}"
+            minus = self.known(np.array([-1], i64))
+            self.nodes.append(helper.make_node("Concat", [minus, tail], [target], name=target, axis=0))
+            self.node("Reshape", [x, target], (flat[0], *sizes[axis:]))
+
+    def along_axis(self, x: str, sizes: Sizes) -> None:
+        axis = int(self.rng.integers(len(sizes)))
+        if self.rng.random() < 0.5:
+            self.node("Softmax", [x], sizes, axis=axis)
+        else:
+            scale, bias = self.constant(*sizes[axis:]), self.constant(*sizes[axis:])
+            self.node("LayerNormalization", [x, scale, bias], sizes, axis=axis, epsilon=0.1)
+
+    def product(self, x: str, sizes: Sizes) -> None:
+        columns = int(self.rng.integers(1, 9))
+        w = self.constant(sizes[-1], columns, scale=sizes[-1] ** -0.5)
+        if len(sizes) == 2 and self.rng.random() < 0.5:
+            self.node("Gemm", [x, w, self.constant(columns)], (sizes[0], columns), alpha=0.7, beta=0.5)
+        else:
+            self.node("MatMul", [x, w], (*sizes[:-1], columns))
+
+    def image(self, x: str, sizes: Sizes) -> None:
+        """A convolution, a pooling or a normalization of channels, if the value has spatial dimensions."""
+        if not 3 <= len(sizes) <= 4:
+            return self.unary(x, sizes)
+        count, channels = len(sizes) - 2, sizes[1]
+        same = {"kernel_shape": [3] * count, "pads": [1] * 2 * count}
+        kind = self.rng.integers(4)
+        if kind == 0:
+            filters = int(self.rng.integers(1, 5))
+            w = self.constant(filters, channels, *(3,) * count, scale=(channels * 3**count) ** -0.5)
+            self.node("Conv", [x, w, self.constant(filters)], (sizes[0], filters, *sizes[2:]), **same)
+        elif kind == 1:
+            strided = tuple((size - 1) // 2 + 1 for size in sizes[2:])
+            pool = str(self.rng.choice(["MaxPool", "AveragePool"]))
+            self.node(pool, [x], (*sizes[:2], *strided), strides=[2] * count, **same)
+        elif kind == 2:
+            self.node("GlobalAveragePool", [x], sizes[:2] + (1,) * count)
+        else:
+            statistics = [self.constant(channels) for _ in range(3)]
+            variance = self.known(self.rng.uniform(0.5, 2, channels).astype(f32))
+            self.node("BatchNormalization", [x, *statistics, variance], sizes)
+        return None
+
+
+def random_graph(seed: int) -> tuple[Builder, dict[str, Sizes], list[str]]:
+    """A graph, the sizes of its inputs and some of its values as outputs, an input and a repetition possibly among
+    them."""
+    rng = np.random.default_rng(seed)
+    inputs = {
+        f"x{i}": tuple(int(size) for size in rng.integers(1, 8, size=rng.integers(1, 5))) for i in range(rng.integers(1, 3))
+    }
+    builder = Builder(rng, inputs)
+    for _ in range(int(rng.integers(3, 14))):
+        builder.grow()
+    names = list(builder.values)
+    return builder, inputs, [names[-1], *(names[i] for i in rng.integers(len(names), size=2))]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_random_graph(
+    seed: int,
+    make_model: Callable[..., onnx.ModelProto],
+    make_session: Callable[..., Any],
+    reference: Callable[..., list[np.ndarray]],
+    assert_close: Callable[..., None],
+) -> None:
+    builder, inputs, wanted = random_graph(seed)
+    declared = {
+        name: (f32, [f"{name}_{axis}" for axis in range(len(sizes))] if seed % 2 else sizes)
+        for name, sizes in inputs.items()
+    }
+    model = make_model(builder.nodes, declared, list(dict.fromkeys(wanted)), builder.constants)
+    feeds = {name: builder.rng.standard_normal(sizes).astype(f32) for name, sizes in inputs.items()}
+
+    session = make_session(model)
+    found = session.run(wanted, feeds)
+    expected = dict(zip(dict.fromkeys(wanted), reference(model, feeds, "onnxruntime"), strict=True))
+    for name, mine in zip(wanted, found, strict=True):
+        assert_close(mine, expected[name], 1e-4, 1e-5)
+    for first, second in zip(found, session.run(wanted, feeds), strict=True):
+        np.testing.assert_array_equal(first, second)
+    report = session.report()
+    records = [*report.gpu_nodes, *report.host_nodes, *report.removed_nodes]
+    assert sorted(record.name for record in records) == sorted(node.name for node in builder.nodes)

@@ -93,14 +93,16 @@ ELEMENTWISE = (
         "words",
         when=always,
         possible=lambda p, caps: p.whole_words,
-        because="rows lie contiguous and start on 16-byte words: fewest instructions a byte, one read and one write of each",
+        because="rows lie contiguous and start on 16-byte words: fewest instructions a byte. H200, float32: floor modulus "
+        "at 4340 GB/s against 2680 by elements, relu at 4160 against 2300",
     ),
     Rule(
         "tiles",
         when=lambda p, caps: not caps.is_cpu and min(p.walk.sizes[p.row_dimension], p.walk.sizes[-1]) >= 16,
         possible=lambda p, caps: p.row_dimension is not None,
         because="one input, contiguous in another dimension than the output: tiles through shared memory read and write "
-        "whole cache lines; a CPU's caches do that by themselves",
+        "whole cache lines. H200, 16384x8192 transposed in float32: 3540 GB/s against 1150 by elements. A CPU's caches do "
+        "that by themselves",
     ),
     Rule("elements", when=always, possible=always, because="any strides: one element at a time"),
 )
@@ -141,13 +143,14 @@ MEAN_VARIANCE_NORMALIZATION = (
         when=always,
         possible=lambda p, caps: p.side_by_side,
         because="neighbours in memory belong to different rows: neighbouring invocations take neighbouring rows, so that "
-        "reads and writes touch whole cache lines",
+        "reads and writes touch whole cache lines. H200, over the channels of 32x256x56x56: 85 us, 397 by rows",
     ),
     Rule(
         "rows",
         when=always,
         possible=lambda p, caps: p.row_units <= p.units_in_registers(caps),
-        because="a row fits into the registers of one workgroup: fewest bytes moved, one read and one write",
+        because="a row fits into the registers of one workgroup: one read and one write of each byte. H200, 16384x8192 in "
+        "float32: 4050 GB/s against 2700 split",
     ),
     Rule(
         "split",
@@ -178,7 +181,8 @@ BATCH_NORMALIZATION = (
         "words",
         when=always,
         possible=lambda p, caps: p.unit_elements > 1,
-        because="x and y are runs of whole 16-byte words: fewest instructions a byte",
+        because="x and y are runs of whole 16-byte words: fewest instructions a byte. H200, 32x256x56x56 in float32: 3800 "
+        "GB/s against 1830 by elements",
     ),
     Rule("elements", when=always, possible=always, because="any strides and sizes: one element at a time"),
 )

@@ -174,7 +174,7 @@ def measure(device: dmlvk.Device, problem: Problem, rival: Torch, *, all_rules: 
         measured = Measured(device, problem, arrays, rule)
         times = measured.run()
         actual = measured.output(problem).astype(np.float32)
-        difference = float(np.nanmax(np.abs(actual - expected))) / scale
+        difference = _difference(actual, expected) / scale
         ours, theirs = statistics.median(times), statistics.median(rival_times)
         rows.append(
             {
@@ -241,6 +241,14 @@ def main() -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return int(not all(row["agrees"] for row in results["problems"]))
+
+
+def _difference(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+    """The largest difference of two arrays; infinite where only one of them is NaN."""
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(same, 0.0, np.abs(actual - expected))
+    return float(np.where(np.isnan(apart), np.inf, apart).max())
 
 
 def _commit() -> str:

@@ -76,9 +76,9 @@ def count_dispatches(device: dmlvk.Device) -> Callable[[], AbstractContextManage
     @contextmanager
     def counting() -> Iterator[DispatchCount]:
         count = DispatchCount()
-        dispatches, submissions = device.native.dispatches, device.native.submissions
+        dispatches, submissions = device.dispatches, device.native.submissions
         yield count
-        count.dispatches = device.native.dispatches - dispatches
+        count.dispatches = device.dispatches - dispatches
         count.submissions = device.native.submissions - submissions
 
     return counting

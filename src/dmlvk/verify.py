@@ -166,12 +166,13 @@ def check(device: Device, entry: OperatorCases, variation: Variation) -> Outcome
         limit = entry.tolerance.get(tensor.desc.data_type, EXACT)
         actual = tensor.view(data)
         errors = ulp_errors(actual, wanted, limit.magnitude)
-        worst = max(worst, float(errors.max(initial=0.0)))
+        largest = float(errors.max(initial=0.0))
+        worst = max(worst, largest)
         if not np.array_equal(data, second):
             detail = detail or "two runs differ"
         if stray := tensor.stray_bytes(data):
             detail = detail or f"{stray} bytes outside the output were written"
-        if worst > limit.ulp:
+        if largest > limit.ulp:
             at = np.unravel_index(int(errors.argmax()), errors.shape)
             value = wanted.value if isinstance(wanted, Scaled) else wanted
             detail = detail or (
@@ -206,13 +207,14 @@ def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude:
 
     Args:
         actual: What came out.
-        expected: float64 for floating types, else the exact type.
+        expected: float64 for floating types, else the exact type; of the same shape.
         magnitude: ULPs are those of at least this value.
     """
     scale: NDArray[Any] = np.asarray(magnitude)
     if isinstance(expected, Scaled):
         scale = np.maximum(scale, expected.magnitude)
         expected = expected.value
+    assert actual.shape == expected.shape, f"the oracle gives {expected.shape} for an output of {actual.shape}"
     if actual.dtype.kind != "f":
         return np.where(actual == expected.astype(actual.dtype), 0.0, np.inf)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -14,6 +14,7 @@ is [offset, offset + size) with a tensor's ``total_tensor_size_in_bytes`` or the
 
 from __future__ import annotations
 
+import abc
 import numbers
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -148,7 +149,7 @@ class BindingTable:
         return self.bindings
 
 
-class _Bindings:
+class _Bindings(abc.ABC):
     """What the bindings of operators and initialisers have in common: the two resources and the cached commands."""
 
     name: str
@@ -189,11 +190,13 @@ class _Bindings:
         if size and self.temporary is None:
             raise BindingError(f"needs {size} bytes", operator=self.name, field="TemporaryResource")
 
+    @abc.abstractmethod
     def _check(self) -> None:
-        raise NotImplementedError
+        """Raises BindingError for what only all bindings together can break."""
 
+    @abc.abstractmethod
     def _make_commands(self) -> Commands:
-        raise NotImplementedError
+        """What recording these bindings adds to a list."""
 
 
 class OperatorBindings(_Bindings):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import dmlvk
-from dmlvk import InterpolationMode, ReduceFunction, TensorDataType, TensorDesc
+from dmlvk import InterpolationMode, ReduceFunction, TensorDataType, TensorDesc, calculate_strides
 from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import element_bits
 
-FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
+FLOAT32, FLOAT16, UINT8 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8
 FLOATS = (FLOAT32, FLOAT16)
 
 
@@ -23,8 +25,9 @@ class Problem:
         desc: The operator.
         rival: Given torch and the input tensors on its device, what the rival runs. What it gives for the same inputs
             in float32 is what both outputs are compared with.
-        target: At least this ratio of rival time to ours.
+        target: At least this ratio of rival time to ours; 0 for none.
         bytes_moved: Bytes that any implementation must read and write.
+        copy_target: At least this share of the copy bandwidth of the same run; 0 for none.
         fill: Given torch, how an input is filled, by input field; standard normal numbers otherwise.
         tolerance: Largest difference from that, relative to the largest output.
     """
@@ -34,6 +37,7 @@ class Problem:
     rival: Callable[..., Any]
     target: float
     bytes_moved: int
+    copy_target: float = 0.0
     fill: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     tolerance: float = 1e-5
 
@@ -116,10 +120,139 @@ def _roi_align(data_type: TensorDataType) -> Problem:
     )
 
 
+def _nbytes(*tensors: TensorDesc) -> int:
+    """Bytes of elements, those of a broadcast dimension counted once."""
+    total = 0
+    for tensor in tensors:
+        steps = zip(tensor.sizes, tensor.effective_strides, strict=True)
+        total += element_bits(tensor.data_type) // 8 * math.prod(size for size, step in steps if step)
+    return total
+
+
+CONTIGUOUS = {"target": 0.98, "copy_target": 0.95}
+STRIDED = {"target": 0.0, "copy_target": 0.6}
+SCALE = 0.0234375
+"""Of the quantized problems: exact in every type."""
+
+
+def _pointwise(
+    name: str,
+    row: type[OperatorDesc],
+    tensors: Sequence[TensorDesc],
+    rival: Callable[..., Any],
+    goal: Mapping[str, float],
+    **more: Any,
+) -> Problem:
+    """A problem of an operator whose tensors these are, in the struct's order."""
+    slots = [spec.name for spec in row.fields if spec.kind.is_tensor]
+    attributes = {key: more.pop(key) for key in list(more) if key not in ("fill", "tolerance")}
+    *_, output = tensors
+    tolerance = 1e-3 if FLOAT16 in (tensor.data_type for tensor in tensors) else 1e-5
+    return Problem(
+        f"{name} {output.data_type.name} {'x'.join(map(str, output.sizes))}",
+        row(**dict(zip(slots, tensors, strict=True)), **attributes),
+        rival,
+        bytes_moved=_nbytes(*tensors),
+        **{"tolerance": tolerance, **goal, **more},
+    )
+
+
+def _gibibyte(data_type: TensorDataType) -> TensorDesc:
+    return TensorDesc(data_type, (2**33 // element_bits(data_type),))
+
+
+def _contiguous(data_type: TensorDataType) -> list[Problem]:
+    x = _gibibyte(data_type)
+    functions = {
+        dmlvk.ActivationRelu: lambda torch, x: torch.relu(x),
+        dmlvk.ActivationSigmoid: lambda torch, x: torch.sigmoid(x),
+        dmlvk.ActivationGelu: lambda torch, x: torch.nn.functional.gelu(x),
+        dmlvk.ElementWiseExp: lambda torch, x: torch.exp(x),
+        dmlvk.ElementWiseSin: lambda torch, x: torch.sin(x),
+    }
+    found = [_pointwise(row.__name__, row, (x, x), rival, CONTIGUOUS) for row, rival in functions.items()]
+    found.append(_pointwise("add", dmlvk.ElementWiseAdd, (x, x, x), lambda torch, a, b: a + b, CONTIGUOUS))
+    fused = {"fused_activation": dmlvk.ActivationRelu()}
+    rival = lambda torch, a, b: torch.relu(a + b)  # noqa: E731
+    return [*found, _pointwise("add and relu", dmlvk.ElementWiseAdd1, (x, x, x), rival, CONTIGUOUS, **fused)]
+
+
+def _type_changes() -> list[Problem]:
+    sizes = (1 << 28,)
+    single, half, byte = (TensorDesc(kind, sizes) for kind in (FLOAT32, FLOAT16, UINT8))
+    scale, zero_point = TensorDesc(FLOAT32, sizes, (0,)), TensorDesc(UINT8, sizes, (0,))
+
+    def small(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
+        return 100 * torch.rand(sizes, device="cuda", dtype=kind)
+
+    def constant(value: float) -> Callable[..., Any]:
+        return lambda torch, sizes, kind: torch.full(sizes, value, device="cuda", dtype=kind)
+
+    def quantize(torch: Any, x: Any, scale: Any, zero_point: Any) -> Any:
+        return torch.quantize_per_tensor(x, SCALE, 117, torch.quint8).int_repr()
+
+    def dequantize(torch: Any, x: Any, scale: Any, zero_point: Any) -> Any:
+        return (x.float() - 117) * SCALE
+
+    side = {"fill": {"scale_tensor": constant(SCALE), "zero_point_tensor": constant(117)}}
+    quantized, restored = dmlvk.ElementWiseQuantizeLinear, dmlvk.ElementWiseDequantizeLinear
+    to_byte: dict[str, Any] = {"fill": {"input_tensor": small}}
+    return [
+        _pointwise("cast FLOAT32 to", dmlvk.Cast, (single, half), lambda torch, x: x.half(), CONTIGUOUS),
+        _pointwise("cast FLOAT16 to", dmlvk.Cast, (half, single), lambda torch, x: x.float(), CONTIGUOUS),
+        _pointwise("cast FLOAT32 to", dmlvk.Cast, (single, byte), lambda torch, x: x.byte(), CONTIGUOUS, **to_byte),
+        _pointwise("cast UINT8 to", dmlvk.Cast, (byte, single), lambda torch, x: x.float(), CONTIGUOUS),
+        _pointwise("quantize to", quantized, (single, scale, zero_point, byte), quantize, CONTIGUOUS, **side),
+        _pointwise("dequantize to", restored, (byte, scale, zero_point, single), dequantize, CONTIGUOUS, **side),
+    ]
+
+
+def _strided(data_type: TensorDataType) -> list[Problem]:
+    def tensor(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> TensorDesc:
+        return TensorDesc(data_type, sizes, strides)
+
+    matrix, image, cube = (16384, 8192), (64, 256, 64, 64), (16, 24, 40, 33, 129)
+    nhwc = calculate_strides("NHWC", image)
+    # Stored as dimensions 1, 0, 3, 2, 4, three elements of padding after each: no two merge, no row starts on a word.
+    steps, reach = [0] * 5, 1
+    for axis in (4, 2, 3, 0, 1):
+        steps[axis] = reach
+        reach = reach * cube[axis] + 3
+    add, copy = dmlvk.ElementWiseAdd, dmlvk.ElementWiseIdentity
+
+    def plus(torch: Any, a: Any, b: Any) -> Any:
+        return a + b
+
+    def contiguous(torch: Any, x: Any) -> Any:
+        return x.clone(memory_format=torch.contiguous_format)
+
+    return [
+        _pointwise("add a row", add, (tensor(matrix), tensor(matrix, (0, 1)), tensor(matrix)), plus, STRIDED),
+        _pointwise("add a column", add, (tensor(matrix), tensor(matrix, (1, 0)), tensor(matrix)), plus, STRIDED),
+        _pointwise("NHWC to NCHW", copy, (tensor(image, nhwc), tensor(image)), contiguous, STRIDED),
+        _pointwise(
+            "NCHW to NHWC",
+            copy,
+            (tensor(image), tensor(image, nhwc)),
+            lambda torch, x: x.contiguous(memory_format=torch.channels_last),
+            STRIDED,
+        ),
+        _pointwise("add NCHW and NHWC", add, (tensor(image), tensor(image, nhwc), tensor(image)), plus, STRIDED),
+        _pointwise("transpose", copy, (tensor(matrix, (1, matrix[0])), tensor(matrix)), contiguous, STRIDED),
+        _pointwise("5-D strided copy", copy, (tensor(cube, tuple(steps)), tensor(cube)), contiguous, STRIDED),
+        _pointwise("5-D strided add", add, (tensor(cube, tuple(steps)), tensor(cube), tensor(cube)), plus, STRIDED),
+    ]
+
+
 def problems() -> list[Problem]:
     """Every problem, in the order of the report."""
     image = (32, 256, 128, 128)
     found = [_floor_modulus(data_type) for data_type in FLOATS]
+    for data_type in FLOATS:
+        found += _contiguous(data_type)
+    found += _type_changes()
+    for data_type in FLOATS:
+        found += _strided(data_type)
     for data_type in FLOATS:
         found += [
             _normalization(

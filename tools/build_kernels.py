@@ -29,6 +29,8 @@ SHARED_ENUMERATIONS: dict[str, type[enum.IntEnum]] = {
     "OP": enums.OperatorType,
     "REDUCE_FUNCTION": enums.ReduceFunction,
     "INTERPOLATION_MODE": enums.InterpolationMode,
+    "IS_INFINITY_MODE": enums.IsInfinityMode,
+    "ROUNDING_MODE": enums.RoundingMode,
 }
 """Enumerations that shaders see: OperatorType.GEMM is OP_GEMM."""
 
@@ -37,6 +39,7 @@ def prelude(spec: KernelSpec, variant: Variant) -> str:
     """The GLSL that the manifest row implies, to stand in front of the kernel's source."""
     extensions = ["GL_GOOGLE_include_directive", "GL_EXT_scalar_block_layout", "GL_EXT_control_flow_attributes"]
     lines = []
+    lanes = int(dict(variant).get("LANES", "1"))
     for macro, value in variant:
         if value in GLSL_TYPES:
             kind = GLSL_TYPES[value]
@@ -50,6 +53,9 @@ def prelude(spec: KernelSpec, variant: Variant) -> str:
                 f"#define {macro}_IS_SIGNED {int(not value.startswith('UINT'))}",
                 f"#define {macro}_IS_{value} 1",
             ]
+            if lanes > 1:
+                group = {4: "uint", 8: "uvec2"}.get(lanes * bits // 8, "uvec4")
+                lines.append(f"#define {macro}_GROUP {group}")
         else:
             lines.append(f"#define {macro} {value}")
     extensions += spec.extensions

@@ -1,10 +1,13 @@
-// The only special functions: exp, expm1, log, log1p, tanh, sigmoid, softplus, erf and gelu in float32.
+// Exponentials, logarithms and what is made of them, in float32: exp, expm1, log, log1p, tanh, sigmoid, softplus, erf and
+// gelu. With trigonometry.glsl, hyperbolic.glsl and power.glsl, which build on it, this is the only home of special functions.
 //
 // Vulkan lets the built-in functions be off by far more than a few units in the last place (ULP), and drivers use that
-// freedom, so these build on add, multiply, divide and bit casts alone. Coefficients are minimax fits made for these
-// intervals. Every function propagates NaN and reaches its limits at the infinities without overflow on the way.
+// freedom, so these build on add, multiply, divide, square root and bit casts alone. Coefficients are minimax fits made for
+// these intervals. Every function propagates NaN and reaches its limits at the infinities without overflow on the way.
 // `precise` keeps a compiler from rewriting sums whose rounding errors are meant to cancel, and keeps two kernels that
-// inline the same function equal to the last bit.
+// inline the same function equal to the last bit. It does not reach `fma`, which a device may also round twice or merge with
+// another one: where that would matter, products and sums stand alone. Where T is FLOAT16, gelu and sigmoid give what half
+// a ULP of that type needs.
 
 #ifndef DMLVK_MATH_GLSL
 #define DMLVK_MATH_GLSL
@@ -36,41 +39,77 @@ float copy_sign(float magnitude, float sign_from) {
 // 2^n for n in [-126, 127].
 float power_of_two(int n) { return uintBitsToFloat(uint(n + 127) << 23); }
 
+// The upper 12 significant bits, which square exactly.
+float upper_half(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xFFFFF000u); }
+
 // ln 2 in two parts: the first has 16 significant bits, so that n * LN2_HIGH is exact for |n| < 256.
 const float LN2_HIGH = 0.693145751953125;
 const float LN2_LOW = 1.42860677e-6;
 const float LOG2_E = 1.44269504;
 
-// e^r - 1 for |r| <= ln(2) / 2; relative error 3e-10 before rounding.
+// x + ROUNDING has the nearest integer to x in its low bits, for |x| < 2^22: x + ROUNDING - ROUNDING is that integer.
+const float ROUNDING = 12582912.0;
+int rounded_bits(float sum) { return floatBitsToInt(sum) - floatBitsToInt(ROUNDING); }
+
+// x 2^n for a normal result, by the exponent's bits.
+float scale_exponent(float x, int n) { return uintBitsToFloat(floatBitsToUint(x) + (uint(n) << 23)); }
+
+// e^r - 1 for |r| <= ln(2) / 2; relative error 2^-26 before rounding.
 float expm1_reduced(float r) {
-    precise float q = fma(fma(fma(fma(fma(1.9915622e-4, r, 1.3942046e-3), r, 8.33327e-3), r, 4.1666344e-2), r,
-                              0.16666667), r, 0.5);
+    precise float q = fma(fma(fma(fma(1.3946415e-3, r, 8.366565e-3), r, 4.1666284e-2), r, 0.16666543), r, 0.5);
     precise float result = fma(r * r, q, r);
     return result;
 }
 
-// e^(x + low) for a small correction `low` that x is too coarse to hold. 1 ULP.
-float exp_sum(float x, float low) {
-    precise float n = roundEven(clamp(x, -150.0, 130.0) * LOG2_E);
-    precise float r = ((x - n * LN2_HIGH) - n * LN2_LOW) + low;
-    // The scale is applied in two steps, because 2^n alone may be beyond the largest or below the smallest normal.
-    const int half_n = int(n) >> 1;
-    precise float result = (1.0 + expm1_reduced(r)) * power_of_two(half_n) * power_of_two(int(n) - half_n);
-    return x > 89.0 ? INFINITY : x < -104.0 ? 0.0 : is_nan(x) ? x : result;
+// x - n ln 2, the nearest n to x / ln 2 as an integer.
+float reduce_exponent(float x, out int n) {
+    precise float sum = fma(x, LOG2_E, ROUNDING);
+    precise float whole = sum - ROUNDING;
+    precise float high = x - whole * LN2_HIGH; // exact
+    precise float r = fma(whole, -LN2_LOW, high);
+    n = rounded_bits(sum);
+    return r;
 }
+
+// e^(x + low) 2^shift for |x| < 175, a small correction `low` that x is too coarse to hold, and shift 0 or -1. 1 ULP.
+float exp_scaled(float x, float low, int shift) {
+    int n;
+    precise float r = reduce_exponent(x, n) + low;
+    // The scale is applied in two steps, because it may be beyond the largest or below the smallest normal.
+    n += shift;
+    const int half_n = n >> 1;
+    precise float result = (1.0 + expm1_reduced(r)) * power_of_two(half_n) * power_of_two(n - half_n);
+    return result;
+}
+
+// e^(x + low). 1 ULP.
+float exp_sum(float x, float low) { return x > 89.0 ? INFINITY : x < -104.0 ? 0.0 : exp_scaled(x, low, 0); }
 
 float exp_accurate(float x) { return exp_sum(x, 0.0); }
 
+// (e^x - 1) / 2 for x in [-18, 89]. 2 ULP.
+float half_expm1(float x) {
+    int n;
+    const float r = reduce_exponent(x, n);
+    const float half_scale = power_of_two(n - 1);
+    precise float result = fma(expm1_reduced(r), half_scale, half_scale - 0.5);
+    return result;
+}
+
 // e^x - 1. 2 ULP.
-float expm1(float x) {
-    const float bounded = clamp(x, -18.0, 89.0);
-    precise float n = roundEven(bounded * LOG2_E);
-    precise float r = (bounded - n * LN2_HIGH) - n * LN2_LOW;
-    const int half_n = int(n) >> 1;
-    const float scale = power_of_two(half_n);
-    const float rest = power_of_two(int(n) - half_n);
-    precise float result = (expm1_reduced(r) * scale + (scale - power_of_two(-int(n) + half_n))) * rest;
-    return x > 89.0 ? INFINITY : is_nan(x) ? x : n == 0.0 ? expm1_reduced(bounded) : result;
+float expm1(float x) { return is_nan(x) ? x : 2.0 * half_expm1(clamp(x, -18.0, 89.0)); }
+
+// 2^y for |y| <= 126, to 2^-23, or 2^-18 where T is FLOAT16.
+float exp2_bounded(float y) {
+    precise float sum = y + ROUNDING;
+    precise float r = y - (sum - ROUNDING);
+#if defined(T_IS_FLOAT16)
+    precise float mantissa = fma(fma(fma(fma(9.570103e-3, r, 5.591786e-2), r, 0.24024744), r, 0.6931218), r, 0.9999993);
+#else
+    precise float mantissa =
+        fma(fma(fma(fma(fma(1.3276479e-3, r, 9.675541e-3), r, 5.550713e-2), r, 0.2402212), r, 0.69314694), r, 1.0000001);
+#endif
+    return scale_exponent(mantissa, rounded_bits(sum));
 }
 
 // ln(2^e * (1 + f)) for f in [sqrt(1/2) - 1, sqrt(2) - 1].
@@ -100,76 +139,91 @@ float log_accurate(float x) {
     return (bits & 0x7FFFFFFFu) == 0u ? -INFINITY : bits > 0x7F800000u ? NOT_A_NUMBER : is_infinite(x) ? x : result;
 }
 
+// ln(u + low) for finite normal u > 0 and a small correction. 1 ULP.
+float log_sum(float u, float low) {
+    float e;
+    const float m = split_exponent(u, e);
+    precise float f = (m - 1.0) + low * power_of_two(-int(min(e, 126.0)));
+    return log_reduced(f, e);
+}
+
 // ln(1 + x) for x >= 0. 2 ULP.
 float log1p_positive(float x) {
     precise float u = 1.0 + x;
     precise float lost = x < 1.0 ? x - (u - 1.0) : 1.0 - (u - x); // what rounding took from u
-    float e;
-    const float m = split_exponent(u, e);
-    precise float f = (m - 1.0) + lost * power_of_two(-int(min(e, 126.0)));
-    return is_nan(x) || is_infinite(x) ? x : e == 0.0 ? log_reduced(x, 0.0) : log_reduced(f, e);
+    return is_nan(x) || is_infinite(x) ? x : u < 1.41421354 ? log_reduced(x, 0.0) : log_sum(u, lost);
 }
 
-// 4 ULP.
+// 3 ULP.
 float tanh_accurate(float x) {
-    const float t = expm1(2.0 * min(abs(x), 10.0));
-    precise float result = min(t / (t + 2.0), 1.0);
+    const float t = half_expm1(2.0 * min(abs(x), 10.0));
+    precise float result = min(t / (t + 1.0), 1.0);
     // NaN inside copy_sign: with the choice around it, llvmpipe of Mesa 22.3 makes x & ~tanh(x) of the bits in some kernels.
     return copy_sign(is_nan(x) ? x : result, x);
 }
 
-// 1 / (1 + e^-x). 4 ULP.
+// 1 / (1 + e^-x). 3 ULP.
 float sigmoid(float x) {
-    const float e = exp_accurate(-abs(x));
-    precise float result = (x < 0.0 ? e : 1.0) / (1.0 + e);
+#if defined(T_IS_FLOAT16)
+    precise float result = 1.0 / (1.0 + exp2_bounded(clamp(x, -87.0, 87.0) * -LOG2_E));
     return is_nan(x) ? x : result;
+#else
+    precise float result = 1.0 / (1.0 + exp_accurate(-x));
+    return result;
+#endif
 }
 
-// ln(1 + e^x) without overflow: the larger of 0 and x, plus what is left.
+// ln(1 + e^x) without overflow: the larger of 0 and x, plus what is left. NaN by the exponential.
 float softplus(float x) {
-    precise float result = max(x, 0.0) + log1p_positive(exp_accurate(-abs(x)));
-    return is_nan(x) ? x : result;
-}
-
-// erfc(t) for t >= 0, given t^2 = square + square_low: t^2 is needed beyond float32. A few ULP as far as the result is a
-// normal number. e^(t^2) erfc(t) is a smooth function of v = 1 / (1 + 0.4 t).
-float erfc_tail(float t, float square, float square_low) {
-    precise float v = 1.0 / (1.0 + 0.4 * t);
-    precise float u = v - 0.625; // from the middle of its range, where the terms do not cancel
-    precise float q = fma(fma(fma(fma(fma(fma(fma(fma(fma(-2.8636817e-2, u, 3.173989e-2), u, 7.4775614e-2), u, -7.606246e-2),
-                              u, -0.1850348), u, 8.814391e-2), u, 0.6174524), u, 0.94625247), u, 0.85224015), u, 0.5145367);
-    precise float result = v * q * exp_sum(-square, -square_low);
+    const float e = exp_accurate(-abs(x));
+    precise float q = fma(fma(fma(fma(fma(fma(fma(fma(-3.2440247e-3, e, 1.9851461e-2), e, -5.6959536e-2), e, 0.10603655), e,
+                                      -0.15305594), e, 0.1967594), e, -0.24954134), e, 0.33329964), e, -0.499999);
+    precise float result = max(x, 0.0) + fma(e * e, q, e); // of e, ln(1 + e)
     return result;
 }
 
-// The upper 12 significant bits, which square exactly.
-float upper_half(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xFFFFF000u); }
-
 // The error function. 2 ULP.
 float erf(float x) {
-    const float magnitude = abs(x);
-    if (magnitude < 1.0) {
-        precise float s = x * x;
-        precise float q = fma(fma(fma(fma(fma(fma(7.853862e-5, s, -8.0101937e-4), s, 5.1883277e-3), s, -2.6853813e-2), s,
-                                      0.112835854), s, -0.37612626), s, 1.1283791);
-        precise float result = x * q;
-        return result;
-    }
-    const float t = min(magnitude, 4.0); // beyond, 1 - erfc rounds to 1
-    const float high = upper_half(t);
-    precise float low = (t - high) * (t + high);
-    precise float result = 1.0 - erfc_tail(t, high * high, low);
-    return copy_sign(is_nan(x) ? x : result, x); // as in tanh_accurate
+    precise float s = x * x;
+    precise float q = fma(fma(fma(fma(fma(fma(7.853862e-5, s, -8.0101937e-4), s, 5.1883277e-3), s, -2.6853813e-2), s,
+                                  0.112835854), s, -0.37612626), s, 0.12837917);
+    precise float small = fma(x, q, x);
+    // From there on 1 - erfc x, whose logarithm to base 2 is a polynomial; beyond 4, 1 - erfc x rounds to 1.
+    const float t = min(abs(x), 4.0);
+    precise float logarithm = fma(fma(fma(fma(fma(fma(2.2626022e-4, t, -3.8543576e-3), t, 2.9998206e-2), t, -0.14578839), t,
+                                          -0.923842), t, -1.6242546), t, -9.01754e-4);
+    precise float large = 1.0 - exp2_bounded(logarithm);
+    return abs(x) >= 0.96875 ? copy_sign(large, x) : small; // NaN is small
 }
 
-// x times the normal distribution's cumulative function, 0.5 x erfc(-x / sqrt(2)). A few ULP, also where x is far below 0.
+// x times the normal distribution's cumulative function, 0.5 x erfc(-x / sqrt(2)): the larger of 0 and x, less t Q(t) for
+// t = |x| and the upper tail Q(t) = 0.5 erfc(t / sqrt(2)). NaN, and by the formula also -infinity, is NaN.
 float gelu(float x) {
-    const float t = min(abs(x), 14.75); // beyond, erfc is 0
+    precise float positive = fma(0.5, abs(x), 0.5 * x); // max(x, 0) that keeps NaN; exact
+#if defined(T_IS_FLOAT16)
+    // log2 Q(t) is a polynomial; at 5.9, t Q(t) is less than half of the least float16.
+    const float t = min(abs(x), 5.9);
+    precise float logarithm = fma(fma(fma(fma(fma(fma(3.2445267e-5, t, -7.4842753e-4), t, 7.942302e-3), t, -5.305189e-2), t,
+                                          -0.45917037), t, -1.1510367), t, -1.0000076);
+    precise float result = fma(-t, exp2_bounded(logarithm), positive);
+    return result;
+#else
+    // Q(t) = e^(-t^2 / 2) v q(v), where t^2 is needed beyond float32 and q is smooth in v = 1 / (1 + 0.35 t). A few ULP as
+    // far as the result is a normal number; at 14.75 the tail is 0.
+    const float t = min(abs(x), 14.75);
     const float high = upper_half(t);
-    precise float low = 0.5 * ((t - high) * (t + high));
-    const float tail = erfc_tail(0.70710678 * t, 0.5 * high * high, low);
-    precise float result = 0.5 * x * (x < 0.0 ? tail : 2.0 - tail);
-    return is_nan(x) ? x : result;
+    precise float square = high * high;
+    precise float square_low = (t - high) * (t + high);
+    int n;
+    precise float r = reduce_exponent(-0.5 * square, n) - 0.5 * square_low;
+    precise float v = 1.0 / fma(0.35, t, 1.0);
+    precise float q = fma(fma(fma(fma(fma(fma(fma(fma(-2.9161487e-2, v, 0.14404875), v, -0.25587654), v, 0.15936348), v,
+                          -2.3243183e-2), v, 0.10556588), v, 0.11981781), v, 0.139864), v, 0.13962127);
+    // e^r 2^n with 2^64 more, for n goes down to -157
+    const float exponential = scale_exponent(1.0 + expm1_reduced(r), n + 64);
+    precise float result = fma(-t, (v * 5.4210109e-20) * q * exponential, positive);
+    return result;
+#endif
 }
 
 #endif

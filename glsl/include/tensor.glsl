@@ -29,4 +29,24 @@ bool beyond(uint count) {
         VISIT(0, rest_)                                                        \
     }
 
+// The same with the divisions as multiplications: `divisors` is an array of the parameter block that holds, for each
+// dimension, what `kernels/shapes.py` makes of its size. Exact for every 32-bit index.
+uint quotient(uint dividend, uvec2 divisor) {
+    uint high, low;
+    umulExtended(dividend, divisor.x, high, low);
+    return (high + ((dividend - high) >> (divisor.y & 1u))) >> (divisor.y >> 1);
+}
+
+#define FOR_EACH_COORDINATE_FAST(linear, rank, sizes, divisors, VISIT)                                        \
+    {                                                                                                         \
+        uint rest_ = (linear);                                                                                \
+        [[unroll]] for (int dim_ = int(rank) - 1; dim_ > 0; --dim_) {                                         \
+            const uint next_ = quotient(rest_, uvec2((divisors)[2 * dim_], (divisors)[2 * dim_ + 1]));        \
+            const uint coordinate_ = rest_ - next_ * (sizes)[dim_];                                           \
+            rest_ = next_;                                                                                    \
+            VISIT(dim_, coordinate_)                                                                          \
+        }                                                                                                     \
+        VISIT(0, rest_)                                                                                       \
+    }
+
 #endif

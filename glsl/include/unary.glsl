@@ -1,48 +1,119 @@
-// The unary operators, for the data type macro T, under one switch.
+// The unary operators, from the data type macro T to U, under one switch.
 //
-//   T_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1)
+//   U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1)
 //   UNARY(x)   what a kernel of unary operators computes: the operator OPERATION of g(x), where g(x) = x * scale + bias if
 //              HAS_SCALE_BIAS, else x, with the kernel's parameters scale, bias, param0 and param1
 //
 // `operation` is the OperatorType's number, best a specialisation constant so that one case remains. The parameters are
-// the operator's number attributes in the struct's order, cast to T. One more operator is one more line here.
+// the operator's number attributes in the struct's order, cast to T. One more operator is one more line here. Where U is
+// another type than T, only the operators that change the type are there.
 
 #ifndef DMLVK_UNARY_GLSL
 #define DMLVK_UNARY_GLSL
 
 #include "activation.glsl"
+#include "cast.glsl"
+#include "hyperbolic.glsl"
+#include "lanes.glsl"
+#include "power.glsl"
 #include "scalar.glsl"
+#include "scale_bias.glsl"
+#include "trigonometry.glsl"
 
-#if defined(T_IS_FLOAT64)
+#if !T_IS_FLOAT
+uint bit_count(T_MATH x) {
+#if T_BYTES == 8
+    const uvec2 halves = unpackUint2x32(uint64_t(x));
+    return bitCount(halves.x) + bitCount(halves.y);
+#else
+    return bitCount(x);
+#endif
+}
+#elif !defined(T_IS_FLOAT64)
+bool is_infinity(float x, uint mode) {
+    const uint sign = floatBitsToUint(x) >> 31;
+    return is_infinite(x) && (mode == IS_INFINITY_MODE_EITHER || sign == uint(mode == IS_INFINITY_MODE_NEGATIVE));
+}
+
+// x as an integer, with the sign of x where that is 0.
+float round_element(float x, uint mode) {
+    const float cut = trunc(x);
+    const float away = abs(x - cut) < 0.5 ? cut : cut + copy_sign(1.0, x); // the difference is exact
+    return copy_sign(mode == ROUNDING_MODE_HALVES_TO_NEAREST_EVEN ? roundEven(x)
+                     : mode == ROUNDING_MODE_TOWARD_ZERO          ? cut
+                                                                  : away, x);
+}
+
+// By bits, for a device may take a subnormal for 0.
+float sign_of(float x) {
+    const uint size = floatBitsToUint(x) & 0x7FFFFFFFu;
+    return size == 0u || is_nan(x) ? 0.0 : copy_sign(1.0, x);
+}
+#endif
+
+#if !U_IS_T
+U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
+    switch (operation) {
+#if !T_IS_FLOAT
+        case OP_ELEMENT_WISE_BIT_COUNT: return U_MATH(bit_count(x));
+#elif !defined(T_IS_FLOAT64)
+        case OP_ELEMENT_WISE_IS_INFINITY: return U_MATH(is_infinity(x, uint(param0)));
+        case OP_ELEMENT_WISE_IS_NAN: return U_MATH(is_nan(x));
+#endif
+        default: return cast_element(x);
+    }
+}
+
+#elif defined(T_IS_FLOAT64)
 // Only ElementWiseIdentity has this type.
-T_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) { return x; }
+U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) { return x; }
 
 #elif T_IS_FLOAT
-T_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
+U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
     switch (operation) {
         case OP_ELEMENT_WISE_IDENTITY: return x;
         case OP_ELEMENT_WISE_ABS: return abs(x);
+        case OP_ELEMENT_WISE_ACOS: return acos_accurate(x);
+        case OP_ELEMENT_WISE_ACOSH: return acosh_accurate(x);
+        case OP_ELEMENT_WISE_ASIN: return asin_accurate(x);
+        case OP_ELEMENT_WISE_ASINH: return asinh_accurate(x);
+        case OP_ELEMENT_WISE_ATAN: return atan_accurate(x);
+        case OP_ELEMENT_WISE_ATANH: return atanh_accurate(x);
         case OP_ELEMENT_WISE_CEIL: return ceil(x);
         case OP_ELEMENT_WISE_CLIP1: return activate(OP_ELEMENT_WISE_CLIP, x, param0, param1);
+        case OP_ELEMENT_WISE_CONSTANT_POW: return power(x, param0);
+        case OP_ELEMENT_WISE_COS: return cos_accurate(x);
+        case OP_ELEMENT_WISE_COSH: return cosh_accurate(x);
         case OP_ELEMENT_WISE_ERF: return erf(x);
         case OP_ELEMENT_WISE_EXP: return exp_accurate(x);
         case OP_ELEMENT_WISE_FLOOR: return floor(x);
         case OP_ELEMENT_WISE_LOG: return log_accurate(x);
         case OP_ELEMENT_WISE_NEGATE: return -x;
         case OP_ELEMENT_WISE_RECIP: return 1.0 / x;
+        case OP_ELEMENT_WISE_ROUND: return round_element(x, uint(param0));
+        case OP_ELEMENT_WISE_SIGN: return sign_of(x);
+        case OP_ELEMENT_WISE_SIN: return sin_accurate(x);
+        case OP_ELEMENT_WISE_SINH: return sinh_accurate(x);
         case OP_ELEMENT_WISE_SQRT: return sqrt(x);
+        case OP_ELEMENT_WISE_TAN: return tan_accurate(x);
         case OP_ELEMENT_WISE_TANH: return tanh_accurate(x);
+        case OP_ELEMENT_WISE_THRESHOLD: return is_nan(x) ? x : max(x, param0);
         default: return activate(operation, x, param0, param1);
     }
 }
 
 #else
-T_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
+U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
     const T_MATH zero = T_MATH(0);
     switch (operation) {
         case OP_ELEMENT_WISE_ABS: return x < zero ? zero - x : x;
+        case OP_ELEMENT_WISE_BIT_COUNT: return U_MATH(bit_count(x));
+        case OP_ELEMENT_WISE_BIT_NOT: return ~x;
         case OP_ELEMENT_WISE_CLIP1: return max(param0, min(x, param1));
+        case OP_ELEMENT_WISE_LOGICAL_NOT: return U_MATH(x == zero);
         case OP_ELEMENT_WISE_NEGATE: return zero - x;
+        case OP_ELEMENT_WISE_SIGN: return x > zero ? T_MATH(1) : x < zero ? zero - T_MATH(1) : zero;
+        case OP_ELEMENT_WISE_THRESHOLD: return max(x, param0);
         case OP_ACTIVATION_RELU: return max(x, zero);
         case OP_ACTIVATION_SHRINK:
             return x > param1 ? x - param0 : T_IS_SIGNED == 1 && x < zero - param1 ? x + param0 : zero;
@@ -50,15 +121,6 @@ T_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
     }
 }
 #endif
-
-T_MATH scale_bias(T_MATH x, float scale, float bias) {
-#if defined(T_IS_FLOAT64)
-    return x * T_MATH(scale) + T_MATH(bias);
-#else
-    precise float result = float(x) * scale + bias;
-    return from_float(result);
-#endif
-}
 
 #define UNARY(x)                                                                     \
     unary(OPERATION, HAS_SCALE_BIAS == 0u ? (x) : scale_bias(x, p.scale, p.bias),    \

@@ -14,7 +14,7 @@ from dmlvk.errors import InvalidArgumentError, StateError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.device import Device, default_device
 from dmlvk.runtime.memory import Buffer
-from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, packed_strides
+from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, cast_scalar, element_bits, packed_strides
 
 _DTYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
     TensorDataType[name.upper()]: np.dtype(name)
@@ -33,6 +33,7 @@ _DTYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
     )
 }
 _DATA_TYPES: Final = {dtype: data_type for data_type, dtype in _DTYPES.items()} | {np.dtype(bool): TensorDataType.UINT8}
+_HALF_BYTES: Final = {TensorDataType.INT4: np.dtype(np.int8), TensorDataType.UINT4: np.dtype(np.uint8)}
 _DLPACK_CPU: Final = (1, 0)
 
 Index = int | slice | EllipsisType | None
@@ -52,14 +53,29 @@ def data_type_of(dtype: npt.DTypeLike) -> TensorDataType:
 
 
 def dtype_of(data_type: TensorDataType) -> np.dtype[Any]:
-    """The numpy type of a tensor data type.
+    """The numpy type of a tensor data type; of a 4-bit one, which numpy lacks, int8 or uint8: a number a byte.
 
     Raises:
-        InvalidArgumentError: a 4-bit or unknown type.
+        InvalidArgumentError: an unknown type.
     """
-    if data_type not in _DTYPES:
-        raise InvalidArgumentError("is a data type that numpy has", field="DataType", value=data_type)
-    return _DTYPES[data_type]
+    dtype = _DTYPES.get(data_type) or _HALF_BYTES.get(data_type)
+    if dtype is None:
+        raise InvalidArgumentError("is a data type of known size", field="DataType", value=data_type)
+    return dtype
+
+
+def unpack_half_bytes(data: npt.NDArray[np.uint8], data_type: TensorDataType) -> npt.NDArray[Any]:
+    """The 4-bit numbers in flat bytes, the low half of each byte first, as int8 or uint8."""
+    halves: npt.NDArray[Any] = np.stack([data & 15, data >> 4], axis=-1).reshape(-1)
+    return (halves ^ 8).view(np.int8) - 8 if data_type == TensorDataType.INT4 else halves
+
+
+def pack_half_bytes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The bytes of flat int8 or uint8 numbers of 4 bits; the last byte's high half is 0 where their count is odd."""
+    halves = np.zeros(-(-values.size // 2) * 2, np.uint8)
+    halves[: values.size] = values.view(np.uint8) % 16
+    joined: npt.NDArray[np.uint8] = halves[::2] + halves[1::2] * 16
+    return joined
 
 
 def element_strides(array: npt.NDArray[Any]) -> tuple[int, ...] | None:
@@ -119,21 +135,29 @@ class DeviceArray:
         self.offset = offset
 
     @staticmethod
-    def from_numpy(array: npt.ArrayLike, device: Device | None = None) -> DeviceArray:
+    def from_numpy(
+        array: npt.ArrayLike, device: Device | None = None, data_type: TensorDataType | None = None
+    ) -> DeviceArray:
         """Uploads an array, keeping its strides: the bytes between its first and last element travel once, as they are.
 
-        Only an array with negative strides, or strides that are no multiple of its element, is copied first.
+        Only an array with negative strides, or strides that are no multiple of its element, is copied first, and one that
+        becomes 4-bit.
 
         Args:
             array: Of a numpy type that tensors have, at most 8 dimensions, not empty.
             device: Where to, ``default_device()`` where None.
+            data_type: INT4 for int8 or UINT4 for uint8 numbers that fit; None for the array's own type.
 
         Raises:
-            InvalidArgumentError: another type, too many dimensions, or an empty array.
+            InvalidArgumentError: another type, numbers that do not fit, too many dimensions, or an empty array.
         """
         values = np.asarray(array)
-        data_type = data_type_of(values.dtype)
         target = default_device() if device is None else device
+        if data_type is not None and data_type in _HALF_BYTES:
+            return _from_half_bytes(values, target, data_type)
+        if data_type not in (None, data_type_of(values.dtype)):
+            raise InvalidArgumentError("is the array's own, or INT4 or UINT4", field="data_type", value=data_type)
+        data_type = data_type_of(values.dtype)
         strides = element_strides(values)
         if strides is None:
             values = np.ascontiguousarray(values)
@@ -187,12 +211,18 @@ class DeviceArray:
         return BufferBinding(copy)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The values as a packed numpy array of their own, after everything submitted before. Waits for it.
+        """The values as a packed numpy array of their own, after everything submitted before. Waits for it. 4-bit numbers
+        come as int8 or uint8.
 
         The bytes between the view's first and last element travel, however few of them it uses.
         """
-        span = np.empty(self._span_in_bytes() // self.dtype.itemsize, self.dtype)
-        self.buffer.read_into(span, self.offset)
+        if self.data_type in _HALF_BYTES:
+            data = np.empty(self._span_in_bytes(), np.uint8)
+            self.buffer.read_into(data, self.offset)
+            span = unpack_half_bytes(data, self.data_type)[: self._span_in_elements()]
+        else:
+            span = np.empty(self._span_in_elements(), self.dtype)
+            self.buffer.read_into(span, self.offset)
         if self.is_packed:
             return span.reshape(self.shape)
         steps = tuple(step * span.itemsize for step in self.strides)
@@ -297,9 +327,25 @@ class DeviceArray:
         return self._view(sizes, packed_strides(sizes))
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> DeviceArray:
-        offset = self.offset + start * self.dtype.itemsize
-        return DeviceArray(self.device, self.buffer, self.data_type, shape, strides, offset)
+        nbytes, rest = divmod(start * element_bits(self.data_type), 8)
+        if rest:
+            raise InvalidArgumentError("a view of 4-bit elements starts on a whole byte", field="index", value=start)
+        return DeviceArray(self.device, self.buffer, self.data_type, shape, strides, self.offset + nbytes)
+
+    def _span_in_elements(self) -> int:
+        return 1 + sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
 
     def _span_in_bytes(self) -> int:
-        last = sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
-        return (last + 1) * self.dtype.itemsize
+        return -(-self._span_in_elements() * element_bits(self.data_type) // 8)
+
+
+def _from_half_bytes(values: npt.NDArray[Any], device: Device, data_type: TensorDataType) -> DeviceArray:
+    """A packed 4-bit array on a device."""
+    least, most = (cast_scalar(end, data_type) for end in (-np.inf, np.inf))
+    if values.dtype != dtype_of(data_type) or np.any((values < least) | (values > most)):
+        rule = f"holds {dtype_of(data_type)} numbers from {least} to {most}"
+        raise InvalidArgumentError(rule, field="array", value=values.dtype)
+    desc = TensorDesc(data_type, values.shape or (1,))
+    buffer = device.create_buffer(desc.total_tensor_size_in_bytes)
+    buffer.write(pack_half_bytes(np.ascontiguousarray(values).reshape(-1)))
+    return DeviceArray(device, buffer, data_type, values.shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
 import json
 import math
 import os
@@ -20,12 +21,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dmlvk import ops as _ops  # noqa: F401  # fills the registry
-from dmlvk.eager import inferred_sizes
+from dmlvk.eager import inferred_data_type, inferred_sizes
 from dmlvk.enums import OperatorType, TensorDataType
 from dmlvk.errors import DmlvkError, InvalidArgumentError, ModelError
 from dmlvk.execution.device import Device
 from dmlvk.kernels.lowering import explain, newest
-from dmlvk.kernels.lowering.registry import LOWERINGS
+from dmlvk.kernels.lowering.registry import has_kernels
 from dmlvk.runtime.device import devices
 from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, class_name
 from dmlvk.tensor import TensorDesc
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sub = command("verify", _verify, "run the operators' cases on the device against the oracle")
     sub.add_argument("operators", nargs="*", help="class names; default all")
     sub.add_argument("--quick", action="store_true", help="only the quick cases")
+    sub.add_argument("--commit", help="what was built, for the JSON")
     takes_device(sub)
     sub = command("run", _run, "run an ONNX model")
     sub.add_argument("model", type=pathlib.Path)
@@ -141,7 +143,7 @@ def operator_list() -> list[dict[str, Any]]:
     found = []
     for operator in sorted(OperatorType)[1:]:
         row = REGISTRY.get(operator)
-        implemented = row is not None and (row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade)
+        implemented = row is not None and has_kernels(row)
         found.append(
             {
                 "name": operator.dml_name,
@@ -196,11 +198,11 @@ def parse_desc(operator: str, fields: Sequence[str]) -> OperatorDesc:
             raise InvalidArgumentError("is required", operator=operator, field=item.name)
     desc = row(**values)
     outputs = [spec for spec in row.fields if spec.kind is FieldKind.OUTPUT_TENSOR and not spec.optional]
-    first = desc.input_slots()[0].tensor
+    first = next((slot.tensor for slot in desc.input_slots()), None)
     if first is not None and any(spec.name not in values for spec in outputs):
-        inferred = inferred_sizes(desc, outputs)
-        missing = {spec.name: TensorDesc(first.data_type, inferred[i]) for i, spec in enumerate(outputs)}
-        desc = desc.replace(**{name: tensor for name, tensor in missing.items() if name not in values})
+        inferred = dict(zip(outputs, inferred_sizes(desc, outputs), strict=True))
+        missing = [spec for spec in outputs if spec.name not in values]
+        desc = desc.replace(**{spec.name: TensorDesc(inferred_data_type(desc, spec), inferred[spec]) for spec in missing})
     return desc
 
 
@@ -221,11 +223,12 @@ def _parse_field(spec: FieldSpec, word: str) -> Any:
         return ScaleBias(float(scale), float(bias))
     if spec.kind is FieldKind.BOOL:
         return {"true": True, "false": False}[word.lower()]
-    if spec.kind is FieldKind.UINT_ARRAY:
-        return tuple(int(item) for item in word.split(",") if item)
+    if spec.kind in (FieldKind.UINT_ARRAY, FieldKind.FLOAT_ARRAY):
+        number = int if spec.kind is FieldKind.UINT_ARRAY else float
+        return tuple(number(item) for item in word.split(",") if item)
     if spec.kind is FieldKind.SCALAR_UNION:
         return int(word) if re.fullmatch(r"[+-]?\d+", word) else float(word)
-    return {FieldKind.UINT: int, FieldKind.FLOAT: float}[spec.kind](word)
+    return {FieldKind.UINT: int, FieldKind.INT: int, FieldKind.FLOAT: float}[spec.kind](word)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -295,7 +298,8 @@ def _verify(options: argparse.Namespace) -> int:
     good = all(item["passed"] for item in results)
     if options.json:
         described = {"name": device.info.name, "uuid": device.info.uuid, "driver": device.info.driver}
-        _print_json({"device": described, "results": results})
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        _print_json({"device": described, "date": date, "commit": options.commit, "results": results})
         return 0 if good else 1
     print(f"device {device.info.name}, driver {device.info.driver}, uuid {device.info.uuid}")
     head = ("operator", "type", "runs", "max ULP", "")

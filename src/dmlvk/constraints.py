@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dmlvk.schema import Constraint, OperatorDesc, Violation
-from dmlvk.tensor import TensorDesc
+from dmlvk.enums import TensorDataType
+from dmlvk.schema import FLOATS, Constraint, OperatorDesc, Violation, fits_float32
+from dmlvk.tensor import TensorDesc, cast_scalar
 
 
 def constraint(label: str, rule: str) -> Callable[[Callable[[Any], Violation | None]], Constraint]:
@@ -110,3 +111,39 @@ def nonzero(name: str) -> Constraint:
         return None if value != 0 else Violation(name, value)
 
     return Constraint("nonzero", f"{name} is not 0", check, needs_tensors=False)
+
+
+def scalars_of_type(
+    data_type: str, tensor: str, *names: str, allow_nan: bool = False, signed: tuple[str, ...] = ()
+) -> Constraint:
+    """The field ``data_type`` is the tensor's data type, and the named ``DML_SCALAR_UNION`` fields hold numbers of it.
+
+    Args:
+        data_type: The field that says what the unions hold.
+        tensor: The tensor whose type that is.
+        names: The fields that hold the numbers. An integer type takes exactly its range; a floating type takes what it
+            can round, so for FLOAT16, which is computed in float32, all that fits a float32.
+        allow_nan: Whether NaN is a number here.
+        signed: Those of the names that may also be of the signed type where the tensor's is unsigned.
+    """
+
+    def check(desc: OperatorDesc) -> Violation | None:
+        wanted = desc.tensor(tensor).data_type
+        if getattr(desc, data_type) != wanted:
+            return Violation(data_type, getattr(desc, data_type))
+        for name in names:
+            value = getattr(desc, name)
+            if math.isnan(value):
+                good = allow_nan and wanted.name.startswith("FLOAT")
+            elif wanted in FLOATS:
+                good = fits_float32(value)
+            else:
+                kinds = {wanted, TensorDataType[wanted.name.removeprefix("U")] if name in signed else wanted}
+                good = any(value == cast_scalar(value, kind) for kind in kinds)
+            if not good:
+                return Violation(name, value)
+        return None
+
+    return Constraint(
+        "scalars_of_type", f"{data_type} is the data type of {tensor}, and {' and '.join(names)} fit it", check
+    )

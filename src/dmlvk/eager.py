@@ -8,11 +8,14 @@ The functions are made from the operator table when they are first asked for:
   keywords of the same name as in the operator's class.
 - ``outputs`` names optional outputs that are wanted as well. ``output_sizes`` and ``output_data_types`` say what the
   operator cannot infer: one entry for each output that is wanted, or a single one.
+- An output's data type is inferred where the operator's rules tie it to that of an input or an attribute. Comparisons,
+  predicates and counts of bits, which may be UINT8 or UINT32, are UINT8, numpy's size of a bool. ``cast`` must be told.
 - One output is returned as it is, several as a tuple.
 - Arrays may have any strides. They become the tensor's strides, and the bytes between an array's first and last
   element are uploaded once: a broadcast array stays as small as it is. Only negative strides, and strides that are no
   multiple of the element, cost a packed copy. An array without dimensions is a tensor of the sizes {1}; bool is UINT8.
 - ``DeviceArray`` in gives ``DeviceArray`` out, without waiting; with numpy and device arrays mixed, too.
+- numpy has no 4-bit types: as outputs their numbers come as int8 or uint8, inputs are given as ``DeviceArray``.
 
 An invalid call raises the same typed error as the operator's desc would.
 """
@@ -37,10 +40,10 @@ from dmlvk.execution.binding import BindingTable, BufferBinding
 from dmlvk.execution.device import Device, default_device
 from dmlvk.execution.direct import initialize
 from dmlvk.execution.operator import CompiledOperator
-from dmlvk.kernels.lowering.registry import LOWERINGS
+from dmlvk.kernels.lowering.registry import has_kernels
 from dmlvk.runtime.memory import Purpose
 from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.tensor import TensorDesc, element_bits
 
 _CACHED_CALLS: Final = 512
 _OPTIONS: Final = ("outputs", "output_sizes", "output_data_types", "device")
@@ -205,7 +208,7 @@ class _Call:
         """For each wanted output field the data types of its tensors."""
         given = self.output_data_types
         if given is None:
-            return [[_inferred_data_type(desc, spec)] * len(own) for spec, own in zip(wanted, sizes, strict=True)]
+            return [[inferred_data_type(desc, spec)] * len(own) for spec, own in zip(wanted, sizes, strict=True)]
         try:
             entries = [given] * sum(map(len, sizes)) if isinstance(given, int) else list(given)
             types = [TensorDataType(entry) for entry in entries]
@@ -266,23 +269,40 @@ def inferred_sizes(desc: OperatorDesc, specs: list[FieldSpec]) -> tuple[tuple[in
         raise
 
 
-def _inferred_data_type(desc: OperatorDesc, spec: FieldSpec) -> TensorDataType:
-    if len(spec.data_types) == 1:
-        return spec.data_types[0]
-    slots = desc.input_slots()
-    first = slots[0].tensor if slots else None
-    if first is None or first.data_type not in spec.data_types:
-        _validate_inputs(desc, [own for own in desc.fields if own.kind.is_output])
-        names = ", ".join(data_type.name for data_type in spec.data_types)
-        raise desc.error("output_data_types", f"is given: {spec.dml_name} may be {names}", None)
-    return first.data_type
+def inferred_data_type(desc: OperatorDesc, spec: FieldSpec) -> TensorDataType:
+    """The data type of an output: the only one that the row's rules of equal data types leave, else the one that a field
+    such as ``value_data_type`` names, else UINT8 of UINT8 and UINT32, which answers and counts may have.
+
+    Raises:
+        InvalidArgumentError: it must be given, or the inputs break a rule.
+    """
+    left = [data_type for data_type in spec.data_types if _may_have(desc, spec, data_type)]
+    if len(left) == 1:
+        return left[0]
+    for field in desc.fields:
+        if field.enumeration is TensorDataType:
+            named: TensorDataType = getattr(desc, field.name)
+            return named
+    if set(left) == {TensorDataType.UINT8, TensorDataType.UINT32}:
+        return TensorDataType.UINT8
+    _validate_inputs(desc, [own for own in desc.fields if own.kind.is_output])
+    names = ", ".join(data_type.name for data_type in spec.data_types)
+    raise desc.error("output_data_types", f"is given: {spec.dml_name} may be {names}", None)
+
+
+def _may_have(desc: OperatorDesc, spec: FieldSpec, data_type: TensorDataType) -> bool:
+    """Whether an output of the data type breaks no rule of equal data types."""
+    output = TensorDesc(data_type, (1,))
+    changed = desc.replace(**{spec.name: (output,) if spec.kind is FieldKind.OUTPUT_TENSOR_ARRAY else output})
+    return not any(rule.label == "same_data_type" and rule.check(changed) for rule in desc.constraints)
 
 
 def _validate_inputs(desc: OperatorDesc, outputs: list[FieldSpec]) -> None:
     """Raises the rule that a call breaks whose outputs cannot be told: validation with outputs of any kind finds it."""
     slots = desc.input_slots()
-    first = slots[0].tensor if slots else None
-    sizes = (1,) if first is None else first.sizes
+    if not slots:
+        return
+    sizes = (1,) if slots[0].tensor is None else slots[0].tensor.sizes
     desc.replace(**{spec.name: TensorDesc(spec.data_types[0], sizes) for spec in outputs}).validate()
 
 
@@ -349,6 +369,8 @@ def _run(call: _Call, prepared: _Prepared) -> Any:
             continue
         if call.on_device:
             results.append(DeviceArray(device, buffer, out.data_type, out.sizes))
+        elif element_bits(out.data_type) < 8:
+            results.append(DeviceArray(device, buffer, out.data_type, out.sizes).numpy())
         else:
             array = np.empty(out.sizes, out.dtype)
             buffer.read_into(array)
@@ -374,10 +396,8 @@ def _function_name(row: type[OperatorDesc]) -> str:
 
 
 def _rows() -> dict[str, type[OperatorDesc]]:
-    """The rows that have kernels, their own or those of the re-issue that they upgrade to, by function name."""
-    return {
-        _function_name(row): row for row in REGISTRY.values() if row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade
-    }
+    """The rows that have kernels, by function name."""
+    return {_function_name(row): row for row in REGISTRY.values() if has_kernels(row)}
 
 
 def _signature(row: type[OperatorDesc]) -> inspect.Signature:

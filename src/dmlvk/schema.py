@@ -21,7 +21,7 @@ import numbers
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Self, TypeGuard, dataclass_transform
 
 from dmlvk.enums import FeatureLevel, OperatorType, TensorDataType, TensorFlags
 from dmlvk.errors import InvalidArgumentError
@@ -146,9 +146,19 @@ def output_tensor(
     return _field(FieldKind.OUTPUT_TENSOR, None, optional, dml_name, data_types=data_types, dimension_counts=dims)
 
 
+def input_tensor_array(data_types: tuple[TensorDataType, ...], dims: tuple[int, int] = (1, 8)) -> Any:
+    """An array of input tensors, a tuple, each of these types with dims[0] to dims[1] dimensions."""
+    return _field(FieldKind.INPUT_TENSOR_ARRAY, None, False, "", data_types=data_types, dimension_counts=dims)
+
+
 def uint(default: int | None = None, *, dml_name: str = "") -> Any:
     """``UINT``. Without a default the field must be given, here and below."""
     return _field(FieldKind.UINT, default, False, dml_name)
+
+
+def integer(default: int | None = None, *, dml_name: str = "") -> Any:
+    """``INT``."""
+    return _field(FieldKind.INT, default, False, dml_name)
 
 
 def floating(default: float | None = None, *, dml_name: str = "") -> Any:
@@ -169,6 +179,11 @@ def enumeration(cls: type[enum.IntEnum], default: enum.IntEnum | None = None, *,
 def uint_array(default: tuple[int, ...] | None = None, *, optional: bool = False, dml_name: str = "") -> Any:
     """``const UINT*`` with its count: a tuple."""
     return _field(FieldKind.UINT_ARRAY, default, optional, dml_name)
+
+
+def float_array(default: tuple[float, ...] | None = None, *, optional: bool = False, dml_name: str = "") -> Any:
+    """``const FLOAT*`` with its count: a tuple."""
+    return _field(FieldKind.FLOAT_ARRAY, default, optional, dml_name)
 
 
 def scale_bias() -> Any:
@@ -268,7 +283,7 @@ class OperatorDesc:
         Raises:
             InvalidArgumentError: where the operator cannot know them, so that the caller must state them.
         """
-        first = self.input_slots()[0].tensor
+        first = next((slot.tensor for slot in self.input_slots()), None)
         if first is None:
             raise self.error(self.fields[0].name, "is given", None)
         return (first.sizes,) * len(self.output_slots())
@@ -362,15 +377,21 @@ class OperatorDesc:
         elif kind is FieldKind.UINT:
             if not _is_integer(value, 0, 2**32):
                 raise self.error(spec.name, "is an integer from 0 to 2**32 - 1", value)
+        elif kind is FieldKind.INT:
+            if not _is_integer(value, -(2**31), 2**31):
+                raise self.error(spec.name, "is an integer from -2**31 to 2**31 - 1", value)
         elif kind is FieldKind.FLOAT:
             if not fits_float32(value):
                 raise self.error(spec.name, "is a number that fits a FLOAT32, not NaN", value)
         elif kind is FieldKind.SCALAR_UNION:
             if not _is_number(value):
-                raise self.error(spec.name, "is a number, not NaN", value)
+                raise self.error(spec.name, "is a number", value)
         elif kind is FieldKind.UINT_ARRAY:
             if not isinstance(value, tuple) or not all(_is_integer(item, 0, 2**32) for item in value):
                 raise self.error(spec.name, "is a tuple of integers from 0 to 2**32 - 1", value)
+        elif kind is FieldKind.FLOAT_ARRAY:
+            if not isinstance(value, tuple) or not all(map(fits_float32, value)):
+                raise self.error(spec.name, "is a tuple of numbers that fit a FLOAT32, not NaN", value)
         elif kind is FieldKind.SCALE_BIAS:
             if not isinstance(value, ScaleBias) or not all(fits_float32(item) for item in value):
                 raise self.error(spec.name, "is a ScaleBias of two numbers that fit a FLOAT32, not NaN", value)
@@ -397,18 +418,19 @@ def _is_integer(value: object, least: int, end: int) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) < end
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[numbers.Real]:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return False
     try:
-        return not math.isnan(float(value))
+        float(value)
     except OverflowError:  # an integer beyond every floating type
         return False
+    return True
 
 
 def fits_float32(value: object) -> bool:
     """Whether a value is a number, not NaN, and no finite one that float32 would make infinite."""
-    if not _is_number(value):
+    if not _is_number(value) or math.isnan(value):
         return False
     try:
         struct.pack("<f", value)

@@ -8,7 +8,8 @@ counter shows that the GPU did it. ``python -m dmlvk verify`` and the tests both
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.oracle import Scaled, oracle
 from dmlvk.runtime.memory import Buffer
-from dmlvk.schema import FieldKind, FieldSpec, OperatorDesc
+from dmlvk.schema import FieldKind, OperatorDesc, Slot
 from dmlvk.tensor import TensorDesc
 
 
@@ -92,21 +93,20 @@ def variations(entry: OperatorCases, cases: Iterable[Case] | None = None, *, qui
                     yield Variation(case, data_type, "strided", name)
 
 
-def build(operator: type[OperatorDesc], variation: Variation) -> Problem:
-    """Makes the desc and fills the inputs, the same bits each time."""
+def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..., GuardedTensor] = place) -> Problem:
+    """Makes the desc and fills the inputs, the same bits each time. ``place`` lays out the tensors."""
     case = variation.case
     rng = generator(operator.__name__, case.name, variation.data_type.name)
     tensors: dict[str, GuardedTensor] = {}
-    for turn, spec in enumerate(spec for spec in operator.fields if spec.kind is FieldKind.INPUT_TENSOR):
-        if spec.name in case.inputs:
-            data_type = _data_type(spec, variation)
-            sizes = case.inputs[spec.name]
-            written = spec.name == variation.in_place
-            tensors[spec.name] = place(data_type, sizes, variation.layout, turn, is_output=written)
-            domain = case.domains.get(spec.name) or case.domains.get("") or normal
-            tensors[spec.name].view()[...] = _broadcastable(tensors[spec.name].desc, domain(rng, sizes, data_type))
-    descs = {name: tensor.desc for name, tensor in tensors.items()}
-    draft = operator(**descs, **case.attributes)
+    for turn, name in enumerate(_input_names(operator, case)):
+        if name in case.inputs:
+            data_type = case.data_types.get(name, variation.data_type)
+            sizes = case.inputs[name]
+            written = name == variation.in_place
+            tensors[name] = place(data_type, sizes, variation.layout, turn, is_output=written)
+            domain = case.domains.get(name) or case.domains.get("") or normal
+            tensors[name].view()[...] = _broadcastable(tensors[name].desc, domain(rng, sizes, data_type))
+    draft = operator(**_fields({name: tensor.desc for name, tensor in tensors.items()}), **case.attributes)
     output_specs = [spec for spec in operator.fields if spec.kind is FieldKind.OUTPUT_TENSOR]
     inferred = None if case.outputs else draft.inferred_output_sizes()
     for turn, spec in enumerate(output_specs, start=len(draft.input_slots())):
@@ -116,13 +116,13 @@ def build(operator: type[OperatorDesc], variation: Variation) -> Problem:
         if variation.in_place and turn == len(draft.input_slots()):
             tensors[spec.name] = tensors[variation.in_place]
         else:
-            data_type = _data_type(spec, variation)
+            data_type = case.data_types.get(spec.name, variation.data_type)
             tensors[spec.name] = place(data_type, sizes, variation.layout, turn, is_output=True)
-    desc = operator(**{name: tensor.desc for name, tensor in tensors.items()}, **case.attributes)
+    desc = operator(**_fields({name: tensor.desc for name, tensor in tensors.items()}), **case.attributes)
     return Problem(
         desc,
-        tuple(tensors.get(slot.field.name) for slot in desc.input_slots()),
-        tuple(tensors.get(slot.field.name) for slot in desc.output_slots()),
+        tuple(tensors.get(_name(slot)) for slot in desc.input_slots()),
+        tuple(tensors.get(_name(slot)) for slot in desc.output_slots()),
     )
 
 
@@ -151,7 +151,11 @@ def run(device: Device, problem: Problem, rule: str = "") -> tuple[list[NDArray[
 
 def check(device: Device, entry: OperatorCases, variation: Variation) -> Outcome:
     """Runs one variation twice and compares it with the oracle."""
-    problem = build(entry.operator, variation)
+    return check_problem(device, entry, variation, build(entry.operator, variation))
+
+
+def check_problem(device: Device, entry: OperatorCases, variation: Variation, problem: Problem) -> Outcome:
+    """Runs a problem, which the variation describes and whose rule it gives, twice and compares it with the oracle."""
     name = entry.operator.__name__
     try:
         results, dispatches = run(device, problem, variation.rule)
@@ -227,8 +231,28 @@ def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude:
     return np.where(same, 0.0, np.where(finite, np.maximum(difference, 0.0), np.inf))
 
 
-def _data_type(spec: FieldSpec, variation: Variation) -> TensorDataType:
-    return variation.case.data_types.get(spec.name, variation.data_type)
+def _input_names(operator: type[OperatorDesc], case: Case) -> Iterator[str]:
+    """What cases call the operator's inputs: every field, and of an array field the elements that this case has."""
+    for spec in operator.fields:
+        if spec.kind is FieldKind.INPUT_TENSOR:
+            yield spec.name
+        elif spec.kind is FieldKind.INPUT_TENSOR_ARRAY:
+            names = (_name(Slot(spec, element, None)) for element in itertools.count())
+            yield from itertools.takewhile(case.inputs.__contains__, names)
+
+
+def _name(slot: Slot) -> str:
+    is_array = slot.field.kind is FieldKind.INPUT_TENSOR_ARRAY
+    return f"{slot.field.name}[{slot.element}]" if is_array else slot.field.name
+
+
+def _fields(tensors: Mapping[str, TensorDesc]) -> dict[str, Any]:
+    """The tensors as a desc takes them: the elements of an array, which come in order, as a tuple."""
+    fields: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        field, bracket, _ = name.partition("[")
+        fields[field] = (*fields.get(field, ()), tensor) if bracket else tensor
+    return fields
 
 
 def _broadcastable(desc: TensorDesc, values: NDArray[Any]) -> NDArray[Any]:
@@ -243,10 +267,10 @@ def _expected(problem: Problem) -> tuple[NDArray[Any] | Scaled, ...]:
     changes: dict[str, TensorDesc] = {}
     for slot in problem.desc.input_slots() + problem.desc.output_slots():
         if slot.tensor is not None:
-            changes[slot.field.name] = unflagged(slot.tensor)
+            changes[_name(slot)] = unflagged(slot.tensor)
     arrays = [None if t is None else np.array(t.view()) for t in problem.inputs]
     with np.errstate(all="ignore"):
-        result = function(problem.desc.replace(**changes), *arrays)
+        result = function(problem.desc.replace(**_fields(changes)), *arrays)
     if isinstance(result, Scaled) or not isinstance(result, tuple):
         result = (result,)
     missing = len(problem.outputs) - len(result)

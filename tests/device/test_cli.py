@@ -43,6 +43,10 @@ def test_json(capsys: pytest.CaptureFixture[str], model: str) -> None:
     assert printed(capsys, *ADD)["dispatches"]
     clip = ["explain", "ElementWiseClip1", "input_tensor=FLOAT32[4]", "min_max_data_type=FLOAT32", "min=-1", "max=1e5"]
     assert printed(capsys, *clip)["dispatches"]
+    compare = ["explain", "ElementWiseLogicalEquals", "a_tensor=INT64[4]", "b_tensor=INT64[4]"]
+    assert printed(capsys, *compare)["dispatches"]
+    scale = ["explain", "ValueScale2d", "input_tensor=FLOAT32[1,3,4,4]", "bias=1,-2,0.5"]
+    assert len(printed(capsys, *scale)["dispatches"]) == 3
     verified = printed(capsys, "verify", "--quick", "ElementWiseModulusFloor")
     assert {"operator", "data_type", "max_ulp", "passed"} <= set(verified["results"][0])
     assert printed(capsys, "run", model, "--size", "N=7")["outputs"]["y"] == {

@@ -17,10 +17,11 @@ from dmlvk.array import data_type_of
 from dmlvk.cases.elementwise import FUSABLE
 from dmlvk.cases.model import generator
 from dmlvk.execution.binding import BufferBinding
+from dmlvk.kernels.lowering import possible_rules
 from dmlvk.oracle import snake_case
 from dmlvk.oracle.activation import activated, error_function
 from dmlvk.schema import OperatorDesc, ScaleBias
-from dmlvk.tensor import TensorDesc
+from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
 from dmlvk.verify import ReadyOperator, ulp_errors
 
 Array = NDArray[Any]
@@ -152,6 +153,46 @@ def test_transposes(device: dmlvk.Device, rule: str, kind: str, sizes: tuple[int
         operator, attributes = ops.ElementWiseIdentity, {}
     x = generator("transpose").integers(0, 100, sizes).astype(kind).transpose(order)
     assert np.array_equal(forced(device, rule, operator, x, **attributes), x)
+
+
+@pytest.mark.parametrize("order", [(7, 6, 5, 4, 3, 2, 1, 0), (1, 0, 3, 2, 5, 4, 7, 6)])
+def test_eight_dimensions_that_do_not_merge(device: dmlvk.Device, order: tuple[int, ...]) -> None:
+    x = generator("eight").integers(-(2**60), 2**60, (2,) * 8, np.int64).transpose(order)
+    assert np.array_equal(forced(device, "elements", ops.ElementWiseIdentity, x), x)
+
+
+@pytest.mark.parametrize("kind", ["u1", "f2", "f4", "i8"])
+@pytest.mark.parametrize(("height", "width", "channels"), [(9, 15, 70), (8, 16, 64), (1, 33, 5), (13, 31, 130)])
+@pytest.mark.parametrize("odd", ["a", "b", "output"])
+def test_operands_of_two_layouts(device: dmlvk.Device, kind: str, height: int, width: int, channels: int, odd: str) -> None:
+    """One of the three tensors is NHWC, the others are NCHW, or the other way round; through tiles and by elements."""
+    rng = generator("layouts", odd)
+    sizes = (2, channels, height, width)
+    a, b = (rng.integers(0, 100, sizes).astype(kind) for _ in range(2))
+    data_type = data_type_of(a.dtype)
+    results = []
+    for most in (TensorLayout.NCHW, TensorLayout.NHWC):
+        other = TensorLayout.NHWC if most is TensorLayout.NCHW else TensorLayout.NCHW
+        layouts = {name: other if name == odd else most for name in ("a", "b", "output")}
+        descs = {name: TensorDesc(data_type, sizes, calculate_strides(layout, sizes)) for name, layout in layouts.items()}
+        desc = ops.ElementWiseSubtract(a_tensor=descs["a"], b_tensor=descs["b"], output_tensor=descs["output"])
+        for rule in possible_rules(desc, device.capabilities):
+            buffers = {name: device.create_buffer(tensor.total_tensor_size_in_bytes) for name, tensor in descs.items()}
+            for name, values in (("a", a), ("b", b)):
+                in_memory = values.transpose(0, 2, 3, 1) if layouts[name] is TensorLayout.NHWC else values
+                data = np.zeros(descs[name].total_tensor_size_in_bytes, np.uint8)
+                data[: values.nbytes] = np.ascontiguousarray(in_memory).view(np.uint8).ravel()
+                buffers[name].write(data)
+            commands = device.create_command_list()
+            bound = {name: BufferBinding(buffer) for name, buffer in buffers.items()}
+            ReadyOperator(device, desc, rule).record(commands, [bound["a"], bound["b"]], [bound["output"]])
+            device.execute(commands)
+            found = buffers["output"].read()[: a.nbytes].view(kind)
+            if layouts["output"] is TensorLayout.NHWC:
+                found = found.reshape(2, height, width, channels).transpose(0, 3, 1, 2)
+            results.append(rule)
+            assert np.array_equal(found.reshape(sizes), a - b), (most, rule)
+    assert "tiles" in results
 
 
 def test_tiles_compute_as_elements_do(device: dmlvk.Device) -> None:

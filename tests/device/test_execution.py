@@ -293,7 +293,8 @@ def test_masked_features_are_missed_with_a_typed_error(monkeypatch: pytest.Monke
 def test_feature_support(device: dmlvk.Device) -> None:
     kind, levels = dmlvk.Feature.TENSOR_DATA_TYPE_SUPPORT, dmlvk.Feature.FEATURE_LEVELS
     assert device.check_feature_support(kind, F32) is True
-    assert device.check_feature_support(kind, TensorDataType.INT4) is False
+    assert device.check_feature_support(kind, TensorDataType.INT4) is True
+    assert device.check_feature_support(kind, TensorDataType.UNKNOWN) is False
     asked = [dmlvk.FeatureLevel.LEVEL_1_0, dmlvk.FeatureLevel.LEVEL_5_0]
     assert device.check_feature_support(levels, asked) == dmlvk.FeatureLevel.LEVEL_5_0
     for feature, query in ((kind, 77), (levels, []), (levels, [1]), (9, F32), (kind, asked)):

@@ -33,17 +33,26 @@ PAIRS = [
 ]
 
 
+def tensor_changes(spec: FieldSpec, tensor: TensorDesc) -> Iterator[TensorDesc]:
+    for data_type in spec.data_types:
+        yield TensorDesc(data_type, tensor.sizes)
+    for axis, size in enumerate(tensor.sizes):
+        for other in (size + 1, size * 2, max(size - 1, 1), 1):
+            yield TensorDesc(tensor.data_type, (*tensor.sizes[:axis], other, *tensor.sizes[axis + 1 :]))
+    if len(tensor.sizes) < 8:
+        yield TensorDesc(tensor.data_type, (1, *tensor.sizes))
+    yield TensorDesc(tensor.data_type, tensor.sizes[1:] or (1,))
+
+
 def changes(spec: FieldSpec, value: Any) -> Iterator[Any]:
     """Other values that the field might hold."""
     if spec.kind.is_tensor and isinstance(value, TensorDesc):
-        for data_type in spec.data_types:
-            yield TensorDesc(data_type, value.sizes)
-        for axis, size in enumerate(value.sizes):
-            for other in (size + 1, size * 2, max(size - 1, 1), 1):
-                sizes = (*value.sizes[:axis], other, *value.sizes[axis + 1 :])
-                yield TensorDesc(value.data_type, sizes)
-        yield TensorDesc(value.data_type, (1, *value.sizes)) if len(value.sizes) < 8 else value
-        yield TensorDesc(value.data_type, value.sizes[1:] or (1,))
+        yield from tensor_changes(spec, value)
+    elif spec.kind is FieldKind.INPUT_TENSOR_ARRAY:
+        yield from (value[:-1], (*value, value[0]))
+        for index, tensor in enumerate(value):
+            for changed in tensor_changes(spec, tensor):
+                yield (*value[:index], changed, *value[index + 1 :])
     elif spec.kind is FieldKind.ENUM:
         assert spec.enumeration is not None
         yield from spec.enumeration
@@ -51,6 +60,8 @@ def changes(spec: FieldSpec, value: Any) -> Iterator[Any]:
         yield from (0, 1, 3, value + 1, 1000)
     elif spec.kind is FieldKind.FLOAT:
         yield from (0.0, float("inf"), -1.0)
+    elif spec.kind is FieldKind.FLOAT_ARRAY:
+        yield from ((), (*value, 0.0))
     elif spec.kind is FieldKind.UINT_ARRAY:
         yield from ((), value[:-1], (*value, 1), tuple(0 for _ in value), tuple(item + 1000 for item in value))
         yield (*value[:-1], *value[:1]) * 2

@@ -14,11 +14,12 @@ from dmlvk.enums import OperatorType, TensorDataType
 from dmlvk.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import lower, newest
-from dmlvk.kernels.lowering.elementwise import ROWS, copy, pointwise_problem
+from dmlvk.kernels.lowering.elementwise import ROWS, copy
 from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.plan import Dispatch, input_range, output_range
-from dmlvk.kernels.select import ELEMENTWISE, choose
+from dmlvk.kernels.select import ELEMENTWISE, Access, choose
+from dmlvk.kernels.shapes import divisors
 from dmlvk.schema import REGISTRY, OperatorDesc, ScaleBias
 from dmlvk.tensor import TensorDesc, cast_scalar, packed_strides
 
@@ -52,9 +53,9 @@ def unary(operator: Any, data_type: TensorDataType = FLOAT32, sizes: tuple[int, 
 
 def test_packed_tensors_are_one_row_of_words() -> None:
     desc = add((2, 3, 5, 7))
-    assert rule(desc) == "words"
+    assert rule(desc) == "groups"
     assert constants(desc)["RANK"] == 1
-    assert dispatch(desc).kernel.variant == (("LANES", "T_PER_WORD"), ("T", "FLOAT32"))
+    assert dispatch(desc).kernel.variant == (("LANES", "4"), ("T", "FLOAT32"), ("U", "FLOAT32"))
 
 
 def test_tensors_of_one_layout_are_packed_whatever_it_is() -> None:
@@ -62,44 +63,97 @@ def test_tensors_of_one_layout_are_packed_whatever_it_is() -> None:
     assert constants(add((2, 3, 5, 7), nhwc, nhwc, nhwc))["RANK"] == 1
 
 
-def test_a_broadcast_operand_keeps_words() -> None:
+def test_a_new_packed_shape_needs_no_new_pipeline() -> None:
+    kernels = {dispatch(add(sizes)).kernel for sizes in ((5,), (2, 3, 5, 7), (64, 64), (1, 1, 4, 1, 9, 2))}
+    assert len(kernels) == 1
+
+
+def test_a_broadcast_operand_keeps_groups() -> None:
     packed = packed_strides((2, 64, 8, 8))
     channel = constants(add((2, 64, 8, 8), packed, (0, 1, 0, 0), packed))
     scalar = constants(add((2, 64, 8, 8), packed, (0, 0, 0, 0), packed))
-    assert (channel["RANK"], channel["A_STEP"], channel["B_STEP"]) == (3, 1, 0)
-    assert (scalar["RANK"], scalar["A_STEP"], scalar["B_STEP"]) == (1, 1, 0)
+    assert (channel["RANK"], channel["A_MODE"], channel["B_MODE"]) == (3, Access.GROUPS, Access.BROADCAST)
+    assert (scalar["RANK"], scalar["A_MODE"], scalar["B_MODE"]) == (1, Access.GROUPS, Access.BROADCAST)
 
 
 @pytest.mark.parametrize(
     ("sizes", "strides", "name"),
     [
-        ((4, 8), (8, 1), "words"),
-        ((4, 7), (8, 1), "words"),
+        ((4, 8), (8, 1), "groups"),
+        ((4, 7), (8, 1), "groups"),
         ((4, 8), (9, 1), "elements"),
         ((4, 8), (16, 2), "elements"),
         ((4, 8), (1, 4), "elements"),
     ],
 )
-def test_words_need_rows_that_start_on_words(sizes: tuple[int, ...], strides: tuple[int, ...], name: str) -> None:
+def test_groups_need_rows_that_start_on_groups(sizes: tuple[int, ...], strides: tuple[int, ...], name: str) -> None:
     assert rule(add(sizes, strides, (8, 1), (8, 1))) == name
 
 
-def test_an_output_row_is_never_broadcast() -> None:
-    problem = pointwise_problem(FLOAT32, (8, 4), [(0, 0), (2, 16)])
-    assert not problem.whole_words
+def test_a_cast_takes_groups_of_both_types() -> None:
+    for source, target, lanes in ((FLOAT32, INT8, 4), (FLOAT16, INT8, 8), (INT64, FLOAT32, 2), (INT64, INT8, 4)):
+        desc = ops.Cast(input_tensor=TensorDesc(source, (5, 3)), output_tensor=TensorDesc(target, (5, 3)))
+        variant = dict(dispatch(desc).kernel.variant)
+        assert variant["LANES"] == str(lanes)
+        assert variant["T"] == source.name
+
+
+@pytest.mark.parametrize(("source", "target"), [("INT8", "UINT8"), ("UINT64", "INT64"), ("FLOAT16", "FLOAT16")])
+def test_a_cast_that_keeps_all_bits_is_a_copy(source: str, target: str) -> None:
+    tensors = [TensorDesc(TensorDataType[name], (5, 3)) for name in (source, target)]
+    made = dispatch(ops.Cast(input_tensor=tensors[0], output_tensor=tensors[1]))
+    assert dict(made.kernel.constants)["OPERATION"] == OperatorType.ELEMENT_WISE_IDENTITY
+    assert dict(made.kernel.variant)["T"].startswith("UINT")
+
+
+def test_a_cast_between_integers_has_no_module_for_each_sign_of_its_output() -> None:
+    kernels = {
+        dispatch(ops.Cast(input_tensor=TensorDesc(INT8, (5,)), output_tensor=TensorDesc(TensorDataType[name], (5,)))).kernel
+        for name in ("INT32", "UINT32")
+    }
+    assert len(kernels) == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 10, 641, 2**16 - 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1])
+def test_divisors(size: int) -> None:
+    """As ``quotient`` of tensor.glsl computes."""
+    multiplier, shifts = divisors((size,))
+    assert multiplier < 2**32
+    numbers = {0, 1, 2**32 - 1, *(size * k + d for k in (1, 2, 99, 2**32 // size) for d in (-1, 0, 1))}
+    for number in (number for number in numbers if 0 <= number < 2**32):
+        high = number * multiplier >> 32
+        assert high + (number - high >> (shifts & 1)) >> (shifts >> 1) == number // size
 
 
 def test_a_transpose_goes_through_tiles_but_on_a_cpu() -> None:
-    sizes = (3, 64, 48)
+    sizes = (3, 100, 80)
     desc = ops.ElementWiseIdentity(
-        input_tensor=TensorDesc(FLOAT16, sizes, (64 * 48, 1, 64)), output_tensor=TensorDesc(FLOAT16, sizes)
+        input_tensor=TensorDesc(FLOAT16, sizes, (100 * 80, 1, 100)), output_tensor=TensorDesc(FLOAT16, sizes)
     )
     made = dispatch(desc)
     assert made.kernel.kernel == "elementwise_unary_tiles"
     assert math.prod(made.grid) == 3 * 2 * 2
     assert dict(made.kernel.constants)["ROW_DIMENSION"] == 1
     on_cpu = dispatch(desc, dataclasses.replace(GPU, is_cpu=True))
-    assert dict(on_cpu.kernel.variant) == {"LANES": "1", "T": "UINT16"}
+    assert dict(on_cpu.kernel.variant) == {"LANES": "1", "T": "UINT16", "U": "UINT16"}
+
+
+NCHW, NHWC = packed_strides((2, 64, 40, 56)), (64 * 40 * 56, 1, 56 * 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("strides", "odd"),
+    [((NHWC, NCHW, NCHW), 0), ((NCHW, NHWC, NCHW), 1), ((NHWC, NHWC, NCHW), 2), ((NCHW, NCHW, NHWC), 2)],
+)
+def test_operands_of_two_layouts_meet_in_tiles(strides: tuple[tuple[int, ...], ...], odd: int) -> None:
+    desc = add((2, 64, 40, 56), *strides)
+    made = dispatch(desc)
+    assert made.kernel.kernel == "elementwise_binary_tiles"
+    assert dict(made.kernel.constants)["ODD"] == odd
+
+
+def test_three_layouts_do_not() -> None:
+    assert rule(add((64, 64, 64), (1, 64, 4096), (4096, 1, 64), (4096, 64, 1))) == "elements"
 
 
 def test_large_grids_are_folded() -> None:
@@ -131,7 +185,7 @@ def test_identity_with_a_scale_is_arithmetic() -> None:
 def test_copy_is_there_for_other_lowerings() -> None:
     made = copy(input_range(1), output_range(), FLOAT16, (3, 4), ((1, 3), (4, 1)), GPU)
     assert made.bindings == (input_range(1), output_range())
-    assert dict(made.kernel.variant) == {"LANES": "1", "T": "UINT16"}
+    assert dict(made.kernel.variant) == {"LANES": "1", "T": "UINT16", "U": "UINT16"}
 
 
 def test_attributes_are_parameters_in_the_structs_order() -> None:

@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 
 from dmlvk import ops
-from dmlvk.cases.model import Array, Case, Domain, OperatorCases, Tolerance, normal, special, uniform
+from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, normal, special, uniform
+from dmlvk.enums import RoundingMode
 from dmlvk.enums import TensorDataType as T
-from dmlvk.schema import OperatorDesc, ScaleBias
+from dmlvk.schema import FLOATS, OperatorDesc, ScaleBias
 
 SHAPES: Final[dict[str, tuple[int, ...]]] = {
     "one element": (1,),
@@ -34,7 +35,7 @@ def without_subnormals(rng: np.random.Generator, sizes: tuple[int, ...], data_ty
 
 def special_values(operator: type[OperatorDesc]) -> Domain:
     """All special values for what moves bits or computes with them as integers; for the rest those not subnormal."""
-    bitwise = (ops.ElementWiseIdentity, ops.ActivationIdentity, ops.ElementWiseModulusTruncate)
+    bitwise = (ops.ElementWiseIdentity, ops.ActivationIdentity, ops.ElementWiseModulusTruncate, ops.ElementWiseSign)
     return special if operator in bitwise else without_subnormals
 
 
@@ -47,9 +48,51 @@ def ratios(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Ar
     return np.ldexp(values, rng.integers(-reach, reach, sizes)).astype(values.dtype)
 
 
+def near_powers_of_two(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
+    """Numbers at and next to powers of two, where ranges end, and around the middle between two numbers of a shorter type;
+    special values among them."""
+    kind = NUMPY_TYPES[data_type]
+    bits = 8 * kind.itemsize
+    if kind.kind == "f":
+        offset = rng.choice(np.array([-1.0, 0.0, 1.0, 3.0]), sizes) * np.exp2(-rng.integers(1, 53, sizes))
+        tiny = rng.choice(np.array([-1.0, 0.0, 1.0]), sizes) * 2.0**-50
+        exponents = np.where(rng.random(sizes) < 0.8, rng.integers(-27, 66, sizes), rng.integers(-152, 130, sizes))
+        with np.errstate(over="ignore"):
+            values = np.ldexp(rng.choice(np.array([-1.0, 1.0]), sizes) * (1 + offset + tiny), exponents).astype(kind)
+    else:
+        leading = rng.integers(0, bits, sizes).astype(kind)
+        values = (kind.type(1) << leading) + ((kind.type(1) << leading) >> rng.integers(1, 28, sizes).astype(kind))
+        values += rng.integers(-1, 2, sizes).astype(kind)
+    return np.where(rng.random(sizes) < 0.2, special(rng, sizes, data_type), values)
+
+
+def half_of(domain: Domain) -> Domain:
+    """The domain's values, but 0 in half of the places."""
+
+    def values(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
+        return np.where(rng.random(sizes) < 0.5, domain(rng, sizes, data_type), NUMPY_TYPES[data_type].type(0))
+
+    return values
+
+
+def whole(low: int, high: int) -> Domain:
+    """Whole numbers from low to high, those of them that the type has, in any type."""
+
+    def values(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
+        kind = NUMPY_TYPES[data_type]
+        return rng.integers(max(low, 0) if kind.kind == "u" else low, high, sizes, endpoint=True).astype(kind)
+
+    return values
+
+
+def halves(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
+    """Multiples of a half from -1 to 4."""
+    return (rng.integers(-2, 8, sizes, endpoint=True) / 2).astype(NUMPY_TYPES[data_type])
+
+
 def binary(operator: type[OperatorDesc], tolerance: dict[T, Tolerance], *domains: Domain) -> OperatorCases:
     """Every shape with normal values; special values and each further domain on one shape with a tail."""
-    inputs = _inputs(operator)
+    inputs = input_names(operator)
     cases = [Case(name, dict.fromkeys(inputs, sizes), quick=name == QUICK) for name, sizes in _shapes(operator)]
     for domain in (special_values(operator), *domains):
         sizes = dict.fromkeys(inputs, (3, 7, 29))
@@ -65,7 +108,7 @@ def unary(
     **attributes: object,
 ) -> OperatorCases:
     """Every shape with values of the domain, special values, and variants of the attributes (a ScaleBias, if any)."""
-    (name,) = _inputs(operator)
+    (name,) = input_names(operator)
     if "scale_bias" in (field.name for field in operator.fields):
         variants = (*variants, {"scale_bias": ScaleBias(0.75, 0.3125)})
     cases = [
@@ -96,7 +139,7 @@ def _shapes(operator: type[OperatorDesc]) -> list[tuple[str, tuple[int, ...]]]:
     return [(name, sizes) for name, sizes in SHAPES.items() if name == QUICK or operator in THOROUGH]
 
 
-def _inputs(operator: type[OperatorDesc]) -> list[str]:
+def input_names(operator: type[OperatorDesc]) -> list[str]:
     return [field.name for field in operator.fields if field.kind.is_input]
 
 
@@ -146,23 +189,94 @@ ROUNDED: Final = floats(0.5, 0.5)
 """Correctly rounded: half a ULP. Division and square root, and what is built on them, have room for the 2.5 ULP that
 Vulkan allows them; elsewhere the figures are what lavapipe shows over a million values, rounded up."""
 
+CONDITION: Final = {"condition_tensor": T.UINT8}
+SELECTED: Final = ("condition_tensor", "a_tensor", "b_tensor")
+
+
+def power_cases() -> tuple[Case, ...]:
+    """Every type of base in its own type's exponents; every type of exponent with a float and an integer base."""
+    shape = dict.fromkeys(("input_tensor", "exponent_tensor"), (3, 67))
+    quick = dict.fromkeys(shape, SHAPES[QUICK])
+    small = {"input_tensor": uniform(0, 3), "exponent_tensor": whole(-3, 9)}
+    wide = {"input_tensor": uniform(0.01, 30), "exponent_tensor": uniform(-20, 20)}
+    low_bits = {"input_tensor": whole(-5, 9), "exponent_tensor": whole(-3, 40)}
+    roots = {"input_tensor": whole(0, 16), "exponent_tensor": halves}
+    biased = {"input_tensor": coarse(uniform(0, 5)), "exponent_tensor": whole(0, 4)}
+    return (
+        Case(QUICK, quick, domains=small, layouts=False, quick=True),
+        Case("any layout", quick, domains=small, only=(T.FLOAT32, T.UINT8)),
+        Case("any exponents", shape, domains=wide, layouts=False, only=FLOATS),
+        Case("special", shape, domains={"": without_subnormals}, layouts=False, only=FLOATS),
+        Case("scale and bias", shape, {"scale_bias": ScaleBias(0.75, 0.3125)}, domains=biased, layouts=False),
+        *(
+            Case(
+                f"whole exponents of {exponent.name}",
+                shape,
+                data_types={"exponent_tensor": exponent},
+                domains=low_bits,
+                layouts=False,
+                only=(T.FLOAT16, T.INT32),
+            )
+            for exponent in ops.ElementWisePow.fields[1].data_types
+        ),
+        *(
+            Case(
+                f"halves of {exponent.name}",
+                shape,
+                data_types={"exponent_tensor": exponent},
+                domains=roots,
+                layouts=False,
+                only=(T.INT16, T.UINT32),
+            )
+            for exponent in FLOATS
+        ),
+    )
+
+
+CAST_TYPES: Final = ops.Cast.fields[0].data_types
+
+
 CASES: Final = (
     unary(ops.ElementWiseIdentity, {}),
     unary(ops.ElementWiseAbs, {}),
+    unary(ops.ElementWiseAcos, floats(1, 0.52), uniform(-1, 1)),
+    unary(ops.ElementWiseAcosh, floats(4, 0.52), uniform(1, 20)),
+    unary(ops.ElementWiseAsin, floats(1, 0.52), uniform(-1, 1)),
+    unary(ops.ElementWiseAsinh, floats(4, 0.52), uniform(-20, 20)),
+    unary(ops.ElementWiseAtan, floats(4, 0.52), uniform(-8, 8)),
+    unary(ops.ElementWiseAtanh, floats(3, 0.52), uniform(-1, 1)),
     unary(ops.ElementWiseCeil, {}),
+    unary(
+        ops.ElementWiseConstantPow,
+        floats(1.2, 0.52),
+        normal,
+        *({"exponent": exponent} for exponent in (2.0, 0.5, -1.0, -2.5, 0.0, 1e9)),
+        exponent=3.0,
+    ),
+    unary(ops.ElementWiseCos, floats(1, 0.52), uniform(-100, 100)),
+    unary(ops.ElementWiseCosh, floats(2, 0.52), uniform(-11, 11)),
     unary(ops.ElementWiseErf, floats(5, 0.52)),
     unary(ops.ElementWiseExp, floats(2, 0.52), uniform(-20, 20)),
     unary(ops.ElementWiseFloor, {}),
     unary(ops.ElementWiseLog, floats(2, 0.52), uniform(0.01, 100)),
     unary(ops.ElementWiseNegate, {}),
     unary(ops.ElementWiseRecip, floats(3, 0.52)),
+    unary(ops.ElementWiseRound, {}, coarse(uniform(-5, 5)), *({"rounding_mode": mode} for mode in RoundingMode)),
+    unary(ops.ElementWiseSign, {}),
+    unary(ops.ElementWiseSin, floats(1, 0.52), uniform(-100, 100)),
+    unary(ops.ElementWiseSinh, floats(2, 0.52), uniform(-11, 11)),
     unary(ops.ElementWiseSqrt, floats(3, 0.52), uniform(0, 100)),
+    unary(ops.ElementWiseTan, floats(4, 0.52), uniform(-100, 100)),
     unary(ops.ElementWiseTanh, floats(5, 0.52)),
+    unary(ops.ElementWiseThreshold, {}, normal, {"min": -1.75}, min=0.25),
+    binary(ops.ElementWiseAtanYx, floats(4, 0.52)),
     binary(ops.ElementWiseAdd, ROUNDED),
     binary(ops.ElementWiseSubtract, ROUNDED),
     binary(ops.ElementWiseMultiply, ROUNDED),
     binary(ops.ElementWiseDivide, floats(3, 0.52)),
+    binary(ops.ElementWiseDifferenceSquare, floats(2, 0.52)),
     binary(ops.ElementWiseMax, {}),
+    binary(ops.ElementWiseMean, ROUNDED),
     binary(ops.ElementWiseMin, {}),
     binary(ops.ElementWiseModulusFloor, ROUNDED, ratios),
     binary(ops.ElementWiseModulusTruncate, {}, ratios),
@@ -193,6 +307,67 @@ CASES: Final = (
                 quick=activation is None,
             )
             for activation in (None, *FUSABLE)
+        ),
+    ),
+    OperatorCases(
+        ops.Cast,
+        {},
+        (
+            *(
+                Case(
+                    f"to {output.name}",
+                    {"input_tensor": (3, 7, 29)},
+                    data_types={"output_tensor": output},
+                    domains={"": near_powers_of_two},
+                    layouts=False,
+                    quick=output in (T.FLOAT16, T.INT64),
+                )
+                for output in CAST_TYPES
+            ),
+            *(
+                Case(
+                    f"to {output.name} in any layout",
+                    {"input_tensor": SHAPES[QUICK]},
+                    data_types={"output_tensor": output},
+                    only=(T.FLOAT64, T.INT16, T.UINT8),
+                )
+                for output in (T.FLOAT16, T.INT32)
+            ),
+        ),
+    ),
+    OperatorCases(
+        ops.ElementWiseIf,
+        {},
+        (
+            Case(
+                QUICK,
+                dict.fromkeys(SELECTED, SHAPES[QUICK]),
+                data_types=CONDITION,
+                domains={"condition_tensor": half_of(normal)},
+                quick=True,
+            ),
+            Case(
+                "rows of whole words",
+                dict.fromkeys(SELECTED, (4, 528)),
+                data_types=CONDITION,
+                domains={"condition_tensor": half_of(normal), "": special},
+                layouts=False,
+            ),
+        ),
+        ops.ElementWiseIf.fields[1].data_types,
+    ),
+    OperatorCases(ops.ElementWisePow, floats(1, 0.52), power_cases()),
+    OperatorCases(
+        ops.ValueScale2d,
+        floats(1, 0.52),
+        tuple(
+            Case(
+                f"{len(bias)} channels of {height}x{width}",
+                {"input_tensor": (2, len(bias), height, width)},
+                {"scale": 1.5, "bias": bias},
+            )
+            for bias in ((0.25,), (-0.5, 0.0, 3.25))
+            for height, width in ((5, 7), (16, 32))
         ),
     ),
 )

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from dmlvk.array import pack_half_bytes, unpack_half_bytes
 from dmlvk.cases.model import NUMPY_TYPES
 from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.tensor import TensorDesc, element_bits
 
 LAYOUTS: Final = ("packed", "strided", "broadcast", "offset")
 """The layouts, but for in-place execution, which the runner adds for the inputs that a row allows."""
@@ -49,30 +50,48 @@ class GuardedTensor:
     Attributes:
         desc: The tensor.
         offset: Byte offset of the tensor in the buffer, a multiple of 16.
-        data: The buffer's bytes.
     """
 
     def __init__(self, desc: TensorDesc, offset: int) -> None:
         self.desc = desc
         self.offset = _GUARD + offset
-        self.data = np.full(self.offset + desc.total_tensor_size_in_bytes + _GUARD, _PATTERN, np.uint8)
+        blank = np.full(self.offset + desc.total_tensor_size_in_bytes + _GUARD, _PATTERN, np.uint8)
+        self._cells = self._split(blank)
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """The buffer's bytes."""
+        return pack_half_bytes(self._cells) if self._halved else self._cells
 
     def view(self, data: NDArray[np.uint8] | None = None) -> NDArray[Any]:
-        """The logical elements as a numpy view into ``data``, by default this buffer's."""
-        return logical_view(self.desc, self.data if data is None else data, self.offset)
+        """The logical elements as a numpy view into this buffer, or of ``data`` read back from it."""
+        cells = self._cells if data is None else self._split(data)
+        return logical_view(self.desc, cells, self.offset << self._halved)
 
     def stray_bytes(self, data: NDArray[np.uint8]) -> int:
-        """How many bytes outside the tensor's elements differ from the pattern in a buffer read back."""
-        outside = np.ones(data.shape, bool)
-        as_elements = logical_view(self.desc, outside.view(np.uint8), self.offset, as_bytes=True)
-        as_elements[...] = 0
-        return int(np.count_nonzero(data[outside] != _PATTERN))
+        """How many bytes, half bytes if the elements are those, outside the elements differ in a buffer read back."""
+        cells = self._split(data)
+        outside = np.ones(cells.shape, bool)
+        inside = logical_view(self.desc, outside.view(np.uint8), self.offset << self._halved, as_bytes=True)
+        inside[...] = 0
+        blank = self._split(np.full(data.shape, _PATTERN, np.uint8))
+        return int(np.count_nonzero((cells != blank)[outside]))
+
+    @property
+    def _halved(self) -> bool:
+        return element_bits(self.desc.data_type) == 4
+
+    def _split(self, data: NDArray[np.uint8]) -> NDArray[Any]:
+        return unpack_half_bytes(data, self.desc.data_type) if self._halved else data
 
 
-def logical_view(desc: TensorDesc, data: NDArray[np.uint8], offset: int, *, as_bytes: bool = False) -> NDArray[Any]:
-    """The tensor's elements in ``data`` from ``offset`` on: of its own type, or with its bytes as a last dimension."""
+def logical_view(desc: TensorDesc, data: NDArray[Any], offset: int, *, as_bytes: bool = False) -> NDArray[Any]:
+    """The tensor's elements in ``data`` from ``offset`` on: of its own type, or with its bytes as a last dimension.
+
+    4-bit elements have a byte each in ``data``.
+    """
     kind = NUMPY_TYPES[desc.data_type]
-    span = data[offset : offset + desc.total_tensor_size_in_bytes]
+    span = data[offset : offset + desc.total_tensor_size_in_bytes * (8 // min(element_bits(desc.data_type), 8))]
     strides = tuple(step * kind.itemsize for step in desc.effective_strides)
     if as_bytes:
         return as_strided(span, (*desc.sizes, kind.itemsize), (*strides, 1))

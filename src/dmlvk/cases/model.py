@@ -7,6 +7,7 @@ types and with layouts (packed, strided, broadcast, offset, in place), so a case
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from dmlvk.enums import TensorDataType
 from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import cast_scalar
 
 Array = NDArray[Any]
 Domain = Callable[[np.random.Generator, tuple[int, ...], TensorDataType], Array]
@@ -33,7 +35,15 @@ NUMPY_TYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
     TensorDataType.UINT32: np.dtype(np.uint32),
     TensorDataType.UINT16: np.dtype(np.uint16),
     TensorDataType.UINT8: np.dtype(np.uint8),
+    TensorDataType.INT4: np.dtype(np.int8),
+    TensorDataType.UINT4: np.dtype(np.uint8),
 }
+"""What holds the logical values of each type; numpy has none of 4 bits."""
+
+
+def integer_limits(data_type: TensorDataType) -> tuple[int, int]:
+    """The least and the largest number of an integer type."""
+    return int(cast_scalar(-math.inf, data_type)), int(cast_scalar(math.inf, data_type))
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,8 @@ class Case:
 
     Attributes:
         name: Unique within the operator; says what is special about it.
-        inputs: Sizes of each input tensor by field name; an optional input left out is absent.
+        inputs: Sizes of each input tensor by field name; an optional input left out is absent. An array's elements are
+            named here and below as "quantization_tensors[0]".
         attributes: The other fields; those with a default may be left out.
         outputs: Sizes of each output by field name, where the row does not infer them.
         data_types: Types per field that do not follow the case's data type, such as index tensors.
@@ -114,8 +125,8 @@ def normal(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDa
     kind = NUMPY_TYPES[data_type]
     if kind.kind == "f":
         return rng.standard_normal(sizes).astype(kind)
-    limits = np.iinfo(kind)
-    return rng.integers(limits.min, limits.max, sizes, dtype=kind, endpoint=True)
+    least, most = integer_limits(data_type)
+    return rng.integers(least, most, sizes, dtype=kind, endpoint=True)
 
 
 def uniform(low: float, high: float) -> Domain:
@@ -140,7 +151,8 @@ def special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorD
         values = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, np.inf, -np.inf, np.nan, info.max, info.min, info.tiny]
         values += [info.smallest_subnormal, -info.smallest_subnormal, info.tiny * 0.75, info.eps, 7.0, -3.0]
     else:
-        limits = np.iinfo(kind)
-        values = [0, 1, 2, 3, 7, 10, limits.max, limits.max - 1, limits.min, limits.min + 1]
-        values += [-1, -2, -3, -7, -10] if limits.min < 0 else [5, 11]
+        least, most = integer_limits(data_type)
+        values = [0, 1, 2, 3, 7, 10, most, most - 1, least, least + 1]
+        values += [-1, -2, -3, -7, -10] if least < 0 else [5, 11]
+        values = [value for value in values if least <= value <= most]
     return rng.choice(np.array(values, dtype=kind), sizes)

@@ -5,7 +5,12 @@ Adding a kernel is its ``.comp`` file, its row here and its rule in ``select.py`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dmlvk.enums import TensorDataType
+from dmlvk.kernels.shapes import group_lanes, tile_edge, tile_lanes
 from dmlvk.kernels.spec import KernelSpec
+from dmlvk.tensor import element_bits
 
 _FLOATS = ("FLOAT32", "FLOAT16")
 _NUMERIC = (
@@ -20,6 +25,52 @@ _NUMERIC = (
     "UINT16",
     "UINT8",
 )
+
+
+def _lanes(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The variants "LANES T U" of a pointwise kernel: one element at a time, and a group."""
+    return tuple(f"{count} {t} {u}" for t, u in pairs for count in (1, group_lanes(_bits(t), _bits(u))))
+
+
+def _tiles(*types: str) -> tuple[str, ...]:
+    """The variants "TILE LANES T U" of a kernel that transposes."""
+    return tuple(f"{tile_edge(_bits(name))} {tile_lanes(_bits(name))} {name} {name}" for name in types)
+
+
+def _strides(*tensors: str) -> tuple[str, ...]:
+    return tuple(f"uint {tensor}_strides[9]" for tensor in tensors)
+
+
+def _steps(*tensors: str) -> tuple[str, ...]:
+    return (*_strides(*tensors), *(f"uint {tensor}_step" for tensor in tensors))
+
+
+def _bits(data_type: str) -> int:
+    return element_bits(TensorDataType[data_type])
+
+
+_UNSIGNED = ("UINT8", "UINT16", "UINT32", "UINT64")
+_UNARY_TYPES = tuple(
+    dict.fromkeys(
+        (t, u)
+        for t in ("FLOAT64", *_NUMERIC)
+        for u in ("FLOAT64", *_NUMERIC)
+        # Between integers only the source's sign tells, and a cast to another integer of its size is a copy.
+        if t == u or "FLOAT" in t + u or (u in _UNSIGNED and _bits(t) != _bits(u))
+    )
+)
+"""(input, output) of the unary kernel: every type to itself, every cast that is not another one's; predicates have them."""
+_BINARY_TYPES = tuple(dict.fromkeys((t, u) for t in _NUMERIC for u in (t, "UINT8", "UINT32")))
+"""(inputs, output) of the binary kernel: arithmetic and comparisons."""
+
+# Eight dimensions, and the two halves of 64-bit elements whose bits alone matter.
+_ITEM_PARAMS = ("uint count", "uint sizes[9]", "uint divisors[18]", "uint inner_size")
+_TILE_PARAMS = ("uint count", "uint sizes[9]", "uint divisors[18]", "uint rows", "uint columns")
+_OPERATOR_PARAMS = ("uint param0[2]", "uint param1[2]")
+_UNARY_PARAMS = ("float scale", "float bias", *_OPERATOR_PARAMS)
+_BINARY_PARAMS = (*_OPERATOR_PARAMS, "float activation_param0", "float activation_param1")
+_UNARY_CONSTANTS = (("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("HAS_SCALE_BIAS", 0), ("RANK", 1))
+_BINARY_CONSTANTS = (("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("ACTIVATION", 0), ("RANK", 1))
 
 _MEAN_VARIANCE_BUFFERS = ("x", "scale", "bias", "y:w")
 _MEAN_VARIANCE_PARAMS = (
@@ -133,70 +184,140 @@ _GEMM_PARAMS = (
 )
 """What every matrix product reads; see ``glsl/include/gemm.glsl``."""
 
+_FILL_PARAMS = (
+    "uint count",
+    "uint sizes[8]",
+    "uint divisors[16]",
+    "uint inner_size",
+    "uint position",
+    "uint position_strides[8]",
+    "uint source_strides[8]",
+    "uint output_strides[8]",
+    "uint position_step",
+    "uint source_step",
+)
+_FILL_CONSTANTS = (("LOCAL_SIZE_X", 128), ("RANK", 1), ("HALVES", 1))
+_FILL_VARIANTS = (("WORDS", ("0", "1")), ("T", ("UINT32", "UINT16", "UINT8")))
+"""What every fill reads; see ``glsl/include/fill.glsl``."""
+
+_QUANTIZE_TYPES = (("FLOAT32", "FLOAT32"), ("FLOAT16", "FLOAT16"), ("INT32", "FLOAT32"))
+"""(input, scale) of quantizations; the last is not one to 4 bits."""
+_QUANTIZATION_PARAMS = (
+    "uint count",
+    "uint inner_size",
+    "uint sizes[16]",
+    "uint divisors[32]",
+    *(f"uint {tensor}_strides[16]" for tensor in ("x", "scale", "zero_point", "output")),
+)
+_QUANTIZATION_CONSTANTS = (
+    ("LOCAL_SIZE_X", 128),
+    ("SIGNED", 0),
+    ("HAS_ZERO_POINT", 1),
+    ("RANK", 1),
+    ("ITEMS", 1),
+    ("ROWS", 0),
+    ("SCALE_MODE", 0),
+    ("ZERO_POINT_MODE", 0),
+)
+"""What every quantization and its inverse reads; see ``glsl/include/blocks.glsl``."""
+
 _ROWS: tuple[KernelSpec, ...] = (
     # -- elementwise and activation
     KernelSpec(
         name="elementwise_unary",
         source="elementwise_unary.comp",
         buffers=("x", "output:w"),
-        params=(
-            "uint count",
-            "uint sizes[8]",
-            "uint inner_size",
-            "uint x_strides[8]",
-            "uint output_strides[8]",
-            "float scale",
-            "float bias",
-            "uint param0[2]",
-            "uint param1[2]",
-        ),
-        constants=(("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("HAS_SCALE_BIAS", 0), ("RANK", 1), ("X_STEP", 1)),
-        variants=(("LANES", ("1", "T_PER_WORD")), ("T", ("FLOAT64", *_NUMERIC))),
+        params=(*_ITEM_PARAMS, *_steps("x", "output"), *_UNARY_PARAMS),
+        constants=(*_UNARY_CONSTANTS, ("ITEMS", 1), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
+        variants=(("LANES T U", _lanes(_UNARY_TYPES)),),
     ),
     KernelSpec(
         name="elementwise_unary_tiles",
         source="elementwise_unary_tiles.comp",
         buffers=("x", "output:w"),
-        params=(
-            "uint count",
-            "uint sizes[8]",
-            "uint rows",
-            "uint columns",
-            "uint x_strides[8]",
-            "uint output_strides[8]",
-            "uint row_stride",
-            "uint column_stride",
-            "float scale",
-            "float bias",
-            "uint param0[2]",
-            "uint param1[2]",
-        ),
-        constants=(("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("HAS_SCALE_BIAS", 0), ("RANK", 2), ("ROW_DIMENSION", 0)),
-        variants=(("TILE", ("32",)), ("T", ("FLOAT64", *_NUMERIC))),
+        params=(*_TILE_PARAMS, *_strides("x", "output"), "uint row_stride", "uint column_stride", *_UNARY_PARAMS),
+        constants=(*_UNARY_CONSTANTS, ("ROW_DIMENSION", 0), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
+        variants=(("TILE LANES T U", _tiles("FLOAT64", *_NUMERIC)),),
     ),
     KernelSpec(
         name="elementwise_binary",
         source="elementwise_binary.comp",
         buffers=("a", "b", "output:w"),
+        params=(*_ITEM_PARAMS, *_steps("a", "b", "output"), *_BINARY_PARAMS),
+        constants=(*_BINARY_CONSTANTS, ("ITEMS", 1), ("A_MODE", 0), ("B_MODE", 0), ("OUTPUT_MODE", 0)),
+        variants=(("LANES T U", _lanes(_BINARY_TYPES)),),
+    ),
+    KernelSpec(
+        name="elementwise_quantized_add",
+        source="elementwise_quantized_add.comp",
+        buffers=(
+            *("a", "b", "output:w"),
+            *("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale", "output_zero_point"),
+        ),
+        params=(*_ITEM_PARAMS, *_steps("a", "b", "output")),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("RANK", 1), ("ITEMS", 1), ("A_MODE", 0), ("B_MODE", 0), ("OUTPUT_MODE", 0)),
+            *(("A_SIGNED", 0), ("B_SIGNED", 0), ("OUTPUT_SIGNED", 0)),
+            *(("HAS_A_ZERO_POINT", 1), ("HAS_B_ZERO_POINT", 1), ("HAS_OUTPUT_ZERO_POINT", 1)),
+        ),
+        variants=(("LANES T U", _lanes((("UINT8", "UINT8"),))),),
+    ),
+    KernelSpec(
+        name="elementwise_binary_tiles",
+        source="elementwise_binary_tiles.comp",
+        buffers=("a", "b", "output:w"),
         params=(
-            "uint count",
-            "uint sizes[8]",
-            "uint inner_size",
-            "uint a_strides[8]",
-            "uint b_strides[8]",
-            "uint output_strides[8]",
-            "float param0",
-            "float param1",
+            *_TILE_PARAMS,
+            *_strides("a", "b", "output"),
+            "uint a_steps[2]",
+            "uint b_steps[2]",
+            "uint row_stride",
+            *_BINARY_PARAMS,
         ),
         constants=(
-            ("LOCAL_SIZE_X", 128),
-            ("OPERATION", 0),
-            ("ACTIVATION", 0),
-            ("RANK", 1),
-            ("A_STEP", 1),
-            ("B_STEP", 1),
+            *_BINARY_CONSTANTS,
+            ("ROW_DIMENSION", 0),
+            ("ODD", 0),
+            ("A_MODE", 0),
+            ("B_MODE", 0),
+            ("OUTPUT_MODE", 0),
         ),
-        variants=(("LANES", ("1", "T_PER_WORD")), ("T", _NUMERIC)),
+        variants=(("TILE LANES T U", _tiles(*_NUMERIC)),),
+    ),
+    KernelSpec(
+        name="elementwise_power",
+        source="elementwise_power.comp",
+        buffers=("x", "exponent", "output:w"),
+        params=(*_ITEM_PARAMS, *_steps("x", "exponent", "output"), "float scale", "float bias"),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("EXPONENT_BYTES", 4),
+            ("EXPONENT_IS_FLOAT", 1),
+            ("EXPONENT_IS_SIGNED", 1),
+            ("HAS_SCALE_BIAS", 0),
+            ("RANK", 1),
+            ("ITEMS", 1),
+            ("X_MODE", 0),
+            ("EXPONENT_MODE", 0),
+            ("OUTPUT_MODE", 0),
+        ),
+        variants=(("LANES T U", _lanes((name, name) for name in _NUMERIC if _bits(name) <= 32)),),
+    ),
+    KernelSpec(
+        name="elementwise_select",
+        source="elementwise_select.comp",
+        buffers=("condition", "a", "b", "output:w"),
+        params=(*_ITEM_PARAMS, *_steps("condition", "a", "b", "output")),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("RANK", 1),
+            ("ITEMS", 1),
+            ("CONDITION_MODE", 0),
+            ("A_MODE", 0),
+            ("B_MODE", 0),
+            ("OUTPUT_MODE", 0),
+        ),
+        variants=(("LANES T U", _lanes(("UINT8", name) for name in ("UINT8", "UINT16", "UINT32"))),),
     ),
     # -- normalization
     KernelSpec(
@@ -399,6 +520,84 @@ _ROWS: tuple[KernelSpec, ...] = (
         ),
         variants=(("T", _FLOATS), ("WORDS", ("0", "1"))),
         extensions=_SUBGROUP_SUMS,
+    ),
+    # -- quantization
+    KernelSpec(
+        "quantize",
+        "quantize.comp",
+        buffers=("x", "scale", "zero_point", "output:w"),
+        params=_QUANTIZATION_PARAMS,
+        constants=(*_QUANTIZATION_CONSTANTS, ("PACKED", 1)),
+        variants=(
+            ("LANES T S U", tuple(f"{n} {t} {s} UINT8" for t, s in _QUANTIZE_TYPES for n in (1, group_lanes(_bits(t), 8)))),
+        ),
+    ),
+    KernelSpec(
+        "quantize_to_4_bits",
+        "quantize.comp",
+        buffers=("x", "scale", "zero_point", "output:w"),
+        params=_QUANTIZATION_PARAMS,
+        constants=(*_QUANTIZATION_CONSTANTS, ("PACKED", 1)),
+        variants=(("LANES T S", tuple(f"{group_lanes(_bits(t), 4)} {t} {s}" for t, s in _QUANTIZE_TYPES[:2])),),
+    ),
+    KernelSpec(
+        "dequantize",
+        "dequantize.comp",
+        buffers=("x", "scale", "zero_point", "output:w"),
+        params=_QUANTIZATION_PARAMS,
+        constants=_QUANTIZATION_CONSTANTS,
+        variants=(
+            (
+                "LANES T S U",
+                tuple(
+                    f"{n} {t} {t} {u}"
+                    for t in _FLOATS
+                    for u in ("UINT32", "UINT16", "UINT8")
+                    for n in (1, group_lanes(_bits(t), _bits(u)))
+                ),
+            ),
+        ),
+    ),
+    KernelSpec(
+        "dequantize_from_4_bits",
+        "dequantize.comp",
+        buffers=("x", "scale", "zero_point", "output:w"),
+        params=_QUANTIZATION_PARAMS,
+        constants=_QUANTIZATION_CONSTANTS,
+        variants=(("LANES T S", tuple(f"{n} {t} {t}" for t in _FLOATS for n in (1, group_lanes(_bits(t), 4)))),),
+    ),
+    # -- fills
+    KernelSpec(
+        "fill_value_constant",
+        "fill_value_constant.comp",
+        buffers=("output:w",),
+        params=(*_FILL_PARAMS, "uint value[2]"),
+        constants=_FILL_CONSTANTS,
+        variants=_FILL_VARIANTS,
+    ),
+    KernelSpec(
+        "fill_value_sequence",
+        "fill_value_sequence.comp",
+        buffers=("output:w",),
+        params=(*_FILL_PARAMS, "uint start[2]", "uint delta[2]"),
+        constants=(*_FILL_CONSTANTS, ("ARITHMETIC", 0)),
+        variants=_FILL_VARIANTS,
+    ),
+    KernelSpec(
+        "diagonal_matrix",
+        "diagonal_matrix.comp",
+        buffers=("input", "output:w"),
+        params=(*_FILL_PARAMS, "uint value[2]", "uint begin", "uint end"),
+        constants=(*_FILL_CONSTANTS, ("HAS_INPUT", 0), ("OUTSIDE", 0)),
+        variants=_FILL_VARIANTS,
+    ),
+    KernelSpec(
+        "one_hot",
+        "one_hot.comp",
+        buffers=("indices", "values", "output:w"),
+        params=(*_FILL_PARAMS, "uint axis_size", "uint on"),
+        constants=(*_FILL_CONSTANTS, ("INDEX_WORDS", 1), ("INDEX_SIGNED", 0)),
+        variants=_FILL_VARIANTS,
     ),
     # -- copies
 )

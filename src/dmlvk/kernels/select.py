@@ -7,14 +7,15 @@ prints each rule with yes or no; tests force every rule whose ``possible`` holds
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlvk.enums import TensorDataType
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.shapes import Coalesced
-from dmlvk.tensor import element_bits
+from dmlvk.kernels.shapes import Coalesced, group_lanes
+from dmlvk.tensor import element_bits, packed_strides
 
 Condition = Callable[[Any, Capabilities], bool]
 
@@ -49,62 +50,100 @@ def choose(rules: tuple[Rule, ...], problem: Any, caps: Capabilities) -> Rule:
 # -- elementwise and activation
 
 
+class Access(enum.IntEnum):
+    """How an invocation reaches its lanes of a tensor; the modes of ``glsl/include/lanes.glsl``."""
+
+    ELEMENTS = 0
+    GROUPS = 1
+    BROADCAST = 2
+
+
+class Turned(NamedTuple):
+    """A tensor that is contiguous in another dimension than the rest.
+
+    Attributes:
+        tensor: Which, counting the inputs and then the output; a lone input is the turned one, not its output.
+        row: The dimension in which it is contiguous (where it is the output: in which the inputs are).
+    """
+
+    tensor: int
+    row: int
+
+
 @dataclass(frozen=True)
 class ElementwiseProblem:
     """Pointwise operators, as their kernels see them.
 
     Attributes:
-        data_type: The kernel's: the tensors', or for a copy the unsigned type of the same size.
+        input_type, output_type: The kernel's: the tensors', or for what acts on bits the unsigned type of the same size.
         walk: The dimensions in the order in which the output lies in memory, merged; steps of the inputs and the output
             in elements.
     """
 
-    data_type: TensorDataType
+    input_type: TensorDataType
+    output_type: TensorDataType
     walk: Coalesced
 
     @property
-    def word_elements(self) -> int:
-        """Elements of a 16-byte word."""
-        return 128 // element_bits(self.data_type)
+    def group_lanes(self) -> int:
+        """Elements that an invocation handles at once where rows are contiguous."""
+        return group_lanes(element_bits(self.input_type), element_bits(self.output_type))
+
+    def access(self, lanes: int, turned: Turned | None = None) -> tuple[Access, ...]:
+        """How each tensor's lanes lie in memory: along the innermost dimension, but for what is turned."""
+        found = []
+        for tensor, steps in enumerate(self.walk.strides):
+            is_input = tensor < len(self.walk.strides) - 1
+            along_rows = turned is not None and is_input and turned.tensor in (tensor, len(self.walk.strides) - 1)
+            found.append(_access(steps, turned.row if turned is not None and along_rows else len(steps) - 1, lanes))
+        return tuple(found)
 
     @property
-    def whole_words(self) -> bool:
-        """Whether every row of the output is contiguous and starts on a word, and every input's likewise or is one
-        broadcast element."""
+    def turned(self) -> Turned | None:
+        """The only tensor that is contiguous in another dimension than the others, if there is one."""
         *inputs, output = self.walk.strides
-        return self._rows_are_words(output) and all(steps[-1] == 0 or self._rows_are_words(steps) for steps in inputs)
-
-    @property
-    def row_dimension(self) -> int | None:
-        """Of one input: the dimension in which it is contiguous, if the output is so in another. None where it is not."""
-        if len(self.walk.strides) != 2:
+        if output[-1] != 1:
             return None
-        x, output = self.walk.strides
-        if output[-1] != 1 or x[-1] <= 1 or 1 not in x:
+        rows = {i: steps.index(1) for i, steps in enumerate(inputs) if steps[-1] > 1 and 1 in steps}
+        if any(steps[-1] > 1 for i, steps in enumerate(inputs) if i not in rows):
             return None
-        return x.index(1)
+        if len(rows) == 1:
+            return Turned(*rows.popitem())
+        return Turned(len(inputs), rows[0]) if len(set(rows.values())) == 1 else None
 
-    def _rows_are_words(self, steps: tuple[int, ...]) -> bool:
-        return steps[-1] == 1 and all(step % self.word_elements == 0 for step in steps[:-1])
+
+def _access(steps: tuple[int, ...], inner: int, lanes: int) -> Access:
+    if lanes > 1 and steps[inner] == 0:
+        return Access.BROADCAST
+    others = steps[:inner] + steps[inner + 1 :]
+    whole = lanes > 1 and steps[inner] == 1 and all(step % lanes == 0 for step in others)
+    return Access.GROUPS if whole else Access.ELEMENTS
 
 
 ELEMENTWISE = (
     Rule(
-        "words",
-        when=always,
-        possible=lambda p, caps: p.whole_words,
-        because="rows lie contiguous and start on 16-byte words: fewest instructions a byte. H200, float32: floor modulus "
-        "at 4340 GB/s against 2680 by elements, relu at 4160 against 2300",
-    ),
-    Rule(
         "tiles",
-        when=lambda p, caps: not caps.is_cpu and min(p.walk.sizes[p.row_dimension], p.walk.sizes[-1]) >= 16,
-        possible=lambda p, caps: p.row_dimension is not None,
-        because="one input, contiguous in another dimension than the output: tiles through shared memory read and write "
+        when=lambda p, caps: not caps.is_cpu and min(p.walk.sizes[p.turned.row], p.walk.sizes[-1]) >= 16,
+        possible=lambda p, caps: p.turned is not None and p.input_type == p.output_type,
+        because="one tensor is contiguous in another dimension than the others: tiles through shared memory read and write "
         "whole cache lines. H200, 16384x8192 transposed in float32: 3540 GB/s against 1150 by elements. A CPU's caches do "
         "that by themselves",
     ),
-    Rule("elements", when=always, possible=always, because="any strides: one element at a time"),
+    Rule(
+        "groups",
+        when=lambda p, caps: Access.ELEMENTS not in p.access(p.group_lanes),
+        possible=always,
+        because="rows lie contiguous and start on groups: one index and one access of up to 16 bytes for several elements. "
+        "H200, float32: add at 4276 GB/s; a row broadcast at 4116, by elements at 3929",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides: one element at a time, several in flight"),
+)
+
+ELEMENTWISE_ITEMS = tuple(rule for rule in ELEMENTWISE if rule.name != "tiles")
+"""Those of ElementWiseIf and ElementWisePow, whose kernels have no form that moves tiles."""
+
+VALUE_SCALE_2D = (
+    Rule("channels", when=always, possible=always, because="a launch a channel, each as a unary operator with its own bias"),
 )
 
 # -- normalization
@@ -435,6 +474,84 @@ SOFTMAX = (
         "in float32 and 4.0 in float16, 65536x1000 at 3.6 against 1.6 in tiles",
     ),
     Rule("looped", when=always, possible=always, because="rows longer than a workgroup's registers: read three times"),
+)
+
+# -- quantization
+
+
+@dataclass(frozen=True)
+class QuantizationProblem:
+    """Quantizations and their inverses, as their kernels see them.
+
+    Attributes:
+        bits: Of an element of the input and of the output.
+        walk: The dimensions in the order in which the output lies in memory, those of blocks split in two, merged; steps
+            of the input, the scale, the zero point and the output in elements.
+    """
+
+    bits: tuple[int, int]
+    walk: Coalesced
+
+    @property
+    def lanes(self) -> int:
+        """Elements that an invocation handles at once where it can."""
+        return group_lanes(*self.bits)
+
+    @property
+    def packed(self) -> bool:
+        """Whether input and output lie packed, in the order of the walk."""
+        packed = packed_strides(self.walk.sizes)
+        return self.walk.strides[0] == packed and self.walk.strides[-1] == packed
+
+
+QUANTIZATION = (
+    Rule(
+        "groups",
+        when=always,
+        possible=lambda p, caps: p.packed,
+        because="input and output lie packed in one order: whole words of both move, whatever the blocks of the scales are",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides: one element, or one word of 4-bit ones, at a time"),
+)
+
+# -- fills
+
+
+@dataclass(frozen=True)
+class FillProblem:
+    """Fills, as their kernels see them.
+
+    Attributes:
+        data_type: The kernel's T: the unsigned type of the output's element size, UINT32 for 64-bit elements.
+        halves: Elements of T in an element of the output.
+        walk: The dimensions in the order in which the output lies in memory, merged; steps of the position, the source
+            and the output, all in elements.
+    """
+
+    data_type: TensorDataType
+    halves: int
+    walk: Coalesced
+
+    @property
+    def word_elements(self) -> int:
+        """Elements of the output in a 16-byte word."""
+        return 128 // (element_bits(self.data_type) * self.halves)
+
+    @property
+    def whole_words(self) -> bool:
+        """Whether every row of the output is contiguous and starts on a word."""
+        *outer, inner = self.walk.strides[-1]
+        return inner == 1 and all(step % self.word_elements == 0 for step in outer)
+
+
+FILL = (
+    Rule(
+        "words",
+        when=always,
+        possible=lambda p, caps: p.whole_words,
+        because="rows of the output lie contiguous and start on 16-byte words: fewest instructions a byte written",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides: one element at a time"),
 )
 
 # -- copies

@@ -33,6 +33,33 @@ def coalesce(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Coalesce
     return Coalesced(tuple(size for size, _ in kept), tuple(zip(*(steps for _, steps in kept), strict=True)))
 
 
+def divisors(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Two words a size with which ``quotient`` in ``glsl/include/tensor.glsl`` divides any 32-bit index by it: the
+    multiplier of Granlund and Montgomery's round-up method, and its two shifts as first | second << 1."""
+    words: list[int] = []
+    for size in sizes:
+        bits = (size - 1).bit_length()
+        words += [2**32 * (2**bits - size) // size + 1, min(bits, 1) | max(bits - 1, 0) << 1]
+    return tuple(words)
+
+
+def group_lanes(*bits: int) -> int:
+    """How many elements an invocation of a pointwise kernel handles at once where all lie contiguous, given the bits of
+    its data types: a 16-byte word of the widest, and at least 4 bytes of the narrowest."""
+    return max(128 // max(bits), 32 // min(bits))
+
+
+def tile_edge(bits: int) -> int:
+    """Elements along an edge of the tiles in which tensors of an element type are transposed: lines of 64 to 128 bytes in
+    at most 9 KiB."""
+    return 64 if bits < 32 else 32
+
+
+def tile_lanes(bits: int) -> int:
+    """How many elements an invocation moves at once into and out of such a tile: those of 4 bytes, or one."""
+    return max(32 // bits, 1)
+
+
 def broadcast_strides(tensor: TensorDesc, sizes: Sequence[int]) -> tuple[int, ...]:
     """The tensor's strides over larger sizes: 0 where its own size is 1."""
     return tuple(

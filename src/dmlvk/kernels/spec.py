@@ -80,7 +80,9 @@ class KernelSpec:
         params: Members of the parameter block in order, such as "uint count", "uint sizes[8]", "float epsilon".
         constants: Specialisation constants by name with their defaults (an int is a uint, a float a float); the id is
             the position. LOCAL_SIZE_X, LOCAL_SIZE_Y and LOCAL_SIZE_Z are the workgroup's size.
-        variants: Macro -> values; every combination is a SPIR-V module.
+        variants: Macro -> values; every combination is a SPIR-V module. Macros that go together are one entry:
+            ("T U", ("FLOAT32 UINT8", ...)). Beside data types, a macro LANES says how many elements an invocation
+            handles at once (``glsl/include/lanes.glsl``).
         features: Device features beyond those that the data types need.
         extensions: GLSL extensions likewise.
     """
@@ -116,9 +118,9 @@ class KernelSpec:
 
     def combinations(self) -> Iterator[Variant]:
         """Every SPIR-V variant, as (macro, value) pairs in the row's order."""
-        macros = [macro for macro, _ in self.variants]
-        for values in itertools.product(*(values for _, values in self.variants)):
-            yield tuple(zip(macros, values, strict=True))
+        macros = [macro for group, _ in self.variants for macro in group.split()]
+        for groups in itertools.product(*(values for _, values in self.variants)):
+            yield tuple(zip(macros, (value for group in groups for value in group.split()), strict=True))
 
     def required_features(self, variant: Variant) -> tuple[str, ...]:
         """Device features that a variant needs."""

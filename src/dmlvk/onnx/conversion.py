@@ -129,10 +129,23 @@ class Conversion:
 
     # -- launches
 
-    def elementwise(self, row: type[OperatorDesc], *values: Value, **fields: Any) -> Value:
-        """Launches an elementwise operator over the inputs' common sizes; the output has the first one's type."""
+    def elementwise(
+        self, row: type[OperatorDesc], *values: Value, dtype: np.dtype[Any] | None = None, **fields: Any
+    ) -> Value:
+        """Launches an elementwise operator over the inputs' common sizes; the output has the first one's type unless
+        ``dtype`` is given."""
         values = self.broadcast(*values)
-        return self.launch(row, *values, output_tensor=self.new(values[0].sizes, values[0].dtype), **fields)
+        output = self.new(values[0].sizes, values[0].dtype if dtype is None else dtype)
+        return self.launch(row, *values, output_tensor=output, **fields)
+
+    def fill(self, sizes: Sizes, number: np.generic) -> Value:
+        """A new tensor of one number, in the number's type."""
+        data_type = data_type_of(number.dtype)
+        if data_type is None:
+            raise self.unsupported(f"numbers of type {number.dtype}, which no device tensor can hold")
+        y = self.new(sizes, number.dtype)
+        value = int(number) if number.dtype.kind == "b" else number.item()
+        return self.launch(ops.FillValueConstant, output_tensor=y, value_data_type=data_type, value=value)
 
     def launch(self, row: type[OperatorDesc], *values: Value | None, **fields: Any) -> Value:
         """Notes an operator to run.

@@ -47,6 +47,13 @@ def data_type_of(dtype: np.dtype[Any]) -> TensorDataType | None:
     return _DATA_TYPES.get(np.dtype(dtype))
 
 
+def element_type(code: int) -> tuple[str, np.dtype[Any] | None]:
+    """The name of an element type by ONNX's number, and numpy's type; None for one that no device tensor can have."""
+    known = code in onnx.TensorProto.DataType.values()
+    name = onnx.TensorProto.DataType.Name(code).lower() if known else f"unknown type {code}"
+    return name, _ELEMENT_TYPES.get(code, (None, None))[0]
+
+
 @dataclass(frozen=True)
 class ValueInfo:
     """An input or output of a model.
@@ -258,13 +265,13 @@ def _value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     if proto.type.WhichOneof("value") != "tensor_type":
         raise UnsupportedError(f"{proto.name!r} is no tensor but a {proto.type.WhichOneof('value')}")
     tensor = proto.type.tensor_type
-    name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
-    if tensor.elem_type not in _ELEMENT_TYPES:
+    name, dtype = element_type(tensor.elem_type)
+    if dtype is None:
         raise UnsupportedError(f"{proto.name!r} has elements of type {name}, which no device tensor can hold")
     shape: tuple[int | str | None, ...] | None = None
     if tensor.HasField("shape"):
         shape = tuple(_dimension(item) for item in tensor.shape.dim)
-    return ValueInfo(proto.name, shape, f"tensor({name})", _ELEMENT_TYPES[tensor.elem_type][0])
+    return ValueInfo(proto.name, shape, f"tensor({name})", dtype)
 
 
 def _dimension(proto: onnx.TensorShapeProto.Dimension) -> int | str | None:

@@ -6,7 +6,11 @@ The star imports bring every row into this namespace and into ``dmlvk``; a row n
 from dmlvk.ops.activation import *  # noqa: F403
 from dmlvk.ops.convolution import *  # noqa: F403
 from dmlvk.ops.elementwise import *  # noqa: F403
+from dmlvk.ops.fill import *  # noqa: F403
+from dmlvk.ops.gradient import *  # noqa: F403
+from dmlvk.ops.logical import *  # noqa: F403
 from dmlvk.ops.matmul import *  # noqa: F403
 from dmlvk.ops.normalization import *  # noqa: F403
 from dmlvk.ops.pooling import *  # noqa: F403
+from dmlvk.ops.quantization import *  # noqa: F403
 from dmlvk.ops.resampling import *  # noqa: F403

@@ -5,16 +5,43 @@ negations keep their low bits, as in two's complement. Where a row has ``scale_b
 g(input) = input * scale + bias; for integers g is computed in float32 and cast back toward zero, clamped to the type.
 """
 
+from typing import Any as _Any
+
 from dmlvk import constraints as _c
 from dmlvk import schema as _s
+from dmlvk.enums import RoundingMode as _RoundingMode
 from dmlvk.enums import TensorDataType as _T
 from dmlvk.tensor import TensorDesc
 from dmlvk.tensor import cast_scalar as _cast_scalar
 
 _SAME = (_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes())
 _SIGNED = _s.FLOATS + _s.SIGNED
+_WIDE = (*_s.FLOATS, _T.INT32, _T.UINT32)
+_TO_32_BITS = (*_s.FLOATS, _T.INT32, _T.INT16, _T.INT8, _T.UINT32, _T.UINT16, _T.UINT8)
 _INPUT = ("input_tensor",)
 _A_OR_B = ("a_tensor", "b_tensor")
+
+
+def _typed_bounds(least: float, most: float, data_type: _T) -> dict[str, _Any]:
+    """The fields of a desc whose bounds are in the tensor's type, from float bounds: toward zero and clamped."""
+    return {
+        "min_max_data_type": data_type,
+        "min": _cast_scalar(least, data_type),
+        "max": _cast_scalar(most, data_type),
+    }
+
+
+class Cast(_s.OperatorDesc, constraints=(_c.same_dimension_count(), _c.same_sizes())):
+    """y = x in the output's type. The specification is silent on all that does not fit; we chose:
+
+    - float to integer: toward zero, clamped to the type's range, NaN to 0.
+    - integer to integer: the low bits, as in C and numpy.
+    - to a float type: to nearest even, in one rounding, whatever the two types are; infinity where the value is beyond
+      the type's range; NaN stays NaN.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor((_T.FLOAT64, *_s.NUMERIC))
+    output_tensor: TensorDesc | None = _s.output_tensor((_T.FLOAT64, *_s.NUMERIC))
 
 
 class ElementWiseIdentity(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
@@ -33,6 +60,22 @@ class ElementWiseAbs(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
+class ElementWiseAcos(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = the angle from 0 to pi whose cosine is x: NaN where |x| > 1."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseAcosh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = the number from 0 whose cosh is x: NaN below 1."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
 class ElementWiseAdd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     """y = a + b."""
 
@@ -48,6 +91,50 @@ class ElementWiseAdd1(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     b_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     fused_activation: _s.OperatorDesc | None = _s.fused_activation()
+
+
+class ElementWiseAsin(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = the angle from -pi/2 to pi/2 whose sine is x: NaN where |x| > 1."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseAsinh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = the number whose sinh is x."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseAtan(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = the angle from -pi/2 to pi/2 whose tangent is x."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseAtanh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = the number whose tanh is x: infinite at -1 and 1, NaN beyond."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseAtanYx(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+    """y = the angle from -pi to pi of the point with height a and abscissa b: C's atan2(a, b).
+
+    The specification leaves the origin open. There and at the infinities signs decide, as in C and numpy: 0 for (0, 0), pi
+    for (0, -0), their opposites for a = -0, pi / 4 for (infinity, infinity).
+    """
+
+    a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    b_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
 
 
 class ElementWiseCeil(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
@@ -70,31 +157,21 @@ class ElementWiseClip(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     min: float = _s.floating()
     max: float = _s.floating()
 
-    def upgrade(self) -> _s.OperatorDesc:
+    def upgrade(self) -> "ElementWiseClip1":
         """ElementWiseClip1 with the bounds in the tensor's type."""
-        data_type = self.tensor("output_tensor").data_type
         return ElementWiseClip1(
             input_tensor=self.input_tensor,
             output_tensor=self.output_tensor,
             scale_bias=self.scale_bias,
-            min_max_data_type=data_type,
-            min=_cast_scalar(self.min, data_type),
-            max=_cast_scalar(self.max, data_type),
+            **_typed_bounds(self.min, self.max, self.tensor("output_tensor").data_type),
         )
 
 
-@_c.constraint("min_max_data_type", "min_max_data_type is the output's data type, and min and max fit it")
-def _min_max_data_type(desc: "ElementWiseClip1") -> _s.Violation | None:
-    data_type = desc.tensor("output_tensor").data_type
-    if desc.min_max_data_type != data_type:
-        return _s.Violation("min_max_data_type", desc.min_max_data_type)
-    for name, value in (("min", desc.min), ("max", desc.max)):
-        if _cast_scalar(value, data_type) != value or (data_type in _s.FLOATS and not _s.fits_float32(value)):
-            return _s.Violation(name, value)
-    return None
-
-
-class ElementWiseClip1(_s.OperatorDesc, in_place=_INPUT, constraints=(*_SAME, _min_max_data_type)):
+class ElementWiseClip1(
+    _s.OperatorDesc,
+    in_place=_INPUT,
+    constraints=(*_SAME, _c.scalars_of_type("min_max_data_type", "output_tensor", "min", "max")),
+):
     """y = max(min, min(x, max)) in the tensor's type. min wins where min > max; NaN stays NaN."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -103,6 +180,43 @@ class ElementWiseClip1(_s.OperatorDesc, in_place=_INPUT, constraints=(*_SAME, _m
     min_max_data_type: _T = _s.enumeration(_T)
     min: int | float = _s.scalar_union()
     max: int | float = _s.scalar_union()
+
+
+class ElementWiseConstantPow(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = x^exponent, as C's pow.
+
+    The specification leaves the corners open; C and numpy give: 1 for exponent 0 whatever x is, NaN for negative x and an
+    exponent that is no integer, and for 0, -0 and the infinities the limit, negative where x is and the exponent is odd.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+    exponent: float = _s.floating()
+
+
+class ElementWiseCos(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = cos(x), x in radians of any size: NaN for the infinities."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseCosh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = cosh(x)."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseDifferenceSquare(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+    """y = (a - b)^2."""
+
+    a_tensor: TensorDesc | None = _s.input_tensor(_WIDE)
+    b_tensor: TensorDesc | None = _s.input_tensor(_WIDE)
+    output_tensor: TensorDesc | None = _s.output_tensor(_WIDE)
 
 
 class ElementWiseDivide(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
@@ -141,6 +255,22 @@ class ElementWiseFloor(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
+class ElementWiseIf(
+    _s.OperatorDesc,
+    constraints=(
+        _c.same_data_type("a_tensor", "b_tensor", "output_tensor"),
+        _c.same_dimension_count(),
+        _c.same_sizes(),
+    ),
+):
+    """y = a where the condition is not 0, else b, bit for bit."""
+
+    condition_tensor: TensorDesc | None = _s.input_tensor((_T.UINT8,))
+    a_tensor: TensorDesc | None = _s.input_tensor((_T.FLOAT64, *_s.NUMERIC))
+    b_tensor: TensorDesc | None = _s.input_tensor((_T.FLOAT64, *_s.NUMERIC))
+    output_tensor: TensorDesc | None = _s.output_tensor((_T.FLOAT64, *_s.NUMERIC))
+
+
 class ElementWiseLog(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     """y = ln(x): -infinity at 0, NaN below."""
 
@@ -155,6 +285,17 @@ class ElementWiseMax(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
     b_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
+
+
+class ElementWiseMean(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+    """y = (a + b) / 2, the sum never overflowing.
+
+    The specification does not say how integers round; a half goes toward zero, as in ``ElementWiseDivide`` and in C.
+    """
+
+    a_tensor: TensorDesc | None = _s.input_tensor(_WIDE)
+    b_tensor: TensorDesc | None = _s.input_tensor(_WIDE)
+    output_tensor: TensorDesc | None = _s.output_tensor(_WIDE)
 
 
 class ElementWiseMin(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
@@ -208,8 +349,65 @@ class ElementWiseNegate(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_SIGNED)
 
 
+class ElementWisePow(
+    _s.OperatorDesc,
+    in_place=("input_tensor", "exponent_tensor"),
+    constraints=(
+        _c.same_data_type("input_tensor", "output_tensor"),
+        _c.same_dimension_count(),
+        _c.same_sizes(),
+    ),
+):
+    """y = x^e, in the type of x; e may have another type. 0^0 is 1.
+
+    - float x: as C's ``pow``. An integer e is exact up to 2^24 and rounded to a float beyond, but for its parity, which
+      gives the sign.
+    - integer x and whole e, be e's type integer or float: the power's low bits. For e < 0 the specification is silent
+      and numpy refuses: we take the quotient 1 / x^-e toward zero, which is 1 for x = 1, 1 or -1 for x = -1, else 0;
+      so is 0^e, as the quotient by 0 is in ``ElementWiseDivide``.
+    - integer x and a float e that is not whole: the float32 power, toward zero and clamped to the type, NaN to 0.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_TO_32_BITS)
+    exponent_tensor: TensorDesc | None = _s.input_tensor(_TO_32_BITS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_TO_32_BITS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
 class ElementWiseRecip(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     """y = 1 / x."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseRound(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = x as an integer, by the mode: the nearest and of two the even one (HALVES_TO_NEAREST_EVEN), the nearest and of two
+    the one away from 0 (TOWARD_INFINITY), or the next one toward 0 (TOWARD_ZERO). A zero result has the sign of x."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    rounding_mode: _RoundingMode = _s.enumeration(_RoundingMode, _RoundingMode.HALVES_TO_NEAREST_EVEN)
+
+
+class ElementWiseSign(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = 1 where x > 0, -1 where x < 0, 0 otherwise: for 0, -0 and, as the formula says, NaN."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
+
+
+class ElementWiseSin(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = sin(x), x in radians of any size: NaN for the infinities."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseSinh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = sinh(x)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
@@ -232,9 +430,41 @@ class ElementWiseSubtract(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
+class ElementWiseTan(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = tan(x), x in radians of any size: NaN for the infinities."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
 class ElementWiseTanh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     """y = tanh(x)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
+
+
+class ElementWiseThreshold(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+    """y = max(x, min), the bound cast to the tensor's type: toward zero and clamped for integers. NaN stays NaN."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_TO_32_BITS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_TO_32_BITS)
+    scale_bias: _s.ScaleBias | None = _s.scale_bias()
+    min: float = _s.floating()
+
+
+@_c.constraint("bias_per_channel", "bias has one number a channel, and there are 1 or 3 channels")
+def _bias_per_channel(desc: "ValueScale2d") -> _s.Violation | None:
+    channels = desc.tensor("input_tensor").sizes[1]
+    return None if channels in (1, 3) and len(desc.bias) == channels else _s.Violation("bias", desc.bias)
+
+
+class ValueScale2d(_s.OperatorDesc, constraints=(_c.same_data_type(), _c.same_sizes(), _bias_per_channel)):
+    """y[n, c, h, w] = scale * x[n, c, h, w] + bias[c], for images of 1 or 3 channels."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (4, 4))
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (4, 4))
+    scale: float = _s.floating(1.0)
+    bias: tuple[float, ...] = _s.float_array()

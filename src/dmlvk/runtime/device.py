@@ -262,7 +262,9 @@ class ComputeDevice:
         return self.native.pipelines_created
 
     def supports_data_type(self, data_type: TensorDataType) -> bool:
-        """Whether kernels can load, store and compute it here."""
+        """Whether kernels can load, store and compute it here. 4-bit types go in 32-bit words, which every device has."""
+        if data_type in (TensorDataType.INT4, TensorDataType.UINT4):
+            return True
         glsl = GLSL_TYPES.get(data_type.name)
         return glsl is not None and self.capabilities.features.issuperset(glsl.features)
 

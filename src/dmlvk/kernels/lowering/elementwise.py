@@ -1,4 +1,4 @@
-"""Pointwise operators: the rows of ``ops.elementwise`` and ``ops.activation`` whose elements do not mix.
+"""Pointwise operators of one or two inputs: the rows whose elements do not mix.
 
 A row is lowered by its shape alone (``_is_pointwise``), so a new one needs nothing here: its number is the shader's
 ``OPERATION`` and its attributes are the shader's parameters, in the struct's order.
@@ -6,11 +6,10 @@ A row is lowered by its shape alone (``_is_pointwise``), so a new one needs noth
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlvk.enums import OperatorType, TensorDataType
 from dmlvk.kernels.caps import Capabilities
@@ -18,37 +17,57 @@ from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
-from dmlvk.kernels.select import ELEMENTWISE, ElementwiseProblem, choose
-from dmlvk.kernels.shapes import coalesce, linear_grid
-from dmlvk.ops import activation, elementwise
+from dmlvk.kernels.select import ELEMENTWISE, Access, ElementwiseProblem, choose
+from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, tile_edge, tile_lanes
+from dmlvk.ops import activation, elementwise, gradient, logical
 from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc, ScaleBias
 from dmlvk.tensor import cast_scalar, element_bits
 
-_TILE = 32
+_WORKGROUP = 128
+"""Invocations of every workgroup: what the least device has. H200: 128 to 256 make no difference to whole groups; tiles move
+10 % faster than with 256."""
 _COPIES = (OperatorType.ELEMENT_WISE_IDENTITY, OperatorType.ACTIVATION_IDENTITY)
 
 Strides = Sequence[Sequence[int]]
 """Of several tensors of equal sizes, in elements: the inputs', then the output's. 0 broadcasts an input."""
 
 
-def pointwise_problem(data_type: TensorDataType, sizes: Sequence[int], strides: Strides) -> ElementwiseProblem:
-    """The problem of tensors of one type.
+class _Form(NamedTuple):
+    """What a desc asks of the kernels.
+
+    Attributes:
+        operation: The shader's operator: a copy where nothing is computed.
+        on_bits: Whether only the elements' bits matter and not their type.
+        input_type, output_type: To compute from and to; of ``on_bits`` the tensors' own.
+    """
+
+    operation: OperatorType
+    on_bits: bool
+    input_type: TensorDataType
+    output_type: TensorDataType
+
+
+def pointwise_problem(
+    input_type: TensorDataType, output_type: TensorDataType, sizes: Sequence[int], strides: Strides
+) -> ElementwiseProblem:
+    """The problem of inputs of one type and an output.
 
     The order of the elements does not matter, so dimensions are walked as the output lies in memory: operands that are
     all NHWC are as contiguous as operands that are all NCHW.
     """
     order = sorted(range(len(sizes)), key=lambda axis: -strides[-1][axis])
     walk = coalesce([sizes[axis] for axis in order], [[steps[axis] for axis in order] for steps in strides])
-    return ElementwiseProblem(data_type, walk)
+    return ElementwiseProblem(input_type, output_type, walk)
 
 
-def copy_problem(data_type: TensorDataType, sizes: Sequence[int], strides: Strides) -> ElementwiseProblem:
-    """The problem of copying elements bit for bit: as unsigned integers; 64 bits as twice 32, which every device has."""
+def bits_problem(data_type: TensorDataType, sizes: Sequence[int], strides: Strides) -> ElementwiseProblem:
+    """The problem of tensors whose bits alone matter: as unsigned integers; 64 bits as twice 32, which every device has."""
     bits = element_bits(data_type)
     if bits == 64:
         halves = [(*(2 * step for step in steps), 1) for steps in strides]
-        return copy_problem(TensorDataType.UINT32, (*sizes, 2), halves)
-    return pointwise_problem(TensorDataType[f"UINT{bits}"], sizes, strides)
+        return bits_problem(TensorDataType.UINT32, (*sizes, 2), halves)
+    unsigned = TensorDataType[f"UINT{bits}"]
+    return pointwise_problem(unsigned, unsigned, sizes, strides)
 
 
 def copy(
@@ -60,12 +79,12 @@ def copy(
     caps: Capabilities,
 ) -> Dispatch:
     """Copies a tensor's elements bit for bit; ``strides`` are the source's and the destination's."""
-    problem = copy_problem(data_type, sizes, strides)
+    problem = bits_problem(data_type, sizes, strides)
     rule = choose(ELEMENTWISE, problem, caps).name
-    return _unary(OperatorType.ELEMENT_WISE_IDENTITY, problem, rule, caps, (source, destination))
+    return unary(OperatorType.ELEMENT_WISE_IDENTITY, problem, rule, caps, (source, destination))
 
 
-def _unary(
+def unary(
     operation: OperatorType,
     problem: ElementwiseProblem,
     rule: str,
@@ -74,15 +93,29 @@ def _unary(
     scale_bias: ScaleBias | None = None,
     numbers: Sequence[float] = (),
 ) -> Dispatch:
-    param0, param1 = (_scalar_words(number, problem.data_type) for number in (*numbers, 0, 0)[:2])
+    """The launch of a unary operator, with its number attributes."""
     scale, bias = scale_bias or (1.0, 0.0)
     constants = {"OPERATION": operation, "HAS_SCALE_BIAS": scale_bias is not None}
-    params = {"scale": scale, "bias": bias, "param0": param0, "param1": param1}
-    launch = _tiles if rule == "tiles" else functools.partial(_lanes, "elementwise_unary", rule)
-    return launch(problem, caps, bindings, constants, params)
+    params = {"scale": scale, "bias": bias, **_numbers(numbers, problem.input_type)}
+    return launch("elementwise_unary", rule, problem, caps, bindings, constants, params)
 
 
-def _lanes(
+def _binary(
+    desc: OperatorDesc,
+    operation: OperatorType,
+    problem: ElementwiseProblem,
+    rule: str,
+    caps: Capabilities,
+    bindings: tuple[Range, ...],
+    numbers: Sequence[float],
+) -> Dispatch:
+    activation_id, param0, param1 = fused(getattr(desc, "fused_activation", None))
+    constants = {"OPERATION": operation, "ACTIVATION": activation_id}
+    params = {"activation_param0": param0, "activation_param1": param1, **_numbers(numbers, problem.input_type)}
+    return launch("elementwise_binary", rule, problem, caps, bindings, constants, params)
+
+
+def launch(
     kernel: str,
     rule: str,
     problem: ElementwiseProblem,
@@ -91,72 +124,103 @@ def _lanes(
     constants: Mapping[str, int],
     params: Mapping[str, Any],
 ) -> Dispatch:
-    """The launch of a kernel whose invocations take a word or an element each, by the rule; its buffers are the tensors of
-    the problem's strides, in that order."""
-    lanes = problem.word_elements if rule == "words" else 1
-    walk = problem.walk
+    """The launch of a pointwise kernel by a rule; its first buffers are the tensors of the problem's strides, in that
+    order."""
+    if rule == "tiles":
+        return _tiles(kernel, problem, caps, bindings, constants, params)
+    return _items(kernel, problem, problem.group_lanes if rule == "groups" else 1, caps, bindings, constants, params)
+
+
+def _items(
+    kernel: str,
+    problem: ElementwiseProblem,
+    lanes: int,
+    caps: Capabilities,
+    bindings: tuple[Range, ...],
+    constants: Mapping[str, int],
+    params: Mapping[str, Any],
+) -> Dispatch:
+    """The launch of a kernel whose invocations take items of some lanes (``glsl/include/items.glsl``)."""
+    walk, spec = problem.walk, KERNELS[kernel]
+    names = spec.buffer_names[: len(walk.strides)]
     sizes = (*walk.sizes[:-1], -(-walk.sizes[-1] // lanes))
     count = math.prod(sizes)
-    steps = dict(zip(KERNELS[kernel].buffer_names, walk.strides, strict=True))
-    params = {**params, **{f"{name}_strides": (*own[:-1], own[-1] * lanes) for name, own in steps.items()}}
-    workgroup = _workgroup(caps)
-    constants = {**constants, "LOCAL_SIZE_X": workgroup, "RANK": len(sizes)}
-    if lanes > 1:
-        constants |= {f"{name.upper()}_STEP": own[-1] for name, own in steps.items() if name != "output"}
+    items = _item_count(problem, lanes, count, caps)
+    steps: dict[str, Any] = {}
+    for name, own in zip(names, walk.strides, strict=True):
+        steps |= {f"{name}_strides": (*own[:-1], own[-1] * lanes), f"{name}_step": own[-1]}
+    modes = _modes(names, problem.access(lanes))
+    constants = {**constants, **modes, "LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), "ITEMS": items}
+    variant = (("LANES", str(lanes)), ("T", problem.input_type.name), ("U", problem.output_type.name))
     return Dispatch(
-        KernelVariant(
-            kernel,
-            (("LANES", "T_PER_WORD" if lanes > 1 else "1"), ("T", problem.data_type.name)),
-            tuple((name, int(value)) for name, value in constants.items()),
-        ),
+        KernelVariant(kernel, variant, tuple((name, int(value)) for name, value in constants.items())),
         bindings,
-        KERNELS[kernel].pack(count=count, sizes=sizes, inner_size=walk.sizes[-1], **params),
-        linear_grid(-(-count // workgroup), caps),
+        spec.pack(count=count, sizes=sizes, divisors=divisors(sizes), inner_size=walk.sizes[-1], **steps, **params),
+        linear_grid(-(-count // (_WORKGROUP * items)), caps),
     )
 
 
 def _tiles(
+    kernel: str,
     problem: ElementwiseProblem,
     caps: Capabilities,
     bindings: tuple[Range, ...],
     constants: Mapping[str, int],
     params: Mapping[str, Any],
 ) -> Dispatch:
-    """The launch of the unary kernel that moves tiles."""
-    row = problem.row_dimension
-    assert row is not None, "the rule has shown it to be there"
-    tiled = {row, len(problem.walk.sizes) - 1}
-    x, output = problem.walk.strides
-    sizes = tuple(-(-size // _TILE) if axis in tiled else size for axis, size in enumerate(problem.walk.sizes))
-    x_strides, output_strides = (
-        tuple(step * _TILE if axis in tiled else step for axis, step in enumerate(steps)) for steps in (x, output)
-    )
+    """The launch of the kernel's form that moves tiles, ``<kernel>_tiles``."""
+    turned = problem.turned
+    assert turned is not None, "the rule has shown it to be there"
+    spec, walk = KERNELS[f"{kernel}_tiles"], problem.walk
+    bits = element_bits(problem.input_type)
+    edge, lanes = tile_edge(bits), tile_lanes(bits)
+    tiled = {turned.row, len(walk.sizes) - 1}
+    sizes = tuple(-(-size // edge) if axis in tiled else size for axis, size in enumerate(walk.sizes))
     count = math.prod(sizes)
-    constants = {**constants, "LOCAL_SIZE_X": _workgroup(caps), "RANK": len(sizes), "ROW_DIMENSION": row}
+    steps: dict[str, Any] = {}
+    for name, own in zip(spec.buffer_names, walk.strides, strict=True):
+        steps[f"{name}_strides"] = tuple(step * edge if axis in tiled else step for axis, step in enumerate(own))
+    ends = {name: (own[turned.row], own[-1]) for name, own in zip(spec.buffer_names, walk.strides, strict=True)}
+    row_stride, _ = ends.pop("output")
+    params = {**params, "row_stride": row_stride, "rows": walk.sizes[turned.row], "columns": walk.sizes[-1]}
+    if len(ends) == 1:
+        params["column_stride"] = ends["x"][1]
+    else:
+        params |= {f"{name}_steps": pair for name, pair in ends.items()}
+        constants = {**constants, "ODD": turned.tensor}
+    constants = {**constants, **_modes(spec.buffer_names, problem.access(lanes, turned))}
+    constants |= {"LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), "ROW_DIMENSION": turned.row}
+    variant = (
+        ("TILE", str(edge)),
+        ("LANES", str(lanes)),
+        ("T", problem.input_type.name),
+        ("U", problem.output_type.name),
+    )
     return Dispatch(
-        KernelVariant(
-            "elementwise_unary_tiles",
-            (("TILE", str(_TILE)), ("T", problem.data_type.name)),
-            tuple((name, int(value)) for name, value in constants.items()),
-        ),
+        KernelVariant(spec.name, variant, tuple((name, int(value)) for name, value in constants.items())),
         bindings,
-        KERNELS["elementwise_unary_tiles"].pack(
-            count=count,
-            sizes=sizes,
-            rows=problem.walk.sizes[row],
-            columns=problem.walk.sizes[-1],
-            x_strides=x_strides,
-            output_strides=output_strides,
-            row_stride=output[row],
-            column_stride=x[-1],
-            **params,
-        ),
+        spec.pack(count=count, sizes=sizes, divisors=divisors(sizes), **steps, **params),
         linear_grid(count, caps),
     )
 
 
-def _workgroup(caps: Capabilities) -> int:
-    return 256 if caps.workgroup_invocations >= 256 else 128
+def _modes(names: Sequence[str], access: Sequence[Access]) -> dict[str, int]:
+    return {f"{name.upper()}_MODE": mode for name, mode in zip(names, access, strict=True)}
+
+
+def _item_count(problem: ElementwiseProblem, lanes: int, count: int, caps: Capabilities) -> int:
+    """Items an invocation: several where the accesses of one are too small to keep the memory busy, and there are enough to
+    fill the device."""
+    if caps.is_cpu or count < 1 << 20:
+        return 1
+    if lanes < problem.group_lanes:
+        return 4
+    return 1 if problem.input_type == problem.output_type else 2
+
+
+def _numbers(numbers: Sequence[float], data_type: TensorDataType) -> dict[str, tuple[int, int]]:
+    param0, param1 = (_scalar_words(number, data_type) for number in (*numbers, 0, 0)[:2])
+    return {"param0": param0, "param1": param1}
 
 
 def _scalar_words(value: float, data_type: TensorDataType) -> tuple[int, int]:
@@ -171,28 +235,51 @@ def _scalar_words(value: float, data_type: TensorDataType) -> tuple[int, int]:
     return low, high
 
 
-def _is_copy(desc: OperatorDesc) -> bool:
-    return desc.type in _COPIES and getattr(desc, "scale_bias", None) is None
+def _form(desc: OperatorDesc) -> _Form:
+    """How the kernels see a desc."""
+    first, last = desc.input_slots()[0].tensor, desc.output_slots()[0].tensor
+    assert first is not None and last is not None, "shown by validation"
+    source, target, operation = first.data_type, last.data_type, desc.type
+    if getattr(desc, "scale_bias", None) is not None:
+        return _Form(operation, False, source, target)
+    if operation is OperatorType.CAST:
+        # A cast between integers keeps low bits: it depends on the source's sign alone, and not even on that if sizes agree.
+        integers = not (source.name.startswith("FLOAT") or target.name.startswith("FLOAT"))
+        if source is target or (integers and element_bits(source) == element_bits(target)):
+            return _Form(OperatorType.ELEMENT_WISE_IDENTITY, True, target, target)
+        return _Form(operation, False, source, _unsigned(target) if integers else target)
+    if operation in _COPIES:
+        return _Form(OperatorType.ELEMENT_WISE_IDENTITY, True, target, target)
+    # What takes FLOAT64 has no arithmetic in it: it works on bits.
+    inputs, *_, output = (field.data_types for field in desc.fields if field.kind.is_tensor)
+    if TensorDataType.FLOAT64 in inputs:
+        on_bits = TensorDataType.FLOAT64 in output
+        return _Form(operation, on_bits, target if on_bits else _unsigned(source), target)
+    return _Form(operation, False, source, target)
+
+
+def _unsigned(data_type: TensorDataType) -> TensorDataType:
+    return TensorDataType[f"UINT{element_bits(data_type)}"]
 
 
 def _problem(desc: OperatorDesc) -> ElementwiseProblem:
     tensors = [slot.tensor for slot in desc.input_slots() + desc.output_slots() if slot.tensor is not None]
-    make = copy_problem if _is_copy(desc) else pointwise_problem
-    return make(tensors[-1].data_type, tensors[-1].sizes, [tensor.effective_strides for tensor in tensors])
+    sizes, strides = tensors[-1].sizes, [tensor.effective_strides for tensor in tensors]
+    form = _form(desc)
+    if form.on_bits:
+        return bits_problem(form.output_type, sizes, strides)
+    return pointwise_problem(form.input_type, form.output_type, sizes, strides)
 
 
 def _schedule(rule: str) -> Callable[[OperatorDesc, ElementwiseProblem, Capabilities], Plan]:
     def schedule(desc: OperatorDesc, problem: ElementwiseProblem, caps: Capabilities) -> Plan:
         inputs = tuple(input_range(slot) for slot in range(len(desc.input_slots())))
         bindings = (*inputs, output_range())
-        if len(inputs) == 2:
-            activation_id, param0, param1 = fused(getattr(desc, "fused_activation", None))
-            constants = {"OPERATION": desc.type, "ACTIVATION": activation_id}
-            params = {"param0": param0, "param1": param1}
-            return Plan((_lanes("elementwise_binary", rule, problem, caps, bindings, constants, params),))
-        operation = OperatorType.ELEMENT_WISE_IDENTITY if _is_copy(desc) else desc.type
+        operation = _form(desc).operation
         numbers = [getattr(desc, field.name) for field in desc.fields if _is_parameter(field)]
-        return Plan((_unary(operation, problem, rule, caps, bindings, getattr(desc, "scale_bias", None), numbers),))
+        if len(inputs) == 2:
+            return Plan((_binary(desc, operation, problem, rule, caps, bindings, numbers),))
+        return Plan((unary(operation, problem, rule, caps, bindings, getattr(desc, "scale_bias", None), numbers),))
 
     return schedule
 
@@ -204,20 +291,23 @@ def _is_parameter(field: FieldSpec) -> bool:
 
 
 def _is_pointwise(row: object) -> bool:
-    """Whether a name of an operator file is a row for these kernels: the newest re-issue; tensors of one type; one input
-    and up to two numbers, or two inputs. An operator with axes, which mixes elements, is not."""
+    """Whether a name of an operator file is a row for these kernels: the newest re-issue; tensors of equal sizes; one or two
+    inputs of one type, one output, and at most two numbers; a scale and bias with one input only. An operator with axes,
+    which mixes elements, is not."""
     if not isinstance(row, type) or not issubclass(row, OperatorDesc) or row.upgrade is not OperatorDesc.upgrade:
         return False
     kinds = [field.kind for field in row.fields]
-    allowed = {FieldKind.SCALE_BIAS, FieldKind.FUSED_ACTIVATION, FieldKind.ENUM, FieldKind.FLOAT, FieldKind.SCALAR_UNION}
-    one_type = len({field.data_types for field in row.fields if field.kind.is_tensor}) == 1
-    most_parameters = {1: 2, 2: 0}.get(kinds.count(FieldKind.INPUT_TENSOR), -1)
-    parameters = sum(map(_is_parameter, row.fields))
-    return one_type and parameters <= most_parameters and all(kind.is_tensor or kind in allowed for kind in kinds)
+    inputs = kinds.count(FieldKind.INPUT_TENSOR)
+    allowed = {FieldKind.ENUM, FieldKind.FLOAT, FieldKind.SCALAR_UNION, FieldKind.INPUT_TENSOR, FieldKind.OUTPUT_TENSOR}
+    allowed.add(FieldKind.SCALE_BIAS if inputs == 1 else FieldKind.FUSED_ACTIVATION)
+    equal_sizes = "same_sizes" in (constraint.label for constraint in row.constraints)
+    one_output = kinds.count(FieldKind.OUTPUT_TENSOR) == 1
+    numbers = sum(map(_is_parameter, row.fields))
+    return equal_sizes and inputs in (1, 2) and one_output and numbers <= 2 and set(kinds) <= allowed
 
 
 ROWS: tuple[type[OperatorDesc], ...] = tuple(
-    row for file in (elementwise, activation) for row in vars(file).values() if _is_pointwise(row)
+    row for file in (elementwise, activation, logical, gradient) for row in vars(file).values() if _is_pointwise(row)
 )
 """The rows that these kernels run."""
 

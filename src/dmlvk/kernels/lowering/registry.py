@@ -34,6 +34,11 @@ LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
 """Every row that has kernels."""
 
 
+def has_kernels(row: type[OperatorDesc]) -> bool:
+    """Whether a row has kernels: its own, or those of the re-issue that it upgrades to."""
+    return row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade
+
+
 def register(
     *rows: type[OperatorDesc],
     problem: Callable[[Any], Any],

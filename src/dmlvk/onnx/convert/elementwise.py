@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dmlvk import ops
+from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import data_type_of
 from dmlvk.onnx.registry import converts
@@ -15,43 +17,70 @@ from dmlvk.onnx.values import Value
 from dmlvk.schema import FLOATS, NUMERIC, OperatorDesc, ScaleBias
 
 
-class _Elementwise(NamedTuple):
-    """An operator that one DirectML row implements, input for input and without attributes."""
+class Elementwise(NamedTuple):
+    """An operator that one DirectML row implements, input for input and without attributes.
+
+    Attributes:
+        op_type, since: The ONNX operator.
+        row: The DirectML operator.
+        types: Of ONNX's first input, where the row allows more than the operator; None for the row's own.
+        dtype: Of the output; None for that of the first input.
+    """
 
     op_type: str
     since: tuple[int, ...]
     row: type[OperatorDesc]
+    types: tuple[TensorDataType, ...] | None = None
+    dtype: np.dtype[Any] | None = None
 
 
 # fmt: off
 _ELEMENTWISE = (
-    _Elementwise("Abs",        (6, 13),     ops.ElementWiseAbs),
-    _Elementwise("Add",        (7, 13, 14), ops.ElementWiseAdd),
-    _Elementwise("Ceil",       (6, 13),     ops.ElementWiseCeil),
-    _Elementwise("Div",        (7, 13, 14), ops.ElementWiseDivide),
-    _Elementwise("Erf",        (9, 13),     ops.ElementWiseErf),
-    _Elementwise("Exp",        (6, 13),     ops.ElementWiseExp),
-    _Elementwise("Floor",      (6, 13),     ops.ElementWiseFloor),
-    _Elementwise("Log",        (6, 13),     ops.ElementWiseLog),
-    _Elementwise("Mul",        (7, 13, 14), ops.ElementWiseMultiply),
-    _Elementwise("Neg",        (6, 13),     ops.ElementWiseNegate),
-    _Elementwise("Reciprocal", (6, 13),     ops.ElementWiseRecip),
-    _Elementwise("Sqrt",       (6, 13),     ops.ElementWiseSqrt),
-    _Elementwise("Sub",        (7, 13, 14), ops.ElementWiseSubtract),
+    Elementwise("Abs",        (6, 13),     ops.ElementWiseAbs),
+    Elementwise("Acos",       (7, 22),     ops.ElementWiseAcos),
+    Elementwise("Acosh",      (9, 22),     ops.ElementWiseAcosh),
+    Elementwise("Add",        (7, 13, 14), ops.ElementWiseAdd),
+    Elementwise("Asin",       (7, 22),     ops.ElementWiseAsin),
+    Elementwise("Asinh",      (9, 22),     ops.ElementWiseAsinh),
+    Elementwise("Atan",       (7, 22),     ops.ElementWiseAtan),
+    Elementwise("Atanh",      (9, 22),     ops.ElementWiseAtanh),
+    Elementwise("Ceil",       (6, 13),     ops.ElementWiseCeil),
+    Elementwise("Cos",        (7, 22),     ops.ElementWiseCos),
+    Elementwise("Cosh",       (9, 22),     ops.ElementWiseCosh),
+    Elementwise("Div",        (7, 13, 14), ops.ElementWiseDivide),
+    Elementwise("Erf",        (9, 13),     ops.ElementWiseErf),
+    Elementwise("Exp",        (6, 13),     ops.ElementWiseExp),
+    Elementwise("Floor",      (6, 13),     ops.ElementWiseFloor),
+    Elementwise("Log",        (6, 13),     ops.ElementWiseLog),
+    Elementwise("Mul",        (7, 13, 14), ops.ElementWiseMultiply),
+    Elementwise("Neg",        (6, 13),     ops.ElementWiseNegate),
+    Elementwise("Reciprocal", (6, 13),     ops.ElementWiseRecip),
+    Elementwise("Round",      (11, 22),    ops.ElementWiseRound),
+    Elementwise("Sign",       (9, 13),     ops.ElementWiseSign),
+    Elementwise("Sin",        (7, 22),     ops.ElementWiseSin),
+    Elementwise("Sinh",       (9, 22),     ops.ElementWiseSinh),
+    Elementwise("Sqrt",       (6, 13),     ops.ElementWiseSqrt),
+    Elementwise("Sub",        (7, 13, 14), ops.ElementWiseSubtract),
+    Elementwise("Tan",        (7, 22),     ops.ElementWiseTan),
 )
 # fmt: on
 
 
-def _register(operator: _Elementwise) -> None:
+def register(operators: Iterable[Elementwise]) -> None:
+    """Registers a table's operators."""
+    for operator in operators:
+        _register(operator)
+
+
+def _register(operator: Elementwise) -> None:
     arity = sum(spec.kind.is_input for spec in operator.row.fields)
 
-    @converts(operator.op_type, *operator.since, types=operator.row.fields[0].data_types)
+    @converts(operator.op_type, *operator.since, types=operator.types or operator.row.fields[0].data_types)
     def convert(node: Conversion) -> Value:
-        return node.elementwise(operator.row, *(node[i] for i in range(arity)))
+        return node.elementwise(operator.row, *(node[i] for i in range(arity)), dtype=operator.dtype)
 
 
-for _operator in _ELEMENTWISE:
-    _register(_operator)
+register(_ELEMENTWISE)
 
 
 @converts("Mod", 10, 13, types=ops.ElementWiseModulusFloor.fields[0].data_types)
@@ -81,6 +110,8 @@ def total(node: Conversion) -> Value:
 
 @converts("Mean", 6, 8, 13, types=FLOATS)
 def mean(node: Conversion) -> Value:
+    if node.input_count == 2:
+        return node.elementwise(ops.ElementWiseMean, node[0], node[1])
     share = ScaleBias(1 / node.input_count, 0.0)
     return node.elementwise(ops.ElementWiseIdentity, _fold(node, ops.ElementWiseAdd), scale_bias=share)
 

@@ -1,0 +1,54 @@
+// The program of a pointwise kernel with the inputs a and b, of type T, and an output of type U, which defines
+//   BINARY(a, b)   what it computes
+//
+// It has the constants of items.glsl, A_MODE, B_MODE and OUTPUT_MODE (lanes.glsl), and the parameters of items.glsl and
+// each tensor's strides in elements for a step of one item in its dimensions, and for one of one element in the innermost.
+
+#ifndef DMLVK_BINARY_ITEMS_GLSL
+#define DMLVK_BINARY_ITEMS_GLSL
+
+#include "items.glsl"
+#include "lanes.glsl"
+
+LANES_BUFFER(readonly, T, A, a)
+LANES_BUFFER(readonly, T, B, b)
+LANES_BUFFER(, U, OUTPUT, output)
+
+#define VISIT(dimension, coordinate)                               \
+    a_index += (coordinate) * p.a_strides[dimension];              \
+    b_index += (coordinate) * p.b_strides[dimension];              \
+    output_index[i] += (coordinate) * p.output_strides[dimension];
+
+void main() {
+    if (beyond_items()) return;
+    T_MATH a[MOST_ITEMS][LANES], b[MOST_ITEMS][LANES];
+    uint output_index[MOST_ITEMS];
+    [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
+        uint a_index = 0, b_index = 0;
+        output_index[i] = 0;
+        LOCATE
+        if (LANES == 1 || lanes[i] == LANES) {
+            LOAD_LANES(T, a[i], A, a, A_MODE, a_index, p.a_step)
+            LOAD_LANES(T, b[i], B, b, B_MODE, b_index, p.b_step)
+        } else {
+            [[unroll]] for (uint j = 0; j < LANES; ++j)
+                if (j < lanes[i]) {
+                    a[i][j] = T_MATH(ELEMENT(T, A, a, a_index + j * p.a_step));
+                    b[i][j] = T_MATH(ELEMENT(T, B, b, b_index + j * p.b_step));
+                }
+        }
+    }
+    [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
+        if (!has_item(i)) continue;
+        U_MATH y[LANES];
+        [[unroll]] for (int j = 0; j < LANES; ++j) y[j] = BINARY(a[i][j], b[i][j]);
+        if (LANES == 1 || lanes[i] == LANES) {
+            STORE_LANES(U, OUTPUT, output, OUTPUT_MODE, output_index[i], p.output_step, y)
+        } else {
+            [[unroll]] for (uint j = 0; j < LANES; ++j)
+                if (j < lanes[i]) ELEMENT(U, OUTPUT, output, output_index[i] + j * p.output_step) = U(y[j]);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,62 @@
+"""Comparisons, logic, predicates, bits, and the choice between two tensors. A bool is a byte of 0 or 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.enums import IsInfinityMode, TensorDataType
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.elementwise import Elementwise, register
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Value
+from dmlvk.schema import FLOATS, NUMERIC, SIGNED, UNSIGNED
+
+_BOOL = np.dtype(np.bool_)
+_BOOLS = (TensorDataType.UINT8,)
+_INTEGERS = SIGNED + UNSIGNED
+
+# fmt: off
+register((
+    Elementwise("And",            (7,),              ops.ElementWiseLogicalAnd,                _BOOLS),
+    Elementwise("Or",             (7,),              ops.ElementWiseLogicalOr,                 _BOOLS),
+    Elementwise("Xor",            (7,),              ops.ElementWiseLogicalXor,                _BOOLS),
+    Elementwise("Not",            (1,),              ops.ElementWiseLogicalNot,                _BOOLS),
+    Elementwise("Equal",          (7, 11, 13, 19),   ops.ElementWiseLogicalEquals,             NUMERIC,   _BOOL),
+    Elementwise("Greater",        (7, 9, 13),        ops.ElementWiseLogicalGreaterThan,        NUMERIC,   _BOOL),
+    Elementwise("GreaterOrEqual", (12, 16),          ops.ElementWiseLogicalGreaterThanOrEqual, NUMERIC,   _BOOL),
+    Elementwise("Less",           (7, 9, 13),        ops.ElementWiseLogicalLessThan,           NUMERIC,   _BOOL),
+    Elementwise("LessOrEqual",    (12, 16),          ops.ElementWiseLogicalLessThanOrEqual,    NUMERIC,   _BOOL),
+    Elementwise("IsNaN",          (9, 13, 20),       ops.ElementWiseIsNan,                     FLOATS,    _BOOL),
+    Elementwise("BitwiseAnd",     (18,),             ops.ElementWiseBitAnd,                    _INTEGERS),
+    Elementwise("BitwiseOr",      (18,),             ops.ElementWiseBitOr,                     _INTEGERS),
+    Elementwise("BitwiseXor",     (18,),             ops.ElementWiseBitXor,                    _INTEGERS),
+    Elementwise("BitwiseNot",     (18,),             ops.ElementWiseBitNot,                    _INTEGERS),
+))
+# fmt: on
+
+
+@converts("IsInf", 10, 20, types=FLOATS)
+def is_infinity(node: Conversion) -> Value:
+    """Either sign may be left out; without both, nothing counts as infinite."""
+    negative, positive = (bool(node.attribute(f"detect_{sign}", 1)) for sign in ("negative", "positive"))
+    if not (negative or positive):
+        return node.fill(node[0].sizes, np.False_)
+    one_sign = IsInfinityMode.NEGATIVE if negative else IsInfinityMode.POSITIVE
+    mode = IsInfinityMode.EITHER if negative and positive else one_sign
+    return node.elementwise(ops.ElementWiseIsInfinity, node[0], dtype=_BOOL, infinity_mode=mode)
+
+
+@converts("BitShift", 11, types=UNSIGNED)
+def bit_shift(node: Conversion) -> Value:
+    rows = {"LEFT": ops.ElementWiseBitShiftLeft, "RIGHT": ops.ElementWiseBitShiftRight}
+    direction = node.attribute("direction", "")
+    if direction not in rows:
+        raise node.invalid(f"direction is {direction!r} and must be 'LEFT' or 'RIGHT'")
+    return node.elementwise(rows[direction], node[0], node[1])
+
+
+@converts("Where", 9, 16, types=_BOOLS)
+def where(node: Conversion) -> Value:
+    condition, x, y = node[0], node[1], node[2]
+    return node.elementwise(ops.ElementWiseIf, condition, x, y, dtype=x.dtype)

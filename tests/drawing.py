@@ -1,0 +1,236 @@
+"""What the property tests draw: sizes, layouts, offsets, values and whole pointwise problems; and how many examples run.
+
+DMLVK_EXAMPLES=20 runs twenty times as many examples, other ones each time: a soak.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from dmlvk import TensorDataType, TensorDesc, ops
+from dmlvk.cases import all_cases
+from dmlvk.cases.elementwise import coarse
+from dmlvk.cases.layouts import GuardedTensor
+from dmlvk.cases.model import Case, OperatorCases, normal, special
+from dmlvk.kernels.lowering.elementwise import ROWS
+from dmlvk.schema import FieldKind, OperatorDesc, ScaleBias
+from dmlvk.verify import Problem, Variation, build
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+SIZES = st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 37])
+MOST_ELEMENTS = 3000
+SOAK = int(os.environ.get("DMLVK_EXAMPLES", "1"))
+
+
+def examples(count: int) -> settings:
+    """The same examples each time, unless it is a soak: nothing is kept between runs."""
+    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+    derandomize = SOAK == 1
+    return settings(
+        max_examples=count * SOAK,
+        deadline=None,
+        derandomize=derandomize,
+        database=None,
+        suppress_health_check=checks,
+        print_blob=not derandomize,
+    )
+
+
+def draw_sizes(
+    draw: Draw, least: int = 1, most: int = 8, elements: int = MOST_ELEMENTS, each: st.SearchStrategy[int] = SIZES
+) -> tuple[int, ...]:
+    """Sizes of a random rank and at most so many elements."""
+    sizes: list[int] = []
+    for _ in range(draw(st.integers(least, most))):
+        size = draw(each)
+        sizes.append(size if math.prod(sizes) * size <= elements else 1)
+    return tuple(draw(st.permutations(sizes)))
+
+
+def draw_strides(
+    draw: Draw, sizes: tuple[int, ...], *, is_output: bool, order: tuple[int, ...] = ()
+) -> tuple[int, ...] | None:
+    """Strides of a random layout, None for packed.
+
+    The dimensions nest in any order: without gaps, with gaps that keep rows on 16-byte words, or with any. Of an input some
+    may be broadcast. Or they do not nest: an input's elements may then overlap.
+
+    Args:
+        draw: Hypothesis's.
+        sizes: The tensor's.
+        is_output: Whether elements must not overlap.
+        order: The dimensions from the innermost out; drawn where not given.
+    """
+    layout = draw(st.sampled_from(["packed", "dense", "dense", "rows", "gaps", "gaps", "woven"]))
+    if layout == "packed":
+        return None
+    if layout == "woven":
+        strides = [draw(st.integers(1, 40)) for _ in sizes]
+        overlap = TensorDesc(TensorDataType.UINT8, sizes, tuple(strides)).has_overlapping_elements
+        return None if is_output and overlap else tuple(strides)
+    strides = [0] * len(sizes)
+    step = draw(st.sampled_from([1, 2, 3])) if layout == "gaps" else 1
+    broadcasts = not is_output and draw(st.booleans())
+    for axis in order or draw(st.permutations(range(len(sizes)))):
+        if broadcasts and draw(st.integers(0, 2)) == 0:
+            continue
+        strides[axis] = step
+        step *= sizes[axis]
+        if layout == "rows" and step > 1:
+            step = -(-step // 16) * 16
+        elif layout == "gaps":
+            step += draw(st.sampled_from([0, 0, 0, 1, 3, 8]))
+    last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    return tuple(strides) if last < 20 * MOST_ELEMENTS else None
+
+
+def draw_tensor(
+    draw: Draw,
+    data_type: TensorDataType,
+    sizes: tuple[int, ...],
+    *,
+    is_output: bool = False,
+    order: tuple[int, ...] = (),
+) -> GuardedTensor:
+    """A tensor of a random layout at a random offset, perhaps with bytes to spare behind it."""
+    strides = draw_strides(draw, sizes, is_output=is_output, order=order)
+    slack = draw(st.sampled_from([0, 0, 4, 12]))
+    desc = TensorDesc(data_type, sizes, strides)
+    desc = TensorDesc(data_type, sizes, strides, desc.total_tensor_size_in_bytes + slack)
+    return GuardedTensor(desc, 16 * draw(st.integers(0, 20)))
+
+
+def fill(draw: Draw, tensor: GuardedTensor, domain: Any = None) -> None:
+    """Gives an input its values."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    desc = tensor.desc
+    values = (domain or draw(st.sampled_from([normal, special])))(rng, desc.sizes, desc.data_type)
+    index = tuple(slice(0, 1) if step == 0 else slice(None) for step in desc.effective_strides)
+    tensor.view()[...] = np.broadcast_to(values[index], desc.sizes)
+
+
+# -- pointwise problems
+
+_FAMILY = (
+    *ROWS,
+    *(ops.ElementWiseClip, ops.ElementWiseClipGrad, ops.ElementWiseIf, ops.ElementWisePow, ops.ValueScale2d),
+    *(ops.FillValueConstant, ops.FillValueSequence, ops.DiagonalMatrix, ops.DiagonalMatrix1, ops.OneHot),
+    *(ops.ElementWiseQuantizeLinear, ops.ElementWiseDequantizeLinear, ops.ElementWiseQuantizedLinearAdd),
+    *(ops.Quantize, ops.Dequantize),
+)
+POINTWISE = tuple(all_cases()[row] for row in _FAMILY)
+"""The cases of every operator whose elements do not mix, fills and quantization included."""
+
+POINTWISE_SIZES = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 257])
+"""Around groups of elements, tiles and workgroups."""
+
+SCALE_BIASES = (None, ScaleBias(1.0, 0.0), ScaleBias(0.75, 0.3125), ScaleBias(-0.5, 2.0), ScaleBias(0.0, -1.0))
+
+
+class Pointwise(NamedTuple):
+    """A drawn problem with what ``verify.check_problem`` wants to know about it."""
+
+    entry: OperatorCases
+    variation: Variation
+    problem: Problem
+
+
+def draw_pointwise(draw: Draw, entries: tuple[OperatorCases, ...] = POINTWISE, *, aliases: bool = True) -> Pointwise:
+    """A valid problem of a random operator: attributes, types and values are those of one of its cases; sizes, layouts,
+    offsets and, where wanted, the input that the output shares its bytes with are drawn."""
+    entry = draw(st.sampled_from(entries))
+    case = draw(st.sampled_from(entry.cases))
+    data_type = draw(st.sampled_from(case.only or entry.crossed_types))
+    inputs, outputs = _draw_sizes_of(draw, entry.operator, case)
+    name = f"{case.name} #{draw(st.integers(0, 2**32 - 1))}"  # other values than another example has
+    case = dataclasses.replace(_draw_scale_bias(draw, entry, case), name=name, inputs=inputs, outputs=outputs)
+    rank = len(next(iter((inputs | outputs).values())))
+    order = draw(st.permutations(range(rank)))  # which some tensors share
+
+    def place(kind: TensorDataType, sizes: tuple[int, ...], layout: str, turn: int, *, is_output: bool) -> GuardedTensor:
+        return draw_tensor(draw, kind, sizes, is_output=is_output, order=order if draw(st.booleans()) else ())
+
+    shared = draw(st.sampled_from(["", *_sharing(entry.operator, case, data_type)])) if aliases else ""
+    variation = Variation(case, data_type, "drawn", shared)
+    problem = build(entry.operator, variation, place)
+    if shared and draw(st.booleans()):
+        problem = _share_all(problem, _sharing(entry.operator, case, data_type))
+    return Pointwise(entry, variation, problem)
+
+
+def _sharing(operator: type[OperatorDesc], case: Case, data_type: TensorDataType) -> list[str]:
+    """The inputs whose bytes the output may share: those that the row lists and that are of its type."""
+    output = next(spec.name for spec in operator.fields if spec.kind is FieldKind.OUTPUT_TENSOR)
+    written = case.data_types.get(output, data_type)
+    return [name for name in operator.in_place if case.data_types.get(name, data_type) == written]
+
+
+def _share_all(problem: Problem, names: list[str]) -> Problem:
+    """The problem with every one of the inputs in the output's bytes."""
+    (output,) = problem.outputs
+    assert output is not None
+    inputs = [
+        output if slot.field.name in names else tensor
+        for slot, tensor in zip(problem.desc.input_slots(), problem.inputs, strict=True)
+    ]
+    return Problem(problem.desc.replace(**dict.fromkeys(names, output.desc)), tuple(inputs), problem.outputs)
+
+
+def _draw_scale_bias(draw: Draw, entry: OperatorCases, case: Case) -> Case:
+    """The case with another ScaleBias, where the operator has one and is exact: where it computes, rounding g(x) would be
+    enlarged by the function's slope."""
+    if entry.tolerance or "scale_bias" not in (spec.name for spec in entry.operator.fields):
+        return case
+    scale_bias = draw(st.sampled_from(SCALE_BIASES))
+    if scale_bias is None:
+        return case
+    domains = dict.fromkeys(("", *case.domains), coarse(normal))
+    return dataclasses.replace(case, attributes={**case.attributes, "scale_bias": scale_bias}, domains=domains)
+
+
+Sizes = dict[str, tuple[int, ...]]
+
+
+def _draw_sizes_of(draw: Draw, operator: type[OperatorDesc], case: Case) -> tuple[Sizes, Sizes]:
+    """Sizes of the case's inputs and of its outputs: equal ones, but for the operators whose tensors differ."""
+    elements = draw(st.sampled_from([40, 400, 400, 400, 4000, 12000]))
+
+    def sizes_of(least: int = 1, most: int = 8) -> tuple[int, ...]:
+        return draw_sizes(draw, least, most, elements, POINTWISE_SIZES)
+
+    if operator in (ops.DiagonalMatrix, ops.DiagonalMatrix1):
+        sizes = sizes_of(2, 4)
+    elif operator is ops.ValueScale2d:
+        count, height, width = sizes_of(3, 3)
+        sizes = (count, len(case.attributes["bias"]), height, width)  # type: ignore[arg-type]
+    elif operator in (ops.Quantize, ops.Dequantize):
+        return _draw_blocks(draw, case, sizes_of())
+    else:
+        sizes = sizes_of()
+    inputs, outputs = dict.fromkeys(case.inputs, sizes), dict.fromkeys(case.outputs, sizes)
+    if operator is ops.OneHot:
+        axis = case.attributes["axis"]
+        assert isinstance(axis, int)
+        sizes = sizes_of(axis + 1)
+        ones = (1,) * (len(sizes) - 1)
+        inputs = {"indices_tensor": (*sizes[:axis], 1, *sizes[axis + 1 :]), "values_tensor": (*ones, draw(st.integers(2, 5)))}
+        outputs = {"output_tensor": sizes}
+    if operator is ops.ElementWiseQuantizedLinearAdd:
+        inputs |= {name: (1,) * draw(st.integers(1, 8)) for name in inputs if name not in ("a_tensor", "b_tensor")}
+    return inputs, outputs
+
+
+def _draw_blocks(draw: Draw, case: Case, sizes: tuple[int, ...]) -> tuple[Sizes, Sizes]:
+    """Sizes of a block-wise quantization: each size of the data is a multiple of the scale's."""
+    blocks = tuple(
+        draw(st.sampled_from([count for count in (1, 2, 3, 4, size) if size % count == 0])) for size in sizes
+    )
+    return {name: sizes if name == "input_tensor" else blocks for name in case.inputs}, {}

@@ -1,0 +1,274 @@
+"""Writes docs/operators.md, the reference of DirectML's operators, from the operator table.
+
+    python tools/generate_operators.py [--check] [--output FILE]
+
+Everything on the page comes from somewhere else: fields and constraints from the rows of ``dmlvk.ops``, tolerances from
+``dmlvk.cases``, measured errors from what ``python -m dmlvk verify --json --commit COMMIT`` printed into the files of
+MEASUREMENTS. ``--check`` writes nothing: it prints what would change and exits with status 1 if anything would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import inspect
+import itertools
+import json
+import math
+import pathlib
+import sys
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from dmlvk import ops as _ops  # noqa: E402, F401  # fills the registry
+from dmlvk.cases import all_cases  # noqa: E402
+from dmlvk.cases.model import EXACT, OperatorCases, Tolerance  # noqa: E402
+from dmlvk.enums import OperatorType, TensorDataType  # noqa: E402
+from dmlvk.kernels.lowering import registry  # noqa: E402
+from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc, class_name  # noqa: E402
+
+PAGE = ROOT / "docs" / "operators.md"
+MEASUREMENTS = {"H200": "bench/results/h200-verify.json", "lavapipe": "bench/results/lavapipe-verify.json"}
+"""Column -> file with the measured errors; a file that is not there has measured nothing."""
+
+KINDS = ("FLOAT", "INT", "UINT")
+"""Of data types, in the page's order."""
+
+INTRODUCTION = """\
+# Operators
+
+<!-- Written by tools/generate_operators.py; change the rows, the cases or the measurements, and run it again. -->
+
+DirectML has {total} operators; {implemented} are implemented here, in {families} families:
+
+{contents}
+
+The other {missing} are [not implemented](#not-implemented): asking for one is an `AttributeError` that names it, never a
+silent substitute.
+
+## How to read this page
+
+- A class is `dmlvk.ElementWiseAdd`, its function `dmlvk.eager.element_wise_add`, DirectML's name for it
+  `DML_OPERATOR_ELEMENT_WISE_ADD`. Fields stand in the struct's order.
+- *Level* is the feature level that introduced the operator.
+- *In place*: an output may share the exact range of one of these inputs.
+- *Runs as*: an older issue has no kernel of its own, but is the newer one with some fields fixed.
+- Data types are written by kind: `FLOAT 32 16` is FLOAT32 and FLOAT16. Where a device lacks what a type needs (8 and 16-bit
+  storage, 64-bit integers, doubles), compiling the operator is an `UnsupportedError`.
+- *Fused activation*: any operator marked "can be fused", and those named beside the field.
+- *Error* is counted in units in the last place (ULP) of the output's type, from a float64 result. *Allowed* is what the
+  tests hold every device to; "from 0.5 up" counts smaller results in the ULP of 0.5. The devices' columns hold the largest
+  error seen over all cases of that data type (the tensors' common type; index tensors have their own). 0 is bit-exact.
+{sources}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """What one device showed.
+
+    Attributes:
+        source: The file and what it says about itself, as a sentence.
+        errors: (operator, data type) -> the error as the page says it.
+    """
+
+    source: str
+    errors: dict[tuple[str, str], str]
+
+
+def read_measurement(column: str, path: str) -> Measurement:
+    """The results in a file of the repository; none where there is no file."""
+    if not (ROOT / path).exists():
+        return Measurement(f"- *{column}*: not measured, there is no {path}.", {})
+    found = json.loads((ROOT / path).read_text())
+    device = found["device"]
+    commit = f", commit {found['commit']}" if found.get("commit") else ""
+    errors = {(item["operator"], item["data_type"]): describe_result(item) for item in found["results"]}
+    return Measurement(f"- *{column}*: {device['name']}, driver {device['driver']}{commit} (`{path}`).", errors)
+
+
+def describe_result(item: dict[str, typing.Any]) -> str:
+    """A result of ``verify`` in few words."""
+    if not item["passed"]:
+        return "FAILED"
+    if item["unsupported"]:
+        return "unsupported"
+    return rounded_up(item["max_ulp"])
+
+
+def rounded_up(ulp: float) -> str:
+    """Three digits, and never less than the number."""
+    if ulp == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(ulp))
+    return f"{math.ceil(round(ulp * 10**digits, 6)) / 10**digits:g}"
+
+
+def write_types(types: Iterable[TensorDataType]) -> str:
+    """``FLOAT 32 16, INT 64 32`` for these data types."""
+    names = [data_type.name for data_type in types]
+    kinds = ((kind, [name.removeprefix(kind) for name in names if name.rstrip("0123456789") == kind]) for kind in KINDS)
+    return ", ".join(" ".join((kind, *sorted(bits, key=int, reverse=True))) for kind, bits in kinds if bits)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    cells = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+
+
+def field_row(row: type[OperatorDesc], spec: FieldSpec) -> tuple[str, str, str]:
+    """Name, what it is, and which values it takes."""
+    optional = "optional " * spec.optional
+    if spec.kind.is_tensor:
+        least, most = spec.dimension_counts
+        dimensions = f"{least}" if least == most else f"{least} to {most}"
+        what = {
+            FieldKind.INPUT_TENSOR: "input",
+            FieldKind.OUTPUT_TENSOR: "output",
+            FieldKind.INPUT_TENSOR_ARRAY: "inputs",
+            FieldKind.OUTPUT_TENSOR_ARRAY: "outputs",
+        }[spec.kind]
+        in_place = ", in place" if spec.name in row.in_place else ""
+        values = f"{write_types(spec.data_types)}; {dimensions} dimension{'s' * (most > 1)}"
+        return f"`{spec.name}`", f"{optional}{what}{in_place}", values
+    what = spec.enumeration.__name__ if spec.enumeration is not None else spec.kind.name
+    values = "" if spec.optional else write_default(row, spec)
+    if spec.kind is FieldKind.FUSED_ACTIVATION and row.accepts:
+        values = "also " + ", ".join(map(class_name, row.accepts))
+    return f"`{spec.name}`", f"{optional}{what}", values
+
+
+def write_default(row: type[OperatorDesc], spec: FieldSpec) -> str:
+    default = inspect.signature(row).parameters[spec.name].default
+    if default is inspect.Parameter.empty:
+        return ""
+    return f"default {default.name if spec.enumeration is not None else default}"
+
+
+def write_tolerance(tolerance: Tolerance) -> str:
+    """What is allowed, in ULP."""
+    if not tolerance.magnitude:
+        return f"{tolerance.ulp:g}"
+    mantissa, exponent = math.frexp(tolerance.magnitude)
+    least = f"2^{exponent - 1}" if mantissa == 0.5 and exponent < -9 else f"{tolerance.magnitude:g}"
+    return f"{tolerance.ulp:g}, from {least} up"
+
+
+def output_types(entry: OperatorCases, data_type: TensorDataType) -> list[TensorDataType]:
+    """The types that outputs have in the cases of a data type."""
+    outputs = [spec for spec in entry.operator.fields if spec.kind.is_output]
+    cases = [case for case in entry.cases if data_type in (case.only or entry.crossed_types)]
+    found = (case.data_types.get(spec.name, data_type) for case in cases for spec in outputs)
+    return list(dict.fromkeys(found))
+
+
+def accuracy(row: type[OperatorDesc], measurements: dict[str, Measurement]) -> list[str]:
+    """The table of errors: data types whose line would be the same share one."""
+    entry = all_cases()[row]
+    lines: dict[tuple[str, ...], list[TensorDataType]] = {}
+    run = dict.fromkeys(itertools.chain(*(case.only or entry.crossed_types for case in entry.cases)))
+    for data_type in run:
+        allowed = dict.fromkeys(write_tolerance(entry.tolerance.get(own, EXACT)) for own in output_types(entry, data_type))
+        measured = (found.errors.get((row.__name__, data_type.name), "not measured") for found in measurements.values())
+        lines.setdefault((" or ".join(allowed), *measured), []).append(data_type)
+    return table(("error in ULP", "allowed", *measurements), ((write_types(types), *line) for line, types in lines.items()))
+
+
+def section(row: type[OperatorDesc], measurements: dict[str, Measurement]) -> Iterator[str]:
+    """An operator."""
+    facts = [f"`{row.type.dml_name}`", f"level {row.feature_level().name.removeprefix('LEVEL_').replace('_', '.')}"]
+    if row not in registry.LOWERINGS:
+        newer = typing.get_type_hints(row.upgrade)["return"]
+        assert newer is not OperatorDesc, f"{row.__name__}.upgrade says in its annotation what it returns"
+        facts.append(f"runs as [{newer.__name__}](#{newer.__name__.lower()})")
+    if row.in_place:
+        facts.append("in place")
+    if row.fusable:
+        facts.append("can be fused")
+    yield from (f"### {row.__name__}", "", " · ".join(facts), "", inspect.getdoc(row) or "", "")
+    yield from table(("field", "", "values"), (field_row(row, spec) for spec in row.fields))
+    yield ""
+    if row.constraints:
+        yield from ("Checked: " + "; ".join(write_rule(row, constraint) for constraint in row.constraints) + ".", "")
+    yield from accuracy(row, measurements)
+    yield ""
+
+
+def write_rule(row: type[OperatorDesc], constraint: Constraint) -> str:
+    """The rule, and what it is about where it names no field: an error names that itself."""
+    names = {"all tensors", *(name for spec in row.fields for name in (spec.name, spec.dml_name))}
+    about = "" if any(name in constraint.rule for name in names) else constraint.label.replace("_", " ") + ": "
+    return about + constraint.rule
+
+
+def families() -> dict[str, list[type[OperatorDesc]]]:
+    """The implemented rows by the name of their file in ``dmlvk.ops``, both in alphabetical order."""
+    found: dict[str, list[type[OperatorDesc]]] = {}
+    for row in sorted(filter(registry.has_kernels, REGISTRY.values()), key=lambda row: (row.__module__, row.__name__)):
+        found.setdefault(row.__module__.rpartition(".")[2], []).append(row)
+    return found
+
+
+def page() -> str:
+    """The whole page."""
+    measurements = {column: read_measurement(column, path) for column, path in MEASUREMENTS.items()}
+    by_family = families()
+    operators = sorted(OperatorType)[1:]
+    implemented = {row.type for rows in by_family.values() for row in rows}
+    missing = [operator for operator in operators if operator not in implemented]
+    contents = [
+        f"- [{name}](#{name}): " + ", ".join(f"[{row.__name__}](#{row.__name__.lower()})" for row in rows)
+        for name, rows in by_family.items()
+    ]
+    lines = [
+        INTRODUCTION.format(
+            total=len(operators),
+            implemented=len(implemented),
+            families=len(by_family),
+            missing=len(missing),
+            contents="\n".join(contents),
+            sources="\n".join(measurement.source for measurement in measurements.values()),
+        )
+    ]
+    for name, rows in by_family.items():
+        lines += [f"## {name}", "", inspect.getdoc(sys.modules[rows[0].__module__]) or "", ""]
+        for row in rows:
+            lines += section(row, measurements)
+    lines += ["## Not implemented", "", "A limitation of this version: these have no row and no kernel.", ""]
+    lines += table(
+        ("operator", "level"),
+        (
+            (f"`{operator.dml_name}`", operator.feature_level.name.removeprefix("LEVEL_").replace("_", "."))
+            for operator in missing
+        ),
+    )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Writes the page, or compares it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 and a diff if the page is stale")
+    parser.add_argument("--output", type=pathlib.Path, default=PAGE)
+    options = parser.parse_args()
+    text = page()
+    if not options.check:
+        options.output.write_text(text)
+        return 0
+    old = options.output.read_text() if options.output.exists() else ""
+    difference = list(
+        difflib.unified_diff(old.splitlines(), text.splitlines(), str(options.output), "the tables", n=1, lineterm="")
+    )
+    if difference:
+        print("\n".join(difference))
+        print(f"{options.output} is stale: python tools/generate_operators.py writes it anew", file=sys.stderr)
+    return int(bool(difference))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

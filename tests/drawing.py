@@ -156,7 +156,8 @@ def draw_pointwise(draw: Draw, entries: tuple[OperatorCases, ...] = POINTWISE, *
     order = draw(st.permutations(range(rank)))  # which some tensors share
 
     def place(kind: TensorDataType, sizes: tuple[int, ...], layout: str, turn: int, *, is_output: bool) -> GuardedTensor:
-        return draw_tensor(draw, kind, sizes, is_output=is_output, order=order if draw(st.booleans()) else ())
+        common = len(sizes) == rank and draw(st.booleans())
+        return draw_tensor(draw, kind, sizes, is_output=is_output, order=order if common else ())
 
     shared = draw(st.sampled_from(["", *_sharing(entry.operator, case, data_type)])) if aliases else ""
     variation = Variation(case, data_type, "drawn", shared)

@@ -28,12 +28,12 @@ float activate(uint activation, float x, float param0, float param1) {
         case OP_ACTIVATION_RELU: y = max(x, 0.0); break;
         case OP_ACTIVATION_THRESHOLDED_RELU: y = x > param0 ? x : 0.0; break;
         case OP_ACTIVATION_SHRINK: y = x > param1 ? x - param0 : x < -param1 ? x + param0 : 0.0; break;
-        case OP_ACTIVATION_SIGMOID: y = sigmoid(x); break;
+        case OP_ACTIVATION_SIGMOID: return sigmoid(x);
         case OP_ACTIVATION_SWISH: y = x * sigmoid(param0 * x); break;
-        case OP_ACTIVATION_TANH: y = tanh_accurate(x); break;
+        case OP_ACTIVATION_TANH: return tanh_accurate(x);
         case OP_ACTIVATION_SCALED_TANH: y = param0 * tanh_accurate(param1 * x); break;
         case OP_ACTIVATION_SOFTSIGN: y = divide(x, 1.0 + abs(x)); break;
-        case OP_ACTIVATION_GELU: y = gelu(x); break;
+        case OP_ACTIVATION_GELU: return gelu(x);
         default: return x; // none, or ActivationIdentity
     }
     return is_nan(x) ? x : y; // max, min and comparisons do not keep NaN by themselves

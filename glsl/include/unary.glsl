@@ -81,7 +81,7 @@ U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
         case OP_ELEMENT_WISE_ATANH: return atanh_accurate(x);
         case OP_ELEMENT_WISE_CEIL: return ceil(x);
         case OP_ELEMENT_WISE_CLIP1: return activate(OP_ELEMENT_WISE_CLIP, x, param0, param1);
-        case OP_ELEMENT_WISE_CONSTANT_POW: return power(x, param0);
+        case OP_ELEMENT_WISE_CONSTANT_POW: return constant_power(x, param0);
         case OP_ELEMENT_WISE_COS: return cos_accurate(x);
         case OP_ELEMENT_WISE_COSH: return cosh_accurate(x);
         case OP_ELEMENT_WISE_ERF: return erf(x);

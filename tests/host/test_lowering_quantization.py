@@ -87,15 +87,16 @@ def test_how_groups_meet_scales(sizes: tuple[int, ...], blocks: tuple[int, ...],
 
 
 @pytest.mark.parametrize(
-    ("real", "kind", "lanes"), [(FLOAT32, INT8, 4), (FLOAT16, INT8, 8), (FLOAT32, INT4, 8), (FLOAT16, UINT4, 8)]
+    ("real", "kind", "lanes"),
+    [(FLOAT32, INT8, (16, 4)), (FLOAT16, INT8, (16, 8)), (FLOAT32, INT4, (8, 8)), (FLOAT16, UINT4, (8, 8))],
 )
-def test_groups_are_16_bytes_of_the_wider_type_and_whole_words_of_the_other(
-    real: TensorDataType, kind: TensorDataType, lanes: int
+def test_groups_share_a_scale_and_are_whole_words_of_both_types(
+    real: TensorDataType, kind: TensorDataType, lanes: tuple[int, int]
 ) -> None:
-    for make in (quantize, dequantize):
+    for make, count in zip((quantize, dequantize), lanes, strict=True):
         made = dispatch(make((1001,), (1,), kind=kind, real=real))
-        assert dict(made.kernel.variant)["LANES"] == str(lanes)
-        assert math.prod(made.grid) == -(-1001 // (128 * lanes))
+        assert dict(made.kernel.variant)["LANES"] == str(count)
+        assert math.prod(made.grid) == -(-1001 // (128 * count))
 
 
 def test_a_block_is_a_dimension_of_its_own() -> None:
@@ -162,7 +163,7 @@ def test_an_absent_zero_point_binds_the_input() -> None:
     desc = dmlvk.ElementWiseQuantizeLinear(input_tensor=tensor, scale_tensor=scale, output_tensor=output)
     made = dispatch(desc)
     assert made.bindings == (input_range(0), input_range(1), input_range(0), output_range())
-    assert dict(made.kernel.variant) == {"LANES": "4", "T": "INT32", "S": "FLOAT32", "U": "UINT8"}
+    assert dict(made.kernel.variant) == {"LANES": "16", "T": "INT32", "S": "FLOAT32", "U": "UINT8"}
     assert constants(desc)["HAS_ZERO_POINT"] == 0
 
 

@@ -14,9 +14,12 @@ import pytest
 from dmlvk import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.cases import all_cases
 from dmlvk.enums import OperatorType
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.oracle import oracle
 from dmlvk.schema import REGISTRY, FieldKind, OperatorDesc, class_name
+from dmlvk.verify import Variation, build
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "operators.json"
 SPECIFICATION: dict[str, Any] = {entry["name"]: entry for entry in json.loads(DATA.read_text())["operators"]}
@@ -111,6 +114,30 @@ def test_row_has_docstring_kernel_oracle_and_cases(row: type[OperatorDesc]) -> N
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
 def test_class_names_follow_the_rule(row: type[OperatorDesc]) -> None:
     assert class_name(row.type) == row.__name__
+
+
+COMPLETE_FAMILIES = ("ew_unary", "ew_binary", "ew_ternary", "ew_activation", "quantize_ew", "ew_quant_binary", "fill")
+"""The specification's kernel families of which no operator is missing."""
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, entry in SPECIFICATION.items() if entry["kernel_family"] in COMPLETE_FAMILIES]
+)
+def test_every_operator_of_a_complete_family_has_a_row(name: str) -> None:
+    assert name in {row.type.dml_name for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if specified(row)["kernel_family"] in COMPLETE_FAMILIES], ids=lambda row: row.__name__
+)
+def test_no_pointwise_operator_needs_memory_of_its_own(row: type[OperatorDesc]) -> None:
+    caps = Capabilities(features=frozenset({"storage8", "storage16", "int64", "float64"}))
+    entry = all_cases()[row]
+    for case in entry.cases:
+        for data_type in case.only or entry.crossed_types:
+            plan = lower(build(row, Variation(case, data_type, "strided")).desc, caps)
+            assert plan.temporary_bytes == 0
+            assert plan.dispatches
 
 
 def test_every_listed_difference_is_needed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -104,7 +105,7 @@ def unary(
     operator: type[OperatorDesc],
     tolerance: dict[T, Tolerance],
     domain: Domain = normal,
-    *variants: dict[str, object],
+    *variants: Mapping[str, object],
     **attributes: object,
 ) -> OperatorCases:
     """Every shape with values of the domain, special values, and variants of the attributes (a ScaleBias, if any)."""

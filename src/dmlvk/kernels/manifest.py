@@ -529,7 +529,7 @@ _ROWS: tuple[KernelSpec, ...] = (
         params=_QUANTIZATION_PARAMS,
         constants=(*_QUANTIZATION_CONSTANTS, ("PACKED", 1)),
         variants=(
-            ("LANES T S U", tuple(f"{n} {t} {s} UINT8" for t, s in _QUANTIZE_TYPES for n in (1, group_lanes(_bits(t), 8)))),
+            ("LANES T S U", tuple(f"{n} {t} {s} UINT8" for t, s in _QUANTIZE_TYPES for n in (1, 16))),
         ),
     ),
     KernelSpec(

@@ -494,8 +494,9 @@ class QuantizationProblem:
 
     @property
     def lanes(self) -> int:
-        """Elements that an invocation handles at once where it can."""
-        return group_lanes(*self.bits)
+        """Elements that an invocation handles at once where it can: 16 to make bytes of, so that what it makes of one scale
+        serves many."""
+        return 16 if self.bits[1] == 8 else group_lanes(*self.bits)
 
     @property
     def packed(self) -> bool:

@@ -108,7 +108,22 @@ class Network:
                 found.append((node, None))
             else:
                 found.append((node, self._supported_row(node, known)))
-        return found
+        return self._generated_on_device(found)
+
+    def _generated_on_device(self, found: list[tuple[Node, Row | None]]) -> list[tuple[Node, Row | None]]:
+        """Gives nodes such as Range back their rows where only the device reads what they make: it makes it where it is
+        wanted, and no plan keeps a copy."""
+        on_host: set[str] = set()
+        placed: list[tuple[Node, Row | None]] = []
+        for node, row in reversed(found):
+            own = find_row(node)
+            if own is not None and own.generates(node) and on_host.isdisjoint(node.outputs):
+                known_type = self.model.inferred_types.get(node.inputs[0])
+                row = own if known_type in own.types else row
+            wanted = range(len(node.inputs)) if row is None else row.host_inputs
+            on_host.update(name for index, name in enumerate(node.inputs) if index in wanted)
+            placed.append((node, row))
+        return placed[::-1]
 
     def _supported_row(self, node: Node, known: set[str]) -> Row:
         row = find_row(node)

@@ -47,6 +47,10 @@ class Row:
     host_inputs: tuple[int, ...]
     convert: Converter = field(repr=False)
 
+    def generates(self, node: Node) -> bool:
+        """Whether the node reads no tensor on the device, but only what is known before the run."""
+        return bool(node.inputs) and all(index in self.host_inputs for index in range(len(node.inputs)))
+
 
 ROWS: dict[tuple[str, str, int], Row] = {}
 """(domain, operator, since-version) -> row, filled by the files of ``dmlvk.onnx.convert``."""

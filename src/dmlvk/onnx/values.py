@@ -80,6 +80,10 @@ class Value:
             strides=tuple(self.strides[axis] for axis in permutation),
         )
 
+    def shorten(self, axis: int, size: int) -> Value:
+        """The first elements along a dimension."""
+        return replace(self, sizes=(*self.sizes[:axis], size, *self.sizes[axis + 1 :]))
+
     def reinterpret(self, dtype: np.dtype[Any]) -> Value:
         """The same bytes as another type of the same size."""
         return replace(self, dtype=dtype)

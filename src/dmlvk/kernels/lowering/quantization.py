@@ -136,7 +136,7 @@ def _item_count(lanes: int, count: int, caps: Capabilities) -> int:
     fill the device."""
     if caps.is_cpu or count * lanes < 1 << 20:
         return 1
-    return 4 if lanes == 1 else 2
+    return {1: 4, 16: 1}.get(lanes, 2)
 
 
 def _groups(desc: OperatorDesc, problem: QuantizationProblem, caps: Capabilities) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
@@ -55,7 +55,7 @@ _ACTIVATIONS = (
 def _register(activation: _Activation) -> None:
     @converts(activation.op_type, *activation.since, types=activation.row.fields[0].data_types)
     def convert(node: Conversion) -> Value:
-        fields = {
+        fields: dict[str, Any] = {
             activation.renamed.get(name, name): float(node.attribute(name, default))
             for name, default in activation.defaults.items()
         }

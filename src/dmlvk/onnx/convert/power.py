@@ -1,48 +1,109 @@
-"""Pow: base and exponent may be of different types, and the base is of 64 bits more often than not in ONNX, while
-DirectML's row ends at 32."""
+"""Pow: base and exponent may be of different types. DirectML's rows have integers of at most 32 bits, so that a base of
+64 is raised by multiplications, and an exponent of 64 is narrowed."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dmlvk import ops
+from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, SIGNED, fits_float32
+from dmlvk.schema import FLOATS, fits_float32
 
-_INT64, _UINT64, _BOOL = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.bool_)
+_BOOL, _INT64, _UINT64 = np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.uint64)
+_NARROW = {_INT64: np.dtype(np.int32), _UINT64: np.dtype(np.uint32)}
 
 
-@converts("Pow", 7, 12, 13, 15, types=(*FLOATS, *SIGNED))
+@converts("Pow", 7, 12, 13, 15, types=(*FLOATS, TensorDataType.INT64, TensorDataType.INT32))
 def power(node: Conversion) -> Value:
-    """A single exponent known before the run is a number of the operator, not a tensor."""
+    """A single exponent that is known before the run is a number of the operator instead of a tensor."""
     x, known = node[0], node.host(1)
-    if known is not None and known.size == 1 and x.rank >= known.ndim:
-        number = known.item()
-        if x.dtype.kind == "f" and fits_float32(number):
-            return node.elementwise(ops.ElementWiseConstantPow, x, exponent=float(number))
-        if x.dtype == _INT64 and number >= 0 and number == int(number):
-            return _whole_power(node, x, int(number))
+    if known is not None and known.size == 1 and known.ndim <= x.rank:
+        exponent = known.item()
+        if x.dtype.kind == "f" and fits_float32(exponent):
+            return node.elementwise(ops.ElementWiseConstantPow, x, exponent=float(exponent))
+        if x.dtype == _INT64 and exponent >= 0 and float(exponent).is_integer():
+            return _whole_power(node, x, int(exponent))
     if x.dtype == _INT64:
         return _power_of_64_bits(node, x, node[1])
-    if known is not None:
-        return node.elementwise(ops.ElementWisePow, x, node.upload(_narrowed(known)))
-    return node.elementwise(ops.ElementWisePow, x, _narrowed_on_device(node, node[1]))
+    exponents = _narrowed(node, node[1]) if known is None else node.upload(_narrowed_array(known))
+    return node.elementwise(ops.ElementWisePow, x, exponents)
+
+
+def _narrowed(node: Conversion, exponents: Value) -> Value:
+    """Integers of 64 bits as 32: those beyond count as the nearest that fits, which only the sign of an overflow shows."""
+    narrow = _NARROW.get(exponents.dtype)
+    if narrow is None:
+        return exponents
+    limits = np.iinfo(narrow)
+    data_type, low, high = data_type_of(exponents.dtype), int(limits.min), int(limits.max)
+    clipped = node.elementwise(ops.ElementWiseClip1, exponents, min_max_data_type=data_type, min=low, max=high)
+    return cast_to(node, clipped, narrow)
+
+
+def _narrowed_array(exponents: Array) -> Array:
+    """``_narrowed`` of what is known before the run; of floats too."""
+    if exponents.dtype.kind == "f":
+        return exponents.astype(np.float32)
+    narrow = _NARROW.get(exponents.dtype, exponents.dtype)
+    limits = np.iinfo(narrow)
+    return exponents.clip(limits.min, limits.max).astype(narrow)
 
 
 def _whole_power(node: Conversion, x: Value, exponent: int) -> Value:
-    """Squares and products: the low bits of x^exponent."""
+    """The low bits of x^exponent, by squaring."""
     if exponent == 0:
         return node.fill(x.sizes, np.int64(1))
-    result = None
-    while True:
+    result: Value | None = None
+    while exponent:
         if exponent & 1:
             result = x if result is None else node.elementwise(ops.ElementWiseMultiply, result, x)
         exponent >>= 1
-        if not exponent:
-            assert result is not None, "the last bit is 1"
-            return result
+        if exponent:
+            x = node.elementwise(ops.ElementWiseMultiply, x, x)
+    assert result is not None, "the exponent is not 0"
+    return result
+
+
+def _power_of_64_bits(node: Conversion, x: Value, exponents: Value) -> Value:
+    """As ``ElementWisePow``: whole exponents give the power's low bits, others the float32 power, toward zero."""
+    if exponents.dtype.kind != "f":
+        return _computed_whole_power(node, x, exponents)
+    whole = cast_to(node, exponents, _INT64)
+    is_whole = node.elementwise(ops.ElementWiseLogicalEquals, cast_to(node, whole, exponents.dtype), exponents, dtype=_BOOL)
+    reals = node.elementwise(ops.ElementWisePow, cast_to(node, x, np.dtype(np.float32)), exponents)
+    chosen = (is_whole, _computed_whole_power(node, x, whole), cast_to(node, reals, _INT64))
+    return node.elementwise(ops.ElementWiseIf, *chosen, dtype=_INT64)
+
+
+def _computed_whole_power(node: Conversion, x: Value, exponents: Value) -> Value:
+    """Six squares of x, multiplied where the exponent has their bit. An exponent of 64 or more gives 0, 1 or -1, or
+    else overflows: any other of its parity does, such as 62 or 63. A negative one is that of 1 / x, a whole number."""
+    if exponents.dtype.kind == "u":
+        bits = cast_to(node, exponents, _UINT64)
+    else:
+        exponents = cast_to(node, exponents, _INT64)
+        negative = node.elementwise(ops.ElementWiseLogicalLessThan, exponents, _number(node, 0, _INT64), dtype=_BOOL)
+        inverse = node.elementwise(ops.ElementWiseDivide, _number(node, 1, _INT64), x)
+        x = node.elementwise(ops.ElementWiseIf, negative, inverse, x, dtype=_INT64)
+        bits = exponents.reinterpret(_UINT64)
+    large = node.elementwise(ops.ElementWiseLogicalGreaterThan, bits, _number(node, 63, _UINT64), dtype=_BOOL)
+    same_parity = node.elementwise(ops.ElementWiseBitOr, bits, _number(node, 62, _UINT64))
+    bits = node.elementwise(ops.ElementWiseIf, large, same_parity, bits, dtype=_UINT64)
+    result = one = _number(node, 1, _INT64)
+    for index in range(6):
+        mask = _number(node, 1 << index, _UINT64)
+        bit = node.elementwise(ops.ElementWiseBitAnd, bits, mask)
+        has_bit = node.elementwise(ops.ElementWiseLogicalEquals, bit, mask, dtype=_BOOL)
+        factor = node.elementwise(ops.ElementWiseIf, has_bit, x, one, dtype=_INT64)
+        result = node.elementwise(ops.ElementWiseMultiply, result, factor)
         x = node.elementwise(ops.ElementWiseMultiply, x, x)
+    return result
+
+
+def _number(node: Conversion, number: int, dtype: np.dtype[np.generic]) -> Value:
+    return node.upload(np.array(number, dtype))

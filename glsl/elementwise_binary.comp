@@ -9,7 +9,7 @@
 // Parameters: count of items; sizes of the index space, the innermost in items, and what divides by them; inner_size, the
 //   innermost in elements; strides in elements for a step of one item, and, in the innermost dimension, of one element;
 //   the operator's parameters and the activation's.
-// Rules: "groups" with LANES > 1, "elements" with 1.
+// Rules: "groups" and "runs" (RUNS 1) with LANES > 1, "elements" with 1.
 
 #include "binary.glsl"
 #include "binary_items.glsl"

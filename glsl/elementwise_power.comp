@@ -96,7 +96,8 @@ void main() {
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         uint x_index = 0, exponent_index = 0;
         output_index[i] = 0;
-        LOCATE
+        LOCATE(item_number(i))
+        lanes[i] = lanes_here();
         if (LANES == 1 || lanes[i] == LANES) {
             LOAD_LANES(T, x[i], X, x, X_MODE, x_index, p.x_step)
         } else {

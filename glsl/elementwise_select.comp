@@ -31,7 +31,8 @@ void main() {
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         uint condition_index = 0, a_index = 0, b_index = 0;
         output_index[i] = 0;
-        LOCATE
+        LOCATE(item_number(i))
+        lanes[i] = lanes_here();
         if (LANES == 1 || lanes[i] == LANES) {
             LOAD_LANES(T, condition[i], CONDITION, condition, CONDITION_MODE, condition_index, p.condition_step)
             LOAD_LANES(U, a[i], A, a, A_MODE, a_index, p.a_step)

@@ -4,11 +4,11 @@
 //
 // Bindings: x, output. They may be the same bytes: an invocation reads only what it writes.
 // Variants: T, U, the data types of x and output; LANES.
-// Constants: OPERATION (none by default), HAS_SCALE_BIAS 0, RANK 1, ITEMS 1 (items.glsl), X_MODE 0, OUTPUT_MODE 0
+// Constants: OPERATION (none by default), HAS_SCALE_BIAS 0, RANK 1, ITEMS 1, RUNS 0 (items.glsl), X_MODE 0, OUTPUT_MODE 0
 //   (lanes.glsl), LOCAL_SIZE_X.
 // Parameters: of the items (items.glsl); each tensor's strides in elements for a step of one item in its dimensions, and for
 //   one of one element in the innermost; scale and bias; the operator's parameters.
-// Rules: "groups" with LANES > 1, "elements" with 1.
+// Rules: "groups" and "runs" (RUNS 1) with LANES > 1, "elements" with 1.
 
 #include "items.glsl"
 #include "lanes.glsl"
@@ -20,6 +20,9 @@ LANES_BUFFER(, U, OUTPUT, output)
 #define VISIT(dimension, coordinate)                               \
     x_index += (coordinate) * p.x_strides[dimension];              \
     output_index[i] += (coordinate) * p.output_strides[dimension];
+#define NEXT_RUN     \
+    first = x_index; \
+    x_index = 0;
 
 void main() {
     if (beyond_items()) return;
@@ -28,7 +31,17 @@ void main() {
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         uint x_index = 0;
         output_index[i] = 0;
-        LOCATE
+        if (RUNS != 0u) {
+            uint first = 0;
+            LOCATE_RUNS(i)
+            output_index[i] = element;
+            [[unroll]] for (uint j = 0; j < LANES; ++j)
+                if (j < lanes[i])
+                    x[i][j] = T_MATH(ELEMENT(T, X, x, (j < left ? first + j * p.x_step : x_index + (j - left) * p.x_step)));
+            continue;
+        }
+        LOCATE(item_number(i))
+        lanes[i] = lanes_here();
         if (LANES == 1 || lanes[i] == LANES) {
             LOAD_LANES(T, x[i], X, x, X_MODE, x_index, p.x_step)
         } else {

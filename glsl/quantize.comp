@@ -98,6 +98,13 @@ void store(Item item, uint y[LANES]) {
 #endif
 }
 
+// Whether all lanes have one scale and zero point. (A compiler does not find out by itself.)
+#if LANES > 1
+#define ONE_SCALE (PACKED != 0u && ROWS == ROWS_ONE && SCALE_MODE == MODE_BROADCAST && ZERO_POINT_MODE == MODE_BROADCAST)
+#else
+#define ONE_SCALE true
+#endif
+
 void main() {
     if (beyond_items()) return;
     Item items[MOST_ITEMS];
@@ -107,8 +114,9 @@ void main() {
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         if (!has_item(i)) continue;
         uint y[LANES];
+        Quantizer q = quantizer(items[i].scale[0], number(items[i].zero_point[0]), least, most);
         [[unroll]] for (int j = 0; j < LANES; ++j) {
-            const Quantizer q = quantizer(items[i].scale[j], number(items[i].zero_point[j]), least, most);
+            if (j > 0 && !ONE_SCALE) q = quantizer(items[i].scale[j], number(items[i].zero_point[j]), least, most);
             y[j] = uint(quantize(q, float(items[i].x[j])));
         }
         store(items[i], y);

@@ -18,6 +18,22 @@ LANES_BUFFER(, U, OUTPUT, output)
     a_index += (coordinate) * p.a_strides[dimension];              \
     b_index += (coordinate) * p.b_strides[dimension];              \
     output_index[i] += (coordinate) * p.output_strides[dimension];
+#define NEXT_RUN       \
+    a_first = a_index; \
+    b_first = b_index; \
+    a_index = 0;       \
+    b_index = 0;
+
+// An input along the runs of an item: as a group where it is packed as the output is.
+#define LOAD_RUNS(NAME, name)                                                                                         \
+    if (NAME##_MODE == MODE_GROUPS && (LANES == 1 || lanes[i] == LANES)) {                                            \
+        LOAD_LANES(T, name[i], NAME, name, MODE_GROUPS, element, 1u)                                                  \
+    } else {                                                                                                          \
+        [[unroll]] for (uint j = 0; j < LANES; ++j)                                                                   \
+            if (j < lanes[i])                                                                                         \
+                name[i][j] = T_MATH(ELEMENT(T, NAME, name, (j < left ? name##_first + j * p.name##_step               \
+                                                                     : name##_index + (j - left) * p.name##_step)));  \
+    }
 
 void main() {
     if (beyond_items()) return;
@@ -26,7 +42,16 @@ void main() {
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         uint a_index = 0, b_index = 0;
         output_index[i] = 0;
-        LOCATE
+        if (RUNS != 0u) {
+            uint a_first = 0, b_first = 0;
+            LOCATE_RUNS(i)
+            output_index[i] = element;
+            LOAD_RUNS(A, a)
+            LOAD_RUNS(B, b)
+            continue;
+        }
+        LOCATE(item_number(i))
+        lanes[i] = lanes_here();
         if (LANES == 1 || lanes[i] == LANES) {
             LOAD_LANES(T, a[i], A, a, A_MODE, a_index, p.a_step)
             LOAD_LANES(T, b[i], B, b, B_MODE, b_index, p.b_step)

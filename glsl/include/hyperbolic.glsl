@@ -55,12 +55,7 @@ float asinh_accurate(float x) {
 float acosh_accurate(float x) {
     precise float t = min(x, SQUARE_ALONE) - 1.0;
     precise float root = sqrt(max(t * (t + 2.0), 0.0));
-    precise float sum = root + t;
-    precise float lost = t - (sum - root);
-    precise float u = 1.0 + sum;
-    precise float u_low = (sum < 1.0 ? sum - (u - 1.0) : 1.0 - (u - sum)) + lost;
-    precise float near_one = log_reduced(sum, 0.0) + lost;
-    const float result = x >= SQUARE_ALONE ? log_of_double(x) : u < 1.41421354 ? near_one : log_sum(u, u_low);
+    const float result = x >= SQUARE_ALONE ? log_of_double(x) : log1p_positive(root + t);
     return is_nan(x) ? x : x < 1.0 ? NOT_A_NUMBER : is_infinite(x) ? x : result;
 }
 

@@ -7,10 +7,16 @@
 //   item_number(i)      the number of item i in the index space; the last item's where there is no item i, so that loads
 //                       need no condition
 //   has_item(i)         whether there is an item i to store
-//   LOCATE              the kernel's macro VISIT(dimension, coordinate) for each coordinate of the item ITEM, another of its
-//                       macros; and sets `lanes[i]`: LANES, or fewer at the end of a row
-// The kernel has the constants ITEMS (at most MOST_ITEMS) and RANK and the parameters count, of items; sizes, the innermost
-// in items, and divisors; and inner_size, the innermost in elements.
+//   LOCATE(number)      the kernel's macro VISIT(dimension, coordinate) for each coordinate of an item; sets `innermost`, the
+//                       last of them
+//   lanes_here()        the lanes of the item located last: LANES, or fewer at the end of a row
+// A kernel may also walk its elements as one line, where the output lies packed (RUNS): an item is then LANES elements of at
+// most two rows, and LOCATE takes an element's number. The macro
+//   LOCATE_RUNS(i)      locates item i so; sets `element`, its first one's number, `lanes[i]`, and `left`, how many of them are
+//                       in the first row. The kernel's macros are VISIT as above and NEXT_RUN, which keeps what VISIT found
+//                       for the first row and makes room for the second
+// The kernel has the constants ITEMS (at most MOST_ITEMS), RANK and RUNS, and the parameters count, of items; elements, of the
+// index space; sizes, the innermost in items (in elements where RUNS), and divisors; and inner_size, the innermost in elements.
 
 #ifndef DMLVK_ITEMS_GLSL
 #define DMLVK_ITEMS_GLSL
@@ -20,6 +26,7 @@
 #define MOST_ITEMS 4
 
 uint lanes[MOST_ITEMS];
+uint innermost, element, left;
 
 uint items_of_workgroup() { return gl_WorkGroupSize.x * ITEMS; }
 bool beyond_items() { return linear_workgroup() > (p.count - 1u) / items_of_workgroup(); }
@@ -29,9 +36,18 @@ uint items_left() { return p.count - linear_workgroup() * items_of_workgroup(); 
 uint item_number(uint i) { return linear_workgroup() * items_of_workgroup() + min(item_offset(i), items_left() - 1u); }
 bool has_item(uint i) { return item_offset(i) < items_left(); }
 
-#define VISIT_WITH_LANES_(dimension, coordinate)                                                  \
-    VISIT(dimension, coordinate)                                                                  \
-    if (int(dimension) == int(RANK) - 1) lanes[i] = min(p.inner_size - (coordinate) * LANES, LANES);
-#define LOCATE FOR_EACH_COORDINATE_FAST(item_number(i), RANK, p.sizes, p.divisors, VISIT_WITH_LANES_)
+#define VISIT_AND_KEEP_(dimension, coordinate) \
+    VISIT(dimension, coordinate)               \
+    if (int(dimension) == int(RANK) - 1) innermost = (coordinate);
+#define LOCATE(number) FOR_EACH_COORDINATE_FAST(number, RANK, p.sizes, p.divisors, VISIT_AND_KEEP_)
+uint lanes_here() { return min(p.inner_size - innermost * LANES, LANES); }
+
+#define LOCATE_RUNS(i)                                \
+    element = item_number(i) * LANES;                 \
+    lanes[i] = min(p.elements - element, LANES);      \
+    LOCATE(element)                                   \
+    left = p.inner_size - innermost;                  \
+    NEXT_RUN                                          \
+    LOCATE(min(element + left, p.elements - 1u))
 
 #endif

@@ -166,7 +166,7 @@ float tanh_accurate(float x) {
 float sigmoid(float x) {
 #if defined(T_IS_FLOAT16)
     precise float result = 1.0 / (1.0 + exp2_bounded(clamp(x, -87.0, 87.0) * -LOG2_E));
-    return is_nan(x) ? x : result;
+    return x < -87.0 ? 0.0 : is_nan(x) ? x : result;
 #else
     precise float result = 1.0 / (1.0 + exp_accurate(-x));
     return result;

@@ -45,8 +45,9 @@ void log2_sum(float x, out float high, out float low) {
 
 // 2^(high + low) for a small correction `low`; 0 and infinity where the result is beyond the type.
 float exp2_sum(float high, float low) {
-    precise float n = roundEven(clamp(high, -160.0, 130.0));
-    precise float r = clamp(high, -160.0, 130.0) - n; // exact
+    const float bounded = clamp(high, -160.0, 130.0);
+    precise float rounded = bounded + ROUNDING;
+    precise float r = bounded - (rounded - ROUNDING); // exact
     // e^(r ln 2) - 1 = r ln 2 + r^2 (...), where r ln 2 is the greater part: the product of the upper halves is exact.
     const float LN2_UPPER = 0.693115234375;
     const float LN2_REST = 3.1946183e-5;
@@ -58,8 +59,9 @@ float exp2_sum(float high, float low) {
     precise float sum = 1.0 + leading;
     precise float lost = leading - (sum - 1.0);
     precise float mantissa = sum + (trailing + lost + low * (0.6931472 * (sum + trailing)));
-    const int half_n = int(n) >> 1;
-    precise float result = mantissa * power_of_two(half_n) * power_of_two(int(n) - half_n);
+    const int n = rounded_bits(rounded);
+    const int half_n = n >> 1;
+    precise float result = mantissa * power_of_two(half_n) * power_of_two(n - half_n);
     return high > 129.0 ? INFINITY : high < -151.0 ? 0.0 : result;
 }
 

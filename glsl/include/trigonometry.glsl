@@ -21,13 +21,14 @@ const float HALF_PI_4 = 2.563344e-12;
 
 // x - n pi/2 for |x| < 6144 as r + low, exact to 2^-48.
 void reduce_small(float x, out uint n, out float r, out float low) {
-    precise float whole = roundEven(x * TWO_OVER_PI);
+    precise float rounded = x * TWO_OVER_PI + ROUNDING;
+    precise float whole = rounded - ROUNDING;
     precise float first = (x - whole * HALF_PI_1) - whole * HALF_PI_2; // exact
     precise float third = whole * HALF_PI_3;
     precise float sum = first - third;
     precise float lost = (first - sum) - third;
     precise float rest = lost - whole * HALF_PI_4;
-    n = uint(whole);
+    n = uint(rounded_bits(rounded));
     r = sum;
     low = rest;
 }

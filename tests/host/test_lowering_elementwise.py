@@ -81,13 +81,27 @@ def test_a_broadcast_operand_keeps_groups() -> None:
     [
         ((4, 8), (8, 1), "groups"),
         ((4, 7), (8, 1), "groups"),
-        ((4, 8), (9, 1), "elements"),
-        ((4, 8), (16, 2), "elements"),
-        ((4, 8), (1, 4), "elements"),
+        ((4, 8), (9, 1), "runs"),
+        ((4, 8), (16, 2), "runs"),
+        ((4, 8), (1, 4), "runs"),
+        ((8, 3), (9, 1), "elements"),
     ],
 )
 def test_groups_need_rows_that_start_on_groups(sizes: tuple[int, ...], strides: tuple[int, ...], name: str) -> None:
-    assert rule(add(sizes, strides, (8, 1), (8, 1))) == name
+    output = (8, 1) if sizes == (4, 7) else None
+    assert rule(add(sizes, strides, output, output)) == name
+
+
+def test_runs_need_a_packed_output_of_rows_that_hold_a_group() -> None:
+    assert rule(add((5, 7), (9, 1), (7, 1), (8, 2))) == "elements"
+    assert rule(add((5, 4), (9, 1), (5, 1), None)) == "runs"
+    assert rule(add((5, 4), (9, 1), (5, 1), None, data_type=FLOAT16)) == "elements"
+
+
+def test_runs_move_what_is_packed_as_the_output_in_groups() -> None:
+    made = constants(add((5, 7), None, (9, 1), None))
+    assert (made["RUNS"], made["A_MODE"], made["B_MODE"]) == (1, Access.GROUPS, Access.ELEMENTS)
+    assert made["OUTPUT_MODE"] == Access.GROUPS
 
 
 def test_a_cast_takes_groups_of_both_types() -> None:
@@ -153,7 +167,7 @@ def test_operands_of_two_layouts_meet_in_tiles(strides: tuple[tuple[int, ...], .
 
 
 def test_three_layouts_do_not() -> None:
-    assert rule(add((64, 64, 64), (1, 64, 4096), (4096, 1, 64), (4096, 64, 1))) == "elements"
+    assert rule(add((64, 64, 64), (1, 64, 4096), (4096, 1, 64), (4096, 64, 1))) == "runs"
 
 
 def test_large_grids_are_folded() -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
+import dmlvk
 from dmlvk.onnx.registry import ROWS
 
 f32, f16, i64, i32, u8 = np.float32, np.float16, np.int64, np.int32, np.uint8
+f64, u64, u32, i16, u16, i8, boolean = np.float64, np.uint64, np.uint32, np.int16, np.uint16, np.int8, np.bool_
 BOTH = ("onnxruntime", "onnx")
 
 
@@ -61,7 +63,14 @@ def ints(*values: int) -> np.ndarray:
     return np.array(values, i64)
 
 
+def numbers(dtype: Any, *values: float) -> np.ndarray:
+    return np.array(values, dtype)
+
+
 IMAGE = (2, 3, 9, 7)
+SPECIAL = numbers(f32, 0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-40, 3.5, -2.5, 2.5, 0.5)
+BITS = (np.array([[0], [1], [0x80], [0xFF]], u8), np.array([0, 1, 7, 8], u8))
+BYTES = np.arange(24, dtype=u8).reshape(2, 3, 4)
 ONLY_ORT = {"against": ("onnxruntime",)}
 ONLY_ONNX = {"against": ("onnx",)}
 
@@ -128,6 +137,7 @@ CASES = [
     Case("Min", 12, ((3, 4), (3, 4)), dtype=i32),
     Case("Sum", 13, (IMAGE, IMAGE, IMAGE), dispatches=2),
     Case("Mean", 13, (IMAGE, IMAGE, IMAGE), dispatches=3),
+    Case("Mean", 13, (IMAGE, (7,))),
     Case("Clip", 7, (IMAGE,), {"min": -0.5, "max": 0.5}),
     Case("Clip", 7, (IMAGE,), {"max": 0.5}),
     Case("Clip", 13, (IMAGE, (), ()), constants={1: np.array(-0.3, f32), 2: np.array(0.4, f32)}),
@@ -135,6 +145,145 @@ CASES = [
     Case("Clip", 13, (IMAGE, (), ()), constants={1: np.array(0.9, f32), 2: np.array(0.4, f32)}),
     Case("Clip", 13, (IMAGE, np.array(-0.3, f32), np.array(0.4, f32)), dispatches=2),
     Case("Clip", 12, ((4, 5), (), ()), constants={1: np.array(-3, i32), 2: np.array(4, i32)}, dtype=i32),
+    # -- trigonometry and the like
+    Case("Acos", 7, (np.linspace(-1, 1, 21, dtype=f32),)),
+    Case("Acosh", 9, (np.linspace(1, 30, 21, dtype=f32),)),
+    Case("Asin", 7, (np.linspace(-1, 1, 21, dtype=f32),)),
+    Case("Asinh", 9, (IMAGE,)),
+    Case("Atan", 7, (IMAGE,)),
+    Case("Atanh", 9, (np.linspace(-1, 1, 21, dtype=f32),)),
+    Case("Cos", 7, (IMAGE,)),
+    Case("Cosh", 9, (IMAGE,)),
+    Case("Sin", 7, (IMAGE,)),
+    Case("Sinh", 9, (IMAGE,)),
+    Case("Tan", 7, (IMAGE,)),
+    Case("Round", 11, (SPECIAL,)),
+    Case("Sign", 13, ((4, 5),), dtype=i64),
+    Case("Sign", 9, (SPECIAL[np.isfinite(SPECIAL)],)),
+    # -- powers
+    Case("Pow", 7, (IMAGE, (7,)), positive=True),
+    Case("Pow", 13, ((4, 1), numbers(f32, 2.0, -1.0, 0.0))),
+    Case("Pow", 13, ((4, 5), ()), constants={1: np.array(2, i64)}),
+    Case("Pow", 13, ((4, 5), ()), constants={1: numbers(f32, 0.5)}, positive=True),
+    Case("Pow", 13, ((4, 3), ()), constants={1: numbers(i64, 3, 2**40, -(2**40) - 1)}),
+    Case("Pow", 13, ((4, 3), numbers(i64, 3, 2**40, -(2**40) - 1)), dispatches=5),
+    Case("Pow", 13, ((4, 3), numbers(u64, 3, 2**40 + 1, 2**63)), dispatches=5, **ONLY_ONNX,
+         why="onnxruntime has no uint64 exponent"),
+    Case("Pow", 13, ((4, 2), numbers(i8, 3, -2)), **ONLY_ONNX, why="onnxruntime has no int8 exponent"),
+    Case("Pow", 13, ((4, 3), numbers(f32, 3, 0.5, -2)), dtype=f16, positive=True, relative=2e-3, **ONLY_ONNX,
+         why="onnxruntime's CPU has no float16 Pow"),
+    Case("Pow", 13, ((4, 3), ints(3, 0, 5)), dtype=i32, dispatches=5),
+    Case("Pow", 13, ((4, 2), numbers(f32, 3, 2)), dtype=i32),
+    Case("Pow", 13, ((4, 5), ()), constants={1: np.array(2, i64)}, dtype=i64),
+    Case("Pow", 13, ((4, 5), ()), constants={1: np.array(7.0, f32)}, dtype=i64, dispatches=4),
+    Case("Pow", 13, ((4, 5), ()), constants={1: np.array(0, i64)}, dtype=i64),
+    Case("Pow", 13, (np.array([[2**33 + 1], [-3], [1], [0]], i64), ints(1, 0, 2, 9, 63)), dtype=i64, dispatches=35,
+         **ONLY_ONNX, why="onnxruntime goes through float64"),
+    Case("Pow", 13, (np.array([[7], [-2], [1], [-1]], i64), ints(-1, -2, -(2**40) - 1)), dtype=i64, dispatches=35,
+         **ONLY_ORT, why="the reference refuses negative exponents"),
+    Case("Pow", 13, (np.array([[1], [-1], [0]], i64), numbers(u64, 2**63, 2**40 + 1, 64)), dtype=i64, dispatches=32,
+         **ONLY_ONNX, why="onnxruntime has no uint64 exponent"),
+    Case("Pow", 13, (ints(2, 9, 3, 10, -3), numbers(f32, 0.5, 0.5, 3, -1, 3)), dtype=i64, dispatches=42),
+    # -- comparisons, logic and bits
+    Case("And", 7, ((3, 4), (4,)), dtype=boolean),
+    Case("Or", 7, ((3, 1), (4,)), dtype=boolean),
+    Case("Xor", 7, ((3, 4), (3, 4)), dtype=boolean),
+    Case("Not", 1, ((3, 4),), dtype=boolean),
+    Case("Equal", 7, ((3, 4), (4,)), dtype=i64, output_types=(boolean,)),
+    Case("Equal", 13, (SPECIAL[:, None], SPECIAL), output_types=(boolean,)),
+    Case("Equal", 19, ((3, 4), (3, 4)), dtype=boolean, output_types=(boolean,)),
+    Case("Greater", 9, ((3, 4), (4,)), dtype=i32, output_types=(boolean,)),
+    Case("Greater", 13, (SPECIAL[:, None], SPECIAL), output_types=(boolean,)),
+    Case("GreaterOrEqual", 12, (SPECIAL[:, None], SPECIAL), output_types=(boolean,)),
+    Case("Less", 7, ((3, 1), (4,)), output_types=(boolean,)),
+    Case("Less", 13, (numbers(u64, 2**63, 1, 5), numbers(u64, 1, 2**63, 5)), dtype=u64, output_types=(boolean,)),
+    Case("LessOrEqual", 16, (SPECIAL[:, None], SPECIAL), output_types=(boolean,)),
+    Case("IsNaN", 13, (SPECIAL,), output_types=(boolean,)),
+    Case("IsInf", 10, (SPECIAL,), output_types=(boolean,)),
+    Case("IsInf", 10, (SPECIAL,), {"detect_negative": 0}, output_types=(boolean,)),
+    Case("IsInf", 10, (SPECIAL,), {"detect_positive": 0}, output_types=(boolean,)),
+    Case("IsInf", 10, (SPECIAL,), {"detect_positive": 0, "detect_negative": 0}, output_types=(boolean,)),
+    Case("BitShift", 11, BITS, {"direction": "LEFT"}, dtype=u8),
+    Case("BitShift", 11, BITS, {"direction": "RIGHT"}, dtype=u8),
+    Case("BitwiseAnd", 18, BITS, dtype=u8),
+    Case("BitwiseOr", 18, BITS, dtype=u8),
+    Case("BitwiseXor", 18, ((3, 4), (4,)), dtype=i64),
+    Case("BitwiseNot", 18, ((3, 4),), dtype=i32),
+    Case("Where", 9, ((np.arange(12) % 3 == 0).reshape(3, 4), ints(1, 2, 3, 2**40), ints(-1)), output_types=(i64,)),
+    Case("Where", 16, (np.array([[True], [False]]), SPECIAL, np.arange(11, dtype=f32)), output_types=(f32,)),
+    Case("Where", 16, (np.array([True, False]), (3, 1), (2,)), dtype=f64),
+    # -- changes of type
+    Case("Cast", 6, (SPECIAL,), {"to": 9}, dispatches=2, output_types=(boolean,)),
+    Case("Cast", 9, (SPECIAL.astype(f16),), {"to": 9}, dispatches=2, output_types=(boolean,)),
+    Case("Cast", 13, (SPECIAL.astype(f64),), {"to": 9}, dispatches=2, output_types=(boolean,)),
+    Case("Cast", 13, (ints(0, 1, -1, 256, 2**32, -(2**63)),), {"to": 9}, output_types=(boolean,)),
+    Case("Cast", 13, (BITS[1],), {"to": 9}, output_types=(boolean,)),
+    Case("Cast", 13, ((3, 4),), {"to": 1}, dtype=boolean, output_types=(f32,)),
+    Case("Cast", 13, ((3, 4),), {"to": 7}, dtype=boolean, output_types=(i64,)),
+    Case("Cast", 13, ((3, 4),), {"to": 2}, dtype=boolean, output_types=(u8,), dispatches=0),
+    Case("Cast", 13, ((3, 4),), {"to": 9}, dtype=boolean, output_types=(boolean,), dispatches=0),
+    Case("Cast", 13, ((3, 4),), {"to": 12}, dtype=i32, output_types=(u32,), dispatches=0),
+    Case("Cast", 13, (ints(1, -1, 2**40 + 7, -(2**35) - 3),), {"to": 6}, dtype=i64, output_types=(i32,)),
+    Case("Cast", 13, ((3, 4),), {"to": 1}, dtype=i64, output_types=(f32,)),
+    Case("Cast", 13, (numbers(f32, 2.9, -2.9, 0.5, -0.0),), {"to": 7}, output_types=(i64,)),
+    Case("Cast", 13, ((3, 4),), {"to": 10}, output_types=(f16,)),
+    Case("Cast", 13, ((3, 4),), {"to": 11}, output_types=(f64,)),
+    Case("CastLike", 15, ((3, 4), numbers(i32, 1)), output_types=(i32,)),
+    Case("CastLike", 15, ((3, 4), ()), constants={1: np.array(True)}, dispatches=2, output_types=(boolean,)),
+    # -- quantization
+    Case("QuantizeLinear", 10, (np.linspace(-300, 300, 31, dtype=f32), np.array(2, f32)),
+         output_types=(u8,)),
+    Case("QuantizeLinear", 10, (np.linspace(-300, 300, 31, dtype=f32), np.array(2, f32), np.array(-7, i8)),
+         output_types=(i8,)),
+    Case("QuantizeLinear", 13, ((2, 3, 4), numbers(f32, 0.1, 0.02, 0.3), numbers(u8, 0, 128, 255)), output_types=(u8,),
+         **ONLY_ORT, why="the reference of this version wants an axis"),
+    Case("QuantizeLinear", 13, ((2, 3, 4), numbers(f32, 0.1, 0.02), numbers(i8, 0, 12)), {"axis": -3},
+         output_types=(i8,)),
+    Case("QuantizeLinear", 13, (np.arange(-400, 400, 7, dtype=i32), np.array(3, f32), np.array(5, u8)), dtype=i32,
+         output_types=(u8,), **ONLY_ONNX, why="onnxruntime's CPU quantizes floats only"),
+    Case("QuantizeLinear", 21, ((2, 5, 3), np.full((2, 2, 3), 0.3, f32)), {"axis": 1, "block_size": 3, "output_dtype": 3},
+         output_types=(i8,), dispatches=2, **ONLY_ONNX,
+         why="onnxruntime accepts opset 21 models of a newer IR version only"),
+    Case("QuantizeLinear", 21, ((2, 6), np.array(0.01, f32), np.array(40000, u16)), output_types=(u16,), dispatches=5,
+         **ONLY_ONNX, why="as above"),
+    Case("DequantizeLinear", 10, (BYTES, np.array(0.3, f32), np.array(7, u8)), output_types=(f32,), **ONLY_ORT,
+         why="the reference begins with opset 19"),
+    Case("DequantizeLinear", 10, (np.arange(-5, 5, dtype=i32), np.array(0.3, f32)), output_types=(f32,), **ONLY_ORT,
+         why="as above"),
+    Case("DequantizeLinear", 13, (BYTES, numbers(f32, 0.3, 2, 5), numbers(u8, 1, 2, 3)), output_types=(f32,), **ONLY_ORT,
+         why="as above"),
+    Case("DequantizeLinear", 19, (BYTES, numbers(f16, 0.3, 2, 5, 1)), {"axis": 2}, output_types=(f16,), relative=1e-3),
+    Case("DequantizeLinear", 21, (BYTES, np.linspace(1, 2, 16, dtype=f32).reshape(2, 2, 4), np.full((2, 2, 4), 3, u8)),
+         {"axis": 1, "block_size": 2}, output_types=(f32,), dispatches=3, **ONLY_ONNX, why="as above"),
+    Case("DequantizeLinear", 21, (BYTES, np.linspace(1, 2, 12, dtype=f32).reshape(2, 3, 2), np.full((2, 3, 2), 3, u8)),
+         {"axis": -1, "block_size": 2}, output_types=(f32,), **ONLY_ONNX, why="as above"),
+    Case("DequantizeLinear", 21, (BYTES.astype(i16) * 1000, np.array(0.3, f32)), output_types=(f32,), **ONLY_ONNX,
+         why="as above"),
+    # -- made from little
+    Case("ConstantOfShape", 9, (ints(2, 3),)),
+    Case("ConstantOfShape", 20, (ints(2, 3),), {"value": helper.make_tensor("", 9, (1,), [True])},
+         output_types=(boolean,)),
+    Case("ConstantOfShape", 9, (ints(2, 0),), {"value": helper.make_tensor("", 7, (1,), [2**40])}, dispatches=0,
+         output_types=(i64,)),
+    Case("Range", 11, (np.array(1, f32), np.array(2, f32), np.array(0.1, f32))),
+    Case("Range", 11, (np.array(9, i64), np.array(-8, i64), np.array(-3, i64)), dtype=i64),
+    Case("Range", 11, (np.array(3, i16), np.array(2, i16), np.array(1, i16)), dispatches=0, dtype=i16),
+    Case("EyeLike", 9, ((4, 5),)),
+    Case("EyeLike", 9, ((4, 5),), {"k": -2, "dtype": 9}, output_types=(boolean,), **ONLY_ONNX,
+         why="onnxruntime's CPU has no bool EyeLike"),
+    Case("EyeLike", 9, ((4, 5),), {"k": 2**40, "dtype": 11}, output_types=(f64,)),
+    Case("Trilu", 14, ((2, 1, 2, 4, 5),)),
+    Case("Trilu", 14, ((4, 5), np.array(-2, i64)), {"upper": 0}, dtype=i64),
+    Case("Trilu", 14, ((4, 5), ()), constants={1: np.array(1, i64)}, dtype=boolean),
+    Case("OneHot", 9, (np.array([[0, 2], [4, 5]], i64), np.array(5, i64), numbers(f32, 3, -1)), output_types=(f32,),
+         **ONLY_ORT, why="the reference takes indices out of range modulo the depth"),
+    Case("OneHot", 11, (np.array([[0, -1], [4, 5]], i64), np.array(5, i64), numbers(i64, 3, -1)), {"axis": 0},
+         output_types=(i64,), **ONLY_ORT, why="as above"),
+    Case("OneHot", 11, (numbers(f32, 0, -1, -6, 9), np.array(5, f32), numbers(f32, 0, 1)), {"axis": -2}, dispatches=2,
+         output_types=(f32,), **ONLY_ORT, why="as above"),
+    Case("HannWindow", 17, (np.array(10, i64),), dispatches=3),
+    Case("HammingWindow", 17, (np.array(9, i32),), {"periodic": 0}, dispatches=3),
+    Case("BlackmanWindow", 17, (np.array(9, i32),), {"output_datatype": 11}, dispatches=7, output_types=(f64,)),
     # -- convolution
     Case("Conv", 7, (IMAGE, (4, 3, 3, 3), (4,)), {"pads": [1, 1, 1, 1]}),
     Case("Conv", 11, (IMAGE, (4, 3, 3, 2)), {"pads": [0, 1, 2, 0], "strides": [2, 1], "kernel_shape": [3, 2]}),
@@ -279,10 +428,57 @@ def test_converter(
 
 
 def _random(rng: np.random.Generator, sizes: tuple[int, ...], case: Case) -> np.ndarray:
+    if np.dtype(case.dtype).kind == "b":
+        return rng.integers(0, 2, sizes).astype(case.dtype)
     if np.dtype(case.dtype).kind != "f":
         return rng.integers(0 if np.dtype(case.dtype).kind == "u" else -9, 9, sizes).astype(case.dtype)
     values = rng.uniform(0.2, 3, sizes) if case.positive else rng.standard_normal(sizes)
     return np.asarray(values).astype(case.dtype)
+
+
+SCALAR, BLOCKS = np.array(2, i64), {"axis": 0, "block_size": 2}
+
+REFUSED = [
+    ("BitShift", {"direction": "UP"}, (BYTES, BYTES), dmlvk.ModelError, "direction is 'UP'"),
+    ("Cast", {"to": 16}, (SPECIAL,), dmlvk.UnsupportedNodeError, "to is bfloat16"),
+    ("Cast", {"to": 99}, (SPECIAL,), dmlvk.DmlvkError, "99"),
+    ("ConstantOfShape", {}, (ints(2, -1),), dmlvk.ModelError, r"\[2, -1\]"),
+    ("DequantizeLinear", {}, (BYTES, numbers(f32, 1, 2)), dmlvk.ModelError, r"\(2,\) for dimension 1"),
+    ("DequantizeLinear", {}, (BYTES, np.array(1, f32), numbers(u8, 1, 2)), dmlvk.ModelError, r"zero point has sizes \(2,\)"),
+    ("DequantizeLinear", BLOCKS, (BYTES, np.ones((2, 3, 4), f32)), dmlvk.ModelError, "blocks of 2 along 0"),
+    ("DequantizeLinear", {"axis": 3}, (BYTES, numbers(f32, 1, 2)), dmlvk.ModelError, "axis 3"),
+    ("EyeLike", {"dtype": 16}, (np.ones((2, 2), f32),), dmlvk.UnsupportedNodeError, "dtype is bfloat16"),
+    ("EyeLike", {}, (np.ones(2, f32),), dmlvk.UnsupportedNodeError, "2 to 4 dimensions"),
+    ("HannWindow", {}, (np.array(0, i64),), dmlvk.ModelError, "a window of 0"),
+    ("OneHot", {}, (ints(1), np.array(0, i64), numbers(f32, 0, 1)), dmlvk.ModelError, "depth is 0"),
+    ("OneHot", {}, (ints(1), SCALAR, numbers(f32, 0, 1, 2)), dmlvk.ModelError, "must be two"),
+    ("Pow", {}, (ints(1, 2), numbers(f64, 1, 2)), dmlvk.UnsupportedNodeError, "FLOAT64"),
+    ("QuantizeLinear", {}, (BYTES.astype(f32), np.array(1, f16)), dmlvk.UnsupportedNodeError, "ScaleTensor"),
+    ("Range", {}, (SCALAR, SCALAR, np.array(0, i64)), dmlvk.ModelError, "by 0"),
+    ("Range", {}, tuple(numbers(f32, 0, np.inf, 1)), dmlvk.ModelError, "to inf"),
+    ("Trilu", {}, (ints(1, 2),), dmlvk.ModelError, "no matrix"),
+    ("Where", {}, (np.array([True]), SPECIAL, SPECIAL.astype(f64)), dmlvk.UnsupportedNodeError, "same data type"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op_type", "attributes", "inputs", "error", "message"), REFUSED)
+def test_refused(
+    op_type: str,
+    attributes: dict[str, Any],
+    inputs: tuple[np.ndarray, ...],
+    error: type[Exception],
+    message: str,
+    make_model: Callable[..., Any],
+    make_session: Callable[..., Any],
+) -> None:
+    """What a converter cannot run, or nothing could, in a typed error that says what is wrong."""
+    feeds = {f"x{index}": np.asarray(array) for index, array in enumerate(inputs)}
+    node = helper.make_node(op_type, list(feeds), ["unread"], **attributes)
+    feeds["z"] = np.zeros(1, f32)
+    other = helper.make_node("Abs", ["z"], ["y"])
+    model = make_model([node, other], {name: (array.dtype, array.shape) for name, array in feeds.items()}, opset=21)
+    with pytest.raises(error, match=message):
+        make_session(model).run(None, feeds)
 
 
 def test_every_operator_has_a_case() -> None:

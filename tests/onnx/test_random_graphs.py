@@ -15,8 +15,12 @@ from onnx import helper
 f32, i64 = np.float32, np.int64
 Sizes = tuple[int, ...]
 
-_UNARY = ("Abs", "Elu", "Erf", "HardSwish", "Identity", "LeakyRelu", "Neg", "Relu", "Sigmoid", "Softsign", "Tanh")
+_UNARY = (
+    *("Abs", "Asinh", "Atan", "Cos", "Elu", "Erf", "HardSwish", "Identity"),
+    *("LeakyRelu", "Neg", "Relu", "Sigmoid", "Sin", "Softsign", "Tanh"),
+)
 _BINARY = ("Add", "Max", "Mean", "Min", "Mul", "Sub", "Sum")
+_COMPARISONS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _MOST_ELEMENTS = 3000
 
 
@@ -36,7 +40,10 @@ class Builder:
 
     def grow(self) -> None:
         """Adds a random operator to a random value."""
-        steps = (self.unary, self.binary, self.move, self.move, self.reshape, self.along_axis, self.product, self.image)
+        steps = (
+            *(self.unary, self.binary, self.choice, self.cast, self.move, self.move),
+            *(self.reshape, self.along_axis, self.product, self.image),
+        )
         steps[self.rng.integers(len(steps))](*self.pick())
 
     def pick(self) -> tuple[str, Sizes]:
@@ -66,13 +73,42 @@ class Builder:
         self.node(str(self.rng.choice(_UNARY)), [x], sizes)
 
     def binary(self, x: str, sizes: Sizes) -> None:
-        """With another value where the two broadcast, else with a constant that does."""
+        y, result = self.partner(sizes)
+        self.node(str(self.rng.choice(_BINARY)), [x, y] if self.rng.random() < 0.5 else [y, x], result)
+
+    def partner(self, sizes: Sizes) -> tuple[str, Sizes]:
+        """Another value where the two broadcast, else a constant that does; and the common sizes."""
         y, other = self.pick()
         try:
-            result = np.broadcast_shapes(sizes, other)
+            return y, np.broadcast_shapes(sizes, other)
         except ValueError:
-            y, result = self.constant(*(int(self.rng.choice([1, size])) for size in sizes)), sizes
-        self.node(str(self.rng.choice(_BINARY)), [x, y] if self.rng.random() < 0.5 else [y, x], result)
+            return self.constant(*(int(self.rng.choice([1, size])) for size in sizes)), sizes
+
+    def choice(self, x: str, sizes: Sizes) -> None:
+        """The larger or the smaller of two, by way of bools that an And and a Cast may have gone through: a comparison of
+        almost equal values may go either way, and the choice is continuous nevertheless."""
+        y, result = self.partner(sizes)
+        truth = self.bools(str(self.rng.choice(_COMPARISONS)), [x, y])
+        if self.rng.random() < 0.5:
+            truth = self.bools("Not", [self.bools("Not", [truth])])
+        if self.rng.random() < 0.5:
+            truth = self.bools("Cast", [self.bools("Cast", [truth], to=onnx.TensorProto.FLOAT16)], to=onnx.TensorProto.BOOL)
+        self.node("Where", [truth, x, y], result)
+
+    def bools(self, op_type: str, inputs: list[str], **attributes: Any) -> str:
+        """A node whose output no other operator picks."""
+        name = f"b{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, inputs, [name], name=f"{op_type}{len(self.nodes)}", **attributes))
+        return name
+
+    def cast(self, x: str, sizes: Sizes) -> None:
+        """To another type and back, or of a triangle's zeros."""
+        if len(sizes) >= 2 and self.rng.random() < 0.5:
+            diagonal = self.known(np.array(self.rng.integers(-2, 3), i64))
+            self.node("Trilu", [x, diagonal], sizes, upper=int(self.rng.integers(2)))
+        else:
+            doubles = self.bools("Cast", [x], to=onnx.TensorProto.DOUBLE)
+            self.node("Cast", [doubles], sizes, to=onnx.TensorProto.FLOAT)
 
     def move(self, x: str, sizes: Sizes) -> None:
         permutation = [int(axis) for axis in self.rng.permutation(len(sizes))]

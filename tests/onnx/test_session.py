@@ -413,6 +413,40 @@ def test_inputs_that_say_shapes(make_model: Callable[..., Any], make_session: Ca
     assert session.report().plans == 2
 
 
+def test_fills_are_made_where_they_are_read(
+    make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]
+) -> None:
+    """Shape arithmetic makes on the host what it reads itself, and the device what only the device reads."""
+    constant = {name: helper.make_tensor("", code, (1,), [value]) for name, code, value in [("c", 1, 2.5), ("k", 7, 1)]}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], name="sizes"),
+        helper.make_node("ConstantOfShape", ["s"], ["c"], name="numbers", value=constant["c"]),
+        helper.make_node("Add", ["x", "c"], ["a"], name="sum"),
+        helper.make_node("Shape", ["s"], ["t"], name="rank"),
+        helper.make_node("ConstantOfShape", ["t"], ["k"], name="ones", value=constant["k"]),
+        helper.make_node("Mul", ["k", "three"], ["m"], name="wanted"),
+        helper.make_node("Expand", ["a", "m"], ["y"], name="expansion"),
+    ]
+    session = make_session(make_model(nodes, {"x": (f32, ("N", 1))}, constants={"three": np.array(3, i64)}))
+    x = np.arange(3, dtype=f32).reshape(3, 1)
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.tile(x + f32(2.5), (1, 3)))
+    report = session.report()
+    assert [record.name for record in report.gpu_nodes] == ["numbers", "sum", "expansion"]
+    assert [record.name for record in report.host_nodes] == ["sizes", "rank", "ones", "wanted"]
+
+
+def test_counts_that_are_fed(make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]) -> None:
+    """A range's ends may be fed; its length is no shape of an input, so each set of ends has its own plan."""
+    node = helper.make_node("Range", ["start", "limit", "delta"], ["y"])
+    ends = dict.fromkeys(node.input, (f32, ()))
+    session = make_session(make_model(node, ends))
+    for start, limit, delta in [(0, 5, 1), (4, -2, -1.5), (3, 3, 1)]:
+        feeds = {"start": start, "limit": limit, "delta": delta}
+        (y,) = session.run(None, {name: np.array(value, f32) for name, value in feeds.items()})
+        np.testing.assert_array_equal(y, np.arange(start, limit, delta, f32))
+    assert session.report().plans == 3
+
+
 def test_without_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
     import sys

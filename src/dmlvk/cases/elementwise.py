@@ -357,7 +357,7 @@ CASES: Final = (
         ),
         ops.ElementWiseIf.fields[1].data_types,
     ),
-    OperatorCases(ops.ElementWisePow, floats(1, 0.52), power_cases()),
+    OperatorCases(ops.ElementWisePow, floats(1.2, 0.52), power_cases()),
     OperatorCases(
         ops.ValueScale2d,
         floats(1, 0.52),

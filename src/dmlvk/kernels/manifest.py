@@ -64,7 +64,7 @@ _BINARY_TYPES = tuple(dict.fromkeys((t, u) for t in _NUMERIC for u in (t, "UINT8
 """(inputs, output) of the binary kernel: arithmetic and comparisons."""
 
 # Eight dimensions, and the two halves of 64-bit elements whose bits alone matter.
-_ITEM_PARAMS = ("uint count", "uint sizes[9]", "uint divisors[18]", "uint inner_size")
+_ITEM_PARAMS = ("uint count", "uint elements", "uint sizes[9]", "uint divisors[18]", "uint inner_size")
 _TILE_PARAMS = ("uint count", "uint sizes[9]", "uint divisors[18]", "uint rows", "uint columns")
 _OPERATOR_PARAMS = ("uint param0[2]", "uint param1[2]")
 _UNARY_PARAMS = ("float scale", "float bias", *_OPERATOR_PARAMS)
@@ -228,7 +228,7 @@ _ROWS: tuple[KernelSpec, ...] = (
         source="elementwise_unary.comp",
         buffers=("x", "output:w"),
         params=(*_ITEM_PARAMS, *_steps("x", "output"), *_UNARY_PARAMS),
-        constants=(*_UNARY_CONSTANTS, ("ITEMS", 1), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
+        constants=(*_UNARY_CONSTANTS, ("ITEMS", 1), ("RUNS", 0), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
         variants=(("LANES T U", _lanes(_UNARY_TYPES)),),
     ),
     KernelSpec(
@@ -244,7 +244,7 @@ _ROWS: tuple[KernelSpec, ...] = (
         source="elementwise_binary.comp",
         buffers=("a", "b", "output:w"),
         params=(*_ITEM_PARAMS, *_steps("a", "b", "output"), *_BINARY_PARAMS),
-        constants=(*_BINARY_CONSTANTS, ("ITEMS", 1), ("A_MODE", 0), ("B_MODE", 0), ("OUTPUT_MODE", 0)),
+        constants=(*_BINARY_CONSTANTS, ("ITEMS", 1), ("RUNS", 0), ("A_MODE", 0), ("B_MODE", 0), ("OUTPUT_MODE", 0)),
         variants=(("LANES T U", _lanes(_BINARY_TYPES)),),
     ),
     KernelSpec(
@@ -256,7 +256,8 @@ _ROWS: tuple[KernelSpec, ...] = (
         ),
         params=(*_ITEM_PARAMS, *_steps("a", "b", "output")),
         constants=(
-            *(("LOCAL_SIZE_X", 128), ("RANK", 1), ("ITEMS", 1), ("A_MODE", 0), ("B_MODE", 0), ("OUTPUT_MODE", 0)),
+            *(("LOCAL_SIZE_X", 128), ("RANK", 1), ("ITEMS", 1), ("RUNS", 0)),
+            *(("A_MODE", 0), ("B_MODE", 0), ("OUTPUT_MODE", 0)),
             *(("A_SIGNED", 0), ("B_SIGNED", 0), ("OUTPUT_SIGNED", 0)),
             *(("HAS_A_ZERO_POINT", 1), ("HAS_B_ZERO_POINT", 1), ("HAS_OUTPUT_ZERO_POINT", 1)),
         ),
@@ -528,9 +529,7 @@ _ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "scale", "zero_point", "output:w"),
         params=_QUANTIZATION_PARAMS,
         constants=(*_QUANTIZATION_CONSTANTS, ("PACKED", 1)),
-        variants=(
-            ("LANES T S U", tuple(f"{n} {t} {s} UINT8" for t, s in _QUANTIZE_TYPES for n in (1, 16))),
-        ),
+        variants=(("LANES T S U", tuple(f"{n} {t} {s} UINT8" for t, s in _QUANTIZE_TYPES for n in (1, 16))),),
     ),
     KernelSpec(
         "quantize_to_4_bits",

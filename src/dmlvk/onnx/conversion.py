@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlvk import ops
 from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
-from dmlvk.onnx.model import Array, Node, data_type_of
+from dmlvk.onnx.model import Array, Node, data_type_of, element_type
 from dmlvk.onnx.values import Sizes, Value, packed_value
 from dmlvk.schema import OperatorDesc
 
@@ -76,9 +76,26 @@ class Conversion:
         value = self._inputs[index] if index < len(self._inputs) else None
         return None if isinstance(value, Value) else value
 
+    def known(self, index: int) -> Array:
+        """A required input that is known before the run."""
+        value = self.host(index)
+        if value is None:
+            raise self.invalid(f"input {index} is missing")
+        return value
+
     def attribute(self, name: str, default: Any) -> Any:
         """An attribute, or its default."""
         return self.node.attributes.get(name, default)
+
+    def element_type(self, name: str, default: np.dtype[Any] | None = None) -> np.dtype[Any]:
+        """numpy's type for an attribute that names a type; the default where it is absent or 0."""
+        code = self.attribute(name, 0)
+        if not code and default is not None:
+            return default
+        found, dtype = element_type(code)
+        if dtype is None:
+            raise self.unsupported(f"{name} is {found}, which no device tensor can hold")
+        return dtype
 
     def wants(self, output: int) -> bool:
         """Whether the model uses an optional output."""

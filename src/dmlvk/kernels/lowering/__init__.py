@@ -63,12 +63,14 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
     lowering = _lowering(desc)
     problem = lowering.problem(desc)
     name = force or choose(lowering.rules, problem, caps).name
+    _check_tensors(desc, caps)
     plan = lowering.schedules[name](desc, problem, caps)
-    _check_device(desc, plan, caps)
+    _check_dispatches(desc, plan, caps)
     return plan
 
 
-def _check_device(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> None:
+def _check_tensors(desc: OperatorDesc, caps: Capabilities) -> None:
+    """Before there is a plan: what fits a binding also fits the 32-bit numbers of a parameter block."""
     for slot in desc.input_slots() + desc.output_slots():
         if slot.tensor is not None and slot.tensor.total_tensor_size_in_bytes > caps.storage_buffer_bytes:
             raise UnsupportedError(
@@ -76,6 +78,9 @@ def _check_device(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> None:
                 f"largest storage binding, {caps.storage_buffer_bytes} bytes",
                 operator=desc.type.dml_name,
             )
+
+
+def _check_dispatches(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> None:
     for dispatch in plan.dispatches + plan.initialize:
         spec = KERNELS[dispatch.kernel.kernel]
         missing = [name for name in spec.required_features(dispatch.kernel.variant) if name not in caps.features]

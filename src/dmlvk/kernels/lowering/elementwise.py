@@ -128,13 +128,31 @@ def launch(
     order."""
     if rule == "tiles":
         return _tiles(kernel, problem, caps, bindings, constants, params)
-    return _items(kernel, problem, problem.group_lanes if rule == "groups" else 1, caps, bindings, constants, params)
+    if rule == "runs":
+        return _runs(kernel, problem, caps, bindings, constants, params)
+    lanes = problem.group_lanes if rule == "groups" else 1
+    return _items(kernel, problem, lanes, problem.access(lanes), caps, bindings, constants, params)
+
+
+def _runs(
+    kernel: str,
+    problem: ElementwiseProblem,
+    caps: Capabilities,
+    bindings: tuple[Range, ...],
+    constants: Mapping[str, int],
+    params: Mapping[str, Any],
+) -> Dispatch:
+    """The launch of a kernel that walks its packed output as one line; a tensor that is packed like it moves in groups."""
+    packed = problem.walk.strides[-1]
+    access = [Access.GROUPS if steps == packed else Access.ELEMENTS for steps in problem.walk.strides]
+    return _items(kernel, problem, problem.group_lanes, access, caps, bindings, {**constants, "RUNS": 1}, params)
 
 
 def _items(
     kernel: str,
     problem: ElementwiseProblem,
     lanes: int,
+    access: Sequence[Access],
     caps: Capabilities,
     bindings: tuple[Range, ...],
     constants: Mapping[str, int],
@@ -143,19 +161,22 @@ def _items(
     """The launch of a kernel whose invocations take items of some lanes (``glsl/include/items.glsl``)."""
     walk, spec = problem.walk, KERNELS[kernel]
     names = spec.buffer_names[: len(walk.strides)]
-    sizes = (*walk.sizes[:-1], -(-walk.sizes[-1] // lanes))
-    count = math.prod(sizes)
+    elements = math.prod(walk.sizes)
+    in_line = bool(constants.get("RUNS"))
+    of_item = 1 if in_line else lanes
+    sizes = (*walk.sizes[:-1], -(-walk.sizes[-1] // of_item))
+    count = -(-elements // lanes) if in_line else math.prod(sizes)
     items = _item_count(problem, lanes, count, caps)
     steps: dict[str, Any] = {}
     for name, own in zip(names, walk.strides, strict=True):
-        steps |= {f"{name}_strides": (*own[:-1], own[-1] * lanes), f"{name}_step": own[-1]}
-    modes = _modes(names, problem.access(lanes))
-    constants = {**constants, **modes, "LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), "ITEMS": items}
+        steps |= {f"{name}_strides": (*own[:-1], _step(own[-1], of_item)), f"{name}_step": own[-1]}
+    constants = {**constants, **_modes(names, access), "LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), "ITEMS": items}
     variant = (("LANES", str(lanes)), ("T", problem.input_type.name), ("U", problem.output_type.name))
+    shape: dict[str, Any] = {"elements": elements, "inner_size": walk.sizes[-1]}
     return Dispatch(
         KernelVariant(kernel, variant, tuple((name, int(value)) for name, value in constants.items())),
         bindings,
-        spec.pack(count=count, sizes=sizes, divisors=divisors(sizes), inner_size=walk.sizes[-1], **steps, **params),
+        spec.pack(count=count, sizes=sizes, divisors=divisors(sizes), **shape, **steps, **params),
         linear_grid(-(-count // (_WORKGROUP * items)), caps),
     )
 
@@ -179,7 +200,7 @@ def _tiles(
     count = math.prod(sizes)
     steps: dict[str, Any] = {}
     for name, own in zip(spec.buffer_names, walk.strides, strict=True):
-        steps[f"{name}_strides"] = tuple(step * edge if axis in tiled else step for axis, step in enumerate(own))
+        steps[f"{name}_strides"] = tuple(_step(step, edge if axis in tiled else 1) for axis, step in enumerate(own))
     ends = {name: (own[turned.row], own[-1]) for name, own in zip(spec.buffer_names, walk.strides, strict=True)}
     row_stride, _ = ends.pop("output")
     params = {**params, "row_stride": row_stride, "rows": walk.sizes[turned.row], "columns": walk.sizes[-1]}
@@ -202,6 +223,11 @@ def _tiles(
         spec.pack(count=count, sizes=sizes, divisors=divisors(sizes), **steps, **params),
         linear_grid(count, caps),
     )
+
+
+def _step(stride: int, elements: int) -> int:
+    """A step over several elements, in 32 bits: one that needs more is that of a dimension with one item, and never taken."""
+    return stride * elements % 2**32
 
 
 def _modes(names: Sequence[str], access: Sequence[Access]) -> dict[str, int]:

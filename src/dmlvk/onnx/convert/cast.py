@@ -9,7 +9,6 @@ import numpy as np
 from dmlvk import ops
 from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.model import element_type
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.schema import NUMERIC
@@ -20,10 +19,7 @@ _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 @converts("Cast", 6, 9, 13, 19, 21, 23, 24, 25, types=_ANY)
 def cast(node: Conversion) -> Value:
     """``saturate`` is about 8-bit floats, which no device tensor can hold."""
-    name, dtype = element_type(node.attribute("to", 0))
-    if dtype is None:
-        raise node.unsupported(f"to is {name}, which no device tensor can hold")
-    return cast_to(node, node[0], dtype)
+    return cast_to(node, node[0], node.element_type("to"))
 
 
 @converts("CastLike", 15, 19, 21, 23, 24, 25, types=_ANY)

@@ -8,7 +8,6 @@ import numpy as np
 
 from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.model import Array
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.schema import NUMERIC
@@ -36,7 +35,7 @@ def dropout(node: Conversion) -> tuple[Value, Value | None]:
 @converts("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, types=_ANY, host_inputs=(1,))
 def reshape(node: Conversion) -> Value:
     """0 keeps a size (unless ``allowzero``), -1 is what remains."""
-    x, wanted = node[0], [int(size) for size in _required(node, 1)]
+    x, wanted = node[0], [int(size) for size in node.known(1)]
     keeps = not node.attribute("allowzero", 0)
     if keeps and any(size == 0 and i >= x.rank for i, size in enumerate(wanted)):
         raise node.invalid(f"the shape {wanted} keeps sizes that {x.sizes} does not have")
@@ -94,7 +93,7 @@ def transpose(node: Conversion) -> Value:
 @converts("Expand", 8, 13, types=_ANY, host_inputs=(1,))
 def expand(node: Conversion) -> Value:
     """numpy's broadcasting in both directions, by zero strides."""
-    x, wanted = node[0], tuple(int(size) for size in _required(node, 1))
+    x, wanted = node[0], tuple(int(size) for size in node.known(1))
     try:
         return x.broadcast_to(np.broadcast_shapes(x.sizes, wanted))
     except ValueError:
@@ -105,10 +104,3 @@ def _axes(node: Conversion) -> tuple[int, ...] | None:
     """The axes, an attribute before opset 13 and an input since; None where they are absent."""
     axes = node.host(1) if node.node.version >= 13 else node.attribute("axes", None)
     return None if axes is None else tuple(int(axis) for axis in np.atleast_1d(axes))
-
-
-def _required(node: Conversion, index: int) -> Array:
-    value = node.host(index)
-    if value is None:
-        raise node.invalid(f"input {index} is missing")
-    return value

@@ -35,14 +35,15 @@ def power(node: Conversion) -> Value:
 
 
 def _narrowed(node: Conversion, exponents: Value) -> Value:
-    """Integers of 64 bits as 32: those beyond count as the nearest that fits, which only the sign of an overflow shows."""
+    """Integers of 64 bits as 32: those beyond count as the nearest of their parity, which overflow just so."""
     narrow = _NARROW.get(exponents.dtype)
     if narrow is None:
         return exponents
-    limits = np.iinfo(narrow)
-    data_type, low, high = data_type_of(exponents.dtype), int(limits.min), int(limits.max)
+    limits, data_type = np.iinfo(narrow), data_type_of(exponents.dtype)
+    low, high = int(limits.min), int(limits.max) - 1
     clipped = node.elementwise(ops.ElementWiseClip1, exponents, min_max_data_type=data_type, min=low, max=high)
-    return cast_to(node, clipped, narrow)
+    parity = node.elementwise(ops.ElementWiseBitAnd, exponents, _number(node, 1, exponents.dtype))
+    return cast_to(node, node.elementwise(ops.ElementWiseBitOr, clipped, parity), narrow)
 
 
 def _narrowed_array(exponents: Array) -> Array:
@@ -51,7 +52,7 @@ def _narrowed_array(exponents: Array) -> Array:
         return exponents.astype(np.float32)
     narrow = _NARROW.get(exponents.dtype, exponents.dtype)
     limits = np.iinfo(narrow)
-    return exponents.clip(limits.min, limits.max).astype(narrow)
+    return (exponents.clip(limits.min, limits.max - 1) | (exponents & 1)).astype(narrow)
 
 
 def _whole_power(node: Conversion, x: Value, exponent: int) -> Value:

@@ -1,0 +1,117 @@
+"""Tensors made from a number, a counter, a diagonal or indices.
+
+Where Range and ConstantOfShape only say shapes, they run on the host as all shape arithmetic does (``network``).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.enums import TensorDataType
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.model import data_type_of
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Value
+from dmlvk.schema import NUMERIC
+
+_ANY = (TensorDataType.FLOAT64, *NUMERIC)
+_COUNTED = (TensorDataType.FLOAT32, TensorDataType.INT64, TensorDataType.INT32, TensorDataType.INT16)
+_INT32, _FARTHEST = np.dtype(np.int32), 2**31 - 1
+
+
+@converts("ConstantOfShape", 9, 20, 21, 23, 24, 25, types=(TensorDataType.INT64,), host_inputs=(0,))
+def constant_of_shape(node: Conversion) -> Value:
+    sizes = tuple(int(size) for size in node.known(0))
+    if min(sizes, default=0) < 0:
+        raise node.invalid(f"the shape {list(sizes)} has a negative size")
+    (number,) = node.attribute("value", np.zeros(1, np.float32)).reshape(-1)
+    return node.fill(sizes, number)
+
+
+@converts("Range", 11, types=_COUNTED, host_inputs=(0, 1, 2))
+def counting(node: Conversion) -> Value:
+    """start + i * delta, while that is before the limit."""
+    start, limit, delta = (node.known(index).reshape(()) for index in range(3))
+    if delta == 0 or not np.isfinite([start, limit, delta]).all():
+        raise node.invalid(f"no range goes from {start} to {limit} by {delta}")
+    if start.dtype.kind == "f":
+        count = math.ceil(float(limit - start) / float(delta))
+    else:
+        count = -((int(limit) - int(start)) // -int(delta))
+    return node.launch(
+        ops.FillValueSequence,
+        output_tensor=node.new((max(count, 0),), start.dtype),
+        value_data_type=data_type_of(start.dtype),
+        value_start=start.item(),
+        value_delta=delta.item(),
+    )
+
+
+@converts("EyeLike", 9, 22, types=_ANY)
+def eye_like(node: Conversion) -> Value:
+    """1 on the k-th diagonal, 0 elsewhere; of the input only type and shape matter."""
+    x = node[0]
+    dtype = node.element_type("dtype", x.dtype)
+    diagonal = _diagonal(node.attribute("k", 0))
+    return node.launch(
+        ops.DiagonalMatrix1,
+        output_tensor=node.new(x.sizes, dtype),
+        value_data_type=data_type_of(dtype),
+        value=1,
+        diagonal_fill_begin=diagonal,
+        diagonal_fill_end=diagonal + 1,
+    )
+
+
+@converts("Trilu", 14, types=_ANY, host_inputs=(1,))
+def triangle(node: Conversion) -> Value:
+    """Zeros below the k-th diagonal, or with ``upper`` 0 above it, in each matrix of the last two dimensions."""
+    x, k = node[0], node.host(1)
+    if x.rank < 2:
+        raise node.invalid(f"the input of sizes {x.sizes} is no matrix")
+    diagonal = 0 if k is None else _diagonal(int(k.item()))
+    begin, end = (-_FARTHEST, diagonal) if node.attribute("upper", 1) else (diagonal + 1, _FARTHEST)
+    matrices = node.reshape(x, (math.prod(x.sizes[:-2]), *x.sizes[-2:]))
+    y = node.launch(
+        ops.DiagonalMatrix1,
+        matrices,
+        output_tensor=node.new(matrices.sizes, x.dtype),
+        value_data_type=data_type_of(x.dtype),
+        value=0,
+        diagonal_fill_begin=begin,
+        diagonal_fill_end=end,
+    )
+    return node.reshape(y, x.sizes)
+
+
+@converts("OneHot", 9, 11, types=NUMERIC, host_inputs=(1,))
+def one_hot(node: Conversion) -> Value:
+    """The second value at the indices, the first elsewhere, along a new axis. Before opset 11 a negative index was out of
+    range, as it is where it is read as an unsigned number."""
+    indices, depth, values = node[0], int(node.known(1).item()), node[2]
+    if depth < 1:
+        raise node.invalid(f"the depth is {depth}")
+    if values.sizes != (2,):
+        raise node.invalid(f"the values have sizes {values.sizes} and must be two")
+    if indices.dtype.kind == "f" or indices.dtype.itemsize < _INT32.itemsize:
+        indices = cast_to(node, indices, _INT32)
+    if node.node.version < 11:
+        indices = indices.reinterpret(np.dtype(f"u{indices.dtype.itemsize}"))
+    axis = node.axis(node.attribute("axis", -1), indices.rank + 1)
+    outer, inner = indices.sizes[:axis], indices.sizes[axis:]
+    return node.launch(
+        ops.OneHot,
+        node.reshape(indices, (*outer, 1, *inner)),
+        node.reshape(values, (*(1,) * indices.rank, 2)),
+        output_tensor=node.new((*outer, depth, *inner), values.dtype),
+        axis=axis,
+    )
+
+
+def _diagonal(k: int) -> int:
+    """The diagonal's number; beyond any matrix for one that does not fit the operator."""
+    return max(-_FARTHEST + 1, min(k, _FARTHEST - 1))

@@ -1,0 +1,104 @@
+"""Quantization. Scale and zero point serve the whole tensor, each index of an axis, or each block along it: broadcasting
+to the tensor, of which a dimension is split where there are blocks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.enums import TensorDataType
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Sizes, Value
+from dmlvk.schema import FLOATS
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+class _Quantized(NamedTuple):
+    """The inputs of a node, broadcast to one another.
+
+    Attributes:
+        x: The tensor; a dimension may be split in blocks.
+        scale: The scale.
+        zero_points: The zero point, or nothing.
+        sizes: Of the node's output.
+    """
+
+    x: Value
+    scale: Value
+    zero_points: tuple[Value, ...]
+    sizes: Sizes
+
+
+@converts("QuantizeLinear", 10, 13, 19, 21, types=(*FLOATS, TensorDataType.INT32))
+def quantize(node: Conversion) -> Value:
+    """``saturate`` is about 8-bit floats, which no device tensor can hold."""
+    parts = _parts(node)
+    dtype = _output_type(node, parts)
+    if dtype.itemsize == 2:
+        y = _quantize_to_16_bits(node, parts, dtype)
+    else:
+        y = node.elementwise(ops.ElementWiseQuantizeLinear, parts.x, parts.scale, *parts.zero_points, dtype=dtype)
+    return node.reshape(y, parts.sizes)
+
+
+@converts("DequantizeLinear", 10, 13, 19, 21, types=ops.ElementWiseDequantizeLinear.fields[0].data_types)
+def dequantize(node: Conversion) -> Value:
+    parts = _parts(node)
+    row, dtype = ops.ElementWiseDequantizeLinear, parts.scale.dtype
+    return node.reshape(node.elementwise(row, parts.x, parts.scale, *parts.zero_points, dtype=dtype), parts.sizes)
+
+
+def _output_type(node: Conversion, parts: _Quantized) -> np.dtype[Any]:
+    """That of the zero point, or where there is none ``output_dtype``."""
+    if parts.zero_points:
+        return parts.zero_points[0].dtype
+    return node.element_type("output_dtype", np.dtype(np.uint8))
+
+
+def _quantize_to_16_bits(node: Conversion, parts: _Quantized, dtype: np.dtype[Any]) -> Value:
+    """Step by step, because DirectML's operator ends at 8 bits; the last step clamps."""
+    x, scale = (cast_to(node, value, _FLOAT32) for value in (parts.x, parts.scale))
+    y = node.elementwise(ops.ElementWiseRound, node.elementwise(ops.ElementWiseDivide, x, scale))
+    for zero_point in parts.zero_points:
+        y = node.elementwise(ops.ElementWiseAdd, y, cast_to(node, zero_point, _FLOAT32))
+    return cast_to(node, y, dtype)
+
+
+def _parts(node: Conversion) -> _Quantized:
+    x, scale, zero_point = node[0], node[1], node.get(2)
+    if zero_point is not None and zero_point.sizes != scale.sizes:
+        raise node.invalid(f"the zero point has sizes {zero_point.sizes}, the scale {scale.sizes}")
+    parameters = [scale] if zero_point is None else [scale, zero_point]
+    sizes, block = x.sizes, node.attribute("block_size", 0)
+    if block:
+        x, parameters = _blocked(node, x, parameters, block)
+    elif scale.sizes in ((), (1,)):
+        parameters = [node.reshape(value, ()) for value in parameters]
+    else:
+        axis = node.axis(node.attribute("axis", 1), x.rank)
+        if scale.sizes != (x.sizes[axis],):
+            raise node.invalid(f"the scale has sizes {scale.sizes} for dimension {axis} of {x.sizes}")
+        own = (x.sizes[axis],) + (1,) * (x.rank - 1 - axis)
+        parameters = [node.reshape(value, own) for value in parameters]
+    return _Quantized(x, parameters[0], tuple(parameters[1:]), sizes)
+
+
+def _blocked(node: Conversion, x: Value, parameters: list[Value], block: int) -> tuple[Value, list[Value]]:
+    """The tensor's dimension split in blocks and elements of a block; or, where the last block is not full, the
+    parameters repeated for each element."""
+    axis = node.axis(node.attribute("axis", 1), x.rank)
+    before, size, after = x.sizes[:axis], x.sizes[axis], x.sizes[axis + 1 :]
+    count = -(-size // block)
+    if block < 1 or parameters[0].sizes != (*before, count, *after):
+        raise node.invalid(f"the scale has sizes {parameters[0].sizes} for blocks of {block} along {axis} of {x.sizes}")
+    parameters = [node.reshape(value, (*before, count, 1, *after)) for value in parameters]
+    if count * block == size:
+        return node.reshape(x, (*before, count, block, *after)), parameters
+    full = (*before, count, block, *after)
+    repeated = [node.copy(value.broadcast_to(full)) for value in parameters]
+    return x, [node.reshape(value, (*before, count * block, *after)).shorten(axis, size) for value in repeated]

@@ -222,7 +222,10 @@ def _draw_sizes_of(draw: Draw, operator: type[OperatorDesc], case: Case) -> tupl
         assert isinstance(axis, int)
         sizes = sizes_of(axis + 1)
         ones = (1,) * (len(sizes) - 1)
-        inputs = {"indices_tensor": (*sizes[:axis], 1, *sizes[axis + 1 :]), "values_tensor": (*ones, draw(st.integers(2, 5)))}
+        inputs = {
+            "indices_tensor": (*sizes[:axis], 1, *sizes[axis + 1 :]),
+            "values_tensor": (*ones, draw(st.integers(2, 5))),
+        }
         outputs = {"output_tensor": sizes}
     if operator is ops.ElementWiseQuantizedLinearAdd:
         inputs |= {name: (1,) * draw(st.integers(1, 8)) for name in inputs if name not in ("a_tensor", "b_tensor")}
@@ -231,7 +234,5 @@ def _draw_sizes_of(draw: Draw, operator: type[OperatorDesc], case: Case) -> tupl
 
 def _draw_blocks(draw: Draw, case: Case, sizes: tuple[int, ...]) -> tuple[Sizes, Sizes]:
     """Sizes of a block-wise quantization: each size of the data is a multiple of the scale's."""
-    blocks = tuple(
-        draw(st.sampled_from([count for count in (1, 2, 3, 4, size) if size % count == 0])) for size in sizes
-    )
+    blocks = tuple(draw(st.sampled_from([count for count in (1, 2, 3, 4, size) if size % count == 0])) for size in sizes)
     return {name: sizes if name == "input_tensor" else blocks for name in case.inputs}, {}

@@ -6,8 +6,8 @@
 // these intervals. Every function propagates NaN and reaches its limits at the infinities without overflow on the way.
 // `precise` keeps a compiler from rewriting sums whose rounding errors are meant to cancel, and keeps two kernels that
 // inline the same function equal to the last bit. It does not reach `fma`, which a device may also round twice or merge with
-// another one: where that would matter, products and sums stand alone. Where T is FLOAT16, gelu and sigmoid give what half
-// a ULP of that type needs.
+// another one: where that would matter, products and sums stand alone. Where T is FLOAT16, exp, gelu and sigmoid give what
+// half a ULP of that type needs, and so do the sine and cosine.
 
 #ifndef DMLVK_MATH_GLSL
 #define DMLVK_MATH_GLSL
@@ -85,7 +85,27 @@ float exp_scaled(float x, float low, int shift) {
 // e^(x + low). 1 ULP.
 float exp_sum(float x, float low) { return x > 89.0 ? INFINITY : x < -104.0 ? 0.0 : exp_scaled(x, low, 0); }
 
-float exp_accurate(float x) { return exp_sum(x, 0.0); }
+// 2^y for |y| <= 126, to 2^-23, or 2^-16 where T is FLOAT16: of all built-in functions this one has a bounded relative error,
+// 3 + 2 |y| ULP.
+float exp2_bounded(float y) {
+#if defined(T_IS_FLOAT16)
+    return exp2(y);
+#else
+    precise float sum = y + ROUNDING;
+    precise float r = y - (sum - ROUNDING);
+    precise float mantissa =
+        fma(fma(fma(fma(fma(1.3276479e-3, r, 9.675541e-3), r, 5.550713e-2), r, 0.2402212), r, 0.69314694), r, 1.0000001);
+    return scale_exponent(mantissa, rounded_bits(sum));
+#endif
+}
+
+float exp_accurate(float x) {
+#if defined(T_IS_FLOAT16)
+    return is_nan(x) ? x : exp2_bounded(clamp(x * LOG2_E, -126.0, 126.0));
+#else
+    return exp_sum(x, 0.0);
+#endif
+}
 
 // (e^x - 1) / 2 for x in [-18, 89]. 2 ULP.
 float half_expm1(float x) {
@@ -98,19 +118,6 @@ float half_expm1(float x) {
 
 // e^x - 1. 2 ULP.
 float expm1(float x) { return is_nan(x) ? x : 2.0 * half_expm1(clamp(x, -18.0, 89.0)); }
-
-// 2^y for |y| <= 126, to 2^-23, or 2^-18 where T is FLOAT16.
-float exp2_bounded(float y) {
-    precise float sum = y + ROUNDING;
-    precise float r = y - (sum - ROUNDING);
-#if defined(T_IS_FLOAT16)
-    precise float mantissa = fma(fma(fma(fma(9.570103e-3, r, 5.591786e-2), r, 0.24024744), r, 0.6931218), r, 0.9999993);
-#else
-    precise float mantissa =
-        fma(fma(fma(fma(fma(1.3276479e-3, r, 9.675541e-3), r, 5.550713e-2), r, 0.2402212), r, 0.69314694), r, 1.0000001);
-#endif
-    return scale_exponent(mantissa, rounded_bits(sum));
-}
 
 // ln(2^e * (1 + f)) for f in [sqrt(1/2) - 1, sqrt(2) - 1].
 float log_reduced(float f, float e) {

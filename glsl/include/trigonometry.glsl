@@ -82,6 +82,22 @@ void reduce_angle(float x, out uint n, out float r, out float low) {
     else reduce_large(x, n, r, low);
 }
 
+#if defined(T_IS_FLOAT16)
+// The sine of x + quadrant pi/2 for x >= 0, but for its sign: the sign bit of `flip`. Up to the largest float16 the multiple of
+// pi/2 has 16 bits, so that its products with parts of 8 bits are exact; what is left is so to 2^-40.
+float sine(float x, uint quadrant, out uint flip) {
+    precise float sum = x * TWO_OVER_PI + ROUNDING;
+    precise float whole = sum - ROUNDING;
+    const uint n = floatBitsToUint(sum) + quadrant;
+    flip = (n & 2u) << 30;
+    precise float r =
+        (((x - whole * 1.5703125) - whole * 4.825592041015625e-4) - whole * 1.2665987014770508e-6) - whole * 9.920936e-10;
+    const float z = r * r;
+    const float sine = fma(r * z, fma(fma(-1.9515482e-4, z, 8.332163e-3), z, -0.16666655), r);
+    const float cosine = fma(fma(fma(fma(2.4460929e-5, z, -1.3887592e-3), z, 4.1666653e-2), z, -0.5), z, 1.0);
+    return (n & 1u) != 0u ? cosine : sine;
+}
+#else
 // The sine of x + quadrant pi/2 for x >= 0, but for its sign: the sign bit of `flip`.
 float sine(float x, uint quadrant, out uint flip) {
     uint n;
@@ -99,6 +115,7 @@ float sine(float x, uint quadrant, out uint flip) {
         leading + (lost + (z * z * fma(fma(2.4460929e-5, z, -1.3887592e-3), z, 4.1666653e-2) - r * low));
     return (n & 1u) != 0u ? cosine : sine;
 }
+#endif
 
 // Each function below makes NaN of the infinities and of NaN.
 

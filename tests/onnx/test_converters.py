@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
 from dmlvk.onnx.registry import ROWS
@@ -70,6 +70,8 @@ def numbers(dtype: Any, *values: float) -> np.ndarray:
 IMAGE = (2, 3, 9, 7)
 SPECIAL = numbers(f32, 0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-40, 3.5, -2.5, 2.5, 0.5)
 BITS = (np.array([[0], [1], [0x80], [0xFF]], u8), np.array([0, 1, 7, 8], u8))
+I4, U4 = (numpy_helper.to_array(TensorProto(data_type=code, dims=[0])).dtype for code in (22, 21))
+NIBBLES = (np.arange(15) - 8).reshape(3, 5)
 BYTES = np.arange(24, dtype=u8).reshape(2, 3, 4)
 ONLY_ORT = {"against": ("onnxruntime",)}
 ONLY_ONNX = {"against": ("onnx",)}
@@ -165,6 +167,7 @@ CASES = [
     Case("Pow", 13, ((4, 1), numbers(f32, 2.0, -1.0, 0.0))),
     Case("Pow", 13, ((4, 5), ()), constants={1: np.array(2, i64)}),
     Case("Pow", 13, ((4, 5), ()), constants={1: numbers(f32, 0.5)}, positive=True),
+    Case("Pow", 13, ((4, 3), ()), constants={1: np.array(2**40 + 1, i64)}),
     Case("Pow", 13, ((4, 3), ()), constants={1: numbers(i64, 3, 2**40, -(2**40) - 1)}),
     Case("Pow", 13, ((4, 3), numbers(i64, 3, 2**40, -(2**40) - 1)), dispatches=5),
     Case("Pow", 13, ((4, 3), numbers(u64, 3, 2**40 + 1, 2**63)), dispatches=5, **ONLY_ONNX,
@@ -230,6 +233,12 @@ CASES = [
     Case("Cast", 13, ((3, 4),), {"to": 11}, output_types=(f64,)),
     Case("CastLike", 15, ((3, 4), numbers(i32, 1)), output_types=(i32,)),
     Case("CastLike", 15, ((3, 4), ()), constants={1: np.array(True)}, dispatches=2, output_types=(boolean,)),
+    Case("Cast", 21, (numbers(i8, -8, 7, -1, 3, 0),), {"to": 22}, output_types=(I4,), dispatches=2, **ONLY_ONNX,
+         why="onnxruntime accepts opset 21 models of a newer IR version only"),
+    Case("Cast", 21, (numbers(i8, 7, 0, 3).astype(I4),), {"to": 21}, output_types=(U4,), dispatches=2, **ONLY_ONNX,
+         why="as above"),
+    Case("Cast", 21, (NIBBLES.astype(I4),), {"to": 9}, output_types=(boolean,), dispatches=3, **ONLY_ONNX, why="as above"),
+    Case("CastLike", 21, (NIBBLES.astype(I4), numbers(f16, 1)), output_types=(f16,), **ONLY_ONNX, why="as above"),
     # -- quantization
     Case("QuantizeLinear", 10, (np.linspace(-300, 300, 31, dtype=f32), np.array(2, f32)),
          output_types=(u8,)),
@@ -258,6 +267,16 @@ CASES = [
     Case("DequantizeLinear", 21, (BYTES, np.linspace(1, 2, 12, dtype=f32).reshape(2, 3, 2), np.full((2, 3, 2), 3, u8)),
          {"axis": -1, "block_size": 2}, output_types=(f32,), **ONLY_ONNX, why="as above"),
     Case("DequantizeLinear", 21, (BYTES.astype(i16) * 1000, np.array(0.3, f32)), output_types=(f32,), **ONLY_ONNX,
+         why="as above"),
+    Case("DequantizeLinear", 21, (NIBBLES.astype(I4), numbers(f32, 0.3, 2, 5), NIBBLES[:, 2].astype(I4)), {"axis": 0},
+         output_types=(f32,), **ONLY_ONNX, why="as above"),
+    Case("DequantizeLinear", 21, ((BYTES % 16).astype(U4), np.linspace(1, 2, 12, dtype=f16).reshape(2, 3, 2)),
+         {"axis": 2, "block_size": 2}, output_types=(f16,), relative=1e-3, **ONLY_ONNX, why="as above"),
+    Case("DequantizeLinear", 21, (NIBBLES[:, 1:].astype(I4), numbers(f32, 1, 2, 3, 4), ()),
+         constants={2: numbers(i8, -8, 7, 0, -1).astype(I4)}, output_types=(f32,), **ONLY_ONNX, why="as above"),
+    Case("QuantizeLinear", 21, ((3, 5), numbers(f32, 0.3, 2, 0.01), numbers(i8, 3, -8, 0).astype(I4)), {"axis": 0},
+         output_types=(I4,), **ONLY_ONNX, why="as above"),
+    Case("QuantizeLinear", 21, ((3, 5), np.array(0.1, f32)), {"output_dtype": 21}, output_types=(U4,), **ONLY_ONNX,
          why="as above"),
     # -- made from little
     Case("ConstantOfShape", 9, (ints(2, 3),)),
@@ -448,6 +467,8 @@ REFUSED = [
     ("DequantizeLinear", BLOCKS, (BYTES, np.ones((2, 3, 4), f32)), dmlvk.ModelError, "blocks of 2 along 0"),
     ("DequantizeLinear", {"axis": 3}, (BYTES, numbers(f32, 1, 2)), dmlvk.ModelError, "axis 3"),
     ("EyeLike", {"dtype": 16}, (np.ones((2, 2), f32),), dmlvk.UnsupportedNodeError, "dtype is bfloat16"),
+    ("EyeLike", {"dtype": 22}, (np.ones((2, 2), f32),), dmlvk.UnsupportedNodeError, "INT4"),
+    ("Transpose", {}, (NIBBLES.astype(I4),), dmlvk.UnsupportedNodeError, "first input is INT4"),
     ("EyeLike", {}, (np.ones(2, f32),), dmlvk.UnsupportedNodeError, "2 to 4 dimensions"),
     ("HannWindow", {}, (np.array(0, i64),), dmlvk.ModelError, "a window of 0"),
     ("OneHot", {}, (ints(1), np.array(0, i64), numbers(f32, 0, 1)), dmlvk.ModelError, "depth is 0"),
@@ -479,6 +500,18 @@ def test_refused(
     model = make_model([node, other], {name: (array.dtype, array.shape) for name, array in feeds.items()}, opset=21)
     with pytest.raises(error, match=message):
         make_session(model).run(None, feeds)
+
+
+@pytest.mark.parametrize(("opset", "hot"), [(9, 0), (11, 1)])
+def test_negative_indices_count_since_opset_11(
+    opset: int, hot: int, make_model: Callable[..., Any], make_session: Callable[..., Any]
+) -> None:
+    """The specification's text; onnxruntime has opset 11's meaning for 9 and the reference wraps every index."""
+    node = helper.make_node("OneHot", ["indices", "depth", "values"], ["y"])
+    inputs = {"indices": (i64, (2,)), "values": (f32, (2,))}
+    session = make_session(make_model(node, inputs, constants={"depth": np.array(3, i64)}, opset=opset))
+    (y,) = session.run(None, {"indices": ints(1, -1), "values": numbers(f32, 0, 1)})
+    np.testing.assert_array_equal(y, numbers(f32, 0, 1, 0, 0, 0, hot).reshape(2, 3))
 
 
 def test_every_operator_has_a_case() -> None:

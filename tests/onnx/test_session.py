@@ -447,6 +447,22 @@ def test_counts_that_are_fed(make_model: Callable[..., Any], make_session: Calla
     assert session.report().plans == 3
 
 
+def test_inputs_from_which_shapes_follow(
+    make_model: Callable[..., Any], make_session: Callable[..., InferenceSession]
+) -> None:
+    """A count that is fed and goes through arithmetic to a shape."""
+    nodes = [
+        helper.make_node("Unsqueeze", ["n", "zero"], ["s"]),
+        helper.make_node("Concat", ["s", "minus"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    constants = {"zero": np.array([0], i64), "minus": np.array([-1], i64)}
+    session = make_session(make_model(nodes, {"x": (f32, (4, 3)), "n": (i64, ())}, constants=constants))
+    x = np.arange(12, dtype=f32).reshape(4, 3)
+    for count in (2, 6):
+        np.testing.assert_array_equal(session.run(None, {"x": x, "n": np.array(count, i64)})[0], x.reshape(count, -1))
+
+
 def test_without_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
     import sys

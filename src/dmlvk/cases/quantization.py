@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from dmlvk import ops
+from dmlvk.cases.elementwise import without_subnormals
 from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, special
 from dmlvk.enums import QuantizationType
 from dmlvk.enums import TensorDataType as T
@@ -46,13 +47,6 @@ def near_halves(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) 
         return rng.integers(-400, 400, sizes).astype(kind)
     halves = (rng.integers(-150, 150, sizes) + 0.5) * scales(rng, sizes, data_type).astype(np.float64)
     return np.where(rng.random(sizes) < 0.5, halves, 30 * rng.standard_normal(sizes)).astype(kind)
-
-
-def not_subnormal(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
-    """The special values but for subnormals, which Vulkan lets a device flush to 0."""
-    values = special(rng, sizes, data_type)
-    values[np.abs(values) < np.finfo(values.dtype).tiny] = 0
-    return values
 
 
 def _blocks(operator: type[ops.Quantize] | type[ops.Dequantize], name: str, real: T, integer: T) -> Case:
@@ -117,7 +111,7 @@ def _quantize_linear() -> tuple[Case, ...]:
             _element_wise("no zero point", (521,), types, domains=usual, has_zero_point=False, layouts=False),
         ]
         if source is not T.INT32:
-            odd: dict[str, Domain] = {"input_tensor": special, "scale_tensor": not_subnormal}
+            odd: dict[str, Domain] = {"input_tensor": without_subnormals, "scale_tensor": without_subnormals}
             cases.append(_element_wise("special values", (3, 7, 29), types, domains=odd, layouts=False))
     return tuple(cases)
 
@@ -127,7 +121,7 @@ def _dequantize_linear() -> tuple[Case, ...]:
     for source, target in itertools.product(ops.ElementWiseDequantizeLinear.fields[0].data_types, _REAL):
         types = {"input_tensor": source, "scale_tensor": target, "zero_point_tensor": source, "output_tensor": target}
         edges: dict[str, Domain] = {"": special, "scale_tensor": scales}
-        odd: dict[str, Domain] = {"scale_tensor": not_subnormal}
+        odd: dict[str, Domain] = {"scale_tensor": without_subnormals}
         cases += [
             _element_wise("a tail", (2, 3, 5, 7), types, domains={"scale_tensor": scales}, quick=source is T.INT8),
             _element_wise("edges", (521,), types, domains=edges, layouts=False),

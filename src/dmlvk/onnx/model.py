@@ -23,6 +23,13 @@ from dmlvk.errors import ModelError, UnsupportedError
 Array = npt.NDArray[Any]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
 
+
+def _four_bits(code: int) -> np.dtype[Any]:
+    """numpy's type for the elements of a 4-bit type, a byte each: which one depends on the version of onnx."""
+    array: Array = onnx.numpy_helper.to_array(onnx.TensorProto(data_type=code, dims=[0]))
+    return array.dtype
+
+
 _ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], TensorDataType]]] = {
     onnx.TensorProto.FLOAT: (np.dtype(np.float32), TensorDataType.FLOAT32),
     onnx.TensorProto.FLOAT16: (np.dtype(np.float16), TensorDataType.FLOAT16),
@@ -36,9 +43,14 @@ _ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], TensorDataType]]] = {
     onnx.TensorProto.UINT16: (np.dtype(np.uint16), TensorDataType.UINT16),
     onnx.TensorProto.UINT8: (np.dtype(np.uint8), TensorDataType.UINT8),
     onnx.TensorProto.BOOL: (np.dtype(np.bool_), TensorDataType.UINT8),
+    onnx.TensorProto.INT4: (_four_bits(onnx.TensorProto.INT4), TensorDataType.INT4),
+    onnx.TensorProto.UINT4: (_four_bits(onnx.TensorProto.UINT4), TensorDataType.UINT4),
 }
 """The element types a device tensor can have. A bool is a byte of 0 or 1, as numpy and DirectML both store it."""
 
+FOUR_BITS: Final = (TensorDataType.INT4, TensorDataType.UINT4)
+
+# Looked up by hash: onnx 1.17's type for INT4 equals numpy's int8, but its hash is another.
 _DATA_TYPES: Final = dict(_ELEMENT_TYPES.values())
 
 

@@ -191,7 +191,7 @@ class Network:
         return self._finished(steps, inputs, outputs, tuple(host_nodes))
 
     def _on_host(self, node: Node, operands: Sequence[Value | Array | None]) -> dict[str, Array]:
-        if node.domain == "" and node.op_type in SHAPE_OPERATORS:
+        if _needs_shape_only(node):
             operand = operands[0]
             assert operand is not None, "ONNX's checker has seen to required inputs"
             return {node.outputs[0]: shape_of(node, operand.sizes if isinstance(operand, Value) else operand.shape)}
@@ -250,18 +250,22 @@ def _check_type(node: Node, row: Row, data_type: TensorDataType | None) -> None:
 
 def _is_shape_arithmetic(node: Node, known: set[str]) -> bool:
     """Whether the node's outputs follow from shapes and constants."""
-    if node.domain == "" and node.op_type in SHAPE_OPERATORS:
-        return True
-    return may_run_on_host(node) and all(name in known for name in node.inputs if name)
+    return _needs_shape_only(node) or (may_run_on_host(node) and all(name in known for name in node.inputs if name))
+
+
+def _needs_shape_only(node: Node) -> bool:
+    return node.domain == "" and node.op_type in SHAPE_OPERATORS
 
 
 def _host_inputs(model: Model, nodes: Sequence[Node]) -> frozenset[str]:
-    """Model inputs that converters must know before the run, such as the shape of a Reshape, and that nothing else
-    reads. Each of their values has a plan of its own."""
+    """Model inputs that converters must know before the run, such as the shape of a Reshape, or from which only such
+    values follow, and that nothing else reads. Each of their values has a plan of its own."""
     wanted: set[str] = set()
     other = {info.name for info in model.outputs}
-    for node in nodes:
+    for node in reversed(nodes):
         row = find_row(node)
+        made = {name for name in node.outputs if name}
+        precedes = may_run_on_host(node) and made <= wanted and made.isdisjoint(other) and not _needs_shape_only(node)
         for index, name in enumerate(node.inputs):
-            (wanted if row is not None and index in row.host_inputs else other).add(name)
+            (wanted if precedes or (row is not None and index in row.host_inputs) else other).add(name)
     return frozenset(info.name for info in model.inputs if info.name in wanted - other)

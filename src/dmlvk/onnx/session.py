@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.command import CommandList
@@ -25,6 +23,7 @@ from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, load_model
 from dmlvk.onnx.network import Network, Trace
 from dmlvk.onnx.placement import Placement
 from dmlvk.onnx.report import SessionReport
+from dmlvk.onnx.transfer import empty, from_bytes, to_bytes
 from dmlvk.onnx.values import Sizes, Storage, Value
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.memory import Buffer, Purpose
@@ -173,7 +172,7 @@ class InferenceSession:
         for name, value in plan.trace.inputs.items():
             if value.storage.nbytes:
                 buffer, offset = self._locate(plan, value.storage)
-                buffer.write(np.ascontiguousarray(arrays[name]), offset)
+                buffer.write(to_bytes(arrays[name]), offset)
         if plan.dispatches:
             commands.submit()
         return [self._result(plan, plan.trace.outputs[name]) for name in names]
@@ -181,11 +180,11 @@ class InferenceSession:
     def _result(self, plan: _Plan, result: Value | Array) -> Array:
         if not isinstance(result, Value):
             return result.copy()
-        out = np.empty(result.sizes, result.dtype)
+        out = empty(result.sizes, result.dtype)
         if out.nbytes:
             buffer, offset = self._locate(plan, result.storage)
             buffer.read_into(out, offset)
-        return out
+        return from_bytes(out, result.sizes, result.dtype)
 
     # -- planning
 
@@ -303,6 +302,6 @@ class InferenceSession:
         buffer = self._constants.get(storage)
         if buffer is None:
             buffer = self.device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
-            buffer.write(np.ascontiguousarray(storage.constant))
+            buffer.write(to_bytes(storage.constant))
             self._constants[storage] = buffer
         return buffer, 0

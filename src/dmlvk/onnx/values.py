@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.onnx.model import Array, data_type_of
-from dmlvk.tensor import TensorDesc, packed_strides
+from dmlvk.tensor import TensorDesc, element_bits, packed_strides
 
 Sizes = tuple[int, ...]
 
@@ -100,8 +100,10 @@ class Value:
 
 def packed_value(dtype: np.dtype[Any], sizes: Sizes, constant: Array | None = None) -> Value:
     """A new value, row-major, in storage of its own."""
-    nbytes = math.prod(sizes) * dtype.itemsize
-    return Value(Storage(nbytes + -nbytes % 4, constant), dtype, sizes, packed_strides(sizes))
+    data_type = data_type_of(dtype)
+    bits = dtype.itemsize * 8 if data_type is None else element_bits(data_type)
+    nbytes = -(-math.prod(sizes) * bits // 32) * 4
+    return Value(Storage(nbytes, constant), dtype, sizes, packed_strides(sizes))
 
 
 def constant_value(array: Array) -> Value:

@@ -12,6 +12,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Plan
 from dmlvk.kernels.select import Rule, choose
 from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import element_bits
 
 __all__ = ["Lowering", "explain", "lower", "newest", "possible_rules", "register"]
 
@@ -70,12 +71,16 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
 
 
 def _check_tensors(desc: OperatorDesc, caps: Capabilities) -> None:
-    """Before there is a plan: what fits a binding also fits the 32-bit numbers of a parameter block."""
+    """Before there is a plan: steps that stay in these tensors fit the 32-bit numbers of a parameter block."""
     for slot in desc.input_slots() + desc.output_slots():
-        if slot.tensor is not None and slot.tensor.total_tensor_size_in_bytes > caps.storage_buffer_bytes:
+        if slot.tensor is None:
+            continue
+        # A kernel counts elements in 32 bits; of 4-bit ones that is half of what the largest binding could hold.
+        most = min(caps.storage_buffer_bytes, 2**32 * element_bits(slot.tensor.data_type) // 8)
+        if slot.tensor.total_tensor_size_in_bytes > most:
             raise UnsupportedError(
-                f"{slot.field.dml_name} of {slot.tensor.total_tensor_size_in_bytes} bytes is larger than the device's "
-                f"largest storage binding, {caps.storage_buffer_bytes} bytes",
+                f"{slot.field.dml_name} of {slot.tensor.total_tensor_size_in_bytes} bytes is larger than a storage "
+                f"binding of its type may be on the device, {most} bytes",
                 operator=desc.type.dml_name,
             )
 

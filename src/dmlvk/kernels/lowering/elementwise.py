@@ -6,6 +6,7 @@ A row is lowered by its shape alone (``_is_pointwise``), so a new one needs noth
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
-from dmlvk.kernels.select import ELEMENTWISE, Access, ElementwiseProblem, choose
+from dmlvk.kernels.select import ELEMENTWISE, TRANSCENDENTAL, Access, ElementwiseProblem, choose
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, tile_edge, tile_lanes
 from dmlvk.ops import activation, elementwise, gradient, logical
 from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc, ScaleBias
@@ -226,7 +227,7 @@ def _tiles(
 
 
 def _step(stride: int, elements: int) -> int:
-    """A step over several elements, in 32 bits: one that needs more is that of a dimension with one item, and never taken."""
+    """A step over several elements, in 32 bits: one that needs more is of a dimension with one item, and never taken."""
     return stride * elements % 2**32
 
 
@@ -241,7 +242,8 @@ def _item_count(problem: ElementwiseProblem, lanes: int, count: int, caps: Capab
         return 1
     if lanes < problem.group_lanes:
         return 4
-    return 1 if problem.input_type == problem.output_type else 2
+    changes_type = problem.input_type != problem.output_type
+    return 2 if changes_type or problem.operation in TRANSCENDENTAL else 1
 
 
 def _numbers(numbers: Sequence[float], data_type: TensorDataType) -> dict[str, tuple[int, int]]:
@@ -294,7 +296,8 @@ def _problem(desc: OperatorDesc) -> ElementwiseProblem:
     form = _form(desc)
     if form.on_bits:
         return bits_problem(form.output_type, sizes, strides)
-    return pointwise_problem(form.input_type, form.output_type, sizes, strides)
+    problem = pointwise_problem(form.input_type, form.output_type, sizes, strides)
+    return dataclasses.replace(problem, operation=form.operation)
 
 
 def _schedule(rule: str) -> Callable[[OperatorDesc, ElementwiseProblem, Capabilities], Plan]:

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from dmlvk import ops
-from dmlvk.enums import TensorDataType
+from dmlvk.enums import QuantizationType, TensorDataType
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.model import FOUR_BITS, data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import NUMERIC
+from dmlvk.schema import FLOATS, NUMERIC
 
-_ANY = (TensorDataType.FLOAT64, *NUMERIC)
+_ANY = (TensorDataType.FLOAT64, *NUMERIC, *FOUR_BITS)
 
 
 @converts("Cast", 6, 9, 13, 19, 21, 23, 24, 25, types=_ANY)
@@ -29,12 +30,33 @@ def cast_like(node: Conversion) -> Value:
 
 def cast_to(node: Conversion, x: Value, dtype: np.dtype[Any]) -> Value:
     """The value as another type: a view where the bytes are the same, else one launch; two from a float to bool."""
+    before, after = data_type_of(x.dtype), data_type_of(dtype)
+    if before in FOUR_BITS or after in FOUR_BITS:
+        return x if before is after else _cast_4_bits(node, x, dtype)
     if dtype.kind == "b" and x.dtype.kind != "b":
         return _truth(node, x)
     integers = x.dtype.kind in "biu" and dtype.kind in "biu"
     if x.dtype == dtype or (integers and x.dtype.itemsize == dtype.itemsize):
         return x.reinterpret(dtype)
     return node.elementwise(ops.Cast, x, dtype=dtype)
+
+
+def _cast_4_bits(node: Conversion, x: Value, dtype: np.dtype[Any]) -> Value:
+    """By the operators that have these types, with a scale of 1: from floats to the nearest, halves to even, as ONNX."""
+    quantizes = data_type_of(dtype) in FOUR_BITS
+    real = x.dtype if quantizes else dtype
+    if data_type_of(real) not in FLOATS:
+        real = np.dtype(np.float32)
+    if quantizes:
+        x = cast_to(node, x, real)
+    y = node.launch(
+        ops.Quantize if quantizes else ops.Dequantize,
+        x,
+        quantization_type=QuantizationType.SCALE,
+        quantization_tensors=(node.upload(np.ones((1,) * x.rank, real)),),
+        output_tensor=node.new(x.sizes, dtype if quantizes else real),
+    )
+    return y if quantizes else cast_to(node, y, dtype)
 
 
 def _truth(node: Conversion, x: Value) -> Value:

@@ -20,11 +20,13 @@ _NARROW = {_INT64: np.dtype(np.int32), _UINT64: np.dtype(np.uint32)}
 
 @converts("Pow", 7, 12, 13, 15, types=(*FLOATS, TensorDataType.INT64, TensorDataType.INT32))
 def power(node: Conversion) -> Value:
-    """A single exponent that is known before the run is a number of the operator instead of a tensor."""
+    """A single exponent that is known before the run is a number of the operator instead of a tensor, unless it is an
+    integer that rounds to a float of another parity."""
     x, known = node[0], node.host(1)
     if known is not None and known.size == 1 and known.ndim <= x.rank:
         exponent = known.item()
-        if x.dtype.kind == "f" and fits_float32(exponent):
+        keeps_parity = known.dtype.kind == "f" or abs(exponent) <= 2**24
+        if x.dtype.kind == "f" and keeps_parity and fits_float32(exponent):
             return node.elementwise(ops.ElementWiseConstantPow, x, exponent=float(exponent))
         if x.dtype == _INT64 and exponent >= 0 and float(exponent).is_integer():
             return _whole_power(node, x, int(exponent))
@@ -52,7 +54,8 @@ def _narrowed_array(exponents: Array) -> Array:
         return exponents.astype(np.float32)
     narrow = _NARROW.get(exponents.dtype, exponents.dtype)
     limits = np.iinfo(narrow)
-    return (exponents.clip(limits.min, limits.max - 1) | (exponents & 1)).astype(narrow)
+    nearest: Array = exponents.clip(limits.min, limits.max - 1) | (exponents & 1)
+    return nearest.astype(narrow)
 
 
 def _whole_power(node: Conversion, x: Value, exponent: int) -> Value:

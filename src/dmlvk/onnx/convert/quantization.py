@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlvk import ops
-from dmlvk.enums import TensorDataType
+from dmlvk.enums import QuantizationType, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.model import FOUR_BITS, data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS
+from dmlvk.schema import FLOATS, OperatorDesc
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -39,18 +40,24 @@ def quantize(node: Conversion) -> Value:
     """``saturate`` is about 8-bit floats, which no device tensor can hold."""
     parts = _parts(node)
     dtype = _output_type(node, parts)
-    if dtype.itemsize == 2:
+    if data_type_of(dtype) in FOUR_BITS:
+        y = _launch_of_4_bits(node, ops.Quantize, parts, dtype)
+    elif dtype.itemsize == 2:
         y = _quantize_to_16_bits(node, parts, dtype)
     else:
         y = node.elementwise(ops.ElementWiseQuantizeLinear, parts.x, parts.scale, *parts.zero_points, dtype=dtype)
     return node.reshape(y, parts.sizes)
 
 
-@converts("DequantizeLinear", 10, 13, 19, 21, types=ops.ElementWiseDequantizeLinear.fields[0].data_types)
+@converts("DequantizeLinear", 10, 13, 19, 21, types=(*ops.ElementWiseDequantizeLinear.fields[0].data_types, *FOUR_BITS))
 def dequantize(node: Conversion) -> Value:
     parts = _parts(node)
-    row, dtype = ops.ElementWiseDequantizeLinear, parts.scale.dtype
-    return node.reshape(node.elementwise(row, parts.x, parts.scale, *parts.zero_points, dtype=dtype), parts.sizes)
+    if data_type_of(parts.x.dtype) in FOUR_BITS:
+        y = _launch_of_4_bits(node, ops.Dequantize, parts, parts.scale.dtype)
+    else:
+        row, dtype = ops.ElementWiseDequantizeLinear, parts.scale.dtype
+        y = node.elementwise(row, parts.x, parts.scale, *parts.zero_points, dtype=dtype)
+    return node.reshape(y, parts.sizes)
 
 
 def _output_type(node: Conversion, parts: _Quantized) -> np.dtype[Any]:
@@ -58,6 +65,16 @@ def _output_type(node: Conversion, parts: _Quantized) -> np.dtype[Any]:
     if parts.zero_points:
         return parts.zero_points[0].dtype
     return node.element_type("output_dtype", np.dtype(np.uint8))
+
+
+def _launch_of_4_bits(node: Conversion, row: type[OperatorDesc], parts: _Quantized, dtype: np.dtype[Any]) -> Value:
+    """By the rows that have these types. Their scale has as many dimensions as the tensor."""
+    x, zero_points = parts.x, parts.zero_points
+    kind = QuantizationType.SCALE_ZERO_POINT if zero_points else QuantizationType.SCALE
+    own = (1,) * (x.rank - parts.scale.rank) + parts.scale.sizes
+    tensors = tuple(node.reshape(value, own) for value in (parts.scale, *zero_points))
+    y = node.new(x.sizes, dtype)
+    return node.launch(row, x, quantization_type=kind, quantization_tensors=tensors, output_tensor=y)
 
 
 def _quantize_to_16_bits(node: Conversion, parts: _Quantized, dtype: np.dtype[Any]) -> Value:
@@ -71,13 +88,14 @@ def _quantize_to_16_bits(node: Conversion, parts: _Quantized, dtype: np.dtype[An
 
 def _parts(node: Conversion) -> _Quantized:
     x, scale, zero_point = node[0], node[1], node.get(2)
-    if zero_point is not None and zero_point.sizes != scale.sizes:
-        raise node.invalid(f"the zero point has sizes {zero_point.sizes}, the scale {scale.sizes}")
     parameters = [scale] if zero_point is None else [scale, zero_point]
     sizes, block = x.sizes, node.attribute("block_size", 0)
+    single = all(value.sizes in ((), (1,)) for value in parameters)
+    if not single and parameters[-1].sizes != scale.sizes:
+        raise node.invalid(f"the zero point has sizes {parameters[-1].sizes}, the scale {scale.sizes}")
     if block:
         x, parameters = _blocked(node, x, parameters, block)
-    elif scale.sizes in ((), (1,)):
+    elif single:
         parameters = [node.reshape(value, ()) for value in parameters]
     else:
         axis = node.axis(node.attribute("axis", 1), x.rank)

@@ -207,6 +207,15 @@ def _type_changes() -> list[Problem]:
     ]
 
 
+def _fill() -> Problem:
+    def rival(torch: Any) -> Any:
+        return torch.full((1 << 28,), 1.5, device="cuda")
+
+    goal = {"target": 0.98}
+    value = {"value_data_type": FLOAT32, "value": 1.5}
+    return _pointwise("fill", dmlvk.FillValueConstant, (_gibibyte(FLOAT32),), rival, goal, **value)
+
+
 def _strided(data_type: TensorDataType) -> list[Problem]:
     def tensor(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> TensorDesc:
         return TensorDesc(data_type, sizes, strides)
@@ -250,7 +259,7 @@ def problems() -> list[Problem]:
     found = [_floor_modulus(data_type) for data_type in FLOATS]
     for data_type in FLOATS:
         found += _contiguous(data_type)
-    found += _type_changes()
+    found += [*_type_changes(), _fill()]
     for data_type in FLOATS:
         found += _strided(data_type)
     for data_type in FLOATS:

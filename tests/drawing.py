@@ -132,6 +132,12 @@ POINTWISE = tuple(all_cases()[row] for row in _FAMILY)
 POINTWISE_SIZES = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 257])
 """Around groups of elements, tiles and workgroups."""
 
+NUMBERS = st.one_of(
+    st.sampled_from([-math.inf, -(2.0**63), -(2.0**31), -32769.0, -129.0, -0.0, 0.5, 256.0, 65535.0, 2.0**32, math.inf]),
+    st.floats(-300, 300, width=32),
+)
+"""Attributes in and around the ranges of the integer types."""
+
 SCALE_BIASES = (None, ScaleBias(1.0, 0.0), ScaleBias(0.75, 0.3125), ScaleBias(-0.5, 2.0), ScaleBias(0.0, -1.0))
 
 
@@ -151,7 +157,7 @@ def draw_pointwise(draw: Draw, entries: tuple[OperatorCases, ...] = POINTWISE, *
     data_type = draw(st.sampled_from(case.only or entry.crossed_types))
     inputs, outputs = _draw_sizes_of(draw, entry.operator, case)
     name = f"{case.name} #{draw(st.integers(0, 2**32 - 1))}"  # other values than another example has
-    case = dataclasses.replace(_draw_scale_bias(draw, entry, case), name=name, inputs=inputs, outputs=outputs)
+    case = dataclasses.replace(_draw_attributes(draw, entry, case, data_type), name=name, inputs=inputs, outputs=outputs)
     rank = len(next(iter((inputs | outputs).values())))
     order = draw(st.permutations(range(rank)))  # which some tensors share
 
@@ -185,16 +191,20 @@ def _share_all(problem: Problem, names: list[str]) -> Problem:
     return Problem(problem.desc.replace(**dict.fromkeys(names, output.desc)), tuple(inputs), problem.outputs)
 
 
-def _draw_scale_bias(draw: Draw, entry: OperatorCases, case: Case) -> Case:
-    """The case with another ScaleBias, where the operator has one and is exact: where it computes, rounding g(x) would be
-    enlarged by the function's slope."""
-    if entry.tolerance or "scale_bias" not in (spec.name for spec in entry.operator.fields):
+def _draw_attributes(draw: Draw, entry: OperatorCases, case: Case, data_type: TensorDataType) -> Case:
+    """The case with other attributes where the operator is exact: where it computes, what they round would be enlarged by
+    the function's slope. Of floats that is a ScaleBias, of integers also every number."""
+    if entry.tolerance:
         return case
-    scale_bias = draw(st.sampled_from(SCALE_BIASES))
-    if scale_bias is None:
-        return case
-    domains = dict.fromkeys(("", *case.domains), coarse(normal))
-    return dataclasses.replace(case, attributes={**case.attributes, "scale_bias": scale_bias}, domains=domains)
+    attributes, domains = dict(case.attributes), case.domains
+    kinds = {spec.name: spec.kind for spec in entry.operator.fields}
+    scale_bias = draw(st.sampled_from(SCALE_BIASES)) if FieldKind.SCALE_BIAS in kinds.values() else None
+    if scale_bias is not None:
+        attributes["scale_bias"] = scale_bias
+        domains = dict.fromkeys(("", *domains), coarse(normal))
+    if not data_type.name.startswith("FLOAT"):
+        attributes |= {name: draw(NUMBERS) for name, kind in kinds.items() if kind is FieldKind.FLOAT}
+    return dataclasses.replace(case, attributes=attributes, domains=domains)
 
 
 Sizes = dict[str, tuple[int, ...]]

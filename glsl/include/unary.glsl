@@ -116,7 +116,8 @@ U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
         case OP_ELEMENT_WISE_THRESHOLD: return max(x, param0);
         case OP_ACTIVATION_RELU: return max(x, zero);
         case OP_ACTIVATION_SHRINK:
-            return x > param1 ? x - param0 : T_IS_SIGNED == 1 && x < zero - param1 ? x + param0 : zero;
+            // ~x >= param1 is x < -param1, without the negative that the least number lacks
+            return x > param1 ? x - param0 : T_IS_SIGNED == 1 && ~x >= param1 ? x + param0 : zero;
         default: return x; // ElementWiseIdentity
     }
 }

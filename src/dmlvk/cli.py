@@ -299,7 +299,8 @@ def _verify(options: argparse.Namespace) -> int:
     if options.json:
         described = {"name": device.info.name, "uuid": device.info.uuid, "driver": device.info.driver}
         date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        _print_json({"device": described, "date": date, "commit": options.commit, "results": results})
+        about = {"device": described, "date": date, "commit": options.commit, "pipelines": device.pipelines_created}
+        _print_json({**about, "results": results})
         return 0 if good else 1
     print(f"device {device.info.name}, driver {device.info.driver}, uuid {device.info.uuid}")
     head = ("operator", "type", "runs", "max ULP", "")
@@ -318,7 +319,8 @@ def _verify(options: argparse.Namespace) -> int:
     )
     runs = sum(item["runs"] for item in results)
     verdict = "all right" if good else f"{sum(not item['passed'] for item in results)} FAILED"
-    print(f"{len(results)} operator x type, {runs} runs in {time.perf_counter() - started:.1f} s: {verdict}")
+    seconds = time.perf_counter() - started
+    print(f"{len(results)} operator x type, {runs} runs, {device.pipelines_created} pipelines in {seconds:.1f} s: {verdict}")
     return 0 if good else 1
 
 

@@ -126,8 +126,8 @@ class ActivationShrink(_s.OperatorDesc, in_place=("input_tensor",), constraints=
     """y = x - bias where x > threshold, x + bias where x < -threshold, else 0.
 
     For integer types, on which the specification is silent, bias and threshold are first cast to the type as in
-    ElementWiseClip (toward zero, clamped to its range), -threshold and the sums keep their low bits, and an unsigned x
-    is never below -threshold. As a fused activation it takes floats only.
+    ElementWiseClip (toward zero, clamped to its range), the sums keep their low bits, and an unsigned x is never below
+    -threshold. As a fused activation it takes floats only.
     """
 
     input_tensor: TensorDesc | None = _s.input_tensor(_UP_TO_32_BITS)

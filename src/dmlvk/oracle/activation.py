@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dmlvk import ops
 from dmlvk.schema import FieldKind, OperatorDesc
+from dmlvk.tensor import cast_scalar
 
 Array = NDArray[Any]
 
@@ -76,12 +77,9 @@ def activation_relu(desc: OperatorDesc, x: Array) -> Array:
 def activation_shrink(desc: Any, x: Array) -> Array:
     if x.dtype.kind == "f":
         return _floats(desc, x)
-    limits = np.iinfo(x.dtype)
-    zero = x.dtype.type(0)
-    bias, threshold = (x.dtype.type(min(max(int(v), limits.min), limits.max)) for v in (desc.bias, desc.threshold))
-    below = x < -threshold if limits.min < 0 else np.zeros(x.shape, bool)
-    result: Array = np.where(x > threshold, x - bias, np.where(below, x + bias, zero))
-    return result
+    bias, threshold = (int(cast_scalar(number, desc.input_tensor.data_type)) for number in (desc.bias, desc.threshold))
+    wide = x.astype(np.int64)  # of 32 bits at most
+    return np.where(wide > threshold, wide - bias, np.where(wide < -threshold, wide + bias, 0)).astype(x.dtype)
 
 
 def activation_parameterized_relu(desc: OperatorDesc, x: Array, slope: Array) -> Array:

@@ -6,8 +6,12 @@
 // these intervals. Every function propagates NaN and reaches its limits at the infinities without overflow on the way.
 // `precise` keeps a compiler from rewriting sums whose rounding errors are meant to cancel, and keeps two kernels that
 // inline the same function equal to the last bit. It does not reach `fma`, which a device may also round twice or merge with
-// another one: where that would matter, products and sums stand alone. Where T is FLOAT16, exp, gelu and sigmoid give what
-// half a ULP of that type needs, and so do the sine and cosine.
+// another one: where that would matter, products and sums stand alone.
+//
+// Where T is FLOAT16 most functions have a second form that is good to about 2^-17, which adds a hundredth of a ULP of that
+// type to the half of rounding. There exp2, 3 + 2 |y| ULP, and log2, 3 ULP outside [1/2, 2] and 2^-21 within, come from the
+// device: of all built-in functions these two have errors that Vulkan bounds. Near a zero, where that bound is worth nothing,
+// a short polynomial takes their place.
 
 #ifndef DMLVK_MATH_GLSL
 #define DMLVK_MATH_GLSL
@@ -17,6 +21,7 @@
 
 // Bit tests, because a driver may assume that no value is NaN or infinite.
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+bool is_finite(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) < 0x7F800000u; }
 bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0x7F800000u; }
 
 // a / b for every b. GLSL bounds the error of / for |b| up to 2^126 only: past that the reciprocal that an H200 multiplies
@@ -45,6 +50,7 @@ float upper_half(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xFFFFF0
 // ln 2 in two parts: the first has 16 significant bits, so that n * LN2_HIGH is exact for |n| < 256.
 const float LN2_HIGH = 0.693145751953125;
 const float LN2_LOW = 1.42860677e-6;
+const float LN2 = 0.693147182;
 const float LOG2_E = 1.44269504;
 
 // x + ROUNDING has the nearest integer to x in its low bits, for |x| < 2^22: x + ROUNDING - ROUNDING is that integer.
@@ -85,8 +91,7 @@ float exp_scaled(float x, float low, int shift) {
 // e^(x + low). 1 ULP.
 float exp_sum(float x, float low) { return x > 89.0 ? INFINITY : x < -104.0 ? 0.0 : exp_scaled(x, low, 0); }
 
-// 2^y for |y| <= 126, to 2^-23, or 2^-16 where T is FLOAT16: of all built-in functions this one has a bounded relative error,
-// 3 + 2 |y| ULP.
+// 2^y for |y| <= 126, to 2^-23, or within 3 + 2 |y| ULP where T is FLOAT16.
 float exp2_bounded(float y) {
 #if defined(T_IS_FLOAT16)
     return exp2(y);
@@ -107,6 +112,14 @@ float exp_accurate(float x) {
 #endif
 }
 
+#if defined(T_IS_FLOAT16)
+// e^x - 1.
+float expm1(float x) {
+    precise float small = x * fma(fma(fma(4.1735772e-2, x, 0.16690955), x, 0.49999928), x, 1.0);
+    precise float large = exp2_bounded(clamp(x, -18.0, 87.0) * LOG2_E) - 1.0;
+    return abs(x) >= 0.1875 ? large : small; // NaN is small
+}
+#else
 // (e^x - 1) / 2 for x in [-18, 89]. 2 ULP.
 float half_expm1(float x) {
     int n;
@@ -118,6 +131,7 @@ float half_expm1(float x) {
 
 // e^x - 1. 2 ULP.
 float expm1(float x) { return is_nan(x) ? x : 2.0 * half_expm1(clamp(x, -18.0, 89.0)); }
+#endif
 
 // ln(2^e * (1 + f)) for f in [sqrt(1/2) - 1, sqrt(2) - 1].
 float log_reduced(float f, float e) {
@@ -138,11 +152,18 @@ float split_exponent(float x, out float e) {
 // ln x; -infinity at 0, NaN below. 1 ULP.
 float log_accurate(float x) {
     const uint bits = floatBitsToUint(x);
+#if defined(T_IS_FLOAT16)
+    // No float16 is subnormal here. The bound of log2 is absolute between 1/2 and 2.
+    const float f = x - 1.0;
+    precise float small = f * fma(fma(fma(fma(0.20541981, f, -0.25471434), f, 0.333285), f, -0.4999741), f, 1.0);
+    const float result = abs(f) < 0.15 ? small : log2(x) * LN2;
+#else
     const bool subnormal = bits < 0x00800000u;
     float e;
     // A subnormal's bits are its multiple of 2^-149, which an integer conversion keeps even where floats are flushed.
     const float m = split_exponent(subnormal ? float(bits) : x, e);
     const float result = log_reduced(m - 1.0, subnormal ? e - 149.0 : e);
+#endif
     return (bits & 0x7FFFFFFFu) == 0u ? -INFINITY : bits > 0x7F800000u ? NOT_A_NUMBER : is_infinite(x) ? x : result;
 }
 
@@ -163,10 +184,17 @@ float log1p_positive(float x) {
 
 // 3 ULP.
 float tanh_accurate(float x) {
+#if defined(T_IS_FLOAT16)
+    precise float square = x * x;
+    precise float small = x * fma(fma(0.12877114, square, -0.33324608), square, 1.0);
+    precise float large = 1.0 - 2.0 / (1.0 + exp2_bounded(min(abs(x), 10.0) * (2.0 * LOG2_E)));
+    return abs(x) >= 0.25 ? copy_sign(large, x) : small; // NaN is small
+#else
     const float t = half_expm1(2.0 * min(abs(x), 10.0));
     precise float result = min(t / (t + 1.0), 1.0);
     // NaN inside copy_sign: with the choice around it, llvmpipe of Mesa 22.3 makes x & ~tanh(x) of the bits in some kernels.
     return copy_sign(is_nan(x) ? x : result, x);
+#endif
 }
 
 // 1 / (1 + e^-x). 3 ULP.
@@ -183,24 +211,38 @@ float sigmoid(float x) {
 // ln(1 + e^x) without overflow: the larger of 0 and x, plus what is left. NaN by the exponential.
 float softplus(float x) {
     const float e = exp_accurate(-abs(x));
+#if defined(T_IS_FLOAT16)
+    precise float q = fma(fma(fma(fma(fma(fma(1.4141002e-2, e, -6.6401727e-2), e, 0.14922379), e, -0.23503855), e,
+                                  0.33109447), e, -0.49986964), e, 0.99999875);
+    precise float result = fma(e, q, max(x, 0.0)); // of e, ln(1 + e)
+#else
     precise float q = fma(fma(fma(fma(fma(fma(fma(fma(-3.2440247e-3, e, 1.9851461e-2), e, -5.6959536e-2), e, 0.10603655), e,
                                       -0.15305594), e, 0.1967594), e, -0.24954134), e, 0.33329964), e, -0.499999);
     precise float result = max(x, 0.0) + fma(e * e, q, e); // of e, ln(1 + e)
+#endif
     return result;
 }
 
-// The error function. 2 ULP.
+// The error function: an odd polynomial near 0, from there on 1 - erfc x, whose logarithm to base 2 is a polynomial; beyond 4,
+// or 3 for float16, that rounds to 1. 2 ULP.
 float erf(float x) {
     precise float s = x * x;
+#if defined(T_IS_FLOAT16)
+    precise float small = x * fma(fma(0.10659908, s, -0.37575468), s, 1.1283759);
+    const float t = min(abs(x), 3.0);
+    precise float logarithm = fma(fma(fma(fma(1.4807378e-2, t, -0.12115547), t, -0.94220454), t, -1.6184256), t, -1.4093089e-3);
+    const float from = 0.4;
+#else
     precise float q = fma(fma(fma(fma(fma(fma(7.853862e-5, s, -8.0101937e-4), s, 5.1883277e-3), s, -2.6853813e-2), s,
                                   0.112835854), s, -0.37612626), s, 0.12837917);
     precise float small = fma(x, q, x);
-    // From there on 1 - erfc x, whose logarithm to base 2 is a polynomial; beyond 4, 1 - erfc x rounds to 1.
     const float t = min(abs(x), 4.0);
     precise float logarithm = fma(fma(fma(fma(fma(fma(2.2626022e-4, t, -3.8543576e-3), t, 2.9998206e-2), t, -0.14578839), t,
                                           -0.923842), t, -1.6242546), t, -9.01754e-4);
+    const float from = 0.96875;
+#endif
     precise float large = 1.0 - exp2_bounded(logarithm);
-    return abs(x) >= 0.96875 ? copy_sign(large, x) : small; // NaN is small
+    return abs(x) >= from ? copy_sign(large, x) : small; // NaN is small
 }
 
 // x times the normal distribution's cumulative function, 0.5 x erfc(-x / sqrt(2)): the larger of 0 and x, less t Q(t) for

@@ -83,19 +83,41 @@ void reduce_angle(float x, out uint n, out float r, out float low) {
 }
 
 #if defined(T_IS_FLOAT16)
-// The sine of x + quadrant pi/2 for x >= 0, but for its sign: the sign bit of `flip`. Up to the largest float16 the multiple of
-// pi/2 has 16 bits, so that its products with parts of 8 bits are exact; what is left is so to 2^-40.
-float sine(float x, uint quadrant, out uint flip) {
-    precise float sum = x * TWO_OVER_PI + ROUNDING;
+// x = r + n pi/2. Up to the largest float16 n has 16 bits, so that its products with parts of 8 bits are exact: r is good to
+// 2^-17. It is -0 where x is, for the parts are positive and subtracted.
+float reduce_half(float x, out uint n) {
+    precise float sum = fma(x, TWO_OVER_PI, ROUNDING);
     precise float whole = sum - ROUNDING;
-    const uint n = floatBitsToUint(sum) + quadrant;
-    flip = (n & 2u) << 30;
-    precise float r =
-        (((x - whole * 1.5703125) - whole * 4.825592041015625e-4) - whole * 1.2665987014770508e-6) - whole * 9.920936e-10;
-    const float z = r * r;
-    const float sine = fma(r * z, fma(fma(-1.9515482e-4, z, 8.332163e-3), z, -0.16666655), r);
-    const float cosine = fma(fma(fma(fma(2.4460929e-5, z, -1.3887592e-3), z, 4.1666653e-2), z, -0.5), z, 1.0);
-    return (n & 1u) != 0u ? cosine : sine;
+    n = floatBitsToUint(sum);
+    precise float r = ((x - whole * 1.5703125) - whole * 4.825592041015625e-4) - whole * 1.2675908e-6;
+    return r;
+}
+
+// The sine of x + quadrant pi/2.
+float sine(float x, uint quadrant) {
+    uint n;
+    const float r = reduce_half(x, n);
+    n += quadrant;
+    precise float z = r * r;
+    precise float sine = r * fma(fma(8.1645753e-3, z, -0.16663457), z, 1.0);
+    precise float cosine = fma(fma(fma(-1.3597766e-3, z, 4.1656289e-2), z, -0.49999896), z, 1.0);
+    const float result = (n & 1u) != 0u ? cosine : sine;
+    return is_finite(x) ? uintBitsToFloat(floatBitsToUint(result) ^ ((n << 30) & 0x80000000u)) : NOT_A_NUMBER;
+}
+
+// Each function below makes NaN of the infinities and of NaN.
+
+float sin_accurate(float x) { return sine(x, 0u); }
+
+float cos_accurate(float x) { return sine(x, 1u); }
+
+float tan_accurate(float x) {
+    uint n;
+    const float r = reduce_half(x, n);
+    precise float z = r * r;
+    precise float tangent = r * fma(fma(fma(fma(4.3453883e-2, z, 4.0968183e-2), z, 0.136218), z, 0.33313891), z, 1.0);
+    precise float result = (n & 1u) != 0u ? -1.0 / tangent : tangent;
+    return is_finite(x) ? result : NOT_A_NUMBER;
 }
 #else
 // The sine of x + quadrant pi/2 for x >= 0, but for its sign: the sign bit of `flip`.
@@ -115,7 +137,6 @@ float sine(float x, uint quadrant, out uint flip) {
         leading + (lost + (z * z * fma(fma(2.4460929e-5, z, -1.3887592e-3), z, 4.1666653e-2) - r * low));
     return (n & 1u) != 0u ? cosine : sine;
 }
-#endif
 
 // Each function below makes NaN of the infinities and of NaN.
 
@@ -148,6 +169,7 @@ float tan_accurate(float x) {
     return size >= 0x7F800000u ? NOT_A_NUMBER
                                : uintBitsToFloat(floatBitsToUint(result) ^ (floatBitsToUint(x) & 0x80000000u));
 }
+#endif
 
 // (asin x - x) / x^3 of z = x^2 <= 1/4.
 float asin_polynomial(float z) {

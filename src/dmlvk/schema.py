@@ -408,7 +408,10 @@ class OperatorDesc:
                 if item is not None:
                     raise self.error(spec.name, f"has no tensors, so {inner.dml_name} is None", item)
             elif item is not None:
-                value._validate_attribute(inner, item)
+                try:
+                    value._validate_attribute(inner, item)
+                except InvalidArgumentError as error:
+                    raise self.error(spec.name, f"{type(value).__name__}: {inner.dml_name} {error.rule}", item) from None
         for constraint in value.constraints:
             if not constraint.needs_tensors and (violation := constraint.check(value)) is not None:
                 raise self.error(spec.name, f"{type(value).__name__}: {constraint.rule}", violation.value)

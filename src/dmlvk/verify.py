@@ -23,7 +23,7 @@ from dmlvk.errors import UnsupportedError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.device import Device
 from dmlvk.execution.direct import ReadyOperator
-from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.lowering import explain, possible_rules
 from dmlvk.oracle import Scaled, oracle
 from dmlvk.runtime.memory import Buffer
 from dmlvk.schema import FieldKind, OperatorDesc, Slot
@@ -189,7 +189,8 @@ def check_problem(device: Device, entry: OperatorCases, variation: Variation, pr
 def verify_operator(
     device: Device, entry: OperatorCases, cases: Iterable[Case] | None = None, *, quick: bool = False
 ) -> Iterator[Outcome]:
-    """Every variation of an operator's cases, each also under every rule that might have chosen its kernel.
+    """Every variation of an operator's cases, each also under every other rule that might have chosen its kernel, unless the
+    operator's ``every_rule`` says that its kernels are tried with another one.
 
     Args:
         device: Where to run.
@@ -199,11 +200,13 @@ def verify_operator(
     """
     for variation in variations(entry, cases, quick=quick):
         yield check(device, entry, variation)
-        if quick or variation.in_place:
+        if quick or variation.in_place or not entry.every_rule:
             continue
-        rules = possible_rules(build(entry.operator, variation).desc, device.capabilities)
-        for rule in rules if len(rules) > 1 else ():
-            yield check(device, entry, dataclasses.replace(variation, rule=rule))
+        desc = build(entry.operator, variation).desc
+        chosen = next(rule.name for rule, holds in explain(desc, device.capabilities) if holds)
+        for rule in possible_rules(desc, device.capabilities):
+            if rule != chosen:
+                yield check(device, entry, dataclasses.replace(variation, rule=rule))
 
 
 def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude: float = 0.0) -> NDArray[np.float64]:

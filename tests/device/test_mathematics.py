@@ -152,15 +152,24 @@ def named(desc: OperatorDesc) -> str:
     return " ".join([type(desc).__name__, *(str(number) for number in numbers(desc).values() if number is not None)])
 
 
+FLOAT16_ACTIVATIONS: tuple[OperatorDesc, ...] = (
+    ops.ActivationCelu(alpha=1.0),
+    ops.ActivationElu(alpha=1.0),
+    ops.ActivationGelu(),
+    ops.ActivationScaledElu(),
+    ops.ActivationSigmoid(),
+    ops.ActivationSoftplus(steepness=1.0),
+    ops.ActivationTanh(),
+)
+"""The activations that float16 computes in a way of its own."""
+
 FLOAT16_DESCS: tuple[OperatorDesc, ...] = (
     *(operator() for operator in (*CIRCULAR, *ANY_FLOAT)),
     *(ops.ElementWiseRound(rounding_mode=mode) for mode in RoundingMode),
     *(ops.ElementWiseConstantPow(exponent=exponent) for exponent in (3.0, -0.5)),
     ops.ElementWiseErf(),
     ops.ElementWiseSign(),
-    ops.ActivationGelu(),
-    ops.ActivationSigmoid(),
-    ops.ActivationSoftplus(steepness=1.0),
+    *FLOAT16_ACTIVATIONS,
 )
 
 
@@ -180,14 +189,21 @@ def test_every_float16(device: dmlvk.Device, desc: OperatorDesc) -> None:
         assert np.array_equal(np.signbit(actual), np.signbit(expected)) or np.isnan(expected).any()
 
 
-# The activations that float16 computes in a way of its own. That all of them agree in float32, test_elementwise.py shows.
-@pytest.mark.parametrize("activation", [ops.ActivationGelu(), ops.ActivationSigmoid()], ids=named)
+# That all activations agree in float32, test_elementwise.py shows.
+@pytest.mark.parametrize("activation", FLOAT16_ACTIVATIONS, ids=named)
 def test_fused_is_unfused_in_float16(device: dmlvk.Device, activation: OperatorDesc) -> None:
     unfused = run(type(activation), HALVES, **numbers(activation))
     fused = run(ops.ElementWiseAdd1, HALVES, np.zeros_like(HALVES), fused_activation=activation)
     assert np.array_equal(np.isnan(fused), np.isnan(unfused))
     compared = (HALVES != 0) & ~np.isnan(unfused)  # the sum of -0 and 0 is 0
     assert np.array_equal(fused[compared].view(np.uint16), unfused[compared].view(np.uint16))
+
+
+@pytest.mark.parametrize("operator", [ops.ElementWiseSin, ops.ElementWiseTan, ops.ElementWiseTanh, ops.ElementWiseErf])
+def test_odd_functions_are_odd_in_float16(device: dmlvk.Device, operator: type[OperatorDesc]) -> None:
+    x = HALVES[:0x7C00]  # 0 and all positive numbers
+    positive, negative = run(operator, x), run(operator, -x)
+    assert np.array_equal(positive.view(np.uint16) ^ np.uint16(0x8000), negative.view(np.uint16))
 
 
 def test_atan_of_any_two_floats(device: dmlvk.Device) -> None:

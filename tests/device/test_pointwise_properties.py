@@ -172,7 +172,7 @@ def mistakes(desc: OperatorDesc) -> Iterator[Mistake]:
     # What joins all tensors: whichever differs, another may be blamed.
     tensors = [spec for spec in desc.fields if isinstance(getattr(desc, spec.name), TensorDesc)]
     joined = {constraint.label for constraint in desc.constraints if constraint.rule.startswith("all tensors")}
-    blamed = frozenset(spec.dml_name for spec in tensors)
+    blamed = frozenset(spec.dml_name for spec in desc.fields if spec.kind.is_tensor)
     for spec in tensors if len(tensors) > 1 else ():
         tensor = desc.tensor(spec.name)
         *outer, inner = tensor.sizes
@@ -330,7 +330,7 @@ def test_every_mistake_in_a_binding_is_refused_and_changes_nothing(device: dmlvk
                 pytest.fail(f"{slot.name} bound to {broken} is accepted")
             assert (caught.value.operator, caught.value.field) == (bound.operator.signature.operator, slot.name)
     for name, own in (("Inputs", bound.bindings[: len(bound.problem.inputs)]), ("Outputs", bound.bindings[-1:])):
-        for broken in (own[1:], [*own, own[0]]):
+        for broken in (own[1:], [*own, bound.bindings[-1]]):
             if broken:
                 with pytest.raises(BindingError) as caught:
                     (bound.table.bind_inputs if name == "Inputs" else bound.table.bind_outputs)(broken)
@@ -422,7 +422,15 @@ HUGE = Capabilities(
     features=frozenset({"storage8", "storage16", "int8", "int16", "int64", "float16", "float64"}),
     storage_buffer_bytes=2**32 - 1,
 )
-STEPS = st.one_of(st.integers(0, 40), st.sampled_from([2**k + d for k in (24, 28, 29, 30, 31, 32) for d in (-1, 0, 1)]))
+
+
+def draw_far_strides(draw: Draw, data_type: TensorDataType, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Small strides but for one, which is as large as fits the largest binding, or larger."""
+    strides = [draw(st.integers(0, 40)) for _ in sizes]
+    axis = draw(st.integers(0, len(sizes) - 1))
+    reach = 8 * 2**32 // element_bits(data_type) // max(sizes[axis] - 1, 1)
+    strides[axis] = min(draw(st.sampled_from([1, reach // 2, reach - 40, reach, 2 * reach, 2**32])), 2**32 - 1)
+    return tuple(strides)
 
 
 @examples(150)
@@ -433,21 +441,20 @@ def test_every_layout_has_a_plan_or_a_reason(data: st.DataObject) -> None:
     row = draw(
         st.sampled_from([ops.ElementWiseIdentity, ops.ElementWiseAdd, ops.ElementWiseIf, ops.Cast, ops.ElementWiseIsNan])
     )
-    sizes = draw_sizes(draw, elements=2**26, each=st.sampled_from([1, 2, 3, 16, 17, 64, 1025, 2**16 + 1, 2**24]))
-    tensors = {}
     data_type = draw(st.sampled_from([T.FLOAT64, T.INT64, T.FLOAT32, T.FLOAT16, T.UINT8]))
+    sizes = draw_sizes(draw, elements=2**14, each=st.sampled_from([1, 2, 3, 7, 16, 17, 64, 129]))
+    tensors = {}
     for spec in row.fields:
         if spec.kind.is_tensor:
             own = data_type if data_type in spec.data_types else spec.data_types[0]
-            strides = tuple(min(draw(STEPS), 2**32 - 1) for _ in sizes)
-            tensors[spec.name] = TensorDesc(own, sizes, strides if draw(st.booleans()) else None)
+            strides = draw_far_strides(draw, own, sizes) if draw(st.booleans()) else None
+            tensors[spec.name] = TensorDesc(own, sizes, strides)
     desc = row(**tensors)
     assume(not any(slot.tensor.has_overlapping_elements for slot in desc.output_slots() if slot.tensor))
     fits = all(tensor.total_tensor_size_in_bytes <= HUGE.storage_buffer_bytes for tensor in tensors.values())
     for rule in ("", *possible_rules(desc, HUGE)):
         if fits:
-            (dispatch,) = lower(desc, HUGE, force=rule).dispatches
-            assert 0 < math.prod(dispatch.grid) * 128 < 2**32 + 2**24
+            assert lower(desc, HUGE, force=rule).dispatches
         else:
             with pytest.raises(UnsupportedError, match="larger"):
                 lower(desc, HUGE, force=rule)

@@ -31,7 +31,15 @@ CASES: Final = (
     unary(ops.ActivationRelu, {}),
     unary(ops.ActivationScaledElu, floats(4, 0.52), wide, {"alpha": 1.5, "gamma": 2.0}),
     unary(ops.ActivationScaledTanh, floats(5, 0.52), wide, {"alpha": 1.5, "beta": 0.25}),
-    unary(ops.ActivationShrink, {}, wide, {"bias": 3.0, "threshold": 5.0}, bias=1.0, threshold=2.0),
+    unary(
+        ops.ActivationShrink,
+        {},
+        wide,
+        {"bias": 3.0, "threshold": 5.0},
+        {"bias": 3.0, "threshold": -128.0},  # which has no positive counterpart in INT8
+        bias=1.0,
+        threshold=2.0,
+    ),
     unary(ops.ActivationSigmoid, floats(5, 0.52), wide),
     unary(ops.ActivationSoftplus, floats(5, 0.52), wide, {"steepness": 2.0}, {"steepness": 0.5}),
     unary(ops.ActivationSoftsign, floats(4, 0.52), wide),

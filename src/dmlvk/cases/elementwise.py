@@ -98,7 +98,7 @@ def binary(operator: type[OperatorDesc], tolerance: dict[T, Tolerance], *domains
     for domain in (special_values(operator), *domains):
         sizes = dict.fromkeys(inputs, (3, 7, 29))
         cases.append(Case(domain.__name__, sizes, domains={"": domain}, layouts=operator in THOROUGH))
-    return OperatorCases(operator, tolerance, tuple(cases))
+    return OperatorCases(operator, tolerance, tuple(cases), every_rule=operator in THOROUGH)
 
 
 def unary(
@@ -122,7 +122,7 @@ def unary(
         title = ", ".join(f"{key} {value}" for key, value in variant.items())
         values = coarse(domain)
         cases.append(Case(title, {name: (3, 67)}, {**attributes, **variant}, domains={"": values}, layouts=False))
-    return OperatorCases(operator, tolerance, tuple(cases))
+    return OperatorCases(operator, tolerance, tuple(cases), every_rule=operator in THOROUGH)
 
 
 def coarse(domain: Domain) -> Domain:
@@ -294,6 +294,7 @@ CASES: Final = (
             )
             for data_type, low, high in CLIP1_BOUNDS
         ),
+        every_rule=False,
     ),
     OperatorCases(
         ops.ElementWiseAdd1,
@@ -309,6 +310,7 @@ CASES: Final = (
             )
             for activation in (None, *FUSABLE)
         ),
+        every_rule=False,
     ),
     OperatorCases(
         ops.Cast,

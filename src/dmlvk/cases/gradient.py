@@ -20,6 +20,7 @@ CASES: Final = (
             Case(QUICK, dict.fromkeys(INPUTS, SHAPES[QUICK]), quick=True),
             Case("special", TWICE, domains={"": special}, layouts=False),
         ),
+        every_rule=False,
     ),
     OperatorCases(
         ops.ElementWiseClipGrad,
@@ -29,6 +30,7 @@ CASES: Final = (
             Case("truncated bounds", TWICE, {"min": 1.5, "max": 9.9}, domains={"": uniform(0, 12)}, layouts=False),
             Case("no bounds", TWICE, {"min": float("-inf"), "max": float("inf")}, layouts=False),
         ),
+        every_rule=False,
     ),
     OperatorCases(
         ops.ElementWiseClipGrad1,
@@ -43,5 +45,6 @@ CASES: Final = (
             )
             for data_type, low, high in CLIP1_BOUNDS
         ),
+        every_rule=False,
     ),
 )

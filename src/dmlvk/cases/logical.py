@@ -43,7 +43,7 @@ def exact(
     made = [_case(operator, SHAPES[QUICK], domain, first, layouts=operator in THOROUGH, quick=True)]
     made += [_case(operator, (3, 7, 29), domain, output) for output in others]
     made += [_case(operator, (3, 7, 29), other, first) for other in other_domains]
-    return OperatorCases(operator, {}, tuple(made))
+    return OperatorCases(operator, {}, tuple(made), every_rule=operator in THOROUGH)
 
 
 def _case(

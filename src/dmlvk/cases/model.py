@@ -101,12 +101,15 @@ class OperatorCases:
         tolerance: By output data type; types left out are exact.
         cases: The cases.
         data_types: The types to cross with: those of the first input tensor unless given.
+        every_rule: Whether the runner also forces the rules that are possible but not chosen. Not for operators that share
+            their kernels with others and differ from them in a line of arithmetic.
     """
 
     operator: type[OperatorDesc]
     tolerance: Mapping[TensorDataType, Tolerance]
     cases: tuple[Case, ...]
     data_types: tuple[TensorDataType, ...] = ()
+    every_rule: bool = True
 
     @property
     def crossed_types(self) -> tuple[TensorDataType, ...]:

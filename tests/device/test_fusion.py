@@ -1,0 +1,37 @@
+"""Every operator that accepts a fused activation, with every activation that may be fused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import dmlvk
+from dmlvk.cases import all_cases
+from dmlvk.cases.elementwise import FUSABLE
+from dmlvk.enums import TensorDataType
+from dmlvk.kernels.lowering.registry import has_kernels
+from dmlvk.schema import REGISTRY, FieldKind, OperatorDesc
+from dmlvk.verify import Variation, check
+
+ACCEPTORS = [
+    row
+    for row in sorted(REGISTRY.values(), key=lambda row: row.type)
+    if has_kernels(row) and any(field.kind is FieldKind.FUSED_ACTIVATION for field in row.fields)
+]
+
+
+def test_there_are_acceptors() -> None:
+    assert {row.__name__ for row in ACCEPTORS} >= {"ElementWiseAdd1", "BatchNormalization", "Convolution", "Gemm"}
+    assert len(FUSABLE) == 17
+
+
+@pytest.mark.parametrize("activation", FUSABLE, ids=lambda activation: type(activation).__name__)
+@pytest.mark.parametrize("row", ACCEPTORS, ids=lambda row: row.__name__)
+def test_fused_activation(device: dmlvk.Device, row: type[OperatorDesc], activation: OperatorDesc) -> None:
+    entry = all_cases()[row]
+    case = next(case for case in entry.cases if case.quick)
+    fused = dataclasses.replace(case, attributes={**case.attributes, "fused_activation": activation})
+    for data_type in (TensorDataType.FLOAT32, TensorDataType.FLOAT16):
+        outcome = check(device, entry, Variation(fused, data_type, "packed"))
+        assert outcome.passed, outcome.detail

@@ -173,8 +173,12 @@ def _contiguous(data_type: TensorDataType) -> list[Problem]:
     found = [_pointwise(row.__name__, row, (x, x), rival, CONTIGUOUS) for row, rival in functions.items()]
     found.append(_pointwise("add", dmlvk.ElementWiseAdd, (x, x, x), lambda torch, a, b: a + b, CONTIGUOUS))
     fused = {"fused_activation": dmlvk.ActivationRelu()}
-    rival = lambda torch, a, b: torch.relu(a + b)  # noqa: E731
-    return [*found, _pointwise("add and relu", dmlvk.ElementWiseAdd1, (x, x, x), rival, CONTIGUOUS, **fused)]
+    return [
+        *found,
+        _pointwise(
+            "add and relu", dmlvk.ElementWiseAdd1, (x, x, x), lambda torch, a, b: torch.relu(a + b), CONTIGUOUS, **fused
+        ),
+    ]
 
 
 def _type_changes() -> list[Problem]:

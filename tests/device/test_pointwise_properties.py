@@ -60,7 +60,7 @@ def assert_passed(outcome: Outcome, desc: OperatorDesc) -> None:
     assert not outcome.unsupported, "the CI's device can do everything"
 
 
-@examples(150)
+@examples(70)
 @given(data=st.data())
 def test_what_is_valid_equals_the_oracle(device: dmlvk.Device, data: st.DataObject) -> None:
     draw = data.draw
@@ -339,7 +339,7 @@ def test_every_mistake_in_a_binding_is_refused_and_changes_nothing(device: dmlvk
     assert np.array_equal(bound.result(), expected), "the table has kept what it had"
 
 
-@examples(80)
+@examples(50)
 @given(data=st.data())
 def test_ranges_of_one_buffer(device: dmlvk.Device, data: st.DataObject) -> None:
     """All tensors in one buffer: refused exactly when the output meets an input other than in place."""

@@ -31,6 +31,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         uint x_index = 0;
         output_index[i] = 0;
+#if LANES > 1
         if (RUNS != 0u) {
             uint first = 0;
             LOCATE_RUNS(i)
@@ -40,6 +41,7 @@ void main() {
                     x[i][j] = T_MATH(ELEMENT(T, X, x, (j < left ? first + j * p.x_step : x_index + (j - left) * p.x_step)));
             continue;
         }
+#endif
         LOCATE(item_number(i))
         lanes[i] = lanes_here();
         if (LANES == 1 || lanes[i] == LANES) {

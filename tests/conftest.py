@@ -42,9 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("torch")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def device() -> dmlvk.Device:
-    """The device under test: the one that DMLVK_DEVICE names, else the most capable one."""
+    """The device under test: the one that DMLVK_DEVICE names, else the most capable one.
+
+    One a file, because a software device keeps the machine code of every pipeline, a gigabyte for a thousand of them.
+    """
     import dmlvk  # here, so that the tests in host/ need neither a device nor the native module
 
     return dmlvk.Device()

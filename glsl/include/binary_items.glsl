@@ -42,6 +42,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         uint a_index = 0, b_index = 0;
         output_index[i] = 0;
+#if LANES > 1
         if (RUNS != 0u) {
             uint a_first = 0, b_first = 0;
             LOCATE_RUNS(i)
@@ -50,6 +51,7 @@ void main() {
             LOAD_RUNS(B, b)
             continue;
         }
+#endif
         LOCATE(item_number(i))
         lanes[i] = lanes_here();
         if (LANES == 1 || lanes[i] == LANES) {

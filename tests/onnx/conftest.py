@@ -84,7 +84,7 @@ def assert_close() -> Callable[..., None]:
     return close
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def make_session(device: dmlvk.Device) -> Callable[..., InferenceSession]:
     """A session on the device under test."""
 

@@ -13,6 +13,7 @@ from dmlvk.enums import TensorDataType
 from dmlvk.errors import InvalidArgumentError, StateError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.device import Device, default_device
+from dmlvk.half_bytes import pack_half_bytes, unpack_half_bytes
 from dmlvk.runtime.memory import Buffer
 from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, cast_scalar, element_bits, packed_strides
 
@@ -62,20 +63,6 @@ def dtype_of(data_type: TensorDataType) -> np.dtype[Any]:
     if dtype is None:
         raise InvalidArgumentError("is a data type of known size", field="DataType", value=data_type)
     return dtype
-
-
-def unpack_half_bytes(data: npt.NDArray[np.uint8], data_type: TensorDataType) -> npt.NDArray[Any]:
-    """The 4-bit numbers in flat bytes, the low half of each byte first, as int8 or uint8."""
-    halves: npt.NDArray[Any] = np.stack([data & 15, data >> 4], axis=-1).reshape(-1)
-    return (halves ^ 8).view(np.int8) - 8 if data_type == TensorDataType.INT4 else halves
-
-
-def pack_half_bytes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The bytes of flat int8 or uint8 numbers of 4 bits; the last byte's high half is 0 where their count is odd."""
-    halves = np.zeros(-(-values.size // 2) * 2, np.uint8)
-    halves[: values.size] = values.view(np.uint8) % 16
-    joined: npt.NDArray[np.uint8] = halves[::2] + halves[1::2] * 16
-    return joined
 
 
 def element_strides(array: npt.NDArray[Any]) -> tuple[int, ...] | None:

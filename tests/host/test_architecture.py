@@ -12,7 +12,7 @@ SOURCE = pathlib.Path(dmlvk.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("enums", "errors"),
-    ("tensor",),
+    ("tensor", "half_bytes"),
     ("schema",),
     ("constraints",),
     ("ops",),

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from dmlvk.array import pack_half_bytes, unpack_half_bytes
 from dmlvk.cases.model import NUMPY_TYPES
 from dmlvk.enums import TensorDataType
+from dmlvk.half_bytes import pack_half_bytes, unpack_half_bytes
 from dmlvk.tensor import TensorDesc, element_bits
 
 LAYOUTS: Final = ("packed", "strided", "broadcast", "offset")

@@ -7,7 +7,7 @@
 // Constants: A_SIGNED 0, B_SIGNED 0, OUTPUT_SIGNED 0, HAS_A_ZERO_POINT 1, HAS_B_ZERO_POINT 1, HAS_OUTPUT_ZERO_POINT 1; those
 //   of include/binary_items.glsl; LOCAL_SIZE_X.
 // Parameters: those of include/binary_items.glsl.
-// Rules: "groups" and "shares" with LANES > 1, "elements" with 1.
+// Rules: "groups" with LANES > 1, "elements" with 1.
 
 #include "quantizer.glsl"
 

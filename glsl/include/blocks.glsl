@@ -13,8 +13,9 @@
 //   Place place(uint element)               where an element's parts are; .run: elements left in its row, itself included
 //   load_scales(element, lanes, at, scale, zero_point)   those of LANES elements, or of the last ones of the tensor
 //
-// The kernel has the buffers scale, of type S, and zero_point; the constants RANK, SIGNED, HAS_ZERO_POINT and, for LANES > 1, ROWS (below), SCALE_MODE and ZERO_POINT_MODE (of ROWS_ONE); the parameters sizes,
-// divisors and the strides of x, scale, zero_point and output.
+// The kernel has the buffers scale, of type S, and zero_point; the constants RANK, SIGNED, HAS_ZERO_POINT and, for LANES > 1,
+// ROWS (below), SCALE_MODE and ZERO_POINT_MODE (of ROWS_ONE); the parameters sizes, divisors and the strides of x, scale,
+// zero_point and output.
 
 #ifndef DMLVK_BLOCKS_GLSL
 #define DMLVK_BLOCKS_GLSL

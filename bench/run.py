@@ -2,7 +2,7 @@
 
     python -m bench.run [--device CHOICE] [--against torch] [--only WORD] [--rules] [--json FILE]
 
-First the machine's own copy bandwidth and the launch times, then every problem of ``bench/problems.py``: host time of 50
+First the machine's own copy bandwidth and the launch times, then every problem of ``bench/problems/``: host time of 50
 executions in one submission, median after a warm-up of at least 0.2 s, the outputs compared with the rival's in float32
 before a time is believed. With ``--rules`` every rule that could run a problem is timed, not only the chosen one.
 """
@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 import dmlvk
-from bench.problems import Problem, problems
+from bench.problems import all_problems
+from bench.problems.model import Problem
 from dmlvk.cases.model import NUMPY_TYPES
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
@@ -262,7 +263,7 @@ def main() -> int:
         results["rival_copy_gb_per_s"] = rival.copy_bandwidth() * 1e-9
         copy = max(results["copy_gb_per_s"], results["rival_copy_gb_per_s"])
         print(f"torch's copy {results['rival_copy_gb_per_s']:.0f} GB/s; shares are of the better one")
-        for problem in problems():
+        for problem in all_problems():
             if options.only in problem.name:
                 for row in measure(device, problem, rival, copy, all_rules=options.rules):
                     results["problems"].append(row)

@@ -1,0 +1,20 @@
+"""The measured problems, each declared once: the desc, what a rival computes for it, the bytes that must move.
+
+One file a family, with a function ``problems``; files are found by themselves.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from bench.problems.model import Problem
+
+
+def all_problems() -> list[Problem]:
+    """Every problem of every family."""
+    found = []
+    for module in pkgutil.iter_modules(__path__):
+        if module.name != "model":
+            found += importlib.import_module(f"{__name__}.{module.name}").problems()
+    return found

@@ -1,0 +1,64 @@
+"""Regions of interest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dmlvk
+from bench.problems.model import FLOAT32, FLOATS, Problem
+from dmlvk import InterpolationMode, ReduceFunction, TensorDataType, TensorDesc
+
+
+def _roi_align(data_type: TensorDataType) -> Problem:
+    image = TensorDesc(data_type, (4, 256, 200, 304))
+    boxes = TensorDesc(data_type, (1000, 4))
+    batch = TensorDesc(TensorDataType.UINT32, (1000,))
+    output = TensorDesc(data_type, (1000, 256, 7, 7))
+
+    def random_boxes(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
+        corner = torch.rand(sizes[0], 2, device="cuda") * torch.tensor([240.0, 150.0], device="cuda")
+        extent = 8 + torch.rand(sizes[0], 2, device="cuda") * torch.tensor([56.0, 42.0], device="cuda")
+        return torch.cat([corner, corner + extent], 1).to(kind)
+
+    def rival(torch: Any, image: Any, boxes: Any, batch: Any) -> Any:
+        import torchvision
+
+        # Assembled once: only the kernel is timed.
+        key = (boxes.data_ptr(), boxes.dtype)
+        if key not in assembled:
+            assembled[key] = torch.cat([batch.to(boxes.dtype)[:, None], boxes], 1).contiguous()
+        return torchvision.ops.roi_align(image, assembled[key], (7, 7), 1.0, 2, aligned=True)
+
+    assembled: dict[tuple[int, Any], Any] = {}
+    return Problem(
+        f"ROI align {data_type.name} 1000 of 4x256x200x304 to 7x7",
+        dmlvk.RoiAlign1(
+            input_tensor=image,
+            roi_tensor=boxes,
+            batch_indices_tensor=batch,
+            output_tensor=output,
+            reduction_function=ReduceFunction.AVERAGE,
+            interpolation_mode=InterpolationMode.LINEAR,
+            spatial_scale_x=1.0,
+            spatial_scale_y=1.0,
+            input_pixel_offset=0.5,
+            output_pixel_offset=-0.5,
+            out_of_bounds_input_value=0.0,
+            minimum_samples_per_output=2,
+            maximum_samples_per_output=2,
+            align_regions_to_corners=False,
+        ),
+        rival,
+        1 / 0.7,
+        output.total_tensor_size_in_bytes + image.total_tensor_size_in_bytes,
+        fill={
+            "roi_tensor": random_boxes,
+            "batch_indices_tensor": lambda torch, sizes, kind: torch.randint(0, 4, sizes, device="cuda").int(),
+        },
+        tolerance=1e-4 if data_type is FLOAT32 else 1e-3,
+    )
+
+
+def problems() -> list[Problem]:
+    """Every problem, in the order of the report."""
+    return [_roi_align(data_type) for data_type in FLOATS]

@@ -237,7 +237,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device")
     parser.add_argument("--against", choices=["torch"], help="the rival to measure the problems beside")
-    parser.add_argument("--only", default="", help="only problems whose name contains this")
+    parser.add_argument("--only", default="", help="only problems of this family, or whose name contains this")
     parser.add_argument("--rules", action="store_true", help="time every possible rule")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--commit", help="what was built, for the results; default: this checkout's HEAD")
@@ -263,17 +263,16 @@ def main() -> int:
         results["rival_copy_gb_per_s"] = rival.copy_bandwidth() * 1e-9
         copy = max(results["copy_gb_per_s"], results["rival_copy_gb_per_s"])
         print(f"torch's copy {results['rival_copy_gb_per_s']:.0f} GB/s; shares are of the better one")
-        for problem in all_problems():
-            if options.only in problem.name:
-                for row in measure(device, problem, rival, copy, all_rules=options.rules):
-                    results["problems"].append(row)
-                    print(
-                        f"{row['problem']:56} {row['rule']:>8}{'*' if row['chosen'] else ' '} {row['us']:8.1f} us "
-                        f"{row['gb_per_s']:5.0f} GB/s {row['copy_share']:.3f} (target {row['copy_target']:.2f}), "
-                        f"torch {row['rival_gb_per_s']:5.0f} x{row['ratio']:.2f} (target {row['target']:.2f}), "
-                        f"off {row['difference']:.0e} ({row['rival_difference']:.0e}){'' if row['agrees'] else ' DIFFERS'}",
-                        flush=True,
-                    )
+        for problem in all_problems(options.only):
+            for row in measure(device, problem, rival, copy, all_rules=options.rules):
+                results["problems"].append(row)
+                print(
+                    f"{row['problem']:56} {row['rule']:>13}{'*' if row['chosen'] else ' '} {row['us']:8.1f} us "
+                    f"{row['gb_per_s']:5.0f} GB/s {row['copy_share']:.3f} (target {row['copy_target']:.2f}), "
+                    f"torch {row['rival_gb_per_s']:5.0f} x{row['ratio']:.2f} (target {row['target']:.2f}), "
+                    f"off {row['difference']:.0e} ({row['rival_difference']:.0e}){'' if row['agrees'] else ' DIFFERS'}",
+                    flush=True,
+                )
         missed = [row for row in results["problems"] if row["chosen"] and _missed(row)]
         print(f"{sum(row['chosen'] for row in results['problems'])} problems, {len(missed)} below their target")
     if options.json is not None:

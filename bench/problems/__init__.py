@@ -11,10 +11,11 @@ import pkgutil
 from bench.problems.model import Problem
 
 
-def all_problems() -> list[Problem]:
-    """Every problem of every family."""
+def all_problems(only: str = "") -> list[Problem]:
+    """Every problem of every family, or those of one family, or those whose name contains a word."""
     found = []
     for module in pkgutil.iter_modules(__path__):
         if module.name != "model":
-            found += importlib.import_module(f"{__name__}.{module.name}").problems()
+            problems = importlib.import_module(f"{__name__}.{module.name}").problems()
+            found += [problem for problem in problems if only == module.name or only in problem.name]
     return found

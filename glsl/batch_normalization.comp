@@ -2,77 +2,114 @@
 //
 //   y = activate(scale * (x - mean) / sqrt(variance + epsilon) + bias)
 //
-// Bindings: x, mean, variance, scale, bias read, y written; one joint index space of `count` units, strides a tensor.
-//   WORDS 1  a unit is a 16-byte word of x and y, whose last dimension is contiguous; 0: one element
-// `sizes` counts units; the steps of a tensor lead from unit to unit, in units for x and y and in elements for the
-// others, and `element_steps` from element to element of a unit in mean, variance, scale and bias.
-// Constants: RANK (dimensions after merging), SHARED_STATISTICS (1: a unit's elements share the other four tensors'
-// values: their last stride is 0, or a unit is an element), UNITS (units that an invocation handles, one
-// workgroup apart), ACTIVATION. Chosen for all of BatchNormalization.
+// Bindings: x, mean, variance, scale, bias, output.
+// Variants: T, the data type of all; U, the same; LANES.
+// An invocation handles ITEMS items (items.glsl) of x that lie `repeat_step` apart in one dimension, in which the other four
+// tensors do not move: what it makes of these, it makes once. Neighbouring invocations take neighbouring items.
+// With RUNS, the innermost dimension is two: runs of run_size elements, no fewer than LANES, that share an element of the
+// other four tensors, one after the other. The lanes of an item are then in one run or in two.
+// Constants: RANK 1, ITEMS 1, RUNS 0, ACTIVATION 0, the modes of each tensor's lanes (lanes.glsl) 0, LOCAL_SIZE_X.
+// Parameters: count of invocations; sizes of the index space, the innermost in items, that of the dimension `repeated` divided
+//   by ITEMS and rounded up, which is repeat_step (its whole size is repeat_size), and what divides by them; inner_size, the
+//   innermost in elements; strides in elements, for a step of one item in each dimension, and for one of one element in the
+//   innermost; x_repeat and output_repeat, for repeat_step; run_size, and what divides by it, and the other four tensors'
+//   run_steps from run to run.
+// Rules: "groups" and "runs" (RUNS 1) with LANES > 1, "elements" with 1.
 
 #include "activation.glsl"
-#include "dtype.glsl"
-#include "tensor.glsl"
+#include "items.glsl"
+#include "lanes.glsl"
 
-#if WORDS
-#define UNIT_ELEMENTS T_PER_WORD
-#define UNIT_BYTES 16
-layout(set = 0, binding = BINDING_X, std430) readonly buffer X { uvec4 x_units[]; };
-layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { uvec4 y_units[]; };
-#else
-#define UNIT_ELEMENTS 1
-#define UNIT_BYTES T_BYTES
-layout(set = 0, binding = BINDING_X, std430) readonly buffer X { T x_units[]; };
-layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y_units[]; };
-#endif
-layout(set = 0, binding = BINDING_MEAN, std430) readonly buffer Mean { T mean_elements[]; };
-layout(set = 0, binding = BINDING_VARIANCE, std430) readonly buffer Variance { T variance_elements[]; };
-layout(set = 0, binding = BINDING_SCALE, std430) readonly buffer Scale { T scale_elements[]; };
-layout(set = 0, binding = BINDING_BIAS, std430) readonly buffer Bias { T bias_elements[]; };
+LANES_BUFFER(readonly, T, X, x)
+LANES_BUFFER(readonly, T, MEAN, mean)
+LANES_BUFFER(readonly, T, VARIANCE, variance)
+LANES_BUFFER(readonly, T, SCALE, scale)
+LANES_BUFFER(readonly, T, BIAS, bias)
+LANES_BUFFER(, U, OUTPUT, output)
 
-// mean, variance, scale, bias: where in their tensors, and their values.
+#define VISIT(dimension, coordinate)                                    \
+    x_index += (coordinate) * p.x_strides[dimension];                   \
+    mean_index += (coordinate) * p.mean_strides[dimension];             \
+    variance_index += (coordinate) * p.variance_strides[dimension];     \
+    scale_index += (coordinate) * p.scale_strides[dimension];           \
+    bias_index += (coordinate) * p.bias_strides[dimension];             \
+    output_index += (coordinate) * p.output_strides[dimension];         \
+    if (uint(dimension) == p.repeated) repetition = (coordinate);
+
+// The lanes of a tensor: all of them, or one by one those that there are.
+#define LOAD_SOME(values, NAME, name, count, index)                                                     \
+    if (LANES == 1 || (count) == LANES) {                                                               \
+        LOAD_LANES(T, values, NAME, name, NAME##_MODE, index, p.name##_step)                            \
+    } else {                                                                                            \
+        [[unroll]] for (uint j = 0; j < LANES; ++j)                                                     \
+            values[j] = float(ELEMENT(T, NAME, name, (index) + min(j, (count) - 1u) * p.name##_step));  \
+    }
+
+float reciprocal_deviation(float variance) { return 1.0 / sqrt(variance + p.epsilon); }
+
+// The mean, the reciprocal deviation, the scale and the bias of a run.
 vec4 values_at(uvec4 at) {
-    return vec4(float(mean_elements[at.x]), float(variance_elements[at.y]), float(scale_elements[at.z]),
-                float(bias_elements[at.w]));
+    return vec4(float(ELEMENT(T, MEAN, mean, at.x)), reciprocal_deviation(float(ELEMENT(T, VARIANCE, variance, at.y))),
+                float(ELEMENT(T, SCALE, scale, at.z)), float(ELEMENT(T, BIAS, bias, at.w)));
 }
 
-void normalize_unit(uint unit) {
-    uvec2 data = uvec2(BYTE_OFFSET_X, BYTE_OFFSET_Y) / UNIT_BYTES;
-    uvec4 side = uvec4(BYTE_OFFSET_MEAN, BYTE_OFFSET_VARIANCE, BYTE_OFFSET_SCALE, BYTE_OFFSET_BIAS) / T_BYTES;
-#define ADD_STEPS(dimension, coordinate)                                                                       \
-    data += (coordinate) * uvec2(p.x_steps[dimension], p.y_steps[dimension]);                                  \
-    side += (coordinate) * uvec4(p.mean_steps[dimension], p.variance_steps[dimension], p.scale_steps[dimension], \
-                                 p.bias_steps[dimension]);
-    FOR_EACH_COORDINATE(unit, RANK, p.sizes, ADD_STEPS)
-
-    float values[UNIT_ELEMENTS];
-#if WORDS
-    unpack_word(x_units[data.x], values);
-#else
-    values[0] = float(x_units[data.x]);
-#endif
-    const uvec4 step = uvec4(p.element_steps[0], p.element_steps[1], p.element_steps[2], p.element_steps[3]);
-    vec4 given = values_at(side);
-    float deviation = sqrt(given.y + p.epsilon);
-    [[unroll]] for (int i = 0; i < UNIT_ELEMENTS; ++i) {
-        if (SHARED_STATISTICS == 0 && i > 0) {
-            given = values_at(side + i * step);
-            deviation = sqrt(given.y + p.epsilon);
-        }
-        const float value = given.z * ((values[i] - given.x) / deviation) + given.w;
-        values[i] = activate(ACTIVATION, value, p.activation_param0, p.activation_param1);
-    }
-#if WORDS
-    y_units[data.y] = pack_word(values);
-#else
-    y_units[data.y] = T(values[0]);
-#endif
+// The lanes that the item of repetition r has: fewer at the end of a row, none past the last.
+uint lanes_of(uint repetition) {
+    if (repetition >= p.repeat_size) return 0;
+    return min(p.inner_size - (p.repeated == RANK - 1 ? repetition : innermost) * LANES, LANES);
 }
 
 void main() {
-    const uint first = linear_workgroup() * LOCAL_SIZE_X * UNITS + gl_LocalInvocationID.x;
-    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
-        const uint unit = first + i * LOCAL_SIZE_X;
-        if (unit < p.count) normalize_unit(unit);
+    if (beyond(p.count)) return;
+    uint x_index = 0, mean_index = 0, variance_index = 0, scale_index = 0, bias_index = 0, output_index = 0, repetition = 0;
+    LOCATE(linear_invocation())
+
+    float x[ITEMS][LANES];
+    [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
+        const uint lanes = lanes_of(repetition + i * p.repeat_step);
+        if (lanes > 0) {
+            const uint at = x_index + i * p.x_repeat;
+            LOAD_SOME(x[i], X, x, lanes, at)
+        }
+    }
+
+    float mean[LANES], factor[LANES], scale[LANES], bias[LANES];
+    if (RUNS != 0) {
+        const uint first = innermost * LANES, run = quotient(first, uvec2(p.run_divisor[0], p.run_divisor[1]));
+        const uint left = (run + 1u) * p.run_size - first;
+        const uvec4 step = uvec4(p.run_steps[0], p.run_steps[1], p.run_steps[2], p.run_steps[3]);
+        const uvec4 at = uvec4(mean_index, variance_index, scale_index, bias_index) + run * step;
+        const vec4 one = values_at(at), other = values_at(left < LANES ? at + step : at);
+        [[unroll]] for (uint j = 0; j < LANES; ++j) {
+            const vec4 values = j < left ? one : other;
+            mean[j] = values.x;
+            factor[j] = values.y;
+            scale[j] = values.z;
+            bias[j] = values.w;
+        }
+    } else {
+        const uint given = lanes_of(repetition);
+        LOAD_SOME(mean, MEAN, mean, given, mean_index)
+        LOAD_SOME(factor, VARIANCE, variance, given, variance_index)
+        LOAD_SOME(scale, SCALE, scale, given, scale_index)
+        LOAD_SOME(bias, BIAS, bias, given, bias_index)
+        [[unroll]] for (int j = 0; j < LANES; ++j) factor[j] = reciprocal_deviation(factor[j]);
+    }
+
+    [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
+        const uint lanes = lanes_of(repetition + i * p.repeat_step);
+        if (lanes == 0) continue;
+        const uint at = output_index + i * p.output_repeat;
+        float y[LANES];
+        [[unroll]] for (int j = 0; j < LANES; ++j) {
+            const float value = scale[j] * ((x[i][j] - mean[j]) * factor[j]) + bias[j];
+            y[j] = activate(ACTIVATION, value, p.activation_param0, p.activation_param1);
+        }
+        if (LANES == 1 || lanes == LANES) {
+            STORE_LANES(U, OUTPUT, output, OUTPUT_MODE, at, p.output_step, y)
+        } else {
+            [[unroll]] for (uint j = 0; j < LANES; ++j)
+                if (j < lanes) ELEMENT(U, OUTPUT, output, at + j * p.output_step) = U(y[j]);
+        }
     }
 }

@@ -1,83 +1,80 @@
-// Mean-variance normalization of rows that lie side by side: the last kept dimension is contiguous, the reduced ones
-// are not (axes {1} of {N, C, H, W}).
+// Mean-variance normalization of rows that lie side by side, held in registers: the last kept dimension is contiguous,
+// the reduced ones are not (axes {1} of {N, C, H, W}). One read and one write of each element.
 //
-// A workgroup has COLUMNS neighbouring rows and LOCAL_SIZE_X / COLUMNS lanes a row, rows fastest, so that neighbouring
-// invocations read neighbouring addresses. A lane holds UNITS elements in registers at a time. Rows of more elements
-// than lanes * UNITS are read three times, tile by tile; others once (WHOLE).
-// Formula, units and constants: include/mean_variance.glsl.
+// A workgroup has COLUMNS neighbouring units and LOCAL_SIZE_X / COLUMNS lanes each, columns fastest, so that neighbouring
+// invocations read neighbouring addresses. A unit holds one element of each of UNIT_ROWS rows, and a lane holds UNITS
+// units, those of its rows' elements lane, lane + lanes, lane + 2 lanes...
+// Formula, units, bindings and constants: include/mean_variance.glsl.
 //
-// Bindings: x, scale, bias read, y written.
-// Constants of its own: COLUMNS, UNITS, WHOLE (whether one tile holds a row).
-// Chosen where neighbours in memory belong to different rows.
+// Constants of its own: COLUMNS, UNITS.
+// Chosen where neighbours in memory belong to different rows, and a row fits the registers of its lanes.
 
+#define ACROSS
 #include "mean_variance.glsl"
 
 #define ROW_LANES (LOCAL_SIZE_X / COLUMNS)
 #define MOST_INVOCATIONS 256
 
-shared vec2 lane_sums[2][MOST_INVOCATIONS];
+shared vec2 lane_sums[UNIT_ROWS][MOST_INVOCATIONS];
 
-// Sums over the lanes of a row, in the order of the lanes. `slot` as in workgroup.glsl.
-vec2 sum_over_column(vec2 value, uint slot) {
-    lane_sums[slot][gl_LocalInvocationIndex] = value;
+// Sums over the lanes of a row, in the order of the lanes.
+void sum_over_columns(inout vec2 values[UNIT_ROWS]) {
+    barrier(); // the last sums have been read
+    [[unroll]] for (int j = 0; j < UNIT_ROWS; ++j) lane_sums[j][gl_LocalInvocationIndex] = values[j];
     barrier();
-    vec2 total = vec2(0);
-    for (uint i = gl_LocalInvocationIndex % COLUMNS; i < LOCAL_SIZE_X; i += COLUMNS) total += lane_sums[slot][i];
-    return total;
-}
-
-float held[UNITS];
-
-uint held_element(uint first, uint i) { return first + i * ROW_LANES + gl_LocalInvocationIndex / COLUMNS; }
-
-void load_tile(Row start, uint first) {
-    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
-        const uint element = held_element(first, i);
-        held[i] = element < p.row_units ? load_unit(start, element) : 0.0;
+    [[unroll]] for (int j = 0; j < UNIT_ROWS; ++j) {
+        values[j] = vec2(0);
+        for (uint i = gl_LocalInvocationIndex % COLUMNS; i < LOCAL_SIZE_X; i += COLUMNS) values[j] += lane_sums[j][i];
     }
 }
 
 void main() {
-    const uint row = linear_workgroup() * COLUMNS + gl_LocalInvocationIndex % COLUMNS;
+    const uint column = linear_workgroup() * COLUMNS + gl_LocalInvocationIndex % COLUMNS;
+    const uint lane = gl_LocalInvocationIndex / COLUMNS;
     // Past the last row everything but the writing happens to the last one, so that every invocation reaches the sums.
-    const Row start = row_start(min(row, p.rows - 1));
-    const vec2 row_values = row_side_values(start);
-    const uint tile = ROW_LANES * UNITS;
-    const uint end = WHOLE != 0 ? tile : p.row_units;
+    const Row start = row_start(min(column, p.rows - 1));
+    Factors factors;
+    load_side(start, factors);
 
-    if (WHOLE != 0) load_tile(start, 0);
-    vec2 sum = vec2(0); // of the elements, and what rounding has kept out of it
-    for (uint first = 0; first < end; first += tile) {
-        if (WHOLE == 0) load_tile(start, first);
-        float part = 0.0;
-        [[unroll]] for (uint i = 0; i < UNITS; ++i) part += held[i];
-        add_compensated(sum.x, sum.y, part);
+    UNIT held[UNITS];
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        const uint element = i * ROW_LANES + lane;
+        held[i] = element < p.row_units ? load_unit(start, element) : ZERO_UNIT;
     }
-    sum = sum_over_column(sum, 0);
+
+    float values[WIDTH], means[WIDTH];
+    vec2 sums[WIDTH];
     const float count = float(p.row_units);
-    const float mean = (sum.x + sum.y) / count;
-
-    vec2 deviations = vec2(0);
-    vec2 lost = vec2(0);
-    for (uint first = 0; first < end; first += tile) {
-        if (WHOLE == 0) load_tile(start, first);
-        vec2 part = vec2(0);
-        [[unroll]] for (uint i = 0; i < UNITS; ++i) {
-            const float deviation = held_element(first, i) < p.row_units ? held[i] - mean : 0.0;
-            part += vec2(deviation, deviation * deviation);
-        }
-        add_compensated(deviations.x, lost.x, part.x);
-        add_compensated(deviations.y, lost.y, part.y);
+    [[unroll]] for (int j = 0; j < WIDTH; ++j) sums[j] = vec2(0);
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        unpack_unit(held[i], values);
+        [[unroll]] for (int j = 0; j < WIDTH; ++j) sums[j].x += values[j];
     }
-    const Statistics statistics = centred(count, mean, sum_over_column(deviations + lost, 1));
-    const float factor = reciprocal_deviation(statistics);
-
-    if (row >= p.rows) return;
-    for (uint first = 0; first < end; first += tile) {
-        if (WHOLE == 0) load_tile(start, first);
-        [[unroll]] for (uint i = 0; i < UNITS; ++i) {
-            const uint element = held_element(first, i);
-            if (element < p.row_units) store_normalized(start, element, held[i], statistics, factor, row_values);
+    if (USE_MEAN != 0) sum_over_columns(sums);
+    [[unroll]] for (int j = 0; j < WIDTH; ++j) {
+        means[j] = USE_MEAN != 0 ? sums[j].x / count : 0.0;
+        sums[j] = vec2(0);
+    }
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        if (i * ROW_LANES + lane < p.row_units) {
+            unpack_unit(held[i], values);
+            [[unroll]] for (int j = 0; j < WIDTH; ++j) {
+                const float deviation = values[j] - means[j];
+                sums[j] += vec2(deviation, deviation * deviation);
+            }
         }
+    }
+    sum_over_columns(sums);
+    if (column >= p.rows) return;
+
+    Statistics statistics[WIDTH];
+    [[unroll]] for (int j = 0; j < WIDTH; ++j) {
+        statistics[j] = statistics_of(count, means[j], sums[j]);
+        factors.reciprocal[j] = reciprocal_deviation(statistics[j]);
+        if (lane == 0) store_statistics(column * UNIT_ROWS + j, statistics[j]);
+    }
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        const uint element = i * ROW_LANES + lane;
+        if (element < p.row_units) store_normalized(start, element, held[i], statistics, factors);
     }
 }

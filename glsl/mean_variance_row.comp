@@ -2,9 +2,8 @@
 //
 // LANES neighbouring invocations share a row; a workgroup has LOCAL_SIZE_X / LANES rows. Lane i holds units i,
 // i + LANES, i + 2 LANES... of its row, so that neighbours read neighbours. Three passes over registers: the mean, the
-// deviations' sum and sum of squares, the result. Formula, units and constants: include/mean_variance.glsl.
+// deviations' sum and sum of squares, the result. Formula, units, bindings and constants: include/mean_variance.glsl.
 //
-// Bindings: x, scale, bias read, y written.
 // Constants of its own: LANES (a power of two), UNITS (units that each lane holds: LANES * UNITS >= units of a row).
 // Chosen for rows that fit into the registers of one workgroup.
 
@@ -17,7 +16,8 @@ void main() {
     const uint row = linear_workgroup() * (LOCAL_SIZE_X / LANES) + invocation / LANES;
     // Past the last row everything but the writing happens to the last one, so that every invocation reaches the sums.
     const Row start = row_start(min(row, p.rows - 1));
-    const vec2 row_values = row_side_values(start);
+    Factors factors;
+    load_side(start, factors);
 
     UNIT held[UNITS];
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
@@ -32,7 +32,7 @@ void main() {
         [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) sum += values[j];
     }
     const float count = float(p.row_units * UNIT_ELEMENTS);
-    const float mean = sum_over_lanes(sum, 0) / count;
+    const float mean = USE_MEAN != 0 ? sum_over_lanes(sum, 0) / count : 0.0;
 
     vec2 deviations = vec2(0);
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
@@ -44,11 +44,12 @@ void main() {
             }
         }
     }
-    const Statistics statistics = centred(count, mean, sum_over_lanes(deviations, 1));
-    const float factor = reciprocal_deviation(statistics);
+    const Statistics statistics = statistics_of(count, mean, sum_over_lanes(deviations, 1));
+    factors.reciprocal[0] = reciprocal_deviation(statistics);
+    if (lane == 0 && row < p.rows) store_statistics(row, statistics);
 
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         const uint unit = i * LANES + lane;
-        if (unit < p.row_units && row < p.rows) store_normalized(start, unit, held[i], statistics, factor, row_values);
+        if (unit < p.row_units && row < p.rows) store_normalized(start, unit, held[i], Statistics[1](statistics), factors);
     }
 }

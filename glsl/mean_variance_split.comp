@@ -6,10 +6,9 @@
 // Every workgroup of a row merges the same partials in the same order and so gets the same bits.
 //
 // A chunk is `tiles` tiles of LOCAL_SIZE_X * UNITS units; invocations hold a tile in registers, as in
-// mean_variance_row.comp. Formula, units and constants: include/mean_variance.glsl.
+// mean_variance_row.comp. Formula, units, bindings and constants: include/mean_variance.glsl.
 //
-// Bindings: x, scale, bias read, y written, partials read and written: (count, mean, remainder, squares) of chunk c of
-// row r at r * chunks + c.
+// Bindings of its own: partials read and written, (count, mean, remainder, squares) of chunk c of row r at r * chunks + c.
 // Constants of its own: UNITS. Parameters: tiles, chunks (of a row).
 // Chosen for rows that do not fit into the registers of one workgroup.
 
@@ -48,7 +47,7 @@ Statistics own_statistics(uint first_unit) {
         count += held_unit(first_unit, i) < p.row_units ? float(UNIT_ELEMENTS) : 0.0;
     }
     if (count == 0.0) return Statistics(0, 0, 0, 0);
-    const float mean = sum / count;
+    const float mean = USE_MEAN != 0 ? sum / count : 0.0;
     vec2 deviations = vec2(0);
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         if (held_unit(first_unit, i) < p.row_units) {
@@ -59,11 +58,15 @@ Statistics own_statistics(uint first_unit) {
             }
         }
     }
-    return centred(count, mean, deviations);
+    return statistics_of(count, mean, deviations);
 }
 
 // The statistics of all invocations together: the mean of the means, then the deviations from it.
 Statistics over_lanes(Statistics own) {
+    if (USE_MEAN == 0) {
+        const vec2 sums = sum_over_lanes(vec2(own.count, own.squares), 0);
+        return Statistics(sums.x, 0, 0, sums.y);
+    }
     const float count = sum_over_lanes(own.count, 0);
     Statistics all = Statistics(count, finite_or_zero(sum_over_lanes(own.mean * (own.count / count), 1)), 0, 0);
     barrier(); // before the next sums use the same shared memory
@@ -117,18 +120,20 @@ Statistics row_statistics(uint row) {
 
 void apply(uint row, uint chunk) {
     const Row start = row_start(row);
-    const vec2 row_values = row_side_values(start);
+    Factors factors;
+    load_side(start, factors);
     const uint first_tile = chunk * p.tiles;
     load_tile(start, first_tile * LANES * UNITS); // on its way while the partials are merged
     const Statistics statistics = row_statistics(row);
-    const float factor = reciprocal_deviation(statistics);
+    factors.reciprocal[0] = reciprocal_deviation(statistics);
+    if (chunk == 0 && workgroup_invocation() == 0) store_statistics(row, statistics);
     for (uint tile = 0; tile < p.tiles; ++tile) {
         const uint first_unit = (first_tile + tile) * LANES * UNITS;
         if (first_unit >= p.row_units) break;
         if (tile > 0) load_tile(start, first_unit);
         [[unroll]] for (uint i = 0; i < UNITS; ++i) {
             const uint unit = held_unit(first_unit, i);
-            if (unit < p.row_units) store_normalized(start, unit, held[i], statistics, factor, row_values);
+            if (unit < p.row_units) store_normalized(start, unit, held[i], Statistics[1](statistics), factors);
         }
     }
 }

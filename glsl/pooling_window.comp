@@ -1,6 +1,6 @@
 // Pooling, LANES invocations an output.
 //
-//   y[n, c, o] = mean or maximum of x[n, c, o * stride + t * dilation - start padding] over the taps t of the window
+//   y[n, c, o] = mean, maximum or norm of x[n, c, o * stride + t * dilation - start padding] over the taps t of the window
 //   that lie inside the input; see ops/pooling.py
 //
 // Bindings and constants: see include/pooling.glsl; also LANES (a power of two that divides LOCAL_SIZE_X).
@@ -41,44 +41,41 @@ void advance(inout uvec3 tap, uvec3 step, uvec3 sizes) {
     if (tap.y >= sizes.y) tap += uvec3(1, -sizes.y, 0);
 }
 
-void take(inout Best best, T_MATH value, Position source) {
+const uint READS = 4; // in flight together: a read takes far longer than what is done with it
+const uint NOTHING = 0xFFFFFFFFu; // the position of no element, later than every one
+
+Norm norm = norm_of(T_MATH(0));
+
+void take(inout Best best, bool finds_largest, T_MATH value, Position source) {
     if (IS_MAX) {
         const Best candidate = Best(value, logical_index(source.n, source.c, source.at));
         if (beats(candidate, best)) best = candidate;
     } else {
-        best.value += value;
+        best.value = added(best.value, value, finds_largest, norm);
     }
 }
 
-const uint READS = 4; // in flight together: a read takes far longer than what is done with it
-const uint NOTHING = 0xFFFFFFFFu; // the position of no element, later than every one
-
-void main() {
-    const uint lane = gl_LocalInvocationID.x % LANES;
-    const uint linear = linear_workgroup() * (LOCAL_SIZE_X / LANES) + gl_LocalInvocationID.x / LANES;
-    // Invocations past the last output repeat it, so that all meet at the barriers; they do not store.
-    const Position at = position_of(min(linear, p.outputs - 1));
-    const Window w = window_of(at.at);
+// One pass over a window; the first of its invocations gets all of it.
+Best over_window(Position at, Window w, uint lane, bool finds_largest) {
     const uint elements = w.count.x * w.count.y * w.count.z;
     const uvec3 dilations = uvec3(p.dilations[0], p.dilations[1], p.dilations[2]);
-
     Best best = Best(IS_MAX ? least() : T_MATH(0), NOTHING);
     const uvec3 step = coordinates(LANES, w.count);
     uvec3 tap = coordinates(lane, w.count);
     uint i = lane;
     for (; i + (READS - 1) * LANES < elements; i += READS * LANES) {
         Position sources[READS];
-        T_MATH values[READS];
+        T_MATH read[READS];
         [[unroll]] for (uint r = 0; r < READS; ++r) {
             sources[r] = Position(at.n, at.c, w.first + tap * dilations);
-            values[r] = load(element_of(sources[r], p.input_strides));
+            read[r] = load(element_of(sources[r], p.input_strides));
             advance(tap, step, w.count);
         }
-        [[unroll]] for (uint r = 0; r < READS; ++r) take(best, values[r], sources[r]);
+        [[unroll]] for (uint r = 0; r < READS; ++r) take(best, finds_largest, read[r], sources[r]);
     }
     for (; i < elements; i += LANES) {
         const Position source = Position(at.n, at.c, w.first + tap * dilations);
-        take(best, load(element_of(source, p.input_strides)), source);
+        take(best, finds_largest, load(element_of(source, p.input_strides)), source);
         advance(tap, step, w.count);
     }
 
@@ -89,12 +86,28 @@ void main() {
         barrier();
         if (lane < distance) {
             const Best other = Best(values[own + distance], indices[own + distance]);
-            if (!IS_MAX) best.value += other.value;
+            if (!IS_MAX) best.value = merged(best.value, other.value, finds_largest);
             else if (beats(other, best)) best = other;
             values[own] = best.value;
             indices[own] = best.index;
         }
     }
+    return best;
+}
+
+void main() {
+    const uint lane = gl_LocalInvocationID.x % LANES;
+    const uint linear = linear_workgroup() * (LOCAL_SIZE_X / LANES) + gl_LocalInvocationID.x / LANES;
+    // Invocations past the last output repeat it, so that all meet at the barriers; they do not store.
+    const Position at = position_of(min(linear, p.outputs - 1));
+    const Window w = window_of(at.at);
+    if (passes() == 2) {
+        over_window(at, w, lane, true);
+        barrier();
+        norm = norm_of(values[gl_LocalInvocationID.x - lane]);
+        barrier();
+    }
+    const Best best = over_window(at, w, lane, false);
     if (lane == 0 && linear < p.outputs)
-        store(at, IS_MAX ? best.value : mean(best.value, w.divisor), best.index == NOTHING ? 0 : best.index);
+        store(at, IS_MAX ? best.value : finished(best.value, w.divisor, norm), best.index == NOTHING ? 0 : best.index);
 }

@@ -47,7 +47,7 @@ float power_of_two(int n) { return uintBitsToFloat(uint(n + 127) << 23); }
 // The upper 12 significant bits, which square exactly.
 float upper_half(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xFFFFF000u); }
 
-// ln 2 in two parts: the first has 16 significant bits, so that n * LN2_HIGH is exact for |n| < 256.
+// ln 2 in two parts: the first has 15 significant bits, so that n * LN2_HIGH is exact for |n| < 512.
 const float LN2_HIGH = 0.693145751953125;
 const float LN2_LOW = 1.42860677e-6;
 const float LN2 = 0.693147182;

@@ -1,18 +1,18 @@
-// What the pooling kernels share: positions, windows, and how two elements become one.
+// What the pooling kernels share that take an output at a time: how elements of a window become one.
 //
 // Bindings: INPUT, OUTPUT, INDICES (as 32-bit words; bound to the output and left alone where INDEX_WORDS is 0).
-// Constants: FUNCTION (REDUCE_FUNCTION_AVERAGE or _MAX), INDEX_WORDS (0 none, 1 UINT32, 2 UINT64), INCLUDE_PADDING (0),
-// DILATED (1 unless every dilation is 1), VOLUMES (1 where there is a D), CHANNELS_FASTEST (1 where neighbouring invocations take neighbouring channels instead
-// of neighbours in a row), RANK (dimensions that outputs are counted over: 5, less D where it is absent, less N where
-// it continues C and counts as part of it).
-//
-// Sizes and strides are those of {N, C, D, H, W}; without D it has size 1, window 1 and step 1.
+// Constants: FUNCTION (REDUCE_FUNCTION_AVERAGE, _MAX or _L2, a norm), NORM_ORDER (of a norm: 1, 2, or 0 for that of the
+// parameter norm_order), INDEX_WORDS (0 none, 1 UINT32, 2 UINT64), and those of pooling_positions.glsl.
 
 #ifndef DMLVK_POOLING_GLSL
 #define DMLVK_POOLING_GLSL
 
 #include "math.glsl"
-#include "tensor.glsl"
+#include "order.glsl"
+#include "pooling_positions.glsl"
+#if T_IS_FLOAT
+#include "power.glsl"
+#endif
 
 layout(set = 0, binding = BINDING_INPUT, std430) readonly buffer Input { T x[]; };
 layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer Output { T y[]; };
@@ -20,85 +20,18 @@ layout(set = 0, binding = BINDING_INDICES, std430) writeonly buffer Indices { ui
 
 #define IS_MAX (FUNCTION == REDUCE_FUNCTION_MAX)
 
-struct Position {
-    uint n, c;
-    uvec3 at;
-};
-
-// The output of a linear index, which counts p.walk_sizes[RANK], the last fastest.
-Position position_of(uint linear) {
-    uint c[5] = uint[5](0, 0, 0, 0, 0);
-#define SET_COORDINATE(dim, coordinate) c[dim + 5 - int(RANK)] = coordinate;
-    FOR_EACH_COORDINATE(linear, RANK, p.walk_sizes, SET_COORDINATE)
-    if (VOLUMES == 1) {
-        return CHANNELS_FASTEST == 1
-            ? Position(c[0], c[4], uvec3(c[1], c[2], c[3]))
-            : Position(c[0], c[1], uvec3(c[2], c[3], c[4]));
-    }
-    return CHANNELS_FASTEST == 1
-        ? Position(c[1], c[4], uvec3(0, c[2], c[3]))
-        : Position(c[1], c[2], uvec3(0, c[3], c[4]));
-}
-
-// A window clipped to the input: its first element in it, the number of its elements in it, and how many it counts as.
-struct Window {
-    uvec3 first;
-    uvec3 count;
-    float divisor;
-};
-
-uint element_of(Position at, uint strides[5]) {
-    return at.n * strides[0] + at.c * strides[1] + at.at.x * strides[2] + at.at.y * strides[3] + at.at.z * strides[4];
-}
-
-// Taps t of a window for which start + t * dilation lies in [0, end): the first, and the one after the last.
-uvec2 taps_inside(int start, uint dilation, uint window, int end) {
-    uvec2 taps = uvec2(max(ivec2(-start, end - start), ivec2(0)));
-    if (DILATED == 1) taps = (taps + dilation - 1) / dilation;
-    return min(taps, uvec2(window));
-}
-
-Window window_of(uvec3 o) {
-    Window w = Window(uvec3(0), uvec3(1), 1.0);
-    [[unroll]] for (uint d = 1 - VOLUMES; d < 3; ++d) {
-        const int start = int(o[d] * p.steps[d]) - int(p.start_padding[d]);
-        const int size = int(p.input_sizes[d + 2]);
-        const uvec2 taps = taps_inside(start, p.dilations[d], p.window[d], size);
-        w.count[d] = max(taps.y, taps.x) - taps.x;
-        w.first[d] = w.count[d] > 0 ? uint(start + int(taps.x * p.dilations[d])) : 0;
-        // No element lies before the start padding, so that only those past the end padding are left out.
-        w.divisor *= float(INCLUDE_PADDING == 1
-            ? taps_inside(start, p.dilations[d], p.window[d], size + int(p.end_padding[d])).y
-            : w.count[d]);
-    }
-    return w;
-}
-
-// The position of an element in the whole input, counted over its logical sizes.
-uint logical_index(uint n, uint c, uvec3 at) {
-    return (((n * p.input_sizes[1] + c) * p.input_sizes[2] + at.x) * p.input_sizes[3] + at.y) * p.input_sizes[4] + at.z;
-}
-
 T_MATH load(uint element) { return T_MATH(x[BYTE_OFFSET_INPUT / T_BYTES + element]); }
 
-// ORDER order(T_MATH) is what maxima compare. For floats that is integers of the same order, 0 and -0 equal and every NaN
-// above infinity: comparing floats would take subnormal numbers for 0 on devices that flush them.
+// What maxima compare: equal zeros, and NaN above everything.
+ORDER order(T_MATH value) { return order_of_zeros(order_up(value)); }
+
+T_MATH least() {
 #if T_IS_FLOAT
-#define ORDER int
-ORDER order(float value) {
-    const int bits = floatBitsToInt(value);
-    return is_nan(value) ? 0x7FFFFFFF : bits < 0 ? -(bits & 0x7FFFFFFF) : bits;
+    return -INFINITY;
+#else
+    return LEAST_ORDER;
+#endif
 }
-T_MATH least() { return -INFINITY; }
-#else
-#define ORDER T_MATH
-ORDER order(T_MATH value) { return value; }
-#if T_IS_SIGNED
-T_MATH least() { return -(T_MATH(1) << (8 * T_BYTES - 2)) * 2; }
-#else
-T_MATH least() { return T_MATH(0); }
-#endif
-#endif
 
 void store(Position at, T_MATH value, uint index) {
     y[BYTE_OFFSET_OUTPUT / T_BYTES + element_of(at, p.output_strides)] = T(value);
@@ -109,7 +42,62 @@ void store(Position at, T_MATH value, uint index) {
     }
 }
 
-// The mean of a sum; of nothing it is 0.
-T_MATH mean(T_MATH sum, float divisor) { return divisor == 0.0 ? T_MATH(0) : T_MATH(sum / T_MATH(divisor)); }
+// What is known of a norm's window before its elements are summed: its largest element, and by what elements are multiplied
+// so that they are at most 1, or for squares, which need no division for that, below 4.
+struct Norm {
+    float largest;
+    float scale;
+    float unscale;
+};
+
+#if T_IS_FLOAT
+#define IS_NORM (FUNCTION == REDUCE_FUNCTION_L2)
+// A window is read once; for a norm whose powers may leave float32 a second time, when its largest element is known.
+uint passes() {
+    if (!IS_NORM || NORM_ORDER == 1) return 1;
+    return NORM_ORDER == 2 && T_BYTES == 2 ? 1 : 2;
+}
+
+bool is_ordinary(float largest) { return largest > 0.0 && is_finite(largest); }
+
+Norm norm_of(float largest) {
+    if (passes() == 1 || !is_ordinary(largest)) return Norm(largest, 1.0, 1.0);
+    const int exponent = clamp(int(floatBitsToUint(largest) >> 23) - 127, -126, 126);
+    const float factor = power_of_two(-exponent);
+    if (NORM_ORDER == 2) return Norm(largest, factor, power_of_two(exponent));
+    return Norm(largest, factor * (1.0 / (largest * factor)), largest);
+}
+
+// The sum of two sums; or the larger of two magnitudes, NaN above everything.
+float merged(float a, float b, bool finds_largest) {
+    return finds_largest ? uintBitsToFloat(max(floatBitsToUint(a), floatBitsToUint(b))) : a + b;
+}
+
+// The same of a sum and an element.
+float added(float sum, float value, bool finds_largest, Norm norm) {
+    if (!IS_NORM) return sum + value;
+    const float magnitude = uintBitsToFloat(floatBitsToUint(value) & 0x7FFFFFFFu);
+    if (finds_largest) return merged(sum, magnitude, true);
+    const float scaled = magnitude * norm.scale;
+    if (NORM_ORDER == 1) return sum + scaled;
+    return sum + (NORM_ORDER == 2 ? scaled * scaled : power(scaled, p.norm_order));
+}
+
+// Of a sum the mean, 0 where nothing counts, or the norm.
+float finished(float sum, float divisor, Norm norm) {
+    if (!IS_NORM) return divisor == 0.0 ? 0.0 : sum / divisor;
+    if (passes() == 2 && !is_ordinary(norm.largest)) return norm.largest;
+    if (NORM_ORDER == 1) return sum;
+    return norm.unscale * (NORM_ORDER == 2 ? sqrt(sum) : power(sum, 1.0 / p.norm_order));
+}
+#else
+// Integers have only maxima.
+#define IS_NORM false
+uint passes() { return 1; }
+Norm norm_of(T_MATH largest) { return Norm(0.0, 1.0, 1.0); }
+T_MATH merged(T_MATH a, T_MATH b, bool finds_largest) { return a; }
+T_MATH added(T_MATH sum, T_MATH value, bool finds_largest, Norm norm) { return sum; }
+T_MATH finished(T_MATH sum, float divisor, Norm norm) { return sum; }
+#endif
 
 #endif

@@ -56,7 +56,7 @@ from dmlvk.errors import (
     VulkanError,
 )
 from dmlvk.ops import *  # noqa: F403
-from dmlvk.schema import OperatorDesc, ScaleBias
+from dmlvk.schema import OperatorDesc, ScaleBias, Size2D
 from dmlvk.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ __all__ = [
     "ReduceFunction",
     "RoundingMode",
     "ScaleBias",
+    "Size2D",
     "StateError",
     "TensorDataType",
     "TensorDesc",

@@ -28,7 +28,7 @@ from dmlvk.execution.device import Device
 from dmlvk.kernels.lowering import explain, newest
 from dmlvk.kernels.lowering.registry import has_kernels
 from dmlvk.runtime.device import devices
-from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, class_name
+from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D, class_name
 from dmlvk.tensor import TensorDesc
 
 
@@ -221,6 +221,9 @@ def _parse_field(spec: FieldSpec, word: str) -> Any:
     if spec.kind is FieldKind.SCALE_BIAS:
         scale, bias = word.split(",")
         return ScaleBias(float(scale), float(bias))
+    if spec.kind is FieldKind.SIZE_2D:
+        width, height = map(int, word.split(","))
+        return Size2D(width, height)
     if spec.kind is FieldKind.BOOL:
         return {"true": True, "false": False}[word.lower()]
     if spec.kind in (FieldKind.UINT_ARRAY, FieldKind.FLOAT_ARRAY):

@@ -81,6 +81,16 @@ def valid_axes(name: str = "axes", of: str = "input_tensor") -> Constraint:
     return Constraint("valid_axes", f"{name} are distinct and below the dimension count of {of}", check)
 
 
+def valid_axis(name: str = "axis", of: str = "input_tensor") -> Constraint:
+    """An axis is a dimension of the tensor."""
+
+    def check(desc: OperatorDesc) -> Violation | None:
+        axis = getattr(desc, name)
+        return None if axis < desc.tensor(of).dimension_count else Violation(name, axis)
+
+    return Constraint("valid_axis", f"{name} is below the dimension count of {of}", check)
+
+
 def output_sizes_match() -> Constraint:
     """Every output has the sizes that the row infers from inputs and attributes."""
 

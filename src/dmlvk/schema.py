@@ -100,6 +100,13 @@ class ScaleBias(NamedTuple):
     bias: float
 
 
+class Size2D(NamedTuple):
+    """``DML_SIZE_2D``: a count along W and one along H."""
+
+    width: int
+    height: int
+
+
 class Violation(NamedTuple):
     """The field (Python name) and value that break a constraint."""
 
@@ -184,6 +191,11 @@ def uint_array(default: tuple[int, ...] | None = None, *, optional: bool = False
 def float_array(default: tuple[float, ...] | None = None, *, optional: bool = False, dml_name: str = "") -> Any:
     """``const FLOAT*`` with its count: a tuple."""
     return _field(FieldKind.FLOAT_ARRAY, default, optional, dml_name)
+
+
+def size_2d(default: Size2D | None = None) -> Any:
+    """A ``DML_SIZE_2D``."""
+    return _field(FieldKind.SIZE_2D, default, False, "")
 
 
 def scale_bias() -> Any:
@@ -392,6 +404,9 @@ class OperatorDesc:
         elif kind is FieldKind.FLOAT_ARRAY:
             if not isinstance(value, tuple) or not all(map(fits_float32, value)):
                 raise self.error(spec.name, "is a tuple of numbers that fit a FLOAT32, not NaN", value)
+        elif kind is FieldKind.SIZE_2D:
+            if not isinstance(value, Size2D) or not all(_is_integer(item, 0, 2**32) for item in value):
+                raise self.error(spec.name, "is a Size2D of two integers from 0 to 2**32 - 1", value)
         elif kind is FieldKind.SCALE_BIAS:
             if not isinstance(value, ScaleBias) or not all(fits_float32(item) for item in value):
                 raise self.error(spec.name, "is a ScaleBias of two numbers that fit a FLOAT32, not NaN", value)

@@ -16,6 +16,7 @@ import dmlvk
 from dmlvk import eager, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import Case, generator
+from dmlvk.kernels.lowering import normalization as lowering
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.schema import REGISTRY
 from dmlvk.verify import Variation, build, check
@@ -113,7 +114,29 @@ def test_torch_instance_and_batch_norm(torch: ModuleType, device: dmlvk.Device, 
     expected = nn.batch_norm(torch.from_numpy(x), torch.from_numpy(mean), torch.from_numpy(variance), **tensors)
     assert_close(eager.batch_normalization(x, *wide, device=device), expected.numpy())
     expected = nn.batch_norm(torch.from_numpy(x), None, None, **tensors, training=True)
-    assert_close(eager.mean_variance_normalization1(x, *wide[2:], axes=(0, 2, 3), device=device), expected.numpy())
+    found, *statistics = eager.batch_normalization_training(x, *wide[2:], device=device)
+    assert_close(found, expected.numpy())
+    axes = torch.var_mean(torch.from_numpy(x).float(), (0, 2, 3), correction=0)
+    for mine, theirs in zip(statistics, reversed(axes), strict=True):
+        assert_close(mine.reshape(-1), theirs.numpy().astype(dtype))
+
+
+@FLOATS
+def test_torch_root_mean_square_norm(torch: ModuleType, device: dmlvk.Device, dtype: Any) -> None:
+    x, scale = values("x", 5, 3, 40, dtype=dtype), values("scale", 40, dtype=dtype)
+    expected = torch.nn.functional.rms_norm(torch.from_numpy(x), (40,), torch.from_numpy(scale), 1e-3)
+    found = eager.mean_variance_normalization2(
+        x, scale.reshape(1, 1, 40), axes=(2,), use_mean=False, epsilon=1e-3, device=device
+    )
+    assert_close(found, expected.numpy())
+
+
+@FLOATS
+def test_torch_local_response_norm(torch: ModuleType, device: dmlvk.Device, dtype: Any) -> None:
+    x = values("x", 2, 11, 3, 8, dtype=dtype)
+    expected = torch.nn.functional.local_response_norm(torch.from_numpy(x).float(), 5, alpha=0.5, beta=0.75, k=2.0)
+    found = eager.local_response_normalization(x, local_size=5, alpha=0.5, bias=2.0, device=device)
+    assert_close(found, expected.numpy())
 
 
 @pytest.mark.slow
@@ -121,24 +144,68 @@ def test_every_rule_on_a_small_device(device: dmlvk.Device, monkeypatch: pytest.
     """A GPU of few invocations a workgroup: many loads in flight, and chunks of several tiles as in a row of gigabytes."""
     small = dataclasses.replace(device.capabilities, workgroup_invocations=64, is_cpu=False)
     monkeypatch.setattr(device, "capabilities", small)
-    entry = all_cases()[ops.MeanVarianceNormalization1]
-    side = (1, 600_008)
-    inputs = {"input_tensor": (2, 600_008), "scale_tensor": side, "bias_tensor": side}
-    long = Case("chunks of tiles", inputs, {"axes": (1,)})
-    wanted = ("layer", "rows side by side", "batch and space, odd", "layer of several words a lane")
-    cases = [long, *(case for case in entry.cases if case.name in wanted)]
-    assert len(cases) == 1 + len(wanted)
-    for case in cases:
-        variation = Variation(case, dmlvk.TensorDataType.FLOAT32, "packed")
-        for rule in possible_rules(build(entry.operator, variation).desc, small):
-            outcome = check(device, entry, dataclasses.replace(variation, rule=rule))
-            assert outcome.passed, f"{outcome.variation}: {outcome.detail}"
+    monkeypatch.setattr(lowering, "_WORKGROUPS", 16)
+    side, columns = (1, 600_008), (5003, 24)
+    of_row = {"input_tensor": (2, 600_008), "scale_tensor": side, "bias_tensor": side}
+    of_columns = {"input_tensor": columns, "scale_tensor": (1, 24), "bias_tensor": (1, 24), "fused_add_tensor": columns}
+    longest = {
+        ops.MeanVarianceNormalization2: Case("chunks of tiles", of_row, {"axes": (1,)}),
+        ops.BatchNormalizationTraining: Case("chunks of tiles of columns", of_columns),
+    }
+    wanted = ("layer", "rows side by side", "batch and space, odd", "layer of several words a lane", "channels last, long")
+    for operator, long in longest.items():
+        entry = all_cases()[operator]
+        for case in (long, *(case for case in entry.cases if case.name in wanted)):
+            variation = Variation(case, dmlvk.TensorDataType.FLOAT32, "packed")
+            desc = build(entry.operator, variation).desc
+            # Of the longest, only the rule that is chosen: the others are not made for so much.
+            for rule in possible_rules(desc, small)[: 1 if case is long else None]:
+                outcome = check(device, entry, dataclasses.replace(variation, rule=rule))
+                assert outcome.passed and not outcome.unsupported, f"{outcome.variation}: {outcome.detail}"
+
+
+@pytest.mark.parametrize("operator", [ops.BatchNormalization, ops.LocalResponseNormalization])
+def test_several_items_an_invocation(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, operator: type[dmlvk.OperatorDesc]
+) -> None:
+    """What only large tensors on a GPU would have, whatever the items' number and the rows' ends."""
+    monkeypatch.setattr(lowering, "_batch_items", lambda lanes, count, caps: 4)
+    monkeypatch.setattr(lowering, "_local_items", lambda count, caps: 3)
+    entry = all_cases()[operator]
+    for case in entry.cases:
+        for layout in ("packed", "strided") if case.layouts else ("packed",):
+            outcome = check(device, entry, Variation(case, dmlvk.TensorDataType.FLOAT32, layout))
+            assert outcome.passed and not outcome.unsupported, f"{outcome.variation}: {outcome.detail}"
+
+
+def test_a_batch_normalization_gives_its_statistics(device: dmlvk.Device) -> None:
+    """The variance is the population's."""
+    x, own = np.array([[1.0, 2.0], [3.0, 6.0]], np.float32), np.ones((1, 2), np.float32)
+    y, mean, variance = eager.batch_normalization_training(x, own, 0 * own, epsilon=0.0, device=device)
+    np.testing.assert_array_equal(mean, [[2, 4]])
+    np.testing.assert_array_equal(variance, [[1, 4]])
+    np.testing.assert_array_equal(y, [[-1, -1], [1, 1]])
+
+
+def test_regions_of_a_local_response(device: dmlvk.Device) -> None:
+    """An even size reaches further behind than before; in space the sum is over a square, and the divisor the size."""
+    x = np.zeros((1, 5, 4, 4), np.float32)
+    x[0, 2, 1, 2] = 2.0
+    probe = x.copy()
+    probe[x == 0] = 1e-3
+    shared = {"local_size": 2, "alpha": 1.0, "beta": 1.0, "bias": 1.0, "device": device}
+    across = eager.local_response_normalization(probe, cross_channel=True, **shared) / probe
+    np.testing.assert_allclose(across[0, :, 1, 2], [1, 1 / 3, 1 / 3, 1, 1], rtol=1e-5)
+    within = eager.local_response_normalization(probe, cross_channel=False, **shared) / probe
+    expected = np.ones((4, 4))
+    expected[0:2, 1:3] = 1 / 3
+    np.testing.assert_allclose(within[0, 2], expected, rtol=1e-5)
 
 
 def test_one_dispatch_where_a_row_fits_a_workgroup(device: dmlvk.Device, count_dispatches: Any) -> None:
     x = values("x", 4, 1000)
     with count_dispatches() as count:
-        eager.mean_variance_normalization1(x, None, None, axes=(1,), device=device)
+        eager.mean_variance_normalization2(x, None, None, axes=(1,), device=device)
     assert count.dispatches == 1
 
 

@@ -60,20 +60,21 @@ def draw_side(draw: Draw, sizes: tuple[int, ...], data_type: TensorDataType) -> 
 
 @examples(70)
 @given(data=st.data())
-def test_mean_variance_normalization1(device: dmlvk.Device, data: st.DataObject) -> None:
+def test_mean_variance_normalization2(device: dmlvk.Device, data: st.DataObject) -> None:
     draw = data.draw
     data_type, sizes = draw(st.sampled_from(FLOATS)), draw_sizes(draw)
     x = draw_tensor(draw, data_type, sizes)
     fill(draw, x, normal)
     scale, bias = draw_side(draw, sizes, data_type), draw_side(draw, sizes, data_type)
     output = draw_tensor(draw, data_type, sizes, is_output=True)
-    desc = ops.MeanVarianceNormalization1(
+    desc = ops.MeanVarianceNormalization2(
         input_tensor=x.desc,
         scale_tensor=scale and scale.desc,
         bias_tensor=bias and bias.desc,
         output_tensor=output.desc,
         axes=tuple(draw(st.permutations(range(len(sizes))))[: draw(st.integers(0, len(sizes)))]),
-        normalize_variance=draw(st.booleans()),
+        use_mean=draw(st.booleans()),
+        use_variance=draw(st.booleans()),
         epsilon=draw(st.sampled_from([1e-5, 1e-3, 1.0])),
         fused_activation=draw_activation(draw),
     )

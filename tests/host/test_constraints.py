@@ -61,10 +61,12 @@ def changes(spec: FieldSpec, value: Any) -> Iterator[Any]:
     elif spec.kind is FieldKind.FLOAT:
         yield from (0.0, float("inf"), -1.0)
     elif spec.kind is FieldKind.FLOAT_ARRAY:
-        yield from ((), (*value, 0.0))
+        yield from ((), (*value, 0.0), (0.0, *value[1:]), (*value[:-1], float("inf")))
     elif spec.kind is FieldKind.UINT_ARRAY:
         yield from ((), value[:-1], (*value, 1), tuple(0 for _ in value), tuple(item + 1000 for item in value))
         yield (*value[:-1], *value[:1]) * 2
+    elif spec.kind is FieldKind.SIZE_2D:
+        yield from (value._replace(width=0), value._replace(height=value.height + 1), value._replace(height=2**32 - 1))
 
 
 def bases(row: type[OperatorDesc]) -> Iterator[OperatorDesc]:

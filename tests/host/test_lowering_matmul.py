@@ -1,4 +1,4 @@
-"""The rules and plans of matrix products and of softmax, without a device."""
+"""The rules and plans of matrix products, without a device."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dmlvk import ops
 from dmlvk.enums import MatrixTransform, TensorDataType
 from dmlvk.errors import InvalidArgumentError
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering import lower, newest, possible_rules
+from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import input_range, output_range
-from dmlvk.kernels.select import GEMM, SOFTMAX, choose
+from dmlvk.kernels.select import GEMM, choose
 from dmlvk.tensor import TensorDesc
 
-FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
+FLOAT32 = TensorDataType.FLOAT32
 GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152)
 CPU = Capabilities(workgroup_invocations=1024, minimum_subgroup_size=8, is_cpu=True)
 LEAST = Capabilities()
@@ -26,11 +26,6 @@ LEAST = Capabilities()
 def gemm(a: tuple[int, ...], b: tuple[int, ...], **changes: Any) -> ops.Gemm:
     desc = ops.Gemm(a_tensor=TensorDesc(FLOAT32, a), b_tensor=TensorDesc(FLOAT32, b), **changes)
     return desc.replace(output_tensor=TensorDesc(FLOAT32, desc.inferred_output_sizes()[0]))
-
-
-def softmax(sizes: tuple[int, ...], axes: tuple[int, ...], data_type: TensorDataType = FLOAT32) -> Any:
-    tensor = TensorDesc(data_type, sizes)
-    return ops.ActivationSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=axes)
 
 
 def chosen(desc: ops.Gemm, caps: Capabilities = GPU) -> str:
@@ -90,38 +85,3 @@ def test_a_fused_softmax_is_a_second_dispatch_in_place() -> None:
 def test_a_fused_softmax_over_another_axis_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="FusedActivation"):
         gemm((8, 9), (9, 16), fused_activation=ops.ActivationSoftmax1(axes=(0,))).validate()
-
-
-def test_older_softmax_rows_become_the_newest() -> None:
-    tensor = TensorDesc(FLOAT32, (1, 3, 5))
-    assert newest(ops.ActivationSoftmax(input_tensor=tensor, output_tensor=tensor)) == softmax((1, 3, 5), (2,))
-    upgraded = newest(ops.ActivationLogSoftmax(input_tensor=tensor, output_tensor=tensor))
-    assert upgraded == ops.ActivationLogSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=(2,))
-
-
-@pytest.mark.parametrize(
-    ("desc", "rule", "unit"),
-    [
-        (softmax((64, 1024), (1,)), "registers", 4),
-        (softmax((64, 1024), (1,), FLOAT16), "registers", 8),
-        (softmax((64, 1023), (1,)), "registers", 1),
-        (softmax((2, 21, 64, 64), (1,)), "columns", 1),
-        (softmax((2, 200001), (1,)), "looped", 1),
-    ],
-)
-def test_softmax_rules(desc: Any, rule: str, unit: int) -> None:
-    problem = LOWERINGS[ops.ActivationSoftmax1].problem(desc)
-    assert choose(SOFTMAX, problem, GPU).name == rule
-    assert problem.unit_elements == unit
-
-
-def test_softmax_lanes_and_units_cover_the_row() -> None:
-    for size in (1, 7, 16, 17, 255, 1000, 4096, 9001):
-        desc = softmax((3, size), (1,))
-        for rule in possible_rules(desc, LEAST):
-            (dispatch,) = lower(desc, LEAST, force=rule).dispatches
-            constants = dict(dispatch.kernel.constants)
-            units = LOWERINGS[ops.ActivationSoftmax1].problem(desc).row_units
-            assert constants["LOCAL_SIZE_X"] % constants["LANES"] == 0
-            assert constants["WHOLE"] == int(constants["LANES"] * constants["UNITS"] >= units)
-            assert rule != "registers" or constants["WHOLE"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any
 
@@ -15,10 +16,17 @@ from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import lower, newest, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, input_range
-from dmlvk.kernels.select import MEAN_VARIANCE_NORMALIZATION, choose
+from dmlvk.kernels.plan import Dispatch, input_range, output_range
+from dmlvk.kernels.select import MEAN_VARIANCE_NORMALIZATION, Access, choose
 from dmlvk.ops.activation import ActivationLeakyRelu
-from dmlvk.ops.normalization import BatchNormalization, MeanVarianceNormalization, MeanVarianceNormalization1
+from dmlvk.ops.normalization import (
+    BatchNormalization,
+    BatchNormalizationTraining,
+    LocalResponseNormalization,
+    MeanVarianceNormalization,
+    MeanVarianceNormalization2,
+)
+from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import TensorDesc, calculate_strides
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
@@ -35,17 +43,35 @@ def mvn(
     data_type: TensorDataType = FLOAT32,
     strides: tuple[int, ...] | None = None,
     **changes: Any,
-) -> MeanVarianceNormalization1:
+) -> MeanVarianceNormalization2:
     tensor = TensorDesc(data_type, sizes, strides)
     given_side = None if side is None else TensorDesc(data_type, side)
-    desc = MeanVarianceNormalization1(
+    desc = MeanVarianceNormalization2(
         input_tensor=tensor, scale_tensor=given_side, bias_tensor=given_side, output_tensor=tensor, axes=axes, **changes
     )
     desc.validate()
     return desc
 
 
-def rule(desc: MeanVarianceNormalization1, caps: Capabilities = GPU) -> str:
+def training(
+    sizes: tuple[int, ...], strides: tuple[int, ...] | None = None, data_type: TensorDataType = FLOAT32
+) -> BatchNormalizationTraining:
+    """Over all dimensions but the channels."""
+    tensor = TensorDesc(data_type, sizes, strides)
+    own = TensorDesc(data_type, (1, sizes[1], *(1 for _ in sizes[2:])))
+    desc = BatchNormalizationTraining(
+        input_tensor=tensor,
+        scale_tensor=own,
+        bias_tensor=own,
+        output_tensor=tensor,
+        output_mean_tensor=own,
+        output_variance_tensor=own,
+    )
+    desc.validate()
+    return desc
+
+
+def rule(desc: MeanVarianceNormalization2 | BatchNormalizationTraining, caps: Capabilities = GPU) -> str:
     return choose(MEAN_VARIANCE_NORMALIZATION, LOWERINGS[type(desc)].problem(desc), caps).name
 
 
@@ -79,10 +105,36 @@ def params(dispatch: Dispatch) -> dict[str, Any]:
         (mvn((2, 2**21), (1,)), "split"),
         (mvn((32, 256, 128, 128), (1,)), "columns"),
         (mvn((32, 255, 7, 7), (1, 2, 3)), "rows"),
+        (training((32, 256, 56, 56)), "split"),
+        (training((32, 256, 56, 56), calculate_strides("NHWC", (32, 256, 56, 56))), "columns_split"),
+        (training((8, 256, 7, 7), calculate_strides("NHWC", (8, 256, 7, 7))), "columns"),
     ],
 )
-def test_rule(desc: MeanVarianceNormalization1, expected: str) -> None:
+def test_rule(desc: MeanVarianceNormalization2 | BatchNormalizationTraining, expected: str) -> None:
     assert rule(desc) == expected
+
+
+@pytest.mark.parametrize(("data_type", "word"), [(FLOAT32, 4), (FLOAT16, 8)])
+def test_channels_last_occupy_the_device_with_little_memory(data_type: TensorDataType, word: int) -> None:
+    sizes = (32, 256, 56, 56)
+    desc = training(sizes, calculate_strides("NHWC", sizes), data_type)
+    plan = lower(desc, GPU)
+    gather, merge, apply = plan.dispatches
+    assert [dict(dispatch.kernel.variant)["STAGE"] for dispatch in plan.dispatches] == ["0", "1", "2"]
+    assert gather.grid == apply.grid and gather.grid[0] >= 512 and merge.grid[0] == 32
+    values, found = params(gather), constants(gather)
+    assert (values["rows"], values["row_units"]) == (256 // word, 32 * 56 * 56)
+    tile = found["LOCAL_SIZE_X"] // found["COLUMNS"] * found["UNITS"]
+    assert (values["chunks"] - 1) * values["tiles"] * tile < values["row_units"] <= values["chunks"] * values["tiles"] * tile
+    assert values["blocks"] * found["COLUMNS"] >= values["rows"]
+    assert plan.temporary_bytes <= max(2**20, math.prod(sizes) * 16 // word // 100)
+    assert params(merge)["neighbour_mean"] == 1 and constants(merge)["HAS_STATISTICS"] == 1
+
+
+def test_an_unaligned_fused_add_moves_single_elements() -> None:
+    add = TensorDesc(FLOAT32, (3, 4, 2, 8), (65, 16, 8, 1))
+    assert dict(only(training((3, 4, 2, 8))).kernel.variant)["WORDS"] == "1"
+    assert dict(only(training((3, 4, 2, 8)).replace(fused_add_tensor=add)).kernel.variant)["WORDS"] == "0"
 
 
 @pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16])
@@ -97,23 +149,23 @@ def test_a_row_lies_in_the_registers_of_one_workgroup(data_type: TensorDataType)
 
 def test_layer_normalization_loads_scale_and_bias_as_words() -> None:
     found = constants(only(mvn((64, 12, 64), (1, 2), (1, 12, 64))))
-    assert (found["SIDE_WORDS"], found["ROW_RUNS"]) == (1, 0)
+    assert (found["SIDE_WORDS"], found["ROW_RANK"]) == (1, 1)
 
 
 def test_group_normalization_reads_scale_and_bias_once_a_word() -> None:
     found = constants(only(mvn((2, 32, 8, 4, 4), (2, 3, 4), (1, 32, 8, 1, 1))))
-    assert (found["SIDE_WORDS"], found["SIDE_SHARED"], found["ROW_RUNS"]) == (0, 4, 0)
+    assert (found["SIDE_WORDS"], found["SIDE_SHARED"], found["ROW_RANK"]) == (0, 4, 1)
 
 
 def test_memorys_order_of_dimensions_makes_the_longest_runs() -> None:
     sizes = (2, 6, 5, 4)
     found = only(mvn(sizes, (1, 2, 3), strides=calculate_strides("NHWC", sizes)))
     assert dict(found.kernel.variant)["WORDS"] == "1"
-    assert constants(found)["ROW_RUNS"] == 0
+    assert constants(found)["ROW_RANK"] == 1
 
 
-def test_absent_scale_and_bias_bind_the_input() -> None:
-    assert only(mvn((4, 8), (1,))).bindings[:3] == (input_range(0),) * 3
+def test_absent_tensors_bind_present_ones() -> None:
+    assert only(mvn((4, 8), (1,))).bindings == (input_range(0),) * 4 + (output_range(),) * 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -141,13 +193,14 @@ DESCS = [
     mvn((3, 5, 7), (2,), (1, 5, 1)),
     mvn((3, 20004), (1,)),
     mvn((150, 37), (0,)),
+    mvn((600, 64), (0,)),
     mvn((2, 3, 4, 8), (0, 2, 3), data_type=FLOAT16),
     mvn((5,), ()),
 ]
 
 
 @pytest.mark.parametrize("desc", DESCS, ids=lambda desc: str(desc.input_tensor.sizes))
-def test_every_rule_fits_the_least_device(desc: MeanVarianceNormalization1) -> None:
+def test_every_rule_fits_the_least_device(desc: MeanVarianceNormalization2) -> None:
     for name in possible_rules(desc, LEAST):
         for dispatch in lower(desc, LEAST, force=name).dispatches:
             found = constants(dispatch)
@@ -160,7 +213,7 @@ def test_the_older_operator_is_the_newer_one_over_fixed_axes() -> None:
     tensor = TensorDesc(FLOAT32, (2, 3, 4, 5))
     fused = ActivationLeakyRelu(alpha=0.5)
     for cross_channel, axes in ((False, (2, 3)), (True, (1, 2, 3))):
-        older = MeanVarianceNormalization(
+        older: OperatorDesc = MeanVarianceNormalization(
             input_tensor=tensor,
             output_tensor=tensor,
             cross_channel=cross_channel,
@@ -169,7 +222,7 @@ def test_the_older_operator_is_the_newer_one_over_fixed_axes() -> None:
             fused_activation=fused,
         )
         older.validate()
-        wanted = mvn(tensor.sizes, axes, normalize_variance=False, epsilon=0.5, fused_activation=fused)
+        wanted = mvn(tensor.sizes, axes, use_variance=False, epsilon=0.5, fused_activation=fused)
         assert newest(older) == wanted
         assert lower(older, GPU) == lower(wanted, GPU)
 
@@ -191,18 +244,52 @@ def batch(
 
 
 @pytest.mark.parametrize(
-    ("desc", "words", "shared"),
+    ("desc", "lanes", "mode"),
     [
-        (batch((2, 3, 4, 8), (1, 3, 1, 1)), "1", 1),
-        (batch((2, 3, 5, 7), (1, 3, 1, 1)), "0", 1),
-        (batch((6, 24), (1, 24)), "1", 0),
-        (batch((2, 8, 5, 7), (1, 8, 1, 1), calculate_strides("NHWC", (2, 8, 5, 7))), "1", 0),
+        (batch((2, 3, 4, 8), (1, 3, 1, 1)), "4", Access.BROADCAST),
+        (batch((2, 3, 5, 7), (1, 3, 1, 1)), "1", Access.ELEMENTS),
+        (batch((6, 24), (1, 24)), "4", Access.GROUPS),
+        (batch((2, 8, 5, 7), (1, 8, 1, 1), calculate_strides("NHWC", (2, 8, 5, 7))), "4", Access.GROUPS),
     ],
 )
-def test_batch_normalization_moves_words_where_it_can(desc: BatchNormalization, words: str, shared: int) -> None:
+def test_batch_normalization_moves_groups_where_it_can(desc: BatchNormalization, lanes: str, mode: Access) -> None:
     dispatch = only(desc)
-    assert dict(dispatch.kernel.variant)["WORDS"] == words
-    assert constants(dispatch)["SHARED_STATISTICS"] == shared
+    assert dict(dispatch.kernel.variant)["LANES"] == lanes
+    assert constants(dispatch)["VARIANCE_MODE"] == mode
+
+
+@pytest.mark.parametrize(
+    ("strides", "repeated", "step"), [(None, 2, 196), (calculate_strides("NHWC", (32, 256, 56, 56)), 0, 25088)]
+)
+def test_an_invocation_repeats_where_statistics_stand_still(
+    strides: tuple[int, ...] | None, repeated: int, step: int
+) -> None:
+    dispatch = only(batch((32, 256, 56, 56), (1, 256, 1, 1), strides))
+    found = params(dispatch)
+    assert constants(dispatch)["ITEMS"] == 4
+    assert (found["repeated"], found["repeat_step"], found["repeat_size"]) == (repeated, step, 4 * step)
+    assert found["x_repeat"] == found["x_strides"][repeated] * step
+    assert found["count"] == 32 * 256 * 56 * 56 // 16
+
+
+def test_channels_of_odd_lengths_move_in_groups() -> None:
+    dispatch = only(batch((32, 256, 7, 7), (1, 256, 1, 1)))
+    values, found = params(dispatch), constants(dispatch)
+    assert (dict(dispatch.kernel.variant)["LANES"], found["RUNS"], found["RANK"]) == ("4", 1, 2)
+    assert (values["run_size"], values["run_steps"], values["repeated"]) == (49, (1, 1, 1, 1), 0)
+    assert values["count"] * found["ITEMS"] * 4 == 32 * 256 * 49
+
+
+def test_an_invocation_normalizes_several_channels_by_their_responses() -> None:
+    tensor = TensorDesc(FLOAT32, (32, 250, 56, 56))
+    desc = LocalResponseNormalization(input_tensor=tensor, output_tensor=tensor, local_size=4)
+    desc.validate()
+    dispatch = only(desc)
+    values, found = params(dispatch), constants(dispatch)
+    assert (found["RANK"], found["ITEMS"], found["PLANE"]) == (3, 8, 0)
+    assert values["sizes"][:3] == (32, 32, 784)
+    assert (values["before"], values["after"]) == (1, 2)
+    assert values["a_strides"][:3] == (0, 8, 0) and values["x_neighbour"] == (56 * 56, 0)
 
 
 def test_a_device_without_subgroup_sums_is_refused() -> None:

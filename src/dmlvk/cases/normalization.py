@@ -67,8 +67,11 @@ _MEAN_VARIANCE = (
     _mvn("whole image", (3, 4, 6, 8), (1, 2, 3), (1, 4, 6, 8)),
     _mvn("channels side by side", (2, 7, 3, 11), (1,), (1, 7, 1, 1), quick=True),
     _mvn("rows side by side", (150, 37), (0,), (150, 1)),
+    _mvn("rows side by side in words", (9, 16, 24), (1,), (9, 1, 24)),
+    _mvn("rows side by side in words, side along them", (37, 16), (0,), (37, 16), layouts=False),
     _mvn("rows side by side, side a column", (23, 70), (0,), (1, 70)),
     _mvn("long rows side by side", (1031, 3), (0,)),
+    _mvn("longer rows side by side in words", (1100, 24), (0,), (1, 24), layouts=False),
     _mvn("batch and space", (3, 5, 4, 8), (0, 2, 3), (1, 5, 1, 1)),
     _mvn("batch and space, odd", (3, 5, 3, 7), (3, 0, 2), (1, 5, 1, 1)),
     _mvn("every other axis", (2, 3, 2, 3, 4), (0, 2, 4), (2, 1, 2, 1, 4), layouts=False),
@@ -79,19 +82,17 @@ _MEAN_VARIANCE = (
     _mvn("eight dimensions", (2, 1, 3, 2, 1, 2, 3, 2), (1, 3, 5, 7), (1, 1, 3, 2, 1, 1, 1, 2)),
     _mvn("scale alone", (3, 24), (1,), (1, 24), bias=False, layouts=False),
     _mvn("bias alone", (3, 24), (1,), (3, 1), scale=False, layouts=False),
-    _mvn("mean alone", (3, 24), (1,), (1, 24), normalize_variance=False, layouts=False),
+    _mvn("mean alone", (3, 24), (1,), (1, 24), use_variance=False, layouts=False),
     _mvn("epsilon", (3, 24), (1,), epsilon=0.25, domain=uniform(-0.5, 0.5), layouts=False),
     _mvn("far from 0", (5, 136), (1,), (1, 136), domain=uniform(1000, 1010), layouts=False),
-    _mvn("far from 0, side by side", (136, 5), (0,), domain=uniform(1000, 1010), layouts=False),
+    _mvn("far from 0, side by side", (23, 70), (0,), (1, 70), domain=uniform(1000, 1010), layouts=False),
     _mvn("constant", (5, 24), (1,), domain=uniform(3, 3), layouts=False),
     _mvn("infinities and NaN", (5, 3, 16), (1, 2), (1, 3, 1), domain=_few_special, layouts=False),
-    _mvn("infinities and NaN without variance", (5, 16), (1,), normalize_variance=False, domain=_few_special, layouts=False),
+    _mvn("infinities and NaN without variance", (5, 16), (1,), use_variance=False, domain=_few_special, layouts=False),
     _mvn("long rows in chunks", (3, 40008), (1,), (1, 40008), layouts=False),
     _mvn("long rows in chunks, far from 0", (2, 40008), (1,), domain=uniform(1000, 1010), layouts=False),
     _mvn("long rows in chunks of elements", (2, 33001), (1,), (2, 1)),
-    _mvn(
-        "long rows with infinities and NaN", (5, 35000), (1,), normalize_variance=False, domain=_few_special, layouts=False
-    ),
+    _mvn("long rows with infinities and NaN", (5, 35000), (1,), use_variance=False, domain=_few_special, layouts=False),
     _mvn("fused relu", (3, 5, 24), (2,), (1, 5, 1), fused_activation=ops.ActivationRelu(), quick=True),
     _mvn(
         "fused scaled tanh",
@@ -103,6 +104,12 @@ _MEAN_VARIANCE = (
     ),
     _mvn("fused gelu", (24, 5), (0,), (1, 5), fused_activation=ops.ActivationGelu(), layouts=False),
     _mvn("fused sigmoid in chunks", (2, 40008), (1,), layouts=False, fused_activation=ops.ActivationSigmoid()),
+    _mvn("root mean square", (3, 5, 64), (2,), (1, 1, 64), use_mean=False, layouts=False, quick=True),
+    _mvn("root mean square of few", (3, 5, 64), (2,), (1, 1, 64), use_mean=False, domain=_few_special, layouts=False),
+    _mvn("root mean square, side by side", (23, 16), (0,), use_mean=False, layouts=False),
+    _mvn("root mean square, longer side by side", (1100, 8), (0,), (1, 8), use_mean=False, layouts=False),
+    _mvn("root mean square in chunks", (2, 33001), (1,), (2, 1), use_mean=False, layouts=False),
+    _mvn("neither", (5, 24), (1,), (1, 24), use_mean=False, use_variance=False, layouts=False),
 )
 
 
@@ -125,6 +132,7 @@ def _batch(
 _BATCH = (
     _batch("channels", (2, 3, 5, 7), (1, 3, 1, 1), quick=True),
     _batch("channels of whole words", (3, 5, 4, 8), (1, 5, 1, 1), quick=True),
+    _batch("channels of odd lengths", (3, 8, 5, 7), (1, 8, 1, 1)),
     _batch("channels last", (5, 24), (1, 24)),
     _batch("each element", (3, 5, 8), (3, 5, 8)),
     _batch("one for all", (3, 5, 8), (1, 1, 1)),
@@ -148,8 +156,89 @@ _BATCH = (
     _batch("fused leaky relu", (7, 11), (1, 11), fused_activation=ops.ActivationLeakyRelu(alpha=0.125)),
 )
 
+
+def _training(
+    name: str,
+    sizes: tuple[int, ...],
+    own: tuple[int, ...],
+    *,
+    add: bool = False,
+    quick: bool = False,
+    layouts: bool = True,
+    domain: Any = normal,
+    **attributes: object,
+) -> Case:
+    """A case whose scale, bias and statistics have the sizes ``own``."""
+    inputs = {"input_tensor": sizes, "scale_tensor": own, "bias_tensor": own}
+    inputs |= {"fused_add_tensor": sizes} if add else {}
+    return Case(name, inputs, attributes, domains={"input_tensor": domain}, layouts=layouts, quick=quick)
+
+
+_TRAINING = (
+    _training("channels", (3, 5, 3, 7), (1, 5, 1, 1), quick=True),
+    _training("channels of whole words", (3, 5, 4, 8), (1, 5, 1, 1), add=True),
+    _training("channels last", (37, 24), (1, 24), add=True, quick=True),
+    _training("channels last, long", (1100, 16), (1, 16), add=True),
+    _training("channels in chunks", (3, 2, 12000), (1, 2, 1), add=True, layouts=False),
+    _training("every other dimension", (3, 4, 5, 6), (3, 1, 5, 1), add=True),
+    _training("each image", (3, 5, 4, 8), (3, 5, 1, 1), add=True, epsilon=0.5, layouts=False),
+    _training("one for all", (3, 5, 8), (1, 1, 1), add=True, layouts=False),
+    _training("each element", (3, 5), (3, 5), add=True, layouts=False),
+    _training("far from 0", (37, 24), (1, 24), add=True, domain=uniform(1000, 1010), layouts=False),
+    _training("infinities and NaN", (5, 3, 16), (5, 1, 1), add=True, domain=_few_special, layouts=False),
+    _training("fused relu", (2, 3, 4, 4), (1, 3, 1, 1), add=True, fused_activation=ops.ActivationRelu()),
+)
+
+_LOCAL_TOLERANCE = {
+    # The sum of up to 25 squares, two roundings, the power's ULP and the division.
+    TensorDataType.FLOAT32: Tolerance(4),
+    TensorDataType.FLOAT16: Tolerance(1),
+}
+
+
+def _local(
+    name: str,
+    sizes: tuple[int, ...],
+    size: int,
+    *,
+    quick: bool = False,
+    layouts: bool = True,
+    domain: Any = normal,
+    **more: Any,
+) -> Case:
+    """A case with an alpha that makes the sum matter."""
+    attributes = {"local_size": size, "alpha": 0.5, **more}
+    return Case(name, {"input_tensor": sizes}, attributes, domains={"input_tensor": domain}, layouts=layouts, quick=quick)
+
+
+_LOCAL = (
+    _local("channels", (2, 11, 5, 7), 5, quick=True),
+    _local("channels of whole words", (2, 19, 4, 8), 3),
+    _local("even", (2, 7, 3, 5), 4, layouts=False),
+    _local("more than there are", (1, 5, 2, 8), 13, layouts=False),
+    _local("one", (2, 3, 2, 4), 1, layouts=False),
+    _local("space", (2, 3, 7, 11), 5, cross_channel=False, quick=True),
+    _local("even space", (2, 2, 6, 8), 4, cross_channel=False),
+    _local("more space than there is", (1, 2, 3, 4), 9, cross_channel=False, layouts=False),
+    _local("ONNX's defaults", (1, 9, 4, 4), 3, alpha=1e-4, layouts=False),
+    _local("another power", (2, 5, 4, 4), 3, beta=1.375, bias=0.25, layouts=False),
+    _local("negative power", (2, 5, 3, 3), 3, beta=-2.0, layouts=False),
+    _local("power 0.5", (2, 5, 3, 3), 3, beta=0.5, layouts=False),
+    _local("negative base", (2, 5, 3, 3), 3, alpha=-4.0, layouts=False),
+    _local("infinities and NaN", (5, 7, 3, 5), 3, domain=_few_special, layouts=False),
+    _local("infinities and NaN in space", (5, 3, 4, 5), 3, domain=_few_special, cross_channel=False, layouts=False),
+)
+
 CASES = (
-    OperatorCases(ops.MeanVarianceNormalization1, _TOLERANCE, _MEAN_VARIANCE),
+    OperatorCases(ops.MeanVarianceNormalization2, _TOLERANCE, _MEAN_VARIANCE),
+    OperatorCases(
+        ops.MeanVarianceNormalization1,
+        _TOLERANCE,
+        (
+            _mvn("layer", (3, 5, 64), (2,), (1, 1, 64), quick=True),
+            _mvn("mean alone, fused", (3, 24), (1,), normalize_variance=False, fused_activation=ops.ActivationRelu()),
+        ),
+    ),
     OperatorCases(
         ops.MeanVarianceNormalization,
         _TOLERANCE,
@@ -174,4 +263,6 @@ CASES = (
         ),
     ),
     OperatorCases(ops.BatchNormalization, _TOLERANCE, _BATCH),
+    OperatorCases(ops.BatchNormalizationTraining, _TOLERANCE, _TRAINING),
+    OperatorCases(ops.LocalResponseNormalization, _LOCAL_TOLERANCE, _LOCAL),
 )

@@ -7,8 +7,19 @@ import dataclasses
 import numpy as np
 
 from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, special, uniform
+from dmlvk.cases.quantization import scales
 from dmlvk.enums import TensorDataType
-from dmlvk.ops.pooling import AveragePooling, AveragePooling1, MaxPooling, MaxPooling1, MaxPooling2
+from dmlvk.ops.pooling import (
+    AveragePooling,
+    AveragePooling1,
+    LpPooling,
+    LpPooling1,
+    MaxPooling,
+    MaxPooling1,
+    MaxPooling2,
+    MaxUnpooling,
+    QuantizedLinearAveragePooling,
+)
 
 _FLOAT32, _FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 _UINT32, _UINT64 = TensorDataType.UINT32, TensorDataType.UINT64
@@ -16,12 +27,23 @@ _UINT32, _UINT64 = TensorDataType.UINT32, TensorDataType.UINT64
 # Rows are summed first, then their sums, or in a tree: at most rows + columns roundings of half an ULP in a line, at
 # the magnitude of the mean absolute value, and 2.5 ULP for the division. float16 rounds once, at the end.
 _AVERAGE = {_FLOAT32: Tolerance(8), _FLOAT16: Tolerance(1)}
+# A root halves the relative error of the sum, at least; what is left is its own, the scale's and that of one more product.
+_NORM = {_FLOAT32: Tolerance(4), _FLOAT16: Tolerance(1)}
 
 
 def _infinities(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
     """Mostly ordinary numbers, some infinities and NaN: each must show in exactly the windows that hold it."""
     values = np.array([np.inf, -np.inf, np.nan, *rng.standard_normal(37)])
     return rng.choice(values, sizes).astype(NUMPY_TYPES[data_type])
+
+
+def _of_all_sizes(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+    """Zeros, and numbers whose powers are beyond the type, at both ends."""
+    most = float(np.finfo(NUMPY_TYPES[data_type]).max)
+    values: Array = np.array([0.0, 0.0, 0.13 * most, -0.04 * most, 1.0, -1.0, 30 / most, 70 / most])
+    rows = rng.integers(0, 2, (*sizes[:-1], 1)) * 4  # large numbers would hide all others
+    chosen: Array = values[rng.integers(0, 4, sizes) + rows]
+    return chosen.astype(NUMPY_TYPES[data_type])
 
 
 def _case(
@@ -77,35 +99,43 @@ def _undilated(case: Case) -> Case:
 
 
 _PADDED = _case("padding", (2, 3, 7, 11), (3, 3), strides=(2, 1), start=(1, 1), end=(1, 2), quick=True)
-_VOLUME = _case("volume", (1, 2, 5, 6, 7), (2, 3, 2), strides=(1, 2, 3), start=(0, 1, 0), end=(1, 0, 1))
+_VOLUME = _case("volume", (1, 2, 5, 6, 7), (2, 3, 2), strides=(1, 2, 3), start=(0, 1, 0), end=(1, 0, 1), layouts=False)
 _WINDOWS = (
     _PADDED,
     _VOLUME,
     _case("volumes, dilated", (2, 3, 7, 5, 6), (2, 2, 3), dilations=(3, 2, 1), end=(0, 1, 0)),
-    _case("dilated", (2, 3, 13, 11), (3, 2), strides=(1, 2), dilations=(2, 5), start=(2, 1), end=(1, 4)),
-    _case("sizes rounded up", (1, 3, 8, 10), (3, 3), strides=(2, 4), start=(1, 0), round_up=True, quick=True),
+    _case("dilated", (2, 3, 13, 11), (3, 2), strides=(1, 2), dilations=(2, 5), start=(2, 1), end=(1, 4), layouts=False),
+    _case("sizes rounded up", (1, 3, 8, 10), (3, 3), strides=(2, 4), start=(1, 0), round_up=True, quick=True, layouts=False),
     _case("windows in the padding", (1, 2, 3, 4), (2, 2), strides=(1, 3), start=(3, 2), end=(0, 5), layouts=False),
     _case("taps around the input", (1, 2, 1, 2), (2, 2), dilations=(2, 3), start=(1, 1), end=(2, 3), layouts=False),
-    _case("one row", (3, 5, 1, 257), (1, 3), strides=(1, 2)),
-    _case("whole planes", (2, 17, 7, 7), (7, 7)),
-    _case("large whole planes", (1, 3, 37, 41), (37, 41)),
-    _case("large windows far apart", (1, 2, 17, 40), (8, 9), strides=(8, 16), start=(1, 2), end=(0, 1)),
+    _case("groups", (2, 3, 8, 24), (3, 3), start=(1, 1), end=(1, 1), layouts=False),
+    _case("groups, every other", (1, 2, 7, 48), (3, 3), strides=(2, 2), start=(1, 1), end=(1, 1), layouts=False),
+    _case("whole planes", (2, 17, 7, 7), (7, 7), layouts=False),
+    _case("large windows far apart", (1, 2, 17, 40), (8, 9), strides=(8, 16), start=(1, 2), end=(0, 1), layouts=False),
 )
 # Windows are the same for every type: these have all that differs, two signs, two widths and floats.
 _SOME_TYPES = (_FLOAT32, TensorDataType.INT64, TensorDataType.UINT8)
 _AVERAGES = (
     *(
-        dataclasses.replace(case, name=f"{case.name}, counted", attributes={**case.attributes, "include_padding": True})
+        dataclasses.replace(
+            case,
+            name=f"{case.name}, counted",
+            attributes={**case.attributes, "include_padding": True},
+            layouts=False,
+            quick=False,
+        )
         for case in _WINDOWS[:7]
     ),
     *_WINDOWS,
-    _case("infinities and NaN", (2, 3, 9, 11), (3, 2), domain=_infinities),
+    _case("large whole planes", (1, 3, 37, 41), (37, 41), layouts=False),
+    _case("infinities and NaN", (2, 3, 9, 11), (3, 2), domain=_infinities, layouts=False),
 )
 _INDEXED = _case("indices", (2, 3, 7, 11), (3, 3), strides=(2, 1), start=(1, 1), end=(1, 2), indices=_UINT32, quick=True)
 _MAXIMA = (
-    *(dataclasses.replace(case, only=_SOME_TYPES) for case in _WINDOWS),
-    _INDEXED,
-    _case("64-bit indices of equals", (2, 3, 9, 10), (3, 3), dilations=(2, 1), domain=uniform(0, 3), indices=_UINT64),
+    *(dataclasses.replace(case, only=_SOME_TYPES if "padding" in case.name else (_FLOAT32,)) for case in _WINDOWS),
+    dataclasses.replace(_INDEXED, only=_SOME_TYPES),
+    _case("64-bit indices of equals", (2, 3, 9, 10), (3, 3), domain=uniform(0, 3), indices=_UINT64, layouts=False),
+    _case("in groups", (1, 3, 4, 16), (3, 3), start=(1, 1), end=(1, 1), indices=_UINT32, domain=special, layouts=False),
     _case(
         "indices in volumes",
         (2, 2, 4, 5, 6),
@@ -114,10 +144,19 @@ _MAXIMA = (
         domain=uniform(0, 9),
         indices=_UINT32,
         only=_SOME_TYPES,
+        layouts=False,
     ),
-    _case("indices of whole planes", (2, 5, 9, 8), (9, 8), domain=uniform(0, 5), indices=_UINT64, only=_SOME_TYPES),
-    _case("special values", (2, 3, 19, 11), (3, 3), domain=special, indices=_UINT32),
-    _case("special values of whole planes", (31, 5, 3, 4), (3, 4), domain=special, indices=_UINT32, only=_SOME_TYPES),
+    _case(
+        "indices of whole planes",
+        (2, 5, 9, 8),
+        (9, 8),
+        domain=uniform(0, 5),
+        indices=_UINT64,
+        only=_SOME_TYPES,
+        layouts=False,
+    ),
+    _case("special values", (2, 3, 9, 11), (3, 3), domain=special, layouts=False),
+    _case("special values of whole planes", (31, 5, 3, 4), (3, 4), domain=special, only=_SOME_TYPES, layouts=False),
     _case(
         "windows in the padding, indices",
         (1, 2, 3, 4),
@@ -130,10 +169,105 @@ _MAXIMA = (
     ),
 )
 
+
+def _of_order(case: Case, order: int, **changes: object) -> Case:
+    """The same windows for a norm."""
+    changes = {"name": f"{case.name}, order {order}", "attributes": {**case.attributes, "p": order}, **changes}
+    return dataclasses.replace(case, **changes)  # type: ignore[arg-type]
+
+
+_NORMS = (
+    *(_of_order(_PADDED, order, layouts=order == 2) for order in (1, 2, 3)),
+    _of_order(_VOLUME, 2),
+    *(_of_order(case, order) for case, order in zip(_WINDOWS[3:7], (2, 1, 3, 2), strict=True)),
+    *(_of_order(_WINDOWS[9], order) for order in (1, 2, 5)),
+    *(
+        _of_order(_case(name, (1, 3, 9, 11), (3, 2), domain=domain, layouts=False), order)
+        for order in (1, 2, 3, 300)
+        for name, domain in {"numbers of all sizes": _of_all_sizes, "infinities and NaN": _infinities}.items()
+    ),
+)
+
+
+def _quantized() -> tuple[Case, ...]:
+    """Each sign to each; without zero points; one scale for all, and one a channel."""
+    shapes = (_PADDED, _VOLUME, _WINDOWS[3], _WINDOWS[4], _WINDOWS[5], _WINDOWS[6], _WINDOWS[9])
+    pairs = tuple(
+        (a, b) for a in (TensorDataType.INT8, TensorDataType.UINT8) for b in (TensorDataType.INT8, TensorDataType.UINT8)
+    )
+    sides = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
+    cases = []
+    for number, (case, includes) in enumerate((case, includes) for case in shapes for includes in (False, True)):
+        source, target = pairs[number % 4]
+        sizes = case.inputs["input_tensor"]
+        side = (1, sizes[1], *(1,) * (len(sizes) - 2)) if number % 3 != 1 else (1,)
+        given = sides if number % 5 != 2 else sides[::2]
+        types = {
+            "input_scale_tensor": _FLOAT32,
+            "output_scale_tensor": _FLOAT32,
+            "input_zero_point_tensor": source,
+            "output_zero_point_tensor": target,
+            "output_tensor": target,
+        }
+        cases.append(
+            dataclasses.replace(
+                case,
+                name=f"{case.name}, {source.name} to {target.name}{', counted' if includes else ''}",
+                inputs={**case.inputs, **dict.fromkeys(given, side)},
+                attributes={**case.attributes, "include_padding": includes},
+                data_types=types,
+                domains={"": special, "input_scale_tensor": scales, "output_scale_tensor": scales},
+                only=(source,),
+                layouts=number == 0,
+            )
+        )
+    return tuple(cases)
+
+
+def _positions(count: int) -> Domain:
+    """Positions below a count, few enough to come several times, and some beyond it."""
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        beyond = [count, 2**32 - 1, *([2**32, 2**63 + 1] if data_type is _UINT64 else [])]
+        values = np.concatenate([np.arange(0, count, 2, dtype=np.uint64), np.array(beyond, np.uint64)])
+        return rng.choice(values, sizes).astype(NUMPY_TYPES[data_type])
+
+    return domain
+
+
+def _unpooling(
+    name: str,
+    sizes: tuple[int, ...],
+    output: tuple[int, ...],
+    indices: TensorDataType,
+    *,
+    layouts: bool = True,
+    quick: bool = False,
+) -> Case:
+    return Case(
+        name,
+        inputs={"input_tensor": sizes, "indices_tensor": sizes},
+        outputs={"output_tensor": output},
+        data_types={"indices_tensor": indices},
+        domains={"input_tensor": special, "indices_tensor": _positions(int(np.prod(output)))},
+        layouts=layouts,
+        quick=quick,
+    )
+
+
+_UNPOOLINGS = (
+    _unpooling("positions that meet", (2, 3, 5, 4), (2, 3, 7, 5), _UINT32, quick=True),
+    _unpooling("64-bit positions", (1, 2, 9, 7), (2, 1, 17, 3), _UINT64, layouts=False),
+)
+
 CASES = (
-    OperatorCases(AveragePooling, _AVERAGE, (_undilated(_PADDED), _undilated(_VOLUME))),
+    OperatorCases(AveragePooling, _AVERAGE, (_undilated(_PADDED), _undilated(_VOLUME)), every_rule=False),
     OperatorCases(AveragePooling1, _AVERAGE, _AVERAGES),
-    OperatorCases(MaxPooling, {}, (_undilated(dataclasses.replace(_PADDED, only=_SOME_TYPES)),)),
-    OperatorCases(MaxPooling1, {}, (_undilated(dataclasses.replace(_INDEXED, only=_SOME_TYPES)),)),
+    OperatorCases(LpPooling, _NORM, (_undilated(_NORMS[1]),), every_rule=False),
+    OperatorCases(LpPooling1, _NORM, _NORMS),
+    OperatorCases(MaxPooling, {}, (_undilated(dataclasses.replace(_PADDED, only=_SOME_TYPES)),), every_rule=False),
+    OperatorCases(MaxPooling1, {}, (_undilated(dataclasses.replace(_INDEXED, only=_SOME_TYPES)),), every_rule=False),
     OperatorCases(MaxPooling2, {}, _MAXIMA),
+    OperatorCases(MaxUnpooling, {}, _UNPOOLINGS),
+    OperatorCases(QuantizedLinearAveragePooling, {}, _quantized()),
 )

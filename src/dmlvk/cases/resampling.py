@@ -9,7 +9,8 @@ import numpy as np
 
 from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, uniform
 from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
-from dmlvk.ops.resampling import RoiAlign, RoiAlign1
+from dmlvk.ops.resampling import RoiAlign, RoiAlign1, RoiPooling
+from dmlvk.schema import Size2D
 
 _NEAREST = InterpolationMode.NEAREST_NEIGHBOR
 _MAX = ReduceFunction.MAX
@@ -211,7 +212,75 @@ _NEWER = (
     *(dataclasses.replace(case, layouts=False) for case in _NEWER_PACKED),
 )
 
+
+def _regions(least: float, most: float) -> Domain:
+    """Regions of any batch entry of two, corners between least and most."""
+    boxes = _boxes(least, most)
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        batch = rng.integers(0, 2, (*sizes[:-1], 1))
+        return np.concatenate([batch, boxes(rng, (*sizes[:-1], 4), data_type)], axis=-1).astype(NUMPY_TYPES[data_type])
+
+    return domain
+
+
+def _pooled(
+    name: str,
+    image: tuple[int, int, int, int],
+    rois: int,
+    cells: tuple[int, int],
+    *,
+    regions: Domain | None = None,
+    values: Domain | None = None,
+    quick: bool = False,
+    layouts: bool = True,
+    spatial_scale: float = 1.0,
+) -> Case:
+    """A case of cells (height, width) a region."""
+    height, width = cells
+    domains = {"roi_tensor": regions or _regions(0.0, max(image[2:]) / spatial_scale)}
+    return Case(
+        name,
+        {"input_tensor": image, "roi_tensor": (1, 1, rois, 5)},
+        {"spatial_scale": spatial_scale, "pooled_size": Size2D(width, height)},
+        domains=domains if values is None else {**domains, "input_tensor": values},
+        layouts=layouts,
+        quick=quick,
+    )
+
+
+_POOLED = (
+    _pooled("cells of several pixels", (2, 3, 29, 23), 5, (3, 4), quick=True),
+    _pooled("scaled", (2, 5, 13, 17), 7, (7, 7), spatial_scale=0.0625),
+    _pooled("more cells than pixels", (2, 2, 5, 6), 3, (11, 13), layouts=False),
+    _pooled("beyond the image", (2, 2, 5, 6), 7, (3, 4), regions=_regions(-9.0, 15.0), layouts=False),
+    _pooled("one pixel", (2, 1, 1, 1), 2, (1, 1), layouts=False),
+    _pooled(
+        "halves, mirrored regions and no such batch entry",
+        (2, 2, 9, 9),
+        7,
+        (2, 3),
+        regions=_fixed(
+            *(0, 0.5, 1.5, 4.5, 6.5, 1, -0.5, -1.5, 3.5, 2.5, 0, 6, 7, 2, 3, 2, 0, 0, 8, 8, -1, 0, 0, 8, 8),
+            *(np.nan, 0, 0, 8, 8, -0.75, 1, 1, 5, 5),
+        ),
+        layouts=False,
+    ),
+    _pooled(
+        "NaN and infinite regions",
+        (2, 2, 9, 9),
+        4,
+        (2, 3),
+        regions=_fixed(
+            *(0, np.nan, 0, 4, 4, 0, 0, 0, np.inf, 4, 0, -np.inf, 0, 4, 4, np.inf, 0, 0, 4, 4),
+        ),
+        layouts=False,
+    ),
+    _pooled("infinities and NaN", (2, 3, 9, 9), 7, (3, 4), values=_special, regions=_regions(0.0, 9.0), layouts=False),
+)
+
 CASES = (
     OperatorCases(RoiAlign, _TOLERANCE, _SHARED[:4]),
     OperatorCases(RoiAlign1, _TOLERANCE, _SHARED + _NEWER),
+    OperatorCases(RoiPooling, {}, _POOLED),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dmlvk.enums import TensorDataType
-from dmlvk.kernels.shapes import group_lanes, tile_edge, tile_lanes
+from dmlvk.kernels.shapes import group_lanes, pooling_lanes, tile_edge, tile_lanes
 from dmlvk.kernels.spec import KernelSpec
 from dmlvk.tensor import element_bits
 
@@ -72,30 +72,87 @@ _BINARY_PARAMS = (*_OPERATOR_PARAMS, "float activation_param0", "float activatio
 _UNARY_CONSTANTS = (("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("HAS_SCALE_BIAS", 0), ("RANK", 1))
 _BINARY_CONSTANTS = (("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("ACTIVATION", 0), ("RANK", 1))
 
-_MEAN_VARIANCE_BUFFERS = ("x", "scale", "bias", "y:w")
+_REDUCE_PARAMS = (
+    "uint row_elements",
+    "uint chunks",
+    "uint chunk_units",
+    "float divisor",
+    *("uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]", "uint kept_x[8]", "uint kept_output[8]"),
+    *("uint row_rank", "uint row_sizes[8]", "uint row_divisors[16]", "uint row_x[8]"),
+)
+_REDUCE_CONSTANTS = (("LOCAL_SIZE_X", 128), ("FUNCTION", 10), ("DECREASING", 0), ("INDEX_WORDS", 0), ("SPLIT", 0))
+_WORD_LANES = tuple(f"{count} {name}" for name in _NUMERIC for count in (1, 128 // _bits(name)))
+"""The variants "LANES T" of a kernel of one data type: one element at a time, and 16 bytes."""
+
+_MEAN_VARIANCE_BUFFERS = ("x", "scale", "bias", "add", "y:w", "mean:w", "variance:w")
 _MEAN_VARIANCE_PARAMS = (
     "uint rows",
     "uint row_units",
     "float epsilon",
     "float activation_param0",
     "float activation_param1",
-    *("uint kept_rank", "uint row_rank", "uint side_rank"),
-    *(f"uint kept_{name}[8]" for name in ("sizes", "x", "scale", "bias", "y")),
-    *(f"uint row_{name}[8]" for name in ("sizes", "x", "y")),
-    *(f"uint side_{name}[8]" for name in ("sizes", "scale", "bias")),
+    *("uint kept_rank", "uint side_rank"),
+    *("uint kept_sizes[8]", "uint kept_divisors[16]"),
+    *(f"uint kept_{name}[8]" for name in ("x", "scale", "bias", "add", "y", "mean", "variance")),
+    *("uint row_sizes[8]", "uint row_divisors[16]"),
+    *(f"uint row_{name}[8]" for name in ("x", "add", "y")),
+    *("uint side_sizes[8]", "uint side_divisors[16]"),
+    *(f"uint side_{name}[8]" for name in ("scale", "bias")),
+    *(f"uint neighbour_{name}" for name in ("scale", "bias", "mean", "variance")),
 )
 _MEAN_VARIANCE_CONSTANTS = (
     ("LOCAL_SIZE_X", 128),
     ("UNITS", 1),
-    ("ROW_RUNS", 0),
+    ("ROW_RANK", 1),
     ("HAS_SCALE", 0),
     ("HAS_BIAS", 0),
+    ("HAS_ADD", 0),
+    ("HAS_STATISTICS", 0),
     ("SIDE_SHARED", 0),
     ("SIDE_WORDS", 0),
-    ("NORMALIZE_VARIANCE", 1),
+    ("USE_MEAN", 1),
+    ("USE_VARIANCE", 1),
     ("ACTIVATION", 0),
 )
+_BATCH_TENSORS = ("x", "mean", "variance", "scale", "bias", "output")
 _SUBGROUP_SUMS = ("GL_KHR_shader_subgroup_arithmetic", "GL_KHR_shader_subgroup_shuffle")
+
+_SCAN_TYPES = ("FLOAT32", "FLOAT16", "UINT64", "UINT32")  # sums and products of integers have the same bits with a sign
+_SCAN_BUFFERS = ("x", "y:w", "partials:w")
+_SCAN_PARAMS = (
+    *("uint rows", "uint units", "uint chunks", "uint chunk_units", "uint reverse", "uint exclusive"),
+    *("uint x_step", "uint y_step", "uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]"),
+    *("uint kept_x[8]", "uint kept_y[8]"),
+)
+_SCAN_CONSTANTS = (("LOCAL_SIZE_X", 128), ("PRODUCT", 0), ("PHASE", 0), ("UNITS", 1))
+
+_TOP_K_TYPES = ("UINT8 1", "UINT16 1", "UINT32 1", "UINT32 2")
+_TOP_K_BUFFERS = ("x", "values:w", "indices:w")
+_TOP_K_PARAMS = (
+    *("uint rows", "uint k", "uint flip[2]", "uint x_step", "uint value_step", "uint index_step", "uint index_words"),
+    *("uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]"),
+    *("uint kept_x[8]", "uint kept_values[8]", "uint kept_indices[8]"),
+)
+_TOP_K_CONSTANTS = (("LOCAL_SIZE_X", 128), ("IS_FLOAT", 0), ("CAPACITY", 512))
+
+_SOFTMAX_PARAMS = (
+    "uint groups",
+    "uint row_units",
+    "float epsilon",
+    "uint kept_rank",
+    "uint row_rank",
+    *(f"uint {which}_{name}" for which in ("kept", "row") for name in ("sizes[8]", "divisors[16]", "x[8]", "y[8]")),
+)
+_SOFTMAX_CONSTANTS = (
+    ("LOCAL_SIZE_X", 128),
+    ("OPERATION", 0),
+    ("POWER", 2),
+    ("ROW_RUNS", 0),
+    ("LANES", 1),
+    ("COLUMNS", 1),
+    ("UNITS", 1),
+    ("MERGED", 1),
+)
 
 _ROI_BUFFERS = ("input", "roi", "batch", "output:w")
 _ROI_PARAMS = (
@@ -125,6 +182,7 @@ _POOLING_BUFFERS = ("input", "output:w", "indices:w")
 _POOLING_PARAMS = (
     "uint outputs",
     "uint walk_sizes[5]",
+    "uint walk_divisors[10]",
     "uint input_sizes[5]",
     "uint input_strides[5]",
     "uint output_strides[5]",
@@ -134,17 +192,17 @@ _POOLING_PARAMS = (
     "uint start_padding[3]",
     "uint end_padding[3]",
     "uint dilations[3]",
+    "uint include_padding",
 )
 _POOLING_CONSTANTS = (
     ("LOCAL_SIZE_X", 128),
-    ("FUNCTION", 2),
-    ("INDEX_WORDS", 0),
-    ("INCLUDE_PADDING", 0),
     ("DILATED", 0),
     ("VOLUMES", 0),
     ("CHANNELS_FASTEST", 0),
     ("RANK", 5),
 )
+
+_POOLING_LANES = tuple(f"{count} {name}" for name in _NUMERIC for count in pooling_lanes(_bits(name)))
 
 _CONVOLUTION_PARAMS = (
     "uint output_sizes[5]",
@@ -220,6 +278,34 @@ _QUANTIZATION_CONSTANTS = (
     ("ZERO_POINT_MODE", 0),
 )
 """What every quantization and its inverse reads; see ``glsl/include/blocks.glsl``."""
+
+_RESAMPLE_PARAMS = (
+    "uint count",
+    "uint inner_size",
+    "uint sizes[5]",
+    "uint divisors[10]",
+    "uint x_strides[5]",
+    "uint y_strides[5]",
+    "uint x_step",
+    "uint y_step",
+    "uint unit_size",
+    "uint input_sizes[5]",
+    "int start_whole[5]",
+    "uint start_part[5]",
+    "int step_whole[5]",
+    "uint step_part[5]",
+    "uint step_estimate[5]",
+    "uint parts[5]",
+    "float weight_of_part[5]",
+    "float filter_scales[5]",
+    "float filter_reaches[5]",
+)
+_RESAMPLE_CONSTANTS = (
+    *(("LOCAL_SIZE_X", 128), ("RANK", 1), ("MAPPED", 0), ("LINEAR", 1)),
+    *(("X_MODE", 0), ("Y_MODE", 0)),
+)
+_RESAMPLE_TYPES = (*_FLOATS, "INT8", "UINT8")
+"""What every resampling reads; see ``glsl/include/resample.glsl``."""
 
 _ROWS: tuple[KernelSpec, ...] = (
     # -- elementwise and activation
@@ -320,6 +406,37 @@ _ROWS: tuple[KernelSpec, ...] = (
         ),
         variants=(("LANES T U", _lanes(("UINT8", name) for name in ("UINT8", "UINT16", "UINT32"))),),
     ),
+    # -- reductions
+    KernelSpec(
+        "reduce_rows",
+        "reduce_rows.comp",
+        buffers=("x", "output:w", "partials:w"),
+        params=("uint rows", "uint row_units", *_REDUCE_PARAMS),
+        constants=(*_REDUCE_CONSTANTS, ("TEAM", 1), ("UNITS", 1), ("ROW_RUNS", 0)),
+        variants=(("LANES T", _WORD_LANES),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
+    ),
+    KernelSpec(
+        "reduce_columns",
+        "reduce_columns.comp",
+        buffers=("x", "output:w", "partials:w"),
+        params=("uint columns", "uint inner_size", "uint output_step", *_REDUCE_PARAMS),
+        constants=(*_REDUCE_CONSTANTS, ("COLUMNS", 1), ("ROW_RUNS", 0)),
+        variants=(("LANES T", _WORD_LANES),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
+    ),
+    KernelSpec(
+        "reduce_partials",
+        "reduce_partials.comp",
+        buffers=("output:w", "partials"),
+        params=(
+            *("uint rows", "uint chunks", "float divisor"),
+            *("uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]", "uint kept_output[8]"),
+        ),
+        constants=(*_REDUCE_CONSTANTS, ("TEAM", 1)),
+        variants=(("LANES T", tuple(f"1 {name}" for name in _NUMERIC)),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
+    ),
     # -- normalization
     KernelSpec(
         "mean_variance_row",
@@ -344,24 +461,54 @@ _ROWS: tuple[KernelSpec, ...] = (
         "mean_variance_column.comp",
         buffers=_MEAN_VARIANCE_BUFFERS,
         params=_MEAN_VARIANCE_PARAMS,
-        constants=(*_MEAN_VARIANCE_CONSTANTS, ("COLUMNS", 1), ("WHOLE", 0)),
-        variants=(("T", _FLOATS), ("WORDS", ("0",))),
+        constants=(*_MEAN_VARIANCE_CONSTANTS, ("COLUMNS", 1)),
+        variants=(("T", _FLOATS), ("WORDS", ("0", "1"))),
+    ),
+    KernelSpec(
+        "mean_variance_column_split",
+        "mean_variance_column_split.comp",
+        buffers=(*_MEAN_VARIANCE_BUFFERS, "partials:w"),
+        params=(*_MEAN_VARIANCE_PARAMS, "uint tiles", "uint chunks", "uint blocks"),
+        constants=(*_MEAN_VARIANCE_CONSTANTS, ("COLUMNS", 1)),
+        variants=(("T", _FLOATS), ("WORDS", ("0", "1")), ("STAGE", ("0", "1", "2"))),
     ),
     KernelSpec(
         "batch_normalization",
         "batch_normalization.comp",
-        buffers=("x", "mean", "variance", "scale", "bias", "y:w"),
+        buffers=(*_BATCH_TENSORS[:-1], "output:w"),
         params=(
             "uint count",
             "float epsilon",
             "float activation_param0",
             "float activation_param1",
-            "uint sizes[8]",
-            *(f"uint {name}_steps[8]" for name in ("x", "mean", "variance", "scale", "bias", "y")),
-            "uint element_steps[4]",
+            *("uint sizes[8]", "uint divisors[16]", "uint inner_size"),
+            *("uint repeated", "uint repeat_size", "uint repeat_step", "uint x_repeat", "uint output_repeat"),
+            *("uint run_size", "uint run_divisor[2]", "uint run_steps[4]"),
+            *(f"uint {name}_strides[8]" for name in _BATCH_TENSORS),
+            *(f"uint {name}_step" for name in _BATCH_TENSORS),
         ),
-        constants=(("LOCAL_SIZE_X", 128), ("UNITS", 1), ("RANK", 1), ("SHARED_STATISTICS", 1), ("ACTIVATION", 0)),
-        variants=(("T", _FLOATS), ("WORDS", ("0", "1"))),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("RANK", 1),
+            ("ITEMS", 1),
+            ("RUNS", 0),
+            ("ACTIVATION", 0),
+            *((f"{name.upper()}_MODE", 0) for name in _BATCH_TENSORS),
+        ),
+        variants=(("LANES T U", _lanes((name, name) for name in _FLOATS)),),
+    ),
+    KernelSpec(
+        "local_response_normalization",
+        "local_response_normalization.comp",
+        buffers=("x", "output:w"),
+        params=(
+            *("uint count", "uint sizes[4]", "uint divisors[8]", "uint inner_size"),
+            *("uint before", "uint after", "float factor", "float beta", "float bias"),
+            *(f"uint {name}_strides[4]" for name in ("x", "output", "a", "b")),
+            *("uint x_step", "uint output_step", "uint ends[2]", "uint x_neighbour[2]", "uint output_neighbour"),
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("RANK", 1), ("ITEMS", 1), ("PLANE", 0), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
+        variants=(("LANES T U", _lanes((name, name) for name in _FLOATS)),),
     ),
     # -- regions of interest
     KernelSpec(
@@ -387,21 +534,137 @@ _ROWS: tuple[KernelSpec, ...] = (
         constants=(*_ROI_CONSTANTS, ("CHANNELS_FASTEST", 0)),
         variants=(("T", _FLOATS),),
     ),
+    KernelSpec(
+        "roi_pooling",
+        "roi_pooling.comp",
+        buffers=("input", "roi", "output:w"),
+        params=(
+            "uint outputs",
+            *(f"uint {name}" for name in ("roi_count", "batch_count", "channels", "input_height", "input_width")),
+            *("uint output_height", "uint output_width", "uint input_strides[4]", "uint output_strides[4]"),
+            *("uint roi_stride", "uint coordinate_stride", "float scale"),
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("CHANNELS_FASTEST", 0)),
+        variants=(("T", _FLOATS),),
+    ),
+    # -- resampling
+    KernelSpec(
+        "resample",
+        "resample.comp",
+        buffers=("x", "y:w"),
+        params=_RESAMPLE_PARAMS,
+        constants=(*_RESAMPLE_CONSTANTS, ("CORNERS", 1), ("COLUMNS", 0), ("UNITS", 1)),
+        variants=(("LANES T", tuple(f"{n} {t}" for t in _RESAMPLE_TYPES for n in (1, group_lanes(_bits(t))))),),
+    ),
+    KernelSpec(
+        "resample_whole",
+        "resample_whole.comp",
+        buffers=("x", "y:w"),
+        params=_RESAMPLE_PARAMS,
+        constants=(
+            *_RESAMPLE_CONSTANTS,
+            *(("CORNERS", 1), ("FACTOR", 2), ("STEP", 1), ("START", 0), ("LEFT", 0)),
+        ),
+        variants=(("LANES T", tuple(f"{group_lanes(_bits(t))} {t}" for t in _RESAMPLE_TYPES)),),
+    ),
+    KernelSpec(
+        "resample_antialiased",
+        "resample_antialiased.comp",
+        buffers=("x", "y:w"),
+        params=_RESAMPLE_PARAMS,
+        constants=_RESAMPLE_CONSTANTS,
+        variants=(("LANES T", tuple(f"{n} {t}" for t in _RESAMPLE_TYPES for n in (1, group_lanes(_bits(t))))),),
+    ),
     # -- convolution and pooling
     KernelSpec(
         "pooling",
         "pooling.comp",
         buffers=_POOLING_BUFFERS,
-        params=_POOLING_PARAMS,
-        constants=(*_POOLING_CONSTANTS, ("LINES", 1), ("TAPS", 1)),
+        params=(*_POOLING_PARAMS, "float norm_order"),
+        constants=(*_POOLING_CONSTANTS, ("FUNCTION", 2), ("NORM_ORDER", 1), ("INDEX_WORDS", 0), ("LINES", 1), ("TAPS", 1)),
         variants=(("T", _NUMERIC),),
+    ),
+    KernelSpec(
+        "pooling_quantized",
+        "pooling_quantized.comp",
+        buffers=("input", "output:w", "input_scale", "input_zero_point", "output_scale", "output_zero_point"),
+        params=(*_POOLING_PARAMS, "uint channels", "uint side_strides[4]"),
+        constants=(
+            *_POOLING_CONSTANTS,
+            ("TAPS", 1),
+            ("INPUT_SIGNED", 0),
+            ("OUTPUT_SIGNED", 0),
+            ("HAS_INPUT_ZERO_POINT", 1),
+            ("HAS_OUTPUT_ZERO_POINT", 1),
+        ),
+        variants=(("T", ("UINT8",)),),
+    ),
+    KernelSpec(
+        "max_unpooling",
+        "max_unpooling.comp",
+        buffers=("input", "indices", "output:w", "table:w"),
+        params=(
+            "uint count",
+            "uint output_count",
+            "uint input_sizes[4]",
+            "uint input_divisors[8]",
+            "uint input_strides[4]",
+            "uint index_strides[4]",
+            "uint output_sizes[4]",
+            "uint output_divisors[8]",
+            "uint output_strides[4]",
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("PHASE", 0), ("WORDS", 1), ("INDEX_WORDS", 1), ("IN_OUTPUT", 0)),
+        variants=(("T", ("UINT8", "UINT16", "UINT32")),),
+    ),
+    KernelSpec(
+        "pooling_lanes",
+        "pooling_lanes.comp",
+        buffers=_POOLING_BUFFERS,
+        params=(
+            "uint count",
+            "uint sizes[5]",
+            "uint divisors[10]",
+            "uint lanes",
+            "uint output_rows",
+            "uint input_sizes[5]",
+            "uint input_strides[5]",
+            "uint output_strides[5]",
+            "uint index_strides[5]",
+            "uint start_padding[3]",
+            "uint end_padding[3]",
+            "uint window_depth",
+            "uint depth_stride",
+            "uint depth_dilation",
+            "uint include_padding",
+        ),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("FUNCTION", 2),
+            ("INDEX_WORDS", 0),
+            ("VOLUMES", 0),
+            ("RANK", 5),
+            ("CHANNELS", 0),
+            ("ROWS", 1),
+            ("WINDOW_H", 3),
+            ("WINDOW_W", 3),
+            ("STRIDE_H", 1),
+            ("STRIDE_W", 1),
+            ("SHIFT", 0),
+            ("INSIDE", 0),
+            ("ROWS_REPEAT", 0),
+            ("INPUT_MODE", 0),
+            ("OUTPUT_MODE", 0),
+            ("INDEX_MODE", 0),
+        ),
+        variants=(("LANES T", _POOLING_LANES),),
     ),
     KernelSpec(
         "pooling_window",
         "pooling_window.comp",
         buffers=_POOLING_BUFFERS,
-        params=_POOLING_PARAMS,
-        constants=(*_POOLING_CONSTANTS, ("LANES", 32)),
+        params=(*_POOLING_PARAMS, "float norm_order"),
+        constants=(*_POOLING_CONSTANTS, ("FUNCTION", 2), ("NORM_ORDER", 1), ("INDEX_WORDS", 0), ("LANES", 32)),
         variants=(("T", _NUMERIC),),
     ),
     KernelSpec(
@@ -503,23 +766,65 @@ _ROWS: tuple[KernelSpec, ...] = (
         "softmax",
         "softmax.comp",
         buffers=("x", "y:w"),
-        params=(
-            "uint rows",
-            "uint row_units",
-            "uint kept_rank",
-            "uint row_rank",
-            *(f"uint kept_{name}[8]" for name in ("sizes", "x", "y")),
-            *(f"uint row_{name}[8]" for name in ("sizes", "x", "y")),
-        ),
-        constants=(
-            ("LOCAL_SIZE_X", 128),
-            ("LOG", 0),
-            ("SINGLE_RANK", 1),
-            ("LANES", 1),
-            ("UNITS", 1),
-            ("WHOLE", 0),
-        ),
-        variants=(("T", _FLOATS), ("WORDS", ("0", "1"))),
+        params=_SOFTMAX_PARAMS,
+        constants=(*_SOFTMAX_CONSTANTS, ("WHOLE", 0)),
+        variants=(("T", _FLOATS), ("UNIT", ("0", "1", "2"))),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "softmax_split",
+        "softmax_split.comp",
+        buffers=("x", "y:w", "partials:w"),
+        params=(*_SOFTMAX_PARAMS, "uint tiles", "uint chunks"),
+        constants=_SOFTMAX_CONSTANTS,
+        variants=(("T", _FLOATS), ("UNIT", ("0", "1", "2")), ("APPLY", ("0", "1"))),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    # -- running sums and products
+    KernelSpec(
+        "scan_rows",
+        "scan_rows.comp",
+        buffers=_SCAN_BUFFERS,
+        params=_SCAN_PARAMS,
+        constants=(*_SCAN_CONSTANTS, ("LANES", 1)),
+        variants=(("T", _SCAN_TYPES), ("WORDS", ("0", "1"))),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "scan_columns",
+        "scan_columns.comp",
+        buffers=_SCAN_BUFFERS,
+        params=_SCAN_PARAMS,
+        constants=(*_SCAN_CONSTANTS, ("COLUMNS", 1)),
+        variants=(("T", _SCAN_TYPES), ("WORDS", ("0",))),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    # -- largest and smallest elements
+    KernelSpec(
+        "top_k_sort",
+        "top_k_sort.comp",
+        buffers=_TOP_K_BUFFERS,
+        params=(*_TOP_K_PARAMS, "uint row_size", "uint side_by_side"),
+        constants=(*_TOP_K_CONSTANTS, ("SEGMENT", 512)),
+        variants=(("T HALVES", _TOP_K_TYPES),),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "top_k_select",
+        "top_k_select.comp",
+        buffers=(*_TOP_K_BUFFERS, "origins"),
+        params=(*_TOP_K_PARAMS, "uint units", "uint chunks", "uint position_shift"),
+        constants=(*_TOP_K_CONSTANTS, ("UNITS", 1), ("PHASE", 0)),
+        variants=(("T HALVES", _TOP_K_TYPES), ("WORDS", ("0", "1"))),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "top_k_memory",
+        "top_k_memory.comp",
+        buffers=(*_TOP_K_BUFFERS, "entries:w"),
+        params=(*_TOP_K_PARAMS, "uint row_size", "uint first_row", "uint items", "uint mirrored", "uint reach"),
+        constants=(*_TOP_K_CONSTANTS, ("PHASE", 0)),
+        variants=(("T HALVES", _TOP_K_TYPES),),
         extensions=_SUBGROUP_SUMS,
     ),
     # -- quantization

@@ -7,7 +7,9 @@ prints each rule with yes or no; tests force every rule whose ``possible`` holds
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -194,6 +196,124 @@ VALUE_SCALE_2D = (
     Rule("channels", when=always, possible=always, because="a launch a channel, each as a unary operator with its own bias"),
 )
 
+# -- reductions
+
+
+@dataclass(frozen=True)
+class ReductionProblem:
+    """Reductions as their kernels see them.
+
+    Attributes:
+        data_type: Of the input.
+        kept: The kept dimensions in the order of memory, merged: strides of the input and the output in elements.
+        row: The reduced dimensions, merged: strides of the input.
+    """
+
+    data_type: TensorDataType
+    kept: Coalesced
+    row: Coalesced
+
+    @property
+    def rows(self) -> int:
+        """Results."""
+        return math.prod(self.kept.sizes)
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of a result."""
+        return math.prod(self.row.sizes)
+
+    @property
+    def lanes(self) -> int:
+        """Elements of 16 bytes."""
+        return 128 // element_bits(self.data_type)
+
+    @property
+    def row_lanes(self) -> int:
+        """Elements of a row in one access: those of 16 bytes where rows are contiguous, else 1."""
+        lanes = self.lanes
+        *outer, inner = self.row.strides[0]
+        if inner != 1:
+            return 1
+        if not outer and self.row_elements >= 4 * lanes:
+            return lanes  # wherever it starts
+        around = (*outer, *self.kept.strides[0]) if self.rows > 1 else outer
+        return lanes if self.row.sizes[-1] % lanes == 0 and all(step % lanes == 0 for step in around) else 1
+
+    @property
+    def row_shift(self) -> int:
+        """The most elements by which a row starts after a whole access."""
+        steps = self.kept.strides[0] if self.rows > 1 else ()
+        return 0 if all(step % self.row_lanes == 0 for step in steps) else self.row_lanes - 1
+
+    @property
+    def row_units(self) -> int:
+        """Accesses of a row."""
+        return -(-self.row_elements // self.row_lanes)
+
+    @property
+    def column_lanes(self) -> int:
+        """Neighbouring rows in one access: those of 16 bytes where they are contiguous, else 1."""
+        lanes = self.lanes
+        *outer, inner = self.kept.strides[0]
+        around = (*outer, *self.row.strides[0])
+        whole = inner == 1 and self.kept.sizes[-1] >= lanes and all(step % lanes == 0 for step in around)
+        return lanes if whole else 1
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether neighbours in memory belong to different rows."""
+        return self.kept.sizes[-1] > 1 and self.kept.strides[0][-1] < self.row.strides[0][-1]
+
+    @property
+    def partial_bytes(self) -> int:
+        """Of an accumulator in memory."""
+        return 12 if element_bits(self.data_type) == 64 else 8
+
+
+def _few(problem: ReductionProblem, lanes: int, caps: Capabilities) -> bool:
+    """Whether the rows, so many to an invocation, and up to 8 invocations a row or column leave most of a GPU idle."""
+    return not caps.is_cpu and problem.rows // lanes < 2**13
+
+
+REDUCTION = (
+    Rule(
+        "columns_split",
+        when=lambda p, caps: _few(p, p.column_lanes, caps) and p.row_elements >= 256,
+        possible=lambda p, caps: p.side_by_side and p.row_elements >= 32,
+        because="neighbours in memory belong to different rows, and these are few and long: chunks of them in as many "
+        "workgroups, and a second dispatch that merges. H200, 16384 rows of 8192 columns summed in float32: 3947 GB/s "
+        "against 2096 in one dispatch",
+    ),
+    Rule(
+        "columns",
+        when=always,
+        possible=lambda p, caps: p.side_by_side,
+        because="neighbours in memory belong to different rows: neighbouring invocations take neighbouring rows, 16 bytes of "
+        "them each",
+    ),
+    Rule(
+        "split",
+        when=lambda p, caps: not caps.is_cpu and p.rows < 512 and p.row_units >= 2**13,
+        possible=lambda p, caps: p.row_units >= 64,
+        because="few long rows: chunks of them in as many workgroups, and a second dispatch that merges. H200, 2^28 float32 "
+        "summed: 4368 GB/s against 22 by one workgroup",
+    ),
+    Rule(
+        "workgroup",
+        when=lambda p, caps: not caps.is_cpu and p.rows * caps.subgroup_size < 2**18,
+        possible=lambda p, caps: p.row_units >= 2 * caps.subgroup_size,
+        because="too few rows to fill a GPU with a subgroup each",
+    ),
+    Rule(
+        "subgroup",
+        when=always,
+        possible=always,
+        because="a subgroup, or a part of one, for each row: no barriers. H200, 16384 rows of 8192 float32: 4342 GB/s, by "
+        "workgroups 4155; their arg-max 4013 against 3366",
+    ),
+)
+
 # -- normalization
 
 
@@ -206,8 +326,9 @@ class MeanVarianceProblem:
         row_units: Units in a row.
         unit_elements: Elements in a unit: those of a 16-byte word, or 1.
         side_by_side: Whether neighbours in memory belong to different rows.
-        kept: The kept dimensions, merged: steps of x, scale, bias, y.
-        row: The reduced dimensions, merged: steps of x, y.
+        across: Of rows side by side: how many of them move together, one element each: those of a word, or 1.
+        kept: The kept dimensions, merged: steps of x, scale, bias, add, y, mean, variance.
+        row: The reduced dimensions, merged: steps of x, add, y.
         side: The reduced dimensions, merged: steps of scale, bias.
     """
 
@@ -215,6 +336,7 @@ class MeanVarianceProblem:
     row_units: int
     unit_elements: int
     side_by_side: bool
+    across: int
     kept: Coalesced
     row: Coalesced
     side: Coalesced
@@ -223,14 +345,31 @@ class MeanVarianceProblem:
         """The longest row that one workgroup holds: 64 registers an invocation, 32 where there are more than 512."""
         return min(caps.workgroup_invocations, 512) * (16 if self.unit_elements > 1 else 64)
 
+    def lanes_side_by_side(self, caps: Capabilities) -> int:
+        """Most invocations of a workgroup that share a row side by side with others: four neighbours fill an access."""
+        return 1 << (min(caps.workgroup_invocations, 256).bit_length() - 1 - 2)
+
+
+MEAN_VARIANCE_COLUMN_UNITS = 16
+"""Most units that an invocation holds of rows side by side: 64 registers where they are words."""
+
 
 MEAN_VARIANCE_NORMALIZATION = (
     Rule(
         "columns",
         when=always,
-        possible=lambda p, caps: p.side_by_side,
+        possible=lambda p, caps: (
+            p.side_by_side and p.row_units <= MEAN_VARIANCE_COLUMN_UNITS * p.lanes_side_by_side(caps)
+        ),
         because="neighbours in memory belong to different rows: neighbouring invocations take neighbouring rows, so that "
         "reads and writes touch whole cache lines. H200, over the channels of 32x256x56x56: 85 us, 397 by rows",
+    ),
+    Rule(
+        "columns_split",
+        when=always,
+        possible=lambda p, caps: p.side_by_side,
+        because="rows side by side that are too long for the registers of their lanes: cut into chunks, too, so that few "
+        "columns occupy the whole device; two reads and one write of each byte",
     ),
     Rule(
         "rows",
@@ -251,27 +390,57 @@ MEAN_VARIANCE_NORMALIZATION = (
 
 
 @dataclass(frozen=True)
-class BatchNormalizationProblem:
-    """Batch normalization as its kernel sees it.
+class BatchNormalizationProblem(ElementwiseProblem):
+    """Batch normalization with given statistics: the tensors x, mean, variance, scale, bias and output."""
 
-    Attributes:
-        walk: The merged dimensions; steps of x, mean, variance, scale, bias, y in elements.
-        unit_elements: Elements of a 16-byte word, if x and y consist of whole words.
-    """
+    def data_in_groups(self) -> bool:
+        """Whether x and the output move in groups, however the other tensors lie."""
+        x, *_, output = self.access(self.group_lanes)
+        return Access.ELEMENTS not in (x, output)
 
-    walk: Coalesced
-    unit_elements: int
+    @property
+    def in_line(self) -> BatchNormalizationProblem | None:
+        """The problem whose last dimension is this one's last two, if x and the output lie in one line and the other tensors
+        stand still along the last: these are given for it as if they stood still along both."""
+        sizes, strides = self.walk.sizes, self.walk.strides
+        if len(sizes) < 2 or sizes[-1] < self.group_lanes or any(steps[-1] for steps in strides[1:-1]):
+            return None
+        if any(steps[-2:] != (sizes[-1], 1) for steps in (strides[0], strides[-1])):
+            return None
+        merged = Coalesced((*sizes[:-2], sizes[-2] * sizes[-1]), tuple((*steps[:-2], steps[-1]) for steps in strides))
+        whole = merged.sizes[-1] % self.group_lanes == 0
+        return dataclasses.replace(self, walk=merged) if whole else None
 
 
 BATCH_NORMALIZATION = (
     Rule(
-        "words",
+        "groups",
         when=always,
-        possible=lambda p, caps: p.unit_elements > 1,
-        because="x and y are runs of whole 16-byte words: fewest instructions a byte. H200, 32x256x56x56 in float32: 3800 "
-        "GB/s against 1830 by elements",
+        possible=lambda p, caps: p.data_in_groups(),
+        because="rows of the data lie contiguous and start on groups: accesses of 16 bytes, fewest instructions a byte. "
+        "H200, 32x256x56x56 in float32: 3800 GB/s against 1830 by elements",
+    ),
+    Rule(
+        "runs",
+        when=always,
+        possible=lambda p, caps: p.in_line is not None and p.in_line.data_in_groups(),
+        because="channels of any length, one after the other: a group of the data has the statistics of at most two, and "
+        "moves in one access",
     ),
     Rule("elements", when=always, possible=always, because="any strides and sizes: one element at a time"),
+)
+
+LOCAL_RESPONSE_NORMALIZATION = (
+    Rule(
+        "groups",
+        when=always,
+        possible=lambda p, caps: (
+            Access.ELEMENTS not in p.access(p.group_lanes) and not any(steps[-1] for steps in p.walk.strides[1:-1])
+        ),
+        because="contiguous rows across which regions do not reach: accesses of 16 bytes, and the elements of a region are "
+        "read from memory once and then from the nearest cache",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides: one element at a time, neighbours by neighbours"),
 )
 
 # -- regions of interest
@@ -312,6 +481,111 @@ ROI_ALIGN = (
     ),
 )
 
+ROI_POOLING = (
+    Rule(
+        "outputs",
+        when=always,
+        possible=always,
+        because="an output an invocation: neighbours read neighbouring cells, of which each pixel belongs to one or two",
+    ),
+)
+
+# -- resampling
+
+
+class SampledDimension(NamedTuple):
+    """A dimension of a resampling: output o lies at ``(step * o + start) / parts`` of the input, all of them exact.
+
+    Attributes:
+        outputs, inputs: Its sizes.
+        output_step, input_step: Elements of memory between neighbours.
+        mapped: Whether positions must be worked out: where not, output o is input element o, input_step 0 included.
+        step, start, parts: See above. Of NEAREST_NEIGHBOR, such that rounding down gives the element.
+        filter_scale: |Scale| where that antialiases, else 1.
+    """
+
+    outputs: int
+    inputs: int
+    output_step: int
+    input_step: int
+    mapped: bool = False
+    step: int = 1
+    start: int = 0
+    parts: int = 1
+    filter_scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class ResampleProblem:
+    """Resampling as its kernels see it.
+
+    Attributes:
+        data_type: Of both tensors.
+        linear: Whether the mode is LINEAR.
+        dimensions: In the order in which the output lies in memory, the last the densest; those not mapped merged.
+    """
+
+    data_type: TensorDataType
+    linear: bool
+    dimensions: tuple[SampledDimension, ...]
+
+    @property
+    def group_lanes(self) -> int:
+        """Elements of a 16-byte word."""
+        return group_lanes(element_bits(self.data_type))
+
+    @property
+    def inner(self) -> SampledDimension:
+        """The dimension along which the output is densest."""
+        return self.dimensions[-1]
+
+    @property
+    def antialiased(self) -> bool:
+        """Whether any dimension antialiases."""
+        return any(dimension.filter_scale < 1 for dimension in self.dimensions)
+
+    @property
+    def whole_factor(self) -> int:
+        """How many outputs of the innermost dimension each input element has, where that is a whole number from 2 to 4 and
+        each output reads elements next to its own only; else 0."""
+        inner = self.inner
+        if not inner.mapped or inner.step <= 0 or inner.parts % inner.step or not 2 <= inner.parts // inner.step <= 4:
+            return 0
+        factor = inner.parts // inner.step
+        first = inner.start // inner.parts
+        last = (inner.start + (factor - 1) * inner.step) // inner.parts + self.linear
+        return factor if first in (-1, 0) and last <= 1 else 0
+
+
+def _dense_rows(problem: ResampleProblem, caps: Capabilities) -> bool:
+    return problem.inner.output_step == 1 and problem.inner.outputs >= problem.group_lanes
+
+
+RESAMPLE = (
+    Rule(
+        "whole",
+        when=_dense_rows,
+        possible=lambda p, caps: p.whole_factor > 0 and not p.antialiased,
+        because="rows enlarged by 2, 3 or 4: an invocation reads a 16-byte group of input elements and its neighbours once, "
+        "combines the rows around its outputs in registers, and has the weights along the row as constants",
+    ),
+    Rule(
+        "shared",
+        when=lambda p, caps: p.inner.input_step == 1 and _dense_rows(p, caps),
+        possible=lambda p, caps: not p.inner.mapped,
+        because="neighbours in memory, such as the channels of NHWC, lie at one position: 16-byte groups share it, its "
+        "weights and its index arithmetic",
+    ),
+    Rule(
+        "groups",
+        when=_dense_rows,
+        possible=lambda p, caps: p.inner.mapped and not p.antialiased,
+        because="rows scaled by any factor: the outputs of a 16-byte group share the position in all other dimensions, each "
+        "has a column of its own one step after its neighbour's, and one store writes them",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides and antialiased rows: one output at a time"),
+)
+
 # -- convolution and pooling
 
 
@@ -324,15 +598,37 @@ class PoolingProblem:
         window: Elements of a window.
         apart: Elements of memory between the windows of neighbouring outputs in a row; 0 where rows have one output.
         rows_contiguous: Whether the input's W is denser in memory than its channels.
+        lane_words: Registers that an invocation takes which makes one row of neighbouring outputs; None where the plane's
+            dilations are not 1, and of a norm.
+        reduces: Whether a single window is the whole input and Reduce computes the same.
     """
 
     outputs: int
     window: int
     apart: int
     rows_contiguous: bool
+    lane_words: int | None
+    reduces: bool
 
+
+POOLING_LANE_WORDS = 160
+"""Most registers of elements and results: with what else an invocation needs they stay below 255, the most that it has."""
 
 POOLING = (
+    Rule(
+        "reduce",
+        when=always,
+        possible=lambda problem, caps: problem.reduces,
+        because="whole planes: a reduction over the spatial dimensions, whose schedules suit few long rows, many short ones and "
+        "any layout",
+    ),
+    Rule(
+        "lanes",
+        when=lambda problem, caps: problem.apart != 0 or not problem.rows_contiguous,
+        possible=lambda problem, caps: problem.lane_words is not None and problem.lane_words <= POOLING_LANE_WORDS,
+        because="small windows: an invocation makes a group of neighbouring outputs and reads in groups, each element once "
+        "for all windows that share it: fewest instructions a byte",
+    ),
     Rule(
         "window",
         when=lambda problem, caps: (
@@ -352,6 +648,29 @@ POOLING = (
         because="neighbours read side by side, and windows that overlap meet in the cache: 3x3 at stride 2 over "
         "32x64x112x112 took 68 us on an H200, 104 us in PyTorch",
     ),
+)
+
+
+QUANTIZED_POOLING = (
+    Rule("outputs", when=always, possible=always, because="any window: one invocation an output"),
+)
+
+
+@dataclass(frozen=True)
+class MaxUnpoolingProblem:
+    """What the unpooling rules read: bits of an element."""
+
+    bits: int
+
+
+MAX_UNPOOLING = (
+    Rule(
+        "in_output",
+        when=always,
+        possible=lambda problem, caps: problem.bits >= 32,
+        because="elements have room for a position: the output itself is the table of which input goes where",
+    ),
+    Rule("table", when=always, possible=always, because="narrow elements: the table is temporary memory"),
 )
 
 
@@ -482,46 +801,205 @@ GEMM = (
 )
 
 
+class SoftmaxUnit(enum.IntEnum):
+    """What an invocation of the softmax kernels moves at once; ``glsl/include/row_tiles.glsl``."""
+
+    ELEMENT = 0
+    WORD_OF_A_ROW = 1
+    WORD_OF_ROWS = 2
+
+
+SOFTMAX_HELD = 32
+"""Elements that an invocation holds in registers at most: with what else it needs, four workgroups of 256 share a core of
+65,536 registers."""
+
+
 @dataclass(frozen=True)
 class SoftmaxProblem:
-    """Softmax as its kernel sees it.
+    """Softmax and its relatives, as their kernels see them.
 
     Attributes:
-        rows: Sets of elements that are normalized together.
-        row_units: Units in a row.
-        unit_elements: Elements in a unit: those of a 16-byte word, or 1.
         side_by_side: Whether neighbours in memory belong to different rows.
-        kept, row: The kept and the reduced dimensions, merged: steps of x, y.
+        unit: What moves at once.
+        unit_elements: Elements in a unit.
+        groups: Groups of rows: single ones, or with ``WORD_OF_ROWS`` as many as elements in a unit.
+        row_units: Units in a row.
+        kept, row: The kept and the reduced dimensions, merged: steps of x, y in elements.
     """
 
-    rows: int
-    row_units: int
-    unit_elements: int
     side_by_side: bool
+    unit: SoftmaxUnit
+    unit_elements: int
+    groups: int
+    row_units: int
     kept: Coalesced
     row: Coalesced
 
-    def units_in_registers(self, caps: Capabilities) -> int:
-        """The longest row that one workgroup holds: 32 registers an invocation."""
-        return min(caps.workgroup_invocations, 1024) * 32 // self.unit_elements
+    @property
+    def least_columns(self) -> int:
+        """Neighbouring groups of a workgroup, at least: as many as a memory sector of 32 bytes has."""
+        if not self.side_by_side:
+            return 1
+        return 2 if self.unit is SoftmaxUnit.WORD_OF_ROWS else 8
+
+    def most_invocations(self, caps: Capabilities) -> int:
+        """The largest workgroup, a power of two. Merging takes 16 bytes of shared memory for each row of a group, of each of
+        up to 8 columns of a subgroup."""
+        most = min(caps.workgroup_invocations, 1024)
+        if self.unit is SoftmaxUnit.WORD_OF_ROWS:
+            most = min(most, caps.shared_memory_bytes * max(caps.minimum_subgroup_size, 8) // (16 * self.unit_elements * 8))
+        return 1 << (most.bit_length() - 1)
+
+    def fits_in_registers(self, caps: Capabilities) -> bool:
+        """Whether a workgroup can hold the rows that it cannot do without."""
+        invocations = self.most_invocations(caps) // self.least_columns
+        return self.row_units <= invocations * (SOFTMAX_HELD // self.unit_elements)
 
 
 SOFTMAX = (
     Rule(
-        "columns",
-        when=lambda problem, caps: problem.side_by_side and (problem.row_units <= 32 or problem.rows >= 4096),
-        possible=lambda problem, caps: problem.unit_elements == 1,
-        because="neighbours in memory belong to different rows: an invocation a row, so that reads touch whole cache lines; "
-        "8x1000x64x64 over the channels on an H200 in 0.39 ms against 0.65 with a workgroup a row",
+        "whole",
+        when=always,
+        possible=lambda problem, caps: problem.fits_in_registers(caps),
+        because="rows fit into the registers of a workgroup: one read and one write of each byte",
     ),
     Rule(
-        "registers",
-        when=always,
-        possible=lambda problem, caps: problem.row_units <= problem.units_in_registers(caps),
-        because="a row fits into the registers of one workgroup: one read and one write; 16384x8192 on an H200 at 3.6 TB/s "
-        "in float32 and 4.0 in float16, 65536x1000 at 3.6 against 1.6 in tiles",
+        "looped",
+        when=lambda problem, caps: problem.groups >= (4096 if problem.side_by_side else 512),
+        possible=always,
+        because="rows longer than that, but enough of them to fill the device with a workgroup each: two reads, the second "
+        "of which finds the ends of rows in the cache, and one write",
     ),
-    Rule("looped", when=always, possible=always, because="rows longer than a workgroup's registers: read three times"),
+    Rule(
+        "split",
+        when=always,
+        possible=always,
+        because="few long rows: two reads and one write by as many workgroups as the device can use",
+    ),
+)
+
+# -- running sums and products
+
+
+@dataclass(frozen=True)
+class ScanProblem:
+    """Running sums and products as their kernels see them.
+
+    Attributes:
+        rows: Sets of elements that are summed together.
+        units: Units in a row.
+        unit_elements: Elements in a unit: those of a 16-byte word, or 1.
+        side_by_side: Whether neighbours in memory belong to different rows.
+        kept: The dimensions beside the axis, merged: steps of x, y.
+        steps: Of x and y along the axis.
+    """
+
+    rows: int
+    units: int
+    unit_elements: int
+    side_by_side: bool
+    kept: Coalesced
+    steps: tuple[int, int]
+
+    @property
+    def length(self) -> int:
+        """Elements of a row."""
+        return self.units * self.unit_elements
+
+
+SCAN = (
+    Rule(
+        "column chunks",
+        when=lambda problem, caps: problem.rows < (64 if caps.is_cpu else 4096) and problem.length >= 4096,
+        possible=lambda problem, caps: problem.side_by_side and problem.length >= 256,
+        because="few rows side by side, and long: cut into chunks, or too few workgroups would have work; two reads and a "
+        "write of each byte",
+    ),
+    Rule(
+        "columns",
+        when=always,
+        possible=lambda problem, caps: problem.side_by_side,
+        because="neighbours in memory belong to different rows: neighbouring invocations take neighbouring rows, so that "
+        "reads and writes touch whole cache lines; one read and one write of each byte",
+    ),
+    Rule(
+        "chunks",
+        when=lambda problem, caps: problem.rows < 128 and problem.length >= 2**17,
+        possible=lambda problem, caps: problem.length >= 4096,
+        because="few rows, and long: cut into chunks, or too few workgroups would have work, and a loop would exceed the "
+        "65535 rounds after which a CPU's driver may end it; two reads and a write of each byte",
+    ),
+    Rule("rows", when=always, possible=always, because="invocations share a row: one read and one write of each byte"),
+)
+
+# -- largest and smallest elements
+
+
+@dataclass(frozen=True)
+class TopKProblem:
+    """The K largest or smallest elements of rows, as their kernels see them.
+
+    Attributes:
+        bits: Of an element.
+        rows: Sets of elements that are compared.
+        length: Elements of a row.
+        k: How many of them are wanted.
+        unit_elements: Elements of a 16-byte word where rows consist of whole words, else 1.
+        side_by_side: Whether neighbours in memory belong to different rows.
+        kept: The dimensions beside the axis, merged: steps of x, values, indices.
+        steps: Of the three along the axis.
+    """
+
+    bits: int
+    rows: int
+    length: int
+    k: int
+    unit_elements: int
+    side_by_side: bool
+    kept: Coalesced
+    steps: tuple[int, int, int]
+
+    def most_sorted(self, caps: Capabilities, *, used: int = 0) -> int:
+        """The largest power of two of elements, keys and positions, in shared memory of which so many bytes are used."""
+        return 1 << ((caps.shared_memory_bytes - used) // (max(self.bits, 32) // 8 + 4)).bit_length() - 1
+
+    def most_selected(self, caps: Capabilities) -> int:
+        """The same where the kernel counts in shared memory as well."""
+        return self.most_sorted(caps, used=TOP_K_COUNT_BYTES)
+
+
+TOP_K_COUNT_BYTES = 10304
+"""Shared memory of ``top_k_select`` besides its candidates."""
+
+TOP_K = (
+    Rule(
+        "sort",
+        when=lambda problem, caps: problem.length <= 128 or (problem.length <= 1024 and problem.length <= 4 * problem.k),
+        possible=lambda problem, caps: problem.length <= problem.most_sorted(caps),
+        because="short rows, or most of their elements wanted: sorted whole in shared memory; one read of each byte",
+    ),
+    Rule(
+        "chunks",
+        when=lambda problem, caps: problem.rows < 128 and problem.length >= 2**18,
+        possible=lambda problem, caps: (
+            problem.k <= problem.most_selected(caps) and problem.length >= max(4096, 512 * problem.k)
+        ),
+        because="few rows, and long: each is cut into chunks that choose their own K first, or too few workgroups would "
+        "have work, and a loop would exceed the 65535 rounds after which a CPU's driver may end it",
+    ),
+    Rule(
+        "select",
+        when=always,
+        possible=lambda problem, caps: problem.k <= problem.most_selected(caps),
+        because="K elements fit into shared memory: counts by digits find the K-th, and only what is not behind it is "
+        "sorted; two reads of each byte",
+    ),
+    Rule(
+        "memory",
+        when=always,
+        possible=always,
+        because="K too large for shared memory: whole rows sorted in temporary memory, 8 or 12 bytes an element",
+    ),
 )
 
 # -- quantization

@@ -49,6 +49,12 @@ def group_lanes(*bits: int) -> int:
     return max(128 // max(bits), 32 // min(bits))
 
 
+def pooling_lanes(bits: int) -> tuple[int, ...]:
+    """How many neighbouring outputs an invocation of a pooling kernel may make: 16 bytes of at most 8, or 4 narrower ones
+    where rows are not whole groups of that many."""
+    return (8, 4) if bits < 32 else (128 // bits,)
+
+
 def tile_edge(bits: int) -> int:
     """Elements along an edge of the tiles in which tensors of an element type are transposed: lines of 64 to 128 bytes in
     at most 9 KiB."""

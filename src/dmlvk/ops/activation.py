@@ -237,3 +237,29 @@ class ActivationLogSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME
             output_tensor=self.output_tensor,
             axes=(self.tensor("input_tensor").dimension_count - 1,),
         )
+
+
+class ActivationHardmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes())):
+    """y = 1 at the first of the largest elements over the axes, in the order of a row-major index, else 0.
+
+    Where the specification is silent: NaN counts as larger than all numbers, as in PyTorch's argmax, and 0 and -0 as
+    equal. Without axes every element is a set of its own, so that y = 1.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    axes: tuple[int, ...] = _s.uint_array()
+
+
+class ActivationHardmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
+    """``ActivationHardmax1`` over the last dimension."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+
+    def upgrade(self) -> ActivationHardmax1:
+        return ActivationHardmax1(
+            input_tensor=self.input_tensor,
+            output_tensor=self.output_tensor,
+            axes=(self.tensor("input_tensor").dimension_count - 1,),
+        )

@@ -1,4 +1,4 @@
-"""Pooling: the average or the maximum of a sliding window."""
+"""Pooling: the average, the maximum or the norm of a sliding window, and the inverse of the maximum."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from dmlvk import schema as _s
 from dmlvk.enums import TensorDataType
 from dmlvk.tensor import TensorDesc
 
-__all__ = ["AveragePooling", "AveragePooling1", "MaxPooling", "MaxPooling1", "MaxPooling2"]
+__all__ = [
+    "AveragePooling",
+    "AveragePooling1",
+    "LpPooling",
+    "LpPooling1",
+    "MaxPooling",
+    "MaxPooling1",
+    "MaxPooling2",
+    "MaxUnpooling",
+    "QuantizedLinearAveragePooling",
+]
 
+_BYTES = (TensorDataType.INT8, TensorDataType.UINT8)
 _INDICES = (TensorDataType.UINT64, TensorDataType.UINT32)
 _ARRAYS = ("strides", "window_size", "start_padding", "end_padding", "dilations")
 
@@ -127,6 +138,59 @@ class AveragePooling1(_s.OperatorDesc, constraints=_CONSTRAINTS):
         return _inferred(self)
 
 
+@_c.constraint("norm_order", "is at least 1")
+def _norm_order(desc: LpPooling | LpPooling1) -> _s.Violation | None:
+    return None if desc.p >= 1 else _s.Violation("p", desc.p)
+
+
+class LpPooling(_s.OperatorDesc, constraints=(*_CONSTRAINTS, _norm_order)):
+    """``LpPooling1`` with every dilation 1."""
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (4, 5))
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (4, 5))
+    strides: tuple[int, ...] = _s.uint_array()
+    window_size: tuple[int, ...] = _s.uint_array()
+    start_padding: tuple[int, ...] = _s.uint_array()
+    end_padding: tuple[int, ...] = _s.uint_array()
+    p: int = _s.uint(2)
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        return _inferred(self)
+
+    def upgrade(self) -> LpPooling1:
+        values = {spec.name: getattr(self, spec.name) for spec in self.fields}
+        return LpPooling1(**values, dilations=(1,) * len(self.window_size))
+
+
+class LpPooling1(_s.OperatorDesc, constraints=(*_CONSTRAINTS, _norm_order)):
+    """The norm of order P of each window, (the sum of |x|^P)^(1/P), over the 2 or 3 spatial dimensions of {N, C, [D,] H, W}.
+
+    Output o's window has the elements o * stride + t * dilation - start padding for t below the window size; padding adds
+    nothing.
+
+    Where the specification is silent:
+
+    - Its formula has x^P, which has no real root where the sum is negative: the absolute value is meant, as in ONNX.
+    - Elements are divided by the window's largest before they are raised to the power, so that only a norm that is itself
+      beyond the type overflows.
+    - A window with an infinity, but no NaN, has the norm infinity; one with a NaN is NaN; one without elements inside the
+      input is 0.
+    - Sizes may also be rounded up, as ``AveragePooling1``'s.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (4, 5))
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (4, 5))
+    strides: tuple[int, ...] = _s.uint_array()
+    window_size: tuple[int, ...] = _s.uint_array()
+    start_padding: tuple[int, ...] = _s.uint_array()
+    end_padding: tuple[int, ...] = _s.uint_array()
+    dilations: tuple[int, ...] = _s.uint_array()
+    p: int = _s.uint(2)
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        return _inferred(self)
+
+
 class MaxPooling(_s.OperatorDesc, constraints=_CONSTRAINTS):
     """``MaxPooling2`` without indices and with every dilation 1."""
 
@@ -190,4 +254,91 @@ class MaxPooling2(_s.OperatorDesc, constraints=_MAX_CONSTRAINTS):
         return _inferred(self)
 
 
-_Pooling = AveragePooling | AveragePooling1 | MaxPooling | MaxPooling1 | MaxPooling2
+@_c.constraint("one_or_each_channel", "holds one element, or one a channel: {1, C, 1, ...}")
+def _one_or_each_channel(desc: QuantizedLinearAveragePooling) -> _s.Violation | None:
+    channels, *spatial = desc.tensor("input_tensor").sizes[1:]
+    for slot in desc.input_slots()[1:]:
+        if (
+            slot.tensor is not None
+            and slot.tensor.element_count != 1
+            and slot.tensor.sizes != (1, channels, *(1,) * len(spatial))
+        ):
+            return _s.Violation(slot.field.name, slot.tensor.sizes)
+    return None
+
+
+class QuantizedLinearAveragePooling(
+    _s.OperatorDesc,
+    constraints=(
+        _c.same_dimension_count("input_tensor", "output_tensor"),
+        _c.same_data_type("input_tensor", "input_zero_point_tensor"),
+        _c.same_data_type("output_tensor", "output_zero_point_tensor"),
+        _one_or_each_channel,
+        *_CONSTRAINTS[2:],
+    ),
+):
+    """``AveragePooling1`` of quantized tensors: y = clamp(round(mean / output scale) + output zero point), the mean being that
+    of the real numbers (x - input zero point) * input scale.
+
+    A zero point that is absent is 0. Scales and zero points hold one element, or one a channel.
+
+    Where the specification is silent:
+
+    - y = clamp(rint((sum * input scale) / (divisor * output scale)) + output zero point), halves to even: the sum of the
+      differences x - input zero point is exact, and both products and the quotient are rounded to float32, on every device
+      alike.
+    - Padding is the real number 0, whatever the zero point is. A window without any element counted has the mean 0.
+    - A scale of 0 is undefined in the specification: here a quotient by 0 is infinite, and 0 / 0 counts as 0.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_BYTES, (4, 5))
+    input_scale_tensor: TensorDesc | None = _s.input_tensor((TensorDataType.FLOAT32,), (1, 5))
+    input_zero_point_tensor: TensorDesc | None = _s.input_tensor(_BYTES, (1, 5), optional=True)
+    output_scale_tensor: TensorDesc | None = _s.input_tensor((TensorDataType.FLOAT32,), (1, 5))
+    output_zero_point_tensor: TensorDesc | None = _s.input_tensor(_BYTES, (1, 5), optional=True)
+    output_tensor: TensorDesc | None = _s.output_tensor(_BYTES, (4, 5))
+    strides: tuple[int, ...] = _s.uint_array()
+    window_size: tuple[int, ...] = _s.uint_array()
+    start_padding: tuple[int, ...] = _s.uint_array()
+    end_padding: tuple[int, ...] = _s.uint_array()
+    dilations: tuple[int, ...] = _s.uint_array()
+    include_padding: bool = _s.boolean(False)
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        return _inferred(self)
+
+
+class MaxUnpooling(
+    _s.OperatorDesc,
+    constraints=(
+        _c.same_data_type("input_tensor", "output_tensor"),
+        _c.same_sizes("input_tensor", "indices_tensor"),
+    ),
+):
+    """y = 0 but for y[index] = x: each element of the input goes where its index says, which is a position in the whole
+    output, counted row-major over the logical sizes whatever the strides are. Bits are moved as they are.
+
+    Where the specification is silent:
+
+    - Of several elements with the same index the last one stays, counted row-major over the input.
+    - An index beyond the output is left out.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC, (4, 4))
+    indices_tensor: TensorDesc | None = _s.input_tensor(_INDICES, (4, 4))
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC, (4, 4))
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        raise self.error("output_tensor", "has sizes that only the caller knows", None)
+
+
+_Pooling = (
+    AveragePooling
+    | AveragePooling1
+    | LpPooling
+    | LpPooling1
+    | MaxPooling
+    | MaxPooling1
+    | MaxPooling2
+    | QuantizedLinearAveragePooling
+)

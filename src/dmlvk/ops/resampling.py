@@ -7,7 +7,7 @@ from dmlvk import schema as _s
 from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
 from dmlvk.tensor import TensorDesc
 
-__all__ = ["RoiAlign", "RoiAlign1"]
+__all__ = ["RoiAlign", "RoiAlign1", "RoiPooling"]
 
 _INDICES = (TensorDataType.UINT64, TensorDataType.UINT32)
 _UINT_MAX = 2**32 - 1
@@ -137,3 +137,37 @@ class RoiAlign1(
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         raise _unknown_sizes(self)
+
+
+@_c.constraint("region_sizes", "has the sizes {1, 1, NumROIs, 5}")
+def _region_sizes(desc: RoiPooling) -> _s.Violation | None:
+    sizes = desc.tensor("roi_tensor").sizes
+    return None if sizes[:2] == (1, 1) and sizes[3] == 5 else _s.Violation("roi_tensor", sizes)
+
+
+class RoiPooling(
+    _s.OperatorDesc,
+    constraints=(_c.same_data_type(), _region_sizes, _c.finite("spatial_scale"), _c.output_sizes_match()),
+):
+    """The maxima of the PooledSize cells of a grid over each region {batch index, x1, y1, x2, y2}, corners inclusive.
+
+    Of each axis, in whole pixels: first and last are the corners times SpatialScale, rounded; size = last - first + 1; cell
+    o of n reaches from (o * size) // n to ((o + 1) * size + n - 1) // n, exclusive, after first, as far as the image goes.
+
+    Where the specification is silent:
+
+    - Halves round away from 0, as C's round does. A NaN corner counts as 0, one beyond 2**30 as 2**30.
+    - A cell without pixels is 0, as in Caffe and ONNX Runtime. NaN wins a maximum.
+    - A region whose last pixel is before its first has one pixel, the first, as in Caffe.
+    - The batch index is cut to a whole number; one that the input has no entry for (or NaN) makes the region's outputs 0.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (4, 4))
+    roi_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (4, 4), dml_name="ROITensor")
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (4, 4))
+    spatial_scale: float = _s.floating(1.0)
+    pooled_size: _s.Size2D = _s.size_2d()
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        width, height = self.pooled_size
+        return ((self.tensor("roi_tensor").sizes[2], self.tensor("input_tensor").sizes[1], height, width),)

@@ -1,4 +1,4 @@
-"""Pooling in float64 (maximum: in the tensor's own type), window by window."""
+"""Pooling in float64, window by window; the maximum in the tensor's own type, quantized averages in float32 steps."""
 
 from __future__ import annotations
 
@@ -10,14 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.ops.pooling import AveragePooling, AveragePooling1, MaxPooling, MaxPooling1, MaxPooling2
+from dmlvk.ops.pooling import (
+    AveragePooling,
+    AveragePooling1,
+    LpPooling,
+    LpPooling1,
+    MaxPooling,
+    MaxPooling1,
+    MaxPooling2,
+    MaxUnpooling,
+    QuantizedLinearAveragePooling,
+)
 from dmlvk.oracle import Scaled
+from dmlvk.oracle.quantization import quantized
 
 Array = NDArray[Any]
 Index = tuple[Any, ...]
+_Pooling = AveragePooling1 | LpPooling1 | MaxPooling2 | QuantizedLinearAveragePooling
 
 
-def _windows(desc: AveragePooling1 | MaxPooling2, sizes: tuple[int, ...]) -> Iterator[tuple[Index, Index, int, int]]:
+def _windows(desc: _Pooling, sizes: tuple[int, ...]) -> Iterator[tuple[Index, Index, int, int]]:
     """Of each output: its index, the index of its window, the elements of that, and those of it in the padded input."""
     everything = (slice(None), slice(None))
     for output in itertools.product(*map(range, desc.tensor("output_tensor").sizes[2:])):
@@ -73,3 +85,60 @@ def max_pooling1(desc: MaxPooling1, x: Array) -> tuple[Array, Array]:
 def max_pooling(desc: MaxPooling, x: Array) -> Array:
     """``MaxPooling``."""
     return max_pooling1(desc.upgrade(), x)[0]
+
+
+def lp_pooling1(desc: LpPooling1, x: Array) -> Array:
+    """``LpPooling1``, computed as it says, but for what float64 has no room for."""
+    result = np.zeros(desc.tensor("output_tensor").sizes)
+    axes = tuple(range(2, x.ndim))
+    for output, window, elements, _ in _windows(desc, x.shape[2:]):
+        if elements:
+            values = np.abs(x[window].astype(np.float64))
+            largest = values.max(axes)
+            divisor = np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
+            scaled = values / divisor.reshape(*divisor.shape, *(1,) * len(axes))
+            result[output] = divisor * (scaled**desc.p).sum(axes) ** (1 / desc.p)
+    return result
+
+
+def lp_pooling(desc: LpPooling, x: Array) -> Array:
+    """``LpPooling``."""
+    return lp_pooling1(desc.upgrade(), x)
+
+
+def quantized_linear_average_pooling(
+    desc: QuantizedLinearAveragePooling,
+    x: Array,
+    scale: Array,
+    zero_point: Array | None,
+    output_scale: Array,
+    output_zero_point: Array | None,
+) -> Array:
+    """``QuantizedLinearAveragePooling``."""
+    target = desc.tensor("output_tensor")
+    channels = (1, x.shape[1])
+    shift = np.broadcast_to(np.int64(0) if zero_point is None else zero_point.astype(np.int64).reshape(1, -1), channels)
+    numerator = np.zeros(target.sizes, np.float32)
+    denominator = np.ones(target.sizes, np.float32)
+    axes = tuple(range(2, x.ndim))
+    for output, window, elements, padded in _windows(desc, x.shape[2:]):
+        divisor = padded if desc.include_padding else elements
+        if divisor:
+            total = x[window].astype(np.int64).sum(axes) - elements * shift
+            numerator[output] = total.astype(np.float32) * scale.reshape(1, -1)
+            denominator[output] = np.float32(divisor) * output_scale.reshape(1, -1)
+    side = (1, -1, *(1,) * len(axes))
+    return quantized(
+        numerator, denominator, None if output_zero_point is None else output_zero_point.reshape(side), target.data_type
+    )
+
+
+def max_unpooling(desc: MaxUnpooling, x: Array, indices: Array) -> Array:
+    """``MaxUnpooling``, one element after the other."""
+    target = desc.tensor("output_tensor")
+    flat = np.zeros(target.element_count, x.dtype)
+    for value, index in zip(x.reshape(-1), indices.reshape(-1), strict=True):
+        if index < flat.size:
+            flat[index] = value
+    result = flat.reshape(target.sizes)
+    return result.astype(np.float64) if x.dtype.kind == "f" else result

@@ -1,4 +1,4 @@
-"""ROI align in float64 at float32 coordinates, from the rules in the docstring of ``RoiAlign1``."""
+"""ROI align in float64 at float32 coordinates, and ROI pooling, from the rules in the rows' docstrings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.enums import InterpolationMode, ReduceFunction
-from dmlvk.ops.resampling import RoiAlign, RoiAlign1
+from dmlvk.ops.resampling import RoiAlign, RoiAlign1, RoiPooling
 from dmlvk.oracle import Scaled
 
 Array = NDArray[Any]
@@ -90,3 +90,35 @@ def roi_align1(desc: RoiAlign1, image: Array, rois: Array, batch_indices: Array)
 def roi_align(desc: RoiAlign, image: Array, rois: Array, batch_indices: Array) -> Scaled:
     """``RoiAlign``."""
     return roi_align1(desc.upgrade(), image, rois, batch_indices)
+
+
+def _pixel(coordinate: np.float32) -> int:
+    """The nearest whole pixel, halves away from 0."""
+    if np.isnan(coordinate):
+        return 0
+    magnitude = min(float(abs(coordinate)), 2.0**30)
+    return int(math.copysign(math.floor(magnitude + 0.5), coordinate))
+
+
+def _cells(first: int, last: int, cells: int, pixels: int) -> list[slice]:
+    """The pixels of each cell of an axis."""
+    size = max(last - first, 0) + 1
+    ends = ((o * size // cells, ((o + 1) * size + cells - 1) // cells) for o in range(cells))
+    return [slice(*(min(max(first + end, 0), pixels) for end in pair)) for pair in ends]
+
+
+def roi_pooling(desc: RoiPooling, image: Array, rois: Array) -> Array:
+    """``RoiPooling``."""
+    width, height = desc.pooled_size
+    result = np.zeros((rois.shape[2], image.shape[1], height, width))
+    for index, (batch, *corners) in enumerate(rois.reshape(-1, 5).astype(np.float32)):
+        if not -1 < batch < image.shape[0]:
+            continue
+        with np.errstate(over="ignore"):
+            x1, y1, x2, y2 = (_pixel(corner * np.float32(desc.spatial_scale)) for corner in corners)
+        for oy, rows in enumerate(_cells(y1, y2, height, image.shape[2])):
+            for ox, columns in enumerate(_cells(x1, x2, width, image.shape[3])):
+                cell = image[int(batch), :, rows, columns].astype(np.float64)
+                if cell.size:
+                    result[index, :, oy, ox] = cell.max((1, 2))
+    return result

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm in float64."""
+"""Softmax and its relatives in float64."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.ops.activation import ActivationLogSoftmax, ActivationLogSoftmax1, ActivationSoftmax, ActivationSoftmax1
+from dmlvk.ops.activation import (
+    ActivationHardmax,
+    ActivationHardmax1,
+    ActivationLogSoftmax,
+    ActivationLogSoftmax1,
+    ActivationSoftmax,
+    ActivationSoftmax1,
+)
+from dmlvk.ops.normalization import LpNormalization
 from dmlvk.oracle import Scaled
 
 Array = NDArray[Any]
@@ -52,3 +60,33 @@ def activation_log_softmax1(desc: ActivationLogSoftmax1, x: Array) -> Scaled:
 
 def activation_log_softmax(desc: ActivationLogSoftmax, x: Array) -> Scaled:
     return _log_softmax(x, (x.ndim - 1,))
+
+
+def _hardmax(x: Array, axes: tuple[int, ...]) -> Array:
+    """numpy's argmax takes the first of equal elements, and NaN for the largest, too."""
+    rest = [axis for axis in range(x.ndim) if axis not in axes]
+    turned = np.transpose(x, (*rest, *sorted(axes)))
+    rows = turned.reshape(*turned.shape[: len(rest)], -1)
+    ones = np.zeros(rows.shape, np.float64)
+    np.put_along_axis(ones, rows.argmax(axis=-1)[..., None], 1.0, axis=-1)
+    result: Array = np.transpose(ones.reshape(turned.shape), np.argsort((*rest, *sorted(axes))))
+    return result
+
+
+def activation_hardmax1(desc: ActivationHardmax1, x: Array) -> Array:
+    return _hardmax(x, desc.axes)
+
+
+def activation_hardmax(desc: ActivationHardmax, x: Array) -> Array:
+    return _hardmax(x, (x.ndim - 1,))
+
+
+def lp_normalization(desc: LpNormalization, x: Array) -> Array:
+    wide = x.astype(np.float64)
+    if desc.p == 1:
+        norm = np.abs(wide).sum(axis=desc.axis, keepdims=True)
+    else:
+        norm = np.sqrt((wide * wide).sum(axis=desc.axis, keepdims=True))
+    norm = np.maximum(norm, desc.epsilon)
+    result: Array = np.where(norm == 0, 0.0, wide / np.where(norm == 0, 1.0, norm))
+    return result

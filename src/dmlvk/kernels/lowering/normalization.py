@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering.elementwise import pointwise_problem
 from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.select import (
     BATCH_NORMALIZATION,
+    LOCAL_RESPONSE_NORMALIZATION,
+    MEAN_VARIANCE_COLUMN_UNITS,
     MEAN_VARIANCE_NORMALIZATION,
     BatchNormalizationProblem,
+    ElementwiseProblem,
     MeanVarianceProblem,
 )
-from dmlvk.kernels.shapes import Coalesced, broadcast_strides, coalesce, linear_grid
-from dmlvk.ops.normalization import BatchNormalization, MeanVarianceNormalization1
+from dmlvk.kernels.shapes import Coalesced, broadcast_strides, coalesce, divisors, linear_grid
+from dmlvk.ops.normalization import (
+    BatchNormalization,
+    BatchNormalizationTraining,
+    LocalResponseNormalization,
+    MeanVarianceNormalization2,
+)
 from dmlvk.tensor import TensorDesc, element_bits
 
 _MOST_CHUNKS = 256
 """Chunks of a split row: every chunk's workgroup reads the statistics of all of them."""
 _PARTIAL_BYTES = 16
+_MERGED = 8
+"""Rows side by side whose chunks a workgroup merges: a cache line of their statistics."""
+_WORKGROUPS = 2048
+"""Workgroups of 256 invocations that occupy a large GPU evenly."""
 
 
 def _power_of_two(least: int) -> int:
@@ -55,53 +69,102 @@ def _whole_words(walks: Sequence[tuple[Sequence[int], Sequence[int]]], run: int,
 # -- mean-variance normalization
 
 
-def _mean_variance_problem(desc: MeanVarianceNormalization1) -> MeanVarianceProblem:
+class _Form(NamedTuple):
+    """What a desc asks of the kernels. Tensors are None where absent.
+
+    Attributes:
+        x, scale, bias, add: The inputs, in the order of their binding slots.
+        y, mean, variance: The outputs, likewise.
+        axes: The reduced dimensions.
+        use_mean, use_variance: Whether to subtract the mean, and to divide by the root of the variance.
+    """
+
+    x: TensorDesc
+    scale: TensorDesc | None
+    bias: TensorDesc | None
+    add: TensorDesc | None
+    y: TensorDesc
+    mean: TensorDesc | None
+    variance: TensorDesc | None
+    axes: tuple[int, ...]
+    use_mean: bool
+    use_variance: bool
+
+
+_Normalization = MeanVarianceNormalization2 | BatchNormalizationTraining
+
+
+def _form(desc: _Normalization) -> _Form:
     x, y = desc.tensor("input_tensor"), desc.tensor("output_tensor")
-    steps = [x.effective_strides, *(_side_steps(t, x.sizes) for t in (desc.scale_tensor, desc.bias_tensor))]
-    steps.append(y.effective_strides)
+    if isinstance(desc, MeanVarianceNormalization2):
+        sides = desc.scale_tensor, desc.bias_tensor, None
+        return _Form(x, *sides, y, None, None, desc.axes, desc.use_mean, desc.use_variance)
+    scale, add = desc.tensor("scale_tensor"), desc.fused_add_tensor
+    axes = tuple(axis for axis, size in enumerate(scale.sizes) if size == 1)
+    statistics = desc.output_mean_tensor, desc.output_variance_tensor
+    return _Form(x, scale, desc.bias_tensor, add, y, *statistics, axes, True, True)
+
+
+def _mean_variance_problem(desc: _Normalization) -> MeanVarianceProblem:
+    form = _form(desc)
+    sizes = form.x.sizes
+    x, scale, bias, add, y, *statistics = (_steps(tensor, sizes) for tensor in form[:7])
     # Statistics do not depend on the order of dimensions, so memory's order makes the longest runs.
-    order = sorted(range(len(x.sizes)), key=lambda axis: (steps[3][axis], steps[0][axis]), reverse=True)
-    kept_axes = [axis for axis in order if axis not in desc.axes]
-    row_axes = [axis for axis in order if axis in desc.axes]
+    order = sorted(range(len(sizes)), key=lambda axis: (y[axis], x[axis]), reverse=True)
+    kept_axes = [axis for axis in order if axis not in form.axes]
+    row_axes = [axis for axis in order if axis in form.axes]
 
-    def merge(axes: list[int], tensors: tuple[int, ...]) -> Coalesced:
-        return coalesce([x.sizes[axis] for axis in axes], [[steps[t][axis] for axis in axes] for t in tensors])
+    def merge(axes: list[int], *tensors: tuple[int, ...]) -> Coalesced:
+        return coalesce([sizes[axis] for axis in axes], [[steps[axis] for axis in axes] for steps in tensors])
 
-    kept, row, side = merge(kept_axes, (0, 1, 2, 3)), merge(row_axes, (0, 3)), merge(row_axes, (1, 2))
-    word = 128 // element_bits(x.data_type)
-    contiguous = all(tensor[-1] == 1 for tensor in row.strides)
-    around = [(row.sizes[:-1], tensor[:-1]) for tensor in row.strides]
-    around += [(kept.sizes, kept.strides[tensor]) for tensor in (0, 3)]
-    unit = word if contiguous and _whole_words(around, row.sizes[-1], word) else 1
+    kept, row = merge(kept_axes, x, scale, bias, add, y, *statistics), merge(row_axes, x, add, y)
+    word = 128 // element_bits(form.x.data_type)
+    along = [row.strides[i] for i in ((0, 2) if form.add is None else (0, 1, 2))]
+    around = [kept.strides[i] for i in ((0, 4) if form.add is None else (0, 3, 4))]
+    unit = _width(row.sizes, along, kept.sizes, around, word)
+    side_by_side = unit == 1 and kept.sizes[-1] > 1 and kept.strides[4][-1] < row.strides[2][-1]
     return MeanVarianceProblem(
         rows=math.prod(kept.sizes),
         row_units=math.prod(row.sizes) // unit,
         unit_elements=unit,
-        side_by_side=unit == 1 and kept.sizes[-1] > 1 and kept.strides[3][-1] < row.strides[1][-1],
+        side_by_side=side_by_side,
+        across=_width(kept.sizes, around, row.sizes, along, word) if side_by_side else 1,
         kept=kept,
         row=row,
-        side=side,
+        side=merge(row_axes, scale, bias),
     )
 
 
-def _side_steps(tensor: TensorDesc | None, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Steps of scale or bias over the input's sizes; an absent one stays where it is."""
+def _steps(tensor: TensorDesc | None, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Steps of a tensor over the input's sizes; an absent one stays where it is."""
     return (0,) * len(sizes) if tensor is None else broadcast_strides(tensor, sizes)
 
 
-def _side_constants(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem) -> dict[str, int]:
-    """How scale and bias are read along a row."""
-    present = [i for i, tensor in enumerate((desc.scale_tensor, desc.bias_tensor)) if tensor is not None]
+def _width(
+    sizes: Sequence[int],
+    steps: Sequence[Sequence[int]],
+    other_sizes: Sequence[int],
+    other_steps: Sequence[Sequence[int]],
+    word: int,
+) -> int:
+    """How many elements along the last of these dimensions move at once, in all tensors: a word, or 1."""
+    walks = [(sizes[:-1], tensor[:-1]) for tensor in steps] + [(other_sizes, tensor) for tensor in other_steps]
+    whole = all(tensor[-1] == 1 for tensor in steps) and _whole_words(walks, sizes[-1], word)
+    return word if whole else 1
+
+
+def _side_constants(form: _Form, problem: MeanVarianceProblem, unit: int) -> dict[str, int]:
+    """How scale and bias are read along a row, whose units have so many elements."""
+    present = [i for i, tensor in enumerate((form.scale, form.bias)) if tensor is not None]
     last = [problem.side.strides[i][-1] for i in present]
-    unit = problem.unit_elements
     varies = problem.side.sizes != (1,) and any(any(problem.side.strides[i]) for i in present)
     around = [(problem.kept.sizes, problem.kept.strides[1 + i]) for i in present]
     consecutive = len(problem.side.sizes) == 1 and all(step == 1 for step in last)
     whole_words = unit > 1 and consecutive and _whole_words(around, problem.side.sizes[-1], unit)
     shared = unit if not any(last) and problem.side.sizes[-1] % unit == 0 else 1
     return {
-        "HAS_SCALE": int(desc.scale_tensor is not None),
-        "HAS_BIAS": int(desc.bias_tensor is not None),
+        "HAS_SCALE": int(form.scale is not None),
+        "HAS_BIAS": int(form.bias is not None),
         "SIDE_SHARED": shared if varies else 0,
         "SIDE_WORDS": int(varies and whole_words),
     }
@@ -109,7 +172,7 @@ def _side_constants(desc: MeanVarianceNormalization1, problem: MeanVarianceProbl
 
 def _mean_variance_dispatch(
     kernel: str,
-    desc: MeanVarianceNormalization1,
+    desc: _Normalization,
     problem: MeanVarianceProblem,
     workgroups: int,
     caps: Capabilities,
@@ -117,58 +180,66 @@ def _mean_variance_dispatch(
     extra_variant: tuple[tuple[str, str], ...] = (),
     extra_bindings: tuple[Range, ...] = (),
     extra_params: dict[str, int] | None = None,
+    *,
+    applies: bool = True,
 ) -> Dispatch:
-    """A dispatch of one of the mean_variance_* kernels; ``constants`` are those that the schedule chose."""
-    activation = fused(desc.fused_activation)
-    unit = problem.unit_elements
+    """A dispatch of one of the mean_variance_* kernels; ``constants`` are those that the schedule chose. One that does not
+    apply the statistics has one pipeline whatever is to be made of them."""
+    form, activation = _form(desc), fused(desc.fused_activation)
     kept, row, side = problem.kept, problem.row, problem.side
-    constants = {
-        **constants,
-        "ROW_RUNS": int(len(row.sizes) > 1),
-        **_side_constants(desc, problem),
-        "NORMALIZE_VARIANCE": int(desc.normalize_variance),
-        "ACTIVATION": activation.id,
-    }
+    # A unit has `unit` elements of a row, or one each of `across` rows.
+    unit, across = (1, problem.across) if "COLUMNS" in constants else (problem.unit_elements, 1)
+    width = unit * across
+    constants = {**constants, "ROW_RANK": len(row.sizes), "USE_MEAN": int(form.use_mean)}
+    if applies:
+        constants |= _side_constants(form, problem, unit)
+        constants |= {"HAS_ADD": int(form.add is not None), "HAS_STATISTICS": int(form.mean is not None)}
+        constants |= {"USE_VARIANCE": int(form.use_variance), "ACTIVATION": activation.id}
+    kept_sizes = (*kept.sizes[:-1], kept.sizes[-1] // across)
+    row_sizes = (*row.sizes[:-1], row.sizes[-1] // unit)
 
-    def row_steps(steps: tuple[int, ...]) -> tuple[int, ...]:
-        return (*_in_units(steps[:-1], unit), steps[-1])  # the last dimension counts units itself
+    def in_units(steps: tuple[int, ...], own: int) -> tuple[int, ...]:
+        # Where the last dimension counts units itself, its step of one element is one of a unit.
+        return (*_in_units(steps[:-1], width), steps[-1] if own > 1 else steps[-1] // width)
+
+    def of_units(steps: tuple[int, ...]) -> tuple[int, ...]:
+        return (*steps[:-1], steps[-1] * across)
 
     params = KERNELS[kernel].pack(
-        rows=problem.rows,
+        rows=problem.rows // across,
         row_units=problem.row_units,
         epsilon=desc.epsilon,
         activation_param0=activation.param0,
         activation_param1=activation.param1,
         kept_rank=len(kept.sizes),
-        row_rank=len(row.sizes),
         side_rank=len(side.sizes),
-        kept_sizes=kept.sizes,
-        kept_x=_in_units(kept.strides[0], unit),
-        kept_scale=kept.strides[1],
-        kept_bias=kept.strides[2],
-        kept_y=_in_units(kept.strides[3], unit),
-        row_sizes=(*row.sizes[:-1], row.sizes[-1] // unit),
-        row_x=row_steps(row.strides[0]),
-        row_y=row_steps(row.strides[1]),
+        kept_sizes=kept_sizes,
+        kept_divisors=divisors(kept_sizes),
+        row_sizes=row_sizes,
+        row_divisors=divisors(row_sizes),
         side_sizes=side.sizes,
-        side_scale=side.strides[0],
-        side_bias=side.strides[1],
+        side_divisors=divisors(side.sizes),
+        **{f"kept_{name}": in_units(kept.strides[i], across) for name, i in (("x", 0), ("add", 3), ("y", 4))},
+        **{f"kept_{_SIDES[i]}": of_units(kept.strides[i]) for i in _SIDES},
+        **{f"neighbour_{_SIDES[i]}": kept.strides[i][-1] if across > 1 else 0 for i in _SIDES},
+        **{f"row_{name}": in_units(row.strides[i], unit) for i, name in enumerate(("x", "add", "y"))},
+        **{f"side_{name}": side.strides[i] for i, name in enumerate(("scale", "bias"))},
         **(extra_params or {}),
     )
-    x = input_range(0)
-    bindings = (
-        x,
-        x if desc.scale_tensor is None else input_range(1),
-        x if desc.bias_tensor is None else input_range(2),
-        output_range(),
-    )
-    variant = [("T", desc.tensor("input_tensor").data_type.name), ("WORDS", str(int(unit > 1)))]
+    x, y = input_range(0), output_range(0)
+    inputs = (input_range(i) if tensor is not None else x for i, tensor in enumerate(form[:4]))
+    outputs = (output_range(i) if tensor is not None else y for i, tensor in enumerate(form[4:7]))
+    variant = [("T", form.x.data_type.name), ("WORDS", str(int(width > 1)))]
     return Dispatch(
         KernelVariant(kernel, (*variant, *extra_variant), tuple(constants.items())),
-        bindings + extra_bindings,
+        (*inputs, *outputs, *extra_bindings),
         params,
         linear_grid(workgroups, caps),
     )
+
+
+_SIDES = {1: "scale", 2: "bias", 5: "mean", 6: "variance"}
+"""Tensors of a problem's kept dimensions whose steps are in elements."""
 
 
 def _loads_in_flight(problem: MeanVarianceProblem, caps: Capabilities) -> int:
@@ -179,7 +250,7 @@ def _loads_in_flight(problem: MeanVarianceProblem, caps: Capabilities) -> int:
     return 4 if problem.unit_elements > 1 else 8
 
 
-def _rows(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
+def _rows(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
     words = problem.unit_elements > 1
     most = _most_invocations(caps)
     # A cache line or two at a time first, then several loads in flight in each lane.
@@ -195,24 +266,61 @@ def _rows(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: 
     return Plan((_mean_variance_dispatch("mean_variance_row", desc, problem, workgroups, caps, constants),))
 
 
-def _columns(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    most = min(_most_invocations(caps), 256)
-    columns = min(_power_of_two(problem.rows), 32)
-    lanes = min(_power_of_two(-(-problem.row_units // 8)), most // columns)
-    columns = min(_power_of_two(problem.rows), most // lanes)
-    each = -(-problem.row_units // lanes)
-    whole = each <= 16
-    constants = {
-        "LOCAL_SIZE_X": columns * lanes,
-        "UNITS": each if whole else 8,
-        "COLUMNS": columns,
-        "WHOLE": int(whole),
-    }
-    workgroups = -(-problem.rows // columns)
+def _columns(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
+    units, lanes_most = problem.row_units, problem.lanes_side_by_side(caps)
+    neighbours, most = problem.rows // problem.across, 4 * lanes_most
+    columns = min(_power_of_two(neighbours), 16 if problem.across > 1 else 32)
+    # 8 units a lane if cache lines allow it, 16 at most.
+    lanes = min(_power_of_two(-(-units // 8)), most // columns)
+    lanes = max(lanes, _power_of_two(-(-units // MEAN_VARIANCE_COLUMN_UNITS)))
+    columns = min(_power_of_two(neighbours), most // lanes)
+    constants = {"LOCAL_SIZE_X": columns * lanes, "UNITS": _power_of_two(-(-units // lanes)), "COLUMNS": columns}
+    workgroups = -(-neighbours // columns)
     return Plan((_mean_variance_dispatch("mean_variance_column", desc, problem, workgroups, caps, constants),))
 
 
-def _split(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
+def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
+    neighbours, most = problem.rows // problem.across, 4 * problem.lanes_side_by_side(caps)
+    units = 1 if caps.is_cpu else 8
+    x = desc.tensor("input_tensor")
+    room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)
+    columns = min(_power_of_two(neighbours), 32)
+    while True:
+        lanes = min(most // columns, _power_of_two(problem.row_units))
+        tile, blocks = lanes * units, -(-neighbours // columns)
+        most_chunks = max(1, min(room, -(-problem.row_units // tile)))
+        # The partials' memory bounds the chunks: narrower blocks make more workgroups of as many, down to a cache line.
+        if caps.is_cpu or columns <= 8 or blocks * most_chunks >= _WORKGROUPS // 2:
+            break
+        columns //= 2
+    wanted = min(-(-_WORKGROUPS // blocks), most_chunks)
+    tiles = -(-problem.row_units // (tile * wanted))
+    chunks = -(-problem.row_units // (tile * tiles))
+    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
+
+    def dispatch(stage: int, workgroups: int, columns: int, lanes: int, **more: int) -> Dispatch:
+        return _mean_variance_dispatch(
+            "mean_variance_column_split",
+            desc,
+            problem,
+            workgroups,
+            caps,
+            {"LOCAL_SIZE_X": columns * lanes, "COLUMNS": columns, **more},
+            (("STAGE", str(stage)),),
+            (partials,),
+            {"tiles": tiles, "chunks": chunks, "blocks": blocks},
+            applies=stage == 2,
+        )
+
+    stages = (
+        dispatch(0, blocks * chunks, columns, lanes, UNITS=units),
+        dispatch(1, -(-problem.rows // _MERGED), _MERGED, most // _MERGED, HAS_STATISTICS=int(_form(desc).mean is not None)),
+        dispatch(2, blocks * chunks, columns, lanes, UNITS=units),
+    )
+    return Plan(stages, temporary_bytes=partials.nbytes)
+
+
+def _split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
     invocations = min(_most_invocations(caps), 256, max(_power_of_two(problem.row_units), 64))
     units = min(2 * _loads_in_flight(problem, caps), -(-problem.row_units // invocations))
     tile = invocations * units
@@ -232,16 +340,18 @@ def _split(desc: MeanVarianceNormalization1, problem: MeanVarianceProblem, caps:
             (("APPLY", str(apply)),),
             (partials,),
             {"tiles": tiles, "chunks": chunks},
+            applies=apply == 1,
         )
 
     return Plan((dispatch(0), dispatch(1)), temporary_bytes=partials.nbytes)
 
 
 register(
-    MeanVarianceNormalization1,
+    MeanVarianceNormalization2,
+    BatchNormalizationTraining,
     problem=_mean_variance_problem,
     rules=MEAN_VARIANCE_NORMALIZATION,
-    schedules={"columns": _columns, "rows": _rows, "split": _split},
+    schedules={"columns": _columns, "columns_split": _column_split, "rows": _rows, "split": _split},
 )
 
 
@@ -252,74 +362,166 @@ _GIVEN = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
 
 def _batch_problem(desc: BatchNormalization) -> BatchNormalizationProblem:
     x, y = desc.tensor("input_tensor"), desc.tensor("output_tensor")
-    steps = [
-        x.effective_strides,
-        *(broadcast_strides(desc.tensor(name), x.sizes) for name in _GIVEN),
-        y.effective_strides,
-    ]
-    order = sorted(range(len(x.sizes)), key=lambda axis: (steps[5][axis], steps[0][axis]), reverse=True)
-    walk = coalesce([x.sizes[axis] for axis in order], [[tensor[axis] for axis in order] for tensor in steps])
-    word = 128 // element_bits(x.data_type)
-    data = (walk.strides[0], walk.strides[5])
-    around = [(walk.sizes[:-1], tensor[:-1]) for tensor in data]
-    whole = all(tensor[-1] == 1 for tensor in data) and _whole_words(around, walk.sizes[-1], word)
-    return BatchNormalizationProblem(walk, word if whole else 1)
+    given = [broadcast_strides(desc.tensor(name), x.sizes) for name in _GIVEN]
+    problem = pointwise_problem(x.data_type, x.data_type, x.sizes, [x.effective_strides, *given, y.effective_strides])
+    return BatchNormalizationProblem(x.data_type, x.data_type, problem.walk)
 
 
-def _words(desc: BatchNormalization, problem: BatchNormalizationProblem, caps: Capabilities) -> Plan:
-    return _batch_plan(desc, problem.walk, problem.unit_elements, caps)
+def _groups(desc: BatchNormalization, problem: BatchNormalizationProblem, caps: Capabilities) -> Plan:
+    return _batch_plan(desc, problem, problem.group_lanes, caps)
+
+
+def _runs(desc: BatchNormalization, problem: BatchNormalizationProblem, caps: Capabilities) -> Plan:
+    assert problem.in_line is not None, "shown by the rule"
+    steps = tuple(own[-2] for own in problem.walk.strides[1:-1])
+    return _batch_plan(desc, problem.in_line, problem.group_lanes, caps, problem.walk.sizes[-1], steps)
 
 
 def _elements(desc: BatchNormalization, problem: BatchNormalizationProblem, caps: Capabilities) -> Plan:
-    return _batch_plan(desc, problem.walk, 1, caps)
+    return _batch_plan(desc, problem, 1, caps)
 
 
-def _batch_plan(desc: BatchNormalization, walk: Coalesced, unit: int, caps: Capabilities) -> Plan:
-    activation = fused(desc.fused_activation)
-    sizes = (*walk.sizes[:-1], walk.sizes[-1] // unit)
+def _batch_plan(
+    desc: BatchNormalization,
+    problem: BatchNormalizationProblem,
+    lanes: int,
+    caps: Capabilities,
+    run_size: int = 0,
+    run_steps: tuple[int, ...] = (),
+) -> Plan:
+    activation, spec = fused(desc.fused_activation), KERNELS["batch_normalization"]
+    walk, rank = problem.walk, len(problem.walk.sizes)
+    sizes = [*walk.sizes[:-1], -(-walk.sizes[-1] // lanes)]
+    # Items of an invocation follow each other in the longest dimension in which the given tensors stand still.
+    still = [axis for axis in range(rank - bool(run_size)) if not any(steps[axis] for steps in walk.strides[1:-1])]
+    repeated = max(still, key=lambda axis: sizes[axis], default=0)
+    items = _batch_items(lanes, math.prod(sizes), caps) if still else 1
+    repeat_size, sizes[repeated] = sizes[repeated], -(-sizes[repeated] // items)
     count = math.prod(sizes)
-    x_steps, *given, y_steps = walk.strides
-    last = tuple(tensor[-1] for tensor in given)
-    invocations = min(_most_invocations(caps), 256)
-    units = 4 if count >= 2**20 else 1
-    constants = {
-        "LOCAL_SIZE_X": invocations,
-        "UNITS": units,
-        "RANK": len(sizes),
-        "SHARED_STATISTICS": int(unit == 1 or not any(last)),
-        "ACTIVATION": activation.id,
-    }
-
-    def data_steps(steps: tuple[int, ...]) -> tuple[int, ...]:
-        return (*_in_units(steps[:-1], unit), steps[-1])
-
-    params = KERNELS["batch_normalization"].pack(
+    names = ("x", "mean", "variance", "scale", "bias", "output")
+    strides = {name: (*own[:-1], own[-1] * lanes % 2**32) for name, own in zip(names, walk.strides, strict=True)}
+    modes = {f"{name.upper()}_MODE": int(mode) for name, mode in zip(names, problem.access(lanes), strict=True)}
+    constants = {"LOCAL_SIZE_X": 128, "RANK": rank, "ITEMS": items, "RUNS": int(run_size > 0), "ACTIVATION": activation.id}
+    params = spec.pack(
         count=count,
         epsilon=desc.epsilon,
         activation_param0=activation.param0,
         activation_param1=activation.param1,
-        sizes=sizes,
-        x_steps=data_steps(x_steps),
-        **{
-            f"{name}_steps": (*steps[:-1], steps[-1] * unit)
-            for name, steps in zip(("mean", "variance", "scale", "bias"), given, strict=True)
-        },
-        y_steps=data_steps(y_steps),
-        element_steps=last,
+        sizes=tuple(sizes),
+        divisors=divisors(sizes),
+        inner_size=walk.sizes[-1],
+        repeated=repeated,
+        repeat_size=repeat_size,
+        repeat_step=sizes[repeated],
+        x_repeat=strides["x"][repeated] * sizes[repeated] % 2**32,
+        output_repeat=strides["output"][repeated] * sizes[repeated] % 2**32,
+        run_size=run_size,
+        run_divisor=divisors([max(run_size, 1)]),
+        run_steps=run_steps,
+        **{f"{name}_strides": own for name, own in strides.items()},
+        **{f"{name}_step": own[-1] for name, own in zip(names, walk.strides, strict=True)},
     )
-    variant = (("T", desc.tensor("input_tensor").data_type.name), ("WORDS", str(int(unit > 1))))
+    data_type = problem.input_type.name
+    variant = (("LANES", str(lanes)), ("T", data_type), ("U", data_type))
     dispatch = Dispatch(
-        KernelVariant("batch_normalization", variant, tuple(constants.items())),
+        KernelVariant(spec.name, variant, tuple((constants | modes).items())),
         (*(input_range(slot) for slot in range(5)), output_range()),
         params,
-        linear_grid(-(-count // (invocations * units)), caps),
+        linear_grid(-(-count // 128), caps),
     )
     return Plan((dispatch,))
+
+
+def _batch_items(lanes: int, count: int, caps: Capabilities) -> int:
+    """Items of an invocation, given how many there are in all: several where there are enough to fill the device."""
+    if caps.is_cpu or count < 2**18:
+        return 1
+    return 4 if lanes > 1 else 8
 
 
 register(
     BatchNormalization,
     problem=_batch_problem,
     rules=BATCH_NORMALIZATION,
-    schedules={"words": _words, "elements": _elements},
+    schedules={"groups": _groups, "runs": _runs, "elements": _elements},
+)
+
+
+# -- local response normalization
+
+
+def _local_problem(desc: LocalResponseNormalization) -> ElementwiseProblem:
+    """The problem of x, the coordinates in the region's dimensions (as if they were tensors' offsets) and the output."""
+    x, y = desc.tensor("input_tensor"), desc.tensor("output_tensor")
+    a, b = ((0, 1, 0, 0), (0, 0, 0, 0)) if desc.cross_channel else ((0, 0, 1, 0), (0, 0, 0, 1))
+    return pointwise_problem(x.data_type, x.data_type, x.sizes, [x.effective_strides, a, b, y.effective_strides])
+
+
+def _local(lanes: Callable[[ElementwiseProblem], int]) -> Callable[..., Plan]:
+    def schedule(desc: LocalResponseNormalization, problem: ElementwiseProblem, caps: Capabilities) -> Plan:
+        return _local_plan(desc, problem, lanes(problem), caps)
+
+    return schedule
+
+
+def _local_plan(desc: LocalResponseNormalization, problem: ElementwiseProblem, lanes: int, caps: Capabilities) -> Plan:
+    x, y = desc.tensor("input_tensor"), desc.tensor("output_tensor")
+    rows, columns = (1, None) if desc.cross_channel else (2, 3)
+    walk, rank = problem.walk, len(problem.walk.sizes)
+    sizes = [*walk.sizes[:-1], -(-walk.sizes[-1] // lanes)]
+    steps = {name: [*own[:-1], own[-1] * lanes] for name, own in zip(("x", "a", "b", "output"), walk.strides, strict=True)}
+    across = next((axis for axis in range(rank) if walk.strides[1][axis]), None)  # None where A has one element
+    items = 1 if across is None else _local_items(math.prod(sizes), caps)
+    if across is not None:
+        sizes[across] = -(-sizes[across] // items)
+        for own in steps.values():
+            own[across] *= items
+    count = math.prod(sizes)
+    access = problem.access(lanes)
+    constants = {
+        "LOCAL_SIZE_X": 128,
+        "RANK": rank,
+        "ITEMS": items,
+        "PLANE": int(columns is not None),
+        "X_MODE": int(access[0]),
+        "OUTPUT_MODE": int(access[-1]),
+    }
+    spec = KERNELS["local_response_normalization"]
+    params = spec.pack(
+        count=count,
+        sizes=tuple(sizes),
+        divisors=divisors(sizes),
+        inner_size=walk.sizes[-1],
+        before=(desc.local_size - 1) // 2,
+        after=desc.local_size // 2,
+        factor=desc.alpha / desc.local_size,
+        beta=desc.beta,
+        bias=desc.bias,
+        **{f"{name}_strides": tuple(step % 2**32 for step in own) for name, own in steps.items()},
+        x_step=walk.strides[0][-1],
+        output_step=walk.strides[-1][-1],
+        ends=(x.sizes[rows], 1 if columns is None else x.sizes[columns]),
+        x_neighbour=(x.effective_strides[rows], 0 if columns is None else x.effective_strides[columns]),
+        output_neighbour=y.effective_strides[rows],
+    )
+    data_type = problem.input_type.name
+    dispatch = Dispatch(
+        KernelVariant(spec.name, (("LANES", str(lanes)), ("T", data_type), ("U", data_type)), tuple(constants.items())),
+        (input_range(0), output_range()),
+        params,
+        linear_grid(-(-count // 128), caps),
+    )
+    return Plan((dispatch,))
+
+
+def _local_items(count: int, caps: Capabilities) -> int:
+    """Neighbours in the region's dimension that an invocation handles: several where there are enough to fill the device."""
+    return 1 if caps.is_cpu or count < 2**20 else 8
+
+
+register(
+    LocalResponseNormalization,
+    problem=_local_problem,
+    rules=LOCAL_RESPONSE_NORMALIZATION,
+    schedules={"groups": _local(lambda problem: problem.group_lanes), "elements": _local(lambda problem: 1)},
 )

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from typing import Any
+
 from dmlvk.enums import ReduceFunction, TensorDataType
 from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering.registry import register
+from dmlvk.kernels.lowering.registry import LOWERINGS, register
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
-from dmlvk.kernels.select import POOLING, PoolingProblem
-from dmlvk.kernels.shapes import linear_grid
-from dmlvk.ops.pooling import AveragePooling1, MaxPooling2
-from dmlvk.tensor import TensorDesc
+from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.select import (
+    MAX_UNPOOLING,
+    POOLING,
+    QUANTIZED_POOLING,
+    Access,
+    MaxUnpoolingProblem,
+    PoolingProblem,
+    choose,
+)
+from dmlvk.kernels.shapes import divisors, linear_grid, pooling_lanes
+from dmlvk.ops.pooling import AveragePooling1, LpPooling1, MaxPooling2, MaxUnpooling, QuantizedLinearAveragePooling
+from dmlvk.ops.reduction import Reduce
+from dmlvk.tensor import TensorDesc, element_bits
 
-_Pooling = AveragePooling1 | MaxPooling2
+_Pooling = AveragePooling1 | LpPooling1 | MaxPooling2
+_Windows = _Pooling | QuantizedLinearAveragePooling
 _Five = tuple[int, int, int, int, int]
 
 _MOST_EXTENT = 2**30
 """Positions along a dimension fit 31 bits with room for one more window."""
+
+_MOST_QUANTIZED_ELEMENTS = 2**23
+"""Elements of a window whose differences from a zero point, at most 255, sum to 31 bits."""
+_LANE_WORKGROUP = 128
+_LANE_REGISTERS = 96
+"""Most registers an invocation of ``pooling_lanes`` spends on elements and results where more rows would share more."""
+_LANE_INVOCATIONS = 2**17
+"""Invocations that fill a large device: fewer rows each rather than fewer invocations."""
 
 
 def _five(values: tuple[int, ...], absent: int) -> _Five:
@@ -38,15 +60,64 @@ def _problem(desc: _Pooling) -> PoolingProblem:
     for size, full in zip(desc.window_size, source.sizes[2:], strict=True):
         window *= min(size, full)
     strides = source.effective_strides
+    dilated = any(taps > 1 and step > 1 for taps, step in zip(desc.window_size[-2:], desc.dilations[-2:], strict=True))
+    in_lanes = not dilated and not isinstance(desc, LpPooling1)
     return PoolingProblem(
         outputs=output.element_count,
         window=window,
         apart=0 if output.sizes[-1] == 1 else desc.strides[-1] * strides[-1],
-        rows_contiguous=source.sizes[1] == 1 or strides[-1] <= strides[1],
+        rows_contiguous=_rows_contiguous(source),
+        lane_words=_lanes_form(desc).words(1) if in_lanes else None,
+        reduces=_reduce_function(desc) is not None,
     )
 
 
-def _check_extents(desc: _Pooling) -> None:
+def _reduce_function(desc: _Pooling) -> ReduceFunction | None:
+    """What ``Reduce`` computes where one window is the whole input, dilations aside, and nothing else."""
+    extents = zip(
+        desc.tensor("input_tensor").sizes[2:],
+        desc.tensor("output_tensor").sizes[2:],
+        desc.window_size,
+        desc.dilations,
+        desc.start_padding,
+        desc.end_padding,
+        strict=True,
+    )
+    padded = False
+    for size, count, window, dilation, start, end in extents:
+        if count > 1 or window < start + size or (dilation > 1 and size > 1):
+            return None
+        padded = padded or min(window, start + size + end) > size
+    if isinstance(desc, AveragePooling1):
+        return None if padded and desc.include_padding else ReduceFunction.AVERAGE
+    if isinstance(desc, MaxPooling2):
+        return ReduceFunction.MAX if desc.output_indices_tensor is None else None
+    if desc.p == 2 and desc.tensor("input_tensor").data_type is TensorDataType.FLOAT16:
+        return ReduceFunction.L2  # whose squares fit float32
+    return ReduceFunction.L1 if desc.p == 1 else None
+
+
+def _reduce(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
+    function = _reduce_function(desc)
+    assert function is not None, "the rule has shown it to be there"
+    source = desc.tensor("input_tensor")
+    reduce = Reduce(
+        function=function,
+        input_tensor=source,
+        output_tensor=desc.output_tensor,
+        axes=tuple(range(2, source.dimension_count)),
+    )
+    lowering = LOWERINGS[Reduce]
+    rows = lowering.problem(reduce)
+    return lowering.schedules[choose(lowering.rules, rows, caps).name](reduce, rows, caps)
+
+
+def _rows_contiguous(source: TensorDesc) -> bool:
+    strides = source.effective_strides
+    return source.sizes[1] == 1 or strides[-1] <= strides[1]
+
+
+def _check_extents(desc: _Windows) -> None:
     for size, output, window, stride, start, end, dilation in zip(
         desc.tensor("input_tensor").sizes[2:],
         desc.tensor("output_tensor").sizes[2:],
@@ -66,6 +137,103 @@ def _check_extents(desc: _Pooling) -> None:
             )
 
 
+@dataclass(frozen=True)
+class _Walk:
+    """Sizes and strides as {N, C, D, H, W}; N counts as part of C where it continues it.
+
+    Attributes:
+        input_sizes, output_sizes: Sizes.
+        strides: Of the input, the output and the indices (the output's again where there are none).
+        volumes: Whether there is a D.
+    """
+
+    input_sizes: _Five
+    output_sizes: _Five
+    strides: tuple[_Five, _Five, _Five]
+    volumes: bool
+
+    def order(self, sizes: tuple[int, ...], channels_fastest: bool) -> tuple[int, ...]:
+        """These sizes of {N, C, D, H, W} in the order of a kernel's walk, less what is absent."""
+        batch, channels, spatial = sizes[:1] * (sizes[0] > 1), sizes[1:2], sizes[3 - self.volumes :]
+        return (*batch, *spatial, *channels) if channels_fastest else (*batch, *channels, *spatial)
+
+
+def _walk(desc: _Windows) -> _Walk:
+    source, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
+    indices: TensorDesc | None = getattr(desc, "output_indices_tensor", None)
+    sizes, walk = _five(source.sizes, 1), _five(output.sizes, 1)
+    x, y, z = (_five(t.effective_strides, 0) for t in (source, output, output if indices is None else indices))
+    if all(n == c * sizes[1] for n, c, *_ in (x, y, z)):
+        # N continues C in every tensor, and the logical positions of elements run on too.
+        sizes, walk = (1, sizes[0] * sizes[1], *sizes[2:]), (1, walk[0] * walk[1], *walk[2:])
+    return _Walk(sizes, walk, (x, y, z), len(desc.window_size) == 3)
+
+
+def _index_words(desc: _Windows) -> int:
+    indices: TensorDesc | None = getattr(desc, "output_indices_tensor", None)
+    return 0 if indices is None else 2 if indices.data_type == TensorDataType.UINT64 else 1
+
+
+def _function(desc: _Pooling) -> ReduceFunction:
+    if isinstance(desc, LpPooling1):
+        return ReduceFunction.L2
+    return ReduceFunction.AVERAGE if isinstance(desc, AveragePooling1) else ReduceFunction.MAX
+
+
+def _includes_padding(desc: _Windows) -> bool:
+    return not isinstance(desc, LpPooling1 | MaxPooling2) and desc.include_padding
+
+
+def _dispatch(
+    desc: _Pooling,
+    kernel: str,
+    variant: tuple[tuple[str, str], ...],
+    constants: dict[str, int],
+    params: bytes,
+    workgroups: int,
+    caps: Capabilities,
+) -> Plan:
+    return Plan(
+        (
+            Dispatch(
+                KernelVariant(kernel, variant, tuple(constants.items())),
+                bindings=(input_range(0), output_range(0), output_range(1 if _index_words(desc) else 0)),
+                params=params,
+                grid=linear_grid(workgroups, caps),
+            ),
+        )
+    )
+
+
+def _positions(desc: _Windows, channels_fastest: bool) -> tuple[dict[str, int], dict[str, Any]]:
+    """The constants and parameters of ``glsl/include/pooling_positions.glsl``."""
+    _check_extents(desc)
+    walk = _walk(desc)
+    order = walk.order(walk.output_sizes, channels_fastest)
+    constants = {
+        "VOLUMES": int(walk.volumes),
+        "DILATED": int(max(desc.dilations) > 1),
+        "CHANNELS_FASTEST": int(channels_fastest),
+        "RANK": len(order),
+    }
+    params = {
+        "outputs": math.prod(walk.output_sizes),
+        "walk_sizes": order,
+        "walk_divisors": divisors(order),
+        "input_sizes": walk.input_sizes,
+        "input_strides": walk.strides[0],
+        "output_strides": walk.strides[1],
+        "index_strides": walk.strides[2],
+        "steps": _three(desc.strides, 1),
+        "window": _three(desc.window_size, 1),
+        "start_padding": _three(desc.start_padding, 0),
+        "end_padding": _three(desc.end_padding, 0),
+        "dilations": _three(desc.dilations, 1),
+        "include_padding": int(_includes_padding(desc)),
+    }
+    return constants, params
+
+
 def _plan(
     desc: _Pooling,
     kernel: str,
@@ -74,58 +242,25 @@ def _plan(
     workgroups: int,
     caps: Capabilities,
 ) -> Plan:
-    _check_extents(desc)
-    source, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
-    indices: TensorDesc | None = getattr(desc, "output_indices_tensor", None)
-    tensors = [source, output, output if indices is None else indices]
-    sizes, walk = _five(source.sizes, 1), _five(output.sizes, 1)
-    strides = [_five(tensor.effective_strides, 0) for tensor in tensors]
-    volumes = len(desc.window_size) == 3
-    if all(n == c * sizes[1] for n, c, *_ in strides):
-        # N continues C in every tensor, and the logical positions of elements run on too.
-        sizes, walk = (1, sizes[0] * sizes[1], *sizes[2:]), (1, walk[0] * walk[1], *walk[2:])
-    batch, channels, spatial = walk[:1] * (walk[0] > 1), walk[1:2], walk[3 - volumes :]
-    order = (*batch, *spatial, *channels) if channels_fastest else (*batch, *channels, *spatial)
-    index_words = 0 if indices is None else 2 if indices.data_type == TensorDataType.UINT64 else 1
-    average = isinstance(desc, AveragePooling1)
-    constants = {
-        "FUNCTION": int(ReduceFunction.AVERAGE if average else ReduceFunction.MAX),
-        "INDEX_WORDS": index_words,
-        "INCLUDE_PADDING": int(isinstance(desc, AveragePooling1) and desc.include_padding),
-        "DILATED": int(max(desc.dilations) > 1),
-        "VOLUMES": int(volumes),
-        "CHANNELS_FASTEST": int(channels_fastest),
-        "RANK": len(order),
-        **constants,
+    positions, params = _positions(desc, channels_fastest)
+    order = desc.p if isinstance(desc, LpPooling1) else 1
+    own = {
+        "FUNCTION": int(_function(desc)),
+        "NORM_ORDER": order if order <= 2 else 0,
+        "INDEX_WORDS": _index_words(desc),
     }
-    params = KERNELS[kernel].pack(
-        outputs=output.element_count,
-        walk_sizes=order,
-        input_sizes=sizes,
-        input_strides=strides[0],
-        output_strides=strides[1],
-        index_strides=strides[2],
-        steps=_three(desc.strides, 1),
-        window=_three(desc.window_size, 1),
-        start_padding=_three(desc.start_padding, 0),
-        end_padding=_three(desc.end_padding, 0),
-        dilations=_three(desc.dilations, 1),
-    )
-    dispatch = Dispatch(
-        KernelVariant(kernel, (("T", source.data_type.name),), tuple(constants.items())),
-        bindings=(input_range(0), output_range(0), output_range(0 if indices is None else 1)),
-        params=params,
-        grid=linear_grid(workgroups, caps),
-    )
-    return Plan((dispatch,))
+    variant = (("T", desc.tensor("input_tensor").data_type.name),)
+    block = KERNELS[kernel].pack(**params, norm_order=float(order))
+    return _dispatch(desc, kernel, variant, {**positions, **own, **constants}, block, workgroups, caps)
 
 
 def _outputs(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
     size = min(256, caps.workgroup_invocations)
     height, width = desc.window_size[-2:]
-    # Whole small windows, or pieces of a line.
-    taps = min(width, 8)
-    lines = min(height, 8 // taps + 1) if width == taps else 1
+    # Whole small windows, or pieces of a line; of a power, which is long code, one element at a time.
+    most = 1 if isinstance(desc, LpPooling1) and desc.p > 2 else 8
+    taps = min(width, most)
+    lines = min(height, most // taps + 1) if width == taps and most > 1 else 1
     constants = {"LOCAL_SIZE_X": size, "LINES": lines, "TAPS": taps}
     workgroups = -(-desc.tensor("output_tensor").element_count // size)
     return _plan(desc, "pooling", constants, not problem.rows_contiguous, workgroups, caps)
@@ -139,4 +274,293 @@ def _window(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan
     return _plan(desc, "pooling_window", {"LOCAL_SIZE_X": size, "LANES": lanes}, False, workgroups, caps)
 
 
-register(AveragePooling1, MaxPooling2, problem=_problem, rules=POOLING, schedules={"window": _window, "outputs": _outputs})
+@dataclass(frozen=True)
+class _LanesForm:
+    """How ``pooling_lanes`` sees a problem.
+
+    Attributes:
+        lanes: Neighbouring outputs an invocation makes.
+        channels: Whether they are neighbouring channels.
+        modes: How lanes lie in the input, the output and the indices.
+        window, stride: In the plane, {H, W}.
+        shift: Elements of a group before the first one that is read.
+        words_of_element, words_of_group: Registers that one element and a group of lanes take.
+    """
+
+    lanes: int
+    channels: bool
+    modes: tuple[Access, Access, Access]
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    shift: int
+    words_of_element: int
+    words_of_group: int
+
+    @property
+    def span(self) -> int:
+        """Elements of an input row that neighbours in a row read."""
+        return (self.lanes - 1) * self.stride[1] + self.window[1]
+
+    @property
+    def groups(self) -> int:
+        """Groups of lanes that are read of an input row."""
+        return self.window[1] if self.channels else -(-(self.shift + self.span) // self.lanes)
+
+    def rows_read(self, rows: int) -> int:
+        """Rows of the input that rows of the output take."""
+        return (rows - 1) * self.stride[0] + self.window[0]
+
+    @property
+    def row_words(self) -> int:
+        """Registers that what is read of an input row takes."""
+        if self.modes[0] is Access.ELEMENTS:
+            return (self.lanes * self.window[1] if self.channels else self.span) * self.words_of_element
+        if self.channels:
+            return self.groups * self.words_of_group
+        # The first and the last group may have one word that is read.
+        per_word = self.lanes // self.words_of_group
+        ends = [self.lanes - self.shift, (self.shift + self.span - 1) % self.lanes + 1]
+        partial = sum(0 < count <= per_word for count in ends) if self.groups > 1 else 0
+        return (self.groups - partial) * self.words_of_group + partial
+
+    def words(self, rows: int) -> int:
+        """Registers for the elements read and the results, for so many rows of the output."""
+        return self.rows_read(rows) * self.row_words + rows * self.lanes * self.words_of_element
+
+
+def _lanes_form(desc: _Pooling) -> _LanesForm:
+    """The form with the most lanes of those in which input and output lie in groups, or else with the fewest lanes."""
+    bits = element_bits(desc.tensor("input_tensor").data_type)
+    forms = [_form_of_lanes(desc, lanes, bits) for lanes in pooling_lanes(bits)]
+    return next((form for form in forms if Access.ELEMENTS not in form.modes[:2]), forms[-1])
+
+
+def _form_of_lanes(desc: _Pooling, lanes: int, bits: int) -> _LanesForm:
+    walk = _walk(desc)
+    channels = not _rows_contiguous(desc.tensor("input_tensor"))
+    lane_axis = 1 if channels else 4
+
+    def mode(sizes: _Five, strides: _Five) -> Access:
+        whole = all(
+            size == 1 or (step == 1 and size % lanes == 0 if axis == lane_axis else step % lanes == 0)
+            for axis, (size, step) in enumerate(zip(sizes, strides, strict=True))
+        )
+        return Access.GROUPS if whole and sizes[lane_axis] > 1 else Access.ELEMENTS
+
+    of_input = mode(walk.input_sizes, walk.strides[0])
+    of_output, of_indices = (mode(walk.output_sizes, strides) for strides in walk.strides[1:])
+    return _LanesForm(
+        lanes=lanes,
+        channels=channels,
+        modes=(of_input, of_output, Access.ELEMENTS if lanes * _index_words(desc) % 4 else of_indices),
+        window=(desc.window_size[-2], desc.window_size[-1]),
+        stride=(desc.strides[-2], desc.strides[-1]),
+        shift=-desc.start_padding[-1] % lanes if of_input is Access.GROUPS and not channels else 0,
+        words_of_element=max(bits // 32, 1),
+        words_of_group=lanes * bits // 32,
+    )
+
+
+def _rows_each(form: _LanesForm, row_count: int, rest: int, caps: Capabilities) -> int:
+    """Rows of the output an invocation makes: those that fit the registers, but not so many that the device idles, and one
+    where windows have no rows in common. (On a CPU the cache serves those, and longer code only takes longer to compile.)
+
+    Args:
+        form: The problem.
+        row_count: Rows of the output.
+        rest: Invocations for one row each.
+    """
+    if caps.is_cpu or form.stride[0] >= form.window[0]:
+        return 1
+    fit = (rows for rows in (4, 2) if form.words(rows) <= _LANE_REGISTERS)
+    return next((rows for rows in fit if -(-row_count // rows) * rest >= _LANE_INVOCATIONS), 1)
+
+
+def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
+    _check_extents(desc)
+    walk, form = _walk(desc), _lanes_form(desc)
+    n, c, d, h, w = walk.output_sizes
+    lane_groups = -(-(c if form.channels else w) // form.lanes)
+    columns = w if form.channels else 1
+    rows = _rows_each(form, h, (n if form.channels else n * c) * d * columns * lane_groups, caps)
+    row_groups = -(-h // rows)
+    counts = (n, lane_groups, d, row_groups, w) if form.channels else (n, c, d, row_groups, lane_groups)
+    order = walk.order(counts, form.channels)
+    # The first and the last column of each group that is read of a row, over all invocations.
+    group_step = 1 if form.channels else form.lanes
+    first = -desc.start_padding[-1] - form.shift
+    last = first + ((w if form.channels else lane_groups * form.lanes) - group_step) * form.stride[1]
+    inside = [
+        first + g * group_step >= 0 and last + g * group_step < walk.input_sizes[4]
+        for g in range(form.groups if form.channels or form.modes[0] is Access.GROUPS else 0)
+    ]
+    reaches = (
+        desc.start_padding[-2] < form.window[0] and (h - 1) * form.stride[0] - desc.start_padding[-2] < walk.input_sizes[3]
+    )
+    size = min(_LANE_WORKGROUP, caps.workgroup_invocations)
+    constants = {
+        "LOCAL_SIZE_X": size,
+        "FUNCTION": int(_function(desc)),
+        "INDEX_WORDS": _index_words(desc),
+        "VOLUMES": int(walk.volumes),
+        "RANK": len(order),
+        "CHANNELS": int(form.channels),
+        "ROWS": rows,
+        "WINDOW_H": form.window[0],
+        "WINDOW_W": form.window[1],
+        "STRIDE_H": form.stride[0],
+        "STRIDE_W": form.stride[1],
+        "SHIFT": form.shift,
+        "INSIDE": sum(1 << g for g, always in enumerate(inside) if always),
+        "ROWS_REPEAT": int(reaches),
+        "INPUT_MODE": int(form.modes[0]),
+        "OUTPUT_MODE": int(form.modes[1]),
+        "INDEX_MODE": int(form.modes[2]),
+    }
+    data_type = desc.tensor("input_tensor").data_type
+    params = KERNELS["pooling_lanes"].pack(
+        count=math.prod(order),
+        sizes=order,
+        divisors=divisors(order),
+        lanes=c if form.channels else w,
+        output_rows=h,
+        input_sizes=walk.input_sizes,
+        input_strides=walk.strides[0],
+        output_strides=walk.strides[1],
+        index_strides=walk.strides[2],
+        start_padding=_three(desc.start_padding, 0),
+        end_padding=_three(desc.end_padding, 0),
+        window_depth=_three(desc.window_size, 1)[0],
+        depth_stride=_three(desc.strides, 1)[0],
+        depth_dilation=_three(desc.dilations, 1)[0],
+        include_padding=int(_includes_padding(desc)),
+    )
+    variant = (("LANES", str(form.lanes)), ("T", data_type.name))
+    return _dispatch(desc, "pooling_lanes", variant, constants, params, -(-math.prod(order) // size), caps)
+
+
+# -- quantized
+
+
+def _quantized_problem(desc: QuantizedLinearAveragePooling) -> PoolingProblem:
+    source = desc.tensor("input_tensor")
+    window = math.prod(min(size, full) for size, full in zip(desc.window_size, source.sizes[2:], strict=True))
+    if window > _MOST_QUANTIZED_ELEMENTS:
+        raise UnsupportedError(
+            f"windows of at most {_MOST_QUANTIZED_ELEMENTS} elements, whose sums fit 32 bits, got {window}",
+            operator=desc.type.dml_name,
+        )
+    return PoolingProblem(
+        outputs=desc.tensor("output_tensor").element_count,
+        window=window,
+        apart=desc.strides[-1] * source.effective_strides[-1],
+        rows_contiguous=_rows_contiguous(source),
+        lane_words=None,
+        reduces=False,
+    )
+
+
+def _quantized(desc: QuantizedLinearAveragePooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
+    positions, params = _positions(desc, not problem.rows_contiguous)
+    slots = {slot.field.name: (index, slot.tensor) for index, slot in enumerate(desc.input_slots())}
+    constants: dict[str, int] = {}
+    bindings: list[Range] = []
+    strides: list[int] = []
+    for side in ("input", "output"):
+        scale_slot, scale = slots[f"{side}_scale_tensor"]
+        zero_slot, zero_point = slots[f"{side}_zero_point_tensor"]
+        present = zero_point is not None
+        constants[f"{side.upper()}_SIGNED"] = int(desc.tensor(f"{side}_tensor").data_type is TensorDataType.INT8)
+        constants[f"HAS_{side.upper()}_ZERO_POINT"] = int(present)
+        bindings += [input_range(scale_slot), input_range(zero_slot if present else scale_slot)]
+        # One element, or one a channel.
+        strides += [0 if t is None or t.element_count == 1 else t.effective_strides[1] for t in (scale, zero_point)]
+    size = min(256, caps.workgroup_invocations)
+    constants |= {**positions, "LOCAL_SIZE_X": size, "TAPS": min(desc.window_size[-1], 4)}
+    block = KERNELS["pooling_quantized"].pack(
+        **params, channels=desc.tensor("input_tensor").sizes[1], side_strides=tuple(strides)
+    )
+    dispatch = Dispatch(
+        KernelVariant("pooling_quantized", (("T", "UINT8"),), tuple(constants.items())),
+        (input_range(0), output_range(), *bindings),
+        block,
+        linear_grid(-(-problem.outputs // size), caps),
+    )
+    return Plan((dispatch,))
+
+
+# -- unpooling
+
+
+def _unpooling_problem(desc: MaxUnpooling) -> MaxUnpoolingProblem:
+    return MaxUnpoolingProblem(bits=element_bits(desc.tensor("input_tensor").data_type))
+
+
+def _unpooling(desc: MaxUnpooling, in_output: bool, caps: Capabilities) -> Plan:
+    source, indices, output = (desc.tensor(f"{name}_tensor") for name in ("input", "indices", "output"))
+    bits = element_bits(source.data_type)
+    nbytes = 4 * output.element_count
+    if not in_output and nbytes > caps.storage_buffer_bytes:
+        raise UnsupportedError(
+            f"an output of {output.element_count} elements takes a table of {nbytes} bytes, more than a storage binding of "
+            f"the device, {caps.storage_buffer_bytes} bytes",
+            operator=desc.type.dml_name,
+        )
+    table = output_range() if in_output else Range(Source.TEMPORARY, 0, 0, nbytes)
+    size = min(256, caps.workgroup_invocations)
+
+    def dispatch(phase: int) -> Dispatch:
+        count = source.element_count if phase == 1 else output.element_count
+        constants = {
+            "LOCAL_SIZE_X": size,
+            "PHASE": phase,
+            "WORDS": 2 if bits == 64 else 1,
+            "INDEX_WORDS": element_bits(indices.data_type) // 32,
+            "IN_OUTPUT": int(in_output),
+        }
+        params = KERNELS["max_unpooling"].pack(
+            count=count,
+            output_count=output.element_count,
+            input_sizes=source.sizes,
+            input_divisors=divisors(source.sizes),
+            input_strides=source.effective_strides,
+            index_strides=indices.effective_strides,
+            output_sizes=output.sizes,
+            output_divisors=divisors(output.sizes),
+            output_strides=output.effective_strides,
+        )
+        return Dispatch(
+            KernelVariant("max_unpooling", (("T", f"UINT{min(bits, 32)}"),), tuple(constants.items())),
+            (input_range(0), input_range(1), output_range(), table),
+            params,
+            linear_grid(-(-count // size), caps),
+        )
+
+    return Plan(tuple(dispatch(phase) for phase in range(3)), temporary_bytes=0 if in_output else nbytes)
+
+
+def _unpooling_in_output(desc: MaxUnpooling, problem: MaxUnpoolingProblem, caps: Capabilities) -> Plan:
+    return _unpooling(desc, True, caps)
+
+
+def _unpooling_in_table(desc: MaxUnpooling, problem: MaxUnpoolingProblem, caps: Capabilities) -> Plan:
+    return _unpooling(desc, False, caps)
+
+
+register(
+    AveragePooling1,
+    LpPooling1,
+    MaxPooling2,
+    problem=_problem,
+    rules=POOLING,
+    schedules={"reduce": _reduce, "lanes": _lanes, "window": _window, "outputs": _outputs},
+)
+register(
+    QuantizedLinearAveragePooling, problem=_quantized_problem, rules=QUANTIZED_POOLING, schedules={"outputs": _quantized}
+)
+register(
+    MaxUnpooling,
+    problem=_unpooling_problem,
+    rules=MAX_UNPOOLING,
+    schedules={"in_output": _unpooling_in_output, "table": _unpooling_in_table},
+)

@@ -1,4 +1,4 @@
-"""Lowering of ``ops.resampling``."""
+"""Lowering of ``ops.resampling``: regions of interest."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
-from dmlvk.kernels.select import ROI_ALIGN, ROI_TABLE_COLUMNS, ROI_TABLE_ROWS, RoiAlignProblem
+from dmlvk.kernels.select import ROI_ALIGN, ROI_POOLING, ROI_TABLE_COLUMNS, ROI_TABLE_ROWS, RoiAlignProblem
 from dmlvk.kernels.shapes import linear_grid
-from dmlvk.ops.resampling import RoiAlign1
+from dmlvk.ops.resampling import RoiAlign1, RoiPooling
 
 _MOST_SAMPLES = 1024
 """Most samples an axis that every output can be made to take: more than a million in all would hold the device so long
@@ -131,3 +131,47 @@ def _outputs(desc: RoiAlign1, problem: RoiAlignProblem, caps: Capabilities) -> P
 
 
 register(RoiAlign1, problem=_problem, rules=ROI_ALIGN, schedules={"columns": _columns, "outputs": _outputs})
+
+
+_MOST_CELLS = 2**16 - 1
+"""Most outputs of a region along an axis: the product of two such numbers fits 32 bits."""
+
+
+def _rows_contiguous(desc: RoiPooling) -> bool:
+    _, channels_stride, _, width_stride = desc.tensor("output_tensor").effective_strides
+    return desc.tensor("output_tensor").sizes[1] == 1 or width_stride <= channels_stride
+
+
+def _pooling(desc: RoiPooling, problem: bool, caps: Capabilities) -> Plan:
+    source, regions, output = desc.tensor("input_tensor"), desc.tensor("roi_tensor"), desc.tensor("output_tensor")
+    if max(desc.pooled_size) > _MOST_CELLS:
+        raise UnsupportedError(
+            f"a PooledSize above {_MOST_CELLS} is not supported, got {tuple(desc.pooled_size)}", operator=desc.type.dml_name
+        )
+    outputs, size = output.element_count, min(256, caps.workgroup_invocations)
+    params = KERNELS["roi_pooling"].pack(
+        outputs=outputs,
+        roi_count=output.sizes[0],
+        batch_count=source.sizes[0],
+        channels=source.sizes[1],
+        input_height=source.sizes[2],
+        input_width=source.sizes[3],
+        output_height=output.sizes[2],
+        output_width=output.sizes[3],
+        input_strides=source.effective_strides,
+        output_strides=output.effective_strides,
+        roi_stride=regions.effective_strides[2],
+        coordinate_stride=regions.effective_strides[3],
+        scale=desc.spatial_scale,
+    )
+    constants = (("LOCAL_SIZE_X", size), ("CHANNELS_FASTEST", int(not problem)))
+    dispatch = Dispatch(
+        KernelVariant("roi_pooling", (("T", source.data_type.name),), constants),
+        bindings=(input_range(0), input_range(1), output_range()),
+        params=params,
+        grid=linear_grid(-(-outputs // size), caps),
+    )
+    return Plan((dispatch,))
+
+
+register(RoiPooling, problem=_rows_contiguous, rules=ROI_POOLING, schedules={"outputs": _pooling})

@@ -117,3 +117,4 @@ def _softmax(node: Conversion, row: type[OperatorDesc], axes: tuple[int, ...]) -
 
 _register_softmax("Softmax", ops.ActivationSoftmax1)
 _register_softmax("LogSoftmax", ops.ActivationLogSoftmax1)
+_register_softmax("Hardmax", ops.ActivationHardmax1)

@@ -41,6 +41,11 @@ class Window:
             "end_padding": self.end,
         }
 
+    def turned_round(self) -> Window:
+        """The window over the spatial dimensions in reverse order."""
+        parts = (self.kernel, self.strides, self.dilations, self.start, self.end, self.output)
+        return Window(*(part[::-1] for part in parts))
+
 
 def spatial(node: Conversion, name: str, count: int, default: int) -> Sizes:
     """An attribute with one integer a spatial dimension."""

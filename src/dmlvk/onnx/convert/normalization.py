@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
@@ -41,16 +43,26 @@ def _batch_normalization_training(node: Conversion) -> tuple[Value, ...]:
     x, momentum = node[0], float(node.attribute("momentum", 0.9))
     if x.rank < 2:
         raise node.invalid(f"training on an input of sizes {x.sizes}")
-    axes = (0, *range(2, x.rank))
     own = (1, x.sizes[1]) + (1,) * (x.rank - 2)
     scale, bias = _parameter(node, 1, own), _parameter(node, 2, own)
-    y = _normalize(node, x, scale, bias, axes, node.attribute("epsilon", 1e-5))
+    y, *statistics = _trained(node, x, scale, bias, float(node.attribute("epsilon", 1e-5)))
     moved = []
-    for index, batch in zip((3, 4), _statistics(node, x, axes), strict=True):
-        kept = node.elementwise(ops.ElementWiseIdentity, _parameter(node, index, own), scale_bias=ScaleBias(momentum, 0))
+    for index, batch in zip((3, 4), statistics, strict=True):
+        running = _parameter(node, index, own)
+        kept = node.elementwise(ops.ElementWiseIdentity, running, scale_bias=ScaleBias(momentum, 0))
+        if batch.dtype != running.dtype:
+            batch = node.elementwise(ops.Cast, batch, dtype=running.dtype)
         new = node.elementwise(ops.ElementWiseIdentity, batch, scale_bias=ScaleBias(1 - momentum, 0))
         moved.append(node.reshape(node.elementwise(ops.ElementWiseAdd, kept, new), (x.sizes[1],)))
     return (y, *moved)
+
+
+def _trained(node: Conversion, x: Value, scale: Value, bias: Value, epsilon: float) -> tuple[Value, Value, Value]:
+    """The input normalized over the dimensions in which scale has size 1, and its mean and variance."""
+    y, mean, variance = (node.new(sizes, x.dtype) for sizes in (x.sizes, scale.sizes, scale.sizes))
+    outputs = {"output_tensor": y, "output_mean_tensor": mean, "output_variance_tensor": variance}
+    node.launch(ops.BatchNormalizationTraining, x, scale, bias, epsilon=epsilon, **outputs)
+    return y, mean, variance
 
 
 @converts("InstanceNormalization", 6, 22, types=FLOATS)
@@ -75,7 +87,11 @@ def layer_normalization(node: Conversion) -> tuple[Value | None, ...]:
     y = _normalize(node, x, scale, bias, axes, epsilon)
     if not (node.wants(1) or node.wants(2)):
         return y, None, None
-    mean, variance = _statistics(node, x, axes)
+    # These are of float32 whatever the input is; nothing but their sizes is asked of scale and bias.
+    wide = x if x.dtype == np.float32 else node.elementwise(ops.Cast, x, dtype=np.dtype(np.float32))
+    own = tuple(1 if axis in axes else size for axis, size in enumerate(x.sizes))
+    ones = node.upload(np.ones((1,) * x.rank, np.float32)).broadcast_to(own)
+    _, mean, variance = _trained(node, wide, ones, ones, epsilon)
     deviation = node.elementwise(ops.ElementWiseSqrt, variance, scale_bias=ScaleBias(1, epsilon))
     return y, mean, node.elementwise(ops.ElementWiseRecip, deviation)
 
@@ -102,29 +118,29 @@ def mean_variance_normalization(node: Conversion) -> Value:
     return _normalize(node, node[0], None, None, axes, 1e-18)
 
 
+@converts("LRN", 1, 13, types=FLOATS)
+def local_response_normalization(node: Conversion) -> Value:
+    """The region is of channels, and all dimensions after them are one to it."""
+    x = node[0]
+    if x.rank < 2 or "size" not in node.node.attributes:
+        raise node.invalid(f"an input of sizes {x.sizes} and the attributes {sorted(node.node.attributes)}")
+    y = node.launch(
+        ops.LocalResponseNormalization,
+        node.reshape(x, (*x.sizes[:2], math.prod(x.sizes[2:]), 1)),
+        cross_channel=True,
+        local_size=node.attribute("size", 1),
+        alpha=float(node.attribute("alpha", 1e-4)),
+        beta=float(node.attribute("beta", 0.75)),
+        bias=float(node.attribute("bias", 1.0)),
+    )
+    return node.reshape(y, x.sizes)
+
+
 def _normalize(
     node: Conversion, x: Value, scale: Value | None, bias: Value | None, axes: tuple[int, ...], epsilon: float
 ) -> Value:
     y = node.new(x.sizes, x.dtype)
-    return node.launch(ops.MeanVarianceNormalization1, x, scale, bias, output_tensor=y, axes=axes, epsilon=float(epsilon))
-
-
-def _statistics(node: Conversion, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
-    """Mean and variance of the population over the axes, which become sizes of 1."""
-    mean = _mean(node, x, axes)
-    offset = node.elementwise(ops.ElementWiseSubtract, x, mean)
-    return mean, _mean(node, node.elementwise(ops.ElementWiseMultiply, offset, offset), axes)
-
-
-def _mean(node: Conversion, x: Value, axes: tuple[int, ...]) -> Value:
-    """An average pooling with one window over the axes."""
-    kept = tuple(axis for axis in range(x.rank) if axis not in axes)
-    count = math.prod(x.sizes[axis] for axis in axes)
-    plane = node.reshape(x.transpose((*kept, *axes)), (1, math.prod(x.sizes[axis] for axis in kept), 1, count))
-    none = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
-    pooled = node.new((*plane.sizes[:3], 1), x.dtype)
-    node.launch(ops.AveragePooling1, plane, output_tensor=pooled, window_size=(1, count), **none)
-    return node.reshape(pooled, tuple(1 if axis in axes else size for axis, size in enumerate(x.sizes)))
+    return node.launch(ops.MeanVarianceNormalization2, x, scale, bias, output_tensor=y, axes=axes, epsilon=float(epsilon))
 
 
 def _parameter(node: Conversion, index: int, sizes: tuple[int, ...]) -> Value:
@@ -133,3 +149,17 @@ def _parameter(node: Conversion, index: int, sizes: tuple[int, ...]) -> Value:
     if math.prod(value.sizes) != math.prod(sizes):
         raise node.invalid(f"input {index} has sizes {value.sizes}, not one entry for each of {sizes}")
     return node.reshape(value, sizes)
+
+
+@converts("LpNormalization", 1, 22, types=FLOATS)
+def lp_normalization(node: Conversion) -> Value:
+    """Along one axis, the last by default. ONNX has no epsilon; a set of zeros stays zeros."""
+    x = node[0]
+    return node.launch(
+        ops.LpNormalization,
+        x,
+        output_tensor=node.new(x.sizes, x.dtype),
+        axis=node.axis(node.attribute("axis", -1), x.rank),
+        epsilon=0.0,
+        p=node.attribute("p", 2),
+    )

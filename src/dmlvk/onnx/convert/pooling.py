@@ -8,24 +8,30 @@ import numpy as np
 
 from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.convert.convolution import Window, sliding_window
+from dmlvk.onnx.convert.convolution import Window, sliding_window, spatial
 from dmlvk.onnx.registry import converts
-from dmlvk.onnx.values import Value
+from dmlvk.onnx.values import Sizes, Value
 from dmlvk.schema import FLOATS, OperatorDesc
 
 _MAX_TYPES = ops.MaxPooling2.fields[0].data_types
+_BYTES = ops.QuantizedLinearAveragePooling.fields[0].data_types
+_MICROSOFT = "com.microsoft"
 
 
 @converts("MaxPool", 1, 8, 10, 11, 12, 22, types=_MAX_TYPES)
 def max_pool(node: Conversion) -> tuple[Value, Value | None]:
-    x, window = _pooled(node)
+    """With ``storage_order`` 1 indices count the first spatial dimension fastest, as they do when all of them are turned
+    round; of equal elements the first in that order counts then."""
+    x, window = _pooled(node, node[0])
     y = node.new((*x.sizes[:2], *window.output), x.dtype)
-    outputs, indices = {"output_tensor": y}, None
-    if node.wants(1):
-        if node.attribute("storage_order", 0):
-            raise node.unsupported("storage_order 1: indices count row-major only")
-        indices = node.new(y.sizes, np.dtype(np.int64))
+    indices = node.new(y.sizes, np.dtype(np.int64)) if node.wants(1) else None
+    outputs = {"output_tensor": y}
+    if indices is not None:
         outputs["output_indices_tensor"] = indices.reinterpret(np.dtype(np.uint64))
+        if node.attribute("storage_order", 0):
+            turned = (0, 1, *reversed(range(2, x.rank)))
+            x, outputs = x.transpose(turned), {name: value.transpose(turned) for name, value in outputs.items()}
+            window = window.turned_round()
     node.launch(ops.MaxPooling2, x, window_size=window.kernel, **window.fields, **outputs)
     return _restored(node, y), None if indices is None else _restored(node, indices)
 
@@ -33,16 +39,13 @@ def max_pool(node: Conversion) -> tuple[Value, Value | None]:
 @converts("AveragePool", 7, 10, 11, 19, 22, types=FLOATS)
 def average_pool(node: Conversion) -> Value:
     """Padding counts as zeros with ``count_include_pad``; what hangs over it with ``ceil_mode`` never counts."""
-    x, window = _pooled(node)
-    y = node.launch(
-        ops.AveragePooling1,
-        x,
-        output_tensor=node.new((*x.sizes[:2], *window.output), x.dtype),
-        window_size=window.kernel,
-        include_padding=bool(node.attribute("count_include_pad", 0)),
-        **window.fields,
-    )
-    return _restored(node, y)
+    includes = bool(node.attribute("count_include_pad", 0))
+    return _pool(node, ops.AveragePooling1, include_padding=includes)
+
+
+@converts("LpPool", 2, 11, 18, 22, types=FLOATS)
+def lp_pool(node: Conversion) -> Value:
+    return _pool(node, ops.LpPooling1, p=_norm_order(node))
 
 
 @converts("GlobalAveragePool", 1, 22, types=FLOATS)
@@ -53,6 +56,113 @@ def global_average_pool(node: Conversion) -> Value:
 @converts("GlobalMaxPool", 1, 22, types=FLOATS)
 def global_max_pool(node: Conversion) -> Value:
     return _global_pool(node, ops.MaxPooling2)
+
+
+@converts("GlobalLpPool", 2, 22, types=FLOATS)
+def global_lp_pool(node: Conversion) -> Value:
+    return _global_pool(node, ops.LpPooling1, p=_norm_order(node))
+
+
+@converts("QLinearAveragePool", 1, types=_BYTES, domain=_MICROSOFT)
+def quantized_average_pool(node: Conversion) -> Value:
+    """ONNX Runtime's operator, channels first or with ``channels_last`` last."""
+    source, (scale, zero_point, output_scale, output_zero_point) = node[0], _quantization(node)
+    last = bool(node.attribute("channels_last", 0))
+    x, window = _pooled(node, _channels_first(source) if last else source)
+    y = node.new((*x.sizes[:2], *window.output), x.dtype)
+    if last:
+        y = _channels_first(node.new((x.sizes[0], *window.output, x.sizes[1]), x.dtype))
+    node.launch(
+        ops.QuantizedLinearAveragePooling,
+        x,
+        scale,
+        zero_point,
+        output_scale,
+        output_zero_point,
+        output_tensor=y,
+        window_size=window.kernel,
+        include_padding=bool(node.attribute("count_include_pad", 0)),
+        **window.fields,
+    )
+    y = _restored(node, y)
+    return y.transpose((0, *range(2, y.rank), 1)) if last else y
+
+
+def _channels_first(x: Value) -> Value:
+    return x.transpose((0, x.rank - 1, *range(1, x.rank - 1)))
+
+
+def _quantization(node: Conversion) -> tuple[Value, Value | None, Value, Value | None]:
+    """Scale and zero point of the input and of the output, one element each."""
+
+    def one(index: int) -> Value | None:
+        value = node.get(index)
+        return None if value is None else node.reshape(value, (1,))
+
+    scale, output_scale = one(1), one(3)
+    if scale is None or output_scale is None:
+        raise node.invalid("a scale is missing")
+    return scale, one(2), output_scale, one(4)
+
+
+@converts("MaxUnpool", 9, 11, 22, types=FLOATS, host_inputs=(2,))
+def max_unpool(node: Conversion) -> Value:
+    """Indices count positions in the sizes that the window implies, as in ONNX's reference; with ``output_shape`` those are
+    the first along each dimension of the output, and the others are 0."""
+    x, indices = node[0], node[1]
+    count = x.rank - 2
+    kernel = tuple(node.attribute("kernel_shape", ()))
+    if count < 1 or len(kernel) != count or indices.sizes != x.sizes:
+        raise node.invalid(f"an input of sizes {x.sizes}, indices of {indices.sizes} and the window {kernel}")
+    strides = spatial(node, "strides", count, 1)
+    pads = tuple(node.attribute("pads", (0,) * (2 * count)))
+    if len(pads) != 2 * count:
+        raise node.invalid(f"pads {pads} are not two integers a spatial dimension")
+    implied = tuple(
+        (size - 1) * stride + taps - pads[axis] - pads[axis + count]
+        for axis, (size, stride, taps) in enumerate(zip(x.sizes[2:], strides, kernel, strict=True))
+    )
+    sizes = (*x.sizes[:2], *implied)
+    given = node.host(2)
+    wanted = sizes if given is None else tuple(map(int, given))
+    if min(sizes) < 1 or len(wanted) != len(sizes) or any(own > full for own, full in zip(sizes, wanted, strict=True)):
+        raise node.invalid(f"an output of sizes {wanted} for a window that implies {sizes}")
+    y = node.new(sizes, x.dtype)
+    flat_indices = node.reshape(indices, (1, 1, 1, math.prod(x.sizes)))
+    node.launch(
+        ops.MaxUnpooling,
+        node.reshape(x, (1, 1, 1, math.prod(x.sizes))),
+        flat_indices.reinterpret(np.dtype(np.uint64)),
+        output_tensor=node.reshape(y, (1, 1, 1, math.prod(sizes))),
+    )
+    return y if wanted == sizes else _in_corner(node, y, wanted)
+
+
+def _in_corner(node: Conversion, y: Value, sizes: Sizes) -> Value:
+    """The value at the start of larger sizes, zeros after it."""
+    whole = node.fill(sizes, y.dtype.type(0))
+    corner = whole
+    for axis, size in enumerate(y.sizes):
+        corner = corner.shorten(axis, size)
+    node.launch(ops.ElementWiseIdentity, y, output_tensor=corner)
+    return whole
+
+
+def _norm_order(node: Conversion) -> int:
+    return int(node.attribute("p", 2))
+
+
+def _pool(node: Conversion, row: type[OperatorDesc], **fields: object) -> Value:
+    x, window = _pooled(node, node[0])
+    y = node.launch(
+        row,
+        x,
+        output_tensor=node.new((*x.sizes[:2], *window.output), x.dtype),
+        window_size=window.kernel,
+        **window.fields,
+        **fields,
+    )
+    return _restored(node, y)
 
 
 def _global_pool(node: Conversion, row: type[OperatorDesc], **fields: object) -> Value:
@@ -67,9 +177,8 @@ def _global_pool(node: Conversion, row: type[OperatorDesc], **fields: object) ->
     return node.reshape(y, x.sizes[:2] + (1,) * (x.rank - 2))
 
 
-def _pooled(node: Conversion) -> tuple[Value, Window]:
+def _pooled(node: Conversion, x: Value) -> tuple[Value, Window]:
     """The input and its window; one spatial dimension gets a second one of size 1 before it, as DirectML wants two."""
-    x = node[0]
     if x.rank < 3 or "kernel_shape" not in node.node.attributes:
         raise node.invalid(f"an input of sizes {x.sizes} and the window {node.attribute('kernel_shape', None)}")
     window = sliding_window(node, x.sizes[2:], tuple(node.attribute("kernel_shape", ())))

@@ -8,7 +8,7 @@ from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS
+from dmlvk.schema import FLOATS, Size2D
 
 _UINT_MAX = 2**32 - 1
 
@@ -37,6 +37,21 @@ def roi_align(node: Conversion) -> Value:
         output_pixel_offset=-0.5,
         minimum_samples_per_output=ratio or 1,
         maximum_samples_per_output=ratio or _UINT_MAX,
+    )
+
+
+@converts("MaxRoiPool", 1, 22, types=FLOATS)
+def max_roi_pool(node: Conversion) -> Value:
+    x, rois = node[0], node[1]
+    height, width = node.attribute("pooled_shape", (0, 0))
+    if x.rank != 4 or rois.rank != 2 or rois.sizes[1] != 5 or min(height, width) < 1:
+        raise node.invalid(f"input {x.sizes}, rois {rois.sizes} and pooled_shape {[height, width]}")
+    return node.launch(
+        ops.RoiPooling,
+        x,
+        node.reshape(rois, (1, 1, *rois.sizes)),
+        spatial_scale=float(node.attribute("spatial_scale", 1.0)),
+        pooled_size=Size2D(width, height),
     )
 
 

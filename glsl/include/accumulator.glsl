@@ -1,0 +1,206 @@
+// The accumulator of a reduction: what is known of a set of elements, for every function, in two registers.
+//
+//   FUNCTION            first                                    second
+//   SUM and its kin     the sum                                  what rounding has kept out of it
+//   LOG_SUM_EXP         the largest element                      log_sum_exp.glsl: the others' powers
+//   MULTIPLY            the product                              -
+//   MAX, MIN            the extreme element, as an order         -
+//   ARGMAX, ARGMIN      the same                                 its place: smaller is better
+//
+//   empty()                       of no element; merging it changes nothing
+//   update(accumulator, values, place)    takes in TOGETHER elements of one row, whose place is one
+//   merged(a, b)                  of two sets together
+//   finish(accumulator)           the result, of the arithmetic type
+//   to_words, from_words          ACCUMULATOR_WORDS 32-bit words and back
+//
+// Before including: TOGETHER. Constants: FUNCTION (REDUCE_FUNCTION_*), DECREASING (ARG*: 1 takes the last of equal elements
+// instead of the first).
+// Parameter: divisor, the number of elements, for AVERAGE.
+
+#ifndef DMLVK_ACCUMULATOR_GLSL
+#define DMLVK_ACCUMULATOR_GLSL
+
+#include "math.glsl"
+#include "order.glsl"
+#if T_IS_FLOAT
+#include "log_sum_exp.glsl"
+#endif
+
+#if T_BYTES == 8
+#define FIRST uint64_t
+#define ACCUMULATOR_WORDS 3
+#else
+#define FIRST uint
+#define ACCUMULATOR_WORDS 2
+#endif
+
+struct Accumulator {
+    FIRST first;
+    uint second;
+};
+
+#if ACCUMULATOR_WORDS == 3
+uint[3] to_words(Accumulator a) {
+    const uvec2 first = unpackUint2x32(a.first);
+    return uint[3](first.x, first.y, a.second);
+}
+Accumulator from_words(uint words[3]) { return Accumulator(packUint2x32(uvec2(words[0], words[1])), words[2]); }
+#else
+uint[2] to_words(Accumulator a) { return uint[2](a.first, a.second); }
+Accumulator from_words(uint words[2]) { return Accumulator(words[0], words[1]); }
+#endif
+
+const uint NOWHERE = 0xFFFFFFFFu; // the place of no element, later than every other
+
+bool is_function(uint function) { return FUNCTION == function; }
+bool is_argument() { return is_function(REDUCE_FUNCTION_ARGMAX) || is_function(REDUCE_FUNCTION_ARGMIN); }
+bool is_extreme() { return is_argument() || is_function(REDUCE_FUNCTION_MAX) || is_function(REDUCE_FUNCTION_MIN); }
+bool is_product() { return is_function(REDUCE_FUNCTION_MULTIPLY); }
+bool is_log_sum_exp() { return is_function(REDUCE_FUNCTION_LOG_SUM_EXP); }
+bool is_least() { return is_function(REDUCE_FUNCTION_MIN) || is_function(REDUCE_FUNCTION_ARGMIN); }
+
+#if T_IS_FLOAT
+uint to_bits(float value) { return floatBitsToUint(value); }
+T_MATH from_bits(FIRST bits) { return uintBitsToFloat(bits); }
+FIRST order_bits(ORDER key) { return uint(key); }
+#else
+FIRST to_bits(T_MATH value) { return FIRST(value); }
+T_MATH from_bits(FIRST bits) { return T_MATH(bits); }
+FIRST order_bits(ORDER key) { return FIRST(key); }
+#endif
+ORDER bits_order(FIRST bits) { return ORDER(bits); }
+
+ORDER order_of(T_MATH x) {
+    const ORDER key = is_least() ? order_down(x) : order_up(x);
+    return is_argument() ? order_of_zeros(key) : key;
+}
+
+// The largest order of several elements. Of floats NaN and -0 are looked for once, in the result: an order is two operations
+// then, and what finds the largest and the least two more.
+ORDER order_of_all(T_MATH values[TOGETHER]) {
+#if T_IS_FLOAT
+    ORDER most = order_of_bits(floatBitsToUint(values[0])), least = most;
+    [[unroll]] for (int i = 1; i < TOGETHER; ++i) {
+        const ORDER key = order_of_bits(floatBitsToUint(values[i]));
+        most = max(most, key);
+        least = min(least, key);
+    }
+    const bool has_nan = most > INFINITE_ORDER || least < ~INFINITE_ORDER;
+    const ORDER key = has_nan ? NAN_ORDER : is_least() ? ~least : most;
+    return is_argument() ? order_of_zeros(key) : key;
+#else
+    ORDER most = order_of(values[0]);
+    [[unroll]] for (int i = 1; i < TOGETHER; ++i) most = max(most, order_of(values[i]));
+    return most;
+#endif
+}
+
+// An element that changes no accumulator (of ARG* it may stand beside real elements of the same access only).
+T_MATH neutral() {
+#if T_IS_FLOAT
+    if (is_extreme() || is_log_sum_exp()) return is_least() ? INFINITY : -INFINITY;
+#else
+    if (is_extreme()) return is_least() ? from_order_down(LEAST_ORDER) : from_order_up(LEAST_ORDER);
+#endif
+    return T_MATH(is_product() ? 1 : 0);
+}
+
+Accumulator empty() {
+    if (is_extreme()) return Accumulator(order_bits(LEAST_ORDER), NOWHERE);
+    return Accumulator(to_bits(neutral()), 0u);
+}
+
+T_MATH mapped(T_MATH x) {
+    if (is_function(REDUCE_FUNCTION_L1)) {
+#if T_IS_FLOAT
+        return uintBitsToFloat(floatBitsToUint(x) & 0x7FFFFFFFu);
+#elif T_IS_SIGNED
+        return x < 0 ? -x : x;
+#endif
+    }
+    if (is_function(REDUCE_FUNCTION_L2) || is_function(REDUCE_FUNCTION_SUM_SQUARE)) return x * x;
+    return x;
+}
+
+#if T_IS_FLOAT
+// a + b, and what rounding has kept out of it (Knuth). That is NaN where the sum is infinite; finish() leaves it out then.
+void two_sum(float a, float b, out float sum, out float lost) {
+    precise const float total = a + b;
+    precise const float of_b = total - a;
+    precise const float of_a = total - of_b;
+    precise const float rest = (a - of_a) + (b - of_b);
+    sum = total;
+    lost = rest;
+}
+#endif
+
+void add(inout Accumulator a, T_MATH value, uint lost_before) {
+#if T_IS_FLOAT
+    float sum, lost;
+    two_sum(from_bits(a.first), value, sum, lost);
+    a = Accumulator(to_bits(sum), floatBitsToUint(uintBitsToFloat(a.second) + uintBitsToFloat(lost_before) + lost));
+#else
+    a.first += FIRST(value);
+#endif
+}
+
+// Whether an extreme element beats another one.
+bool beats(Accumulator a, Accumulator b) {
+    const ORDER of_a = bits_order(a.first), of_b = bits_order(b.first);
+    return of_a > of_b || is_argument() && of_a == of_b && a.second < b.second;
+}
+
+Accumulator merged(Accumulator a, Accumulator b) {
+    if (is_extreme()) return beats(b, a) ? b : a;
+    if (is_product()) return Accumulator(to_bits(from_bits(a.first) * from_bits(b.first)), 0u);
+#if T_IS_FLOAT
+    if (is_log_sum_exp()) {
+        const LogSumExp both = merged(LogSumExp(uintBitsToFloat(a.first), uintBitsToFloat(a.second)),
+                                      LogSumExp(uintBitsToFloat(b.first), uintBitsToFloat(b.second)));
+        return Accumulator(to_bits(both.largest), floatBitsToUint(both.others));
+    }
+#endif
+    add(a, from_bits(b.first), b.second);
+    return a;
+}
+
+void update(inout Accumulator a, T_MATH values[TOGETHER], uint place) {
+    if (is_extreme()) {
+        a = merged(a, Accumulator(order_bits(order_of_all(values)), place));
+    } else if (is_product()) {
+        T_MATH product = values[0];
+        [[unroll]] for (int i = 1; i < TOGETHER; ++i) product *= values[i];
+        a.first = to_bits(from_bits(a.first) * product);
+#if T_IS_FLOAT
+    } else if (is_log_sum_exp()) {
+        LogSumExp own = LogSumExp(uintBitsToFloat(a.first), uintBitsToFloat(a.second));
+        [[unroll]] for (int i = 0; i < TOGETHER; ++i) update(own, values[i]);
+        a = Accumulator(to_bits(own.largest), floatBitsToUint(own.others));
+#endif
+    } else {
+        T_MATH sum = mapped(values[0]);
+        [[unroll]] for (int i = 1; i < TOGETHER; ++i) sum += mapped(values[i]);
+        add(a, sum, 0u);
+    }
+}
+
+// Places count upwards from the element that is to win among equals. The inverse is the same.
+uint place_of(uint number) { return DECREASING != 0u ? NOWHERE - 1u - number : number; }
+
+T_MATH finish(Accumulator a) {
+    if (is_extreme()) return is_least() ? from_order_down(bits_order(a.first)) : from_order_up(bits_order(a.first));
+#if T_IS_FLOAT
+    if (is_log_sum_exp()) return logarithm(LogSumExp(uintBitsToFloat(a.first), uintBitsToFloat(a.second)));
+    if (is_product()) return from_bits(a.first);
+    const float lost = uintBitsToFloat(a.second);
+    const float sum = from_bits(a.first) + (is_finite(lost) ? lost : 0.0);
+    if (is_function(REDUCE_FUNCTION_AVERAGE)) return sum / p.divisor;
+    if (is_function(REDUCE_FUNCTION_L2)) return sqrt(sum);
+    if (is_function(REDUCE_FUNCTION_LOG_SUM)) return log_accurate(sum);
+    return sum;
+#else
+    return from_bits(a.first);
+#endif
+}
+
+#endif

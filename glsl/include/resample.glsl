@@ -1,0 +1,148 @@
+// What the resampling kernels share: exact positions, the elements around them, results. See ops/resample.py (Resample3).
+//
+// Bindings: X, Y; element strides x_strides, y_strides of the dimensions, which are in the order in which y lies in memory.
+//   Those of the innermost are of an item (resample.comp), x_step and y_step of an element; of a mapped dimension x_strides is
+//   always of an element.
+// Constants: RANK, MAPPED (a bit a dimension: whether its positions are worked out; else output o is element o), LINEAR, X_MODE
+//   and Y_MODE (lanes.glsl).
+// Parameters of a mapped dimension d: output o lies at start + o * step, where start = start_whole + start_part / parts and
+//   step = step_whole + step_part / parts; step_estimate = floor(2^32 * step_part / parts); parts is below 2^30.
+//   weight_of_part is 1 / parts.
+
+#ifndef DMLVK_RESAMPLE_GLSL
+#define DMLVK_RESAMPLE_GLSL
+
+#include "lanes.glsl"
+#include "tensor.glsl"
+
+LANES_BUFFER(readonly, T, X, x)
+LANES_BUFFER(, T, Y, y)
+
+bool is_mapped(int d) { return (MAPPED >> d & 1u) != 0u; }
+
+// x = whole + part / parts.
+struct Position {
+    int whole;
+    uint part;
+};
+
+void carry(int d, inout Position at) {
+    if (at.part >= p.parts[d]) {
+        at.part -= p.parts[d];
+        ++at.whole;
+    }
+}
+
+// The estimated quotient of step_part * o by parts is at most 1 too small and loses its fraction, the start's adds less than
+// 1: what is left is below three parts, and right in 32 bits though its terms are not.
+Position position_of(int d, uint o) {
+    uint quotient, low;
+    umulExtended(o, p.step_estimate[d], quotient, low);
+    Position at;
+    at.whole = p.start_whole[d] + p.step_whole[d] * int(o) + int(quotient);
+    at.part = p.start_part[d] + p.step_part[d] * o - quotient * p.parts[d];
+    carry(d, at);
+    carry(d, at);
+    return at;
+}
+
+// The position of the next output.
+void advance(int d, inout Position at) {
+    at.whole += p.step_whole[d];
+    at.part += p.step_part[d];
+    carry(d, at);
+}
+
+uint last_input(int d) { return p.input_sizes[d] - 1u; }
+uint clamp_input(int d, int i) { return uint(clamp(i, 0, int(last_input(d)))); }
+
+// The two elements around a position and their weights. (1 minus the other weight would have the error of a number near 1.)
+// Where there is but one, at an edge or where the position is whole, it is both, each with half the weight: the result is
+// exact, and no other element turns it into NaN.
+struct Pair {
+    uint low, high;
+    float low_weight, high_weight;
+};
+
+Pair pair_of(int d, Position at) {
+    const int last = int(last_input(d));
+    const bool single = at.part == 0u || at.whole < 0 || at.whole >= last;
+    const uint low = uint(clamp(at.whole, 0, last));
+    const float weight = p.weight_of_part[d];
+    return Pair(low, single ? low : low + 1u, single ? 0.5 : float(p.parts[d] - at.part) * weight,
+                single ? 0.5 : float(at.part) * weight);
+}
+
+// An average as the tensor's type. One within 2^-11 of a half between integers is taken for that half, so that float32
+// roundings, which are smaller, do not decide.
+T_MATH result_of(float average) {
+#if T_IS_FLOAT
+    return average;
+#else
+    return T_MATH(roundEven(roundEven(average * 1024.0) / 1024.0));
+#endif
+}
+
+// LANES neighbours of x from `at` on, of which `lanes` are there.
+#define LOAD_X(values, at, lanes)                                                            \
+    if (LANES == 1 || (lanes) == LANES) {                                                    \
+        LOAD_LANES(T, values, X, x, X_MODE, at, p.x_step)                                    \
+    } else {                                                                                 \
+        [[unroll]] for (uint l_ = 0; l_ < LANES; ++l_)                                       \
+            values[l_] = T_MATH(ELEMENT(T, X, x, (at) + min(l_, (lanes) - 1u) * p.x_step));  \
+    }
+
+#define STORE_Y(at, lanes, values)                                                           \
+    if (LANES == 1 || (lanes) == LANES) {                                                    \
+        STORE_LANES(T, Y, y, Y_MODE, at, p.y_step, values)                                   \
+    } else {                                                                                 \
+        [[unroll]] for (uint l_ = 0; l_ < LANES; ++l_)                                       \
+            if (l_ < (lanes)) ELEMENT(T, Y, y, (at) + l_ * p.y_step) = T(values[l_]);        \
+    }
+
+// Of the elements around an output's position in all mapped dimensions but the columns': where they lie, and their weights.
+// surround(d, coordinate) works out those of a dimension; corner(c, outer) gives element c of CORNERS and its weight.
+// FOR_EACH_CORNER(c) is a loop over them, four at a time, so that up to as many rows are read before one is needed.
+uint x_base, y_base;
+uint low_offset[5], high_offset[5];
+float low_weight[5], high_weight[5];
+
+struct Corner {
+    uint at;
+    float weight;
+};
+
+void surround(int d, uint coordinate) {
+    const Position at = position_of(d, coordinate);
+    if (LINEAR == 1u) {
+        const Pair pair = pair_of(d, at);
+        low_offset[d] = pair.low * p.x_strides[d];
+        high_offset[d] = pair.high * p.x_strides[d];
+        low_weight[d] = pair.low_weight;
+        high_weight[d] = pair.high_weight;
+    } else {
+        x_base += clamp_input(d, at.whole) * p.x_strides[d];
+    }
+}
+
+#define FOR_EACH_CORNER(c)                              \
+    for (uint four_ = 0u; four_ < CORNERS; four_ += 4u) \
+        [[unroll]] for (uint c = four_, k_ = 0u; k_ < min(CORNERS, 4u); ++k_, ++c)
+
+// `outer`, how many dimensions count, is a constant.
+Corner corner(uint c, int outer) {
+    Corner found = Corner(x_base, 1.0);
+    if (LINEAR == 1u) {
+        uint bit = 0u;
+        [[unroll]] for (int d = 0; d < outer; ++d) {
+            if (!is_mapped(d)) continue;
+            const bool high = (c >> bit & 1u) != 0u;
+            found.at += high ? high_offset[d] : low_offset[d];
+            found.weight *= high ? high_weight[d] : low_weight[d];
+            ++bit;
+        }
+    }
+    return found;
+}
+
+#endif

@@ -1,0 +1,243 @@
+// What the kernels of normalizer.glsl share: where rows lie, who has which elements, and merging what is known of a row.
+//
+// A row is one index into the kept dimensions and all of the reduced ones, the last of which is fastest. Elements move in
+// units, of which a row has p.row_units:
+//   UNIT 0  one element, anywhere
+//   UNIT 1  a 16-byte word of consecutive elements of a row
+//   UNIT 2  a 16-byte word of elements of as many rows, which lie side by side: a group of ROWS rows
+// Steps, and the last size of the kept (UNIT 2) or the reduced dimensions (UNIT 1), are in units; p.groups counts groups.
+//
+// LANES invocations share a group of rows, COLUMNS groups are neighbours: a workgroup's invocations are numbered with the
+// column fastest, then the lane. COLUMNS is 1 where rows are contiguous and neighbours read along them; it is more where rows
+// lie side by side and neighbours read across them. Lane i has units i, i + LANES, i + 2 LANES... of a tile, UNITS of each lane.
+//
+// Constants: LOCAL_SIZE_X, LANES, COLUMNS, UNITS (all powers of two), ROW_RUNS (1 where a row has more than one dimension),
+// MERGED (entries of shared memory: those of all rows for each subgroup, or for each run of COLUMNS where that is longer), and
+// those of normalizer.glsl.
+// Bindings: X read, Y written; both may be the same bytes.
+
+#ifndef DMLVK_ROW_TILES_GLSL
+#define DMLVK_ROW_TILES_GLSL
+
+#include "dtype.glsl"
+#include "normalizer.glsl"
+#include "tensor.glsl"
+
+#if UNIT == 0
+#define UNIT_ELEMENTS 1
+#define UNIT_BYTES T_BYTES
+layout(set = 0, binding = BINDING_X, std430) readonly buffer X { T x_units[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y_units[]; };
+#else
+#define UNIT_ELEMENTS T_PER_WORD
+#define UNIT_BYTES 16
+layout(set = 0, binding = BINDING_X, std430) readonly buffer X { uvec4 x_units[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { uvec4 y_units[]; };
+#endif
+
+#if UNIT == 2
+#define ROWS T_PER_WORD
+#else
+#define ROWS 1
+#endif
+// The row of its group, and the place in its row, that an element of a unit has.
+#define ROW_OF(element) (ROWS == 1 ? 0 : (element))
+#define PLACE_OF(unit, element) (ROWS == 1 ? (unit) * UNIT_ELEMENTS + (element) : (unit))
+
+#define TILE (LANES * UNITS)
+#define TEAM (LANES * COLUMNS) // neighbouring invocations that merge with each other
+#define GROUPS_OF_WORKGROUP (LOCAL_SIZE_X / LANES)
+
+// Numbers the invocations so that those of a subgroup are neighbours (which gl_LocalInvocationIndex need not do).
+uint workgroup_invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+
+uint column() { return workgroup_invocation() % COLUMNS; }
+uint lane() { return workgroup_invocation() / COLUMNS % LANES; }
+
+// The invocation's group, of those that its workgroup has from this one on.
+uint group_from(uint first) { return first + workgroup_invocation() / TEAM * COLUMNS + column(); }
+
+uint x_start;
+uint y_start;
+
+void find_group(uint group) {
+    x_start = BYTE_OFFSET_X / UNIT_BYTES;
+    y_start = BYTE_OFFSET_Y / UNIT_BYTES;
+#define ADD_KEPT(dimension, coordinate)                 \
+    x_start += (coordinate) * p.kept_x[dimension];      \
+    y_start += (coordinate) * p.kept_y[dimension];
+    FOR_EACH_COORDINATE_FAST(group, p.kept_rank, p.kept_sizes, p.kept_divisors, ADD_KEPT)
+}
+
+// Where a unit of the row lies, from its start: in x and y.
+uvec2 unit_at(uint unit) {
+    uvec2 at = uvec2(0);
+#define ADD_ROW(dimension, coordinate) at += (coordinate) * uvec2(p.row_x[dimension], p.row_y[dimension]);
+    if (ROW_RUNS == 0) {
+        ADD_ROW(0, unit)
+    } else {
+        FOR_EACH_COORDINATE_FAST(unit, p.row_rank, p.row_sizes, p.row_divisors, ADD_ROW)
+    }
+    return at;
+}
+
+// A tile: UNITS units of each lane.
+float held[UNITS][UNIT_ELEMENTS];
+
+uint held_unit(uint first, uint i) { return first + i * LANES + lane(); }
+
+void load_tile(uint first) {
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        const uint unit = held_unit(first, i);
+        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) held[i][j] = nothing();
+        if (unit < p.row_units) {
+            const uint at = x_start + unit_at(unit).x;
+#if UNIT == 0
+            held[i][0] = float(x_units[at]);
+#else
+            unpack_word(x_units[at], held[i]);
+#endif
+        }
+    }
+}
+
+// Whether any lane has a unit of the row in this place, so that others need not compute with nothing.
+bool in_row(uint first, uint i) { return i == 0 || first + i * LANES < p.row_units; }
+
+// The peaks of rows with a tile more.
+void raise_peaks(uint first, inout Summary rows[ROWS]) {
+    int peaks[ROWS];
+    float largest[ROWS];
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+        peaks[r] = rows[r].peak;
+        largest[r] = -INFINITY;
+    }
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        if (!in_row(first, i)) continue;
+        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {
+            const int r = ROW_OF(j);
+            if (IS_LP || IS_HARDMAX) peaks[r] = max(peaks[r], peak_of(held[i][j]));
+            else largest[r] = max(largest[r], held[i][j]);
+        }
+    }
+    [[unroll]] for (int r = 0; r < ROWS; ++r)
+        rows[r] = rescaled(rows[r], IS_LP || IS_HARDMAX ? peaks[r] : max(peaks[r], order_up(largest[r])));
+}
+
+// Adds a tile to what is known of its rows, whose peaks it does not exceed. Leaves it measured.
+void add_tile(uint first, inout Summary rows[ROWS]) {
+    Scale scales[ROWS];
+    vec2 sums[ROWS];
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+        scales[r] = scale_of(rows[r].peak);
+        sums[r] = vec2(0);
+    }
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        if (!in_row(first, i)) continue;
+        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) {
+            const int r = ROW_OF(j);
+            if (!IS_HARDMAX) sums[r] += measure(held[i][j], scales[r]);
+            else if (peak_of(held[i][j]) == rows[r].peak)
+                rows[r].first = max(rows[r].first, int(~PLACE_OF(held_unit(first, i), j)));
+        }
+    }
+    [[unroll]] for (int r = 0; r < ROWS; ++r) rows[r].sums += corrected(sums[r], scales[r]);
+}
+
+// What a loaded tile becomes where it is not measured yet.
+void measure_tile(uint first, Result results[ROWS]) {
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        if (!in_row(first, i)) continue;
+        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) measure(held[i][j], results[ROW_OF(j)].scale);
+    }
+}
+
+void store_tile(uint first, Result results[ROWS]) {
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        const uint unit = held_unit(first, i);
+        if (unit < p.row_units) {
+            const uint at = y_start + unit_at(unit).y;
+            [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j)
+                held[i][j] = finished(held[i][j], PLACE_OF(unit, j), results[ROW_OF(j)]);
+#if UNIT == 0
+            y_units[at] = T(held[i][0]);
+#else
+            y_units[at] = pack_word(held[i]);
+#endif
+        }
+    }
+}
+
+// -- merging over the lanes of a row: by shuffles within a subgroup, through shared memory between subgroups. Every
+// invocation of the workgroup must call, and each gets the row's. The order of additions depends on the subgroup size and on
+// nothing else, so a device gives the same bits every time.
+
+shared int merged_peaks[MERGED];
+shared int merged_places[MERGED];
+shared float merged_sums[2][MERGED];
+
+// Runs of invocations of which each column has one entry in shared memory, and those of a team.
+uint run() { return max(gl_SubgroupSize, COLUMNS); }
+uint runs_of_team() { return TEAM / run(); }
+uint entry_of(uint a_run, int row) { return (a_run * COLUMNS + column()) * ROWS + row; }
+
+// OWN[r], of a TYPE, becomes MERGE over all lanes; SHARED is what it passes through. Entries are merged by eights, because a
+// long sum of one after the other would gather rounding errors.
+#define OVER_LANES(TYPE, OWN, SHARED, NOTHING, MERGE)                                                                  \
+    {                                                                                                                  \
+        for (uint distance_ = COLUMNS; distance_ < min(TEAM, gl_SubgroupSize); distance_ *= 2)                         \
+            [[unroll]] for (int r_ = 0; r_ < ROWS; ++r_)                                                               \
+                OWN[r_] = MERGE(OWN[r_], subgroupShuffleXor(OWN[r_], distance_));                                      \
+        if (LANES > 1 && TEAM > gl_SubgroupSize) {                                                                    \
+            const uint own_run_ = workgroup_invocation() / run();                                                      \
+            const uint first_run_ = own_run_ / runs_of_team() * runs_of_team();                                        \
+            const uint readers_ = run() / COLUMNS;                                                                     \
+            const uint reader_ = workgroup_invocation() % run() / COLUMNS;                                             \
+            if (reader_ == 0)                                                                                          \
+                [[unroll]] for (int r_ = 0; r_ < ROWS; ++r_) SHARED[entry_of(own_run_, r_)] = OWN[r_];                 \
+            barrier();                                                                                                 \
+            [[unroll]] for (int r_ = 0; r_ < ROWS; ++r_) {                                                             \
+                OWN[r_] = NOTHING;                                                                                     \
+                for (uint i_ = reader_ % runs_of_team(); i_ < runs_of_team(); i_ += 8 * readers_) {                    \
+                    TYPE eight_ = NOTHING;                                                                             \
+                    for (uint k_ = i_; k_ < min(i_ + 8 * readers_, runs_of_team()); k_ += readers_)                    \
+                        eight_ = MERGE(eight_, SHARED[entry_of(first_run_ + k_, r_)]);                                 \
+                    OWN[r_] = MERGE(OWN[r_], eight_);                                                                  \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (uint distance_ = COLUMNS; distance_ < min(runs_of_team() * COLUMNS, gl_SubgroupSize); distance_ *= 2) \
+                [[unroll]] for (int r_ = 0; r_ < ROWS; ++r_)                                                           \
+                    OWN[r_] = MERGE(OWN[r_], subgroupShuffleXor(OWN[r_], distance_));                                  \
+        }                                                                                                              \
+    }
+#define SUM_OF(a, b) ((a) + (b))
+
+void sums_over_lanes(inout Summary rows[ROWS], int component) {
+    float sums[ROWS];
+    [[unroll]] for (int r = 0; r < ROWS; ++r) sums[r] = rows[r].sums[component];
+    OVER_LANES(float, sums, merged_sums[component], 0.0, SUM_OF)
+    [[unroll]] for (int r = 0; r < ROWS; ++r) rows[r].sums[component] = sums[r];
+}
+
+// What the lanes know of a row, relative to the same peak, which is the row's.
+void shares_over_lanes(inout Summary rows[ROWS]) {
+    if (IS_HARDMAX) {
+        int places[ROWS];
+        [[unroll]] for (int r = 0; r < ROWS; ++r) places[r] = rows[r].first;
+        OVER_LANES(int, places, merged_places, NOWHERE, max)
+        [[unroll]] for (int r = 0; r < ROWS; ++r) rows[r].first = places[r];
+    } else {
+        sums_over_lanes(rows, 0);
+        if (IS_LOG_SOFTMAX) sums_over_lanes(rows, 1);
+    }
+}
+
+// What the lanes know of a row gets one peak, the row's.
+void peaks_over_lanes(inout Summary rows[ROWS]) {
+    int peaks[ROWS];
+    [[unroll]] for (int r = 0; r < ROWS; ++r) peaks[r] = rows[r].peak;
+    OVER_LANES(int, peaks, merged_peaks, NO_PEAK, max)
+    [[unroll]] for (int r = 0; r < ROWS; ++r) rows[r] = rescaled(rows[r], peaks[r]);
+}
+
+#endif

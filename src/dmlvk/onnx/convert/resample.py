@@ -1,0 +1,234 @@
+"""Resize and Upsample: ONNX's coordinate transformations as the scales and pixel offsets of Resample3."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.enums import AxisDirection, InterpolationMode
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.model import Array
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Value
+
+_TYPES = ops.Resample3.fields[0].data_types
+_NEAREST = InterpolationMode.NEAREST_NEIGHBOR
+_STANDSTILL = 2.0**100
+"""A scale at which all outputs lie at one position."""
+
+_ROUNDINGS = {
+    "round_prefer_floor": (AxisDirection.INCREASING, 0.5),
+    "round_prefer_ceil": (AxisDirection.DECREASING, -0.5),
+    "floor": (AxisDirection.DECREASING, 0.0),
+    "ceil": (AxisDirection.INCREASING, 0.0),
+}
+"""nearest_mode -> rounding direction and what it adds to the input offset."""
+
+
+class _Axis(NamedTuple):
+    """How a dimension is resampled: output o lies at (o - after) / scale - before.
+
+    Attributes:
+        inputs, outputs: Its sizes.
+        given: ONNX's scale.
+        scale, before, after: DirectML's, and its input and output pixel offsets.
+        inside: Which outputs lie on the input; the others take extrapolation_value. None where that does not count.
+    """
+
+    inputs: int
+    outputs: int
+    given: float
+    scale: float
+    before: float
+    after: float
+    inside: Array | None = None
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether each output is the input element of its number."""
+        at_itself = self.inputs == 1 or (self.scale == 1 and self.before + self.after == 0)
+        return self.inputs == self.outputs and at_itself
+
+
+@converts("Resize", 11, 13, 18, 19, types=_TYPES, host_inputs=(1, 2, 3))
+def resize(node: Conversion) -> Value:
+    x, mode = node[0], _mode(node)
+    if node.attribute("exclude_outside", 0):
+        raise node.unsupported("exclude_outside: DirectML counts elements outside as the edge's")
+    transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
+    axes = [node.axis(axis, x.rank) for axis in node.attribute("axes", range(x.rank))]
+    scales, sizes = _scales_and_sizes(node, x, axes)
+    starts, ends = _regions(node, x, axes) if transformation == "tf_crop_and_resize" else ((0.0,) * x.rank,) * 2
+    found = [_axis(node, transformation, *of) for of in zip(x.sizes, sizes, scales, starts, ends, strict=True)]
+    rounding, shift = AxisDirection.INCREASING, 0.0
+    if mode == _NEAREST:
+        nearest_mode = node.attribute("nearest_mode", "round_prefer_floor")
+        if nearest_mode not in _ROUNDINGS:
+            raise node.invalid(f"nearest_mode {nearest_mode!r}")
+        rounding, shift = _ROUNDINGS[nearest_mode]
+    antialiased = bool(node.attribute("antialias", 0)) and mode != _NEAREST
+    if antialiased and any(axis.scale != axis.given for axis in found if not axis.is_identity):
+        raise node.unsupported(f"antialias with {transformation}: DirectML widens the filter by the scale between pixels")
+    y = _resampled(node, x, found, mode, rounding, shift, antialiased)
+    return _extrapolated(node, y, found)
+
+
+@converts("Resize", 10, types=_TYPES, host_inputs=(1,))
+def resize_10(node: Conversion) -> Value:
+    """Asymmetric. ONNX does not say how coordinates round; as in ONNX Runtime, down, but up where a dimension shrinks."""
+    scales = [float(scale) for scale in node.known(1)]
+    shrinks = {scale < 1 for scale in scales if scale != 1}
+    if _mode(node) == _NEAREST and len(shrinks) == 2:
+        raise node.unsupported("dimensions that grow and dimensions that shrink, which round in two directions")
+    return _asymmetric(node, scales, AxisDirection.INCREASING if True in shrinks else AxisDirection.DECREASING)
+
+
+@converts("Upsample", 7, types=_TYPES)
+def upsample_7(node: Conversion) -> Value:
+    return _asymmetric(node, node.attribute("scales", ()), AxisDirection.DECREASING)
+
+
+@converts("Upsample", 9, types=_TYPES, host_inputs=(1,))
+def upsample_9(node: Conversion) -> Value:
+    return _asymmetric(node, [float(scale) for scale in node.known(1)], AxisDirection.DECREASING)
+
+
+def _asymmetric(node: Conversion, scales: Sequence[float], rounding: AxisDirection) -> Value:
+    x = node[0]
+    if len(scales) != x.rank:
+        raise node.invalid(f"{len(scales)} scales for an input of sizes {x.sizes}")
+    sizes = map(_scaled, x.sizes, scales)
+    found = [_Axis(*of, of[2], 0.0, 0.0) for of in zip(x.sizes, sizes, scales, strict=True)]
+    return _resampled(node, x, found, _mode(node), rounding, 0.0, False)
+
+
+def _mode(node: Conversion) -> InterpolationMode:
+    mode = node.attribute("mode", "nearest")
+    if mode == "cubic":
+        raise node.unsupported("mode 'cubic': DirectML interpolates linearly or takes the nearest element")
+    if mode not in ("nearest", "linear"):
+        raise node.invalid(f"mode {mode!r}")
+    return InterpolationMode.LINEAR if mode == "linear" else _NEAREST
+
+
+def _scaled(size: int, scale: float) -> int:
+    """The size of a scaled dimension, in float32 as ONNX's shape inference has it."""
+    return math.floor(np.float32(size) * np.float32(scale))
+
+
+def _scales_and_sizes(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[list[float], list[int]]:
+    """Each dimension's scale and output size."""
+    given, wanted = (None if found is None or found.size == 0 else found for found in (node.host(2), node.host(3)))
+    if (given is None) == (wanted is None):
+        raise node.invalid("one of scales and sizes is given")
+    chosen = [float(scale) for scale in given] if given is not None else []
+    targets = [int(size) for size in wanted] if wanted is not None else []
+    if len(chosen or targets) != len(axes):
+        raise node.invalid(f"{len(chosen or targets)} scales or sizes for {len(axes)} axes")
+    scales, sizes = [1.0] * x.rank, list(x.sizes)
+    policy = node.attribute("keep_aspect_ratio_policy", "stretch")
+    if targets:
+        chosen = [size / x.sizes[axis] if x.sizes[axis] else 1.0 for axis, size in zip(axes, targets, strict=True)]
+        if policy != "stretch":
+            if policy not in ("not_larger", "not_smaller"):
+                raise node.invalid(f"keep_aspect_ratio_policy {policy!r}")
+            chosen = [min(chosen) if policy == "not_larger" else max(chosen)] * len(axes)
+            targets = [math.floor(x.sizes[axis] * scale + 0.5) for axis, scale in zip(axes, chosen, strict=True)]
+    else:
+        targets = [_scaled(x.sizes[axis], scale) for axis, scale in zip(axes, chosen, strict=True)]
+    for axis, scale, size in zip(axes, chosen, targets, strict=True):
+        if scale <= 0:
+            raise node.invalid(f"scales {chosen}")
+        scales[axis], sizes[axis] = scale, size
+    return scales, sizes
+
+
+def _regions(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Where each dimension's region starts and ends, as a share of the dimension; roi is [starts..., ends...]."""
+    roi = node.host(1)
+    if roi is None or roi.size != 2 * len(axes):
+        raise node.invalid(f"tf_crop_and_resize takes a roi of {2 * len(axes)} numbers")
+    starts, ends = [0.0] * x.rank, [1.0] * x.rank
+    for i, axis in enumerate(axes):
+        starts[axis], ends[axis] = float(roi[i]), float(roi[i + len(axes)])
+    return starts, ends
+
+
+def _axis(node: Conversion, transformation: str, inputs: int, outputs: int, given: float, start: float, end: float) -> _Axis:
+    scale, before, after = given, 0.0, 0.0
+    if transformation == "half_pixel" or (transformation == "pytorch_half_pixel" and outputs > 1):
+        before, after = 0.5, -0.5
+    elif transformation == "pytorch_half_pixel":
+        scale = 1.0
+    elif transformation == "half_pixel_symmetric":
+        # The output's middle lies at the input's, though the output's size was rounded.
+        before, after = 0.5 - inputs / 2 * (1 - outputs / (given * inputs)) if inputs else 0.5, -0.5
+    elif transformation == "tf_half_pixel_for_nn":
+        after = -0.5
+    elif transformation == "align_corners":
+        # By the size that was asked for, as ONNX's reference has it: it need not be whole.
+        scale = (given * inputs - 1) / (inputs - 1) if inputs > 1 and outputs > 1 else 1.0
+    elif transformation == "tf_crop_and_resize":
+        return _cropped(inputs, outputs, given, start * (inputs - 1), end * (inputs - 1))
+    elif transformation != "asymmetric":
+        raise node.invalid(f"coordinate_transformation_mode {transformation!r}")
+    return _Axis(inputs, outputs, given, scale, before, after)
+
+
+def _cropped(inputs: int, outputs: int, given: float, start: float, end: float) -> _Axis:
+    """Outputs from one position of the input to another; a single one between them."""
+    step = (end - start) / (outputs - 1) if outputs > 1 else 0.0
+    first = start if outputs > 1 else (start + end) / 2
+    positions = first + step * np.arange(outputs)
+    inside = (positions >= 0) & (positions <= inputs - 1)
+    return _Axis(inputs, outputs, given, 1 / step if step else _STANDSTILL, -first, 0.0, inside)
+
+
+def _resampled(
+    node: Conversion,
+    x: Value,
+    axes: Sequence[_Axis],
+    mode: InterpolationMode,
+    rounding: AxisDirection,
+    shift: float,
+    antialiased: bool,
+) -> Value:
+    """The launch, over at most four dimensions: neighbours that stay as they are count as one."""
+    sizes = tuple(axis.outputs for axis in axes)
+    merged: list[_Axis] = []
+    for axis in axes:
+        if merged and merged[-1].is_identity and axis.is_identity:
+            size = merged[-1].inputs * axis.inputs
+            merged[-1] = _Axis(size, size, 1.0, 1.0, 0.0, 0.0)
+        else:
+            merged.append(axis)
+    if all(axis.is_identity for axis in axes):
+        return x
+    y = node.launch(
+        ops.Resample3,
+        node.reshape(x, tuple(axis.inputs for axis in merged)),
+        output_tensor=node.new(tuple(axis.outputs for axis in merged), x.dtype),
+        interpolation_mode=mode,
+        rounding_direction=rounding,
+        scales=tuple(axis.scale for axis in merged),
+        input_pixel_offsets=tuple(axis.before + shift for axis in merged),
+        output_pixel_offsets=tuple(axis.after for axis in merged),
+        antialiased=antialiased,
+    )
+    return node.reshape(y, sizes)
+
+
+def _extrapolated(node: Conversion, y: Value, axes: Sequence[_Axis]) -> Value:
+    """The result with extrapolation_value where an output lies outside of the input along any dimension."""
+    inside = np.ones((1,) * y.rank, np.bool_)
+    for number, axis in enumerate(axes):
+        if axis.inside is not None and not axis.inside.all():
+            inside = inside & axis.inside.reshape([-1 if number == own else 1 for own in range(y.rank)])
+    if inside.all():
+        return y
+    value = node.upload(np.array(node.attribute("extrapolation_value", 0.0)).astype(y.dtype))
+    return node.elementwise(ops.ElementWiseIf, node.upload(inside), y, value, dtype=y.dtype)

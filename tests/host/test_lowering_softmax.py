@@ -1,0 +1,98 @@
+"""The rules and plans of softmax and its relatives, without a device."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from dmlvk import ops
+from dmlvk.enums import TensorDataType
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering import lower, newest, possible_rules
+from dmlvk.kernels.lowering.registry import LOWERINGS
+from dmlvk.kernels.select import SOFTMAX, SoftmaxProblem, SoftmaxUnit, choose
+from dmlvk.tensor import TensorDesc
+
+FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
+GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152, storage_buffer_bytes=2**32 - 1)
+CPU = Capabilities(workgroup_invocations=1024, minimum_subgroup_size=8, is_cpu=True)
+LEAST = Capabilities()
+ELEMENT, ALONG, ACROSS = SoftmaxUnit
+
+
+def softmax(sizes: tuple[int, ...], axes: tuple[int, ...], data_type: TensorDataType = FLOAT32) -> Any:
+    tensor = TensorDesc(data_type, sizes)
+    return ops.ActivationSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=axes)
+
+
+def problem_of(desc: Any) -> SoftmaxProblem:
+    found: SoftmaxProblem = LOWERINGS[type(desc)].problem(desc)
+    return found
+
+
+def test_older_rows_become_the_newest() -> None:
+    tensor = TensorDesc(FLOAT32, (1, 3, 5))
+    for old, new in (
+        (ops.ActivationSoftmax, ops.ActivationSoftmax1),
+        (ops.ActivationLogSoftmax, ops.ActivationLogSoftmax1),
+        (ops.ActivationHardmax, ops.ActivationHardmax1),
+    ):
+        upgraded = newest(old(input_tensor=tensor, output_tensor=tensor))
+        assert upgraded == new(input_tensor=tensor, output_tensor=tensor, axes=(2,))
+
+
+@pytest.mark.parametrize(
+    ("desc", "rule", "unit", "elements"),
+    [
+        (softmax((64, 1024), (1,)), "whole", ALONG, 4),
+        (softmax((64, 1024), (1,), FLOAT16), "whole", ALONG, 8),
+        (softmax((64, 1023), (1,)), "whole", ELEMENT, 1),
+        (softmax((2, 21, 64, 64), (1,)), "whole", ACROSS, 4),
+        (softmax((2, 21, 7, 7), (1,)), "whole", ELEMENT, 1),
+        (softmax((3, 8, 40), ()), "whole", ACROSS, 4),
+        (softmax((2, 200001), (1,)), "split", ELEMENT, 1),
+        (softmax((2000, 200000), (1,)), "looped", ALONG, 4),
+        (softmax((8192, 16384), (0,)), "looped", ACROSS, 4),
+        (softmax((200000, 64), (0,)), "split", ACROSS, 4),
+    ],
+)
+def test_rules(desc: Any, rule: str, unit: SoftmaxUnit, elements: int) -> None:
+    problem = problem_of(desc)
+    assert choose(SOFTMAX, problem, GPU).name == rule
+    assert (problem.unit, problem.unit_elements) == (unit, elements)
+
+
+@pytest.mark.parametrize("caps", [GPU, CPU, LEAST], ids=["GPU", "CPU", "least"])
+def test_workgroups_cover_rows_on_every_device(caps: Capabilities) -> None:
+    caps = dataclasses.replace(caps, features=caps.features | {"storage16"})
+    for size in (1, 7, 16, 17, 255, 1000, 4096, 9001, 32768):
+        for desc in (softmax((3, size), (1,)), softmax((2, size, 37), (1,)), softmax((size, 64), (0,), FLOAT16)):
+            problem = problem_of(desc)
+            for rule in possible_rules(desc, caps):
+                for dispatch in lower(desc, caps, force=rule).dispatches:
+                    constants = dict(dispatch.kernel.constants)
+                    lanes, columns, local = constants["LANES"], constants["COLUMNS"], constants["LOCAL_SIZE_X"]
+                    assert local <= caps.workgroup_invocations and local % (lanes * columns) == 0
+                    assert 16 * constants["MERGED"] <= caps.shared_memory_bytes
+                    assert math.prod(dispatch.grid) * (local // lanes) >= problem.groups
+                    if rule == "whole":
+                        assert lanes * constants["UNITS"] >= problem.row_units
+                        assert constants["UNITS"] * problem.unit_elements <= 32
+
+
+def test_split_rows_keep_to_the_temporary_memory() -> None:
+    for sizes, axis in (((4, 2**22), 1), ((2**22, 4), 0), ((2**20, 16), 0), ((2**14, 2**13), 0)):
+        desc = softmax(sizes, (axis,))
+        plan = lower(desc, GPU, force="split")
+        assert len(plan.dispatches) == 2
+        assert 0 < plan.temporary_bytes <= max(2**20, 4 * math.prod(sizes) // 100)
+
+
+def test_hardmax_keeps_the_order_of_its_axes() -> None:
+    tensor = TensorDesc(FLOAT32, (2, 3, 5), (1, 10, 2))
+    for row, wanted in ((ops.ActivationSoftmax1, (30,)), (ops.ActivationHardmax1, (2, 15))):
+        desc = row(input_tensor=tensor, output_tensor=tensor, axes=(2, 1, 0))
+        assert problem_of(desc).row.sizes == wanted

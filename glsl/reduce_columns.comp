@@ -16,13 +16,13 @@
 //
 // Rules: "columns", and "columns_split" with SPLIT 1 where they are too few to fill the device.
 
-#define TOGETHER (LANES > 8 ? 4 : 8)
+#define TOGETHER (LANES > 4 ? 4 : 8)
 #include "reduction.glsl"
 
 LANES_BUFFER(readonly, T, X, x)
 
 #define MEMBERS (LOCAL_SIZE_X / COLUMNS)
-#define MOST_INVOCATIONS 256
+#define MOST_INVOCATIONS 128
 
 shared uint parts[ACCUMULATOR_WORDS][MOST_INVOCATIONS];
 
@@ -78,7 +78,7 @@ uint winner(Accumulator best, uint lane) {
         const uint element = unit * TOGETHER + e;
         if (element >= p.row_elements) break;
         const T_MATH value = T_MATH(ELEMENT(T, X, x, element_at(element) + lane));
-        if (order_bits(order_of(value)) == best.first && (found == NOWHERE || DECREASING != 0u)) found = element;
+        if (order_bits(order_of(value)) == best.first && (found == NOWHERE || p.decreasing != 0u)) found = element;
     }
     return found;
 }

@@ -66,7 +66,7 @@ uint winner(Accumulator best) {
     uint found = NOWHERE;
     [[unroll]] for (uint i = 0; i < LANES; ++i) {
         const bool equal = first + i < p.row_elements && order_bits(order_of(values[i])) == best.first;
-        if (equal && (found == NOWHERE || DECREASING != 0u)) found = first + i;
+        if (equal && (found == NOWHERE || p.decreasing != 0u)) found = first + i;
     }
     return found;
 }

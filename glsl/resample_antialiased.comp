@@ -16,8 +16,8 @@
 
 #define MOST_MAPPED 4
 
-// The window of one mapped dimension: elements first to last, at distance i - at.whole - fraction from the position; what the
-// first and the last element of the tensor take over from those outside.
+// The window of one mapped dimension: elements first to last, element i at distance i - whole - fraction from the position;
+// what the first and the last element of the tensor take over from those outside.
 struct Window {
     int first, last, whole;
     float fraction, scale;
@@ -80,6 +80,15 @@ float weight_of(int m, int i) {
     for (int i##m = windows[m].first; i##m <= windows[m].last; ++i##m) {                 \
         const uint at = outer_at + uint(i##m) * windows[m].stride;                       \
         const float weight = outer_weight * weight_of(m, i##m);
+
+// LANES neighbours of x from `at` on, of which `lanes` are there.
+#define LOAD_X(values, at, lanes)                                                            \
+    if (LANES == 1 || (lanes) == LANES) {                                                    \
+        LOAD_LANES(T, values, X, x, X_MODE, at, p.x_step)                                    \
+    } else {                                                                                 \
+        [[unroll]] for (uint l_ = 0; l_ < LANES; ++l_)                                       \
+            values[l_] = T_MATH(ELEMENT(T, X, x, (at) + min(l_, (lanes) - 1u) * p.x_step));  \
+    }
 
 void main() {
     if (beyond(p.count)) return;

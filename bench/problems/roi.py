@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dmlvk
-from bench.problems.model import FLOAT32, FLOATS, Problem
+from bench.problems.model import FLOAT32, FLOATS, Problem, nbytes
 from dmlvk import InterpolationMode, ReduceFunction, TensorDataType, TensorDesc
 
 
@@ -59,6 +59,35 @@ def _roi_align(data_type: TensorDataType) -> Problem:
     )
 
 
+def _roi_pooling(data_type: TensorDataType) -> Problem:
+    image = TensorDesc(data_type, (4, 256, 200, 304))
+    regions = TensorDesc(data_type, (1, 1, 1000, 5))
+    output = TensorDesc(data_type, (1000, 256, 7, 7))
+
+    def random_regions(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
+        batch = torch.randint(0, 4, (sizes[2], 1), device="cuda")
+        # Whole pixels: halves round differently.
+        corner = (torch.rand(sizes[2], 2, device="cuda") * torch.tensor([240.0, 150.0], device="cuda")).floor()
+        extent = (8 + torch.rand(sizes[2], 2, device="cuda") * torch.tensor([56.0, 42.0], device="cuda")).floor()
+        return torch.cat([batch, corner, corner + extent], 1).to(kind).reshape(sizes)
+
+    def rival(torch: Any, image: Any, regions: Any) -> Any:
+        import torchvision
+
+        return torchvision.ops.roi_pool(image, regions.reshape(-1, 5).to(image.dtype), (7, 7), 1.0)
+
+    return Problem(
+        f"ROI pooling {data_type.name} 1000 of 4x256x200x304 to 7x7",
+        dmlvk.RoiPooling(
+            input_tensor=image, roi_tensor=regions, output_tensor=output, spatial_scale=1.0, pooled_size=dmlvk.Size2D(7, 7)
+        ),
+        rival,
+        0.0,
+        nbytes(image, regions, output),
+        fill={"roi_tensor": random_regions},
+    )
+
+
 def problems() -> list[Problem]:
     """Every problem, in the order of the report."""
-    return [_roi_align(data_type) for data_type in FLOATS]
+    return [make(data_type) for make in (_roi_align, _roi_pooling) for data_type in FLOATS]

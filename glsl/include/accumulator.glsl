@@ -2,9 +2,10 @@
 //
 //   FUNCTION            first                                    second
 //   SUM and its kin     the sum                                  what rounding has kept out of it
-//   LOG_SUM_EXP         the largest element                      log_sum_exp.glsl: the others' powers
+//   LOG_SUM_EXP         the largest element                      the others' powers: log_sum_exp.glsl
 //   MULTIPLY            the product                              -
 //   MAX, MIN            the extreme element, as an order         -
+//   RANGE               the largest of floats and 0, as an order the least of them, as an order downwards
 //   ARGMAX, ARGMIN      the same                                 its place: smaller is better
 //
 //   empty()                       of no element; merging it changes nothing
@@ -13,9 +14,8 @@
 //   finish(accumulator)           the result, of the arithmetic type
 //   to_words, from_words          ACCUMULATOR_WORDS 32-bit words and back
 //
-// Before including: TOGETHER. Constants: FUNCTION (REDUCE_FUNCTION_*), DECREASING (ARG*: 1 takes the last of equal elements
-// instead of the first).
-// Parameter: divisor, the number of elements, for AVERAGE.
+// Before including: TOGETHER. Constant: FUNCTION (REDUCE_FUNCTION_*). Parameters: decreasing (ARG*: 1 takes the last of equal elements
+// instead of the first); divisor, the number of elements, for AVERAGE.
 
 #ifndef DMLVK_ACCUMULATOR_GLSL
 #define DMLVK_ACCUMULATOR_GLSL
@@ -50,12 +50,16 @@ uint[2] to_words(Accumulator a) { return uint[2](a.first, a.second); }
 Accumulator from_words(uint words[2]) { return Accumulator(words[0], words[1]); }
 #endif
 
+// Both ends at once, for other operators: not a DML_REDUCE_FUNCTION.
+#define RANGE 256u
+
 const uint NOWHERE = 0xFFFFFFFFu; // the place of no element, later than every other
 
 bool is_function(uint function) { return FUNCTION == function; }
 bool is_argument() { return is_function(REDUCE_FUNCTION_ARGMAX) || is_function(REDUCE_FUNCTION_ARGMIN); }
 bool is_extreme() { return is_argument() || is_function(REDUCE_FUNCTION_MAX) || is_function(REDUCE_FUNCTION_MIN); }
 bool is_product() { return is_function(REDUCE_FUNCTION_MULTIPLY); }
+bool is_range() { return is_function(RANGE); }
 bool is_log_sum_exp() { return is_function(REDUCE_FUNCTION_LOG_SUM_EXP); }
 bool is_least() { return is_function(REDUCE_FUNCTION_MIN) || is_function(REDUCE_FUNCTION_ARGMIN); }
 
@@ -75,10 +79,10 @@ ORDER order_of(T_MATH x) {
     return is_argument() ? order_of_zeros(key) : key;
 }
 
-// The largest order of several elements. Of floats NaN and -0 are looked for once, in the result: an order is two operations
-// then, and what finds the largest and the least two more.
-ORDER order_of_all(T_MATH values[TOGETHER]) {
 #if T_IS_FLOAT
+// The orders of the largest of several elements and, downwards, of the least; of NaN both. NaN is looked for once, in the
+// result: an order is two operations then, and what finds the largest and the least two more.
+void orders_of_all(float values[TOGETHER], out ORDER up, out ORDER down) {
     ORDER most = order_of_bits(floatBitsToUint(values[0])), least = most;
     [[unroll]] for (int i = 1; i < TOGETHER; ++i) {
         const ORDER key = order_of_bits(floatBitsToUint(values[i]));
@@ -86,7 +90,17 @@ ORDER order_of_all(T_MATH values[TOGETHER]) {
         least = min(least, key);
     }
     const bool has_nan = most > INFINITE_ORDER || least < ~INFINITE_ORDER;
-    const ORDER key = has_nan ? NAN_ORDER : is_least() ? ~least : most;
+    up = has_nan ? NAN_ORDER : most;
+    down = has_nan ? NAN_ORDER : ~least;
+}
+#endif
+
+// The largest order of several elements.
+ORDER order_of_all(T_MATH values[TOGETHER]) {
+#if T_IS_FLOAT
+    ORDER up, down;
+    orders_of_all(values, up, down);
+    const ORDER key = is_least() ? down : up;
     return is_argument() ? order_of_zeros(key) : key;
 #else
     ORDER most = order_of(values[0]);
@@ -107,6 +121,9 @@ T_MATH neutral() {
 
 Accumulator empty() {
     if (is_extreme()) return Accumulator(order_bits(LEAST_ORDER), NOWHERE);
+#if T_IS_FLOAT
+    if (is_range()) return Accumulator(order_bits(order_up(0.0)), order_bits(order_down(0.0)));
+#endif
     return Accumulator(to_bits(neutral()), 0u);
 }
 
@@ -154,6 +171,11 @@ Accumulator merged(Accumulator a, Accumulator b) {
     if (is_extreme()) return beats(b, a) ? b : a;
     if (is_product()) return Accumulator(to_bits(from_bits(a.first) * from_bits(b.first)), 0u);
 #if T_IS_FLOAT
+    if (is_range()) {
+        const ORDER up = max(bits_order(a.first), bits_order(b.first));
+        const ORDER down = max(bits_order(a.second), bits_order(b.second));
+        return Accumulator(order_bits(up), order_bits(down));
+    }
     if (is_log_sum_exp()) {
         const LogSumExp both = merged(LogSumExp(uintBitsToFloat(a.first), uintBitsToFloat(a.second)),
                                       LogSumExp(uintBitsToFloat(b.first), uintBitsToFloat(b.second)));
@@ -172,9 +194,13 @@ void update(inout Accumulator a, T_MATH values[TOGETHER], uint place) {
         [[unroll]] for (int i = 1; i < TOGETHER; ++i) product *= values[i];
         a.first = to_bits(from_bits(a.first) * product);
 #if T_IS_FLOAT
+    } else if (is_range()) {
+        ORDER up, down;
+        orders_of_all(values, up, down);
+        a = merged(a, Accumulator(order_bits(up), order_bits(down)));
     } else if (is_log_sum_exp()) {
         LogSumExp own = LogSumExp(uintBitsToFloat(a.first), uintBitsToFloat(a.second));
-        [[unroll]] for (int i = 0; i < TOGETHER; ++i) update(own, values[i]);
+        update(own, values);
         a = Accumulator(to_bits(own.largest), floatBitsToUint(own.others));
 #endif
     } else {
@@ -185,7 +211,7 @@ void update(inout Accumulator a, T_MATH values[TOGETHER], uint place) {
 }
 
 // Places count upwards from the element that is to win among equals. The inverse is the same.
-uint place_of(uint number) { return DECREASING != 0u ? NOWHERE - 1u - number : number; }
+uint place_of(uint number) { return p.decreasing != 0u ? NOWHERE - 1u - number : number; }
 
 T_MATH finish(Accumulator a) {
     if (is_extreme()) return is_least() ? from_order_down(bits_order(a.first)) : from_order_up(bits_order(a.first));

@@ -1,50 +1,61 @@
-// The logarithm of a sum of powers of e, element by element, without overflow: ln(e^x0 + e^x1 + ...).
+// The logarithm of a sum of powers of e without overflow: ln(e^x0 + e^x1 + ...).
 //
-// Kept are the largest element, and the others' powers relative to its own: others = sum of e^(x - largest) over all elements
-// but one instance of the largest. So the logarithm of the sum, largest + log1p(others), is accurate even where the others
-// together are smaller than the last place of 1. A NaN makes `others` NaN, for good.
+// Kept are the largest element and the powers of all others, of which one instance of the largest is none. So the logarithm of
+// the sum, largest + log1p(sum of e^(x - largest) over the others), is accurate even where the others together are smaller
+// than the last place of 1. A NaN makes `others` NaN, for good; of infinities that is all that `others` tells.
+//
+// Before including: TOGETHER.
 
 #ifndef DMLVK_LOG_SUM_EXP_GLSL
 #define DMLVK_LOG_SUM_EXP_GLSL
 
-#include "math.glsl"
+#include "powers.glsl"
 
 struct LogSumExp {
-    float largest;
-    float others;
+    float largest; // of no element -infinity
+    float others; // relative to power_base(largest)
 };
-
-// Of no element: changes nothing.
-LogSumExp no_powers() { return LogSumExp(-INFINITY, 0.0); }
-
-// e^(x - largest) for x <= largest, with what rounding keeps out of the difference; 1 where both are the same infinity.
-// A float16 result keeps nothing of what a driver's own exponential is off by.
-float power_below(float x, float largest) {
-    if (x == largest) return 1.0;
-#if T_IS_FLOAT16
-    return exp(x - largest);
-#else
-    precise float difference = x - largest;
-    precise float shift = difference - x;
-    precise float lost = (x - (difference - shift)) - (largest + shift);
-    return exp_sum(difference, is_finite(lost) ? lost : 0.0);
-#endif
-}
 
 LogSumExp merged(LogSumExp a, LogSumExp b) {
     const bool swapped = b.largest > a.largest;
-    const float largest = swapped ? b.largest : a.largest, other = swapped ? a.largest : b.largest;
-    const float others = swapped ? b.others : a.others, below = swapped ? a.others : b.others;
-    // (Of no element there is no power; -infinity has none either.)
-    const float power = other == -INFINITY ? 0.0 : power_below(other, largest);
-    return LogSumExp(largest, is_nan(below) ? below : others + (1.0 + below) * power);
+    const LogSumExp high = swapped ? b : a, low = swapped ? a : b;
+    const float share = is_infinite(low.largest) ? 0.0 : power(low.largest, power_base(high.largest));
+    return LogSumExp(high.largest, high.others + (1.0 + low.others * power_base(low.largest).correction) * share);
 }
 
-void update(inout LogSumExp own, float x) { own = merged(own, is_nan(x) ? LogSumExp(-INFINITY, x) : LogSumExp(x, 0.0)); }
+// Makes a larger element of the values the largest, and the one that it replaces one of the values.
+void raise(inout LogSumExp own, inout float values[TOGETHER], float largest, PowerBase base) {
+    const PowerBase own_base = power_base(own.largest);
+    if (own_base.shift != base.shift || own_base.exponent != base.exponent)
+        own.others *= own_base.correction * power(own.largest, base);
+    // (A device that flushes subnormal numbers may have made the largest 0.)
+    const float least = largest - 1e-30;
+    bool replaced = false;
+    [[unroll]] for (int i = 0; i < TOGETHER; ++i) {
+        const bool here = !replaced && values[i] >= least;
+        if (here) values[i] = own.largest;
+        replaced = replaced || here;
+    }
+    own.largest = largest;
+}
+
+void update(inout LogSumExp own, float values[TOGETHER]) {
+    float largest = own.largest;
+    [[unroll]] for (int i = 0; i < TOGETHER; ++i) largest = max(largest, values[i]); // it may overlook NaN
+    if (is_infinite(largest)) {
+        own.largest = largest;
+        [[unroll]] for (int i = 0; i < TOGETHER; ++i) own.others = is_nan(values[i]) ? values[i] : own.others;
+        return;
+    }
+    const PowerBase base = power_base(largest);
+    if (largest > own.largest) raise(own, values, largest, base);
+    [[unroll]] for (int i = 0; i < TOGETHER; ++i) own.others += power(values[i], base);
+}
 
 float logarithm(LogSumExp sum) {
     if (is_nan(sum.others)) return sum.others;
-    return sum.largest == INFINITY ? INFINITY : sum.largest + log1p_positive(sum.others);
+    if (is_infinite(sum.largest)) return sum.largest;
+    return sum.largest + log1p_positive(sum.others * power_base(sum.largest).correction);
 }
 
 #endif

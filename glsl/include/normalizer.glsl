@@ -24,7 +24,6 @@
 #ifndef DMLVK_NORMALIZER_GLSL
 #define DMLVK_NORMALIZER_GLSL
 
-#include "log_sum_exp.glsl"
 #include "math.glsl"
 #include "order.glsl"
 #include "powers.glsl"

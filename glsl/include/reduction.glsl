@@ -5,8 +5,8 @@
 //
 // Bindings: x; output; partials, accumulators on their way from one dispatch to the next (bound to the output and left alone
 // where there are none): chunk c of row r at r * chunks + c.
-// Constants: those of accumulator.glsl; INDEX_WORDS, of an element of the output that is an index (1 or 2; 0 where it is not
-// one); SPLIT (1 leaves partials instead of results).
+// Constants: that of accumulator.glsl; SPLIT (1 leaves partials instead of results). Parameters: those of accumulator.glsl;
+// index_words, 1 or 2, of an element of the output that is an index.
 
 #ifndef DMLVK_REDUCTION_GLSL
 #define DMLVK_REDUCTION_GLSL
@@ -21,12 +21,12 @@ layout(set = 0, binding = BINDING_PARTIALS, std430) buffer Partials { uint parti
 
 // Of ARG*, `second` is the place of an element.
 void store_result(uint index, Accumulator a) {
-    if (INDEX_WORDS == 0u) {
+    if (!is_argument()) {
         output_elements[BYTE_OFFSET_OUTPUT / T_BYTES + index] = T(finish(a));
     } else {
-        const uint word = BYTE_OFFSET_OUTPUT / 4 + index * INDEX_WORDS;
+        const uint word = BYTE_OFFSET_OUTPUT / 4 + index * p.index_words;
         output_words[word] = place_of(a.second);
-        if (INDEX_WORDS == 2u) output_words[word + 1] = 0u;
+        if (p.index_words == 2u) output_words[word + 1] = 0u;
     }
 }
 

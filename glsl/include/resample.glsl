@@ -1,10 +1,10 @@
 // What the resampling kernels share: exact positions, the elements around them, results. See ops/resample.py (Resample3).
 //
 // Bindings: X, Y; element strides x_strides, y_strides of the dimensions, which are in the order in which y lies in memory.
-//   Those of the innermost are of an item (resample.comp), x_step and y_step of an element; of a mapped dimension x_strides is
-//   always of an element.
-// Constants: RANK, MAPPED (a bit a dimension: whether its positions are worked out; else output o is element o), LINEAR, X_MODE
-//   and Y_MODE (lanes.glsl).
+//   Those of the innermost are of an item (see the kernels), x_step and y_step of an element; of a mapped dimension
+//   x_strides is always of an element.
+// Constants: RANK, MAPPED (a bit a dimension: whether its positions are worked out; else output o is element o), LINEAR,
+//   X_MODE and Y_MODE (lanes.glsl).
 // Parameters of a mapped dimension d: output o lies at start + o * step, where start = start_whole + start_part / parts and
 //   step = step_whole + step_part / parts; step_estimate = floor(2^32 * step_part / parts); parts is below 2^30.
 //   weight_of_part is 1 / parts.
@@ -83,15 +83,7 @@ T_MATH result_of(float average) {
 #endif
 }
 
-// LANES neighbours of x from `at` on, of which `lanes` are there.
-#define LOAD_X(values, at, lanes)                                                            \
-    if (LANES == 1 || (lanes) == LANES) {                                                    \
-        LOAD_LANES(T, values, X, x, X_MODE, at, p.x_step)                                    \
-    } else {                                                                                 \
-        [[unroll]] for (uint l_ = 0; l_ < LANES; ++l_)                                       \
-            values[l_] = T_MATH(ELEMENT(T, X, x, (at) + min(l_, (lanes) - 1u) * p.x_step));  \
-    }
-
+// The first `lanes` of LANES values, from element `at` of y on.
 #define STORE_Y(at, lanes, values)                                                           \
     if (LANES == 1 || (lanes) == LANES) {                                                    \
         STORE_LANES(T, Y, y, Y_MODE, at, p.y_step, values)                                   \

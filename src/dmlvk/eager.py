@@ -285,8 +285,13 @@ def inferred_data_type(desc: OperatorDesc, spec: FieldSpec) -> TensorDataType:
             return named
     if set(left) == {TensorDataType.UINT8, TensorDataType.UINT32}:
         return TensorDataType.UINT8
-    _validate_inputs(desc, [own for own in desc.fields if own.kind.is_output])
-    names = ", ".join(data_type.name for data_type in spec.data_types)
+    outputs = [own for own in desc.fields if own.kind.is_output]
+    try:
+        _validate_inputs(desc, outputs)
+    except InvalidArgumentError as error:
+        if error.field not in {own.dml_name for own in outputs}:  # those are guesses
+            raise
+    names = ", ".join(data_type.name for data_type in left or spec.data_types)
     raise desc.error("output_data_types", f"is given: {spec.dml_name} may be {names}", None)
 
 
@@ -303,7 +308,11 @@ def _validate_inputs(desc: OperatorDesc, outputs: list[FieldSpec]) -> None:
     if not slots:
         return
     sizes = (1,) if slots[0].tensor is None else slots[0].tensor.sizes
-    desc.replace(**{spec.name: TensorDesc(spec.data_types[0], sizes) for spec in outputs}).validate()
+    guesses = {}
+    for spec in outputs:
+        data_type = next((item for item in spec.data_types if _may_have(desc, spec, item)), spec.data_types[0])
+        guesses[spec.name] = TensorDesc(data_type, sizes)
+    desc.replace(**guesses).validate()
 
 
 def _prepare(call: _Call) -> _Prepared:

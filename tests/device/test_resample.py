@@ -158,5 +158,7 @@ def test_an_endless_scale_repeats_one_position(device: dmlvk.Device) -> None:
 
 
 def test_positions_too_far_away_are_refused(device: dmlvk.Device) -> None:
-    with pytest.raises(dmlvk.UnsupportedError, match=r"RESAMPLE3.*positions of at most 1073741824 .* dimension 1"):
+    with pytest.raises(dmlvk.UnsupportedError, match=r"RESAMPLE3.*at most 1073741824 elements .* dimension 1"):
         resample(device, image(2, 5), (2, 9), scales=(1.0, 1e-20))
+    with pytest.raises(dmlvk.UnsupportedError, match="antialiasing"):
+        resample(device, image(2, 5), (2, 1), offsets=(0.0, 0.0), scales=(1.0, 1e-20), antialiased=True)

@@ -86,13 +86,14 @@ def params(dispatch: Dispatch) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("desc", "gpu", "cpu"),
     [
-        (reduction((2**28,), (0,)), "split", "subgroup"),
-        (reduction((4, 2**24), (1,)), "split", "subgroup"),
-        (reduction((64, 64, 2**13), (0, 1, 2)), "split", "subgroup"),
+        (reduction((2**28,), (0,)), "split", "split"),
+        (reduction((4, 2**24), (1,)), "split", "split"),
+        (reduction((64, 64, 2**13), (0, 1, 2)), "split", "split"),
         (reduction((16384, 8192), (1,)), "subgroup", "subgroup"),
         (reduction((2**22, 8), (1,)), "subgroup", "subgroup"),
         (reduction((512, 8192), (1,)), "workgroup", "subgroup"),
         (reduction((16384, 8192), (0,)), "columns_split", "columns"),
+        (reduction((2**20, 64), (0,)), "columns_split", "columns_split"),
         (reduction((8, 2**22), (0,)), "columns", "columns"),
         (reduction((200, 8192), (0,)), "columns", "columns"),
         (reduction((64, 1024, 2048), (1,)), "columns", "columns"),
@@ -111,8 +112,8 @@ def test_rule(desc: Reduce, gpu: str, cpu: str) -> None:
 
 
 def test_few_workgroups_never_do_much_of_the_work() -> None:
-    """However 2^26 elements are cut into rows: a GPU has a workgroup or more for each of 512 cores' worth of them."""
-    for power, inner in itertools.product(range(0, 27), (True, False)):
+    """However 2^26 elements are cut into rows, a GPU gets 2^15 invocations or more."""
+    for power, inner in itertools.product(range(27), (True, False)):
         rows, length = 2**power, 2 ** (26 - power)
         desc = reduction((rows, length), (1,)) if inner else reduction((length, rows), (0,))
         first = lower(desc, GPU).dispatches[0]
@@ -130,6 +131,26 @@ def test_temporary_memory_stays_below_a_mebibyte_or_a_hundredth(data_type: Tenso
         desc = reduction(sizes, axes, data_type=data_type, function=ReduceFunction.MAX)
         nbytes = desc.tensor("input_tensor").total_tensor_size_in_bytes
         assert lower(desc, GPU).temporary_bytes <= max(2**20, nbytes // 100), (sizes, axes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    power=st.integers(0, 26),
+    rest=st.integers(-3, 3),
+    inner=st.booleans(),
+    data_type=st.sampled_from([UINT8, FLOAT32, INT64]),
+)
+def test_no_loop_on_a_cpu_has_more_than_65535_rounds(power: int, rest: int, inner: bool, data_type: TensorDataType) -> None:
+    """After which llvmpipe ends it, and the result is wrong."""
+    rows = 2**power
+    length = max(2 ** (30 - power) // element_bits(data_type) + rest, 1)
+    desc = reduction((rows, length), (1,), data_type=data_type, function=ReduceFunction.MAX)
+    if not inner:
+        desc = reduction((length, rows), (0,), data_type=data_type, function=ReduceFunction.MAX)
+    first = lower(desc, CPU).dispatches[0]
+    c, p = constants(first), params(first)
+    sharing = c["TEAM"] if "TEAM" in c else c["LOCAL_SIZE_X"] // c["COLUMNS"]
+    assert p["chunk_units"] // sharing <= 65535
 
 
 # -- which elements are read
@@ -187,9 +208,7 @@ def row_tasks(dispatch: Dispatch) -> Iterator[tuple[int, int, int, list[tuple[in
         yield row, chunk, output, elements
 
 
-def whole_unit(
-    p: dict[str, Any], lanes: int, x_start: int, shift: int, unit: int, *, runs: bool
-) -> list[tuple[int, int]]:
+def whole_unit(p: dict[str, Any], lanes: int, x_start: int, shift: int, unit: int, *, runs: bool) -> list[tuple[int, int]]:
     if runs:
         (offset,) = at(unit, p["row_rank"], p["row_sizes"], p["row_x"])
     else:
@@ -263,7 +282,7 @@ def visits(plan: Plan) -> Visits:
         return found
     second = plan.dispatches[1]
     p, c = params(second), constants(second)
-    (memory,) = [r for r in first.bindings if r.source is Source.TEMPORARY]
+    (memory,) = {r for r in first.bindings if r.source is Source.TEMPORARY}
     assert memory in second.bindings and memory.nbytes <= plan.temporary_bytes
     words = 3 if dict(first.kernel.variant)["T"] in ("INT64", "UINT64") else 2
     assert 4 * words * len(partials) == memory.nbytes
@@ -358,7 +377,7 @@ def test_only_64_bit_elements_need_64_bit_integers() -> None:
     x, y = TensorDesc(FLOAT32, (5, 37)), TensorDesc(INT64, (5, 1))
     for row in (Argmax, Argmin):
         (dispatch,) = lower(row(input_tensor=x, output_tensor=y, axes=(1,)), caps).dispatches
-        assert constants(dispatch)["INDEX_WORDS"] == 2
+        assert params(dispatch)["index_words"] == 2
     with pytest.raises(UnsupportedError, match="int64"):
         lower(reduction((5, 37), (1,), data_type=INT64), caps)
 

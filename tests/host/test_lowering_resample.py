@@ -70,7 +70,8 @@ def rule_of(desc: ops.Resample3) -> str:
     ("desc", "rule"),
     [
         (resample((2, 3, 8, 16), (2, 3, 16, 32)), "whole"),
-        (resample((2, 3, 8, 16), (2, 3, 11, 48), data_type=UINT8), "whole"),
+        (resample((2, 3, 8, 16), (2, 3, 11, 48), data_type=UINT8), "groups"),
+        (resample((2, 3, 8, 16), (2, 3, 11, 64), data_type=UINT8), "whole"),
         (resample((2, 3, 8, 16), (2, 3, 16, 32), mode=NEAREST, offsets=(1.0, -0.5)), "whole"),
         (resample((2, 3, 8, 16), (2, 3, 16, 80)), "groups"),
         (resample((2, 3, 8, 16), (2, 3, 16, 33)), "groups"),

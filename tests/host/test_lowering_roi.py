@@ -1,4 +1,4 @@
-"""ROI align's rows and plans, without a device."""
+"""The rows and plans of ROI align and ROI pooling, without a device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
 from dmlvk.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.ops.resampling import RoiAlign, RoiAlign1
+from dmlvk.ops.resampling import RoiAlign, RoiAlign1, RoiPooling
+from dmlvk.schema import Size2D
 from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
 
 FLOAT32, FLOAT16, UINT32, UINT64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "UINT32", "UINT64"))
@@ -121,3 +122,32 @@ def test_a_number_of_samples_that_would_hang_the_device_is_refused() -> None:
     lower(desc(minimum_samples_per_output=1024), GPU)
     with pytest.raises(UnsupportedError, match="MinimumSamplesPerOutput"):
         lower(desc(minimum_samples_per_output=1025), GPU)
+
+
+def pooling(layout: TensorLayout = TensorLayout.NCHW, width: int = 7, height: int = 5, channels: int = 64) -> RoiPooling:
+    sizes = (9, channels, height, width)
+    return RoiPooling(
+        input_tensor=TensorDesc(FLOAT32, (2, channels, 20, 30)),
+        roi_tensor=TensorDesc(FLOAT32, (1, 1, 9, 5)),
+        output_tensor=TensorDesc(FLOAT32, sizes, calculate_strides(layout, sizes)),
+        pooled_size=Size2D(width, height),
+    )
+
+
+def test_pooled_sizes_are_width_and_height() -> None:
+    pooling().validate()
+    assert pooling().inferred_output_sizes() == ((9, 64, 5, 7),)
+    with pytest.raises(InvalidArgumentError, match="sizes that inputs and attributes imply"):
+        pooling().replace(pooled_size=Size2D(5, 7)).validate()
+
+
+@pytest.mark.parametrize(("layout", "fastest"), [(TensorLayout.NCHW, 0), (TensorLayout.NHWC, 1)])
+def test_neighbours_pool_what_the_output_has_side_by_side(layout: TensorLayout, fastest: int) -> None:
+    (dispatch,) = lower(pooling(layout), GPU).dispatches
+    assert dict(dispatch.kernel.constants)["CHANNELS_FASTEST"] == fastest
+    assert dispatch.grid == (-(-9 * 64 * 35 // 256), 1, 1)
+
+
+def test_more_cells_than_a_product_can_count_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="65536"):
+        lower(pooling(width=65536, height=1, channels=1), GPU)

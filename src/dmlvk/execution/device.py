@@ -17,6 +17,7 @@ from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.plan import Plan
 from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo
 from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import element_bits
 
 MAXIMUM_FEATURE_LEVEL = FeatureLevel.LEVEL_6_4
 """The level of the specification that the API follows. An operator of it without kernels raises ``UnsupportedError``
@@ -60,6 +61,9 @@ class Device(ComputeDevice):
     def create_operator(self, desc: OperatorDesc) -> Operator:
         """``IDMLDevice::CreateOperator``: checks a desc against its row and this device's data types.
 
+        Any device moves 64-bit elements, as pairs of words, and writes 64-bit indices so. Whether it computes with them
+        is asked when the operator is compiled, of the kernels that do.
+
         Raises:
             InvalidArgumentError: the desc breaks a rule; names operator, field, rule and value.
             UnsupportedError: the device lacks a data type.
@@ -68,7 +72,9 @@ class Device(ComputeDevice):
             raise InvalidArgumentError("is an operator desc", field="desc", value=desc)
         desc.validate()
         for slot in desc.input_slots() + desc.output_slots():
-            if slot.tensor is not None and not self.supports_data_type(slot.tensor.data_type):
+            if slot.tensor is None or element_bits(slot.tensor.data_type) == 64:
+                continue
+            if not self.supports_data_type(slot.tensor.data_type):
                 reason = f"{slot.field.dml_name} is {slot.tensor.data_type.name}, which {self.info.name} lacks"
                 raise UnsupportedError(reason, operator=desc.type.dml_name)
         return Operator(self, desc)

@@ -72,15 +72,16 @@ _BINARY_PARAMS = (*_OPERATOR_PARAMS, "float activation_param0", "float activatio
 _UNARY_CONSTANTS = (("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("HAS_SCALE_BIAS", 0), ("RANK", 1))
 _BINARY_CONSTANTS = (("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("ACTIVATION", 0), ("RANK", 1))
 
+_ACCUMULATOR_PARAMS = ("uint decreasing", "uint index_words", "float divisor")
 _REDUCE_PARAMS = (
+    *_ACCUMULATOR_PARAMS,
     "uint row_elements",
     "uint chunks",
     "uint chunk_units",
-    "float divisor",
     *("uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]", "uint kept_x[8]", "uint kept_output[8]"),
     *("uint row_rank", "uint row_sizes[8]", "uint row_divisors[16]", "uint row_x[8]"),
 )
-_REDUCE_CONSTANTS = (("LOCAL_SIZE_X", 128), ("FUNCTION", 10), ("DECREASING", 0), ("INDEX_WORDS", 0), ("SPLIT", 0))
+_REDUCE_CONSTANTS = (("LOCAL_SIZE_X", 128), ("FUNCTION", 10), ("SPLIT", 0))
 _WORD_LANES = tuple(f"{count} {name}" for name in _NUMERIC for count in (1, 128 // _bits(name)))
 """The variants "LANES T" of a kernel of one data type: one element at a time, and 16 bytes."""
 
@@ -430,7 +431,8 @@ _ROWS: tuple[KernelSpec, ...] = (
         "reduce_partials.comp",
         buffers=("output:w", "partials"),
         params=(
-            *("uint rows", "uint chunks", "float divisor"),
+            *_ACCUMULATOR_PARAMS,
+            *("uint rows", "uint chunks"),
             *("uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]", "uint kept_output[8]"),
         ),
         constants=(*_REDUCE_CONSTANTS, ("TEAM", 1)),

@@ -33,6 +33,16 @@ def coalesce(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Coalesce
     return Coalesced(tuple(size for size, _ in kept), tuple(zip(*(steps for _, steps in kept), strict=True)))
 
 
+def power_of_two(least: int) -> int:
+    """The smallest power of two that is at least this."""
+    return 1 << (least - 1).bit_length()
+
+
+def most_invocations(caps: Capabilities) -> int:
+    """The largest power of two of invocations in a workgroup."""
+    return 1 << (caps.workgroup_invocations.bit_length() - 1)
+
+
 def divisors(sizes: Sequence[int]) -> tuple[int, ...]:
     """Two words a size with which ``quotient`` in ``glsl/include/tensor.glsl`` divides any 32-bit index by it: the
     multiplier of Granlund and Montgomery's round-up method, and its two shifts as first | second << 1."""

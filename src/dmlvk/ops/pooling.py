@@ -277,8 +277,8 @@ class QuantizedLinearAveragePooling(
         *_CONSTRAINTS[2:],
     ),
 ):
-    """``AveragePooling1`` of quantized tensors: y = clamp(round(mean / output scale) + output zero point), the mean being that
-    of the real numbers (x - input zero point) * input scale.
+    """``AveragePooling1`` of quantized tensors: y = clamp(round(mean / output scale) + output zero point), the mean being
+    that of the real numbers (x - input zero point) * input scale.
 
     A zero point that is absent is 0. Scales and zero points hold one element, or one a channel.
 

@@ -30,7 +30,7 @@ def _function_input(desc: Reduce) -> _s.Violation | None:
 
 
 @_c.constraint(
-    "function_output", "ARGMAX and ARGMIN give INT64, INT32, UINT64 or UINT32, every other function the input's data type"
+    "same_data_type", "the output has the input's data type, but of ARGMAX and ARGMIN INT64, INT32, UINT64 or UINT32"
 )
 def _function_output(desc: Reduce) -> _s.Violation | None:
     given = desc.tensor("output_tensor").data_type

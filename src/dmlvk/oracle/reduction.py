@@ -28,7 +28,8 @@ def _place(x: Array, axes: tuple[int, ...], direction: AxisDirection, *, least: 
     found = rows.argmin(axis=-1) if least else rows.argmax(axis=-1)  # the first; a NaN first of all
     if direction == AxisDirection.DECREASING:
         found = rows.shape[-1] - 1 - found
-    return found.reshape([1 if axis in axes else size for axis, size in enumerate(x.shape)]).astype(np.int64)
+    places: Array = found.reshape([1 if axis in axes else size for axis, size in enumerate(x.shape)]).astype(np.int64)
+    return places
 
 
 def argmax(desc: Argmax, x: Array) -> Array:
@@ -55,11 +56,11 @@ def reduce(desc: Reduce, x: Array) -> Array | Scaled:
         x = np.abs(x)
     if function == ReduceFunction.SUM_SQUARE:
         x = x * x
-    return {
-        ReduceFunction.MAX: np.max,
-        ReduceFunction.MIN: np.min,
-        ReduceFunction.MULTIPLY: np.prod,
-    }.get(function, np.sum)(x, axis=axes, keepdims=True, **({} if function in _EXTREMES else {"dtype": x.dtype}))
+    over: Any = {ReduceFunction.MAX: np.max, ReduceFunction.MIN: np.min, ReduceFunction.MULTIPLY: np.prod}.get(
+        function, np.sum
+    )
+    result: Array = over(x, axis=axes, keepdims=True).astype(x.dtype)  # the low bits
+    return result
 
 
 _EXTREMES = (ReduceFunction.MAX, ReduceFunction.MIN)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from dmlvk import ops
 from dmlvk.enums import AxisDirection, ReduceFunction, TensorDataType
@@ -12,17 +13,20 @@ from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.select import REDUCTION, ReductionProblem
-from dmlvk.kernels.shapes import coalesce, divisors, linear_grid
-from dmlvk.tensor import element_bits
+from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.tensor import TensorDesc, element_bits
 
 _Reduction = ops.Reduce | ops.Argmin | ops.Argmax
 
-_WORKGROUP = 256
+_WORKGROUP = 128
 """Invocations of a workgroup where they are not few: at most what the shared memory of reduce_columns.comp is for."""
-_COLUMNS = 32
-"""Columns of a workgroup: 512 bytes of neighbours."""
-_WORKGROUPS = 2048
-"""Workgroups that a split reduction aims at: several for each core of the largest GPUs."""
+_COLUMNS = 16
+"""Columns of a workgroup: 256 bytes of neighbours."""
+_WORKGROUPS = 1024
+"""Workgroups that a split reduction aims at: no more than run at once on the largest GPUs, where the last ones would run
+alone. H200, 16384x8192 float32 by columns: 4085 GB/s, 3640 with 2048; all of 2^28 numbers: 4268 against 4013."""
+_RANGE = 256
+"""RANGE of ``include/accumulator.glsl``."""
 _INDEX_WORDS = {TensorDataType.INT64: 2, TensorDataType.UINT64: 2, TensorDataType.INT32: 1, TensorDataType.UINT32: 1}
 
 
@@ -65,25 +69,26 @@ def _problem(desc: _Reduction) -> ReductionProblem:
     return reduction_problem(x.data_type, x.sizes, x.effective_strides, y.effective_strides, desc.axes, in_order=in_order)
 
 
-def _power_of_two(least: int) -> int:
-    """The smallest power of two that is at least this."""
-    return 1 << (least - 1).bit_length()
-
-
 def _most_invocations(caps: Capabilities) -> int:
     """The largest power of two of invocations in a workgroup, of those that are of use."""
-    return min(1 << (caps.workgroup_invocations.bit_length() - 1), _WORKGROUP)
+    return min(most_invocations(caps), _WORKGROUP)
 
 
-def _constants(desc: _Reduction) -> dict[str, int]:
+class _Accumulator(NamedTuple):
+    """What ``include/accumulator.glsl`` is told: FUNCTION, and parameters."""
+
+    function: int
+    params: Mapping[str, float]
+
+
+def _accumulator(desc: _Reduction, problem: ReductionProblem) -> _Accumulator:
     function, direction = _function(desc)
-    output = desc.tensor("output_tensor").data_type
-    is_argument = function in (ReduceFunction.ARGMAX, ReduceFunction.ARGMIN)
-    return {
-        "FUNCTION": int(function),
-        "DECREASING": int(direction == AxisDirection.DECREASING),
-        "INDEX_WORDS": _INDEX_WORDS[output] if is_argument else 0,
+    params = {
+        "decreasing": int(direction == AxisDirection.DECREASING),
+        "index_words": _INDEX_WORDS.get(desc.tensor("output_tensor").data_type, 0),
+        "divisor": float(problem.row_elements),
     }
+    return _Accumulator(int(function), params)
 
 
 def _in_lanes(sizes: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -101,8 +106,22 @@ def _chunked(problem: ReductionProblem, units: int, least_units: int, chunks: in
     return -(-units // chunk_units), chunk_units
 
 
-def _plan(
-    desc: _Reduction,
+class Reading(NamedTuple):
+    """The dispatch that reads the input.
+
+    Attributes:
+        dispatch: It writes results, or where rows are split the accumulators of their chunks.
+        chunks: Of a row.
+        partials: Where the accumulators go, None for results.
+    """
+
+    dispatch: Dispatch
+    chunks: int
+    partials: Range | None
+
+
+def _reading(
+    accumulator: _Accumulator,
     problem: ReductionProblem,
     caps: Capabilities,
     kernel: str,
@@ -114,46 +133,49 @@ def _plan(
     chunk_units: int,
     *,
     split: bool,
-) -> Plan:
-    """A plan of one dispatch of a ``reduce_*`` kernel, and where rows are split of a second one that merges."""
-    function = _constants(desc)
-    output = output_range()
-    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * problem.partial_bytes) if split else output
-    divisor = float(problem.row_elements)
-    row = KERNELS[kernel].pack(
+) -> Reading:
+    """A ``reduce_*`` kernel over the input."""
+    written = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * problem.partial_bytes) if split else output_range()
+    block = KERNELS[kernel].pack(
+        **accumulator.params,
         row_elements=problem.row_elements,
         chunks=chunks,
         chunk_units=chunk_units,
-        divisor=divisor,
         kept_rank=len(problem.kept.sizes),
         row_rank=len(problem.row.sizes),
         **params,
     )
-    first = Dispatch(
+    dispatch = Dispatch(
         KernelVariant(
             kernel,
             (("LANES", str(lanes)), ("T", problem.data_type.name)),
-            tuple({**function, **constants, "SPLIT": int(split)}.items()),
+            tuple({"FUNCTION": accumulator.function, **constants, "SPLIT": int(split)}.items()),
         ),
-        (input_range(0), output, partials),
-        row,
+        (input_range(0), written, written),
+        block,
         linear_grid(workgroups, caps),
     )
-    if not split:
-        return Plan((first,))
-    team = min(_power_of_two(-(-chunks // 4)), _most_invocations(caps))
-    local = max(team, min(64, _most_invocations(caps)))
-    second = Dispatch(
+    return Reading(dispatch, chunks, written if split else None)
+
+
+def _finished(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities, reading: Reading) -> Plan:
+    """The plan, with a second dispatch that merges where rows are split."""
+    if reading.partials is None:
+        return Plan((reading.dispatch,))
+    chunks = reading.chunks
+    team = caps.subgroup_size if chunks <= 8 * caps.subgroup_size else _most_invocations(caps)
+    local = _most_invocations(caps)
+    merging = Dispatch(
         KernelVariant(
             "reduce_partials",
             (("LANES", "1"), ("T", problem.data_type.name)),
-            tuple({**function, "LOCAL_SIZE_X": local, "TEAM": team, "SPLIT": 0}.items()),
+            (("FUNCTION", accumulator.function), ("LOCAL_SIZE_X", local), ("TEAM", team), ("SPLIT", 0)),
         ),
-        (output, partials),
+        (output_range(), reading.partials),
         KERNELS["reduce_partials"].pack(
+            **accumulator.params,
             rows=problem.rows,
             chunks=chunks,
-            divisor=divisor,
             kept_rank=len(problem.kept.sizes),
             kept_sizes=problem.kept.sizes,
             kept_divisors=divisors(problem.kept.sizes),
@@ -161,7 +183,7 @@ def _plan(
         ),
         linear_grid(-(-problem.rows // (local // team)), caps),
     )
-    return Plan((first, second), temporary_bytes=partials.nbytes)
+    return Plan((reading.dispatch, merging), temporary_bytes=reading.partials.nbytes)
 
 
 # -- rows
@@ -175,14 +197,20 @@ def _in_flight(units: int, lanes: int, caps: Capabilities) -> int:
 
 
 def _team_of(units: int, most: int) -> int:
-    """Invocations that share a short row of so many units: 4 units each. H200: 2^20 rows of 128 float32 at 4022 GB/s so, 2234
-    with an invocation a unit; 2^24 rows of 8 at 4156 against 3207."""
-    return min(max(_power_of_two(units) // 4, 1), most)
+    """Invocations that share a short row of so many units: 4 units each. H200: 2^20 rows of 128 float32 at 4022 GB/s so,
+    2234 with an invocation a unit; 2^24 rows of 8 at 4156 against 3207."""
+    return min(max(power_of_two(units) // 4, 1), most)
 
 
 def _rows(
-    desc: _Reduction, problem: ReductionProblem, caps: Capabilities, team: int, local: int, *, split: bool = False
-) -> Plan:
+    accumulator: _Accumulator,
+    problem: ReductionProblem,
+    caps: Capabilities,
+    team: int,
+    local: int,
+    *,
+    split: bool = False,
+) -> Reading:
     lanes = problem.row_lanes
     units = problem.row_units
     row_sizes, row_x = _in_lanes(problem.row.sizes, problem.row.strides[0], lanes)
@@ -207,35 +235,42 @@ def _rows(
         "row_x": row_x,
     }
     workgroups = -(-problem.rows * chunks // (local // team))
-    return _plan(desc, problem, caps, "reduce_rows", lanes, constants, params, workgroups, chunks, chunk_units, split=split)
+    return _reading(
+        accumulator, problem, caps, "reduce_rows", lanes, constants, params, workgroups, chunks, chunk_units, split=split
+    )
 
 
-def _subgroup(desc: _Reduction, problem: ReductionProblem, caps: Capabilities) -> Plan:
-    team = _team_of(problem.row_units, min(caps.subgroup_size, _most_invocations(caps)))
-    return _rows(desc, problem, caps, team, max(team, min(128, _most_invocations(caps))))
+def _subgroup(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities) -> Reading:
+    if caps.is_cpu:  # its caches want no neighbours, and fewer teams are fewer pipelines
+        team = 1 if problem.row_units < 4 * caps.subgroup_size else caps.subgroup_size
+    else:
+        team = _team_of(problem.row_units, caps.subgroup_size)
+    return _rows(accumulator, problem, caps, team, max(team, min(128, _most_invocations(caps))))
 
 
-def _workgroup(desc: _Reduction, problem: ReductionProblem, caps: Capabilities) -> Plan:
-    team = min(max(_power_of_two(-(-problem.row_units // 8)), 2 * caps.subgroup_size), _most_invocations(caps))
-    return _rows(desc, problem, caps, team, max(team, min(128, _most_invocations(caps))))
+def _workgroup(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities) -> Reading:
+    team = min(max(power_of_two(-(-problem.row_units // 8)), 2 * caps.subgroup_size), _most_invocations(caps))
+    return _rows(accumulator, problem, caps, team, max(team, min(128, _most_invocations(caps))))
 
 
-def _split(desc: _Reduction, problem: ReductionProblem, caps: Capabilities) -> Plan:
-    team = min(_most_invocations(caps), max(_power_of_two(problem.row_units // 4), caps.subgroup_size))
-    return _rows(desc, problem, caps, team, team, split=True)
+def _split(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities) -> Reading:
+    team = caps.subgroup_size if problem.row_units < 4 * _most_invocations(caps) else _most_invocations(caps)
+    return _rows(accumulator, problem, caps, team, team, split=True)
 
 
 # -- columns
 
 
-def _columns_of(desc: _Reduction, problem: ReductionProblem, caps: Capabilities, *, split: bool) -> Plan:
+def _columns_of(
+    accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities, *, split: bool
+) -> Reading:
     lanes = problem.column_lanes
-    together = 4 if lanes > 8 else 8
+    together = 4 if lanes > 4 else 8
     kept_sizes, kept_x = _in_lanes(problem.kept.sizes, problem.kept.strides[0], lanes)
     columns = math.prod(kept_sizes)
     units = -(-problem.row_elements // together)
-    of_workgroup = min(_power_of_two(columns), _COLUMNS)
-    members = min(_power_of_two(units), _most_invocations(caps) // of_workgroup)
+    of_workgroup = min(power_of_two(columns), _COLUMNS)
+    members = min(power_of_two(units), _most_invocations(caps) // of_workgroup)
     blocks = -(-columns // of_workgroup)
     chunks, chunk_units = _chunked(problem, units, members, -(-_WORKGROUPS // blocks)) if split else (1, units)
     constants = {
@@ -255,17 +290,39 @@ def _columns_of(desc: _Reduction, problem: ReductionProblem, caps: Capabilities,
         "row_divisors": divisors(problem.row.sizes),
         "row_x": problem.row.strides[0],
     }
-    return _plan(
-        desc, problem, caps, "reduce_columns", lanes, constants, params, blocks * chunks, chunks, chunk_units, split=split
+    workgroups = blocks * chunks
+    return _reading(
+        accumulator, problem, caps, "reduce_columns", lanes, constants, params, workgroups, chunks, chunk_units, split=split
     )
 
 
-def _columns(desc: _Reduction, problem: ReductionProblem, caps: Capabilities) -> Plan:
-    return _columns_of(desc, problem, caps, split=False)
+def _columns(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities) -> Reading:
+    return _columns_of(accumulator, problem, caps, split=False)
 
 
-def _columns_split(desc: _Reduction, problem: ReductionProblem, caps: Capabilities) -> Plan:
-    return _columns_of(desc, problem, caps, split=True)
+def _columns_split(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities) -> Reading:
+    return _columns_of(accumulator, problem, caps, split=True)
+
+
+# -- what reads the input, for Reduce and for others
+
+
+def _schedule(
+    reading: Callable[[_Accumulator, ReductionProblem, Capabilities], Reading],
+) -> Callable[[_Reduction, ReductionProblem, Capabilities], Plan]:
+    def schedule(desc: _Reduction, problem: ReductionProblem, caps: Capabilities) -> Plan:
+        accumulator = _accumulator(desc, problem)
+        return _finished(accumulator, problem, caps, reading(accumulator, problem, caps))
+
+    return schedule
+
+
+def range_reading(x: TensorDesc, caps: Capabilities) -> Reading:
+    """Leaves the range of all elements of input 0, floats, and 0: the accumulators of chunks, to be merged."""
+    axes = range(x.dimension_count)
+    problem = reduction_problem(x.data_type, x.sizes, x.effective_strides, (0,) * len(axes), axes)
+    params = {"decreasing": 0, "index_words": 0, "divisor": 1.0}
+    return _split(_Accumulator(_RANGE, params), problem, caps)
 
 
 register(
@@ -275,10 +332,10 @@ register(
     problem=_problem,
     rules=REDUCTION,
     schedules={
-        "columns_split": _columns_split,
-        "columns": _columns,
-        "split": _split,
-        "workgroup": _workgroup,
-        "subgroup": _subgroup,
+        "columns_split": _schedule(_columns_split),
+        "columns": _schedule(_columns),
+        "split": _schedule(_split),
+        "workgroup": _schedule(_workgroup),
+        "subgroup": _schedule(_subgroup),
     },
 )

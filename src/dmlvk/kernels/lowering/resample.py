@@ -74,10 +74,14 @@ def _dimension(desc: Resample3, axis: int) -> SampledDimension:
     before, after = _simplest(desc.input_pixel_offsets[axis]), _simplest(desc.output_pixel_offsets[axis])
     step = 1 / scale if outputs > 1 else Fraction(0)
     start = -after / scale - before
-    if max(abs(start), abs(start + step * (outputs - 1))) >= _MOST_POSITION:
+    linear = desc.interpolation_mode == InterpolationMode.LINEAR
+    filter_scale = min(abs(scale), Fraction(1)) if linear and desc.antialiased else Fraction(1)
+    ends = (start, start + step * (outputs - 1))
+    if max(map(abs, ends)) + 1 / filter_scale >= _MOST_POSITION:
         raise UnsupportedError(
-            f"positions of at most {_MOST_POSITION} elements from the input's start, got {float(start):g} to "
-            f"{float(start + step * (outputs - 1)):g} along dimension {axis}",
+            f"positions, and what antialiasing averages around them, at most {_MOST_POSITION} elements from the input's "
+            f"start, got positions {float(ends[0]):g} to {float(ends[1]):g} for the scale {float(scale):g} along dimension "
+            f"{axis}",
             operator=desc.type.dml_name,
         )
     parts = math.lcm(step.denominator, start.denominator)
@@ -86,19 +90,19 @@ def _dimension(desc: Resample3, axis: int) -> SampledDimension:
         limited = step.limit_denominator(_MOST_PARTS)
         parts = limited.denominator * (_MOST_PARTS // limited.denominator)
     whole_step, whole_start = round(step * parts), round(start * parts)
-    linear = desc.interpolation_mode == InterpolationMode.LINEAR
     if not linear:
         if desc.rounding_direction == AxisDirection.INCREASING:
             whole_start += parts - 1
         # What is rounded down has fractions of no more than the step's parts.
         common = math.gcd(whole_step, parts)
         whole_step, whole_start, parts = whole_step // common, whole_start // common, parts // common
-    filter_scale = min(float(abs(scale)), 1.0) if linear and desc.antialiased else 1.0
     in_order = outputs == 1 or whole_step == parts
     kept = in_order and outputs <= inputs and (whole_start == 0 if linear else 0 <= whole_start < parts)
     if kept and filter_scale == 1:
         return SampledDimension(outputs, inputs, output_step, input_step)
-    return SampledDimension(outputs, inputs, output_step, input_step, True, whole_step, whole_start, parts, filter_scale)
+    return SampledDimension(
+        outputs, inputs, output_step, input_step, True, whole_step, whole_start, parts, float(filter_scale)
+    )
 
 
 def _problem(desc: Resample3) -> ResampleProblem:
@@ -236,7 +240,7 @@ def _whole(desc: Resample3, problem: ResampleProblem, caps: Capabilities) -> Pla
         "START": start,
         "LEFT": -before,
     }
-    return _launch(problem, "resample_whole", lanes, factor * lanes, 1, constants, caps)
+    return _launch(problem, "resample_whole", lanes, lanes, 1, constants, caps)
 
 
 _SCHEDULES: dict[str, Callable[[Resample3, ResampleProblem, Capabilities], Plan]] = {

@@ -11,7 +11,7 @@ from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.select import SCAN, ScanProblem
-from dmlvk.kernels.shapes import coalesce, divisors, linear_grid
+from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, power_of_two
 from dmlvk.ops.scan import CumulativeProduct, CumulativeSummation
 from dmlvk.tensor import element_bits
 
@@ -60,19 +60,14 @@ def _problem(desc: _Scan) -> ScanProblem:
     )
 
 
-def _power_of_two(least: int) -> int:
-    """The smallest power of two that is at least this."""
-    return 1 << (least - 1).bit_length()
-
-
 def _row_shape(problem: ScanProblem, caps: Capabilities) -> _Shape:
     """A cache line or two at a time first, then several loads in flight in each lane. A CPU's caches need none of those,
     and the code that unrolls them only takes longer to compile."""
     most = 1 << (caps.workgroup_invocations.bit_length() - 1)
     held = 2 if caps.is_cpu else 4 if problem.unit_elements > 1 else 8
     wanted = max(min(problem.units, 32), -(-problem.units // held))
-    lanes = min(_power_of_two(wanted), most, 64 if caps.is_cpu else 512)
-    return _Shape(max(lanes, min(128, most)), lanes, min(_power_of_two(-(-problem.units // lanes)), held))
+    lanes = min(power_of_two(wanted), most, 64 if caps.is_cpu else 512)
+    return _Shape(max(lanes, min(128, most)), lanes, min(power_of_two(-(-problem.units // lanes)), held))
 
 
 def _column_shape(desc: _Scan, problem: ScanProblem, caps: Capabilities) -> _Shape:
@@ -81,9 +76,9 @@ def _column_shape(desc: _Scan, problem: ScanProblem, caps: Capabilities) -> _Sha
     most = min(1 << (caps.workgroup_invocations.bit_length() - 1), 512)
     bits = element_bits(desc.tensor("input_tensor").data_type)
     held = 2 if caps.is_cpu else 256 // bits
-    columns = min(_power_of_two(problem.rows), 16 if bits == 64 else 32)
-    lanes = min(_power_of_two(-(-problem.units // held)), _power_of_two(-(-(2**18) // problem.rows)), most // columns)
-    columns = min(_power_of_two(problem.rows), max(most // lanes // 4, columns))
+    columns = min(power_of_two(problem.rows), 16 if bits == 64 else 32)
+    lanes = min(power_of_two(-(-problem.units // held)), power_of_two(-(-(2**18) // problem.rows)), most // columns)
+    columns = min(power_of_two(problem.rows), max(most // lanes // 4, columns))
     return _Shape(columns * lanes, lanes, held)
 
 

@@ -13,7 +13,7 @@ from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.select import SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
-from dmlvk.kernels.shapes import Coalesced, coalesce, divisors, linear_grid
+from dmlvk.kernels.shapes import Coalesced, coalesce, divisors, linear_grid, power_of_two
 from dmlvk.tensor import TensorDesc, element_bits
 
 _Normalizer = ops.ActivationSoftmax1 | ops.ActivationLogSoftmax1 | ops.ActivationHardmax1 | ops.LpNormalization
@@ -79,23 +79,18 @@ def _whole_words(inner: Coalesced, outer: Coalesced, word: int) -> bool:
     )
 
 
-def _power_of_two(least: int) -> int:
-    """The smallest power of two that is at least this."""
-    return 1 << (least - 1).bit_length()
-
-
 def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shape:
     """Every number of the schedules: how a group of rows and its neighbours are shared out."""
     most = problem.most_invocations(caps)
     if caps.is_cpu:
         return _cpu_shape(problem, most, whole=whole)
     units = max((SOFTMAX_HELD if whole else SOFTMAX_HELD // 2) // problem.unit_elements, 1)
-    lanes = _power_of_two(-(-problem.row_units // units))
+    lanes = power_of_two(-(-problem.row_units // units))
     if not problem.side_by_side:
         # Neighbours read whole lines of 128 bytes before each of them reads more.
-        line = min(_power_of_two(-(-problem.row_units // 4)), 32)
+        line = min(power_of_two(-(-problem.row_units // 4)), 32)
         if problem.unit is SoftmaxUnit.WORD_OF_A_ROW:
-            line = min(_power_of_two(problem.row_units), 8)
+            line = min(power_of_two(problem.row_units), 8)
         columns = 1
         lanes = min(max(lanes, line), most if whole else min(most, 256))
         invocations = max(lanes, min(most, 128))
@@ -108,9 +103,9 @@ def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shap
         else:
             columns *= 2
             lanes = min(lanes, max(min(most, 256) // columns, 1))
-        columns = min(max(columns, 128 // lanes), most // lanes, _power_of_two(problem.groups))
+        columns = min(max(columns, 128 // lanes), most // lanes, power_of_two(problem.groups))
         invocations = lanes * columns
-    return _Shape(invocations, lanes, columns, _power_of_two(-(-problem.row_units // lanes)) if whole else units)
+    return _Shape(invocations, lanes, columns, power_of_two(-(-problem.row_units // lanes)) if whole else units)
 
 
 def _cpu_shape(problem: SoftmaxProblem, most: int, *, whole: bool) -> _Shape:
@@ -121,7 +116,7 @@ def _cpu_shape(problem: SoftmaxProblem, most: int, *, whole: bool) -> _Shape:
     while lanes * columns < most and lanes * units < problem.row_units:
         lanes = min(lanes * 8, most // columns)
     if whole:
-        units = max(units, _power_of_two(-(-problem.row_units // lanes)))
+        units = max(units, power_of_two(-(-problem.row_units // lanes)))
     return _Shape(max(lanes * columns, min(64, most)), lanes, columns, units)
 
 

@@ -12,7 +12,7 @@ from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.select import TOP_K, TopKProblem
-from dmlvk.kernels.shapes import coalesce, divisors, linear_grid
+from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.ops.sort import TopK1
 from dmlvk.schema import FLOATS, SIGNED
 from dmlvk.tensor import element_bits, packed_strides
@@ -54,20 +54,10 @@ def _problem(desc: TopK1) -> TopKProblem:
     )
 
 
-def _power_of_two(least: int) -> int:
-    """The smallest power of two that is at least this."""
-    return 1 << (least - 1).bit_length()
-
-
-def _most_invocations(caps: Capabilities) -> int:
-    """The largest power of two of invocations in a workgroup."""
-    return 1 << (caps.workgroup_invocations.bit_length() - 1)
-
-
 def _sort_shape(problem: TopKProblem, caps: Capabilities) -> tuple[int, int, int]:
     """Invocations of a workgroup, elements in its shared memory, a pair for each invocation, and those of a row."""
-    segment = max(_power_of_two(problem.length), 32)
-    invocations = min(max(segment // 2, 128), 512, _most_invocations(caps))
+    segment = max(power_of_two(problem.length), 32)
+    invocations = min(max(segment // 2, 128), 512, most_invocations(caps))
     return invocations, max(min(2 * invocations, problem.most_sorted(caps)), segment), segment
 
 
@@ -76,17 +66,17 @@ def _select_shape(problem: TopKProblem, units: int, unit_elements: int, caps: Ca
     shared memory: twice K and a few of many elements, so that few digits leave so few, but not so many that few workgroups
     have room on the device at once."""
     if caps.is_cpu:
-        return 128, 1, min(max(_power_of_two(2 * problem.k), 512), problem.most_selected(caps))
-    invocations = min(max(_power_of_two(-(-units // 8)), 128), 512, _most_invocations(caps))
+        return 128, 1, min(max(power_of_two(2 * problem.k), 512), problem.most_selected(caps))
+    invocations = min(max(power_of_two(-(-units // 8)), 128), 512, most_invocations(caps))
     in_flight = 8 if unit_elements == 1 else max(min(32 // unit_elements, 4), 2)
-    share = min(max(_power_of_two(units * unit_elements) // 32, 128), 1024)
-    return invocations, in_flight, min(max(_power_of_two(2 * problem.k), share), problem.most_selected(caps))
+    share = min(max(power_of_two(units * unit_elements) // 32, 128), 1024)
+    return invocations, in_flight, min(max(power_of_two(2 * problem.k), share), problem.most_selected(caps))
 
 
 def _memory_shape(problem: TopKProblem, caps: Capabilities) -> tuple[int, int]:
     """Invocations of a workgroup, and elements of the blocks that it sorts in shared memory."""
     block = min(problem.most_sorted(caps), 256 if caps.is_cpu else 2048)
-    return min(128 if caps.is_cpu else 512, _most_invocations(caps)), block
+    return min(128 if caps.is_cpu else 512, most_invocations(caps)), block
 
 
 def _dispatch(
@@ -258,7 +248,7 @@ def _memory(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     batch = max(min(_BATCH_BYTES // row_bytes, problem.rows), 1)
     entries = Range(Source.TEMPORARY, 0, 0, batch * row_bytes)
     blocks = -(-problem.length // block)
-    pairs = _power_of_two(problem.length) // 2
+    pairs = power_of_two(problem.length) // 2
     dispatches = []
     for first_row in range(0, problem.rows, batch):
         rows = min(batch, problem.rows - first_row)

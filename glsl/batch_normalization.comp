@@ -53,21 +53,21 @@ vec4 values_at(uvec4 at) {
                 float(ELEMENT(T, SCALE, scale, at.z)), float(ELEMENT(T, BIAS, bias, at.w)));
 }
 
+uint x_index, mean_index, variance_index, scale_index, bias_index, output_index, repetition;
+
 // The lanes that the item of repetition r has: fewer at the end of a row, none past the last.
 uint lanes_of(uint repetition) {
     if (repetition >= p.repeat_size) return 0;
     return min(p.inner_size - (p.repeated == RANK - 1 ? repetition : innermost) * LANES, LANES);
 }
 
-void main() {
-    if (beyond(p.count)) return;
-    uint x_index = 0, mean_index = 0, variance_index = 0, scale_index = 0, bias_index = 0, output_index = 0, repetition = 0;
-    LOCATE(linear_invocation())
-
+// `whole`, a constant, says that no item is cut off. Then there is no branch between the loads, so that all are under way
+// before the first is used.
+void normalize(const bool whole) {
     float x[ITEMS][LANES];
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
-        const uint lanes = lanes_of(repetition + i * p.repeat_step);
-        if (lanes > 0) {
+        const uint lanes = whole ? LANES : lanes_of(repetition + i * p.repeat_step);
+        if (whole || lanes > 0) {
             const uint at = x_index + i * p.x_repeat;
             LOAD_SOME(x[i], X, x, lanes, at)
         }
@@ -88,7 +88,7 @@ void main() {
             bias[j] = values.w;
         }
     } else {
-        const uint given = lanes_of(repetition);
+        const uint given = whole ? LANES : lanes_of(repetition);
         LOAD_SOME(mean, MEAN, mean, given, mean_index)
         LOAD_SOME(factor, VARIANCE, variance, given, variance_index)
         LOAD_SOME(scale, SCALE, scale, given, scale_index)
@@ -97,7 +97,7 @@ void main() {
     }
 
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
-        const uint lanes = lanes_of(repetition + i * p.repeat_step);
+        const uint lanes = whole ? LANES : lanes_of(repetition + i * p.repeat_step);
         if (lanes == 0) continue;
         const uint at = output_index + i * p.output_repeat;
         float y[LANES];
@@ -112,4 +112,12 @@ void main() {
                 if (j < lanes) ELEMENT(U, OUTPUT, output, at + j * p.output_step) = U(y[j]);
         }
     }
+}
+
+void main() {
+    if (beyond(p.count)) return;
+    x_index = mean_index = variance_index = scale_index = bias_index = output_index = repetition = 0;
+    LOCATE(linear_invocation())
+    if (lanes_of(repetition + (ITEMS - 1u) * p.repeat_step) == LANES) normalize(true);
+    else normalize(false);
 }

@@ -158,6 +158,20 @@ uint counted(int start, uint window, uint size, uint end_padding) {
     return uint(max(min(start + int(window), end) - (p.include_padding == 1 ? start : max(start, 0)), 0));
 }
 
+float reciprocal(uint count) { return IS_MAX || count == 0 ? 0.0 : 1.0 / float(count); }
+
+// sum / count, 0 where nothing counts. A division an output would take longer than the output's bytes: the product with the
+// reciprocal, which is off by up to 2 ULP, is corrected by what is left of the sum. (Of float16 the product is enough.)
+float mean(float sum, uint count, float factor) {
+    if (count == 0) return 0.0;
+    const float product = sum * factor;
+#if T_BYTES == 2
+    return product;
+#else
+    return is_finite(product) ? fma(fma(-product, float(count), sum), factor, product) : product;
+#endif
+}
+
 const uint NOWHERE = 0xFFFFFFFFu;
 
 void main() {
@@ -274,8 +288,12 @@ void main() {
     }
 
     uint columns[LANES];
-    [[unroll]] for (uint l = 0; l < LANES; ++l)
-        columns[l] = counted(column0 + int(CHANNELS == 1 ? 0 : SHIFT + l * STRIDE_W), WINDOW_W, width, p.end_padding[2]);
+    float column_factors[LANES]; // 1 / columns, or 0
+    [[unroll]] for (uint l = 0; l < LANES; ++l) {
+        columns[l] = CHANNELS == 1 && l > 0 ? columns[0]
+            : counted(column0 + int(CHANNELS == 1 ? 0 : SHIFT + l * STRIDE_W), WINDOW_W, width, p.end_padding[2]);
+        column_factors[l] = CHANNELS == 1 && l > 0 ? column_factors[0] : reciprocal(columns[l]);
+    }
     const uint column_out = CHANNELS == 1 ? walk[3] : lane;
     const uint plane_out = n * p.output_strides[0] + channel * p.output_strides[1] + depth * p.output_strides[2] +
                            column_out * p.output_strides[4];
@@ -283,14 +301,14 @@ void main() {
         const uint row_out = group_row * ROWS + r;
         if (row_out >= p.output_rows) break;
         const uint rows = counted(row0 + int(r * STRIDE_H), WINDOW_H, height, p.end_padding[1]);
+        const uint of_rows = rows * (VOLUMES == 1 ? depths : 1);
+        const float row_factor = reciprocal(of_rows);
         VALUE results[LANES];
         [[unroll]] for (uint l = 0; l < LANES; ++l) {
             results[l] = best[r * LANES + l];
 #if T_IS_FLOAT
-            if (!IS_MAX) {
-                const uint divisor = rows * columns[l] * (VOLUMES == 1 ? depths : 1);
-                results[l] = divisor == 0 ? 0u : floatBitsToUint(uintBitsToFloat(results[l]) / float(divisor));
-            }
+            if (!IS_MAX)
+                results[l] = floatBitsToUint(mean(uintBitsToFloat(results[l]), of_rows * columns[l], row_factor * column_factors[l]));
 #endif
         }
         const uint at = plane_out + row_out * p.output_strides[3];

@@ -4,6 +4,7 @@
 //   CORNERS   elements averaged around a position, the columns not counted: 2 for each mapped dimension but the last
 //   FACTOR, STEP, START, LEFT   output FACTOR * i + j of a row lies at i - LEFT + (START + j * STEP) / (FACTOR * STEP);
 //             LEFT is 0 or 1, and no output reads further than column i + 1
+//   UNITS     groups of an invocation, 1 or 2, unit_size outputs apart along the row, with the same rows around them
 // Variants: T; LANES, the elements of a 16-byte word.
 // Grid: x folded into y, over `count` invocations of the index space `sizes`, the innermost in groups of outputs.
 //
@@ -18,6 +19,7 @@
 const int ROW = int(RANK) - 1;
 const uint COLUMNS = LANES / FACTOR + 2u;
 
+#define MOST_UNITS 2
 #define MOST_COLUMNS (LANES / 2 + 2)
 
 uint innermost;
@@ -34,32 +36,36 @@ void main() {
     y_base = 0u;
     FOR_EACH_COORDINATE_FAST(linear_invocation(), RANK, p.sizes, p.divisors, VISIT)
 
-    const int first = int(innermost * (LANES / FACTOR)) - 1;
-    uint offsets[MOST_COLUMNS];
-    float columns[MOST_COLUMNS]; // of all rows together
-    [[unroll]] for (uint i = 0; i < COLUMNS; ++i) {
-        offsets[i] = clamp_input(ROW, first + int(i)) * p.x_step;
-        columns[i] = 0.0;
+    uint offsets[MOST_UNITS * MOST_COLUMNS];
+    float columns[MOST_UNITS * MOST_COLUMNS]; // of all rows together
+    [[unroll]] for (uint u = 0; u < UNITS; ++u) {
+        const int first = int((innermost + u * (p.unit_size / LANES)) * (LANES / FACTOR)) - 1;
+        [[unroll]] for (uint i = 0; i < COLUMNS; ++i) {
+            offsets[u * COLUMNS + i] = clamp_input(ROW, first + int(i)) * p.x_step;
+            columns[u * COLUMNS + i] = 0.0;
+        }
     }
     FOR_EACH_CORNER(c) {
         const Corner row = corner(c, ROW);
-        [[unroll]] for (uint i = 0; i < COLUMNS; ++i) {
+        [[unroll]] for (uint i = 0; i < UNITS * COLUMNS; ++i) {
             const float value = float(T_MATH(ELEMENT(T, X, x, row.at + offsets[i])));
             columns[i] = CORNERS == 1u ? value : columns[i] + row.weight * value;
         }
     }
 
     const uint parts = FACTOR * STEP;
-    T_MATH results[LANES];
-    [[unroll]] for (uint j = 0; j < LANES; ++j) {
-        const uint place = START + j % FACTOR * STEP;
-        const uint low = j / FACTOR + 1u - LEFT + place / parts;
-        const float high_weight = float(place % parts) / float(parts);
-        const float low_weight = float(parts - place % parts) / float(parts);
-        float average = columns[low];
-        if (LINEAR == 1u && place % parts != 0u) average = low_weight * average + high_weight * columns[low + 1u];
-        results[j] = result_of(average);
+    [[unroll]] for (uint u = 0; u < UNITS; ++u) {
+        T_MATH results[LANES];
+        [[unroll]] for (uint j = 0; j < LANES; ++j) {
+            const uint place = START + j % FACTOR * STEP;
+            const uint low = u * COLUMNS + j / FACTOR + 1u - LEFT + place / parts;
+            const float high_weight = float(place % parts) / float(parts);
+            const float low_weight = float(parts - place % parts) / float(parts);
+            float average = columns[low];
+            if (LINEAR == 1u && place % parts != 0u) average = low_weight * average + high_weight * columns[low + 1u];
+            results[j] = result_of(average);
+        }
+        const uint lanes = min(p.inner_size - innermost * LANES, LANES); // fewer only where UNITS is 1
+        STORE_Y(y_base + u * p.unit_size * p.y_step, lanes, results)
     }
-    const uint lanes = min(p.inner_size - innermost * LANES, LANES);
-    STORE_Y(y_base, lanes, results)
 }

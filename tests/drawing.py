@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +20,9 @@ from dmlvk.cases import all_cases
 from dmlvk.cases.elementwise import coarse
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, OperatorCases, normal, special
+from dmlvk.enums import TensorFlags
 from dmlvk.kernels.lowering.elementwise import ROWS
-from dmlvk.schema import FieldKind, OperatorDesc, ScaleBias
+from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D
 from dmlvk.verify import Problem, Variation, build
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -115,6 +116,15 @@ def fill(draw: Draw, tensor: GuardedTensor, domain: Any = None) -> None:
     values = (domain or draw(st.sampled_from([normal, special])))(rng, desc.sizes, desc.data_type)
     index = tuple(slice(0, 1) if step == 0 else slice(None) for step in desc.effective_strides)
     tensor.view()[...] = np.broadcast_to(values[index], desc.sizes)
+
+
+FUSABLE = sorted((cls for cls in REGISTRY.values() if cls.fusable), key=lambda cls: cls.__name__)
+
+
+def draw_activation(draw: Draw) -> OperatorDesc | None:
+    """A fused activation, or none."""
+    cls = draw(st.sampled_from([None, None, *FUSABLE]))
+    return None if cls is None else cls()
 
 
 # -- pointwise problems
@@ -246,3 +256,49 @@ def _draw_blocks(draw: Draw, case: Case, sizes: tuple[int, ...]) -> tuple[Sizes,
     """Sizes of a block-wise quantization: each size of the data is a multiple of the scale's."""
     blocks = tuple(draw(st.sampled_from([count for count in (1, 2, 3, 4, size) if size % count == 0])) for size in sizes)
     return {name: sizes if name == "input_tensor" else blocks for name in case.inputs}, {}
+
+
+# -- mistakes
+
+NO_NUMBERS: tuple[object, ...] = (None, "1", 1j, True)
+BROKEN_VALUES: dict[FieldKind, tuple[object, ...]] = {
+    FieldKind.ENUM: (99, None, "LINEAR", 1.5, (1,)),
+    FieldKind.BOOL: (0, 1, None, "yes"),
+    FieldKind.UINT: (-1, 2**32, 0.5, *NO_NUMBERS),
+    FieldKind.INT: (-(2**31) - 1, 2**31, 0.5, *NO_NUMBERS),
+    FieldKind.FLOAT: (math.nan, 1e39, -(10**400), *NO_NUMBERS),
+    FieldKind.SCALAR_UNION: (10**400, *NO_NUMBERS),
+    FieldKind.SCALE_BIAS: ((1.0, 0.0), 1.0, ScaleBias(math.nan, 0.0), ScaleBias(1.0, 1e39), ScaleBias(True, 0.0)),
+    FieldKind.UINT_ARRAY: (None, 1, (-1,), (2**32,), (0.5,), (True,), [1], (1,) * 9),
+    FieldKind.SIZE_2D: (None, 1, (1, 1), Size2D(-1, 1), Size2D(1, 2**32), Size2D(0.5, 1)),  # type: ignore[arg-type]
+    FieldKind.FLOAT_ARRAY: (None, 1.0, (), [0.5], (math.nan,), (1e39,), ("1",), (0.0,) * 7),
+    FieldKind.FUSED_ACTIVATION: (
+        *("relu", 3, ops.ActivationRelu),
+        *(ops.ElementWiseAdd(), ops.ActivationElu(alpha=math.nan), ops.ElementWiseNegate()),
+        ops.ActivationRelu(input_tensor=TensorDesc(TensorDataType.FLOAT32, (1,))),
+    ),
+}
+"""What a field of each kind must not be."""
+
+
+def broken_tensors(desc: OperatorDesc, spec: FieldSpec) -> Iterator[object]:
+    """What a tensor field must not be, whatever the others are."""
+    value = getattr(desc, spec.name)
+    yield from (3, "tensor", np.zeros(3), TensorDesc, (), (3,), *(() if spec.optional else (None,)))
+    if isinstance(value, tuple):
+        yield (*value, value[0])
+        yield list(value)
+    if not isinstance(value, TensorDesc):
+        return
+    yield (value, value)
+    for data_type in TensorDataType:
+        if data_type not in (TensorDataType.UNKNOWN, *spec.data_types):
+            yield TensorDesc(data_type, value.sizes)
+    least, most = spec.dimension_counts
+    for count in range(1, 9):
+        if not least <= count <= most:
+            yield TensorDesc(value.data_type, (1,) * count)
+    if spec.kind.is_output:
+        yield dataclasses.replace(value, flags=TensorFlags.OWNED_BY_DML)
+        yield TensorDesc(value.data_type, (*value.sizes[:-1], 2), (*value.effective_strides[:-1], 0))
+        yield TensorDesc(value.data_type, (3, 3), (1, 2))

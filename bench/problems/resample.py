@@ -62,7 +62,8 @@ def problems() -> list[Problem]:
             _resample("bilinear 2x", data_type, 512, twice, _COPY),
             _resample("bilinear 2x", data_type, 512, twice, _COPY, layout="NHWC"),
             _resample("nearest 2x", data_type, 512, _interpolate(512, "nearest"), _COPY, InterpolationMode.NEAREST_NEIGHBOR),
-            _resample("bilinear 1.5x", data_type, 384, _interpolate(384, "bilinear"), {"target": 1.0}),
+            # (PyTorch's positions are float32 numbers up to 256: its weights are off by 10^-5.)
+            _resample("bilinear 1.5x", data_type, 384, _interpolate(384, "bilinear"), {"target": 1.0, "tolerance": 1e-3}),
             _resample("antialiased by half", data_type, 128, _antialiased, {"target": 1.0}, antialiased=True),
         ]
     return found

@@ -5,8 +5,8 @@
 //   LOG_SUM_EXP         the largest element                      the others' powers: log_sum_exp.glsl
 //   MULTIPLY            the product                              -
 //   MAX, MIN            the extreme element, as an order         -
-//   RANGE               the largest of floats and 0, as an order the least of them, as an order downwards
 //   ARGMAX, ARGMIN      the same                                 its place: smaller is better
+//   RANGE, floats       the largest of them and 0, as an order   the least of them and 0, as an order downwards
 //
 //   empty()                       of no element; merging it changes nothing
 //   update(accumulator, values, place)    takes in TOGETHER elements of one row, whose place is one
@@ -14,8 +14,8 @@
 //   finish(accumulator)           the result, of the arithmetic type
 //   to_words, from_words          ACCUMULATOR_WORDS 32-bit words and back
 //
-// Before including: TOGETHER. Constant: FUNCTION (REDUCE_FUNCTION_*). Parameters: decreasing (ARG*: 1 takes the last of equal elements
-// instead of the first); divisor, the number of elements, for AVERAGE.
+// Before including: TOGETHER. Constant: FUNCTION (REDUCE_FUNCTION_*, or RANGE). Parameters: decreasing (ARG*: 1 takes the last
+// of equal elements instead of the first); divisor, the number of elements, for AVERAGE.
 
 #ifndef DMLVK_ACCUMULATOR_GLSL
 #define DMLVK_ACCUMULATOR_GLSL

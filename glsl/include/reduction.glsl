@@ -3,8 +3,8 @@
 // A row is the set of elements that make one result: one index into the kept dimensions, all of the reduced ones. The
 // result's position follows from the same index.
 //
-// Bindings: x; output; partials, accumulators on their way from one dispatch to the next (bound to the output and left alone
-// where there are none): chunk c of row r at r * chunks + c.
+// Bindings: x; output; partials, accumulators on their way from one dispatch to the next: chunk c of row r at r * chunks + c.
+// Of output and partials the one that is not written is bound to the other one's bytes.
 // Constants: that of accumulator.glsl; SPLIT (1 leaves partials instead of results). Parameters: those of accumulator.glsl;
 // index_words, 1 or 2, of an element of the output that is an index.
 

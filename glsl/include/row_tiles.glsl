@@ -87,6 +87,18 @@ float held[UNITS][UNIT_ELEMENTS];
 uint held_unit(uint first, uint i) { return first + i * LANES + lane(); }
 
 void load_tile(uint first) {
+#if UNIT != 0 && defined(T_IS_FLOAT16)
+    // Past the row's end its last unit is read: without a branch all loads are under way before the first is unpacked. (A
+    // float32 word needs no unpacking, and words beside their elements would take registers that spill.)
+    uvec4 words[UNITS];
+    [[unroll]] for (uint i = 0; i < UNITS; ++i)
+        words[i] = x_units[x_start + unit_at(min(held_unit(first, i), p.row_units - 1u)).x];
+    [[unroll]] for (uint i = 0; i < UNITS; ++i) {
+        unpack_word(words[i], held[i]);
+        if (held_unit(first, i) < p.row_units) continue;
+        [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) held[i][j] = nothing();
+    }
+#else
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         const uint unit = held_unit(first, i);
         [[unroll]] for (int j = 0; j < UNIT_ELEMENTS; ++j) held[i][j] = nothing();
@@ -99,6 +111,7 @@ void load_tile(uint first) {
 #endif
         }
     }
+#endif
 }
 
 // Whether any lane has a unit of the row in this place, so that others need not compute with nothing.

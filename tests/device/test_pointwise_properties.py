@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from drawing import Draw, Pointwise, draw_pointwise, draw_sizes, examples
+from drawing import BROKEN_VALUES, Draw, Pointwise, broken_tensors, draw_pointwise, draw_sizes, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,13 +21,12 @@ from dmlvk import BindingError, BufferBinding, InvalidArgumentError, TensorDataT
 from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import integer_limits
-from dmlvk.enums import TensorFlags
 from dmlvk.errors import UnsupportedError
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import elementwise, explain, lower, possible_rules, quantization
 from dmlvk.runtime.memory import Buffer
-from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc, ScaleBias
+from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc
 from dmlvk.tensor import element_bits
 from dmlvk.verify import Outcome, Problem, Variation, build, check_problem
 
@@ -138,23 +137,6 @@ def test_large_problems_scheduled_as_on_a_gpu(device: dmlvk.Device, large: Large
 
 # -- descs that are not valid
 
-NO_NUMBERS: tuple[object, ...] = (None, "1", 1j, True)
-BROKEN_VALUES: dict[FieldKind, tuple[object, ...]] = {
-    FieldKind.ENUM: (99, None, "LINEAR", 1.5, (1,)),
-    FieldKind.UINT: (-1, 2**32 - 1, 2**32, 0.5, *NO_NUMBERS),
-    FieldKind.INT: (-(2**31) - 1, 2**31, 0.5, *NO_NUMBERS),
-    FieldKind.FLOAT: (math.nan, 1e39, -(10**400), *NO_NUMBERS),
-    FieldKind.SCALAR_UNION: (10**400, *NO_NUMBERS),
-    FieldKind.SCALE_BIAS: ((1.0, 0.0), 1.0, ScaleBias(math.nan, 0.0), ScaleBias(1.0, 1e39), ScaleBias(True, 0.0)),
-    FieldKind.FLOAT_ARRAY: (None, 1.0, (), [0.5], (math.nan,), (1e39,), ("1",), (0.0,) * 7),
-    FieldKind.FUSED_ACTIVATION: (
-        *("relu", 3, ops.ActivationRelu),
-        *(ops.ElementWiseAdd(), ops.ActivationElu(alpha=math.nan), ops.ElementWiseNegate()),
-        ops.ActivationRelu(input_tensor=TensorDesc(T.FLOAT32, (1,))),
-    ),
-}
-"""What a field of each kind must not be; the only UINT of these operators is an axis."""
-
 
 class Mistake(NamedTuple):
     """A value that breaks a valid desc, and the fields that the error may blame."""
@@ -167,7 +149,7 @@ class Mistake(NamedTuple):
 def mistakes(desc: OperatorDesc) -> Iterator[Mistake]:
     """One change each."""
     for spec in desc.fields:
-        broken = _broken_tensors(desc, spec) if spec.kind.is_tensor else _broken_attributes(desc, spec)
+        broken = broken_tensors(desc, spec) if spec.kind.is_tensor else _broken_attributes(desc, spec)
         yield from (Mistake(spec.name, value, frozenset({spec.dml_name})) for value in broken)
     # What joins all tensors: whichever differs, another may be blamed.
     tensors = [spec for spec in desc.fields if isinstance(getattr(desc, spec.name), TensorDesc)]
@@ -187,30 +169,10 @@ def mistakes(desc: OperatorDesc) -> Iterator[Mistake]:
         yield from (Mistake(spec.name, TensorDesc(*other), blamed) for other in others if other not in unchanged)
 
 
-def _broken_tensors(desc: OperatorDesc, spec: FieldSpec) -> Iterator[object]:
-    value = getattr(desc, spec.name)
-    yield from (3, "tensor", np.zeros(3), TensorDesc, (), (3,), *(() if spec.optional else (None,)))
-    if isinstance(value, tuple):
-        yield (*value, value[0])
-        yield list(value)
-    if not isinstance(value, TensorDesc):
-        return
-    yield (value, value)
-    for data_type in TensorDataType:
-        if data_type not in (TensorDataType.UNKNOWN, *spec.data_types):
-            yield TensorDesc(data_type, value.sizes)
-    least, most = spec.dimension_counts
-    for count in range(1, 9):
-        if not least <= count <= most:
-            yield TensorDesc(value.data_type, (1,) * count)
-    if spec.kind.is_output:
-        yield dataclasses.replace(value, flags=TensorFlags.OWNED_BY_DML)
-        yield TensorDesc(value.data_type, (*value.sizes[:-1], 2), (*value.effective_strides[:-1], 0))
-        yield TensorDesc(value.data_type, (3, 3), (1, 2))
-
-
 def _broken_attributes(desc: OperatorDesc, spec: FieldSpec) -> Iterator[object]:
     yield from BROKEN_VALUES[spec.kind]
+    if spec.kind is FieldKind.UINT:
+        yield 2**32 - 1  # no axis, and these operators have no other whole number
     (output,) = (slot.tensor for slot in desc.output_slots())
     assert output is not None
     if spec.enumeration is TensorDataType:

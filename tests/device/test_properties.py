@@ -1,5 +1,6 @@
 """Properties of operators over random ranks, sizes, strides, types and offsets, and over mistakes: what is valid equals the
-oracle and touches nothing else, what is not is refused. The pointwise operators are in test_pointwise_properties.py."""
+oracle and touches nothing else, what is not is refused. The pointwise operators are in test_pointwise_properties.py, whole
+families of others in test_family_properties.py."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawing import SIZES, Draw, draw_sizes, draw_tensor, examples, fill
+from drawing import SIZES, draw_tensor, examples, fill
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,10 +21,8 @@ from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import EXACT, NUMPY_TYPES, Case, normal
 from dmlvk.enums import InterpolationMode, ReduceFunction
-from dmlvk.schema import FLOATS, REGISTRY, OperatorDesc
+from dmlvk.schema import FLOATS, OperatorDesc
 from dmlvk.verify import Problem, Variation, check_problem
-
-FUSABLE = sorted((cls for cls in REGISTRY.values() if cls.fusable), key=lambda cls: cls.__name__)
 
 
 def assert_right(
@@ -42,43 +41,6 @@ def assert_right(
     variation = Variation(Case("drawn", {}), data_type, "drawn")
     outcome = check_problem(device, entry, variation, Problem(desc, inputs, (output,)))
     assert outcome.passed and not outcome.unsupported, f"{outcome.detail}\n{desc}"
-
-
-def draw_activation(draw: Draw) -> OperatorDesc | None:
-    cls = draw(st.sampled_from([None, None, *FUSABLE]))
-    return None if cls is None else cls()
-
-
-def draw_side(draw: Draw, sizes: tuple[int, ...], data_type: TensorDataType) -> GuardedTensor | None:
-    """A scale or bias: absent, or of sizes that are the input's or 1."""
-    if draw(st.booleans()):
-        return None
-    side = draw_tensor(draw, data_type, tuple(draw(st.sampled_from([1, size])) for size in sizes))
-    fill(draw, side, normal)
-    return side
-
-
-@examples(70)
-@given(data=st.data())
-def test_mean_variance_normalization2(device: dmlvk.Device, data: st.DataObject) -> None:
-    draw = data.draw
-    data_type, sizes = draw(st.sampled_from(FLOATS)), draw_sizes(draw)
-    x = draw_tensor(draw, data_type, sizes)
-    fill(draw, x, normal)
-    scale, bias = draw_side(draw, sizes, data_type), draw_side(draw, sizes, data_type)
-    output = draw_tensor(draw, data_type, sizes, is_output=True)
-    desc = ops.MeanVarianceNormalization2(
-        input_tensor=x.desc,
-        scale_tensor=scale and scale.desc,
-        bias_tensor=bias and bias.desc,
-        output_tensor=output.desc,
-        axes=tuple(draw(st.permutations(range(len(sizes))))[: draw(st.integers(0, len(sizes)))]),
-        use_mean=draw(st.booleans()),
-        use_variance=draw(st.booleans()),
-        epsilon=draw(st.sampled_from([1e-5, 1e-3, 1.0])),
-        fused_activation=draw_activation(draw),
-    )
-    assert_right(device, desc, (x, scale, bias), output)
 
 
 def boxes(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
@@ -94,6 +95,104 @@ def test_several_items_an_invocation(
     assert np.array_equal(output.view(raw), expected)
     output, raw = computed(device, quantization(dmlvk.Dequantize, *reversed(data), *blocks), expected, scale, zero_point)
     assert np.array_equal(output.view(raw), np.float32(expected - zero_point) * scale)
+
+
+# -- the scale from the elements
+
+
+def dynamically(x: Array, integer: TensorDataType = UINT8) -> list[Array]:
+    """The output, the scale and the zero point."""
+    return list(eager.dynamic_quantize_linear(x, output_data_types=(integer, FLOAT32, integer)))
+
+
+def ranges(count: int) -> list[Array]:
+    """Elements of ranges of every size and on every side of 0, some of them halves of the scale apart."""
+    rng = generator("ranges")
+    found = []
+    for number in range(count):
+        size = np.ldexp(1 + rng.random(), rng.integers(-110, 120))
+        middle = rng.choice([0, 0.5, 1, -0.5, -1, 3, 0.99, rng.uniform(-1, 1)])
+        x = size * (middle + rng.uniform(-1, 1, 61))
+        low, high = min(x.min(), 0), max(x.max(), 0)
+        x[::3] = np.clip(low + (high - low) * (rng.integers(0, 255, 21) + 0.5) / 255, x.min(), x.max())
+        if number % 5 == 0:  # from and to integers: a zero point that is exact, or half an integer
+            x = np.r_[rng.integers(-255, 1, 40) / 2, rng.integers(0, 256, 21) / 2, (number % 16) / 2 - 127.5, 0]
+        found.append(x.astype(np.float32)[:61])
+    return found
+
+
+@pytest.mark.parametrize("second", ["onnx", "onnxruntime"])
+def test_ranges_agree_with_onnx(device: dmlvk.Device, second: str) -> None:
+    """Bit for bit: the integers, the scale and the zero point."""
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero_point"])
+    declared = [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)]
+    types = {"y": TensorProto.UINT8, "scale": TensorProto.FLOAT, "zero_point": TensorProto.UINT8}
+    outputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in types.items()]
+    graph = helper.make_graph([node], "dynamic", declared, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    session: Any = (
+        onnx.reference.ReferenceEvaluator(model)
+        if second == "onnx"
+        else onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    )
+    zero_points = set()
+    for x in ranges(200):
+        expected = session.run(None, {"x": x})
+        for mine, theirs in zip(dynamically(x), expected, strict=True):
+            assert np.array_equal(mine.ravel(), np.ravel(theirs)), (x.min(), x.max())
+        zero_points.add(int(expected[2]))
+    assert len(zero_points) > 50 and {0, 255} <= zero_points
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_signed_integers_are_128_less(device: dmlvk.Device, kind: type) -> None:
+    for x in ranges(20):
+        x = (x / np.abs(x).max()).astype(kind)
+        (unsigned, scale, zero_point), signed = dynamically(x), dynamically(x, TensorDataType.INT8)
+        assert np.array_equal(signed[0].astype(int) + 128, unsigned)
+        assert signed[1] == scale and signed[2].astype(int) + 128 == zero_point
+        least, largest = np.float32(min(x.min(), 0)), np.float32(max(x.max(), 0))
+        assert scale == (largest - least) / np.float32(255)
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ((1, np.nan, -2), np.nan),
+        ((-np.inf, np.nan, np.inf), np.nan),
+        ((1, np.inf, -2), np.inf),
+        ((1, -np.inf, -2), np.inf),
+        ((3e38, 0, -3e38), np.inf),
+        ((0, -0.0, 0), 1),
+        ((1e-40, -1e-40, 0), 1),
+        ((2.0**-119, 0, -(2.0**-120)), 1),
+        ((2.0**-118, 0, 0), 2.0**-118 / 255),
+        ((2.0**-118, 0, -1e-39), 2.0**-118 / 255),
+        ((3.4028235e38, 0, 0), 3.4028235e38 / 255),
+    ],
+    ids=str,
+)
+def test_ranges_without_a_usual_scale(device: dmlvk.Device, values: tuple[float, ...], scale: float) -> None:
+    for integer, least in ((UINT8, 0), (TensorDataType.INT8, -128)):
+        y, found, zero_point = dynamically(np.float32(values), integer)
+        assert np.array_equal(found, np.float32([scale]), equal_nan=True)
+        assert zero_point == least
+        usual = np.isfinite(scale) and scale != 1
+        assert y.tolist() == [least + 255 if usual and value > 0 else least for value in values]
+
+
+@pytest.mark.parametrize("sizes", [(1,), (7,), (1031,), (40, 1031), (300007,)])
+@pytest.mark.parametrize("step", [1, 2])
+def test_the_range_is_that_of_every_element(device: dmlvk.Device, sizes: tuple[int, ...], step: int) -> None:
+    """Wherever the ends are: in the first, the last and other elements, whatever the chunks."""
+    memory = np.zeros((*sizes[:-1], sizes[-1] * step), np.float32)
+    x = memory[..., ::step]
+    for at in {0, x.size - 1, x.size // 2, x.size // 3}:
+        x[...] = 0.25
+        x[np.unravel_index(at, sizes)] = 510
+        assert dynamically(x)[1] == 2
+        x[np.unravel_index(at, sizes)] = -255
+        assert dynamically(x)[1] == np.float32(255 + 0.25 * (x.size > 1)) / np.float32(255)
 
 
 # -- 4 bits

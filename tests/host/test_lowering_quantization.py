@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 import dmlvk
 from dmlvk import QuantizationType, TensorDataType, TensorDesc
 from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.lowering.elementwise import pointwise_problem
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, input_range, output_range
+from dmlvk.kernels.plan import Dispatch, Range, Source, input_range, output_range
 from dmlvk.schema import OperatorDesc
 
 FLOAT32, FLOAT16, INT32, INT8, UINT8, INT4, UINT4 = (
@@ -165,6 +166,32 @@ def test_an_absent_zero_point_binds_the_input() -> None:
     assert made.bindings == (input_range(0), input_range(1), input_range(0), output_range())
     assert dict(made.kernel.variant) == {"LANES": "16", "T": "INT32", "S": "FLOAT32", "U": "UINT8"}
     assert constants(desc)["HAS_ZERO_POINT"] == 0
+
+
+@pytest.mark.parametrize("strides", [(5000, 1), (10000, 2)])
+@pytest.mark.parametrize(("real", "integer"), [(FLOAT32, UINT8), (FLOAT16, INT8)])
+def test_a_dynamic_quantization_reads_twice(strides: tuple[int, int], real: TensorDataType, integer: TensorDataType) -> None:
+    """The range of chunks in temporary memory, scale and zero point in the outputs, from where the last step takes them."""
+    desc = dmlvk.DynamicQuantizeLinear(
+        input_tensor=TensorDesc(real, (3, 5000), strides),
+        output_tensor=TensorDesc(integer, (3, 5000)),
+        output_scale_tensor=TensorDesc(FLOAT32, (1, 1, 1)),
+        output_zero_point_tensor=TensorDesc(integer, (1,)),
+    )
+    desc.validate()
+    caps = replace(GPU, features=GPU.features | SUBGROUPS)
+    assert possible_rules(desc, caps) == (["groups", "elements"] if strides[1] == 1 else ["elements"])
+    plan = lower(desc, caps)
+    reading, merging, quantizing = plan.dispatches
+    partials = Range(Source.TEMPORARY, 0, 0, plan.temporary_bytes)
+    assert reading.bindings == (input_range(0), partials, partials)
+    assert dict(reading.kernel.constants)["SPLIT"] == 1
+    assert merging.bindings == (output_range(1), output_range(2), partials)
+    chunks = struct.unpack("<4I", merging.params)[3]
+    assert chunks > 1 and plan.temporary_bytes == 8 * chunks
+    assert merging.grid == (1, 1, 1) and dict(merging.kernel.constants)["SIGNED"] == int(integer is INT8)
+    assert quantizing.bindings == (input_range(0), output_range(1), output_range(2), output_range(0))
+    assert dict(quantizing.kernel.variant)["S"] == "FLOAT32"
 
 
 def test_a_quantized_sum_is_a_pointwise_operator() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk import ops
 from dmlvk.cases.elementwise import without_subnormals
-from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, special
+from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, normal, special, uniform
 from dmlvk.enums import QuantizationType
 from dmlvk.enums import TensorDataType as T
 
@@ -155,10 +155,60 @@ def _quantized_add() -> tuple[Case, ...]:
     return tuple(cases)
 
 
+def _halves_of_the_scale(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
+    """Multiples of a quarter, of a range whose scale is a half: a half of the quotients are half integers."""
+    values = rng.integers(-200, 311, sizes) / 4
+    values.flat[0], values.flat[-1] = -50, 77.5
+    return values.astype(NUMPY_TYPES[data_type])
+
+
+def _one_infinity(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
+    values = rng.standard_normal(sizes).astype(NUMPY_TYPES[data_type])
+    values.flat[values.size // 2] = -np.inf
+    return values
+
+
+def _dynamic() -> tuple[Case, ...]:
+    """Ranges on either side of 0 and of both signs, of no element but 0, with infinity and NaN; one chunk and many."""
+    given: dict[str, tuple[tuple[int, ...], Domain]] = {
+        "a tail": ((2, 3, 5, 7), _halves_of_the_scale),
+        "many chunks": ((3, 4133), normal),
+        "positive": ((521,), uniform(0.25, 3)),
+        "negative": ((5, 29), uniform(-7, -6.5)),
+        "zeros": ((37,), uniform(0, 0)),
+        "one element": ((1,), normal),
+        "tiny": ((37,), uniform(-1e-37, 1e-37)),
+        "small": ((37,), uniform(-1e-7, 2e-7)),
+        "beyond float32": ((37,), uniform(-3e38, 3e38)),
+        "infinity": ((37,), _one_infinity),
+        "special values": ((3, 7, 29), without_subnormals),
+        "eight dimensions": ((2, 3, 1, 2, 3, 2, 1, 5), _halves_of_the_scale),
+    }
+    cases = []
+    for source, target in itertools.product(_REAL, _BYTES):
+        types = {"output_tensor": target, "output_scale_tensor": T.FLOAT32, "output_zero_point_tensor": target}
+        for name, (sizes, domain) in given.items():
+            if source is T.FLOAT16 and name in ("tiny", "beyond float32"):
+                continue
+            cases.append(
+                Case(
+                    f"{name}, {source.name} to {target.name}",
+                    {"input_tensor": sizes},
+                    data_types=types,
+                    domains={"input_tensor": domain},
+                    layouts=name == "a tail" or (name == "many chunks" and target is T.UINT8),
+                    only=(source,),
+                    quick=name == "a tail",
+                )
+            )
+    return tuple(cases)
+
+
 CASES: Final = (
     OperatorCases(ops.ElementWiseQuantizedLinearAdd, {}, _quantized_add()),
     OperatorCases(ops.ElementWiseQuantizeLinear, {}, _quantize_linear()),
     OperatorCases(ops.ElementWiseDequantizeLinear, {}, _dequantize_linear()),
+    OperatorCases(ops.DynamicQuantizeLinear, {}, _dynamic()),
     OperatorCases(ops.Quantize, {}, _all_blocks(ops.Quantize)),
     OperatorCases(ops.Dequantize, {}, _all_blocks(ops.Dequantize)),
 )

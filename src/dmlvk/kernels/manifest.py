@@ -259,8 +259,8 @@ _FILL_CONSTANTS = (("LOCAL_SIZE_X", 128), ("RANK", 1), ("HALVES", 1))
 _FILL_VARIANTS = (("WORDS", ("0", "1")), ("T", ("UINT32", "UINT16", "UINT8")))
 """What every fill reads; see ``glsl/include/fill.glsl``."""
 
-_QUANTIZE_TYPES = (("FLOAT32", "FLOAT32"), ("FLOAT16", "FLOAT16"), ("INT32", "FLOAT32"))
-"""(input, scale) of quantizations; the last is not one to 4 bits."""
+_QUANTIZE_TYPES = (("FLOAT32", "FLOAT32"), ("FLOAT16", "FLOAT16"), ("INT32", "FLOAT32"), ("FLOAT16", "FLOAT32"))
+"""(input, scale) of quantizations; the last two are none to 4 bits."""
 _QUANTIZATION_PARAMS = (
     "uint count",
     "uint inner_size",
@@ -565,7 +565,7 @@ _ROWS: tuple[KernelSpec, ...] = (
         params=_RESAMPLE_PARAMS,
         constants=(
             *_RESAMPLE_CONSTANTS,
-            *(("CORNERS", 1), ("FACTOR", 2), ("STEP", 1), ("START", 0), ("LEFT", 0)),
+            *(("CORNERS", 1), ("FACTOR", 2), ("STEP", 1), ("START", 0), ("LEFT", 0), ("UNITS", 1)),
         ),
         variants=(("LANES T", tuple(f"{group_lanes(_bits(t))} {t}" for t in _RESAMPLE_TYPES)),),
     ),
@@ -837,6 +837,15 @@ _ROWS: tuple[KernelSpec, ...] = (
         params=_QUANTIZATION_PARAMS,
         constants=(*_QUANTIZATION_CONSTANTS, ("PACKED", 1)),
         variants=(("LANES T S U", tuple(f"{n} {t} {s} UINT8" for t, s in _QUANTIZE_TYPES for n in (1, 16))),),
+    ),
+    KernelSpec(
+        "quantization_range",
+        "quantization_range.comp",
+        buffers=("output:w", "zero_point:w", "partials"),
+        params=(*_ACCUMULATOR_PARAMS, "uint chunks"),
+        constants=(("LOCAL_SIZE_X", 128), ("FUNCTION", 256), ("TEAM", 128), ("SIGNED", 0)),
+        variants=(("LANES T U", ("1 FLOAT32 UINT8",)),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
     KernelSpec(
         "quantize_to_4_bits",

@@ -69,9 +69,10 @@ class ElementWiseDequantizeLinear(
 
 
 @_c.constraint("one_element", "scale and zero point tensors hold one element")
-def _one_element(desc: "ElementWiseQuantizedLinearAdd") -> _s.Violation | None:
-    for slot in desc.input_slots():
-        if slot.tensor is not None and slot.field.name not in ("a_tensor", "b_tensor") and slot.tensor.element_count != 1:
+def _one_element(desc: "ElementWiseQuantizedLinearAdd | DynamicQuantizeLinear") -> _s.Violation | None:
+    for slot in desc.input_slots() + desc.output_slots():
+        is_parameter = slot.field.name.endswith(("scale_tensor", "zero_point_tensor"))
+        if slot.tensor is not None and is_parameter and slot.tensor.element_count != 1:
             return _s.Violation(slot.field.name, slot.tensor.sizes)
     return None
 
@@ -101,6 +102,37 @@ class ElementWiseQuantizedLinearAdd(
     output_scale_tensor: TensorDesc | None = _s.input_tensor((_T.FLOAT32,))
     output_zero_point_tensor: TensorDesc | None = _s.input_tensor(_BYTES, optional=True)
     output_tensor: TensorDesc | None = _s.output_tensor(_BYTES)
+
+
+class DynamicQuantizeLinear(
+    _s.OperatorDesc,
+    constraints=(
+        _c.same_dimension_count("input_tensor", "output_tensor"),
+        _c.same_sizes("input_tensor", "output_tensor"),
+        _one_element,
+        _c.same_data_type("output_tensor", "output_zero_point_tensor"),
+    ),
+):
+    """y = clamp(round(x / scale) + zero point) with the scale and the zero point that the elements themselves ask for.
+
+    For the type's least number Q and the range of all elements and 0, as in ONNX, so that 0 has an integer:
+
+    - scale = (largest - least) / 255, both steps rounded to float32. Of a range below 2^-118, whose scale might be
+      subnormal, and so of zeros alone, it is 1.
+    - zero point = clamp(round(-least / scale) + Q): that of INT8, and so all its integers, are 128 less than UINT8's.
+
+    Infinities, and ranges beyond float32, have the scale infinity, a NaN the scale NaN; the zero point and the whole
+    output are Q then. Subnormal ends of the range count as 0.
+    """
+
+    input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
+    output_tensor: TensorDesc | None = _s.output_tensor(_BYTES)
+    output_scale_tensor: TensorDesc | None = _s.output_tensor((_T.FLOAT32,))
+    output_zero_point_tensor: TensorDesc | None = _s.output_tensor(_BYTES)
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        sizes = self.tensor("input_tensor").sizes
+        return (sizes, *((1,) * len(sizes),) * 2)
 
 
 @_c.constraint(

@@ -76,5 +76,19 @@ def element_wise_quantized_linear_add(
     return quantized(total, scale.ravel(), _flat(zero_point), desc.tensor("output_tensor").data_type)
 
 
+def dynamic_quantize_linear(desc: OperatorDesc, x: Array) -> tuple[Array, ...]:
+    output, scale_tensor = desc.tensor("output_tensor"), desc.tensor("output_scale_tensor")
+    least, largest = (
+        np.where(np.abs(end) < np.finfo(np.float32).tiny, np.float32(0), end)
+        for end in (np.minimum(x.astype(np.float32).min(), 0), np.maximum(x.astype(np.float32).max(), 0))
+    )
+    span = largest - least
+    scale = np.where(span < 2.0**-118, np.float32(1), span / np.float32(255)).reshape(scale_tensor.sizes)
+    lowest = np.array(cast_scalar(-np.inf, output.data_type))
+    zero_point = quantized(-least, scale, lowest, output.data_type)
+    y = quantized(x, scale.ravel(), zero_point.ravel(), output.data_type)
+    return y, scale.astype(np.float64), zero_point.reshape(desc.tensor("output_zero_point_tensor").sizes)
+
+
 def _flat(x: Array | None) -> Array | None:
     return None if x is None else x.ravel()

@@ -8,13 +8,15 @@ from dmlvk.enums import TensorDataType
 from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.elementwise import launch, pointwise_problem
+from dmlvk.kernels.lowering.reduction import range_reading
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
 from dmlvk.kernels.select import ELEMENTWISE_ITEMS, QUANTIZATION, Access, ElementwiseProblem, QuantizationProblem
-from dmlvk.kernels.shapes import coalesce, divisors, linear_grid
+from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, most_invocations
 from dmlvk.ops.quantization import (
     Dequantize,
+    DynamicQuantizeLinear,
     ElementWiseDequantizeLinear,
     ElementWiseQuantizedLinearAdd,
     ElementWiseQuantizeLinear,
@@ -29,6 +31,12 @@ _ROWS_ONE, _ROWS_TWO, _ROWS_ANY = range(3)
 
 def _tensors(desc: OperatorDesc) -> tuple[TensorDesc, TensorDesc, TensorDesc | None, TensorDesc]:
     """Input, scale, zero point and output."""
+    if isinstance(desc, DynamicQuantizeLinear):
+        result = desc.tensor("output_tensor")
+        own_scale, own_zero_point = (
+            TensorDesc(data_type, (1,) * result.dimension_count) for data_type in (TensorDataType.FLOAT32, result.data_type)
+        )
+        return desc.tensor("input_tensor"), own_scale, own_zero_point, result
     source, scale, *zero_point = (slot.tensor for slot in desc.input_slots())
     (output,) = (slot.tensor for slot in desc.output_slots())
     assert source is not None and scale is not None and output is not None, "shown by validation"
@@ -89,7 +97,7 @@ def _rows(problem: QuantizationProblem, lanes: int) -> tuple[int, Access, Access
 
 def _plan(desc: OperatorDesc, problem: QuantizationProblem, packed: bool, caps: Capabilities) -> Plan:
     source, scale, zero_point, output = _tensors(desc)
-    quantizes = isinstance(desc, Quantize | ElementWiseQuantizeLinear)
+    quantizes = isinstance(desc, Quantize | ElementWiseQuantizeLinear | DynamicQuantizeLinear)
     quantized = output if quantizes else source
     four_bits = element_bits(quantized.data_type) == 4
     walk = problem.walk
@@ -115,10 +123,13 @@ def _plan(desc: OperatorDesc, problem: QuantizationProblem, packed: bool, caps: 
     else:
         variant["U"] = f"UINT{element_bits(quantized.data_type)}"
     strides = dict(zip(KERNELS[kernel].buffer_names, walk.strides, strict=True))
-    slots = (0, 1, 0 if zero_point is None else 2)
+    if isinstance(desc, DynamicQuantizeLinear):
+        bindings = (input_range(0), output_range(1), output_range(2), output_range(0))
+    else:
+        bindings = (input_range(0), input_range(1), input_range(0 if zero_point is None else 2), output_range())
     dispatch = Dispatch(
         KernelVariant(kernel, tuple(variant.items()), tuple(constants.items())),
-        (*map(input_range, slots), output_range()),
+        bindings,
         KERNELS[kernel].pack(
             count=count,
             inner_size=elements,
@@ -145,6 +156,32 @@ def _groups(desc: OperatorDesc, problem: QuantizationProblem, caps: Capabilities
 
 def _elements(desc: OperatorDesc, problem: QuantizationProblem, caps: Capabilities) -> Plan:
     return _plan(desc, problem, False, caps)
+
+
+def _dynamic(
+    quantize: Callable[[OperatorDesc, QuantizationProblem, Capabilities], Plan],
+) -> Callable[[DynamicQuantizeLinear, QuantizationProblem, Capabilities], Plan]:
+    """Three steps: the range of each chunk of the input, what follows from the range of all, and the quantization."""
+
+    def schedule(desc: DynamicQuantizeLinear, problem: QuantizationProblem, caps: Capabilities) -> Plan:
+        reading = range_reading(desc.tensor("input_tensor"), caps)
+        assert reading.partials is not None, "rows are split"
+        team = min(most_invocations(caps), _WORKGROUP)
+        signed = int(desc.tensor("output_tensor").data_type is TensorDataType.INT8)
+        merging = Dispatch(
+            KernelVariant(
+                "quantization_range",
+                (("LANES", "1"), ("T", "FLOAT32"), ("U", "UINT8")),
+                (("LOCAL_SIZE_X", team), ("TEAM", team), ("SIGNED", signed)),
+            ),
+            (output_range(1), output_range(2), reading.partials),
+            KERNELS["quantization_range"].pack(decreasing=0, index_words=0, divisor=1.0, chunks=reading.chunks),
+            (1, 1, 1),
+        )
+        dispatches = (reading.dispatch, merging, *quantize(desc, problem, caps).dispatches)
+        return Plan(dispatches, temporary_bytes=reading.partials.nbytes)
+
+    return schedule
 
 
 def _add_problem(desc: ElementWiseQuantizedLinearAdd) -> ElementwiseProblem:
@@ -178,6 +215,12 @@ register(
     problem=_problem,
     rules=QUANTIZATION,
     schedules={"groups": _groups, "elements": _elements},
+)
+register(
+    DynamicQuantizeLinear,
+    problem=_problem,
+    rules=QUANTIZATION,
+    schedules={"groups": _dynamic(_groups), "elements": _dynamic(_elements)},
 )
 register(
     ElementWiseQuantizedLinearAdd,

@@ -261,9 +261,7 @@ def _split(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilit
 # -- columns
 
 
-def _columns_of(
-    accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities, *, split: bool
-) -> Reading:
+def _columns_of(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities, *, split: bool) -> Reading:
     lanes = problem.column_lanes
     together = 4 if lanes > 4 else 8
     kept_sizes, kept_x = _in_lanes(problem.kept.sizes, problem.kept.strides[0], lanes)

@@ -232,6 +232,7 @@ def _elements(desc: Resample3, problem: ResampleProblem, caps: Capabilities) -> 
 
 def _whole(desc: Resample3, problem: ResampleProblem, caps: Capabilities) -> Plan:
     inner, factor, lanes = problem.inner, problem.whole_factor, problem.group_lanes
+    units = 2 if inner.outputs % (2 * lanes) == 0 else 1
     before, start = divmod(inner.start, inner.parts)
     constants = {
         "CORNERS": _corners(problem, problem.dimensions[:-1]),
@@ -239,8 +240,9 @@ def _whole(desc: Resample3, problem: ResampleProblem, caps: Capabilities) -> Pla
         "STEP": inner.step,
         "START": start,
         "LEFT": -before,
+        "UNITS": units,
     }
-    return _launch(problem, "resample_whole", lanes, lanes, 1, constants, caps)
+    return _launch(problem, "resample_whole", lanes, lanes, units, constants, caps)
 
 
 _SCHEDULES: dict[str, Callable[[Resample3, ResampleProblem, Capabilities], Plan]] = {

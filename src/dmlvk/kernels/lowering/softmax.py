@@ -84,7 +84,7 @@ def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shap
     most = problem.most_invocations(caps)
     if caps.is_cpu:
         return _cpu_shape(problem, most, whole=whole)
-    units = max((SOFTMAX_HELD if whole else SOFTMAX_HELD // 2) // problem.unit_elements, 1)
+    units = problem.units_held if whole else max(SOFTMAX_HELD // 2 // problem.unit_elements, 1)
     lanes = power_of_two(-(-problem.row_units // units))
     if not problem.side_by_side:
         # Neighbours read whole lines of 128 bytes before each of them reads more.

@@ -16,7 +16,7 @@ from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
 from dmlvk.schema import FLOATS, OperatorDesc
 
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT32, _UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
 
 
 class _Quantized(NamedTuple):
@@ -58,6 +58,17 @@ def dequantize(node: Conversion) -> Value:
         row, dtype = ops.ElementWiseDequantizeLinear, parts.scale.dtype
         y = node.elementwise(row, parts.x, parts.scale, *parts.zero_points, dtype=dtype)
     return node.reshape(y, parts.sizes)
+
+
+@converts("DynamicQuantizeLinear", 11, types=FLOATS)
+def dynamic_quantize(node: Conversion) -> tuple[Value, Value, Value]:
+    x = node[0]
+    if 0 in x.sizes:  # the range of nothing and 0
+        return node.new(x.sizes, _UINT8), node.fill((), np.float32(1)), node.fill((), np.uint8(0))
+    y, scale, zero_point = node.new(x.sizes, _UINT8), node.new((), _FLOAT32), node.new((), _UINT8)
+    parameters = {"output_scale_tensor": scale, "output_zero_point_tensor": zero_point}
+    node.launch(ops.DynamicQuantizeLinear, x, output_tensor=y, **parameters)
+    return y, scale, zero_point
 
 
 def _output_type(node: Conversion, parts: _Quantized) -> np.dtype[Any]:

@@ -1,0 +1,236 @@
+"""Properties of reductions, softmax, normalization, pooling, resampling, regions of interest, scans and sorts over random
+types, ranks, sizes, axes, windows, strides, offsets and schedules: what is valid equals the oracle and touches nothing else,
+what is not is refused before the GPU sees it.
+
+An operator takes part by having its cases in one of the families' files. Of a drawn case stay the values and the numbers
+that its tolerance is for; everything else is drawn anew, by the names and kinds of the row's fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from drawing import Draw, draw_activation, draw_sizes, draw_tensor, examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlvk
+from dmlvk import TensorDataType, ops
+from dmlvk.cases import normalization, pooling, reduction, resample, resampling, scan, softmax, sort
+from dmlvk.cases.layouts import GuardedTensor
+from dmlvk.cases.model import NUMPY_TYPES, Array, Domain, OperatorCases, normal
+from dmlvk.enums import ReduceFunction
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.schema import FieldKind, FieldSpec, Size2D
+from dmlvk.verify import Problem, Variation, build, check_problem
+
+T = TensorDataType
+Sizes = tuple[int, ...]
+ENTRIES = tuple(
+    entry
+    for family in (reduction, softmax, normalization, pooling, resample, resampling, scan, sort)
+    for entry in family.CASES
+)
+PARAMETERS = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.operator.__name__)
+
+SIZES = st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 37])
+"""Ones, primes, whole groups of 16 bytes and one more."""
+LONG = st.sampled_from([257, 1024, 1031, 4097])
+"""Past what an invocation, a subgroup and a workgroup hold of a row."""
+WEIGHTS = st.sampled_from([-2.0, -0.5, 0.0, 0.25, 0.5, 1.0])
+SCALES = st.sampled_from([-1.5, -1.0, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 2.75, 4.0])
+PLACES = ("output_index_tensor", "output_indices_tensor", "indices_tensor", "batch_indices_tensor")
+"""Tensors of indices, whose type no other tensor's has to equal."""
+
+
+def of_any_sizes(domain: Domain) -> Domain:
+    """The domain, or normal values for sizes that it is not for: some are for those of one case."""
+
+    def values(rng: np.random.Generator, sizes: Sizes, data_type: TensorDataType) -> Array:
+        try:
+            found = domain(rng, sizes, data_type)
+        except (IndexError, ValueError, OverflowError):
+            found = None
+        return normal(rng, sizes, data_type) if found is None or found.shape != sizes else found
+
+    return values
+
+
+def positions(rng: np.random.Generator, sizes: Sizes, data_type: TensorDataType) -> Array:
+    """Indices around those of a small tensor."""
+    return rng.integers(0, 300, sizes).astype(NUMPY_TYPES[data_type])
+
+
+class Drawing:
+    """A valid problem of an operator.
+
+    Attributes:
+        variation: Its case, data type, and the input that the output shares its bytes with.
+        problem: The desc and its tensors.
+    """
+
+    def __init__(self, draw: Draw, entry: OperatorCases) -> None:
+        self.draw = draw
+        self.operator = entry.operator
+        case = draw(st.sampled_from(entry.cases))
+        self.data_type = draw(st.sampled_from(case.only or entry.crossed_types))
+        self.function = case.attributes.get("function")
+        self.sizes = self._sizes()
+        self.attributes: dict[str, Any] = dict(case.attributes)
+        for spec in self.operator.fields:
+            if not spec.kind.is_tensor:
+                self._draw_attribute(spec)
+        self.regions = draw(st.integers(1, 4))
+        inputs = self._inputs(frozenset(case.inputs))
+        domains = {name: case.domains.get(name) or case.domains.get("") or normal for name in inputs}
+        domains |= {"indices_tensor": positions} if "indices_tensor" in inputs else {}
+        case = dataclasses.replace(
+            case,
+            name=f"{case.name} #{draw(st.integers(0, 2**32 - 1))}",  # other values than another example has
+            inputs=inputs,
+            outputs=self._outputs(),
+            attributes=self.attributes,
+            data_types={**case.data_types, **self._index_types()},
+            domains={name: of_any_sizes(domain) for name, domain in domains.items()},
+        )
+        in_place = draw(st.sampled_from(["", *self.operator.in_place]))
+        self.variation = Variation(case, self.data_type, "drawn", in_place)
+        self.problem: Problem = build(self.operator, self.variation, self._place)
+
+    def _place(self, kind: TensorDataType, sizes: Sizes, layout: str, turn: int, *, is_output: bool) -> GuardedTensor:
+        return draw_tensor(self.draw, kind, sizes, is_output=is_output)
+
+    def _sizes(self) -> Sizes:
+        """Of the input: at most one size is long, where rows may be and no product of all of them is taken."""
+        least, most = next(spec.dimension_counts for spec in self.operator.fields if spec.kind.is_input)
+        sizes = draw_sizes(self.draw, least, most, self.draw(st.sampled_from([60, 400, 1500])), SIZES)
+        names = {spec.name for spec in self.operator.fields}
+        is_product = self.operator is ops.CumulativeProduct or self.function is ReduceFunction.MULTIPLY
+        if names & {"axis", "axes"} and not is_product and self.draw(st.integers(0, 3)) == 0:
+            at = self.draw(st.integers(0, len(sizes) - 1))
+            short = tuple(min(size, 3) if math.prod(sizes) > 60 else size for size in sizes)
+            sizes = (*short[:at], self.draw(LONG), *short[at + 1 :])
+        if any(constraint.label == "effective_rank" for constraint in self.operator.constraints):
+            return (*(1,) * (len(sizes) - 2), *sizes[-2:])
+        return sizes
+
+    # -- attributes, by name and kind
+
+    def _draw_attribute(self, spec: FieldSpec) -> None:
+        """In the order of the row's fields: what depends on others comes after them."""
+        draw, rank = self.draw, len(self.sizes)
+        drawn: Any
+        if spec.name in ("function", "reduction_function", "epsilon", "alpha", "beta", "bias"):
+            return  # the case's values go with these
+        if spec.name == "axes":
+            drawn = tuple(draw(st.permutations(range(rank)))[: draw(st.integers(0, rank))])
+        elif spec.name == "axis":
+            drawn = draw(st.integers(0, rank - 1))
+        elif spec.name == "k":
+            size = self.sizes[self.attributes["axis"]]
+            drawn = draw(st.sampled_from(sorted({1, min(2, size), -(-size // 3), size})))
+        elif spec.name == "local_size":
+            drawn = draw(st.integers(1, 9 if self.attributes["cross_channel"] else 5))
+        elif spec.name == "window_size":
+            drawn = tuple(draw(st.sampled_from([1, 2, 3, 5, size])) for size in self.sizes[2:])
+            drawn = drawn if math.prod(drawn) <= 1200 else (3,) * (rank - 2)
+        elif spec.name in ("strides", "dilations"):
+            drawn = tuple(draw(st.sampled_from([1, 1, 2, 3])) for _ in self.sizes[2:])
+        elif spec.name in ("start_padding", "end_padding"):
+            drawn = tuple(draw(st.sampled_from([0, 0, 1, 2])) for _ in self.sizes[2:])
+        elif spec.name == "scales":
+            drawn = tuple(draw(SCALES) for _ in self.sizes)
+        elif spec.name.endswith("_pixel_offsets"):
+            drawn = tuple(draw(WEIGHTS) for _ in self.sizes)
+        elif spec.kind is FieldKind.SIZE_2D:
+            drawn = Size2D(draw(st.integers(1, 5)), draw(st.integers(1, 5)))
+        elif spec.kind is FieldKind.BOOL:
+            drawn = draw(st.booleans())
+        elif spec.kind is FieldKind.ENUM:
+            assert spec.enumeration is not None
+            drawn = draw(st.sampled_from(list(spec.enumeration)))
+        elif spec.kind is FieldKind.FUSED_ACTIVATION:
+            drawn = draw_activation(draw)
+        else:
+            return
+        self.attributes[spec.name] = drawn
+
+    # -- sizes of the other tensors
+
+    def _inputs(self, names: frozenset[str]) -> dict[str, Sizes]:
+        """Of the case's inputs, and some of the optional ones that the row has."""
+        found: dict[str, Sizes] = {}
+        for spec in self.operator.fields:
+            if spec.kind.is_input and (self.draw(st.booleans()) if spec.optional else spec.name in names):
+                found[spec.name] = self._input(spec, found)
+        return found
+
+    def _input(self, spec: FieldSpec, others: dict[str, Sizes]) -> Sizes:
+        draw, channels = self.draw, self.sizes[1] if len(self.sizes) > 1 else 1
+        if spec.name == "roi_tensor":
+            return (1, 1, self.regions, 5) if self.operator is ops.RoiPooling else (*self._ones(2), self.regions, 4)
+        if spec.name == "batch_indices_tensor":
+            return (*self._ones(3), self.regions)
+        if self.operator is ops.QuantizedLinearAveragePooling and spec.name != "input_tensor":
+            each = (1, channels, *(1,) * (len(self.sizes) - 2))
+            return draw(st.sampled_from([each, (1, *self._ones(4))]))
+        if self.operator is ops.BatchNormalizationTraining and spec.name == "bias_tensor":
+            return others["scale_tensor"]
+        if spec.name in ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor"):
+            return tuple(draw(st.sampled_from([1, size])) for size in self.sizes)
+        return self.sizes
+
+    def _ones(self, most: int) -> Sizes:
+        return (1,) * self.draw(st.integers(0, most))
+
+    def _outputs(self) -> dict[str, Sizes]:
+        """Of the outputs that the row does not infer, or that are optional."""
+        names = [spec.name for spec in self.operator.fields if spec.kind.is_output]
+        if "window_size" in self.attributes:
+            sizes = self.sizes[:2] + self._windows()
+            return {name: sizes for name in names if name == "output_tensor" or self.draw(st.booleans())}
+        if self.operator in (ops.RoiAlign, ops.RoiAlign1):
+            return {
+                "output_tensor": (self.regions, self.sizes[1], self.draw(st.integers(1, 9)), self.draw(st.integers(1, 9)))
+            }
+        if self.operator is ops.MaxUnpooling or "scales" in self.attributes:
+            return {"output_tensor": draw_sizes(self.draw, len(self.sizes), len(self.sizes), 1500, SIZES)}
+        return {}
+
+    def _windows(self) -> Sizes:
+        """How many windows fit along each spatial dimension, rounded down or up; the end's padding makes room for one."""
+        counts, arrays = [], self.attributes
+        ends = list(arrays["end_padding"])
+        for at, size in enumerate(self.sizes[2:]):
+            reach = (arrays["window_size"][at] - 1) * arrays.get("dilations", (1,) * 3)[at] + 1
+            room = size + arrays["start_padding"][at] - reach
+            ends[at] = max(ends[at], -room)
+            step = arrays["strides"][at]
+            counts.append((room + ends[at]) // step + 1)
+            counts[-1] += self.draw(st.booleans()) and (room + ends[at]) % step > 0
+        arrays["end_padding"] = tuple(ends)
+        return tuple(counts)
+
+    def _index_types(self) -> dict[str, TensorDataType]:
+        places = (*PLACES, "output_tensor") if self.operator in (ops.Argmin, ops.Argmax) else PLACES
+        fields = (spec for spec in self.operator.fields if spec.name in places)
+        return {spec.name: self.draw(st.sampled_from(spec.data_types)) for spec in fields}
+
+
+@PARAMETERS
+@examples(5)
+@given(data=st.data())
+def test_what_is_valid_equals_the_oracle(device: dmlvk.Device, entry: OperatorCases, data: st.DataObject) -> None:
+    drawing = Drawing(data.draw, entry)
+    desc = drawing.problem.desc
+    with pytest.MonkeyPatch.context() as patch:
+        is_cpu = data.draw(st.booleans())
+        patch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, is_cpu=is_cpu))
+        rule = data.draw(st.sampled_from(["", *possible_rules(desc, device.capabilities)]))
+        outcome = check_problem(device, entry, dataclasses.replace(drawing.variation, rule=rule), drawing.problem)
+    assert outcome.passed, f"{outcome.variation}: {outcome.detail}\n{desc}"
+    assert not outcome.unsupported, "the CI's device can do everything"

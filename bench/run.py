@@ -27,6 +27,7 @@ import numpy as np
 import dmlvk
 from bench.problems import all_problems
 from bench.problems.model import Problem
+from bench.table import missed
 from dmlvk.cases.model import NUMPY_TYPES
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
@@ -278,15 +279,11 @@ def main() -> int:
                     f"off {row['difference']:.0e} ({row['rival_difference']:.0e}){'' if row['agrees'] else ' DIFFERS'}",
                     flush=True,
                 )
-        missed = [row for row in results["problems"] if row["chosen"] and _missed(row)]
-        print(f"{sum(row['chosen'] for row in results['problems'])} problems, {len(missed)} below their target")
+        below = [row for row in results["problems"] if row["chosen"] and missed(row)]
+        print(f"{sum(row['chosen'] for row in results['problems'])} problems, {len(below)} below their target")
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return int(not all(row["agrees"] for row in results["problems"]))
-
-
-def _missed(row: dict[str, Any]) -> bool:
-    return bool(row["ratio"] < row["target"] or row["copy_share"] < row["copy_target"])
 
 
 def _commit() -> str:

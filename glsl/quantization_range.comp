@@ -24,13 +24,12 @@ float scale_of(float range) {
     const uint bits = floatBitsToUint(range), exponent = bits >> 23;
     if (exponent >= 255u) return range;
     if (exponent < 127u - 118u) return 1.0;
-    // 256 m = 255 m + m: 8 more bits of the quotient are m + m / 255.
+    // 256 m / 255 = m + m / 255 has 24 or 25 bits before the point, and half a place never is all that is rounded: 255 is odd,
+    // and where it divides m, 256 m / 255 is even.
     const uint mantissa = (bits & 0x007FFFFFu) | 0x00800000u;
     const uint quotient = mantissa + mantissa / 255u, rest = mantissa % 255u;
     if (quotient < 0x01000000u) return uintBitsToFloat(((exponent - 9u) << 23) + quotient + uint(rest >= 128u));
-    const uint half_ = quotient >> 1;
-    const bool up = (quotient & 1u) == 1u && (rest > 0u || (half_ & 1u) == 1u);
-    return uintBitsToFloat(((exponent - 8u) << 23) + half_ + uint(up));
+    return uintBitsToFloat(((exponent - 8u) << 23) + (quotient + 1u) / 2u);
 }
 
 void main() {

@@ -63,8 +63,11 @@ void main() {
         const ivec2 rows = cell(corners[1], corners[3], at[2], p.output_height, p.input_height);
         const uint plane = BYTE_OFFSET_INPUT / T_BYTES + entry * p.input_strides[0] + at[1] * p.input_strides[1];
         for (int row = rows.x; row < rows.y; ++row) {
-            for (int column = columns.x; column < columns.y; ++column) {
-                most = max(most, order_up(float(x[plane + row * p.input_strides[2] + column * p.input_strides[3]])));
+            const uint line = plane + row * p.input_strides[2];
+            for (int column = columns.x; column < columns.y; column += 4) {
+                // Several reads in flight; past the end the last pixel again.
+                [[unroll]] for (int i = 0; i < 4; ++i)
+                    most = max(most, order_up(float(x[line + min(column + i, columns.y - 1) * p.input_strides[3]])));
             }
         }
     }

@@ -66,8 +66,8 @@ def _roi_pooling(data_type: TensorDataType) -> Problem:
 
     def random_regions(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
         batch = torch.randint(0, 4, (sizes[2], 1), device="cuda")
-        # Whole pixels, 7 times a whole number of them each way: halves round differently, and PyTorch's cells, whose sizes are
-        # floats, may reach a pixel further than the specification's.
+        # Whole pixels, 7 times a whole number of them each way: halves round differently, and PyTorch's cells, whose sizes
+        # are floats, may reach a pixel further than the specification's.
         corner = (torch.rand(sizes[2], 2, device="cuda") * torch.tensor([240.0, 150.0], device="cuda")).floor()
         extent = 7 * torch.randint(2, 8, (sizes[2], 2), device="cuda") - 1
         return torch.cat([batch, corner, corner + extent], 1).to(kind).reshape(sizes)

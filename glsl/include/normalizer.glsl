@@ -8,8 +8,6 @@
 //
 // A peak is an integer in the order of the numbers, so that NaN is the greatest of all and a subnormal number is itself.
 //
-// A peak is an integer in the order of the numbers: NaN is above them all, and a subnormal number is itself.
-//
 //   no_elements()                  a summary of nothing
 //   peak_of(x)                     an element's peak. SOFTMAX1 and LOG_SOFTMAX1 find that of many by comparing floats, which
 //                                  may overlook NaN: their sums do not

@@ -234,3 +234,121 @@ def test_what_is_valid_equals_the_oracle(device: dmlvk.Device, entry: OperatorCa
         outcome = check_problem(device, entry, dataclasses.replace(drawing.variation, rule=rule), drawing.problem)
     assert outcome.passed, f"{outcome.variation}: {outcome.detail}\n{desc}"
     assert not outcome.unsupported, "the CI's device can do everything"
+
+
+# -- loops longer than a CPU's driver lets them be
+
+
+@pytest.mark.parametrize(
+    ("operator", "side", "attributes"),
+    [
+        (ops.AveragePooling1, 310, {}),
+        (ops.LpPooling1, 600, {"p": 3}),
+        (ops.MaxPooling2, 601, {}),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_windows_of_more_elements_than_a_loop_has_rounds(
+    device: dmlvk.Device, operator: type[Any], side: int, attributes: dict[str, Any]
+) -> None:
+    """lavapipe ends the loops of an invocation after 65535 rounds in all, without an error."""
+    entry = next(entry for entry in ENTRIES if entry.operator is operator)
+    arrays = {"strides": (1, 2), "window_size": (side - 1, side - 2), "start_padding": (0, 0), "end_padding": (0, 0)}
+    arrays |= {"dilations": (1, 1)}
+    case = Case(
+        "large windows", {"input_tensor": (1, 1, side, side)}, {**arrays, **attributes}, {"output_tensor": (1, 1, 2, 2)}
+    )
+    variation = Variation(case, T.FLOAT32, "packed")
+    assert_passed(check_problem(device, entry, variation, build(operator, variation)), operator)
+
+
+def test_what_a_cpu_would_compute_wrongly_is_refused() -> None:
+    """Windows of kernels that have no schedule for large ones."""
+    cpu = Capabilities(is_cpu=True)
+    square = TensorDesc(T.FLOAT32, (1, 1, 1000, 1000))
+    bytes_ = TensorDesc(T.UINT8, (1, 1, 1000, 1000))
+    one = TensorDesc(T.FLOAT32, (1,))
+    descs = (
+        ops.LocalResponseNormalization(input_tensor=square, output_tensor=square, cross_channel=False, local_size=300),
+        ops.Resample3(
+            input_tensor=square,
+            output_tensor=TensorDesc(T.FLOAT32, (1, 1, 2, 2)),
+            interpolation_mode=InterpolationMode.LINEAR,
+            scales=(1, 1, 0.002, 0.002),
+            input_pixel_offsets=(0.5,) * 4,
+            output_pixel_offsets=(-0.5,) * 4,
+            antialiased=True,
+        ),
+        ops.RoiPooling(
+            input_tensor=square,
+            roi_tensor=TensorDesc(T.FLOAT32, (1, 1, 3, 5)),
+            output_tensor=TensorDesc(T.FLOAT32, (3, 1, 2, 2)),
+            pooled_size=Size2D(2, 2),
+        ),
+        ops.QuantizedLinearAveragePooling(
+            input_tensor=bytes_,
+            input_scale_tensor=one,
+            output_scale_tensor=one,
+            output_tensor=TensorDesc(T.UINT8, (1, 1, 1, 1)),
+            strides=(1, 1),
+            window_size=(1000, 1000),
+            start_padding=(0, 0),
+            end_padding=(0, 0),
+            dilations=(1, 1),
+        ),
+    )
+    features = HUGE_FEATURES
+    for desc in descs:
+        with pytest.raises(UnsupportedError, match="65535 rounds"):
+            lower(desc, dataclasses.replace(cpu, features=features))
+        assert lower(desc, dataclasses.replace(cpu, features=features, is_cpu=False)).dispatches
+
+
+# -- descs that are not valid
+
+
+def broken_attributes(desc: OperatorDesc, spec: FieldSpec) -> Iterator[object]:
+    """What an attribute must not be: of its kind, and beside the tensors that this desc has."""
+    yield from BROKEN_VALUES[spec.kind]
+    sizes = desc.tensor("input_tensor").sizes
+    value = getattr(desc, spec.name)
+    if spec.name == "axis":
+        yield from (len(sizes), 2**32 - 1)
+    elif spec.name == "axes":
+        yield from ((len(sizes),), (0, 0), (2**32 - 1,))
+    elif spec.name == "k":
+        yield from (0, sizes[getattr(desc, "axis")] + 1)  # noqa: B009  # not every row has one
+    elif spec.name in ("local_size", "p"):
+        yield 0
+    elif spec.name in ("strides", "dilations", "window_size", "scales"):
+        yield (*value[:-1], 0)
+    if spec.name == "window_size":
+        yield (*value[:-1], 2**31)
+    if spec.name in ("scales", "input_pixel_offsets", "output_pixel_offsets"):
+        yield from ((*value[:-1], wrong) for wrong in (math.inf, math.nan))
+    if spec.kind in (FieldKind.UINT_ARRAY, FieldKind.FLOAT_ARRAY) and spec.name != "axes":
+        yield from ((*value, 1), value[:-1])
+
+
+def work(device: dmlvk.Device) -> tuple[int, ...]:
+    """Counts of all that the GPU or its driver were ever asked for."""
+    return (device.dispatches, device.native.submissions, device.pipelines_created, device.memory()["live"])
+
+
+@PARAMETERS
+@examples(3)
+@given(data=st.data())
+def test_every_mistake_in_a_desc_is_refused(device: dmlvk.Device, entry: OperatorCases, data: st.DataObject) -> None:
+    desc = Drawing(data.draw, entry).problem.desc
+    before = work(device)
+    device.create_operator(desc)
+    for spec in desc.fields:
+        for value in broken_tensors(desc, spec) if spec.kind.is_tensor else broken_attributes(desc, spec):
+            with pytest.raises(InvalidArgumentError) as caught:
+                device.create_operator(desc.replace(**{spec.name: value}))
+                pytest.fail(f"{spec.name} = {value!r} is accepted in {desc}")
+            error = caught.value
+            assert error.operator == desc.type.dml_name
+            assert error.field == spec.dml_name, f"{spec.name} = {value!r}: {error}"
+            assert error.rule and error.rule in str(error)
+    assert work(device) == before

@@ -5,6 +5,7 @@ DirectML's printed examples run in ``test_examples.py``."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from types import ModuleType
@@ -390,6 +391,17 @@ def test_indices_of_every_type(device: dmlvk.Device, sizes: tuple[int, ...], axi
         expected = (x.argmax if function is F.ARGMAX else x.argmin)(axis, keepdims=True)
         for found in by_every_rule(device, described(x, function, (axis,), index), x):
             np.testing.assert_array_equal(found, expected.astype(dtype_of(index)))
+
+
+def test_the_type_of_an_index_is_given(device: dmlvk.Device) -> None:
+    """That of other results is the input's."""
+    x = np.arange(6, dtype=np.int64).reshape(2, 3)
+    assert eager.reduce(x, function=F.SUM, axes=(0, 1), device=device).dtype == np.int64
+    for call in (eager.argmax, functools.partial(eager.reduce, function=F.ARGMIN)):
+        with pytest.raises(dmlvk.InvalidArgumentError, match="is given: OutputTensor may be INT64, INT32, UINT64, UINT32"):
+            call(x, axes=(1,), device=device)
+        with pytest.raises(dmlvk.InvalidArgumentError, match="Axes"):
+            call(x, axes=(2,), device=device)
 
 
 def test_a_device_without_64_bit_integers(monkeypatch: pytest.MonkeyPatch) -> None:

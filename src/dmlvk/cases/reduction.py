@@ -43,6 +43,13 @@ def _special_terms(rng: np.random.Generator, sizes: tuple[int, ...], data_type: 
     return np.where(leaves, np.float32(2), values)
 
 
+def _infinities(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> NDArray[Any]:
+    """The first row with infinity at several places, the second of -infinity alone, the others with some of it; one NaN."""
+    values = np.where(rng.random(sizes) < 0.5, -np.inf, rng.standard_normal(sizes))
+    values[0, ::7], values[1], values[4, 50] = np.inf, -np.inf, np.nan
+    return values.astype(normal(rng, (1,), data_type).dtype)
+
+
 _EXTREMES = (ReduceFunction.MAX, ReduceFunction.MIN)
 _DOMAINS: Final[dict[ReduceFunction, Domain]] = {
     ReduceFunction.LOG_SUM: uniform(0.125, 4),
@@ -121,6 +128,14 @@ def _functions() -> tuple[Case, ...]:
             {"function": ReduceFunction.LOG_SUM_EXP, "axes": (1,)},
             domains={"input_tensor": uniform(-10000, 10000)},
             only=(T.FLOAT32, T.FLOAT16),
+            layouts=False,
+        ),
+        Case(
+            "LOG_SUM_EXP, infinities",
+            {"input_tensor": (5, 70)},
+            {"function": ReduceFunction.LOG_SUM_EXP, "axes": (1,)},
+            domains={"input_tensor": _infinities},
+            only=(T.FLOAT32,),
             layouts=False,
         ),
         Case(

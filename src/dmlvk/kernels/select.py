@@ -359,18 +359,17 @@ MEAN_VARIANCE_NORMALIZATION = (
     Rule(
         "columns",
         when=always,
-        possible=lambda p, caps: (
-            p.side_by_side and p.row_units <= MEAN_VARIANCE_COLUMN_UNITS * p.lanes_side_by_side(caps)
-        ),
+        possible=lambda p, caps: p.side_by_side and p.row_units <= MEAN_VARIANCE_COLUMN_UNITS * p.lanes_side_by_side(caps),
         because="neighbours in memory belong to different rows: neighbouring invocations take neighbouring rows, so that "
-        "reads and writes touch whole cache lines. H200, over the channels of 32x256x56x56: 85 us, 397 by rows",
+        "reads and writes touch whole cache lines. H200, over the channels of 32x256x56x56 in float32: 59 us, 397 by rows",
     ),
     Rule(
         "columns_split",
         when=always,
         possible=lambda p, caps: p.side_by_side,
         because="rows side by side that are too long for the registers of their lanes: cut into chunks, too, so that few "
-        "columns occupy the whole device; two reads and one write of each byte",
+        "columns occupy the whole device; two reads and one write of each byte. H200, each channel of each image of "
+        "32x256x56x56 in NHWC, float32: 99 us, PyTorch 344",
     ),
     Rule(
         "rows",
@@ -419,14 +418,14 @@ BATCH_NORMALIZATION = (
         when=always,
         possible=lambda p, caps: p.data_in_groups(),
         because="rows of the data lie contiguous and start on groups: accesses of 16 bytes, fewest instructions a byte. "
-        "H200, 32x256x56x56 in float32: 3800 GB/s against 1830 by elements",
+        "H200, 32x256x56x56 in float32: 3760 GB/s, 1830 by elements",
     ),
     Rule(
         "runs",
         when=always,
         possible=lambda p, caps: p.in_line is not None and p.in_line.data_in_groups(),
         because="channels of any length, one after the other: a group of the data has the statistics of at most two, and "
-        "moves in one access",
+        "moves in one access. H200, 64x2048x7x7 in float16: 10 us, PyTorch 93",
     ),
     Rule("elements", when=always, possible=always, because="any strides and sizes: one element at a time"),
 )
@@ -439,7 +438,8 @@ LOCAL_RESPONSE_NORMALIZATION = (
             Access.ELEMENTS not in p.access(p.group_lanes) and not any(steps[-1] for steps in p.walk.strides[1:-1])
         ),
         because="contiguous rows across which regions do not reach: accesses of 16 bytes, and the elements of a region are "
-        "read from memory once and then from the nearest cache",
+        "read from memory once and then from the nearest cache. H200, across 5 channels of 32x256x56x56 in float32: 72 us, "
+        "PyTorch 920",
     ),
     Rule("elements", when=always, possible=always, because="any strides: one element at a time, neighbours by neighbours"),
 )
@@ -568,21 +568,23 @@ RESAMPLE = (
         when=_dense_rows,
         possible=lambda p, caps: p.whole_factor > 0 and not p.antialiased,
         because="rows enlarged by 2 or 4: an invocation makes a 16-byte group of outputs from the few columns under them, "
-        "which it combines in registers, and has the weights along the row as constants",
+        "which it combines in registers, and has the weights along the row as constants. H200, bilinear to 32x64x512x512 "
+        "in float32: 3796 GB/s; with the outputs of a 16-byte group of inputs each, 2241",
     ),
     Rule(
         "shared",
         when=lambda p, caps: p.inner.input_step == 1 and _dense_rows(p, caps),
         possible=lambda p, caps: not p.inner.mapped,
         because="neighbours in memory, such as the channels of NHWC, lie at one position: 16-byte groups share it, its "
-        "weights and its index arithmetic",
+        "weights and its index arithmetic. H200, the same in NHWC: 3837 GB/s",
     ),
     Rule(
         "groups",
         when=_dense_rows,
         possible=lambda p, caps: p.inner.mapped and not p.antialiased,
-        because="rows scaled by any factor: the outputs of a 16-byte group share the position in all other dimensions, each "
-        "has a column of its own one step after its neighbour's, and one store writes them",
+        because="rows scaled by any factor: the outputs of a 16-byte group share the position in all other dimensions, "
+        "each has a column of its own one step after its neighbour's, and one store writes them. H200, 1.5 times, float32: "
+        "2440 GB/s",
     ),
     Rule("elements", when=always, possible=always, because="any strides and antialiased rows: one output at a time"),
 )
@@ -620,27 +622,30 @@ POOLING = (
         "reduce",
         when=always,
         possible=lambda problem, caps: problem.reduces,
-        because="whole planes: a reduction over the spatial dimensions, whose schedules suit few long rows, many short ones and "
-        "any layout",
+        because="whole planes: a reduction over the spatial dimensions, whose schedules suit few long rows, many short ones "
+        "and any layout. H200, the average of 32x256x128x128 in float32: 4204 GB/s",
     ),
     Rule(
         "lanes",
         when=lambda problem, caps: problem.apart != 0 or not problem.rows_contiguous,
         possible=lambda problem, caps: problem.lane_words is not None and problem.lane_words <= POOLING_LANE_WORDS,
         because="small windows: an invocation makes a group of neighbouring outputs and reads in groups, each element once "
-        "for all windows that share it: fewest instructions a byte",
+        "for all windows that share it: fewest instructions a byte. H200, 3x3 over 32x256x56x56 in float32: 54 us, PyTorch "
+        "333",
     ),
     Rule(
         "window",
         when=lambda problem, caps: (
-            not caps.is_cpu
-            and problem.rows_contiguous
+            problem.window >= 2**14
+            if caps.is_cpu
+            else problem.rows_contiguous
             and (problem.apart == 0 or problem.apart >= 8)
             and (problem.window >= 128 or (problem.window >= 32 and problem.outputs <= 32768))
         ),
         possible=always,
-        because="large windows at least 8 elements apart, on a GPU: an output's invocations read its window together. On an "
-        "H200, 16384 of 16x16 took 24 us, by outputs 49",
+        because="large windows at least 8 elements apart: an output's invocations read its window together. On an H200, "
+        "16384 of 16x16 took 24 us, by outputs 49. On a CPU only those so large that an invocation's loops could exceed the "
+        "65535 rounds after which the driver may end them",
     ),
     Rule(
         "outputs",
@@ -651,9 +656,7 @@ POOLING = (
 )
 
 
-QUANTIZED_POOLING = (
-    Rule("outputs", when=always, possible=always, because="any window: one invocation an output"),
-)
+QUANTIZED_POOLING = (Rule("outputs", when=always, possible=always, because="any window: one invocation an output"),)
 
 
 @dataclass(frozen=True)
@@ -868,20 +871,23 @@ SOFTMAX = (
         "whole",
         when=always,
         possible=lambda problem, caps: problem.fits_in_registers(caps),
-        because="rows fit into the registers of a workgroup: one read and one write of each byte",
+        because="rows fit into the registers of a workgroup: one read and one write of each byte. H200, 16384x8192 in "
+        "float32: 4061 GB/s",
     ),
     Rule(
         "looped",
         when=lambda problem, caps: problem.groups >= (4096 if problem.side_by_side else 512),
         possible=always,
         because="rows longer than that, but enough of them to fill the device with a workgroup each: two reads, the second "
-        "of which finds the ends of rows in the cache, and one write",
+        "of which finds the ends of rows in the cache, and one write. H200, 1024 rows of 131072 float32: 418 us, PyTorch "
+        "526",
     ),
     Rule(
         "split",
         when=always,
         possible=always,
-        because="few long rows: two reads and one write by as many workgroups as the device can use",
+        because="few long rows: two reads and one write by as many workgroups as the device can use. H200, 4 rows of 2^24 "
+        "float32: 227 us, PyTorch 6030",
     ),
 )
 
@@ -927,16 +933,23 @@ SCAN = (
         when=always,
         possible=lambda problem, caps: problem.side_by_side,
         because="neighbours in memory belong to different rows: neighbouring invocations take neighbouring rows, so that "
-        "reads and writes touch whole cache lines; one read and one write of each byte",
+        "reads and writes touch whole cache lines; one read and one write of each byte. H200, along the first axis of "
+        "16384x8192 in float32: 3027 GB/s",
     ),
     Rule(
         "chunks",
         when=lambda problem, caps: problem.rows < 128 and problem.length >= 2**17,
         possible=lambda problem, caps: problem.length >= 4096,
         because="few rows, and long: cut into chunks, or too few workgroups would have work, and a loop would exceed the "
-        "65535 rounds after which a CPU's driver may end it; two reads and a write of each byte",
+        "65535 rounds after which a CPU's driver may end it; two reads and a write of each byte. H200, 10^8 float32: 356 "
+        "us, PyTorch 312",
     ),
-    Rule("rows", when=always, possible=always, because="invocations share a row: one read and one write of each byte"),
+    Rule(
+        "rows",
+        when=always,
+        possible=always,
+        because="invocations share a row: one read and one write of each byte. H200, 16384x8192 in float32: 4091 GB/s",
+    ),
 )
 
 # -- largest and smallest elements
@@ -992,20 +1005,22 @@ TOP_K = (
             problem.k <= problem.most_selected(caps) and problem.length >= max(4096, 512 * problem.k)
         ),
         because="few rows, and long: each is cut into chunks that choose their own K first, or too few workgroups would "
-        "have work, and a loop would exceed the 65535 rounds after which a CPU's driver may end it",
+        "have work, and a loop would exceed the 65535 rounds after which a CPU's driver may end it. H200, 100 of 64 rows of "
+        "2^20 float32: 218 us, PyTorch 837",
     ),
     Rule(
         "select",
         when=always,
         possible=lambda problem, caps: problem.k <= problem.most_selected(caps),
         because="K elements fit into shared memory: counts by digits find the K-th, and only what is not behind it is "
-        "sorted; two reads of each byte",
+        "sorted; two reads of each byte. H200, 100 of 4096 rows of 32768 float32: 428 us, PyTorch 1610",
     ),
     Rule(
         "memory",
         when=always,
         possible=always,
-        because="K too large for shared memory: whole rows sorted in temporary memory, 8 or 12 bytes an element",
+        because="K too large for shared memory: whole rows sorted in temporary memory, 8 or 12 bytes an element. H200, "
+        "8192 of 1024 rows of 8192 float32: 837 us, PyTorch 985",
     ),
 )
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.tensor import TensorDesc
+
+_MOST_CPU_ROUNDS = 65535
+"""Of lavapipe (Mesa's LP_MAX_TGSI_LOOP_ITERATIONS), which counts the rounds of all loops of an invocation together."""
 
 
 class Coalesced(NamedTuple):
@@ -41,6 +45,21 @@ def power_of_two(least: int) -> int:
 def most_invocations(caps: Capabilities) -> int:
     """The largest power of two of invocations in a workgroup."""
     return 1 << (caps.workgroup_invocations.bit_length() - 1)
+
+
+def check_rounds(rounds: int, caps: Capabilities, operator: str) -> None:
+    """Refuses loops that a CPU's driver would leave too early, without an error and with a wrong result.
+
+    Args:
+        rounds: At most so many rounds of all loops that an invocation goes through, those of nested ones multiplied.
+        caps: The device's.
+        operator: The operator's DirectML name.
+    """
+    if caps.is_cpu and rounds > _MOST_CPU_ROUNDS:
+        raise UnsupportedError(
+            f"a CPU's driver ends the loops of a shader after {_MOST_CPU_ROUNDS} rounds, and here there may be {rounds}",
+            operator=operator,
+        )
 
 
 def divisors(sizes: Sequence[int]) -> tuple[int, ...]:

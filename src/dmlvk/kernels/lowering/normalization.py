@@ -21,7 +21,7 @@ from dmlvk.kernels.select import (
     ElementwiseProblem,
     MeanVarianceProblem,
 )
-from dmlvk.kernels.shapes import Coalesced, broadcast_strides, coalesce, divisors, linear_grid
+from dmlvk.kernels.shapes import Coalesced, broadcast_strides, check_rounds, coalesce, divisors, linear_grid
 from dmlvk.ops.normalization import (
     BatchNormalization,
     BatchNormalizationTraining,
@@ -477,6 +477,8 @@ def _local_plan(desc: LocalResponseNormalization, problem: ElementwiseProblem, l
         for own in steps.values():
             own[across] *= items
     count = math.prod(sizes)
+    region = [min(desc.local_size, x.sizes[axis]) for axis in (rows, columns) if axis is not None]
+    check_rounds(items * (1 + region[0] * (1 + math.prod(region[1:]))), caps, desc.type.dml_name)
     access = problem.access(lanes)
     constants = {
         "LOCAL_SIZE_X": 128,

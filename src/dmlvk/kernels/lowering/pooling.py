@@ -21,7 +21,7 @@ from dmlvk.kernels.select import (
     PoolingProblem,
     choose,
 )
-from dmlvk.kernels.shapes import divisors, linear_grid, pooling_lanes
+from dmlvk.kernels.shapes import check_rounds, divisors, linear_grid, pooling_lanes
 from dmlvk.ops.pooling import AveragePooling1, LpPooling1, MaxPooling2, MaxUnpooling, QuantizedLinearAveragePooling
 from dmlvk.ops.reduction import Reduce
 from dmlvk.tensor import TensorDesc, element_bits
@@ -85,7 +85,7 @@ def _reduce_function(desc: _Pooling) -> ReduceFunction | None:
     )
     padded = False
     for size, count, window, dilation, start, end in extents:
-        if count > 1 or window < start + size or (dilation > 1 and size > 1):
+        if count > 1 or window < start + size or (dilation > 1 and (size > 1 or start % dilation)):
             return None
         padded = padded or min(window, start + size + end) > size
     if isinstance(desc, AveragePooling1):
@@ -363,8 +363,8 @@ def _form_of_lanes(desc: _Pooling, lanes: int, bits: int) -> _LanesForm:
 
 def _rows_each(form: _LanesForm, row_count: int, rest: int, caps: Capabilities) -> int:
     """Rows of the output an invocation makes: those that fit the registers, but not so many that the device idles, and one
-    where windows have less than half of their rows in common: H200, 3x3 with a step of 2 over 32x256x56x56 in float32 at 3750
-    GB/s so, 3460 with two. (On a CPU the cache serves those, and longer code only takes longer to compile.)
+    where windows have less than half of their rows in common: H200, 3x3 with a step of 2 over 32x256x56x56 in float32 at
+    3750 GB/s so, 3460 with two. (On a CPU the cache serves those, and longer code only takes longer to compile.)
 
     Args:
         form: The problem.
@@ -461,6 +461,13 @@ def _quantized_problem(desc: QuantizedLinearAveragePooling) -> PoolingProblem:
     )
 
 
+def _rounds(desc: QuantizedLinearAveragePooling, taps: int) -> int:
+    """Rounds of the loops over a window inside the input, taps of a line at a time."""
+    full = desc.tensor("input_tensor").sizes[2:]
+    *outer, line = map(min, desc.window_size, full)
+    return math.prod(outer) * (-(-line // taps) + 1) + outer[0]
+
+
 def _quantized(desc: QuantizedLinearAveragePooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
     positions, params = _positions(desc, not problem.rows_contiguous)
     slots = {slot.field.name: (index, slot.tensor) for index, slot in enumerate(desc.input_slots())}
@@ -476,8 +483,9 @@ def _quantized(desc: QuantizedLinearAveragePooling, problem: PoolingProblem, cap
         bindings += [input_range(scale_slot), input_range(zero_slot if present else scale_slot)]
         # One element, or one a channel.
         strides += [0 if t is None or t.element_count == 1 else t.effective_strides[1] for t in (scale, zero_point)]
-    size = min(256, caps.workgroup_invocations)
-    constants |= {**positions, "LOCAL_SIZE_X": size, "TAPS": min(desc.window_size[-1], 4)}
+    size, taps = min(256, caps.workgroup_invocations), min(desc.window_size[-1], 4)
+    check_rounds(_rounds(desc, taps), caps, desc.type.dml_name)
+    constants |= {**positions, "LOCAL_SIZE_X": size, "TAPS": taps}
     block = KERNELS["pooling_quantized"].pack(
         **params, channels=desc.tensor("input_tensor").sizes[1], side_strides=tuple(strides)
     )

@@ -19,7 +19,7 @@ from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
 from dmlvk.kernels.select import RESAMPLE, Access, ResampleProblem, SampledDimension
-from dmlvk.kernels.shapes import divisors, linear_grid
+from dmlvk.kernels.shapes import check_rounds, divisors, linear_grid
 from dmlvk.ops.resample import Resample3
 
 _MOST_PARTS = 2**29
@@ -206,12 +206,23 @@ def _corners(problem: ResampleProblem, dimensions: Sequence[SampledDimension]) -
     return 1 << sum(dimension.mapped for dimension in dimensions) if problem.linear else 1
 
 
+def _antialiased_rounds(problem: ResampleProblem) -> int:
+    """At most so many rounds of the loops over the elements that an output averages."""
+    rounds, taps = 4, 1  # one of a dimension that is not mapped
+    for dimension in problem.dimensions:
+        if dimension.mapped:
+            taps *= min(int(2 / dimension.filter_scale) + 2, dimension.inputs)
+            rounds += taps
+    return rounds
+
+
 def _items(problem: ResampleProblem, lanes: int, columns: bool, caps: Capabilities) -> Plan:
     """The kernel that takes groups of ``lanes``; ``columns`` where each has a position of its own along its dimension."""
     groups = problem.inner.outputs // lanes
     pairs = lanes > 1 and not columns and groups * lanes == problem.inner.outputs and groups % 2 == 0
     units = 2 if pairs else 1
     if problem.antialiased:
+        check_rounds(_antialiased_rounds(problem), caps, Resample3.type.dml_name)
         return _launch(problem, "resample_antialiased", lanes, lanes, 1, {}, caps)
     outer = problem.dimensions[:-1] if columns else problem.dimensions
     constants = {"CORNERS": _corners(problem, outer), "COLUMNS": int(columns), "UNITS": units}

@@ -9,7 +9,7 @@ from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
 from dmlvk.kernels.select import ROI_ALIGN, ROI_POOLING, ROI_TABLE_COLUMNS, ROI_TABLE_ROWS, RoiAlignProblem
-from dmlvk.kernels.shapes import linear_grid
+from dmlvk.kernels.shapes import check_rounds, linear_grid
 from dmlvk.ops.resampling import RoiAlign1, RoiPooling
 
 _MOST_SAMPLES = 1024
@@ -148,6 +148,8 @@ def _pooling(desc: RoiPooling, problem: bool, caps: Capabilities) -> Plan:
         raise UnsupportedError(
             f"a PooledSize above {_MOST_CELLS} is not supported, got {tuple(desc.pooled_size)}", operator=desc.type.dml_name
         )
+    # A cell may be the whole image, of whose rows the kernel reads 4 pixels a round.
+    check_rounds(source.sizes[2] * (-(-source.sizes[3] // 4) + 1), caps, desc.type.dml_name)
     outputs, size = output.element_count, min(256, caps.workgroup_invocations)
     params = KERNELS["roi_pooling"].pack(
         outputs=outputs,

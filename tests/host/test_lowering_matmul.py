@@ -8,7 +8,7 @@ import pytest
 
 from dmlvk import ops
 from dmlvk.enums import MatrixTransform, TensorDataType
-from dmlvk.errors import InvalidArgumentError
+from dmlvk.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
@@ -85,3 +85,10 @@ def test_a_fused_softmax_is_a_second_dispatch_in_place() -> None:
 def test_a_fused_softmax_over_another_axis_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="FusedActivation"):
         gemm((8, 9), (9, 16), fused_activation=ops.ActivationSoftmax1(axes=(0,))).validate()
+
+
+def test_a_cpu_refuses_sums_that_its_driver_would_cut_short() -> None:
+    desc = gemm((4, 70000), (70000, 4))
+    assert lower(desc, GPU).dispatches
+    with pytest.raises(UnsupportedError, match="65535 rounds"):
+        lower(desc, CPU)

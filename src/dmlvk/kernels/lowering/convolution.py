@@ -15,7 +15,7 @@ from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
 from dmlvk.kernels.select import CONVOLUTION, ConvolutionProblem
-from dmlvk.kernels.shapes import linear_grid
+from dmlvk.kernels.shapes import check_rounds, linear_grid
 from dmlvk.tensor import TensorDesc
 
 _RUN = 4
@@ -153,6 +153,7 @@ def _dispatch(
 
 
 def _naive(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)  # of the window's loops, one in another
     local = min(128, caps.workgroup_invocations)
     count = problem.pixels * problem.groups * problem.group_outputs
     grid = linear_grid(-(-count // local), caps)
@@ -160,6 +161,7 @@ def _naive(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilitie
 
 
 def _direct(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)
     local = 32 if caps.is_cpu else 64
     channels = min(_CHANNELS, caps.minimum_subgroup_size)
     blocks = -(-problem.group_outputs // channels)

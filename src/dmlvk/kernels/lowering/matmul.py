@@ -17,7 +17,7 @@ from dmlvk.kernels.lowering.softmax import over_last_dimension
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
 from dmlvk.kernels.select import GEMM, GEMM_VECTOR_ROWS, GemmProblem
-from dmlvk.kernels.shapes import linear_grid
+from dmlvk.kernels.shapes import check_rounds, linear_grid
 from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import TensorDesc
 
@@ -234,6 +234,7 @@ def _problem(desc: ops.Gemm) -> GemmProblem:
 
 def _schedule(build: Callable[[Product, Capabilities], Plan]) -> Callable[[ops.Gemm, GemmProblem, Capabilities], Plan]:
     def schedule(desc: ops.Gemm, problem: GemmProblem, caps: Capabilities) -> Plan:
+        check_rounds(problem.depth, caps, desc.type.dml_name)
         plan = build(_product(desc), caps)
         if not _is_softmax(desc.fused_activation):
             return plan

@@ -153,7 +153,7 @@ def _dispatch(
 
 
 def _naive(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
-    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)  # of the window's loops, one in another
+    check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)  # of loops in loops
     local = min(128, caps.workgroup_invocations)
     count = problem.pixels * problem.groups * problem.group_outputs
     grid = linear_grid(-(-count // local), caps)

@@ -118,7 +118,10 @@ def test_class_names_follow_the_rule(row: type[OperatorDesc]) -> None:
 
 POINTWISE_FAMILIES = ("ew_unary", "ew_binary", "ew_ternary", "ew_activation", "quantize_ew", "ew_quant_binary", "fill")
 """The specification's kernel families of operators that make each element on its own."""
-COMPLETE_FAMILIES = (*POINTWISE_FAMILIES, "reduce")
+COMPLETE_FAMILIES = (
+    *POINTWISE_FAMILIES,
+    *("reduce", "reduce_normalize", "quantize_reduce", "normalize", "pool", "scan", "sort"),
+)
 """Those of which no operator is missing."""
 
 

@@ -10,7 +10,7 @@ from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
 from dmlvk.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.ops.resampling import RoiAlign, RoiAlign1, RoiPooling
+from dmlvk.ops.roi import RoiAlign, RoiAlign1, RoiPooling
 from dmlvk.schema import Size2D
 from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
 

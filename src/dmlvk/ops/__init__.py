@@ -15,6 +15,6 @@ from dmlvk.ops.pooling import *  # noqa: F403
 from dmlvk.ops.quantization import *  # noqa: F403
 from dmlvk.ops.reduction import *  # noqa: F403
 from dmlvk.ops.resample import *  # noqa: F403
-from dmlvk.ops.resampling import *  # noqa: F403
+from dmlvk.ops.roi import *  # noqa: F403
 from dmlvk.ops.scan import *  # noqa: F403
 from dmlvk.ops.sort import *  # noqa: F403

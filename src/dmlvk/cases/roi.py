@@ -1,4 +1,4 @@
-"""Cases of ``ops.resampling``."""
+"""Cases of ``ops.roi``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, uniform
 from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
-from dmlvk.ops.resampling import RoiAlign, RoiAlign1, RoiPooling
+from dmlvk.ops.roi import RoiAlign, RoiAlign1, RoiPooling
 from dmlvk.schema import Size2D
 
 _NEAREST = InterpolationMode.NEAREST_NEIGHBOR

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.enums import InterpolationMode, ReduceFunction
-from dmlvk.ops.resampling import RoiAlign, RoiAlign1, RoiPooling
+from dmlvk.ops.roi import RoiAlign, RoiAlign1, RoiPooling
 from dmlvk.oracle import Scaled
 
 Array = NDArray[Any]

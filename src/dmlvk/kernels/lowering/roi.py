@@ -1,4 +1,4 @@
-"""Lowering of ``ops.resampling``: regions of interest."""
+"""Lowering of ``ops.roi``: regions of interest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
 from dmlvk.kernels.select import ROI_ALIGN, ROI_POOLING, ROI_TABLE_COLUMNS, ROI_TABLE_ROWS, RoiAlignProblem
 from dmlvk.kernels.shapes import check_rounds, linear_grid
-from dmlvk.ops.resampling import RoiAlign1, RoiPooling
+from dmlvk.ops.roi import RoiAlign1, RoiPooling
 
 _MOST_SAMPLES = 1024
 """Most samples an axis that every output can be made to take: more than a million in all would hold the device so long

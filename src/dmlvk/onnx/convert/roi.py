@@ -1,4 +1,4 @@
-"""Resampling: regions of interest."""
+"""Regions of interest."""
 
 from __future__ import annotations
 

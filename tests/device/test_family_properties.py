@@ -34,9 +34,7 @@ from dmlvk.verify import Outcome, Problem, Variation, build, check_problem
 T = TensorDataType
 Sizes = tuple[int, ...]
 ENTRIES = tuple(
-    entry
-    for family in (reduction, softmax, normalization, pooling, resample, roi, scan, sort)
-    for entry in family.CASES
+    entry for family in (reduction, softmax, normalization, pooling, resample, roi, scan, sort) for entry in family.CASES
 )
 PARAMETERS = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.operator.__name__)
 
@@ -267,6 +265,23 @@ def test_windows_of_more_elements_than_a_loop_has_rounds(
     )
     variation = Variation(case, T.FLOAT32, "packed")
     assert_passed(check_problem(device, entry, variation, build(operator, variation)), operator)
+
+
+@pytest.mark.parametrize("is_cpu", [True, False])
+def test_wide_windows_over_channels_last(device: dmlvk.Device, is_cpu: bool) -> None:
+    """33 groups a row of the input: one more than a word of flags has bits."""
+    entry = next(entry for entry in ENTRIES if entry.operator is ops.AveragePooling1)
+    arrays = {"strides": (1, 1), "window_size": (1, 33), "start_padding": (0, 0), "end_padding": (0, 1), "dilations": (1, 1)}
+    case = Case("wide windows", {"input_tensor": (1, 2, 1, 35)}, arrays, {"output_tensor": (1, 2, 1, 4)})
+    variation = Variation(case, T.FLOAT32, "channels last")
+
+    def place(kind: TensorDataType, sizes: Sizes, layout: str, turn: int, *, is_output: bool) -> GuardedTensor:
+        return GuardedTensor(TensorDesc(kind, sizes, (2 * sizes[3], 1, 2 * sizes[3], 2)), 16)
+
+    problem = build(entry.operator, variation, place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, is_cpu=is_cpu))
+        assert_passed(check_problem(device, entry, variation, problem), problem.desc)
 
 
 def test_what_a_cpu_would_compute_wrongly_is_refused() -> None:

@@ -150,9 +150,9 @@ def test_far_positions_are_refused() -> None:
 
 
 def test_five_dimensions_of_upsampling() -> None:
-    tensors = [TensorDesc(FLOAT16, sizes) for sizes in ((2, 3, 4, 5, 16), (2, 3, 4, 10, 48))]
+    tensors = [TensorDesc(FLOAT16, sizes) for sizes in ((2, 3, 4, 5, 16), (2, 3, 4, 10, 32))]
     desc = ops.Upsample2d(
-        input_tensor=tensors[0], output_tensor=tensors[1], scale_size=Size2D(3, 2), interpolation_mode=LINEAR
+        input_tensor=tensors[0], output_tensor=tensors[1], scale_size=Size2D(2, 2), interpolation_mode=LINEAR
     )
     desc.validate()
     assert dispatch_of(desc).kernel.kernel == "resample_whole"

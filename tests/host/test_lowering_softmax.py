@@ -80,7 +80,7 @@ def test_workgroups_cover_rows_on_every_device(caps: Capabilities) -> None:
                     assert math.prod(dispatch.grid) * (local // lanes) >= problem.groups
                     if rule == "whole":
                         assert lanes * constants["UNITS"] >= problem.row_units
-                        assert constants["UNITS"] * problem.unit_elements <= 32
+                        assert constants["UNITS"] <= problem.units_held
 
 
 def test_split_rows_keep_to_the_temporary_memory() -> None:

@@ -108,7 +108,8 @@ _LP_CASES = (
     _lp("epsilon 0, rows of zeros", (7, 9), 1, 2, _rows_of_zeros, epsilon=0.0),
     _lp("P 2 without overflow and underflow", (64, 19), 1, 2, _far_apart, epsilon=0.0),
     _lp("P 1 without underflow", (64, 19), 1, 1, _far_apart, epsilon=0.0),
-    _lp("special values", (40, 3), 1, 2, special),
+    # (With a smaller epsilon what a device makes of subnormal numbers would show: they may count as 0.)
+    _lp("special values", (40, 3), 1, 2, special, epsilon=1.0),
 )
 
 

@@ -602,7 +602,7 @@ class PoolingProblem:
         apart: Elements of memory between the windows of neighbouring outputs in a row; 0 where rows have one output.
         rows_contiguous: Whether the input's W is denser in memory than its channels.
         lane_words: Registers that an invocation takes which makes one row of neighbouring outputs; None where the plane's
-            dilations are not 1, and of a norm.
+            dilations are not 1 or a row is more than 32 groups, and of a norm.
         reduces: Whether a single window is the whole input and Reduce computes the same.
     """
 

@@ -38,6 +38,8 @@ _MOST_QUANTIZED_ELEMENTS = 2**23
 _LANE_WORKGROUP = 128
 _LANE_REGISTERS = 160
 """Most registers an invocation of ``pooling_lanes`` spends on elements and results where more rows would share more."""
+_MOST_GROUPS = 32
+"""Groups of an input row, for each of which the constant INSIDE of ``pooling_lanes`` has a bit."""
 _LANE_INVOCATIONS = 2**17
 """Invocations that fill a large device: fewer rows each rather than fewer invocations."""
 
@@ -62,12 +64,13 @@ def _problem(desc: _Pooling) -> PoolingProblem:
     strides = source.effective_strides
     dilated = any(taps > 1 and step > 1 for taps, step in zip(desc.window_size[-2:], desc.dilations[-2:], strict=True))
     in_lanes = not dilated and not isinstance(desc, LpPooling1)
+    form = _lanes_form(desc)
     return PoolingProblem(
         outputs=output.element_count,
         window=window,
         apart=0 if output.sizes[-1] == 1 else desc.strides[-1] * strides[-1],
         rows_contiguous=_rows_contiguous(source),
-        lane_words=_lanes_form(desc).words(1) if in_lanes else None,
+        lane_words=form.words(1) if in_lanes and form.groups <= _MOST_GROUPS else None,
         reduces=_reduce_function(desc) is not None,
     )
 

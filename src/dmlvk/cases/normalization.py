@@ -190,8 +190,8 @@ _TRAINING = (
 )
 
 _LOCAL_TOLERANCE = {
-    # The sum of up to 25 squares, two roundings, the power's ULP and the division, which Vulkan lets be off by 2.5: 4.1 on an
-    # H200, 3.2 on lavapipe.
+    # The sum of up to 25 squares, two roundings, the power's ULP and the division, which Vulkan lets be off by 2.5: 4.1 on
+    # an H200, 3.2 on lavapipe.
     TensorDataType.FLOAT32: Tolerance(5),
     TensorDataType.FLOAT16: Tolerance(1),
 }

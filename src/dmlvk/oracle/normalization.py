@@ -82,8 +82,8 @@ def batch_normalization_training(
         if add is not None:  # the terms of the offset may cancel among themselves
             y = Scaled(y.value, y.magnitude + _finite(np.abs(bias) + np.abs(add)))
         mean_size = np.maximum(np.abs(mean), np.sqrt(variance))
-        # Squares are of deviations from the rounded mean, whose own share is taken off again: of rows of equal numbers, whose
-        # variance is 0, the roundings of that difference are left.
+        # Squares are of deviations from the rounded mean, whose own share is taken off again: of rows of equal numbers,
+        # whose variance is 0, the roundings of that difference are left.
         return y, Scaled(mean, _finite(mean_size)), Scaled(variance, _finite(variance + 4 * mean_error * mean_error))
 
 

@@ -25,9 +25,9 @@ def _tensors(desc: OperatorDesc, names: tuple[str, ...]) -> list[tuple[str, Tens
 
 def _all_equal(label: str, rule: str, names: tuple[str, ...], what: Callable[[TensorDesc], object]) -> Constraint:
     def check(desc: OperatorDesc) -> Violation | None:
-        (_, first), *rest = _tensors(desc, names)
-        for name, tensor in rest:
-            if what(tensor) != what(first):
+        present = _tensors(desc, names)  # none while the outputs of a call are being inferred
+        for name, tensor in present[1:]:
+            if what(tensor) != what(present[0][1]):
                 return Violation(name, what(tensor))
         return None
 

@@ -205,9 +205,10 @@ def test_unsupported_nodes_fail_at_load(
     with pytest.raises(dmlvk.UnsupportedNodeError, match="known before the run"):
         make_session(make_model(nodes, inputs, ("y", "t"), output_types={"t": i64}))
 
-    node = helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2], storage_order=1)
-    with pytest.raises(dmlvk.UnsupportedNodeError, match="storage_order"):
-        make_session(make_model(node, {"x": (f32, ("N", "C", "H", "W"))}, ("y", "i"), output_types={"i": i64}))
+    node = helper.make_node("RoiAlign", ["x", "boxes", "batch"], ["y"], mode="max")
+    inputs = {"x": (f32, ("N", "C", "H", "W")), "boxes": (f32, ("R", 4)), "batch": (i64, ("R",))}
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="mode 'max'"):
+        make_session(make_model(node, inputs))
 
 
 def test_random_nodes_are_not_constants(

@@ -1,4 +1,4 @@
-// Sums and maxima over the invocations of a workgroup, or over equal parts of it, for any subgroup size (read, never assumed).
+// Sums over the invocations of a workgroup, or over equal parts of it, for any subgroup size (read, never assumed).
 //
 // Before including: LANES (a constant: how many neighbouring invocations share a sum; a power of two that divides
 // LOCAL_SIZE_X). Needs GL_KHR_shader_subgroup_arithmetic and GL_KHR_shader_subgroup_shuffle.
@@ -34,21 +34,5 @@ vec2 sum_over_lanes(vec2 value, uint slot) {
 }
 
 float sum_over_lanes(float value, uint slot) { return sum_over_lanes(vec2(value, 0), slot).x; }
-
-// The largest value instead of the sum, under the same conditions.
-float max_over_lanes(float value, uint slot) {
-    if (LANES <= gl_SubgroupSize) {
-        for (uint distance = 1; distance < LANES; distance *= 2) value = max(value, subgroupShuffleXor(value, distance));
-        return value;
-    }
-    value = subgroupMax(value);
-    if (subgroupElect()) subgroup_sums[slot][gl_SubgroupID].x = value;
-    barrier();
-    const uint count = LANES / gl_SubgroupSize;
-    const uint first = gl_SubgroupID / count * count;
-    for (uint i = gl_SubgroupInvocationID; i < count; i += gl_SubgroupSize)
-        value = max(value, subgroup_sums[slot][first + i].x);
-    return subgroupMax(value);
-}
 
 #endif

@@ -13,12 +13,7 @@ __all__ = ["CumulativeProduct", "CumulativeSummation"]
 _TYPES = (*_s.FLOATS, _Type.INT64, _Type.INT32, _Type.UINT64, _Type.UINT32)
 
 
-@_c.constraint("axis", "axis is below the dimension count of input_tensor")
-def _axis(desc: CumulativeSummation | CumulativeProduct) -> _s.Violation | None:
-    return None if desc.axis < desc.tensor("input_tensor").dimension_count else _s.Violation("axis", desc.axis)
-
-
-_CONSTRAINTS = (_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes(), _axis)
+_CONSTRAINTS = (_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes(), _c.valid_axis())
 
 
 class CumulativeSummation(_s.OperatorDesc, in_place=("input_tensor",), constraints=_CONSTRAINTS):

@@ -13,11 +13,6 @@ __all__ = ["TopK", "TopK1"]
 _INDICES = (_Type.UINT64, _Type.UINT32)
 
 
-@_c.constraint("axis", "axis is below the dimension count of input_tensor")
-def _axis(desc: TopK | TopK1) -> _s.Violation | None:
-    return None if desc.axis < desc.tensor("input_tensor").dimension_count else _s.Violation("axis", desc.axis)
-
-
 @_c.constraint("k", "k is at least 1 and at most the size of input_tensor along axis")
 def _k(desc: TopK | TopK1) -> _s.Violation | None:
     return None if 1 <= desc.k <= desc.tensor("input_tensor").sizes[desc.axis] else _s.Violation("k", desc.k)
@@ -26,14 +21,14 @@ def _k(desc: TopK | TopK1) -> _s.Violation | None:
 def _inferred(desc: TopK | TopK1) -> tuple[tuple[int, ...], ...]:
     sizes = desc.tensor("input_tensor").sizes
     if desc.axis >= len(sizes):
-        raise desc.error("axis", _axis.rule, desc.axis)
+        raise desc.error("axis", _c.valid_axis().rule, desc.axis)
     return ((*sizes[: desc.axis], desc.k, *sizes[desc.axis + 1 :]),) * 2
 
 
 _CONSTRAINTS = (
     _c.same_data_type("input_tensor", "output_value_tensor"),
     _c.same_dimension_count(),
-    _axis,
+    _c.valid_axis(),
     _k,
     _c.output_sizes_match(),
 )

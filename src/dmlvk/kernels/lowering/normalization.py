@@ -21,7 +21,16 @@ from dmlvk.kernels.select import (
     ElementwiseProblem,
     MeanVarianceProblem,
 )
-from dmlvk.kernels.shapes import Coalesced, broadcast_strides, check_rounds, coalesce, divisors, linear_grid
+from dmlvk.kernels.shapes import (
+    Coalesced,
+    broadcast_strides,
+    check_rounds,
+    coalesce,
+    divisors,
+    linear_grid,
+    most_invocations,
+    power_of_two,
+)
 from dmlvk.ops.normalization import (
     BatchNormalization,
     BatchNormalizationTraining,
@@ -37,16 +46,6 @@ _MERGED = 8
 """Rows side by side whose chunks a workgroup merges: a cache line of their statistics."""
 _WORKGROUPS = 2048
 """Workgroups of 256 invocations that occupy a large GPU evenly."""
-
-
-def _power_of_two(least: int) -> int:
-    """The smallest power of two that is at least this."""
-    return 1 << (least - 1).bit_length()
-
-
-def _most_invocations(caps: Capabilities) -> int:
-    """The largest power of two of invocations in a workgroup."""
-    return 1 << (caps.workgroup_invocations.bit_length() - 1)
 
 
 def _in_units(steps: Sequence[int], unit: int) -> tuple[int, ...]:
@@ -252,10 +251,10 @@ def _loads_in_flight(problem: MeanVarianceProblem, caps: Capabilities) -> int:
 
 def _rows(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
     words = problem.unit_elements > 1
-    most = _most_invocations(caps)
+    most = most_invocations(caps)
     # A cache line or two at a time first, then several loads in flight in each lane.
     wanted = max(min(problem.row_units, 32), -(-problem.row_units // _loads_in_flight(problem, caps)))
-    lanes = min(_power_of_two(wanted), most, 512)
+    lanes = min(power_of_two(wanted), most, 512)
     if -(-problem.row_units // lanes) > (8 if words else 32):
         lanes = min(most, 1024)
     # Many rows fill the device with large workgroups; few rows spread over it better in small ones.
@@ -269,12 +268,12 @@ def _rows(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities
 def _columns(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
     units, lanes_most = problem.row_units, problem.lanes_side_by_side(caps)
     neighbours, most = problem.rows // problem.across, 4 * lanes_most
-    columns = min(_power_of_two(neighbours), 16 if problem.across > 1 else 32)
+    columns = min(power_of_two(neighbours), 16 if problem.across > 1 else 32)
     # 8 units a lane if cache lines allow it, 16 at most.
-    lanes = min(_power_of_two(-(-units // 8)), most // columns)
-    lanes = max(lanes, _power_of_two(-(-units // MEAN_VARIANCE_COLUMN_UNITS)))
-    columns = min(_power_of_two(neighbours), most // lanes)
-    constants = {"LOCAL_SIZE_X": columns * lanes, "UNITS": _power_of_two(-(-units // lanes)), "COLUMNS": columns}
+    lanes = min(power_of_two(-(-units // 8)), most // columns)
+    lanes = max(lanes, power_of_two(-(-units // MEAN_VARIANCE_COLUMN_UNITS)))
+    columns = min(power_of_two(neighbours), most // lanes)
+    constants = {"LOCAL_SIZE_X": columns * lanes, "UNITS": power_of_two(-(-units // lanes)), "COLUMNS": columns}
     workgroups = -(-neighbours // columns)
     return Plan((_mean_variance_dispatch("mean_variance_column", desc, problem, workgroups, caps, constants),))
 
@@ -284,9 +283,9 @@ def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capa
     units = 1 if caps.is_cpu else 8
     x = desc.tensor("input_tensor")
     room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)
-    columns = min(_power_of_two(neighbours), 32)
+    columns = min(power_of_two(neighbours), 32)
     while True:
-        lanes = min(most // columns, _power_of_two(problem.row_units))
+        lanes = min(most // columns, power_of_two(problem.row_units))
         tile, blocks = lanes * units, -(-neighbours // columns)
         most_chunks = max(1, min(room, -(-problem.row_units // tile)))
         # The partials' memory bounds the chunks: narrower blocks make more workgroups of as many, down to a cache line.
@@ -321,7 +320,7 @@ def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capa
 
 
 def _split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    invocations = min(_most_invocations(caps), 256, max(_power_of_two(problem.row_units), 64))
+    invocations = min(most_invocations(caps), 256, max(power_of_two(problem.row_units), 64))
     units = min(2 * _loads_in_flight(problem, caps), -(-problem.row_units // invocations))
     tile = invocations * units
     tiles = -(-problem.row_units // (tile * _MOST_CHUNKS))

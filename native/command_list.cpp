@@ -104,6 +104,8 @@ struct CommandList::Recording {
     /// Puts a barrier first when the accesses conflict with earlier ones, then notes them.
     void order(const std::vector<Access>& accesses);
     void record(std::shared_ptr<Operation> operation);
+    /// Records and counts work whose end shows at a pipeline stage, between two timestamps where the list has them.
+    void record_timed(std::shared_ptr<Operation> operation, VkPipelineStageFlagBits end);
     VkDescriptorSet allocate_set(const Kernel& kernel);
     void add_timestamp_pool();
     bool finished();
@@ -159,6 +161,22 @@ void CommandList::Recording::order(const std::vector<Access>& commands) {
 
 void CommandList::Recording::record(std::shared_ptr<Operation> operation) {
     through_kompute(logical, "kp::Sequence::record", [&] { sequence->record(std::move(operation)); });
+}
+
+void CommandList::Recording::record_timed(std::shared_ptr<Operation> operation, VkPipelineStageFlagBits end) {
+    const uint32_t query = static_cast<uint32_t>(dispatch_count % kTimedDispatchesPerPool) * 2;
+    dispatch_count++;
+    if (!timestamps) {
+        record(std::move(operation));
+        return;
+    }
+    if (query == 0) {
+        add_timestamp_pool();
+    }
+    const VkQueryPool pool = query_pools.back();
+    record(std::make_shared<TimestampOperation>(logical.vk, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, pool, query));
+    record(std::move(operation));
+    record(std::make_shared<TimestampOperation>(logical.vk, end, pool, query + 1));
 }
 
 VkDescriptorSet CommandList::Recording::allocate_set(const Kernel& kernel) {
@@ -249,7 +267,9 @@ void CommandList::dispatch(DispatchArguments arguments) {
     const VkDescriptorSet set = push || bound.empty() ? VK_NULL_HANDLE : recording.allocate_set(*arguments.kernel);
     recording.accesses.clear();
     for (uint32_t i = 0; i < bound.size(); i++) {
-        ranges[i] = {bound[i].buffer->handle, bound[i].offset, bound[i].bytes};
+        const uint64_t most = recording.logical.physical.limits.maxStorageBufferRange;
+        const uint64_t words = DeviceBuffer::whole_words(bound[i].bytes);
+        ranges[i] = {bound[i].buffer->handle, bound[i].offset, i < storage_buffers ? std::min(words, most) : bound[i].bytes};
         writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET};
         writes[i].dstSet = set;
         writes[i].dstBinding = i;
@@ -259,7 +279,7 @@ void CommandList::dispatch(DispatchArguments arguments) {
         writes[i].pBufferInfo = &ranges[i];
         const bool written = i < storage_buffers && (arguments.writes >> i & 1) != 0;
         recording.accesses.push_back(
-            {bound[i].buffer.get(), bound[i].offset, bound[i].offset + bound[i].bytes, written});
+            {bound[i].buffer.get(), ranges[i].offset, ranges[i].offset + ranges[i].range, written});
         buffers[i] = std::move(bound[i].buffer);
     }
     if (set != VK_NULL_HANDLE) {
@@ -267,26 +287,14 @@ void CommandList::dispatch(DispatchArguments arguments) {
                                   nullptr);
     }
 
-    const uint32_t query = static_cast<uint32_t>(recording.dispatch_count % kTimedDispatchesPerPool) * 2;
-    if (recording.timestamps && query == 0) {
-        recording.add_timestamp_pool();
-    }
     recording.order(recording.accesses);
     const std::array<uint32_t, 3> grid = {static_cast<uint32_t>(arguments.grid[0]),
                                           static_cast<uint32_t>(arguments.grid[1]),
                                           static_cast<uint32_t>(arguments.grid[2])};
-    if (recording.timestamps) {
-        recording.record(std::make_shared<TimestampOperation>(vk, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT,
-                                                              recording.query_pools.back(), query));
-    }
-    recording.record(std::make_shared<DispatchOperation>(vk, std::move(arguments.kernel), std::move(buffers),
-                                                         std::move(writes), std::move(ranges), set,
-                                                         std::move(arguments.push), grid));
-    if (recording.timestamps) {
-        recording.record(std::make_shared<TimestampOperation>(vk, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-                                                              recording.query_pools.back(), query + 1));
-    }
-    recording.dispatch_count++;
+    recording.record_timed(std::make_shared<DispatchOperation>(vk, std::move(arguments.kernel), std::move(buffers),
+                                                               std::move(writes), std::move(ranges), set,
+                                                               std::move(arguments.push), grid),
+                           VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
 }
 
 void CommandList::copy(const std::shared_ptr<DeviceBuffer>& source, uint64_t source_offset,
@@ -304,8 +312,9 @@ void CommandList::copy(const std::shared_ptr<DeviceBuffer>& source, uint64_t sou
     }
     recording.order({{source.get(), source_offset, source_offset + bytes, false},
                      {target.get(), target_offset, target_offset + bytes, true}});
-    recording.record(std::make_shared<CopyOperation>(recording.logical.vk, source, target,
-                                                     VkBufferCopy{source_offset, target_offset, bytes}));
+    recording.record_timed(std::make_shared<CopyOperation>(recording.logical.vk, source, target,
+                                                           VkBufferCopy{source_offset, target_offset, bytes}),
+                           VK_PIPELINE_STAGE_TRANSFER_BIT);
 }
 
 void CommandList::fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, uint64_t bytes, uint32_t word) {

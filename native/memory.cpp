@@ -16,12 +16,12 @@ DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size) : size(size), memory_(
     // Vulkan forbids to ask for more than these, so the answer that the driver would give is given here. It may be asked
     // for more than maxMemoryAllocationSize: NVIDIA states 4 GiB and grants more.
     const uint64_t most = std::min(physical.max_buffer_size, physical.largest_heap);
-    if (size > most) {
+    if (size > most || whole_words(size) > most) {
         throw VulkanFailure(VK_ERROR_OUT_OF_DEVICE_MEMORY, "vmaCreateBuffer",
                             std::to_string(size) + " bytes, the device's largest buffer is " + std::to_string(most));
     }
     VkBufferCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
-    info.size = size;
+    info.size = whole_words(size);
     info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT |
                  VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     if (device.features[Feature::buffer_device_address]) {

@@ -19,6 +19,8 @@ class DeviceBuffer {
   public:
     DeviceBuffer(Memory& memory, uint64_t size);
     ~DeviceBuffer();
+    /// Every buffer ends with a whole 16-byte word, so that a kernel may load the one that a tensor's last byte lies in.
+    static constexpr uint64_t whole_words(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
     DeviceBuffer(const DeviceBuffer&) = delete;
     DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 

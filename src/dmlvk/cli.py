@@ -27,6 +27,7 @@ from dmlvk.errors import DmlvkError, InvalidArgumentError, ModelError
 from dmlvk.execution.device import Device
 from dmlvk.kernels.lowering import explain, newest
 from dmlvk.kernels.lowering.registry import has_kernels
+from dmlvk.kernels.plan import BlockCopy
 from dmlvk.runtime.device import devices
 from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D, class_name
 from dmlvk.tensor import TensorDesc
@@ -171,8 +172,9 @@ def _ops_command(options: argparse.Namespace) -> int:
 
 
 def parse_desc(operator: str, fields: Sequence[str]) -> OperatorDesc:
-    """A desc from words: ``TYPE[sizes]`` or ``TYPE[sizes]@strides`` for a tensor, numbers, names of enumeration members,
-    comma-separated arrays, a class name for a fused activation. Outputs that are left out are inferred.
+    """A desc from words: ``TYPE[sizes]`` or ``TYPE[sizes]@strides`` for a tensor, several joined by ``+`` for an array of
+    them, numbers, names of enumeration members, comma-separated arrays, a class name for a fused activation. Outputs that
+    are left out are inferred.
 
     Raises:
         InvalidArgumentError: an unknown operator or field, or a word that does not parse.
@@ -206,13 +208,19 @@ def parse_desc(operator: str, fields: Sequence[str]) -> OperatorDesc:
     return desc
 
 
+def _parse_tensor(word: str) -> TensorDesc:
+    match = re.fullmatch(r"(\w+)\[([\d,]+)\](?:@([\d,]+))?", word)
+    if not match:
+        raise ValueError(word)
+    strides = tuple(map(int, match[3].split(","))) if match[3] else None
+    return TensorDesc(TensorDataType[match[1].upper()], tuple(map(int, match[2].split(","))), strides)
+
+
 def _parse_field(spec: FieldSpec, word: str) -> Any:
+    if spec.kind in (FieldKind.INPUT_TENSOR_ARRAY, FieldKind.OUTPUT_TENSOR_ARRAY):
+        return tuple(map(_parse_tensor, word.split("+")))
     if spec.kind.is_tensor:
-        match = re.fullmatch(r"(\w+)\[([\d,]+)\](?:@([\d,]+))?", word)
-        if not match:
-            raise ValueError(word)
-        strides = tuple(map(int, match[3].split(","))) if match[3] else None
-        return TensorDesc(TensorDataType[match[1].upper()], tuple(map(int, match[2].split(","))), strides)
+        return _parse_tensor(word)
     if spec.kind is FieldKind.ENUM:
         assert spec.enumeration is not None
         return spec.enumeration[word.upper()]
@@ -226,8 +234,8 @@ def _parse_field(spec: FieldSpec, word: str) -> Any:
         return Size2D(width, height)
     if spec.kind is FieldKind.BOOL:
         return {"true": True, "false": False}[word.lower()]
-    if spec.kind in (FieldKind.UINT_ARRAY, FieldKind.FLOAT_ARRAY):
-        number = int if spec.kind is FieldKind.UINT_ARRAY else float
+    if spec.kind in (FieldKind.UINT_ARRAY, FieldKind.INT_ARRAY, FieldKind.FLOAT_ARRAY):
+        number = float if spec.kind is FieldKind.FLOAT_ARRAY else int
         return tuple(number(item) for item in word.split(",") if item)
     if spec.kind is FieldKind.SCALAR_UNION:
         return int(word) if re.fullmatch(r"[+-]?\d+", word) else float(word)
@@ -242,7 +250,9 @@ def _explain(options: argparse.Namespace) -> int:
     chosen = next(rule.name for rule, holds in rules if holds)
     compiled = device.compile_operator(device.create_operator(desc))
     dispatches = [
-        {
+        {"kernel": dispatch.name}
+        if isinstance(dispatch, BlockCopy)
+        else {
             "kernel": dispatch.kernel.kernel,
             "variant": dict(dispatch.kernel.variant),
             "constants": dict(dispatch.kernel.constants),
@@ -260,7 +270,7 @@ def _explain(options: argparse.Namespace) -> int:
         mark = "chosen" if rule.name == chosen else "yes" if holds else "no"
         print(f"  {mark:6}  {rule.name}: {rule.because}")
     for item in dispatches:
-        print(f"  dispatch {item['kernel']} {item['variant']} {item['constants']} workgroups {item['workgroups']}")
+        print("  dispatch", item.pop("kernel"), *(f"{name} {value}" for name, value in item.items()))
     print(f"  temporary {compiled.plan.temporary_bytes:,} bytes")
     return 0
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,13 @@ from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.device import Device
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import explain, possible_rules
+from dmlvk.kernels.plan import BlockCopy
 from dmlvk.oracle import Scaled, oracle
 from dmlvk.runtime.memory import Buffer
 from dmlvk.schema import FieldKind, OperatorDesc, Slot
 from dmlvk.tensor import TensorDesc
+
+_ARRAYS: Final = (FieldKind.INPUT_TENSOR_ARRAY, FieldKind.OUTPUT_TENSOR_ARRAY)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..
     case = variation.case
     rng = generator(operator.__name__, case.name, variation.data_type.name)
     tensors: dict[str, GuardedTensor] = {}
-    for turn, name in enumerate(_input_names(operator, case)):
+    for turn, name in enumerate(_tensor_names(operator, case.inputs, outputs=False)):
         if name in case.inputs:
             data_type = case.data_types.get(name, variation.data_type)
             sizes = case.inputs[name]
@@ -107,17 +110,16 @@ def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..
             domain = case.domains.get(name) or case.domains.get("") or normal
             tensors[name].view()[...] = _broadcastable(tensors[name].desc, domain(rng, sizes, data_type))
     draft = operator(**_fields({name: tensor.desc for name, tensor in tensors.items()}), **case.attributes)
-    output_specs = [spec for spec in operator.fields if spec.kind is FieldKind.OUTPUT_TENSOR]
-    inferred = None if case.outputs else draft.inferred_output_sizes()
-    for turn, spec in enumerate(output_specs, start=len(draft.input_slots())):
-        if inferred is None and spec.name not in case.outputs:
+    names = tuple(_tensor_names(operator, case.outputs, outputs=True))
+    output_sizes = case.outputs or dict(zip(names, draft.inferred_output_sizes(), strict=True))
+    for turn, name in enumerate(names, start=len(draft.input_slots())):
+        if name not in output_sizes:
             continue
-        sizes = case.outputs[spec.name] if inferred is None else inferred[output_specs.index(spec)]
         if variation.in_place and turn == len(draft.input_slots()):
-            tensors[spec.name] = tensors[variation.in_place]
+            tensors[name] = tensors[variation.in_place]
         else:
-            data_type = case.data_types.get(spec.name, variation.data_type)
-            tensors[spec.name] = place(data_type, sizes, variation.layout, turn, is_output=True)
+            data_type = case.data_types.get(name, variation.data_type)
+            tensors[name] = place(data_type, output_sizes[name], variation.layout, turn, is_output=True)
     desc = operator(**_fields({name: tensor.desc for name, tensor in tensors.items()}), **case.attributes)
     return Problem(
         desc,
@@ -126,9 +128,22 @@ def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..
     )
 
 
-def run(device: Device, problem: Problem, rule: str = "") -> tuple[list[NDArray[np.uint8] | None], int]:
-    """Runs the problem once through the binding table: the buffers of the output slots as they are afterwards, and the
-    dispatches that the device counted."""
+class Run(NamedTuple):
+    """What one execution gave.
+
+    Attributes:
+        buffers: Those of the output slots as they are afterwards.
+        dispatches: What the device counted.
+        planned: What the plan launches, without copies of bytes onto themselves.
+    """
+
+    buffers: list[NDArray[np.uint8] | None]
+    dispatches: int
+    planned: int
+
+
+def run(device: Device, problem: Problem, rule: str = "") -> Run:
+    """Runs the problem once through the binding table."""
     operator = ReadyOperator(device, problem.desc, rule)
     buffers: dict[GuardedTensor, Buffer] = {}
     for tensor in problem.inputs + problem.outputs:
@@ -146,7 +161,10 @@ def run(device: Device, problem: Problem, rule: str = "") -> tuple[list[NDArray[
     before = device.dispatches
     device.execute(commands)
     results = [None if t is None else buffers[t].read() for t in problem.outputs]
-    return results, device.dispatches - before
+    launches = operator.compiled.plan.dispatches
+    in_place = bool(problem.outputs) and problem.outputs[0] in problem.inputs
+    planned = sum(not (in_place and isinstance(launch, BlockCopy)) for launch in launches)
+    return Run(results, device.dispatches - before, planned)
 
 
 def check(device: Device, entry: OperatorCases, variation: Variation) -> Outcome:
@@ -158,18 +176,19 @@ def check_problem(device: Device, entry: OperatorCases, variation: Variation, pr
     """Runs a problem, which the variation describes and whose rule it gives, twice and compares it with the oracle."""
     name = entry.operator.__name__
     try:
-        results, dispatches = run(device, problem, variation.rule)
+        results, dispatches, planned = run(device, problem, variation.rule)
     except UnsupportedError as error:
         return Outcome(name, variation, 0.0, True, unsupported=error.reason)
-    again, _ = run(device, problem, variation.rule)
+    again = run(device, problem, variation.rule).buffers
     expected = _expected(problem)
-    worst, detail = 0.0, "" if dispatches else "the device counted no dispatch"
+    worst = 0.0
+    detail = "" if dispatches == planned else f"the device counted {dispatches} dispatches, the plan has {planned}"
     for tensor, data, second, wanted in zip(problem.outputs, results, again, expected, strict=True):
         if tensor is None or data is None or second is None:
             continue
         limit = entry.tolerance.get(tensor.desc.data_type, EXACT)
         actual = tensor.view(data)
-        errors = ulp_errors(actual, wanted, limit.magnitude)
+        errors = bit_errors(actual, wanted) if limit.bits else ulp_errors(actual, wanted, limit.magnitude)
         largest = float(errors.max(initial=0.0))
         worst = max(worst, largest)
         if not np.array_equal(data, second):
@@ -214,7 +233,8 @@ def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude:
 
     Args:
         actual: What came out.
-        expected: float64 for floating types, else the exact type; of the same shape.
+        expected: float64 for floating types, else the exact type; of the same shape. Integers that are masked are
+            undefined, and any number is as good.
         magnitude: ULPs are those of at least this value.
     """
     scale: NDArray[Any] = np.asarray(magnitude)
@@ -223,7 +243,8 @@ def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude:
         expected = expected.value
     assert actual.shape == expected.shape, f"the oracle gives {expected.shape} for an output of {actual.shape}"
     if actual.dtype.kind != "f":
-        return np.where(actual == expected.astype(actual.dtype), 0.0, np.inf)
+        same = np.ma.getmaskarray(expected) | (actual == np.ma.getdata(expected).astype(actual.dtype))
+        return np.where(same, 0.0, np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = expected.astype(actual.dtype)
         size = np.maximum(np.abs(rounded.astype(np.float64)), scale)
@@ -234,19 +255,26 @@ def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude:
     return np.where(same, 0.0, np.where(finite, np.maximum(difference, 0.0), np.inf))
 
 
-def _input_names(operator: type[OperatorDesc], case: Case) -> Iterator[str]:
-    """What cases call the operator's inputs: every field, and of an array field the elements that this case has."""
+def bit_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled) -> NDArray[np.float64]:
+    """Infinite for each element that differs in any bit, of NaN the payload and of 0 the sign; both are of one type."""
+    assert isinstance(expected, np.ndarray) and actual.dtype == expected.dtype, "the oracle moves the inputs' own elements"
+    assert actual.shape == expected.shape, f"the oracle gives {expected.shape} for an output of {actual.shape}"
+    unsigned = f"u{actual.dtype.itemsize}"
+    return np.where(actual.view(unsigned) == expected.view(unsigned), 0.0, np.inf)
+
+
+def _tensor_names(operator: type[OperatorDesc], given: Collection[str], *, outputs: bool) -> Iterator[str]:
+    """What cases call the operator's inputs or outputs: every field, and of an array field the elements among ``given``."""
     for spec in operator.fields:
-        if spec.kind is FieldKind.INPUT_TENSOR:
-            yield spec.name
-        elif spec.kind is FieldKind.INPUT_TENSOR_ARRAY:
+        if spec.kind in _ARRAYS and spec.kind.is_output == outputs:
             names = (_name(Slot(spec, element, None)) for element in itertools.count())
-            yield from itertools.takewhile(case.inputs.__contains__, names)
+            yield from itertools.takewhile(given.__contains__, names)
+        elif spec.kind.is_tensor and spec.kind.is_output == outputs:
+            yield spec.name
 
 
 def _name(slot: Slot) -> str:
-    is_array = slot.field.kind is FieldKind.INPUT_TENSOR_ARRAY
-    return f"{slot.field.name}[{slot.element}]" if is_array else slot.field.name
+    return f"{slot.field.name}[{slot.element}]" if slot.field.kind in _ARRAYS else slot.field.name
 
 
 def _fields(tensors: Mapping[str, TensorDesc]) -> dict[str, Any]:

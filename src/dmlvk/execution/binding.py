@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dmlvk.errors import BindingError, StateError
 from dmlvk.execution.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorSlot
 from dmlvk.runtime.memory import Buffer
-from dmlvk.runtime.recorder import BoundRange, Commands, Resources, copy_between
+from dmlvk.runtime.recorder import BoundRange, Command, Resources, copy_between
 from dmlvk.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
     PERSISTENT_BUFFER_ALIGNMENT,
@@ -158,13 +158,13 @@ class _Bindings(abc.ABC):
     def __init__(self) -> None:
         self.temporary: BoundRange | None = None
         self.persistent: BoundRange | None = None
-        self._commands: Commands | None = None
+        self._commands: list[Command] | None = None
 
     def changed(self) -> None:
         """Forgets the commands made of the old bindings."""
         self._commands = None
 
-    def commands(self) -> Commands:
+    def commands(self) -> list[Command]:
         """The commands of a complete table.
 
         Raises:
@@ -195,7 +195,7 @@ class _Bindings(abc.ABC):
         """Raises BindingError for what only all bindings together can break."""
 
     @abc.abstractmethod
-    def _make_commands(self) -> Commands:
+    def _make_commands(self) -> list[Command]:
         """What recording these bindings adds to a list."""
 
 
@@ -286,7 +286,7 @@ class OperatorBindings(_Bindings):
             and read.effective_strides == written.effective_strides
         )
 
-    def _make_commands(self) -> Commands:
+    def _make_commands(self) -> list[Command]:
         operator = self.dispatchable
         signature = operator.signature
         resources = Resources(
@@ -295,8 +295,7 @@ class OperatorBindings(_Bindings):
             self.temporary,
             self.persistent,
         )
-        labels = [(self.name, variant.kernel) for variant in operator.execution.kernels]
-        return Commands([], operator.execution.resolve(resources), labels)
+        return operator.execution.resolve(resources)
 
 
 class InitializerBindings(_Bindings):
@@ -394,18 +393,16 @@ class InitializerBindings(_Bindings):
         """Each target with its persistent resource."""
         return list(zip(self.operators, self._homes(), strict=True))
 
-    def _make_commands(self) -> Commands:
-        commands = Commands([], [], [])
+    def _make_commands(self) -> list[Command]:
+        commands = []
         for (operator, home), owned in zip(self.targets(), self._owned_inputs(), strict=True):
             resources = Resources(owned, (), self.temporary, home)
             for slot, offset in operator.plan.persistent_inputs:
                 source = owned[slot]
                 assert source is not None and home is not None, "owned inputs and their home are bound"
                 target = BoundRange(home.buffer, home.offset + offset, source.nbytes)
-                commands.copies.append(copy_between(source, target))
-            commands.dispatches.extend(operator.initialization.resolve(resources))
-            name = operator.signature.operator
-            commands.labels.extend((name, variant.kernel) for variant in operator.initialization.kernels)
+                commands.append(copy_between(operator.signature.operator, source, target))
+            commands += operator.initialization.resolve(resources)
         return commands
 
 

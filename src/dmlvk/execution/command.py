@@ -16,7 +16,7 @@ from dmlvk.errors import BindingError, InvalidArgumentError, StateError
 from dmlvk.execution.binding import BindingTable, InitializerBindings, OperatorBindings
 from dmlvk.execution.operator import CompiledOperator, Dispatchable
 from dmlvk.runtime.memory import Buffer
-from dmlvk.runtime.recorder import BoundRange, Commands, Recording, copy_between
+from dmlvk.runtime.recorder import BoundRange, Command, Recording, copy_between
 
 if TYPE_CHECKING:
     from dmlvk.execution.device import Device
@@ -52,7 +52,7 @@ class _VolatileSegment:
 
     def __init__(self, device: Device, bindings: OperatorBindings, *, timestamps: bool) -> None:
         self._device, self._bindings, self._timestamps = device, bindings, timestamps
-        self._commands: Commands | None = None
+        self._commands: list[Command] | None = None
         self.recording: Recording | None = None
 
     def refresh(self) -> None:
@@ -101,7 +101,7 @@ class CommandList:
             ranges.append(BoundRange(buffer, offset, size_in_bytes))
         if ranges[0].intersects(ranges[1]):
             raise InvalidArgumentError("target and source do not overlap", field="target", value=target_offset)
-        self._recording().add(Commands([copy_between(ranges[1], ranges[0])], [], []))
+        self._recording().add([copy_between("CopyBufferRegion", ranges[1], ranges[0])])
 
     def record(self, bindings: OperatorBindings | InitializerBindings) -> None:
         """What ``CommandRecorder.record_dispatch`` does once device and table are checked."""
@@ -198,7 +198,7 @@ class CommandList:
         return not recordings or recordings[-1].wait(timeout)
 
     def timings(self) -> list[DispatchTiming]:
-        """Every dispatch of the last submission in order. Waits for it.
+        """Every dispatch and copy of the last submission in order. Waits for it.
 
         Times count from the first dispatch of the list; those of a DESCRIPTORS_VOLATILE operator, and of what follows
         it, from the first of that part.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dmlvk.enums import ExecutionFlags
 from dmlvk.errors import StateError
-from dmlvk.kernels.plan import Dispatch, Plan, Source
+from dmlvk.kernels.plan import Launch, Plan, Source
 from dmlvk.runtime.recorder import BoundRange, Program
 from dmlvk.schema import OperatorDesc, Slot
 from dmlvk.tensor import PERSISTENT_BUFFER_ALIGNMENT, TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
@@ -114,8 +114,8 @@ class CompiledOperator:
         self.signature: Final = signature
         self.flags: Final = flags
         self.plan: Final = keep_owned_inputs(signature, plan)
-        self.execution: Final = Program(device, self.plan.dispatches)
-        self.initialization: Final = Program(device, self.plan.initialize)
+        self.execution: Final = Program(device, signature.operator, self.plan.dispatches)
+        self.initialization: Final = Program(device, signature.operator, self.plan.initialize)
         self.initialized = False
         self.persistent_home: BoundRange | None = None
         self._initializing_list: weakref.ref[object] | None = None
@@ -190,7 +190,7 @@ Dispatchable = CompiledOperator | OperatorInitializer
 
 
 def _initialization_scratch(plan: Plan) -> int:
-    uses = any(part.source is Source.TEMPORARY for dispatch in plan.initialize for part in dispatch.bindings)
+    uses = any(part.source is Source.TEMPORARY for launch in plan.initialize for part in launch.bindings)
     return plan.temporary_bytes if uses else 0
 
 
@@ -199,7 +199,7 @@ def keep_owned_inputs(signature: Signature, plan: Plan) -> Plan:
     executions redirected there, and with resource sizes rounded up to their alignment."""
     offsets = dict(plan.persistent_inputs)
     end = plan.persistent_bytes
-    read = {part.slot for d in plan.dispatches for part in d.bindings if part.source is Source.INPUT}
+    read = {part.slot for launch in plan.dispatches for part in launch.bindings if part.source is Source.INPUT}
     for slot in signature.owned_inputs:
         tensor = signature.inputs[slot].tensor
         assert tensor is not None, "owned inputs are present"
@@ -207,9 +207,9 @@ def keep_owned_inputs(signature: Signature, plan: Plan) -> Plan:
             offsets[slot] = _round_up(end, PERSISTENT_BUFFER_ALIGNMENT)
             end = offsets[slot] + tensor.total_tensor_size_in_bytes
 
-    def redirect(dispatch: Dispatch) -> Dispatch:
+    def redirect(launch: Launch) -> Launch:
         bindings = []
-        for part in dispatch.bindings:
+        for part in launch.bindings:
             if part.source is Source.INPUT and part.slot in offsets:
                 tensor = signature.inputs[part.slot].tensor
                 assert tensor is not None, "owned inputs are present"
@@ -220,7 +220,7 @@ def keep_owned_inputs(signature: Signature, plan: Plan) -> Plan:
                     nbytes=part.nbytes or tensor.total_tensor_size_in_bytes - part.offset,
                 )
             bindings.append(part)
-        return dataclasses.replace(dispatch, bindings=tuple(bindings))
+        return dataclasses.replace(launch, bindings=tuple(bindings))
 
     return dataclasses.replace(
         plan,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class Source(enum.Enum):
@@ -76,6 +76,23 @@ class Dispatch:
 
 
 @dataclass(frozen=True)
+class BlockCopy:
+    """A copy of contiguous bytes, which the device's own copy command makes: it takes any offset and length.
+
+    Attributes:
+        name: What timings and reports call it.
+        bindings: The source and the target, equally long; where they are bound to the same bytes nothing is done.
+    """
+
+    name: ClassVar[str] = "copy"
+    bindings: tuple[Range, ...]
+
+
+Launch = Dispatch | BlockCopy
+"""What a plan puts on the device's queue. Both count as a dispatch, and both are timed."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """What running an operator takes.
 
@@ -88,8 +105,8 @@ class Plan:
             resource. Initialisation copies it there, and execution reads it from there.
     """
 
-    dispatches: tuple[Dispatch, ...]
+    dispatches: tuple[Launch, ...]
     temporary_bytes: int = 0
     persistent_bytes: int = 0
-    initialize: tuple[Dispatch, ...] = ()
+    initialize: tuple[Launch, ...] = ()
     persistent_inputs: tuple[tuple[int, int], ...] = field(default=())

@@ -1,4 +1,4 @@
-"""From dispatches of a plan and the byte ranges bound to them to commands of a native list.
+"""From what a plan launches and the byte ranges bound to it to commands of a native list.
 
 Nothing here emits a barrier: the native list does, from the ranges that each dispatch reads and writes.
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Range, Source
+from dmlvk.kernels.plan import BlockCopy, Launch, Range, Source
 from dmlvk.runtime.memory import Buffer, ParameterBlock
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Resources(NamedTuple):
 class _Launch(NamedTuple):
     """A dispatch with its pipeline and its parameter block."""
 
+    name: str
     kernel: _native.Kernel
     bindings: tuple[Range, ...]
     writes: int
@@ -88,45 +89,6 @@ class NativeDispatch(NamedTuple):
     grid: tuple[int, int, int]
 
 
-class Program:
-    """The dispatches of a plan, ready for a device: pipelines created, parameter blocks uploaded.
-
-    Attributes:
-        kernels: The variant of each dispatch in order.
-    """
-
-    def __init__(self, device: ComputeDevice, dispatches: Sequence[Dispatch]) -> None:
-        self.kernels: tuple[KernelVariant, ...] = tuple(dispatch.kernel for dispatch in dispatches)
-        self._alignment = device.storage_alignment
-        placed = iter(device.parameters.place([dispatch.params for dispatch in dispatches if dispatch.params]))
-        self._launches = [
-            _Launch(
-                device.kernel(dispatch.kernel),
-                dispatch.bindings,
-                KERNELS[dispatch.kernel.kernel].writes,
-                next(placed) if dispatch.params else None,
-                struct.Struct(f"<{len(dispatch.bindings)}I"),
-                dispatch.grid,
-            )
-            for dispatch in dispatches
-        ]
-
-    def resolve(self, resources: Resources) -> list[NativeDispatch]:
-        """The native dispatches over these resources; valid as long as the resources stay where they are."""
-        return [self._resolve(launch, resources) for launch in self._launches]
-
-    def _resolve(self, launch: _Launch, resources: Resources) -> NativeDispatch:
-        buffers = []
-        remainders = []
-        for part in launch.bindings:
-            bound = resources.locate(part)
-            remainder = bound.offset % self._alignment
-            buffers.append((bound.buffer.native, bound.offset - remainder, bound.nbytes + remainder))
-            remainders.append(remainder)
-        push = launch.push.pack(*remainders)
-        return NativeDispatch(launch.kernel, buffers, launch.writes, launch.params, push, launch.grid)
-
-
 class NativeCopy(NamedTuple):
     """The arguments of ``_native.CommandList.copy``."""
 
@@ -137,45 +99,94 @@ class NativeCopy(NamedTuple):
     nbytes: int
 
 
-def copy_between(source: BoundRange, target: BoundRange) -> NativeCopy:
-    """The copy of one range into another of the same length."""
-    assert source.nbytes == target.nbytes, f"{source} and {target} differ in length"
-    return NativeCopy(source.buffer.native, source.offset, target.buffer.native, target.offset, source.nbytes)
-
-
-class Commands(NamedTuple):
-    """What one record call emits, copies first.
+class Command(NamedTuple):
+    """What one call appends to a native list.
 
     Attributes:
-        copies: Ranges to copy.
-        dispatches: Kernels to run.
-        labels: (operator, kernel) of each dispatch.
+        operator, kernel: Its name in timings; the kernel of a copy is ``BlockCopy.name``.
+        arguments: Those of the call.
     """
 
-    copies: list[NativeCopy]
-    dispatches: list[NativeDispatch]
-    labels: list[tuple[str, str]]
+    operator: str
+    kernel: str
+    arguments: NativeDispatch | NativeCopy
+
+
+def copy_between(operator: str, source: BoundRange, target: BoundRange) -> Command:
+    """The copy of one range into another of the same length."""
+    assert source.nbytes == target.nbytes, f"{source} and {target} differ in length"
+    native = NativeCopy(source.buffer.native, source.offset, target.buffer.native, target.offset, source.nbytes)
+    return Command(operator, BlockCopy.name, native)
+
+
+class Program:
+    """What a plan launches, ready for a device: pipelines created, parameter blocks uploaded."""
+
+    def __init__(self, device: ComputeDevice, operator: str, launches: Sequence[Launch]) -> None:
+        self._operator = operator
+        self._alignment = device.storage_alignment
+        blocks = [launch.params for launch in launches if not isinstance(launch, BlockCopy) and launch.params]
+        placed = iter(device.parameters.place(blocks))
+        self._launches = [
+            launch
+            if isinstance(launch, BlockCopy)
+            else _Launch(
+                launch.kernel.kernel,
+                device.kernel(launch.kernel),
+                launch.bindings,
+                KERNELS[launch.kernel.kernel].writes,
+                next(placed) if launch.params else None,
+                struct.Struct(f"<{len(launch.bindings)}I"),
+                launch.grid,
+            )
+            for launch in launches
+        ]
+
+    def resolve(self, resources: Resources) -> list[Command]:
+        """The commands over these resources; valid as long as the resources stay where they are."""
+        commands = []
+        for launch in self._launches:
+            if isinstance(launch, _Launch):
+                commands.append(self._resolve(launch, resources))
+                continue
+            source, target = map(resources.locate, launch.bindings)
+            if source != target:
+                commands.append(copy_between(self._operator, source, target))
+        return commands
+
+    def _resolve(self, launch: _Launch, resources: Resources) -> Command:
+        buffers = []
+        remainders = []
+        for part in launch.bindings:
+            bound = resources.locate(part)
+            remainder = bound.offset % self._alignment
+            buffers.append((bound.buffer.native, bound.offset - remainder, bound.nbytes + remainder))
+            remainders.append(remainder)
+        push = launch.push.pack(*remainders)
+        native = NativeDispatch(launch.kernel, buffers, launch.writes, launch.params, push, launch.grid)
+        return Command(self._operator, launch.name, native)
 
 
 class Recording:
-    """A native command list with the labels of its dispatches.
+    """A native command list with the labels of its commands.
 
     Attributes:
-        labels: (operator, kernel) of each dispatch in order.
+        labels: (operator, kernel) of each command in order.
     """
 
     def __init__(self, device: ComputeDevice, *, timestamps: bool) -> None:
         self._native = device.native.command_list(timestamps=timestamps)
         self.labels: list[tuple[str, str]] = []
 
-    def add(self, commands: Commands) -> None:
+    def add(self, commands: Sequence[Command]) -> None:
         """Appends commands."""
-        for copy in commands.copies:
-            self._native.copy(*copy)
-        dispatch = self._native.dispatch
-        for arguments in commands.dispatches:
-            dispatch(*arguments)
-        self.labels += commands.labels
+        dispatch, copy = self._native.dispatch, self._native.copy
+        for operator, kernel, arguments in commands:
+            if isinstance(arguments, NativeDispatch):
+                dispatch(*arguments)
+            else:
+                copy(*arguments)
+            self.labels.append((operator, kernel))
 
     def submit(self) -> None:
         """Submits; the first call ends recording. Waits for the previous submit of this recording."""

@@ -66,10 +66,11 @@ class Measured:
             times.append((time.perf_counter() - started) / REPEATS)
         return times[len(times) // 2 :]
 
-    def output(self) -> np.ndarray[Any, Any]:
-        """The bytes of the first output."""
-        assert self.outputs[0] is not None
-        return self.outputs[0].read()
+    def output(self, slot: int = 0) -> np.ndarray[Any, Any]:
+        """The bytes of an output that the operator has."""
+        buffer = self.outputs[slot]
+        assert buffer is not None
+        return buffer.read()
 
 
 def _buffer(device: dmlvk.Device, slot: Slot) -> dmlvk.Buffer | None:
@@ -127,7 +128,8 @@ class Torch:
         import torch
 
         self.torch = torch
-        kinds = {np.float32: torch.float32, np.float16: torch.float16, np.uint32: torch.int32, np.uint8: torch.uint8}
+        kinds = {np.float32: torch.float32, np.float16: torch.float16}
+        kinds |= {np.int64: torch.int64, np.uint32: torch.int32, np.uint8: torch.uint8}
         self.kinds = {np.dtype(own): kind for own, kind in kinds.items()}
 
     def inputs(self, problem: Problem) -> list[Any]:
@@ -157,11 +159,12 @@ class Torch:
         return np.asarray(tensor.as_strided((count,), (1,)).cpu().numpy())
 
     def from_memory(self, data: np.ndarray[Any, Any], slot: Slot) -> Any:
-        """A tensor of a slot's type and strides, in float32, from the bytes of its memory."""
+        """A tensor of a slot's type and strides from the bytes of its memory."""
         assert slot.tensor is not None
         kind = NUMPY_TYPES[slot.tensor.data_type]
+        kind = np.dtype(np.int32) if kind == np.uint32 else kind  # as the inputs are: torch has little for unsigned words
         flat = self.torch.from_numpy(data[: data.size // kind.itemsize * kind.itemsize].view(kind)).cuda()
-        return self.torch.as_strided(flat, slot.tensor.sizes, slot.tensor.effective_strides).float()
+        return self.torch.as_strided(flat, slot.tensor.sizes, slot.tensor.effective_strides)
 
     def difference(self, actual: Any, expected: Any) -> float:
         """The largest difference of two tensors; infinite where only one of them is NaN, or infinite."""
@@ -198,9 +201,13 @@ def measure(
     torch = rival.torch
     inputs = rival.inputs(problem)
     rival_times = rival.time(lambda: problem.rival(torch, *inputs))
-    expected = problem.rival(torch, *(tensor.float() if tensor.is_floating_point() else tensor for tensor in inputs)).float()
-    scale = float(expected.abs().nan_to_num().max())
-    rival_difference = rival.difference(problem.rival(torch, *inputs).float(), expected) / scale
+    expected, scale, rival_difference = None, 1.0, 0.0
+    if problem.check is None:
+        wide = [tensor.float() if tensor.is_floating_point() else tensor for tensor in inputs]
+        expected = problem.rival(torch, *wide).float()
+        wide.clear()
+        scale = float(expected.abs().nan_to_num().max())
+        rival_difference = rival.difference(problem.rival(torch, *inputs).float(), expected) / scale
     arrays = [rival.memory(tensor) for tensor in inputs]
     inputs.clear()
     torch.cuda.empty_cache()
@@ -211,7 +218,13 @@ def measure(
     for rule in possible_rules(problem.desc, device.capabilities) if all_rules else [chosen]:
         measured = Measured(device, problem, arrays, rule)
         times = measured.run()
-        difference = rival.difference(rival.from_memory(measured.output(), problem.desc.output_slots()[0]), expected) / scale
+        slots = problem.desc.output_slots()
+        if problem.check is None:
+            difference = rival.difference(rival.from_memory(measured.output(), slots[0]).float(), expected) / scale
+        else:
+            present = [(at, slot) for at, slot in enumerate(slots) if slot.tensor is not None]
+            outputs = [rival.from_memory(measured.output(at), slot) for at, slot in present]
+            difference = problem.check(torch, arrays, outputs)
         ours, theirs = statistics.median(times), statistics.median(rival_times)
         rows.append(
             {

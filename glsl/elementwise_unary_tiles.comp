@@ -9,7 +9,7 @@
 // Constants: OPERATION (none by default), HAS_SCALE_BIAS 0, RANK 2, ROW_DIMENSION 0, X_MODE 0, OUTPUT_MODE 0 (lanes.glsl),
 //   LOCAL_SIZE_X.
 // Parameters: count of tiles; sizes of the index space, rows and columns in tiles, and what divides by them; rows and
-//   columns, their sizes in elements; strides in elements for a step of one tile in those two; row_stride of the output and
+//   columns, their sizes in elements; x_start and output_start, where the tensors begin; strides in elements for a step of one tile in those two; row_stride of the output and
 //   column_stride of x for a step of one element; scale and bias; the operator's parameters.
 
 #include "tensor.glsl"
@@ -57,7 +57,7 @@ void empty(bool whole) {
 
 void main() {
     if (linear_workgroup() >= p.count) return;
-    x_index = 0, output_index = 0;
+    x_index = p.x_start, output_index = p.output_start;
     uint first_row = 0, first_column = 0;
 #define VISIT(dimension, coordinate)                                                        \
     x_index += (coordinate) * p.x_strides[dimension];                                       \

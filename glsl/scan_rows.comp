@@ -11,9 +11,9 @@
 // Chosen unless neighbours in memory are different rows. One read and one write of each byte; chunks read twice.
 
 #include "scan.glsl"
+#include "subgroups.glsl"
 
-// A workgroup has at most 1024 invocations, a subgroup at least 4 wherever Vulkan 1.3 runs.
-shared Part subgroup_parts[2][256];
+shared Part subgroup_parts[2][MOST_SUBGROUPS];
 
 Part held[UNITS][UNIT_ELEMENTS]; // each with all before it in its unit
 Part offsets[UNITS];             // all before the unit in the tile; on the way there, up to its end in the subgroup
@@ -55,7 +55,7 @@ void scan_tile(uint first, uint end, uint lane, uint slot, bool stores, inout Ru
         total = combine(total, last);
     }
     if (LANES > width) {
-        const uint index = (gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID) / width;
+        const uint index = workgroup_invocation() / width;
         if (place == 0) subgroup_parts[slot][index] = total;
         barrier();
         const uint before_own = lane / width;
@@ -84,8 +84,7 @@ void scan_tile(uint first, uint end, uint lane, uint slot, bool stores, inout Ru
 }
 
 void main() {
-    // Invocations of a subgroup are neighbours in this numbering, which those of gl_LocalInvocationIndex need not be.
-    const uint invocation = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
+    const uint invocation = workgroup_invocation();
     const uint lane = invocation % LANES;
     const uint workgroup = linear_workgroup();
     const uint chunk = PHASE == PHASE_WHOLE ? 0 : workgroup % p.chunks;

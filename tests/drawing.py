@@ -270,6 +270,7 @@ BROKEN_VALUES: dict[FieldKind, tuple[object, ...]] = {
     FieldKind.SCALAR_UNION: (10**400, *NO_NUMBERS),
     FieldKind.SCALE_BIAS: ((1.0, 0.0), 1.0, ScaleBias(math.nan, 0.0), ScaleBias(1.0, 1e39), ScaleBias(True, 0.0)),
     FieldKind.UINT_ARRAY: (None, 1, (-1,), (2**32,), (0.5,), (True,), [1], (1,) * 9),
+    FieldKind.INT_ARRAY: (None, 1, (-(2**31) - 1,), (2**31,), (0.5,), (True,), [1], (1,) * 9),
     FieldKind.SIZE_2D: (None, 1, (1, 1), Size2D(-1, 1), Size2D(1, 2**32), Size2D(0.5, 1)),  # type: ignore[arg-type]
     FieldKind.FLOAT_ARRAY: (None, 1.0, (), [0.5], (math.nan,), (1e39,), ("1",), (0.0,) * 7),
     FieldKind.FUSED_ACTIVATION: (

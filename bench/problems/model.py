@@ -29,6 +29,8 @@ class Problem:
         copy_target: At least this share of the copy bandwidth of the same run; 0 for none.
         fill: Given torch, how an input is filled, by input field; standard normal numbers otherwise.
         tolerance: Largest difference from that, relative to the largest output.
+        check: Where that cannot be compared, because outputs are undefined in parts or other random numbers: given torch,
+            the inputs' memory as numpy arrays and the output tensors, the largest difference from what they should be.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Problem:
     copy_target: float = 0.0
     fill: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     tolerance: float = 1e-5
+    check: Callable[..., float] | None = None
 
 
 def nbytes(*tensors: TensorDesc) -> int:

@@ -17,4 +17,11 @@ uint resolve_index(uint low, uint high, uint size) {
     return (INDEX_WORDS == 1u || high == 0u) && low < size ? low : NO_INDEX;
 }
 
+// The same, but the nearest in range where it is out of range.
+uint clamp_index(uint low, uint high, uint size) {
+    const uint index = resolve_index(low, high, size);
+    const bool is_negative = INDEX_SIGNED == 1u && int(INDEX_WORDS == 2u ? high : low) < 0;
+    return index != NO_INDEX ? index : is_negative ? 0u : size - 1u;
+}
+
 #endif

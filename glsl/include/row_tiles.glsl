@@ -21,6 +21,7 @@
 
 #include "dtype.glsl"
 #include "normalizer.glsl"
+#include "subgroups.glsl"
 #include "tensor.glsl"
 
 #if UNIT == 0
@@ -47,9 +48,6 @@ layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { uvec4 y_units[
 #define TILE (LANES * UNITS)
 #define TEAM (LANES * COLUMNS) // neighbouring invocations that merge with each other
 #define GROUPS_OF_WORKGROUP (LOCAL_SIZE_X / LANES)
-
-// Numbers the invocations so that those of a subgroup are neighbours (which gl_LocalInvocationIndex need not do).
-uint workgroup_invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
 uint column() { return workgroup_invocation() % COLUMNS; }
 uint lane() { return workgroup_invocation() / COLUMNS % LANES; }

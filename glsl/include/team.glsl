@@ -7,12 +7,9 @@
 #ifndef DMLVK_TEAM_GLSL
 #define DMLVK_TEAM_GLSL
 
-#define MOST_TEAM_PARTS 256 // 1024 invocations, subgroups of at least 4
+#include "subgroups.glsl"
 
-shared uint team_parts[ACCUMULATOR_WORDS][MOST_TEAM_PARTS];
-
-// Numbers the invocations so that those of a subgroup are neighbours (which gl_LocalInvocationIndex need not do).
-uint workgroup_invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+shared uint team_parts[ACCUMULATOR_WORDS][MOST_SUBGROUPS];
 
 Accumulator of_neighbour(Accumulator own, uint distance) {
     uint words[ACCUMULATOR_WORDS] = to_words(own);

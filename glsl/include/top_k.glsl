@@ -15,6 +15,7 @@
 #ifndef DMLVK_TOP_K_GLSL
 #define DMLVK_TOP_K_GLSL
 
+#include "subgroups.glsl"
 #include "tensor.glsl"
 
 #if HALVES == 2
@@ -80,9 +81,6 @@ void store(uvec3 start, uint place, uint position) {
 }
 
 // -- sorting
-
-// Invocations of a subgroup are neighbours in this numbering, which those of gl_LocalInvocationIndex need not be.
-uint workgroup_invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
 bool comes_before(KEY a, uint a_position, KEY b, uint b_position) {
 #if HALVES == 2

@@ -9,13 +9,9 @@
 #ifndef DMLVK_WORKGROUP_GLSL
 #define DMLVK_WORKGROUP_GLSL
 
-// A workgroup has at most 1024 invocations, a subgroup at least 4 wherever Vulkan 1.3 runs.
-#define MOST_SUBGROUPS 256
+#include "subgroups.glsl"
 
 shared vec2 subgroup_sums[2][MOST_SUBGROUPS];
-
-// Numbers the invocations so that those of a subgroup are neighbours (which gl_LocalInvocationIndex need not do).
-uint workgroup_invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
 // `slot` is 0 or 1: two sums that follow each other use different slots, and a third needs a barrier in between.
 vec2 sum_over_lanes(vec2 value, uint slot) {

@@ -91,6 +91,39 @@ def valid_axis(name: str = "axis", of: str = "input_tensor") -> Constraint:
     return Constraint("valid_axis", f"{name} is below the dimension count of {of}", check)
 
 
+def sizes_off_axis(name: str, of: str = "input_tensor") -> Constraint:
+    """A tensor has another's sizes but along ``axis``, where it may have any."""
+
+    def check(desc: OperatorDesc) -> Violation | None:
+        axis = getattr(desc, "axis")  # noqa: B009  # the rows that have this constraint have one
+        own, sizes = desc.tensor(of).sizes, desc.tensor(name).sizes
+        good = all(at == axis or pair[0] == pair[1] for at, pair in enumerate(zip(own, sizes, strict=True)))
+        return None if good else Violation(name, sizes)
+
+    return Constraint("sizes_off_axis", f"{name} has the sizes of {of}, but any on axis", check)
+
+
+def count_of_dimensions(name: str, of: str, least: int = 1) -> Constraint:
+    """An attribute counts dimensions of a tensor: its trailing ones."""
+
+    def check(desc: OperatorDesc) -> Violation | None:
+        count = getattr(desc, name)
+        return None if least <= count <= desc.tensor(of).dimension_count else Violation(name, count)
+
+    return Constraint(name, f"{name} is at least {least} and at most the dimension count of {of}", check)
+
+
+def leading_ones(tensor: str, count: str) -> Constraint:
+    """The dimensions that a count of trailing dimensions leaves out are 1."""
+
+    def check(desc: OperatorDesc) -> Violation | None:
+        sizes = desc.tensor(tensor).sizes
+        left_out = sizes[: len(sizes) - getattr(desc, count)]
+        return None if all(size == 1 for size in left_out) else Violation(tensor, sizes)
+
+    return Constraint(f"leading_ones_of_{tensor}", f"the sizes of {tensor} before its last {count} are 1", check)
+
+
 def output_sizes_match() -> Constraint:
     """Every output has the sizes that the row infers from inputs and attributes."""
 

@@ -158,6 +158,11 @@ def input_tensor_array(data_types: tuple[TensorDataType, ...], dims: tuple[int, 
     return _field(FieldKind.INPUT_TENSOR_ARRAY, None, False, "", data_types=data_types, dimension_counts=dims)
 
 
+def output_tensor_array(data_types: tuple[TensorDataType, ...], dims: tuple[int, int] = (1, 8)) -> Any:
+    """An array of output tensors, a tuple, each of these types with dims[0] to dims[1] dimensions."""
+    return _field(FieldKind.OUTPUT_TENSOR_ARRAY, None, False, "", data_types=data_types, dimension_counts=dims)
+
+
 def uint(default: int | None = None, *, dml_name: str = "") -> Any:
     """``UINT``. Without a default the field must be given, here and below."""
     return _field(FieldKind.UINT, default, False, dml_name)
@@ -186,6 +191,11 @@ def enumeration(cls: type[enum.IntEnum], default: enum.IntEnum | None = None, *,
 def uint_array(default: tuple[int, ...] | None = None, *, optional: bool = False, dml_name: str = "") -> Any:
     """``const UINT*`` with its count: a tuple."""
     return _field(FieldKind.UINT_ARRAY, default, optional, dml_name)
+
+
+def int_array(default: tuple[int, ...] | None = None, *, optional: bool = False, dml_name: str = "") -> Any:
+    """``const INT*`` with its count: a tuple."""
+    return _field(FieldKind.INT_ARRAY, default, optional, dml_name)
 
 
 def float_array(default: tuple[float, ...] | None = None, *, optional: bool = False, dml_name: str = "") -> Any:
@@ -401,6 +411,9 @@ class OperatorDesc:
         elif kind is FieldKind.UINT_ARRAY:
             if not isinstance(value, tuple) or not all(_is_integer(item, 0, 2**32) for item in value):
                 raise self.error(spec.name, "is a tuple of integers from 0 to 2**32 - 1", value)
+        elif kind is FieldKind.INT_ARRAY:
+            if not isinstance(value, tuple) or not all(_is_integer(item, -(2**31), 2**31) for item in value):
+                raise self.error(spec.name, "is a tuple of integers from -2**31 to 2**31 - 1", value)
         elif kind is FieldKind.FLOAT_ARRAY:
             if not isinstance(value, tuple) or not all(map(fits_float32, value)):
                 raise self.error(spec.name, "is a tuple of numbers that fit a FLOAT32, not NaN", value)

@@ -47,6 +47,10 @@ def test_json(capsys: pytest.CaptureFixture[str], model: str) -> None:
     assert printed(capsys, *compare)["dispatches"]
     scale = ["explain", "ValueScale2d", "input_tensor=FLOAT32[1,3,4,4]", "bias=1,-2,0.5"]
     assert len(printed(capsys, *scale)["dispatches"]) == 3
+    window = ["input_window_offsets=0,1", "input_window_sizes=4,5", "input_window_strides=1,-1"]
+    assert printed(capsys, "explain", "Slice1", "input_tensor=FLOAT32[4,6]", *window)["dispatches"]
+    split = ["explain", "Split", "input_tensor=INT8[4,7]", "output_tensors=INT8[4,5]+INT8[4,2]", "axis=1"]
+    assert len(printed(capsys, *split)["dispatches"]) == 2
     verified = printed(capsys, "verify", "--quick", "ElementWiseModulusFloor")
     assert {"operator", "data_type", "max_ulp", "passed"} <= set(verified["results"][0])
     assert printed(capsys, "run", model, "--size", "N=7")["outputs"]["y"] == {

@@ -140,7 +140,7 @@ def forced(device: dmlvk.Device, rule: str, operator: type[OperatorDesc], x: Arr
     return result.view(x.dtype)[: x.size].reshape(x.shape)
 
 
-@pytest.mark.parametrize("rule", ["tiles", "elements"])
+@pytest.mark.parametrize("rule", ["tiles", "units"])
 @pytest.mark.parametrize("kind", ["u1", "f2", "f4", "i8", "f8"])
 @pytest.mark.parametrize(
     ("sizes", "order"),
@@ -158,7 +158,7 @@ def test_transposes(device: dmlvk.Device, rule: str, kind: str, sizes: tuple[int
 @pytest.mark.parametrize("order", [(7, 6, 5, 4, 3, 2, 1, 0), (1, 0, 3, 2, 5, 4, 7, 6)])
 def test_eight_dimensions_that_do_not_merge(device: dmlvk.Device, order: tuple[int, ...]) -> None:
     x = generator("eight").integers(-(2**60), 2**60, (2,) * 8, np.int64).transpose(order)
-    assert np.array_equal(forced(device, "elements", ops.ElementWiseIdentity, x), x)
+    assert np.array_equal(forced(device, "units", ops.ElementWiseIdentity, x), x)
 
 
 @pytest.mark.parametrize("kind", ["u1", "f2", "f4", "i8"])

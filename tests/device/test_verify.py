@@ -12,7 +12,7 @@ from dmlvk import verify
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import Case, OperatorCases
 from dmlvk.oracle import Scaled, oracle
-from dmlvk.verify import Variation, check, ulp_errors, verify_operator
+from dmlvk.verify import Variation, bit_errors, check, ulp_errors, verify_operator
 
 CASES = [(entry, case) for entry in all_cases().values() for case in entry.cases]
 
@@ -52,8 +52,18 @@ def test_errors_are_counted_in_ulp() -> None:
     for wrong, right in ((np.nan, 1.0), (1.0, np.nan), (np.inf, 1.0), (1.0, np.inf), (np.inf, -np.inf)):
         assert np.isinf(ulp_errors(np.float32([wrong]), np.float64([right])))
     assert np.isinf(ulp_errors(np.int8([1]), np.int8([2])))
+    undefined = np.ma.MaskedArray(np.uint32([1, 2, 3]), mask=[False, True, False])
+    assert ulp_errors(np.uint32([1, 9, 4]), undefined).tolist() == [0.0, 0.0, np.inf]
     with pytest.raises(AssertionError, match="the oracle gives"):
         ulp_errors(np.zeros((1, 2), np.float32), np.zeros(2))
+
+
+def test_every_bit_counts_where_elements_are_moved() -> None:
+    moved = np.array([np.nan, 0.0, 1.0], np.float16)
+    assert bit_errors(moved, moved).tolist() == [0, 0, 0]
+    assert bit_errors(moved, np.array([-np.nan, -0.0, 1.0], np.float16)).tolist() == [np.inf, np.inf, 0]
+    with pytest.raises(AssertionError, match="own elements"):
+        bit_errors(moved, moved.astype(np.float64))
 
 
 @pytest.mark.parametrize("name", ["ElementWiseAdd", "MaxPooling2"])

@@ -48,7 +48,7 @@ def changes(spec: FieldSpec, value: Any) -> Iterator[Any]:
     """Other values that the field might hold."""
     if spec.kind.is_tensor and isinstance(value, TensorDesc):
         yield from tensor_changes(spec, value)
-    elif spec.kind is FieldKind.INPUT_TENSOR_ARRAY:
+    elif spec.kind in (FieldKind.INPUT_TENSOR_ARRAY, FieldKind.OUTPUT_TENSOR_ARRAY):
         yield from (value[:-1], (*value, value[0]))
         for index, tensor in enumerate(value):
             for changed in tensor_changes(spec, tensor):
@@ -62,7 +62,7 @@ def changes(spec: FieldSpec, value: Any) -> Iterator[Any]:
         yield from (0.0, float("inf"), -1.0)
     elif spec.kind is FieldKind.FLOAT_ARRAY:
         yield from ((), (*value, 0.0), (0.0, *value[1:]), (*value[:-1], float("inf")))
-    elif spec.kind is FieldKind.UINT_ARRAY:
+    elif spec.kind in (FieldKind.UINT_ARRAY, FieldKind.INT_ARRAY):
         yield from ((), value[:-1], (*value, 1), tuple(0 for _ in value), tuple(item + 1000 for item in value))
         yield (*value[:-1], *value[:1]) * 2
     elif spec.kind is FieldKind.SIZE_2D:

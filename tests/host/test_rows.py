@@ -29,6 +29,8 @@ DIFFERENCES: dict[str, str] = {
     "ActivationSwish.in_place": "the page allows it, the schema does not flag it: we follow the page",
     "ActivationGelu.in_place": "the schema flags it, the page is silent: we follow the schema",
     "ElementWiseIsInfinity.in_place": "the schema flags it, the page is silent, and no range holds both types: not in place",
+    "Fold.data_types": "the page's column is empty: the types in which other operators add",
+    "Unfold.data_types": "the page's column is empty: every type that the operators have which only move elements",
 }
 
 ROWS = sorted(REGISTRY.values(), key=lambda row: row.type)
@@ -75,7 +77,10 @@ def test_tensors(row: type[OperatorDesc]) -> None:
     for field in row.fields:
         if field.kind.is_tensor:
             entry = wanted[field.dml_name]
-            assert {data_type.name for data_type in field.data_types} == set(entry["dtypes"]), field.name
+            if f"{row.__name__}.data_types" in DIFFERENCES:
+                assert not entry["dtypes"], "the specification names data types"
+            else:
+                assert {data_type.name for data_type in field.data_types} == set(entry["dtypes"]), field.name
             assert list(field.dimension_counts) == entry["dims"], field.name
 
 
@@ -121,6 +126,7 @@ POINTWISE_FAMILIES = ("ew_unary", "ew_binary", "ew_ternary", "ew_activation", "q
 COMPLETE_FAMILIES = (
     *POINTWISE_FAMILIES,
     *("reduce", "reduce_normalize", "quantize_reduce", "normalize", "pool", "scan", "sort"),
+    *("copy_index", "gather", "scatter", "compact", "random", "im2col"),
 )
 """Those of which no operator is missing."""
 

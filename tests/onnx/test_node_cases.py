@@ -21,7 +21,15 @@ from dmlvk.onnx.network import Network
 
 CASES = {case.name: case for case in loader.load_model_tests(kind="node")}
 
-_TRAINING = "dropout at random needs a random generator, which has no row yet"
+AT_RANDOM = {
+    name for name in CASES if name.startswith(("test_bernoulli", "test_training_dropout")) and "zero_ratio" not in name
+}
+"""Cases whose numbers are another generator's: of these only types and shapes can agree (see ``test_random.py``)."""
+_REDUCING_SCATTERS = (
+    "test_scatter_elements_with_duplicate_indices",
+    *(f"test_scatter_elements_with_reduction_{name}" for name in ("max", "min")),
+    *(f"test_scatternd_{name}" for name in ("add", "max", "min", "multiply")),
+)
 LIMITATIONS = {
     "test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True": (
         "the case counts what hangs over the padding with ceil_mode, onnxruntime's CPU and this session do not"
@@ -35,10 +43,7 @@ LIMITATIONS = {
         name: "DirectML has no cubic interpolation" for name in CASES if name.startswith("test_resize_") and "_cubic" in name
     },
     "test_roialign_mode_max": "ONNX takes the largest weighted pixel, DirectML the largest interpolated sample",
-    "test_training_dropout": _TRAINING,
-    "test_training_dropout_default": _TRAINING,
-    "test_training_dropout_default_mask": _TRAINING,
-    "test_training_dropout_mask": _TRAINING,
+    **dict.fromkeys(_REDUCING_SCATTERS, "DirectML has no scatter that adds, multiplies or compares"),
 }
 
 
@@ -72,7 +77,8 @@ def _run(name: str, make_session: Callable[..., Any]) -> None:
         found = session.run(None, {info.name: array for info, array in zip(model.graph.input, inputs, strict=True)})
         for mine, theirs in zip(found, wanted, strict=True):
             assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
-            np.testing.assert_allclose(mine, theirs, rtol=case.rtol, atol=case.atol)
+            if name not in AT_RANDOM:
+                np.testing.assert_allclose(mine, theirs, rtol=case.rtol, atol=case.atol)
     report = session.report()
     assert len(report.gpu_nodes) + len(report.removed_nodes) + len(report.host_nodes) == len(model.graph.node)
     assert bool(report.gpu_nodes) == (report.dispatches > 0)
@@ -97,7 +103,7 @@ def test_other_cases_are_refused_at_load(make_session: Callable[..., Any]) -> No
 
 
 def test_number_of_cases() -> None:
-    passing = len(CLAIMED - LIMITATIONS.keys())
-    print(f"{passing} of {len(CASES)} node cases pass, {len(LIMITATIONS)} are declared limitations")
+    passing = len(CLAIMED - LIMITATIONS.keys() - AT_RANDOM)
+    print(f"{passing} of {len(CASES)} node cases pass, {len(LIMITATIONS)} are declared limitations, {len(AT_RANDOM)} random")
     assert len(CASES) >= 1288
     assert passing >= 528

@@ -42,7 +42,7 @@ class Builder:
         """Adds a random operator to a random value."""
         steps = (
             *(self.unary, self.binary, self.choice, self.cast, self.move, self.move),
-            *(self.reshape, self.along_axis, self.product, self.image),
+            *(self.reshape, self.along_axis, self.product, self.image, self.part, self.pieces),
         )
         steps[self.rng.integers(len(steps))](*self.pick())
 
@@ -122,6 +122,39 @@ class Builder:
             self.node("Unsqueeze", [x, self.known(np.array([axis], i64))], (*sizes[:axis], 1, *sizes[axis:]))
         else:
             self.node("Transpose", [x], tuple(sizes[axis] for axis in permutation), perm=permutation)
+
+    def part(self, x: str, sizes: Sizes) -> None:
+        """A slice, which may be a view, or more than all of it: padded or tiled."""
+        kind, rank = self.rng.integers(3), len(sizes)
+        if kind == 0:
+            first = [int(self.rng.integers(size)) if self.rng.random() < 0.5 else 0 for size in sizes]
+            end = [int(self.rng.integers(start, size)) + 1 for start, size in zip(first, sizes, strict=True)]
+            step = [int(count) for count in self.rng.integers(1, 3, rank)]
+            found = [range(*own) for own in zip(first, end, step, strict=True)]
+            inputs = [self.known(np.array(values, i64)) for values in (first, end, range(rank), step)]
+            self.node("Slice", [x, *inputs], tuple(map(len, found)))
+        elif kind == 1:
+            pads = self.rng.integers(0, 3, 2 * rank)
+            result = tuple(int(a + size + b) for a, size, b in zip(pads, sizes, pads[rank:], strict=False))
+            mode = str(self.rng.choice(["constant", "edge"]))
+            self.node("Pad", [x, self.known(pads.astype(i64))], result, mode=mode)
+        else:
+            repeats = self.rng.integers(1, 3, rank)
+            result = tuple(int(size * count) for size, count in zip(sizes, repeats, strict=True))
+            self.node("Tile", [x, self.known(repeats.astype(i64))], result)
+
+    def pieces(self, x: str, sizes: Sizes) -> None:
+        """Two pieces, one or none of which may have no elements; and both joined in the other order."""
+        axis = int(self.rng.integers(len(sizes)))
+        cut = int(self.rng.integers(sizes[axis] + 1))
+        lengths = cut, sizes[axis] - cut
+        names = [f"p{len(self.nodes)}", f"q{len(self.nodes)}"]
+        split = self.known(np.array(lengths, i64))
+        self.nodes.append(helper.make_node("Split", [x, split], names, name=names[0], axis=axis))
+        for name, length in zip(names, lengths, strict=True):
+            if length:
+                self.values[name] = (*sizes[:axis], length, *sizes[axis + 1 :])
+        self.node("Concat", names[::-1], sizes, axis=axis)
 
     def reshape(self, x: str, sizes: Sizes) -> None:
         """By a constant, by shape arithmetic, or flat."""

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from dmlvk import ops
-from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, special
+from dmlvk.cases.model import NUMPY_TYPES, Case, OperatorCases, indices_around, special
 from dmlvk.enums import TensorDataType as T
 
 QUICK: Final = (T.FLOAT32, T.INT64, T.UINT8)
@@ -128,21 +128,6 @@ def _single_diagonals() -> tuple[Case, ...]:
     )
 
 
-def _around(size: int) -> Domain:
-    """Indices of a dimension, from the end too where they are signed, and one in four out of range."""
-
-    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
-        limits = _LIMITS[data_type]
-        inside = rng.integers(-size if limits.min else 0, size, sizes)
-        edges = [int(limits.min), int(limits.max), size, max(int(limits.min), -size - 1)]
-        if data_type in (T.INT64, T.UINT64):  # what a reader of 32 bits would take for an index
-            edges += [2**32, 2**32 + 1] + [-(2**32), -(2**32) - 1] * bool(limits.min)
-        outside = np.array(edges, NUMPY_TYPES[data_type])
-        return np.where(rng.integers(0, 4, sizes) == 0, rng.choice(outside, sizes), inside.astype(outside.dtype))
-
-    return domain
-
-
 def _one_hots() -> tuple[Case, ...]:
     shapes = (
         ("along the last dimension", (3, 7, 12), 2, (1, 1, 2)),
@@ -157,7 +142,7 @@ def _one_hots() -> tuple[Case, ...]:
             {"axis": axis},
             outputs={"output_tensor": sizes},
             data_types={"indices_tensor": index_type},
-            domains={"indices_tensor": _around(sizes[axis])},
+            domains={"indices_tensor": indices_around(sizes[axis])},
             layouts=index_type is T.INT64 or axis == 1,
             quick=index_type is T.INT32 and axis == 2,
         )

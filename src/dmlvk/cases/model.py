@@ -55,13 +55,20 @@ class Tolerance:
         magnitude: ULPs are counted at no smaller a magnitude than this: where a result is a difference of values of
             about this size, an error in ULPs of the tiny difference says nothing. The oracle may give one per element
             instead (``oracle.Scaled``).
+        bits: Whether every bit counts, of NaN the payload and of 0 the sign: for operators that move elements. Their
+            oracles give the output's own type, not float64.
     """
 
     ulp: float
     magnitude: float = 0.0
+    bits: bool = False
 
 
 EXACT: Final = Tolerance(0)
+MOVED: Final = dict.fromkeys(
+    (TensorDataType.FLOAT64, TensorDataType.FLOAT32, TensorDataType.FLOAT16), Tolerance(0, bits=True)
+)
+"""The tolerances of an operator that moves elements."""
 
 
 @dataclass(frozen=True)
@@ -159,3 +166,36 @@ def special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorD
         values += [-1, -2, -3, -7, -10] if least < 0 else [5, 11]
         values = [value for value in values if least <= value <= most]
     return rng.choice(np.array(values, dtype=kind), sizes)
+
+
+def any_bits(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+    """Elements of random bits, one in four of them a NaN of any payload or a zero of either sign where there are such."""
+    kind = NUMPY_TYPES[data_type]
+    unsigned = np.dtype(f"u{kind.itemsize}")
+    bits = rng.integers(0, np.iinfo(unsigned).max, sizes, dtype=unsigned, endpoint=True)
+    if kind.kind == "f":
+        infinity, sign = (np.array(value, kind).view(unsigned) for value in (np.inf, -0.0))
+        chosen = rng.integers(0, 8, sizes)
+        bits = np.where(chosen == 0, bits | infinity, np.where(chosen == 1, bits & sign, bits))
+    return bits.view(kind)
+
+
+def indices_around(*dimensions: int) -> Domain:
+    """Indices of a dimension of so many elements, from the end too where they are signed, and one in four out of range.
+
+    Of several dimensions: tuples along the last dimension of the index tensor, an index for each.
+    """
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        if len(dimensions) > 1:
+            return np.stack([indices_around(size)(rng, sizes[:-1], data_type) for size in dimensions], axis=-1)
+        (size,) = dimensions
+        least, most = integer_limits(data_type)
+        inside = rng.integers(-size if least else 0, size, sizes)
+        edges = [least, most, size, max(least, -size - 1)]
+        if most >= 2**32:  # what a reader of 32 bits would take for an index
+            edges += [2**32, 2**32 + 1] + [-(2**32), -(2**32) - 1] * (least < 0)
+        outside = np.array(edges, NUMPY_TYPES[data_type])
+        return np.where(rng.integers(0, 4, sizes) == 0, rng.choice(outside, sizes), inside.astype(outside.dtype))
+
+    return domain

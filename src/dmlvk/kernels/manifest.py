@@ -85,6 +85,19 @@ _REDUCE_CONSTANTS = (("LOCAL_SIZE_X", 128), ("FUNCTION", 10), ("SPLIT", 0))
 _WORD_LANES = tuple(f"{count} {name}" for name in _NUMERIC for count in (1, 128 // _bits(name)))
 """The variants "LANES T" of a kernel of one data type: one element at a time, and 16 bytes."""
 
+_ROW_PARAMS = (
+    *("uint count", "uint units", "uint inner_size", "uint inner_divisor[2]", "uint row_words", "uint row_words_divisor[2]"),
+    *("uint x_step", "uint output_step", "uint fill[2]"),
+)
+_ROW_CONSTANTS = (("LOCAL_SIZE_X", 128), ("ITEMS", 1), ("PACKED", 0))
+_ROW_VARIANTS = ("1 UINT8", "1 UINT16", "1 UINT32", "0 UINT8", "0 UINT16", "0 UINT32", "0 BITS64", "0 BITS128")
+"""Of a kernel that includes ``rows.glsl``."""
+
+_UNITS = ("UINT8", "UINT16", "UINT32", "BITS64", "BITS128")
+"""Types of what only moves."""
+_SCATTER_PARAMS = ("uint count", "uint index_step", "uint chosen_sizes[8]", "uint chosen_entries[8]")
+_SCATTER_CONSTANTS = (("LOCAL_SIZE_X", 128), ("RANK", 1), ("TUPLE", 1), ("INDEX_WORDS", 1), ("INDEX_SIGNED", 0))
+
 _MEAN_VARIANCE_BUFFERS = ("x", "scale", "bias", "add", "y:w", "mean:w", "variance:w")
 _MEAN_VARIANCE_PARAMS = (
     "uint rows",
@@ -308,6 +321,16 @@ _RESAMPLE_CONSTANTS = (
 _RESAMPLE_TYPES = (*_FLOATS, "INT8", "UINT8")
 """What every resampling reads; see ``glsl/include/resample.glsl``."""
 
+_NONZERO_MASK_PARAMS = ("uint units", "uint tail", "uint sizes[8]", "uint divisors[16]", "uint strides[8]")
+_NONZERO_MASK_CONSTANTS = (("LOCAL_SIZE_X", 128), ("UNITS", 1), ("RANK", 1), ("IS_FLOAT", 0))
+_NONZERO_MASK_VARIANTS = (("T", ("UINT32", "UINT16", "UINT8")), ("WORDS", ("0", "1")))
+"""What makes masks reads; see ``glsl/include/nonzero_masks.glsl``."""
+_NONZERO_ROW_PARAMS = (
+    *("uint columns", "uint column_sizes[8]", "uint column_divisors[16]", "uint step_divisors[16]"),
+    *("uint row_step", "uint column_step"),
+)
+"""What writes rows of coordinates reads; see ``glsl/include/nonzero_rows.glsl``."""
+
 _ROWS: tuple[KernelSpec, ...] = (
     # -- elementwise and activation
     KernelSpec(
@@ -322,7 +345,13 @@ _ROWS: tuple[KernelSpec, ...] = (
         name="elementwise_unary_tiles",
         source="elementwise_unary_tiles.comp",
         buffers=("x", "output:w"),
-        params=(*_TILE_PARAMS, *_strides("x", "output"), "uint row_stride", "uint column_stride", *_UNARY_PARAMS),
+        params=(
+            *_TILE_PARAMS,
+            *("uint x_start", "uint output_start"),
+            *_strides("x", "output"),
+            *("uint row_stride", "uint column_stride"),
+            *_UNARY_PARAMS,
+        ),
         constants=(*_UNARY_CONSTANTS, ("ROW_DIMENSION", 0), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
         variants=(("TILE LANES T U", _tiles("FLOAT64", *_NUMERIC)),),
     ),
@@ -720,6 +749,35 @@ _ROWS: tuple[KernelSpec, ...] = (
         ),
         variants=(("T", _FLOATS),),
     ),
+    # -- blocks of images
+    KernelSpec(
+        "fold",
+        "fold.comp",
+        buffers=("x", "y:w"),
+        params=(
+            *("uint count", "uint sizes[8]", "uint divisors[16]", "uint y_strides[8]", "uint x_kept[2]"),
+            *(f"uint {name}[6]" for name in ("window", "blocks", "start_padding", "dilation", "inverse")),
+            *(f"uint {name}[6]" for name in ("divisor", "tap_step", "block_step", "x_tap", "x_block")),
+            *(f"uint {name}_divisors[12]" for name in ("stride", "divisor", "tap_step", "block_step")),
+        ),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("KEPT", 2), ("RANK", 4)),
+            *(("STRIDED", 0), ("DILATED", 0), ("LINES", 1), ("TAPS", 1)),
+        ),
+        variants=(("T", _FLOATS),),
+    ),
+    KernelSpec(
+        "unfold",
+        "unfold.comp",
+        buffers=("x", "output:w"),
+        params=(
+            *_ROW_PARAMS,
+            *("uint x_start", "uint sizes[13]", "uint divisors[26]", "uint x_strides[13]", "uint output_strides[13]"),
+            *("uint moves[13]", "uint start_padding[6]", "uint image_sizes[6]", "uint stride", "uint stride_divisor[2]"),
+        ),
+        constants=(*_ROW_CONSTANTS, ("KEPT", 2), ("SPATIAL", 2)),
+        variants=(("ROWS T", _ROW_VARIANTS),),
+    ),
     # -- matrix multiplication and softmax
     KernelSpec(
         "gemm_naive",
@@ -915,6 +973,130 @@ _ROWS: tuple[KernelSpec, ...] = (
         variants=_FILL_VARIANTS,
     ),
     # -- copies
+    KernelSpec(
+        "copy",
+        "copy.comp",
+        buffers=("x", "output:w"),
+        params=(
+            *_ROW_PARAMS,
+            *("uint x_start", "uint output_start", "uint sizes[16]", "uint divisors[32]"),
+            *("uint x_strides[16]", "uint output_strides[16]"),
+        ),
+        constants=(*_ROW_CONSTANTS, ("RANK", 1)),
+        variants=(("ROWS T", _ROW_VARIANTS),),
+    ),
+    KernelSpec(
+        "padding",
+        "padding.comp",
+        buffers=("x", "output:w"),
+        params=(
+            *_ROW_PARAMS,
+            *("uint x_start", "uint first", "uint last", "uint sizes[8]", "uint divisors[16]"),
+            *("uint x_strides[8]", "uint output_strides[8]"),
+            *("uint low[9]", "uint high[9]", "uint shift[9]"),
+            *("uint period[9]", "uint period_divisors[18]", "uint mirror[9]"),
+        ),
+        constants=(*_ROW_CONSTANTS, ("RANK", 1), ("PADDED", 0), ("FILLED", 1)),
+        variants=(("ROWS T", _ROW_VARIANTS),),
+    ),
+    KernelSpec(
+        "reverse_subsequences",
+        "reverse_subsequences.comp",
+        buffers=("lengths", "x", "output:w"),
+        params=(
+            *_ROW_PARAMS,
+            *("uint sizes[8]", "uint divisors[16]", "uint x_strides[8]", "uint output_strides[8]", "uint length_strides[8]"),
+        ),
+        constants=(*_ROW_CONSTANTS, ("RANK", 1), ("AXIS", 0), ("LENGTH_WORDS", 1)),
+        variants=(("ROWS T", _ROW_VARIANTS),),
+    ),
+    KernelSpec(
+        "gather",
+        "gather.comp",
+        buffers=("x", "indices", "output:w"),
+        params=(
+            *_ROW_PARAMS,
+            *("uint sizes[8]", "uint divisors[16]", "uint x_strides[8]", "uint index_strides[8]", "uint output_strides[8]"),
+            *("uint index_step", "uint chosen_sizes[8]", "uint chosen_strides[8]"),
+        ),
+        constants=(*_ROW_CONSTANTS, ("RANK", 1), ("TUPLE", 1), ("INDEX_WORDS", 1), ("INDEX_SIGNED", 0)),
+        variants=(("ROWS T", _ROW_VARIANTS),),
+    ),
+    # -- scatters
+    KernelSpec(
+        "scatter_mark",
+        "scatter_mark.comp",
+        buffers=("indices", "table:w"),
+        params=(
+            *_SCATTER_PARAMS,
+            *("uint sizes[8]", "uint divisors[16]", "uint index_strides[8]", "uint entry_strides[8]"),
+            "uint position_strides[8]",
+        ),
+        constants=(*_SCATTER_CONSTANTS, ("PHASE", 0)),
+    ),
+    KernelSpec(
+        "scatter_write",
+        "scatter_write.comp",
+        buffers=("indices", "updates", "table", "output:w"),
+        params=(
+            *_SCATTER_PARAMS,
+            *("uint chosen_outputs[8]", "uint sizes[8]", "uint divisors[16]", "uint index_strides[8]"),
+            *("uint update_strides[8]", "uint output_strides[8]", "uint entry_strides[8]", "uint position_strides[8]"),
+        ),
+        constants=(*_SCATTER_CONSTANTS, ("TABLE", 1)),
+        variants=(("T", _UNITS),),
+    ),
+    KernelSpec(
+        "scatter_merge",
+        "scatter_merge.comp",
+        buffers=("input", "updates", "table", "output:w"),
+        params=(
+            *("uint count", "uint sizes[8]", "uint divisors[16]", "uint input_strides[8]", "uint update_strides[8]"),
+            *("uint output_strides[8]", "uint entry_strides[8]"),
+            *("uint update_sizes[8]", "uint update_divisors[16]", "uint update_places[8]"),
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("ITEMS", 1), ("RANK", 1), ("UPDATE_RANK", 1)),
+        variants=(("T", _UNITS),),
+    ),
+    # -- compaction
+    KernelSpec(
+        "nonzero_whole",
+        "nonzero_whole.comp",
+        buffers=("x", "count:w", "coordinates:w"),
+        params=(*_NONZERO_MASK_PARAMS, *_NONZERO_ROW_PARAMS),
+        constants=(*_NONZERO_MASK_CONSTANTS, ("CAPACITY", 2048)),
+        variants=_NONZERO_MASK_VARIANTS,
+        extensions=_SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "nonzero_masks",
+        "nonzero_masks.comp",
+        buffers=("x", "masks:w", "counts:w"),
+        params=(*_NONZERO_MASK_PARAMS, "uint chunks", "uint chunk_units"),
+        constants=_NONZERO_MASK_CONSTANTS,
+        variants=_NONZERO_MASK_VARIANTS,
+        extensions=_SUBGROUP_SUMS,
+    ),
+    KernelSpec(
+        "nonzero_write",
+        "nonzero_write.comp",
+        buffers=("masks", "counts", "count:w", "coordinates:w"),
+        params=(*_NONZERO_ROW_PARAMS, "uint masks", "uint chunks", "uint chunk_masks"),
+        constants=(("LOCAL_SIZE_X", 128), ("CAPACITY", 2048)),
+        extensions=_SUBGROUP_SUMS,
+    ),
+    # -- random numbers
+    KernelSpec(
+        "random_philox",
+        "random_philox.comp",
+        buffers=("state", "output:w", "output_state:w"),
+        params=(
+            *("uint elements", "uint blocks", "uint sizes[8]", "uint divisors[16]", "uint strides[8]"),
+            *("uint state_step", "uint output_state_step"),
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("UNITS", 1), ("RANK", 1), ("HAS_OUTPUT_STATE", 0)),
+        variants=(("WORDS", ("0", "1")),),
+    ),
 )
 
 KERNELS: dict[str, KernelSpec] = {row.name: row for row in _ROWS}

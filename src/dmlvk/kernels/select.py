@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dmlvk.enums import OperatorType, TensorDataType
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.shapes import Coalesced, group_lanes
+from dmlvk.kernels.shapes import Coalesced, coalesce, group_lanes, tile_lanes
 from dmlvk.tensor import element_bits, packed_strides
 
 Condition = Callable[[Any, Capabilities], bool]
@@ -156,10 +156,16 @@ def _access(steps: tuple[int, ...], inner: int, lanes: int) -> Access:
     return Access.GROUPS if whole else Access.ELEMENTS
 
 
+def _tiles_pay(problem: ElementwiseProblem) -> bool:
+    """Whether most of a tile is there."""
+    assert problem.turned is not None, "the rule has shown it to be there"
+    return min(problem.walk.sizes[problem.turned.row], problem.walk.sizes[-1]) >= 16
+
+
 ELEMENTWISE = (
     Rule(
         "tiles",
-        when=lambda p, caps: not caps.is_cpu and min(p.walk.sizes[p.turned.row], p.walk.sizes[-1]) >= 16,
+        when=lambda p, caps: not caps.is_cpu and _tiles_pay(p),
         possible=lambda p, caps: p.turned is not None and p.input_type == p.output_type,
         because="one tensor is contiguous in another dimension than the others: tiles through shared memory read and write "
         "whole cache lines. H200, 16384x8192 transposed in float32: 3870 GB/s against 1150 by elements; NCHW plus NHWC in "
@@ -754,6 +760,91 @@ CONVOLUTION = (
     Rule("naive", when=always, possible=always, because="any convolution: one invocation an output"),
 )
 
+# -- blocks of images
+
+
+@dataclass(frozen=True)
+class BlockDimension:
+    """A spatial dimension of an image and its blocks, or several that are as one.
+
+    Attributes:
+        size: Of the image.
+        window, stride, dilation, start: The sliding window; the padding before the image.
+        blocks: How many windows.
+        step: Of the image in memory.
+    """
+
+    size: int
+    window: int
+    stride: int
+    dilation: int
+    start: int
+    blocks: int
+    step: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether blocks are the image's elements, one for one."""
+        return self.window == 1 and self.start == 0 and self.stride == 1 and self.blocks == self.size
+
+
+@dataclass(frozen=True)
+class FoldProblem:
+    """Blocks of images as the kernels see them.
+
+    Attributes:
+        bits: Of an element.
+        kept: N and C, or both as one; steps of the image and of its columns.
+        dimensions: The spatial ones, merged.
+        tap_step, block_step: Of the columns, from one element of a window to the next and from one block to the next.
+    """
+
+    bits: int
+    kept: Coalesced
+    dimensions: tuple[BlockDimension, ...]
+    tap_step: int
+    block_step: int
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether a line of blocks is contiguous in the columns, and what it takes in the image."""
+        line = self.dimensions[-1]
+        return line.blocks == 1 or (line.stride == 1 and line.step == 1 and self.block_step == 1)
+
+    @property
+    def columns(self) -> Coalesced:
+        """The columns' dimensions, merged, and their steps."""
+        window, blocks = (math.prod(getattr(own, name) for own in self.dimensions) for name in ("window", "blocks"))
+        steps = (*self.kept.strides[1], self.tap_step, self.block_step)
+        return coalesce((*self.kept.sizes, window, blocks), [steps])
+
+    @property
+    def packed(self) -> bool:
+        """Whether the columns' elements follow each other."""
+        return self.columns.strides == ((1,),)
+
+
+FOLD = (
+    Rule(
+        "outputs",
+        when=always,
+        possible=always,
+        because="any blocks: an invocation adds what covers its output, without atomics; one read and one write of each "
+        "byte, neighbours side by side",
+    ),
+)
+
+UNFOLD = (
+    Rule(
+        "rows",
+        when=lambda p, caps: _words_pay(p.bits, p.dimensions[-1].blocks * p.bits // 8, caps),
+        possible=lambda p, caps: p.in_rows,
+        because="lines of blocks are contiguous runs of the image's: words of the output, each shifted together from two of "
+        "the image",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides: one element at a time"),
+)
+
 # -- matrix multiplication and softmax
 
 GEMM_VECTOR_ROWS = 4
@@ -1104,3 +1195,428 @@ FILL = (
 )
 
 # -- copies
+
+
+@dataclass(frozen=True)
+class CopyProblem:
+    """A copy as its kernels see it: units, each an element's bits or several elements'.
+
+    Attributes:
+        bits: Of a unit.
+        walk: The dimensions in the order in which the output lies in memory, merged; strides of the input, which may be
+            negative, and the output in units.
+        starts: The first unit of either.
+    """
+
+    bits: int
+    walk: Coalesced
+    starts: tuple[int, int]
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether the innermost dimension is contiguous in both."""
+        return all(steps[-1] == 1 for steps in self.walk.strides)
+
+    @property
+    def is_block(self) -> bool:
+        """Whether all of it is contiguous in both."""
+        return self.in_rows and len(self.walk.sizes) == 1
+
+    @property
+    def is_even(self) -> bool:
+        """Whether units of twice the size have places of their own."""
+        places = (self.walk.sizes[-1], *self.starts, *(step for steps in self.walk.strides for step in steps[:-1]))
+        return self.in_rows and all(place % 2 == 0 for place in places)
+
+    @property
+    def output_is_packed(self) -> bool:
+        """Whether the output's rows follow each other."""
+        return self.walk.strides[1] == packed_strides(self.walk.sizes)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row that is contiguous in both."""
+        return self.walk.sizes[-1] * self.bits // 8
+
+    @property
+    def elementwise(self) -> ElementwiseProblem | None:
+        """The problem for the kernel that moves tiles; None where that cannot serve it."""
+        if self.bits > 32:
+            return None
+        unsigned = TensorDataType[f"UINT{self.bits}"]
+        problem = ElementwiseProblem(unsigned, unsigned, self.walk)
+        lanes = tile_lanes(self.bits)
+        return problem if problem.turned is not None and all(start % lanes == 0 for start in self.starts) else None
+
+
+_LEAST_ROWS = {8: 24, 16: 48, 32: 768}
+"""Bytes of a row from which on it is moved faster in words than in units of so many bits."""
+
+
+def _words_pay(bits: int, row_bytes: int, caps: Capabilities) -> bool:
+    """Whether rows that start anywhere are moved faster in words than in units of so many bits."""
+    if caps.is_cpu:
+        return bits < 128 and row_bytes >= 16
+    return bits in _LEAST_ROWS and row_bytes >= _LEAST_ROWS[bits]
+
+
+_WORDS_BECAUSE = (
+    "rows are contiguous but do not start on 16-byte words, and are long enough: words of the output, each shifted together "
+    "from two of the input. H200, slices that start at 1: 8191 float16 a row at 3960 GB/s against 2660 by units, 61 at 3340 "
+    "against 2650; 61 float32 at 3670 against 3980; 29 uint8 at 2290 against 1490, 13 at 1420 against 1480"
+)
+_UNITS_BECAUSE = "any strides: units as wide as sizes, strides and starts allow, 16 bytes at most"
+
+COPY = (
+    Rule(
+        "block",
+        when=lambda p, caps: caps.is_cpu,
+        possible=lambda p, caps: p.is_block,
+        because="contiguous in both, on a CPU, whose driver's own copy command is memcpy: lavapipe, 64 MiB, 4 times as fast "
+        "as a kernel. H200: vkCmdCopyBuffer moves 1 GiB at 850 GB/s, and 213 where the length is odd; kernels at 4240",
+    ),
+    Rule(
+        "tiles",
+        when=lambda p, caps: not caps.is_cpu and _tiles_pay(p.elementwise),
+        possible=lambda p, caps: p.elementwise is not None,
+        because="the input is contiguous in another dimension than the output: tiles through shared memory read and write "
+        "whole cache lines. H200, 16384x8192 transposed in float32: 3870 GB/s against 1150 by units. A CPU's caches do that "
+        "by themselves",
+    ),
+    Rule(
+        "rows",
+        when=lambda p, caps: _words_pay(p.bits, p.row_bytes, caps),
+        possible=lambda p, caps: p.in_rows,
+        because=_WORDS_BECAUSE,
+    ),
+    Rule("units", when=always, possible=always, because=_UNITS_BECAUSE),
+)
+
+# -- padding and reversal
+
+
+class PaddedDimension(NamedTuple):
+    """A dimension of a padding, or several that are as one: the input's size, what is added, steps of input and output."""
+
+    size: int
+    start: int
+    end: int
+    x_step: int
+    output_step: int
+
+    @property
+    def padded(self) -> bool:
+        """Whether there is anything before or after the input."""
+        return self.start > 0 or self.end > 0
+
+    @property
+    def output_size(self) -> int:
+        """Of input and padding."""
+        return self.start + self.size + self.end
+
+
+@dataclass(frozen=True)
+class PaddingProblem:
+    """A padding as its kernel sees it.
+
+    Attributes:
+        bits: Of a unit: an element, or several.
+        filled: Whether padding is one value (mode CONSTANT), or comes from the input.
+        dimensions: In the order in which the output lies in memory, merged; in units.
+    """
+
+    bits: int
+    filled: bool
+    dimensions: tuple[PaddedDimension, ...]
+
+    @property
+    def mirrors_units(self) -> bool:
+        """Whether units of a row come from elsewhere in the row."""
+        return not self.filled and self.dimensions[-1].padded
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether rows are contiguous in both."""
+        return self.dimensions[-1][-2:] == (1, 1) and not (self.mirrors_units and self.bits > 32)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether units of twice the size have places of their own."""
+        *outer, inner = self.dimensions
+        places = (*inner[:3], *(step for own in outer for step in own[-2:]))
+        return self.in_rows and not self.mirrors_units and all(place % 2 == 0 for place in places)
+
+    @property
+    def output_is_packed(self) -> bool:
+        """Whether the output's units follow each other."""
+        steps = tuple(own.output_step for own in self.dimensions)
+        return steps == packed_strides([own.output_size for own in self.dimensions])
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row of the output."""
+        return self.dimensions[-1].output_size * self.bits // 8
+
+
+@dataclass(frozen=True)
+class ReversalProblem:
+    """Reversals of beginnings of subsequences as their kernel sees them.
+
+    Attributes:
+        bits: Of a unit: an element, or several.
+        walk: The dimensions over which rows are counted, in the order in which the output lies in memory, merged; steps of
+            the input and the output in units, and of the lengths in elements.
+        axis: Which of them is the subsequences'.
+        size: Units of a row: those that follow the axis where they share their length.
+        steps: From one of them to the next in the input and in the output.
+    """
+
+    bits: int
+    walk: Coalesced
+    axis: int
+    size: int
+    steps: tuple[int, int]
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether rows are contiguous in both."""
+        return self.steps == (1, 1)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether units of twice the size have places of their own."""
+        places = (self.size, *self.walk.strides[0], *self.walk.strides[1])
+        return self.in_rows and all(place % 2 == 0 for place in places)
+
+    @property
+    def output_is_packed(self) -> bool:
+        """Whether the output's rows follow each other."""
+        return (*self.walk.strides[1], self.steps[1]) == packed_strides((*self.walk.sizes, self.size))
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row that is contiguous in both."""
+        return self.size * self.bits // 8
+
+
+PADDING = (
+    Rule(
+        "rows",
+        when=lambda p, caps: p.mirrors_units or _words_pay(p.bits, p.row_bytes, caps),
+        possible=lambda p, caps: p.in_rows,
+        because=f"{_WORDS_BECAUSE}; images of 112x112 padded by 1, float16: 35 us against 56, float32: 59 against 57; "
+        "reflected 41 against 86 and 63 against 85",
+    ),
+    Rule("units", when=always, possible=always, because=_UNITS_BECAUSE),
+)
+
+REVERSAL = (
+    Rule(
+        "rows",
+        when=lambda p, caps: _words_pay(p.bits, p.row_bytes, caps),
+        possible=lambda p, caps: p.in_rows,
+        because=f"what follows the axis shares its length; {_WORDS_BECAUSE}",
+    ),
+    Rule("units", when=always, possible=always, because=_UNITS_BECAUSE),
+)
+
+# -- scatters
+
+
+@dataclass(frozen=True)
+class ScatterProblem:
+    """A scatter as its kernels see it: updates, each of a row of elements, and places in the output that they may have.
+
+    Attributes:
+        element_bytes: Of an element.
+        row_elements: Elements of an update.
+        updates: Their number.
+        places: Rows of the output.
+        alone: Whether no two updates can have one place.
+    """
+
+    element_bytes: int
+    row_elements: int
+    updates: int
+    places: int
+    alone: bool
+
+    @property
+    def table_bytes(self) -> int:
+        """Of the table that says which update each place gets."""
+        return 4 * self.places
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a table that is only touched where there are updates saves more memory traffic than these cost: a read
+        and a write of every entry against, for an update, two writes and a read of its entry and a read and a write of its
+        row, in sectors of 32 bytes."""
+        sectors = 3 * 32 + 2 * max(self.row_elements * self.element_bytes, 32)
+        return sectors * self.updates < 2 * self.table_bytes
+
+
+SCATTER = (
+    Rule(
+        "alone",
+        when=always,
+        possible=lambda p, caps: p.alone,
+        because="one update along the indexed dimensions, so none has a place that another has: a copy of the input, over "
+        "which the updates are written; no table and no temporary memory",
+    ),
+    Rule(
+        "sparse",
+        when=lambda p, caps: p.is_sparse,
+        possible=lambda p, caps: p.table_bytes <= caps.storage_buffer_bytes,
+        because="few updates of many places: a copy of the input, over which are written those updates that a table calls "
+        "the last ones; nothing else of it is touched. Its temporary memory is 4 bytes a row of the output",
+    ),
+    Rule(
+        "in_output",
+        when=always,
+        possible=lambda p, caps: p.row_elements == 1 and p.element_bytes >= 4,
+        because="single elements with room for an update's position: the output itself is the table, and then in one pass "
+        "becomes the input or the update; no temporary memory",
+    ),
+    Rule(
+        "table",
+        when=always,
+        possible=always,
+        because="a table says which update each row of the output gets, and one pass makes the output of the input and the "
+        "updates: one read and one write of each byte of it. The temporary memory is 4 bytes a row of the output, of single "
+        "elements of 8 or 16 bits more than the output itself",
+    ),
+)
+
+# -- gathers
+
+
+class ChosenDimension(NamedTuple):
+    """A dimension of an input that indices are for: its size, and its stride in units."""
+
+    size: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class GatherProblem:
+    """A gather as its kernel sees it: rows of units, each of an element's bits or several elements'.
+
+    Attributes:
+        bits: Of a unit.
+        rows: The dimensions of the output that each have a place of their own, in the order in which it lies in memory,
+            merged; strides of the input in units, of the indices in elements, and of the output in units.
+        size: Units of a row, all of them beside the place that its indices name.
+        steps: From one of them to the next in the input and in the output.
+        chosen: For each index of a tuple, what it is an index of.
+        index_step: From an index of a tuple to the next, in elements.
+    """
+
+    bits: int
+    rows: Coalesced
+    size: int
+    steps: tuple[int, int]
+    chosen: tuple[ChosenDimension, ...]
+    index_step: int
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether rows are contiguous in both."""
+        return self.steps == (1, 1)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether units of twice the size have places of their own."""
+        x, _, output = self.rows.strides
+        places = (self.size, *x, *output, *(dimension.stride for dimension in self.chosen))
+        return self.in_rows and all(place % 2 == 0 for place in places)
+
+    @property
+    def output_is_packed(self) -> bool:
+        """Whether the output's rows follow each other."""
+        return (*self.rows.strides[2], self.steps[1]) == packed_strides((*self.rows.sizes, self.size))
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row that is contiguous in both."""
+        return self.size * self.bits // 8
+
+
+GATHER = (
+    Rule(
+        "rows",
+        when=lambda p, caps: _words_pay(p.bits, p.row_bytes, caps),
+        possible=lambda p, caps: p.in_rows,
+        because=f"{_WORDS_BECAUSE}; rows of 773 float16: 241 us against 378",
+    ),
+    Rule("units", when=always, possible=always, because=_UNITS_BECAUSE),
+)
+
+# -- compaction
+
+
+@dataclass(frozen=True)
+class NonzeroProblem:
+    """A search for what is not zero, as its kernels see it.
+
+    Attributes:
+        bits: Of an element.
+        elements: Of the input.
+        unit_elements: Elements of a 16-byte word where the input's rows consist of whole words, else 1.
+        walk: The dimensions of the input, merged, and its strides, in elements.
+    """
+
+    bits: int
+    elements: int
+    unit_elements: int
+    walk: Coalesced
+
+
+_MOST_IN_ONE_WORKGROUP = 2**16
+
+NONZERO = (
+    Rule(
+        "whole",
+        when=lambda problem, caps: problem.elements <= 2**14,
+        possible=lambda problem, caps: problem.elements <= _MOST_IN_ONE_WORKGROUP,
+        because="so few elements that one workgroup is done before a second dispatch would start",
+    ),
+    Rule(
+        "chunks",
+        when=always,
+        possible=always,
+        because="each chunk of the input is a workgroup's: one read of each byte, which leaves a bit an element (a 32nd of "
+        "FLOAT32 input) in temporary memory, from which a second dispatch writes the rows",
+    ),
+)
+
+# -- random numbers
+
+
+@dataclass(frozen=True)
+class RandomProblem:
+    """A generator of random words, as its kernel sees it.
+
+    Attributes:
+        elements: Of the output.
+        walk: The dimensions of the output, merged, and its strides, in elements.
+    """
+
+    elements: int
+    walk: Coalesced
+
+    @property
+    def whole_blocks(self) -> bool:
+        """Whether every row of the output is contiguous and starts on 16 bytes, and several rows are whole blocks."""
+        *outer, inner = self.walk.strides[0]
+        return inner == 1 and not any(step % 4 for step in (*outer, *self.walk.sizes[-1:] * bool(outer)))
+
+
+RANDOM = (
+    Rule(
+        "words",
+        when=always,
+        possible=lambda problem, caps: problem.whole_blocks,
+        because="rows of the output lie contiguous and start on 16 bytes: a block is written in one access",
+    ),
+    Rule("elements", when=always, possible=always, because="any strides: the four words of a block one by one"),
+)

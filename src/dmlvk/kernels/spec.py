@@ -46,8 +46,11 @@ GLSL_TYPES: dict[str, GlslType] = {
     "UINT16": GlslType("uint16_t", "uint", ("storage16",), _STORAGE16),
     "INT8": GlslType("int8_t", "int", ("storage8",), _STORAGE8),
     "UINT8": GlslType("uint8_t", "uint", ("storage8",), _STORAGE8),
+    "BITS64": GlslType("uvec2", "uvec2"),
+    "BITS128": GlslType("uvec4", "uvec4"),
 }
-"""By ``TensorDataType`` name: a variant macro whose value is one of these names is a data type macro."""
+"""By ``TensorDataType`` name, and by two for bits of no type: a variant macro whose value is one of these names is a data
+type macro."""
 
 _EXTENSION_FEATURES = {
     "GL_KHR_shader_subgroup_arithmetic": "subgroup_arithmetic",

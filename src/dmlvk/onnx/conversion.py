@@ -39,11 +39,18 @@ class Conversion:
         steps: What has been launched for it so far.
     """
 
-    def __init__(self, node: Node, inputs: Sequence[Value | Array | None], upload: Callable[[str, Array], Value]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        inputs: Sequence[Value | Array | None],
+        upload: Callable[[str, Array], Value],
+        keep: Callable[[Node, Callable[[], Array]], Value],
+    ) -> None:
         self.node = node
         self.steps: list[Step] = []
         self._inputs = inputs
         self._upload = upload
+        self._keep = keep
 
     # -- inputs and attributes
 
@@ -114,6 +121,11 @@ class Conversion:
         if data_type_of(array.dtype) is None:
             raise self.unsupported(f"a constant of type {array.dtype}, which no device tensor can hold")
         return self._upload(name, array)
+
+    def kept(self, initial: Callable[[], Array]) -> Value:
+        """The node's tensor that outlives a run, one for the plans of all input sizes: ``initial`` makes what it holds at
+        first. A launch may read it, and a later one write it for the next run."""
+        return self._keep(self.node, initial)
 
     def new(self, sizes: Sizes, dtype: np.dtype[Any]) -> Value:
         """A tensor to be written by a launch."""
@@ -196,7 +208,7 @@ class Conversion:
         """The validated desc, None if there is nothing to compute, and the row's tensor fields as Values."""
         given = [value for value in fields.values() if isinstance(value, Value)]
         outputs = [spec.name for spec in row.fields if spec.kind.is_output and not spec.optional]
-        if any(0 in fields[name].sizes for name in outputs if name in fields):
+        if any(0 in value.sizes for name in outputs for value in _values(fields.get(name))):
             return None, fields
         desc = row(**{name: _described(value) for name, value in fields.items()})
         missing = [name for name in outputs if name not in fields]
@@ -218,6 +230,11 @@ class Conversion:
     def invalid(self, reason: str) -> ModelError:
         """The exception for a node that no implementation could run."""
         return ModelError(f"node {self.node.name!r} ({self.node.op_type}): {reason}")
+
+
+def _values(field: Any) -> tuple[Value, ...]:
+    """The values of a tensor field: of an array all, of an absent tensor none."""
+    return field if isinstance(field, tuple) else () if field is None else (field,)
 
 
 def _described(value: Any) -> Any:

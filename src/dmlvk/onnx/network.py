@@ -8,7 +8,7 @@ it is pure Python; nothing here needs a device.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -67,6 +67,7 @@ class Network:
         host_inputs: Inputs that only say shapes or the like and are read before a plan is made, not by the device.
         folded: Nodes evaluated once and for all.
         uploads: Device values of constants, by name, shared by all traces.
+        kept: Device values that nodes keep from one run to the next, shared by all traces.
 
     Raises:
         UnsupportedNodeError: a node that no converter, or no row of DirectML's, can run.
@@ -76,6 +77,7 @@ class Network:
     def __init__(self, model: Model) -> None:
         self.constants: dict[str, Array] = dict(model.initializers)
         self.uploads: dict[str, Value] = {}
+        self.kept: dict[Node, Value] = {}
         self.folded: list[NodeRecord] = []
         nodes = self._fold(model)
         self.model = replace(model, nodes=tuple(nodes))
@@ -177,7 +179,7 @@ class Network:
                 continue
             if operands and operands[0] is not None:
                 _check_type(node, row, data_type_of(operands[0].dtype))
-            conversion = Conversion(node, operands, upload)
+            conversion = Conversion(node, operands, upload, self._keep)
             result = row.convert(conversion)
             results = result if isinstance(result, tuple) else (result,)
             steps += conversion.steps
@@ -189,6 +191,11 @@ class Network:
         self._pack_outputs(values, steps)
         outputs = {info.name: values[info.name] for info in self.model.outputs}
         return self._finished(steps, inputs, outputs, tuple(host_nodes))
+
+    def _keep(self, node: Node, initial: Callable[[], Array]) -> Value:
+        if node not in self.kept:
+            self.kept[node] = constant_value(initial())
+        return self.kept[node]
 
     def _on_host(self, node: Node, operands: Sequence[Value | Array | None]) -> dict[str, Array]:
         if _needs_shape_only(node):
@@ -203,7 +210,7 @@ class Network:
         for info in self.model.outputs:
             value = values[info.name]
             if isinstance(value, Value) and not value.is_packed and 0 not in value.sizes:
-                conversion = Conversion(makers[info.name], (), lambda name, array: constant_value(array))
+                conversion = Conversion(makers[info.name], (), lambda name, array: constant_value(array), self._keep)
                 values[info.name] = conversion.copy(value)
                 steps += conversion.steps
 

@@ -29,7 +29,7 @@ class Placement:
         self._home = {storage: storage for storage in first}
         for index, step in enumerate(trace.steps):
             output = step.outputs[0]
-            home = _overwritten(step, {storage for storage in _read(step) if last[storage] == index}, self._home)
+            home = _overwritten(step, {storage for storage in _in_arena(step.inputs) if last[storage] == index}, self._home)
             if home is not None and output is not None:
                 self._home[output.storage] = home
                 last[home] = last[output.storage]
@@ -46,9 +46,9 @@ class Placement:
         return self._offsets[self._home[storage]]
 
 
-def _read(step: Step) -> list[Storage]:
-    """Storages of the arena that a step reads."""
-    return [value.storage for value in step.inputs if value is not None and value.storage.constant is None]
+def _in_arena(values: Sequence[Value | None]) -> list[Storage]:
+    """The storages of values, but for those with buffers of their own."""
+    return [value.storage for value in values if value is not None and value.storage.constant is None]
 
 
 def _lifetimes(trace: Trace) -> tuple[dict[Storage, int], dict[Storage, int]]:
@@ -57,8 +57,7 @@ def _lifetimes(trace: Trace) -> tuple[dict[Storage, int], dict[Storage, int]]:
     first = {value.storage: -1 for value in trace.inputs.values()}
     last = dict(first)
     for index, step in enumerate(trace.steps):
-        written = [value.storage for value in step.outputs if value is not None]
-        for storage in _read(step) + written:
+        for storage in _in_arena(step.inputs) + _in_arena(step.outputs):
             first.setdefault(storage, index)
             last[storage] = index
     for result in trace.outputs.values():

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dmlvk.enums import TensorDataType
 from dmlvk.onnx.model import Array, Node
@@ -75,6 +75,10 @@ def converts(
     return register
 
 
+_SIZES_OF_VALUES: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators of ONNX's own domain whose outputs have no sizes before the run, unless their inputs are known by then."""
+
+
 def find_row(node: Node) -> Row | None:
     """The row for a node, or None."""
     return ROWS.get((node.domain, node.op_type, node.version))
@@ -83,6 +87,8 @@ def find_row(node: Node) -> Row | None:
 def missing_reason(node: Node) -> str:
     """Why ``find_row`` found nothing."""
     versions = sorted(since for domain, op_type, since in ROWS if (domain, op_type) == (node.domain, node.op_type))
+    if not versions and node.domain == "" and node.op_type in _SIZES_OF_VALUES:
+        return "the operator has no converter: the sizes of what it makes follow from values, which only a run knows"
     if not versions:
         return "the operator has no converter"
     listed = ", ".join(map(str, versions))

@@ -72,6 +72,9 @@ class InferenceSession:
     uploaded once. A plan is made for each new set of input shapes, at the first run that has them, or when the session
     is made if the model leaves no size open. Runs may come from several threads; they take turns.
 
+    Random nodes give new numbers at each run. With a ``seed`` they are the same ones in every session of the model, run for
+    run, though not those of another runtime; without, nobody knows them.
+
     Args:
         model: Path of an ONNX file, its bytes, or a ModelProto.
         device: A ``Device``, a choice of one (see ``Device``), or None for the process-wide one.

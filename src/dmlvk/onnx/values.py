@@ -21,7 +21,8 @@ class Storage:
 
     Attributes:
         nbytes: Length, a multiple of 4.
-        constant: What it holds, if that is known before the run; it is then uploaded once.
+        constant: What it holds, if that is known before the run; it is then uploaded once. A step may write to it all the
+            same: then that is what it holds before the first run, and any other finds what the last one wrote.
     """
 
     nbytes: int

@@ -3,7 +3,7 @@
 One file per file of ``dmlvk.ops``. An oracle is a function named as the operator in snake case (``roi_align1``); it is
 found by that name. It takes the desc and its inputs (arrays of the logical sizes in the tensor's own type, None where
 absent) and returns its outputs (one array or ``Scaled``, or a tuple of them): float64 for floating outputs, the exact
-type for integers. Only ``verify`` and the tests import this package.
+type for integers, masked where the specification leaves them undefined. Only ``verify`` and the tests import this package.
 """
 
 from __future__ import annotations

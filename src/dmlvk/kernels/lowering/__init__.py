@@ -7,9 +7,9 @@ import pkgutil
 
 from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering.registry import LOWERINGS, Lowering, register
+from dmlvk.kernels.lowering.registry import Lowering, lowering_of, register
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Plan
+from dmlvk.kernels.plan import BlockCopy, Plan
 from dmlvk.kernels.select import Rule, choose
 from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import element_bits
@@ -28,9 +28,10 @@ def newest(desc: OperatorDesc) -> OperatorDesc:
 
 
 def _lowering(desc: OperatorDesc) -> Lowering:
-    if type(desc) not in LOWERINGS:
+    lowering = lowering_of(desc)
+    if lowering is None:
         raise UnsupportedError("has no kernel in this version", operator=desc.type.dml_name)
-    return LOWERINGS[type(desc)]
+    return lowering
 
 
 def explain(desc: OperatorDesc, caps: Capabilities) -> list[tuple[Rule, bool]]:
@@ -87,6 +88,8 @@ def _check_tensors(desc: OperatorDesc, caps: Capabilities) -> None:
 
 def _check_dispatches(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> None:
     for dispatch in plan.dispatches + plan.initialize:
+        if isinstance(dispatch, BlockCopy):
+            continue
         spec = KERNELS[dispatch.kernel.kernel]
         missing = [name for name in spec.required_features(dispatch.kernel.variant) if name not in caps.features]
         if missing:

@@ -18,7 +18,7 @@ from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
-from dmlvk.kernels.select import ELEMENTWISE, TRANSCENDENTAL, Access, ElementwiseProblem, choose
+from dmlvk.kernels.select import ELEMENTWISE, TRANSCENDENTAL, Access, ElementwiseProblem
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, tile_edge, tile_lanes
 from dmlvk.ops import activation, elementwise, gradient, logical
 from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc, ScaleBias
@@ -27,7 +27,6 @@ from dmlvk.tensor import cast_scalar, element_bits
 _WORKGROUP = 128
 """Invocations of every workgroup: what the least device has. H200: 128 to 256 make no difference to whole groups; tiles move
 10 % faster than with 256."""
-_COPIES = (OperatorType.ELEMENT_WISE_IDENTITY, OperatorType.ACTIVATION_IDENTITY)
 
 Strides = Sequence[Sequence[int]]
 """Of several tensors of equal sizes, in elements: the inputs', then the output's. 0 broadcasts an input."""
@@ -61,28 +60,14 @@ def pointwise_problem(
     return ElementwiseProblem(input_type, output_type, walk)
 
 
-def bits_problem(data_type: TensorDataType, sizes: Sequence[int], strides: Strides) -> ElementwiseProblem:
+def _bits_problem(data_type: TensorDataType, sizes: Sequence[int], strides: Strides) -> ElementwiseProblem:
     """The problem of tensors whose bits alone matter: as unsigned integers; 64 bits as twice 32, which every device has."""
     bits = element_bits(data_type)
     if bits == 64:
         halves = [(*(2 * step for step in steps), 1) for steps in strides]
-        return bits_problem(TensorDataType.UINT32, (*sizes, 2), halves)
+        return _bits_problem(TensorDataType.UINT32, (*sizes, 2), halves)
     unsigned = TensorDataType[f"UINT{bits}"]
     return pointwise_problem(unsigned, unsigned, sizes, strides)
-
-
-def copy(
-    source: Range,
-    destination: Range,
-    data_type: TensorDataType,
-    sizes: Sequence[int],
-    strides: Strides,
-    caps: Capabilities,
-) -> Dispatch:
-    """Copies a tensor's elements bit for bit; ``strides`` are the source's and the destination's."""
-    problem = bits_problem(data_type, sizes, strides)
-    rule = choose(ELEMENTWISE, problem, caps).name
-    return unary(OperatorType.ELEMENT_WISE_IDENTITY, problem, rule, caps, (source, destination))
 
 
 def unary(
@@ -206,7 +191,7 @@ def _tiles(
     row_stride, _ = ends.pop("output")
     params = {**params, "row_stride": row_stride, "rows": walk.sizes[turned.row], "columns": walk.sizes[-1]}
     if len(ends) == 1:
-        params["column_stride"] = ends["x"][1]
+        params = {"x_start": 0, "output_start": 0, **params, "column_stride": ends["x"][1]}
     else:
         params |= {f"{name}_steps": pair for name, pair in ends.items()}
         constants = {**constants, "ODD": turned.tensor}
@@ -273,11 +258,7 @@ def _form(desc: OperatorDesc) -> _Form:
     if operation is OperatorType.CAST:
         # A cast between integers keeps low bits: it depends on the source's sign alone, and not even on that if sizes agree.
         integers = not (source.name.startswith("FLOAT") or target.name.startswith("FLOAT"))
-        if source is target or (integers and element_bits(source) == element_bits(target)):
-            return _Form(OperatorType.ELEMENT_WISE_IDENTITY, True, target, target)
         return _Form(operation, False, source, _unsigned(target) if integers else target)
-    if operation in _COPIES:
-        return _Form(OperatorType.ELEMENT_WISE_IDENTITY, True, target, target)
     # What takes FLOAT64 has no arithmetic in it: it works on bits.
     inputs, *_, output = (field.data_types for field in desc.fields if field.kind.is_tensor)
     if TensorDataType.FLOAT64 in inputs:
@@ -295,7 +276,7 @@ def _problem(desc: OperatorDesc) -> ElementwiseProblem:
     sizes, strides = tensors[-1].sizes, [tensor.effective_strides for tensor in tensors]
     form = _form(desc)
     if form.on_bits:
-        return bits_problem(form.output_type, sizes, strides)
+        return _bits_problem(form.output_type, sizes, strides)
     problem = pointwise_problem(form.input_type, form.output_type, sizes, strides)
     return dataclasses.replace(problem, operation=form.operation)
 

@@ -33,6 +33,15 @@ class Lowering:
 LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
 """Every row that has kernels."""
 
+_SPECIAL: dict[type[OperatorDesc], tuple[Callable[[Any], bool], Lowering]] = {}
+"""Of rows, some of whose descs are another family's: whether a desc is, and how it is lowered then."""
+
+
+def lowering_of(desc: OperatorDesc) -> Lowering | None:
+    """How a desc is lowered; None where its row has no kernels."""
+    when, lowering = _SPECIAL.get(type(desc), (None, None))
+    return lowering if when is not None and when(desc) else LOWERINGS.get(type(desc))
+
 
 def has_kernels(row: type[OperatorDesc]) -> bool:
     """Whether a row has kernels: its own, or those of the re-issue that it upgrades to."""
@@ -44,8 +53,13 @@ def register(
     problem: Callable[[Any], Any],
     rules: tuple[Rule, ...],
     schedules: Mapping[str, Schedule],
+    when: Callable[[Any], bool] | None = None,
 ) -> None:
-    """Gives rows their lowering. Every rule has its schedule."""
+    """Gives rows their lowering, or with ``when`` those descs of theirs. Every rule has its schedule."""
     assert {rule.name for rule in rules} == set(schedules), "rules and schedules name the same things"
+    lowering = Lowering(problem, rules, schedules)
     for row in rows:
-        LOWERINGS[row] = Lowering(problem, rules, schedules)
+        if when is None:
+            LOWERINGS[row] = lowering
+        else:
+            _SPECIAL[row] = (when, lowering)

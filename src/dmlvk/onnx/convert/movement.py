@@ -1,106 +1,261 @@
-"""Operators that only rename elements: views, which launch nothing."""
+"""Operators that move elements without looking at them. What needs no copy is a view or the input itself."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from dmlvk.enums import TensorDataType
+from dmlvk import ops
+from dmlvk.enums import DepthSpaceOrder, PaddingMode, TensorDataType
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.onnx.registry import converts
-from dmlvk.onnx.values import Value
+from dmlvk.onnx.values import Sizes, Value
 from dmlvk.schema import NUMERIC
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
+_Range = tuple[int, int, int]
+"""First element, elements and step along a dimension."""
+
+_MODES = {
+    "constant": PaddingMode.CONSTANT,
+    "edge": PaddingMode.EDGE,
+    "reflect": PaddingMode.REFLECTION,
+    "wrap": PaddingMode.WRAP,
+}
 
 
-@converts("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=_ANY)
-def identity(node: Conversion) -> Value:
-    return node[0]
+@converts("Slice", 1, types=_ANY)
+def slice_of_attributes(node: Conversion) -> Value:
+    starts, ends = (list(node.attribute(name, ())) for name in ("starts", "ends"))
+    return _slice(node, starts, ends, node.attribute("axes", None), None)
 
 
-@converts("Dropout", 7, 10, 12, 13, 22, types=_ANY, host_inputs=(1, 2))
-def dropout(node: Conversion) -> tuple[Value, Value | None]:
-    """Inference: the input itself, and a mask that keeps everything."""
-    ratio, training = node.host(1), node.host(2)
-    if training is not None and training.item() and (0.5 if ratio is None else ratio.item()) > 0:
-        raise node.unsupported("training_mode is set")
-    if not node.wants(1):
-        return node[0], None
-    dtype = node[0].dtype if node.node.version < 10 else np.dtype(np.bool_)
-    return node[0], node.upload(np.ones(node[0].sizes, dtype))
+@converts("Slice", 10, 11, 13, types=_ANY, host_inputs=(1, 2, 3, 4))
+def slice_(node: Conversion) -> Value:
+    axes, steps = (None if found is None else found.tolist() for found in (node.host(3), node.host(4)))
+    return _slice(node, node.known(1).tolist(), node.known(2).tolist(), axes, steps)
 
 
-@converts("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, types=_ANY, host_inputs=(1,))
-def reshape(node: Conversion) -> Value:
-    """0 keeps a size (unless ``allowzero``), -1 is what remains."""
-    x, wanted = node[0], [int(size) for size in node.known(1)]
-    keeps = not node.attribute("allowzero", 0)
-    if keeps and any(size == 0 and i >= x.rank for i, size in enumerate(wanted)):
-        raise node.invalid(f"the shape {wanted} keeps sizes that {x.sizes} does not have")
-    sizes = [x.sizes[i] if size == 0 and keeps else size for i, size in enumerate(wanted)]
-    if sizes.count(-1) == 1:
-        known = math.prod(size for size in sizes if size != -1)
-        sizes[sizes.index(-1)] = math.prod(x.sizes) // known if known else 0
-    if min(sizes, default=0) < 0 or math.prod(sizes) != math.prod(x.sizes):
-        raise node.invalid(f"an input of sizes {x.sizes} cannot take the shape {wanted}")
-    return node.reshape(x, tuple(sizes))
-
-
-@converts("Flatten", 1, 9, 11, 13, 21, 23, 24, 25, types=_ANY)
-def flatten(node: Conversion) -> Value:
-    x, axis = node[0], node.attribute("axis", 1)
-    if not -x.rank <= axis <= x.rank:
-        raise node.invalid(f"axis {axis} is outside of {x.rank} dimensions")
-    axis = axis + x.rank if axis < 0 else axis
-    return node.reshape(x, (math.prod(x.sizes[:axis]), math.prod(x.sizes[axis:])))
-
-
-@converts("Squeeze", 1, 11, 13, 21, 23, 24, 25, types=_ANY, host_inputs=(1,))
-def squeeze(node: Conversion) -> Value:
-    x, axes = node[0], _axes(node)
-    if axes is None:
-        dropped = {axis for axis, size in enumerate(x.sizes) if size == 1}
-    else:
-        dropped = {node.axis(axis, x.rank) for axis in axes}
-        if any(x.sizes[axis] != 1 for axis in dropped):
-            raise node.invalid(f"axes {axes} of sizes {x.sizes} are not all 1")
-    return node.reshape(x, tuple(size for axis, size in enumerate(x.sizes) if axis not in dropped))
-
-
-@converts("Unsqueeze", 1, 11, 13, 21, 23, 24, 25, types=_ANY, host_inputs=(1,))
-def unsqueeze(node: Conversion) -> Value:
-    x, axes = node[0], _axes(node) or ()
-    rank = x.rank + len(axes)
-    added = {node.axis(axis, rank) for axis in axes}
-    if len(added) != len(axes):
-        raise node.invalid(f"axes {axes} name a dimension twice")
-    sizes = iter(x.sizes)
-    return node.reshape(x, tuple(1 if axis in added else next(sizes) for axis in range(rank)))
-
-
-@converts("Transpose", 1, 13, 21, 23, 24, 25, types=_ANY)
-def transpose(node: Conversion) -> Value:
-    """A strided view; what needs packed elements makes the copy."""
+def _slice(
+    node: Conversion, starts: list[int], ends: list[int], axes: Sequence[int] | None, steps: Sequence[int] | None
+) -> Value:
     x = node[0]
-    permutation = node.attribute("perm", list(range(x.rank))[::-1])
-    if sorted(permutation) != list(range(x.rank)):
-        raise node.invalid(f"perm {permutation} of {x.rank} dimensions")
-    return x.transpose(permutation)
+    chosen = list(range(len(starts)) if axes is None else axes)
+    steps = [1] * len(chosen) if steps is None else steps
+    if not len(starts) == len(ends) == len(chosen) == len(steps):
+        raise node.invalid(f"starts {starts}, ends {ends} and steps {steps} of axes {chosen}")
+    ranges = [(0, size, 1) for size in x.sizes]
+    for axis, start, end, step in zip(_axes(node, chosen), starts, ends, steps, strict=True):
+        if step == 0:
+            raise node.invalid("a step is 0")
+        ranges[axis] = _range(x.sizes[axis], start, end, step)
+    return _sliced(node, x, ranges)
 
 
-@converts("Expand", 8, 13, types=_ANY, host_inputs=(1,))
-def expand(node: Conversion) -> Value:
-    """numpy's broadcasting in both directions, by zero strides."""
-    x, wanted = node[0], tuple(int(size) for size in node.known(1))
-    try:
-        return x.broadcast_to(np.broadcast_shapes(x.sizes, wanted))
-    except ValueError:
-        raise node.invalid(f"sizes {x.sizes} do not broadcast to {wanted}") from None
+def _range(size: int, start: int, end: int, step: int) -> _Range:
+    """ONNX's clamping: a start before the first element is the first one, for steps back too, where Python has none."""
+    first, last = (0, size) if step > 0 else (-1, size - 1)
+    start, end = (place + size if place < 0 else place for place in (start, end))
+    start, end = min(max(start, 0), last), min(max(end, first), last)
+    count = max(-((start - end) // step), 0)
+    return (start, count, step) if count > 1 else (start, count, 1)
 
 
-def _axes(node: Conversion) -> tuple[int, ...] | None:
-    """The axes, an attribute before opset 13 and an input since; None where they are absent."""
-    axes = node.host(1) if node.node.version >= 13 else node.attribute("axes", None)
-    return None if axes is None else tuple(int(axis) for axis in np.atleast_1d(axes))
+def _sliced(node: Conversion, x: Value, ranges: Sequence[_Range]) -> Value:
+    """The elements in the ranges: x itself, a view where they start with x's first and step forward, or a copy."""
+    sizes = tuple(count for _, count, _ in ranges)
+    if 0 in sizes:
+        return node.new(sizes, x.dtype)
+    if all(start == 0 and step > 0 for start, _, step in ranges):
+        strides = tuple(own * step for own, (_, _, step) in zip(x.strides, ranges, strict=True))
+        return replace(x, sizes=sizes, strides=strides)
+    return node.launch(
+        ops.Slice1,
+        x,
+        output_tensor=node.new(sizes, x.dtype),
+        input_window_offsets=tuple(min(start, start + (count - 1) * step) for start, count, step in ranges),
+        input_window_sizes=tuple((count - 1) * abs(step) + 1 for _, count, step in ranges),
+        input_window_strides=tuple(step for _, _, step in ranges),
+    )
+
+
+@converts("Split", 2, 11, types=_ANY)
+@converts("Split", 13, 18, types=_ANY, host_inputs=(1,))
+def split(node: Conversion) -> tuple[Value, ...]:
+    """One launch writes all pieces; a piece that is the whole input is the input."""
+    x = node[0]
+    axis = node.axis(node.attribute("axis", 0), x.rank)
+    lengths = _lengths(node, x.sizes[axis])
+    if len(lengths) != len(node.node.outputs) or min(lengths) < 0 or sum(lengths) != x.sizes[axis]:
+        raise node.invalid(f"{x.sizes[axis]} elements into {len(node.node.outputs)} outputs of {lengths}")
+    if x.sizes[axis] in lengths:
+        return tuple(x if length else x.shorten(axis, 0) for length in lengths)
+    pieces = tuple(node.new(x.shorten(axis, length).sizes, x.dtype) for length in lengths)
+    if 0 not in x.sizes:
+        node.launch(ops.Split, x, output_tensors=tuple(piece for piece in pieces if 0 not in piece.sizes), axis=axis)
+    return pieces
+
+
+def _lengths(node: Conversion, size: int) -> list[int]:
+    """What Split splits into: as it says, or as equally as possible with the last piece the shortest."""
+    given = node.host(1) if node.node.version >= 13 else node.attribute("split", None)
+    if given is not None:
+        return [int(length) for length in given]
+    count = node.attribute("num_outputs", len(node.node.outputs))
+    length = -(-size // count) if count > 0 else 0
+    if size % max(count, 1) and node.node.version < 18:
+        raise node.invalid(f"{size} elements into {count} equal outputs")
+    return [max(min(length, size - length * index), 0) for index in range(count)]
+
+
+@converts("Concat", 4, 11, 13, types=_ANY)
+def concat(node: Conversion) -> Value:
+    values = [node[index] for index in range(node.input_count)]
+    first = values[0]
+    axis = node.axis(node.attribute("axis", 1), first.rank)
+    if any(value.rank != first.rank or value.shorten(axis, 0).sizes != first.shorten(axis, 0).sizes for value in values):
+        raise node.invalid(f"inputs of sizes {', '.join(str(value.sizes) for value in values)} along axis {axis}")
+    pieces = tuple(value for value in values if 0 not in value.sizes)
+    if len(pieces) < 2:
+        return pieces[0] if pieces else first.shorten(axis, sum(value.sizes[axis] for value in values))
+    sizes = first.shorten(axis, sum(piece.sizes[axis] for piece in pieces)).sizes
+    return node.launch(ops.Join, input_tensors=pieces, output_tensor=node.new(sizes, first.dtype), axis=axis)
+
+
+@converts("Pad", 2, types=_ANY)
+def pad_of_attributes(node: Conversion) -> Value:
+    value = node[0].dtype.type(node.attribute("value", 0.0))
+    return _padded(node, node.attribute("mode", "constant"), list(node.attribute("pads", ())), value, None)
+
+
+@converts("Pad", 11, 13, 18, 19, 21, 23, 24, 25, types=_ANY, host_inputs=(1, 2, 3))
+def pad(node: Conversion) -> Value:
+    value, axes = node.host(2), node.host(3)
+    number = node[0].dtype.type(0 if value is None or value.size == 0 else value.item())
+    chosen = None if axes is None else axes.tolist()
+    return _padded(node, node.attribute("mode", "constant"), node.known(1).ravel().tolist(), number, chosen)
+
+
+@converts("CenterCropPad", 18, types=_ANY, host_inputs=(1,))
+def center_crop_pad(node: Conversion) -> Value:
+    """Zeros around, or the middle of each dimension; the odd element is the last."""
+    x = node[0]
+    axes, wanted = _axes(node, node.attribute("axes", range(x.rank))), node.known(1).tolist()
+    if len(wanted) != len(axes) or min(wanted, default=0) < 0:
+        raise node.invalid(f"sizes {wanted} for axes {axes}")
+    missing = [size - x.sizes[axis] for axis, size in zip(axes, wanted, strict=True)]
+    starts = [count // 2 if count > 0 else -(-count // 2) for count in missing]
+    ends = [count - start for count, start in zip(missing, starts, strict=True)]
+    return _padded(node, "constant", starts + ends, x.dtype.type(0), axes)
+
+
+def _padded(node: Conversion, mode: str, pads: list[int], value: np.generic, axes: Sequence[int] | None) -> Value:
+    """``pads``: first the elements before each of the axes, then those after; negative ones are cut off, first of all."""
+    x = node[0]
+    if mode not in _MODES or (mode == "wrap" and node.node.version < 19):
+        raise node.invalid(f"mode {mode!r}")
+    chosen = _axes(node, range(x.rank) if axes is None else axes)
+    if len(pads) != 2 * len(chosen):
+        raise node.invalid(f"pads {pads} for {len(chosen)} axes")
+    before, after = [0] * x.rank, [0] * x.rank
+    for axis, start, end in zip(chosen, pads[: len(chosen)], pads[len(chosen) :], strict=True):
+        before[axis], after[axis] = start, end
+    dimensions = list(zip(before, x.sizes, after, strict=True))
+    kept = [(max(-start, 0), min(start, 0) + size + min(end, 0), 1) for start, size, end in dimensions]
+    if min((count for _, count, _ in kept), default=0) < 0:
+        raise node.invalid(f"pads {pads} cut off more than sizes {x.sizes} have")
+    x = _sliced(node, x, kept)
+    starts, ends = (tuple(max(count, 0) for count in counts) for counts in (before, after))
+    sizes = tuple(start + size + end for start, size, end in zip(starts, x.sizes, ends, strict=True))
+    if sizes == x.sizes:
+        return x
+    if 0 in x.sizes and 0 not in sizes:
+        if mode != "constant":
+            raise node.invalid(f"mode {mode!r} of an input of sizes {x.sizes}")
+        return node.fill(sizes, value)
+    data_type = data_type_of(x.dtype)
+    assert data_type is not None, "the registry let the input through"
+    return node.launch(
+        ops.Padding1,
+        x,
+        output_tensor=node.new(sizes, x.dtype),
+        padding_mode=_MODES[mode],
+        padding_value_data_type=data_type,
+        padding_value=int(value) if value.dtype.kind == "b" else value.item(),
+        start_padding=starts,
+        end_padding=ends,
+    )
+
+
+@converts("Tile", 6, 13, types=_ANY, host_inputs=(1,))
+def tile(node: Conversion) -> Value:
+    """A broadcast view where only dimensions of one element are repeated."""
+    x, repeats = node[0], tuple(int(count) for count in node.known(1))
+    if len(repeats) != x.rank or min(repeats, default=0) < 0:
+        raise node.invalid(f"repeats {repeats} of sizes {x.sizes}")
+    sizes = tuple(size * count for size, count in zip(x.sizes, repeats, strict=True))
+    if all(1 in (size, count) for size, count in zip(x.sizes, repeats, strict=True)):
+        return x.broadcast_to(sizes)
+    y = node.new(sizes, x.dtype)
+    # DirectML's Tile has no FLOAT64; only an element's size matters.
+    plain = np.dtype(np.uint64) if x.dtype == np.float64 else x.dtype
+    node.launch(ops.Tile, x.reinterpret(plain), output_tensor=y.reinterpret(plain), repeats=repeats)
+    return y
+
+
+@converts("DepthToSpace", 1, 11, 13, types=_ANY)
+def depth_to_space(node: Conversion) -> Value:
+    mode = node.attribute("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise node.invalid(f"mode {mode!r}")
+    order = DepthSpaceOrder.DEPTH_COLUMN_ROW if mode == "DCR" else DepthSpaceOrder.COLUMN_ROW_DEPTH
+    block, (batch, channels, height, width) = _block(node)
+    if channels % block**2:
+        raise node.invalid(f"{channels} channels of blocks of {block}")
+    y = node.new((batch, channels // block**2, height * block, width * block), node[0].dtype)
+    return node.launch(ops.DepthToSpace1, node[0], output_tensor=y, block_size=block, order=order)
+
+
+@converts("SpaceToDepth", 1, 13, types=_ANY)
+def space_to_depth(node: Conversion) -> Value:
+    block, (batch, channels, height, width) = _block(node)
+    if height % block or width % block:
+        raise node.invalid(f"{height} x {width} pixels in blocks of {block}")
+    y = node.new((batch, channels * block**2, height // block, width // block), node[0].dtype)
+    return node.launch(ops.SpaceToDepth1, node[0], output_tensor=y, block_size=block)
+
+
+def _block(node: Conversion) -> tuple[int, Sizes]:
+    block = node.attribute("blocksize", 0)
+    if block < 1 or node[0].rank != 4:
+        raise node.invalid(f"blocksize {block} for an input of sizes {node[0].sizes}")
+    return block, node[0].sizes
+
+
+@converts("ReverseSequence", 10, types=_ANY)
+def reverse_sequence(node: Conversion) -> Value:
+    """The lengths, one for each element of the batch, count for all other dimensions: a broadcast view."""
+    x, lengths = node[0], node[1]
+    time = node.axis(node.attribute("time_axis", 0), x.rank)
+    batch = node.axis(node.attribute("batch_axis", 1), x.rank)
+    if time == batch or lengths.sizes != (x.sizes[batch],):
+        raise node.invalid(f"lengths of sizes {lengths.sizes}, batch axis {batch} and time axis {time} of sizes {x.sizes}")
+    along_batch = node.reshape(lengths, tuple(size if axis == batch else 1 for axis, size in enumerate(x.sizes)))
+    return node.launch(
+        ops.ReverseSubsequences,
+        x,
+        along_batch.broadcast_to(x.shorten(time, 1).sizes).reinterpret(np.dtype(np.uint64)),
+        output_tensor=node.new(x.sizes, x.dtype),
+        axis=time,
+    )
+
+
+def _axes(node: Conversion, axes: Sequence[int] | Array) -> list[int]:
+    """Axes counted from the front."""
+    found = [node.axis(int(axis), node[0].rank) for axis in axes]
+    if len(set(found)) != len(found):
+        raise node.invalid(f"axes {axes} name a dimension twice")
+    return found

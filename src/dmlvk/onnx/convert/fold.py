@@ -1,0 +1,35 @@
+"""Blocks of images."""
+
+from __future__ import annotations
+
+import math
+
+from dmlvk import ops
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Value
+from dmlvk.schema import FLOATS
+
+
+@converts("Col2Im", 18, types=FLOATS, host_inputs=(1, 2))
+def col2im(node: Conversion) -> Value:
+    x = node[0]
+    image, window = (tuple(map(int, node.known(index))) for index in (1, 2))
+    rank = len(image)
+    ones = (1,) * rank
+    pads = tuple(node.attribute("pads", (0,) * (2 * rank)))
+    dilations, strides = (tuple(node.attribute(name, ones)) for name in ("dilations", "strides"))
+    if not rank == len(window) == len(dilations) == len(strides) == len(pads) / 2 or x.rank != 3:
+        raise node.invalid(f"an input of sizes {x.sizes}, the image {image}, the window {window} and the pads {pads}")
+    if min(window) < 1 or x.sizes[1] % math.prod(window):
+        raise node.invalid(f"{x.sizes[1]} rows of columns are not those of channels under the window {window}")
+    return node.launch(
+        ops.Fold,
+        x,
+        output_tensor=node.new((x.sizes[0], x.sizes[1] // math.prod(window), *image), x.dtype),
+        window_sizes=window,
+        strides=strides,
+        dilations=dilations,
+        start_padding=pads[:rank],
+        end_padding=pads[rank:],
+    )

@@ -1,0 +1,68 @@
+"""Elements, rows and blocks chosen by a tensor of indices. ONNX says nothing of indices out of range, or forbids them; the
+operators clamp them."""
+
+from __future__ import annotations
+
+from dmlvk import ops
+from dmlvk.enums import TensorDataType
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Sizes, Value
+from dmlvk.schema import NUMERIC, OperatorDesc
+
+_ANY = (TensorDataType.FLOAT64, *NUMERIC)
+
+
+@converts("Gather", 1, 11, 13, types=_ANY)
+def gather(node: Conversion) -> Value:
+    """The indices' dimensions stand in the place of the axis."""
+    x, indices = node[0], node[1]
+    axis = node.axis(node.attribute("axis", 0), x.rank)
+    sizes = (*x.sizes[:axis], *indices.sizes, *x.sizes[axis + 1 :])
+    count = max(len(sizes), x.rank)
+    place = {"axis": axis + count - x.rank, "index_dimensions": indices.rank}
+    return _launch(node, ops.Gather, x, indices, sizes, count, place)
+
+
+@converts("GatherElements", 11, 13, types=_ANY)
+def gather_elements(node: Conversion) -> Value:
+    """Along the other axes there may be fewer indices than elements."""
+    x, indices = node[0], node[1]
+    axis = node.axis(node.attribute("axis", 0), x.rank)
+    if indices.rank != x.rank or any(
+        own < wanted for at, (own, wanted) in enumerate(zip(x.sizes, indices.sizes, strict=True)) if at != axis
+    ):
+        raise node.invalid(f"indices of sizes {indices.sizes} for an input of sizes {x.sizes}")
+    for at, size in enumerate(indices.sizes):
+        x = x if at == axis else x.shorten(at, size)
+    return node.launch(ops.GatherElements, x, indices, output_tensor=node.new(indices.sizes, x.dtype), axis=axis)
+
+
+@converts("GatherND", 11, 12, 13, types=_ANY)
+def gather_nd(node: Conversion) -> Value:
+    """Each tuple along the last dimension of the indices chooses a block."""
+    x, indices, batches = node[0], node[1], node.attribute("batch_dims", 0)
+    if not 0 <= batches < min(x.rank, indices.rank):
+        raise node.invalid(f"{batches} batch dimensions of {x.sizes} and {indices.sizes}")
+    chosen = batches + indices.sizes[-1]
+    if not batches < chosen <= x.rank:
+        raise node.invalid(f"tuples of {indices.sizes[-1]} indices for an input of sizes {x.sizes}")
+    sizes = (*indices.sizes[:-1], *x.sizes[chosen:])
+    counts = {
+        "input_dimension_count": x.rank,
+        "indices_dimension_count": indices.rank,
+        "batch_dimension_count": batches,
+    }
+    return _launch(node, ops.GatherNd1, x, indices, sizes, max(len(sizes), x.rank, indices.rank), counts)
+
+
+def _launch(
+    node: Conversion, row: type[OperatorDesc], x: Value, indices: Value, sizes: Sizes, count: int, fields: dict[str, int]
+) -> Value:
+    """Launches a row whose tensors all have ``count`` dimensions, which leading ones fill up."""
+
+    def filled(own: Sizes) -> Sizes:
+        return (*(1,) * (count - len(own)), *own)
+
+    x, indices = (value.broadcast_to(filled(value.sizes)) for value in (x, indices))
+    return node.reshape(node.launch(row, x, indices, output_tensor=node.new(filled(sizes), x.dtype), **fields), sizes)

@@ -1,0 +1,243 @@
+"""Copies, and the operators that are copies, as plans."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from dmlvk import ops
+from dmlvk.enums import DepthSpaceOrder, TensorDataType
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering import explain, lower
+from dmlvk.kernels.lowering.copy import copy, copy_problem
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.plan import BlockCopy, Dispatch, Launch, Range, Source, input_range, output_range
+from dmlvk.kernels.select import COPY, choose
+from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import TensorDesc, packed_strides
+
+FLOAT32, FLOAT16, INT8, INT64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64"))
+GPU = Capabilities(workgroup_invocations=1024, features=frozenset({"storage8", "storage16"}))
+CPU = dataclasses.replace(GPU, is_cpu=True)
+
+
+def identity(
+    data_type: TensorDataType, sizes: tuple[int, ...], source: Any = None, target: Any = None
+) -> ops.ElementWiseIdentity:
+    x, output = TensorDesc(data_type, sizes, source), TensorDesc(data_type, sizes, target)
+    return ops.ElementWiseIdentity(input_tensor=x, output_tensor=output)
+
+
+def chosen(desc: OperatorDesc, caps: Capabilities = GPU) -> str:
+    desc.validate()
+    return next(rule.name for rule, holds in explain(desc, caps) if holds)
+
+
+def only(desc: OperatorDesc, caps: Capabilities = GPU, force: str = "") -> Launch:
+    desc.validate()
+    (launch,) = lower(desc, caps, force=force).dispatches
+    return launch
+
+
+def dispatch(desc: OperatorDesc, caps: Capabilities = GPU, force: str = "") -> Dispatch:
+    launch = only(desc, caps, force)
+    assert isinstance(launch, Dispatch)
+    return launch
+
+
+def variant(launch: Dispatch) -> tuple[str, str]:
+    """ROWS and T."""
+    pairs = dict(launch.kernel.variant)
+    return pairs["ROWS"], pairs["T"]
+
+
+def parameter(launch: Dispatch, name: str) -> tuple[int, ...]:
+    offset = 0
+    for member in KERNELS[launch.kernel.kernel].members:
+        length = max(member.length, 1)
+        if member.name == name:
+            words = launch.params[offset : offset + 4 * length]
+            return tuple(int.from_bytes(words[i : i + 4], "little") for i in range(0, len(words), 4))
+        offset += 4 * length
+    raise KeyError(name)
+
+
+def test_what_is_contiguous_in_both_is_a_copy_command_on_a_cpu_and_a_kernel_elsewhere() -> None:
+    desc = identity(INT8, (3, 15))
+    assert only(desc, CPU) == BlockCopy((Range(Source.INPUT, 0, 0, 45), Range(Source.OUTPUT, 0, 0, 45)))
+    assert chosen(desc) == "rows"
+    assert chosen(identity(INT8, (4, 8))) == "units"
+
+
+@pytest.mark.parametrize(("source", "target"), [("INT8", "UINT8"), ("UINT64", "INT64"), ("FLOAT16", "FLOAT16")])
+def test_a_cast_that_keeps_all_bits_is_a_copy(source: str, target: str) -> None:
+    tensors = [TensorDesc(TensorDataType[name], (5, 3)) for name in (source, target)]
+    assert dispatch(ops.Cast(input_tensor=tensors[0], output_tensor=tensors[1])).kernel.kernel == "copy"
+
+
+@pytest.mark.parametrize("data_type", ops.ElementWiseIdentity.fields[0].data_types, ids=lambda data_type: data_type.name)
+def test_copies_need_no_arithmetic_features(data_type: TensorDataType) -> None:
+    for rule in ("rows", "units"):
+        assert dispatch(identity(data_type, (5, 3), (3, 1), (4, 1)), force=rule).kernel.kernel == "copy"
+
+
+def test_copy_is_there_for_other_lowerings() -> None:
+    made = copy(input_range(1), output_range(), FLOAT16, (3, 4), ((1, 3), (4, 1)), GPU)
+    assert made.bindings == (input_range(1), output_range())
+
+
+# -- the width of a unit
+
+
+@pytest.mark.parametrize(
+    ("data_type", "sizes", "source", "unit"),
+    [
+        (INT8, (3, 16), (32, 1), "BITS128"),
+        (INT8, (3, 8), (24, 1), "BITS64"),
+        (INT8, (3, 12), (36, 1), "UINT32"),
+        (INT8, (3, 6), (36, 1), "UINT16"),
+        (INT8, (3, 6), (35, 1), "UINT8"),
+        (FLOAT16, (3, 8), (0, 1), "BITS128"),
+        (INT64, (3, 3), (4, 1), "BITS64"),
+        (INT64, (3, 2), (4, 1), "BITS128"),
+        (FLOAT32, (3, 8), (16, 2), "UINT32"),
+    ],
+)
+def test_units_are_as_wide_as_every_place_allows(
+    data_type: TensorDataType, sizes: tuple[int, ...], source: tuple[int, ...], unit: str
+) -> None:
+    assert variant(dispatch(identity(data_type, sizes, source), force="units")) == ("0", unit)
+
+
+def test_a_start_narrows_units_too() -> None:
+    for start, unit in ((0, 128), (4, 64), (2, 32), (1, 16)):
+        assert copy_problem(16, (3, 8), ((16, 1), (8, 1)), (start, 0)).bits == unit
+        assert copy_problem(16, (3, 8), ((16, 1), (8, 1)), (0, start)).bits == unit
+
+
+def test_rows_move_at_most_32_bits_a_unit() -> None:
+    launch = dispatch(identity(INT64, (3, 5), (6, 1)), force="rows")
+    assert variant(launch) == ("1", "UINT32")
+    assert parameter(launch, "inner_size") == (10,)
+    assert parameter(launch, "count") == (-(-3 * 10 // 4),)
+
+
+# -- rules
+
+
+@pytest.mark.parametrize(
+    ("sizes", "source", "target", "rule"),
+    [
+        ((64, 64), (64, 1), (1, 64), "tiles"),
+        ((64, 4), (1, 64), (4, 1), "units"),
+        ((64, 195), (196, 1), None, "rows"),
+        ((64, 195), (195, 1), (196, 1), "rows"),
+        ((64, 196), (200, 1), (208, 1), "units"),
+        ((64, 195), (390, 2), None, "units"),
+        ((64, 67), (68, 1), None, "units"),
+    ],
+)
+def test_layouts_choose(sizes: tuple[int, ...], source: Any, target: Any, rule: str) -> None:
+    assert chosen(identity(FLOAT32, sizes, source, target)) == rule
+
+
+def test_a_transpose_goes_through_tiles_but_on_a_cpu() -> None:
+    desc = identity(FLOAT16, (3, 100, 80), (100 * 80, 1, 100))
+    made = dispatch(desc)
+    assert made.kernel.kernel == "elementwise_unary_tiles"
+    assert math.prod(made.grid) == 3 * 2 * 2
+    assert dict(made.kernel.constants)["ROW_DIMENSION"] == 1
+    assert variant(dispatch(desc, CPU)) == ("0", "UINT16")
+
+
+def test_rows_of_a_packed_output_are_one_line_of_words() -> None:
+    packed = dispatch(identity(FLOAT16, (64, 67), (68, 1)))
+    apart = dispatch(identity(FLOAT16, (64, 67), None, (68, 1)))
+    assert [dict(made.kernel.constants)["PACKED"] for made in (packed, apart)] == [1, 0]
+    assert parameter(packed, "count") == (64 * 67 // 8,)
+    assert parameter(apart, "count") == (64 * parameter(apart, "row_words")[0],)
+
+
+@pytest.mark.parametrize("size", range(2, 40))
+def test_a_row_touches_at_most_row_words(size: int) -> None:
+    """8-bit units, rows that start anywhere."""
+    made = dispatch(identity(INT8, (3, size), None, (51, 1)), force="rows")
+    assert variant(made) == ("1", "UINT8")
+    assert parameter(made, "row_words") == (max((start + size - 1) // 16 + 1 for start in range(16)),)
+
+
+def test_pieces_of_a_packed_output_bind_only_their_bytes() -> None:
+    """So that joined pieces have no barrier between them."""
+    parts = (TensorDesc(FLOAT16, (3, 8), (9, 1)), TensorDesc(FLOAT16, (2, 8), (9, 1)))
+    desc = ops.Join(input_tensors=parts, output_tensor=TensorDesc(FLOAT16, (5, 8)), axis=0)
+    for rule in ("rows", "units"):
+        first, second = lower(desc, GPU, force=rule).dispatches
+        assert first.bindings[1] == Range(Source.OUTPUT, 0, 0, 3 * 16)
+        assert second.bindings[1] == Range(Source.OUTPUT, 0, 3 * 16, 2 * 16)
+
+
+# -- operators
+
+
+def test_an_identity_slice_is_a_block() -> None:
+    x = TensorDesc(FLOAT32, (4, 6))
+    whole = ops.Slice1(
+        input_tensor=x,
+        output_tensor=TensorDesc(FLOAT32, (2, 6)),
+        input_window_offsets=(1, 0),
+        input_window_sizes=(2, 6),
+        input_window_strides=(1, 1),
+    )
+    assert only(whole, CPU) == BlockCopy((Range(Source.INPUT, 0, 24, 48), Range(Source.OUTPUT, 0, 0, 48)))
+
+
+def test_a_negative_stride_starts_at_the_windows_end() -> None:
+    desc = ops.Slice1(
+        input_tensor=TensorDesc(FLOAT32, (4, 6)),
+        output_tensor=TensorDesc(FLOAT32, (2, 3)),
+        input_window_offsets=(1, 1),
+        input_window_sizes=(3, 5),
+        input_window_strides=(-2, -2),
+    )
+    made = dispatch(desc)
+    assert parameter(made, "x_start") == (3 * 6 + 5,)
+    assert parameter(made, "x_step") == (2**32 - 2,)
+
+
+def test_blocks_side_by_side_are_read_in_the_inputs_order() -> None:
+    """Neighbours of the space tensor go to two places of the depth tensor, less memory than every other neighbour."""
+    space, depth = TensorDesc(FLOAT32, (1, 2, 8, 64)), TensorDesc(FLOAT32, (1, 8, 4, 32))
+    order = DepthSpaceOrder.DEPTH_COLUMN_ROW
+    gathers = ops.SpaceToDepth1(input_tensor=space, output_tensor=depth, block_size=2, order=order)
+    spreads = ops.DepthToSpace1(input_tensor=depth, output_tensor=space, block_size=2, order=order)
+    assert parameter(dispatch(gathers), "inner_size") == parameter(dispatch(spreads), "inner_size") == (2,)
+
+
+def test_every_piece_is_copied_by_the_rule_that_suits_it() -> None:
+    parts = tuple(TensorDesc(FLOAT32, (64, size)) for size in (256, 1))
+    desc = ops.Join(input_tensors=parts, output_tensor=TensorDesc(FLOAT32, (64, 257)), axis=1)
+    large, small = lower(desc, GPU).dispatches
+    assert isinstance(large, Dispatch) and isinstance(small, Dispatch)
+    assert (variant(large)[0], variant(small)[0]) == ("1", "0")
+    for piece, name in ((256, "rows"), (1, "units")):
+        problem = copy_problem(32, (64, piece), ((piece, 1), (257, 1)))
+        assert choose(COPY, problem, GPU).name == name
+
+
+def test_a_tile_reads_each_element_for_every_repeat() -> None:
+    x = TensorDesc(FLOAT32, (3, 8))
+    made = dispatch(ops.Tile(input_tensor=x, output_tensor=TensorDesc(FLOAT32, (6, 24)), repeats=(2, 3)))
+    assert variant(made) == ("0", "BITS128")
+    assert parameter(made, "count") == (6 * 24 // 4,)
+    assert parameter(made, "sizes")[:3] == (2, 3, 3)
+    assert parameter(made, "x_strides")[:3] == (0, 2, 0)
+
+
+def test_eight_dimensions_tiled_and_strided_fit_the_parameters() -> None:
+    sizes = (2,) * 8
+    x = TensorDesc(INT64, sizes, tuple(3 * step for step in packed_strides(sizes)))
+    desc = ops.Tile(input_tensor=x, output_tensor=TensorDesc(INT64, tuple(3 * size for size in sizes)), repeats=(3,) * 8)
+    assert parameter(dispatch(desc), "count") == (6**8,)

@@ -25,6 +25,8 @@ def _floor_modulus(data_type: TensorDataType) -> Problem:
 
 CONTIGUOUS = {"target": 0.98, "copy_target": 0.95}
 STRIDED = {"target": 0.0, "copy_target": 0.6}
+LAYOUT = {"target": 1.0, "copy_target": 0.8}
+TRANSPOSE = {"target": 3.0, "copy_target": 0.8}
 SCALE = 0.0234375
 """Of the quantized problems: exact in every type."""
 
@@ -96,7 +98,7 @@ def _strided(data_type: TensorDataType) -> list[Problem]:
     def tensor(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> TensorDesc:
         return TensorDesc(data_type, sizes, strides)
 
-    matrix, image, cube = (16384, 8192), (64, 256, 64, 64), (16, 24, 40, 33, 129)
+    matrix, image, cube = (16384, 8192), (32, 256, 56, 56), (16, 24, 40, 33, 129)
     nhwc = calculate_strides("NHWC", image)
     # Stored as dimensions 1, 0, 3, 2, 4, three elements of padding after each: no two merge, no row starts on a word.
     steps, reach = [0] * 5, 1
@@ -114,16 +116,16 @@ def _strided(data_type: TensorDataType) -> list[Problem]:
     return [
         tensors_problem("add a row", add, (tensor(matrix), tensor(matrix, (0, 1)), tensor(matrix)), plus, STRIDED),
         tensors_problem("add a column", add, (tensor(matrix), tensor(matrix, (1, 0)), tensor(matrix)), plus, STRIDED),
-        tensors_problem("NHWC to NCHW", copy, (tensor(image, nhwc), tensor(image)), contiguous, STRIDED),
+        tensors_problem("NHWC to NCHW", copy, (tensor(image, nhwc), tensor(image)), contiguous, LAYOUT),
         tensors_problem(
             "NCHW to NHWC",
             copy,
             (tensor(image), tensor(image, nhwc)),
             lambda torch, x: x.contiguous(memory_format=torch.channels_last),
-            STRIDED,
+            LAYOUT,
         ),
         tensors_problem("add NCHW and NHWC", add, (tensor(image), tensor(image, nhwc), tensor(image)), plus, STRIDED),
-        tensors_problem("transpose", copy, (tensor(matrix, (1, matrix[0])), tensor(matrix)), contiguous, STRIDED),
+        tensors_problem("transpose", copy, (tensor(matrix, (1, matrix[0])), tensor(matrix)), contiguous, TRANSPOSE),
         tensors_problem("5-D strided copy", copy, (tensor(cube, tuple(steps)), tensor(cube)), contiguous, STRIDED),
         tensors_problem("5-D strided add", add, (tensor(cube, tuple(steps)), tensor(cube), tensor(cube)), plus, STRIDED),
     ]

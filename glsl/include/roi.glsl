@@ -1,6 +1,6 @@
 // Where the samples of a region of interest lie, and the pixels that each one reads.
 //
-// Before including, the kernel declares the uniform block with scale_x ... maximum_samples (see manifest.py, ROI_PARAMS)
+// Before including, the kernel declares the uniform block with scale_x ... maximum_samples (see kernels/manifest/roi.py)
 // and the constants NEAREST, CORNERS, MAXIMUM (0 or 1). It defines float roi_input(uint element) and
 // float roi_coordinate(uint element), which read InputTensor and ROITensor, and uint roi_batch_word(uint word).
 //

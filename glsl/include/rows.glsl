@@ -124,30 +124,47 @@ uvec4 first_bytes(uint bytes) {
     return mix((uvec4(1u) << uvec4(8 * own & 31)) - 1u, uvec4(0xFFFFFFFFu), equal(own, ivec4(4)));
 }
 
-// The part of a row in a word whose first unit is the row's unit `before` (or is `missing` units before its first one; one of
-// the two is 0), among the fill.
-uvec4 row_word(Row row, uint before, uint missing) {
+// What a row gives to a word.
+struct Piece {
+    uvec2 units;    // of the word, from the first one on and before the second one
+    uint low, high; // the words of the input in which they lie
+    uint shift;     // of the first of those, in bytes
+};
+
+// Of a row whose unit `before` is the word's first unit (or whose first unit is `missing` units behind it; one of the two is 0).
+Piece piece_of(Row row, uint before, uint missing) {
     const uint begin = missing > 0u ? min(row.first, UNITS) + missing : max(row.first, before) - before;
     const uint end = missing > 0u ? min(row.last, UNITS) + missing : max(row.last, before) - before;
-    const uvec2 part = min(uvec2(begin, end), UNITS);
-    uvec4 word = fill_word();
-    if (!OUTSIDE_IS_FILL) {
-        const uint parts = 4u / T_BYTES;
-        [[unroll]] for (uint i = 0u; i < UNITS; ++i) {
-            const uint j = i + before - missing;
-            if ((i < part.x || i >= part.y) && i >= missing && j < p.inner_size) {
-                const uint unit = uint(x_units[BYTE_OFFSET_X / T_BYTES + source_outside(row, j)]);
-                word[i / parts] = bitfieldInsert(word[i / parts], unit, int(i % parts * BITS), int(BITS));
-            }
+    Piece piece;
+    piece.units = min(uvec2(begin, end), UNITS);
+    // Where the word before or after holds nothing that is wanted, the other one is loaded in its place; and any, where
+    // nothing is.
+    const bool is_empty = piece.units.x >= piece.units.y;
+    const uint byte = BYTE_OFFSET_X + (row.source + before - missing) * T_BYTES;
+    piece.low = (is_empty ? BYTE_OFFSET_X : byte + piece.units.x * T_BYTES) / 16u;
+    piece.high = (is_empty ? BYTE_OFFSET_X : byte + piece.units.y * T_BYTES - 1u) / 16u;
+    piece.shift = byte % 16u;
+    return piece;
+}
+
+uvec4 with_piece(uvec4 word, Piece piece, uvec4 low, uvec4 high) {
+    if (piece.units.x >= piece.units.y) return word;
+    const uvec4 wanted = first_bytes(piece.units.y * T_BYTES) & ~first_bytes(piece.units.x * T_BYTES);
+    return (shifted(low, high, piece.shift) & wanted) | (word & ~wanted);
+}
+
+// The units of a row that are not in its piece, where they are not the fill.
+uvec4 with_outside(uvec4 word, Row row, Piece piece, uint before, uint missing) {
+    if (OUTSIDE_IS_FILL) return word;
+    const uint parts = 4u / T_BYTES;
+    [[unroll]] for (uint i = 0u; i < UNITS; ++i) {
+        const uint j = i + before - missing;
+        if ((i < piece.units.x || i >= piece.units.y) && i >= missing && j < p.inner_size) {
+            const uint unit = uint(x_units[BYTE_OFFSET_X / T_BYTES + source_outside(row, j)]);
+            word[i / parts] = bitfieldInsert(word[i / parts], unit, int(i % parts * BITS), int(BITS));
         }
     }
-    if (part.x >= part.y) return word;
-    const uint byte = BYTE_OFFSET_X + (row.source + before - missing) * T_BYTES;
-    const uint first = byte + part.x * T_BYTES, last = byte + part.y * T_BYTES - 1u;
-    // Where the word before or after holds nothing that is wanted, the other one is loaded in its place.
-    const uvec4 found = shifted(x_words[first / 16u], x_words[last / 16u], byte % 16u);
-    const uvec4 wanted = first_bytes(part.y * T_BYTES) & ~first_bytes(part.x * T_BYTES);
-    return (found & wanted) | (word & ~wanted);
+    return word;
 }
 
 // Writes a word's units from `begin` to `end`; its unit 0 is the output's unit `index`.
@@ -166,22 +183,39 @@ void store_word(uint index, uvec4 word, uint begin, uint end) {
 void put_together(uint item) {
     if (PACKED == 1u) {
         const uint index = item * UNITS;
-        uint row = row_of_unit(index);
-        const uint before = index - row * p.inner_size;
-        uvec4 word = row_word(row_at(row), before, 0u);
-        // Further rows that begin in the word.
-        const uint here = min(p.units - index, UNITS);
-        for (uint begin = p.inner_size - before; begin < here; begin += p.inner_size) {
-            const uvec4 own = first_bytes(begin * T_BYTES);
-            word = (word & own) | (row_word(row_at(++row), 0u, begin) & ~own);
+        uint number = row_of_unit(index);
+        const uint before = index - number * p.inner_size, here = min(p.units - index, UNITS);
+        // Most such words have the end of a row and the beginning of the next: what both give is loaded at once.
+        uint missing = p.inner_size - before;
+        const bool has_second = missing < here;
+        const Row row = row_at(number);
+        Row next = row;
+        if (has_second) next = row_at(number + 1u);
+        else next.last = 0u;
+        const Piece piece = piece_of(row, before, 0u), next_piece = piece_of(next, 0u, min(missing, UNITS));
+        const uvec4 low = x_words[piece.low], high = x_words[piece.high];
+        const uvec4 next_low = x_words[next_piece.low], next_high = x_words[next_piece.high];
+        uvec4 word = with_outside(with_piece(fill_word(), piece, low, high), row, piece, before, 0u);
+        if (has_second) {
+            word = with_outside(with_piece(word, next_piece, next_low, next_high), next, next_piece, 0u, missing);
+            // Further rows, where a row is shorter than a word.
+            for (missing += p.inner_size, ++number; missing < here; missing += p.inner_size) {
+                const Row further = row_at(++number);
+                const Piece own = piece_of(further, 0u, missing);
+                word = with_outside(with_piece(word, own, x_words[own.low], x_words[own.high]), further, own, 0u, missing);
+            }
         }
         store_word(index, word, 0u, here);
     } else {
         const uint number = quotient(item, uvec2(p.row_words_divisor[0], p.row_words_divisor[1]));
         const Row row = row_at(number);
-        const uint missing = row.target % UNITS, start = (item - number * p.row_words) * UNITS;
-        const uvec4 word = start == 0u ? row_word(row, 0u, missing) : row_word(row, start - missing, 0u);
-        store_word(row.target - missing + start, word, start == 0u ? missing : 0u, missing + p.inner_size - start);
+        const uint skipped = row.target % UNITS, start = (item - number * p.row_words) * UNITS;
+        const uint before = start == 0u ? 0u : start - skipped, missing = start == 0u ? skipped : 0u;
+        const Piece piece = piece_of(row, before, missing);
+        const uvec4 word = with_piece(fill_word(), piece, x_words[piece.low], x_words[piece.high]);
+        store_word(
+            row.target + before - missing, with_outside(word, row, piece, before, missing), missing,
+            missing + p.inner_size - before);
     }
 }
 

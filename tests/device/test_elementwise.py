@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from types import ModuleType
@@ -119,6 +120,13 @@ def test_more_workgroups_than_one_grid_dimension_has(device: dmlvk.Device) -> No
     assert np.array_equal(run(ops.ElementWiseIdentity, x), x)
 
 
+def any_bytes(kind: str, sizes: tuple[int, ...]) -> Array:
+    """Elements of any bits."""
+    *outer, inner = sizes
+    width = np.dtype(kind).itemsize
+    return generator("bytes", kind).integers(0, 256, (*outer, inner * width), np.uint8).view(kind)
+
+
 def forced(device: dmlvk.Device, rule: str, operator: type[OperatorDesc], x: Array, **attributes: object) -> Array:
     """A unary operator from an array of any strides to a packed one, by the given rule."""
     kind = data_type_of(x.dtype)
@@ -153,6 +161,26 @@ def test_transposes(device: dmlvk.Device, rule: str, kind: str, sizes: tuple[int
         operator, attributes = ops.ElementWiseIdentity, {}
     x = generator("transpose").integers(0, 100, sizes).astype(kind).transpose(order)
     assert np.array_equal(forced(device, rule, operator, x, **attributes), x)
+
+
+@pytest.mark.parametrize("kind", ["u1", "f2", "f4", "i8"])
+@pytest.mark.parametrize(
+    ("channels", "pixels"),
+    [*itertools.product((1, 2, 3, 4, 5), ((7, 12), (6, 7), (5, 7), (33, 64))), (16, (5, 7)), (16, (33, 64))],
+)
+def test_channels_first_and_last(device: dmlvk.Device, kind: str, channels: int, pixels: tuple[int, int]) -> None:
+    """Pixels in words of 1 to 16 bytes, and more than a workgroup's."""
+    height, width = pixels
+    first = any_bytes(kind, (2, channels, height, width))
+    last = np.ascontiguousarray(first.transpose(0, 2, 3, 1))
+    for wanted, x in ((first, last.transpose(0, 3, 1, 2)), (last, first.transpose(0, 2, 3, 1))):
+        kind_of_x = data_type_of(x.dtype)
+        source = TensorDesc(kind_of_x, x.shape, tuple(step // x.itemsize for step in x.strides))
+        desc = ops.ElementWiseIdentity(input_tensor=source, output_tensor=TensorDesc(kind_of_x, x.shape))
+        rules = possible_rules(desc, device.capabilities)
+        assert ({"strips", "strips_shared"} <= set(rules)) == (channels > 1)
+        for rule in rules:
+            assert np.array_equal(forced(device, rule, ops.ElementWiseIdentity, x).view("u1"), wanted.view("u1")), rule
 
 
 @pytest.mark.parametrize("order", [(7, 6, 5, 4, 3, 2, 1, 0), (1, 0, 3, 2, 5, 4, 7, 6)])

@@ -47,17 +47,20 @@ def random_sizes(rank: int, most: int, seed: int) -> tuple[int, ...]:
     return tuple(int(size) for size in rng.integers(1, limit + 1, rank))
 
 
+def windows(sizes: Sequence[int], parts: Sequence[slice]) -> dict[str, list[int]]:
+    """The attributes of a Slice1 that takes these parts of a tensor."""
+    found = [part.indices(size) for part, size in zip(parts, sizes, strict=True)]
+    places = [range(*part) for part in found]
+    return {
+        "input_window_offsets": [min(own[0], own[-1]) for own in places],
+        "input_window_sizes": [abs(own[-1] - own[0]) + 1 for own in places],
+        "input_window_strides": [step for _, _, step in found],
+    }
+
+
 def cropped(device: dmlvk.Device, x: Array, parts: Sequence[slice]) -> Array:
     """``x[parts]`` by Slice1."""
-    found = [part.indices(size) for part, size in zip(parts, x.shape, strict=True)]
-    places = [range(*part) for part in found]
-    result: Array = eager.slice1(
-        x,
-        input_window_offsets=[min(own[0], own[-1]) for own in places],
-        input_window_sizes=[abs(own[-1] - own[0]) + 1 for own in places],
-        input_window_strides=[step for _, _, step in found],
-        device=device,
-    )
+    result: Array = eager.slice1(x, **windows(x.shape, parts), device=device)
     return result
 
 
@@ -110,6 +113,76 @@ def test_slice_is_slice1_of_positive_steps(device: dmlvk.Device) -> None:
     x = array(np.float32, 6, 13, 9)
     y = eager.slice(x, offsets=(1, 0, 2), sizes=(2, 13, 3), strides=(4, 1, 2), device=device)
     assert_same_bits(y, x[1:6:4, :, 2:7:2])
+
+
+# -- gradients of slices
+
+
+def put_back(device: dmlvk.Device, dy: Array, sizes: tuple[int, ...], parts: Sequence[slice]) -> Array:
+    """What SliceGrad makes of the gradient of ``x[parts]``."""
+    result: Array = eager.slice_grad(dy, **windows(sizes, parts), output_sizes=[sizes], device=device)
+    return result
+
+
+def among_zeros(dy: Array, sizes: tuple[int, ...], parts: Sequence[slice]) -> Array:
+    """The same by numpy."""
+    dx = np.zeros(sizes, dy.dtype)
+    dx[tuple(parts)] = dy
+    return dx
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("kind", OF_EACH_SIZE)
+def test_gradients_of_slices_of_every_rank(device: dmlvk.Device, rank: int, kind: Any) -> None:
+    for seed in range(4):
+        sizes = random_sizes(rank, 600, seed)
+        parts = random_parts(sizes, seed)
+        dy = array(kind, *np.empty(sizes)[parts].shape)
+        assert_same_bits(put_back(device, dy, sizes, parts), among_zeros(dy, sizes, parts))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_gradients_of_slices_of_every_type(device: dmlvk.Device, kind: Any) -> None:
+    for step in (1, -1, 2, -3):
+        parts = (slice(1, 8), slice(3, 33, step) if step > 0 else slice(32, 2, step))
+        dy = array(kind, 7, len(range(*parts[1].indices(35))))
+        assert_same_bits(put_back(device, dy, (9, 35), parts), among_zeros(dy, (9, 35), parts))
+
+
+def test_a_strided_gradient_goes_back_as_it_is(device: dmlvk.Device) -> None:
+    dy = array(np.int16, 14, 11, 26)[::2, :, 1::5].transpose(2, 0, 1)
+    sizes, parts = (9, 14, 11), (slice(1, 6), slice(None, None, 2), slice(None, None, -1))
+    assert_same_bits(put_back(device, dy, sizes, parts), among_zeros(dy, sizes, parts))
+
+
+def test_what_the_slice_left_out_of_its_window_gets_zeros(device: dmlvk.Device) -> None:
+    dy = array(np.float32, 2, 3)
+    attributes = windows((6, 11), (slice(1, 6, 2), slice(None, None, -2)))
+    dx = eager.slice_grad(dy, **attributes, output_sizes=[(6, 11)], device=device)
+    assert_same_bits(dx, among_zeros(dy, (6, 11), (slice(1, 4, 2), slice(10, 5, -2))))
+
+
+def test_gradients_of_slices_agree_with_torch(device: dmlvk.Device, torch: ModuleType) -> None:
+    """Which differentiates slices in steps, and a step back as a slice that is flipped."""
+    rng = np.random.default_rng(6)
+    for parts in (
+        (slice(2, 9), slice(1, 18)),
+        (slice(1, 9, 2), slice(None)),
+        (slice(None), slice(0, 19, 3)),
+        (slice(8, 1, -2), slice(17, 3, -1)),
+    ):
+        x = torch.zeros((9, 19), requires_grad=True)
+        y = x
+        for axis, part in enumerate(parts):
+            places = range(*part.indices(x.shape[axis]))
+            ends = (min(places[0], places[-1]), max(places[0], places[-1]) + 1)
+            own = [slice(None), slice(None)]
+            own[axis] = slice(*ends, abs(places.step))
+            y = y[tuple(own)].flip(axis) if places.step < 0 else y[tuple(own)]
+        dy = rng.standard_normal(tuple(y.shape)).astype(np.float32)
+        y.backward(torch.from_numpy(dy))
+        assert_same_bits(put_back(device, dy, (9, 19), parts), x.grad.numpy())
 
 
 # -- pieces
@@ -411,6 +484,34 @@ X = np.zeros((4, 6), np.float32)
                 "output_sizes": (4, 4),
             },
             r"SLICE1\.OutputTensor: .*1 \+ \(input window size - 1\)",
+        ),
+        (
+            "slice_grad",
+            (X,),
+            {"input_window_offsets": (0, 1), "input_window_sizes": (4, 6), "input_window_strides": (1, 1)},
+            r"SLICE_GRAD\.OutputGradientTensor: is given",
+        ),
+        (
+            "slice_grad",
+            (X,),
+            {
+                "input_window_offsets": (0, 1),
+                "input_window_sizes": (4, 6),
+                "input_window_strides": (1, 1),
+                "output_sizes": [(4, 6)],
+            },
+            r"SLICE_GRAD\.InputWindowOffsets: offset \+ size .* output_gradient_tensor .*\(0, 1\)",
+        ),
+        (
+            "slice_grad",
+            (X,),
+            {
+                "input_window_offsets": (0, 1),
+                "input_window_sizes": (4, 6),
+                "input_window_strides": (1, 2),
+                "output_sizes": [(4, 7)],
+            },
+            r"SLICE_GRAD\.InputGradientTensor: .*1 \+ \(input window size - 1\)",
         ),
         ("split", (X,), {"axis": 1, "output_sizes": [(4, 3), (4, 2)]}, r"SPLIT\.OutputTensors: .*add up.*\[3, 2\]"),
         ("split", (X,), {"axis": 1, "output_sizes": [(4, 3), (3, 3)]}, r"SPLIT\.OutputTensors: .*but along axis"),

@@ -72,6 +72,13 @@ def draw_slice1(draw: Draw) -> Drawn:
     return Drawn(drawn.inputs, attributes, {"output_tensor": counts})
 
 
+def draw_slice_grad(draw: Draw) -> Drawn:
+    """What goes back to where a Slice1 took it from."""
+    drawn = draw_slice1(draw)
+    back = {"input_gradient_tensor": drawn.outputs["output_tensor"]}
+    return Drawn(back, drawn.attributes, {"output_gradient_tensor": drawn.inputs[INPUT]})
+
+
 def draw_pieces(draw: Draw, pieces: str, whole: str) -> tuple[dict[str, Sizes], dict[str, Sizes], dict[str, Any]]:
     sizes = draw_any_sizes(draw)
     axis = draw(st.sampled_from([axis for axis, size in enumerate(sizes) if size > 1] or [0]))
@@ -132,6 +139,7 @@ def draw_reverse(draw: Draw) -> Drawn:
 DRAWN = {
     ops.Slice: draw_slice,
     ops.Slice1: draw_slice1,
+    ops.SliceGrad: draw_slice_grad,
     ops.Split: draw_split,
     ops.Join: draw_join,
     ops.Padding: draw_padding,

@@ -17,7 +17,8 @@ from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select import CONVOLUTION, choose
+from dmlvk.kernels.select.convolution import CONVOLUTION
+from dmlvk.kernels.select.rule import choose
 from dmlvk.schema import ScaleBias
 from dmlvk.tensor import TensorDesc
 

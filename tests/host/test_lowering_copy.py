@@ -11,11 +11,12 @@ import pytest
 from dmlvk import ops
 from dmlvk.enums import DepthSpaceOrder, TensorDataType
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering import explain, lower
+from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.lowering.copy import copy, copy_problem
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import BlockCopy, Dispatch, Launch, Range, Source, input_range, output_range
-from dmlvk.kernels.select import COPY, choose
+from dmlvk.kernels.select.copy import COPY
+from dmlvk.kernels.select.rule import choose
 from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import TensorDesc, packed_strides
 
@@ -86,7 +87,7 @@ def test_copies_need_no_arithmetic_features(data_type: TensorDataType) -> None:
 
 def test_copy_is_there_for_other_lowerings() -> None:
     made = copy(input_range(1), output_range(), FLOAT16, (3, 4), ((1, 3), (4, 1)), GPU)
-    assert made.bindings == (input_range(1), output_range())
+    assert made.bindings == (input_range(1), Range(Source.OUTPUT, 0, 0, 3 * 4 * 2))
 
 
 # -- the width of a unit
@@ -129,10 +130,25 @@ def test_rows_move_at_most_32_bits_a_unit() -> None:
 
 
 @pytest.mark.parametrize(
+    ("data_type", "least", "of_a_cpu"),
+    [(INT8, 25, 17), (FLOAT16, 25, 9), (FLOAT32, 193, 5), (INT64, None, 3)],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_rows_are_moved_in_words_from_a_length_on(data_type: TensorDataType, least: int | None, of_a_cpu: int) -> None:
+    """The shortest odd rows of so many elements; on a GPU never those of 8 bytes."""
+    for caps, first in ((GPU, least), (CPU, of_a_cpu)):
+        rules = {size: chosen(identity(data_type, (5, size), (size + 2, 1)), caps) for size in range(1, 1001, 2)}
+        assert [size for size, rule in rules.items() if rule == "rows"] == list(range(first or 1001, 1001, 2))
+
+
+@pytest.mark.parametrize(
     ("sizes", "source", "target", "rule"),
     [
         ((64, 64), (64, 1), (1, 64), "tiles"),
-        ((64, 4), (1, 64), (4, 1), "units"),
+        ((64, 4), (1, 64), (4, 1), "strips_shared"),
+        ((64, 16), (1, 64), (16, 1), "strips_shared"),
+        ((64, 17), (1, 64), (17, 1), "tiles"),
+        ((64, 4), (1, 64), (8, 2), "units"),
         ((64, 195), (196, 1), None, "rows"),
         ((64, 195), (195, 1), (196, 1), "rows"),
         ((64, 196), (200, 1), (208, 1), "units"),
@@ -151,6 +167,95 @@ def test_a_transpose_goes_through_tiles_but_on_a_cpu() -> None:
     assert math.prod(made.grid) == 3 * 2 * 2
     assert dict(made.kernel.constants)["ROW_DIMENSION"] == 1
     assert variant(dispatch(desc, CPU)) == ("0", "UINT16")
+
+
+# -- strips
+
+
+def channels(data_type: TensorDataType, count: int, pixels: int, last_to_first: bool = True) -> ops.ElementWiseIdentity:
+    """Two images whose channels become first, or last."""
+    first, last = (count * pixels, pixels, 1), (count * pixels, 1, count)
+    return identity(data_type, (2, count, pixels), *((last, first) if last_to_first else (first, last)))
+
+
+@pytest.mark.parametrize(
+    ("data_type", "pixels", "bits", "word"),
+    [
+        (INT8, 48, "8", "BITS128"),
+        (INT8, 40, "8", "BITS64"),
+        (INT8, 12, "8", "UINT32"),
+        (INT8, 6, "8", "UINT16"),
+        (INT8, 7, "8", "UINT8"),
+        (FLOAT16, 24, "16", "BITS128"),
+        (FLOAT16, 7, "16", "UINT16"),
+        (FLOAT32, 6, "32", "BITS64"),
+        (INT64, 6, "64", "BITS128"),
+        (INT64, 7, "64", "BITS64"),
+    ],
+)
+@pytest.mark.parametrize("last_to_first", [True, False])
+def test_strips_move_in_words_on_which_runs_start(
+    data_type: TensorDataType, pixels: int, bits: str, word: str, last_to_first: bool
+) -> None:
+    made = dispatch(channels(data_type, 3, pixels, last_to_first), force="strips")
+    assert dict(made.kernel.variant) == {"BITS": bits, "T": word}
+    assert dict(made.kernel.constants)["INTERLEAVES"] == int(not last_to_first)
+    units = int(word.removeprefix("UINT").removeprefix("BITS")) // int(bits)
+    assert parameter(made, "count") == (2 * pixels // units,)
+    assert parameter(made, "run_step") == (pixels // units,)
+    runs, strips = ("output_strides", "x_strides") if last_to_first else ("x_strides", "output_strides")
+    assert (parameter(made, runs)[1], parameter(made, strips)[1]) == (1, 3)
+
+
+def test_strips_need_no_arithmetic_features_beyond_their_word() -> None:
+    made = dispatch(channels(INT8, 3, 16), force="strips")
+    assert KERNELS["copy_strips"].required_features(made.kernel.variant) == ()
+
+
+def test_strips_narrower_than_4_bytes_are_moved_by_units_but_on_a_cpu() -> None:
+    narrow = channels(INT8, 3, 18)
+    assert (chosen(narrow), chosen(narrow, CPU)) == ("units", "strips")
+    assert (chosen(channels(INT8, 3, 20)), chosen(channels(INT8, 3, 20), CPU)) == ("strips_shared", "strips")
+
+
+@pytest.mark.parametrize(("count", "possible"), [(2, True), (16, True), (17, False)])
+def test_a_strip_interleaves_at_most_16(count: int, possible: bool) -> None:
+    found = possible_rules(channels(INT8, count, 32), GPU)
+    assert ("strips" in found) == ("strips_shared" in found) == possible
+
+
+def test_a_start_or_an_outer_step_narrows_a_strips_words() -> None:
+    def word(start: int, outer: int) -> int:
+        strip = copy_problem(8, (5, 3, 64), ((outer, 1, 3), (192, 64, 1)), (start, 0)).strip
+        assert strip is not None
+        return strip.word_bits
+
+    assert [word(0, 192), word(8, 192), word(0, 196), word(2, 192), word(0, 193)] == [128, 64, 32, 16, 8]
+
+
+def test_units_of_several_elements_have_strips_too() -> None:
+    """Pairs of float16: what is left of their dimension has one unit, whose step does not matter."""
+    problem = copy_problem(16, (3, 64, 2), ((2, 6, 1), (128, 2, 1)))
+    assert problem.bits == 32
+    assert problem.strip is not None and problem.strip.word_bits == 128
+
+
+def test_a_run_that_goes_back_is_a_run() -> None:
+    strip = copy_problem(32, (64, 3), ((1, -64), (3, 1)), (128, 0)).strip
+    assert strip is not None and (strip.size, strip.interleaves) == (3, True)
+
+
+@pytest.mark.parametrize("count", range(2, 17))
+def test_a_workgroups_strips_fit_the_least_shared_memory(count: int) -> None:
+    least = Capabilities()
+    for data_type in (INT8, FLOAT32, INT64):
+        constants = dict(dispatch(channels(data_type, count, 64), least, "strips_shared").kernel.constants)
+        workgroup = int(constants["LOCAL_SIZE_X"])
+        assert workgroup % 32 == 0 and workgroup <= least.workgroup_invocations
+        assert (workgroup * count * 9 // 8 + 1) * 16 + workgroup * 4 <= least.shared_memory_bytes
+
+
+# -- rows
 
 
 def test_rows_of_a_packed_output_are_one_line_of_words() -> None:
@@ -213,7 +318,8 @@ def test_blocks_side_by_side_are_read_in_the_inputs_order() -> None:
     order = DepthSpaceOrder.DEPTH_COLUMN_ROW
     gathers = ops.SpaceToDepth1(input_tensor=space, output_tensor=depth, block_size=2, order=order)
     spreads = ops.DepthToSpace1(input_tensor=depth, output_tensor=space, block_size=2, order=order)
-    assert parameter(dispatch(gathers), "inner_size") == parameter(dispatch(spreads), "inner_size") == (2,)
+    for desc in (gathers, spreads):
+        assert parameter(dispatch(desc, force="units"), "inner_size") == (2,)
 
 
 def test_every_piece_is_copied_by_the_rule_that_suits_it() -> None:

@@ -17,7 +17,8 @@ from dmlvk.kernels.lowering.elementwise import ROWS
 from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select import ELEMENTWISE, Access, choose
+from dmlvk.kernels.select.elementwise import ELEMENTWISE, Access
+from dmlvk.kernels.select.rule import choose
 from dmlvk.kernels.shapes import divisors
 from dmlvk.schema import REGISTRY, OperatorDesc, ScaleBias
 from dmlvk.tensor import TensorDesc, cast_scalar, packed_strides

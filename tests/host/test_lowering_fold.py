@@ -13,7 +13,7 @@ from dmlvk.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.select import FoldProblem
+from dmlvk.kernels.select.fold import FoldProblem
 
 FLOAT32, UINT8, INT64 = TensorDataType.FLOAT32, TensorDataType.UINT8, TensorDataType.INT64
 CAPS = Capabilities(features=Capabilities().features | {"storage8", "storage16"})
@@ -101,17 +101,29 @@ def test_a_batch_of_packed_images_is_more_channels() -> None:
     assert constants(unfold((4, 3, 9, 9), windows((3, 3)), strides=(500, 81, 9, 1)))["KEPT"] == 2
 
 
+def chosen(desc: Any) -> str:
+    return next(rule.name for rule, holds in explain(desc, CAPS) if holds)
+
+
 @pytest.mark.parametrize("data_type", [UINT8, FLOAT32, INT64])
-@pytest.mark.parametrize(("stride", "rule"), [(1, "rows"), (2, "elements")])
-def test_lines_of_blocks_without_gaps_are_copied_in_words(data_type: TensorDataType, stride: int, rule: str) -> None:
-    desc = unfold((2, 3, 8, 16), windows((3, 3), strides=(2, stride)), data_type)
-    assert next(found.name for found, holds in explain(desc, CAPS) if holds) == rule
-    assert "elements" in possible_rules(desc, CAPS)
-    (dispatch,) = lower(desc, CAPS).dispatches
-    units = {"rows": "UINT8" if data_type is UINT8 else "UINT32", "elements": {UINT8: "UINT8", INT64: "BITS64"}}
-    wanted = units[rule] if isinstance(units[rule], str) else units[rule].get(data_type, "UINT32")  # type: ignore[union-attr]
-    assert dict(dispatch.kernel.variant)["T"] == wanted
+def test_lines_of_blocks_without_gaps_are_copied_in_words(data_type: TensorDataType) -> None:
+    """Unless they are short and do not follow each other in the columns."""
+    desc = unfold((2, 3, 8, 16), windows((3, 3), strides=(2, 1)), data_type)
+    assert chosen(desc) == "rows"
+    assert possible_rules(desc, CAPS) == ["rows", "elements"]
+    for width, rule in ((2 + 32, "rows"), (2 + 3, "elements")):
+        gapped = unfold((2, 3, 8, width), windows((3, 3), strides=(2, 1)), data_type)
+        sizes = gapped.tensor("output_tensor").sizes
+        strides = (sizes[1] * (sizes[2] + 1), sizes[2] + 1, 1)
+        assert chosen(gapped.replace(output_tensor=TensorDesc(data_type, sizes, strides))) == rule
+    for forced, unit in (("rows", {INT64: "UINT32"}), ("elements", {INT64: "BITS64"})):
+        (dispatch,) = lower(desc, CAPS, force=forced).dispatches
+        assert dict(dispatch.kernel.variant)["T"] == {UINT8: "UINT8", FLOAT32: "UINT32", **unit}[data_type]
     assert constants(desc, "elements")["PACKED"] == 0
+    apart = desc.replace(strides=(2, 2))
+    apart = apart.replace(output_tensor=TensorDesc(data_type, apart.inferred_output_sizes()[0]))
+    assert chosen(apart) == "elements"
+    assert possible_rules(apart, CAPS) == ["elements"]
 
 
 def test_a_small_window_is_read_at_once() -> None:

@@ -12,7 +12,7 @@ from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select import ChosenDimension, GatherProblem
+from dmlvk.kernels.select.gather import ChosenDimension, GatherProblem
 from dmlvk.schema import OperatorDesc
 
 FLOAT64, FLOAT32, FLOAT16, INT8, INT64, UINT32 = (
@@ -79,17 +79,18 @@ def param(launch: Dispatch, name: str) -> Any:
         (gather((9, 768), 5, 0, FLOAT16), 128, 96, "units"),
         (gather((9, 773), 5, 0, FLOAT16), 16, 773, "rows"),
         (gather((9, 770), 5, 0, FLOAT16), 32, 385, "rows"),
-        (gather((9, 17), 5, 0, FLOAT64), 64, 17, "rows"),
-        (gather((9, 3), 5, 0), 32, 3, "rows"),
-        (gather((9, 3), 5, 0, output_strides=(4, 1)), 32, 3, "units"),
+        (gather((9, 17), 5, 0, FLOAT64), 64, 17, "units"),
+        (gather((9, 193), 5, 0), 32, 193, "rows"),
+        (gather((9, 3), 5, 0), 32, 3, "units"),
+        (gather((9, 193), 5, 0, output_strides=(194, 1)), 32, 193, "rows"),
         (gather((9, 2), 5, 0), 64, 1, "units"),
         (gather((9, 2), 5, 0, INT8), 16, 1, "units"),
         (gather((99,), 5, 0), 32, 1, "units"),
         (gather((4, 99), 5, 1, INT8), 8, 1, "units"),
         (gather((4, 9, 6, 8), 5, 1), 128, 12, "units"),
         (gather((9, 1024), 5, 0, x_strides=(1, 9)), 32, 1024, "units"),
-        (gather((9, 64), 5, 0, x_strides=(65, 1)), 32, 64, "rows"),
-        (gather((9, 64), 5, 0, output_strides=(66, 1)), 64, 32, "rows"),
+        (gather((9, 256), 5, 0, x_strides=(257, 1)), 32, 256, "rows"),
+        (gather((9, 64), 5, 0, output_strides=(66, 1)), 64, 32, "units"),
         (gather((9, 64), 5, 0, output_strides=(1, 5)), 32, 1, "units"),
         (elements((8, 64), 0), 32, 1, "units"),
         (elements((8, 64), 1, FLOAT64), 64, 1, "units"),

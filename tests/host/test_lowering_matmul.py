@@ -14,7 +14,8 @@ from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import input_range, output_range
-from dmlvk.kernels.select import GEMM, choose
+from dmlvk.kernels.select.matmul import GEMM
+from dmlvk.kernels.select.rule import choose
 from dmlvk.tensor import TensorDesc
 
 FLOAT32 = TensorDataType.FLOAT32

@@ -17,7 +17,9 @@ from dmlvk.kernels.lowering import lower, newest, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, input_range, output_range
-from dmlvk.kernels.select import MEAN_VARIANCE_NORMALIZATION, Access, choose
+from dmlvk.kernels.select.elementwise import Access
+from dmlvk.kernels.select.normalization import MEAN_VARIANCE_NORMALIZATION
+from dmlvk.kernels.select.rule import choose
 from dmlvk.ops.activation import ActivationLeakyRelu
 from dmlvk.ops.normalization import (
     BatchNormalization,

@@ -14,7 +14,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import explain, lower, padding, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.select import PaddedDimension
+from dmlvk.kernels.select.padding import PaddedDimension
 
 UINT8, FLOAT16, FLOAT32, INT64 = (TensorDataType[name] for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
 CAPS = Capabilities(features=Capabilities().features | {"storage8", "storage16"})
@@ -81,11 +81,12 @@ def test_units_are_as_wide_as_their_places_allow() -> None:
 @pytest.mark.parametrize(
     ("desc", "rule", "rules"),
     [
-        (padded((2, 3, 5, 7), (0, 0, 1, 1), (0, 0, 1, 1)), "rows", {"rows", "units"}),
+        (padded((2, 3, 5, 207), (0, 0, 1, 1), (0, 0, 1, 1)), "rows", {"rows", "units"}),
+        (padded((2, 3, 5, 7), (0, 0, 1, 1), (0, 0, 1, 1)), "units", {"rows", "units"}),  # of few words
         (padded((2, 3, 5, 7), (0, 0, 1, 1), (0, 0, 1, 1), EDGE), "rows", {"rows", "units"}),
         (padded((2, 3, 5, 7), (0, 0, 1, 1), (0, 0, 1, 1), EDGE, INT64), "units", {"units"}),
-        (padded((2, 3, 5, 7), (0, 0, 1, 1), (0, 0, 1, 1), data_type=INT64), "rows", {"rows", "units"}),
-        (padded((3, 32), (4, 4), (8, 0)), "units", {"rows", "units"}),  # of whole words
+        (padded((2, 3, 5, 207), (0, 0, 1, 1), (0, 0, 1, 1), data_type=INT64), "units", {"rows", "units"}),  # of half words
+        (padded((3, 256), (4, 4), (8, 0)), "units", {"rows", "units"}),  # of whole words
         (padded((3, 5), (1, 1), (1, 1), strides=(1, 3)), "units", {"units"}),
     ],
 )
@@ -139,7 +140,7 @@ def numpys_places(mode: PaddingMode, size: int, start: int, end: int) -> list[in
 @pytest.mark.parametrize(("start", "end"), [(0, 1), (1, 0), (5, 9), (23, 0)])
 def test_one_formula_serves_every_mode(mode: PaddingMode, size: int, start: int, end: int) -> None:
     own = PaddedDimension(size, start, end, 1, 1)
-    low, high, shift, period, mirror = padding.dimension_map(padded((size,), (start,), (end,), mode), own)
+    low, high, shift, period, mirror = padding.dimension_map(mode, own, "")
     found = []
     for coordinate in range(own.output_size):
         place = (min(max(coordinate, low), high) + shift) % 2**32 % period
@@ -151,6 +152,64 @@ def test_a_period_beyond_32_bits_is_refused() -> None:
     desc = padded((2**31, 1), (2**30, 0), (0, 0), PaddingMode.SYMMETRIC, UINT8)
     with pytest.raises(UnsupportedError, match="pass 32 bits"):
         lower(desc, Capabilities(storage_buffer_bytes=2**32 - 1))
+
+
+# -- gradients of slices
+
+
+def slice_grad(
+    sizes: tuple[int, ...],
+    offsets: tuple[int, ...],
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    data_type: TensorDataType = FLOAT32,
+) -> dmlvk.SliceGrad:
+    taken = tuple(1 + (size - 1) // abs(step) for size, step in zip(window, strides, strict=True))
+    desc = dmlvk.SliceGrad(
+        input_gradient_tensor=TensorDesc(data_type, taken),
+        output_gradient_tensor=TensorDesc(data_type, sizes),
+        input_window_offsets=offsets,
+        input_window_sizes=window,
+        input_window_strides=strides,
+    )
+    desc.validate()
+    return desc
+
+
+def test_the_gradient_of_a_window_is_a_padding() -> None:
+    gradient = problem(slice_grad((6, 300), (2, 1), (3, 255), (1, 1)))
+    assert gradient == problem(padded((3, 255), (2, 1), (1, 44)))
+    assert chosen(slice_grad((6, 300), (2, 1), (3, 255), (1, 1))) == "rows"
+    assert problem(slice_grad((6, 32), (2, 4), (3, 16), (-1, 1))).bits == 128
+
+
+def test_the_gradient_of_steps_has_zeros_between() -> None:
+    own = problem(slice_grad((4, 9, 41), (0, 1, 2), (4, 8, 39), (1, 2, -3)))
+    assert own.dimensions == (
+        PaddedDimension(4, 0, 0, 4 * 13, 9 * 41),
+        PaddedDimension(4, 1, 1, 13, 41, 2),
+        PaddedDimension(13, 4, 0, -1, 1, 3),
+    )
+    assert own.x_start == 12, "the last one taken comes first"
+
+
+def test_a_step_that_is_not_taken_is_none() -> None:
+    own = problem(slice_grad((4, 9), (3, 2), (1, 5), (7, -100)))
+    assert [dimension[:3] for dimension in own.dimensions] == [(1, 3, 0), (1, 6, 2)]
+    assert not any(dimension.dilated for dimension in own.dimensions)
+
+
+def test_rows_in_steps_are_moved_whole_and_elements_in_steps_one_by_one() -> None:
+    rows, elements = (slice_grad((8, 65), (0, 0), (8, 65), strides, UINT8) for strides in ((2, 1), (1, 2)))
+    assert chosen(rows) == "rows"
+    assert chosen(elements) == "units"
+    assert possible_rules(elements, CAPS) == ["units"]
+    (dispatch,) = lower(elements, CAPS).dispatches
+    assert {name: dict(dispatch.kernel.constants)[name] for name in ("RANK", "PADDED", "DILATED")} == {
+        "RANK": 2,
+        "PADDED": 2,
+        "DILATED": 2,
+    }
 
 
 # -- reversed subsequences
@@ -171,17 +230,17 @@ def reversal(
 
 def test_what_shares_a_length_is_a_row() -> None:
     """Lengths of the batch alone, broadcast over the rest, as a model's ReverseSequence has them."""
-    desc = reversal((4, 9, 3, 15), 1, (1, 0, 0, 0))
+    desc = reversal((4, 9, 3, 65), 1, (1, 0, 0, 0))
     own = problem(desc)
-    assert (own.bits, own.walk.sizes, own.axis, own.size) == (32, (4, 9), 1, 45)
+    assert (own.bits, own.walk.sizes, own.axis, own.size) == (32, (4, 9), 1, 195)
     assert chosen(desc) == "rows"
-    assert chosen(reversal((4, 9, 3, 16), 1, (1, 0, 0, 0))) == "units"  # of whole words
+    assert chosen(reversal((4, 9, 3, 68), 1, (1, 0, 0, 0))) == "units"  # of whole words
 
 
 def test_a_length_an_element_moves_elements() -> None:
-    desc = reversal((4, 9, 3, 15), 1)
+    desc = reversal((4, 9, 3, 65), 1)
     own = problem(desc)
-    assert (own.bits, own.walk.sizes, own.axis, own.size) == (32, (4, 9, 45), 1, 1)
+    assert (own.bits, own.walk.sizes, own.axis, own.size) == (32, (4, 9, 195), 1, 1)
     assert chosen(desc) == "units"
 
 

@@ -12,7 +12,8 @@ from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import lower, newest, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.plan import output_range
-from dmlvk.kernels.select import POOLING, choose
+from dmlvk.kernels.select.pooling import POOLING
+from dmlvk.kernels.select.rule import choose
 from dmlvk.ops.pooling import (
     AveragePooling,
     AveragePooling1,

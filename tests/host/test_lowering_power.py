@@ -12,7 +12,7 @@ from dmlvk.errors import InvalidArgumentError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import lower, newest
 from dmlvk.kernels.plan import Plan, Source
-from dmlvk.kernels.select import Access
+from dmlvk.kernels.select.elementwise import Access
 from dmlvk.schema import OperatorDesc, ScaleBias
 from dmlvk.tensor import TensorDesc
 

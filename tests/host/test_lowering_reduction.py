@@ -23,7 +23,8 @@ from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, Plan, Source
-from dmlvk.kernels.select import REDUCTION, choose
+from dmlvk.kernels.select.reduction import REDUCTION
+from dmlvk.kernels.select.rule import choose
 from dmlvk.ops.reduction import Argmax, Argmin, Reduce
 from dmlvk.tensor import TensorDesc, calculate_strides, element_bits, packed_strides
 

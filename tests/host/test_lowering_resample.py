@@ -15,7 +15,7 @@ from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import explain, lower
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select import ResampleProblem
+from dmlvk.kernels.select.resample import ResampleProblem
 from dmlvk.schema import Size2D
 from dmlvk.tensor import TensorDesc, calculate_strides
 

@@ -13,7 +13,8 @@ from dmlvk.enums import TensorDataType
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import lower, newest, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.select import SOFTMAX, SoftmaxProblem, SoftmaxUnit, choose
+from dmlvk.kernels.select.rule import choose
+from dmlvk.kernels.select.softmax import SOFTMAX, SoftmaxProblem, SoftmaxUnit
 from dmlvk.tensor import TensorDesc
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16

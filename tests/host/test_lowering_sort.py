@@ -9,7 +9,7 @@ from dmlvk import TensorDataType, TensorDesc
 from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.select import TOP_K_COUNT_BYTES
+from dmlvk.kernels.select.sort import TOP_K_COUNT_BYTES
 
 LARGE = Capabilities(
     features=SUBGROUPS | {"storage8", "storage16"},

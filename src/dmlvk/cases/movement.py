@@ -6,6 +6,7 @@ prove that they are mapped to a size run with all.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -104,6 +105,32 @@ _SLICE: Final = (
         layouts=True,
     ),
 )
+
+
+def _slice_grad(case: Case) -> Case:
+    """What goes back to where a case of Slice1 took it from."""
+    desc = ops.Slice1(**case.attributes)  # type: ignore[arg-type]
+    taken = case.outputs.get("output_tensor") or desc.inferred_output_sizes()[0]
+    sizes = {"output_gradient_tensor": case.inputs[_INPUT]}
+    return dataclasses.replace(case, inputs={"input_gradient_tensor": taken}, outputs=sizes)
+
+
+_BACK: Final = (
+    _slice1("every other element of whole words", (5, 96), (0, 0), (5, 96), (1, 2), layouts=True, quick=True),
+    _slice1("every other row of whole words", (12, 48), (1, 0), (11, 48), (2, 1), layouts=True),
+    _slice1("the other way round, to whole words", (6, 64), (1, 16), (4, 32), (-1, 1)),
+    _slice1("steps along all dimensions", (7, 5, 9, 11), (1, 0, 2, 1), (6, 5, 7, 10), (2, -3, 1, 4)),
+    _slice1("one dimension in steps", (103,), (2,), (98,), (5,), every=True),
+    _slice1(
+        "steps along eight dimensions",
+        (3, 2, 3, 2, 3, 2, 3, 4),
+        (0,) * 8,
+        (3, 2, 3, 2, 3, 2, 3, 4),
+        (2, -1, 2, 1, -2, 1, 1, 3),
+    ),
+)
+
+_SLICE_GRAD: Final = tuple(map(_slice_grad, (*_SLICE1, *_BACK)))
 
 
 # -- Split and Join
@@ -258,6 +285,10 @@ _BLOCKS: Final = {
     "whole words": ((1, 4, 3, 16), 2),
     "many columns": ((1, 2, 2, 131), 4),
     "single pixels": ((3, 5, 1, 1), 2),
+    "strips of 2 for several workgroups": ((1, 4, 9, 64), 2),
+    "strips of 3": ((2, 2, 5, 48), 3),
+    "strips of 4, in 4 or 8 bytes": ((1, 3, 7, 36), 4),
+    "a long strip, one word past a workgroup": ((1, 1, 1, 2064), 2),
 }
 """What the operators move between: {N, channels, rows, columns} and the size of the blocks."""
 
@@ -273,7 +304,7 @@ def _block_case(name: str, order: DepthSpaceOrder | None, *, to_space: bool) -> 
         attributes,
         {},
         every=main and order != DepthSpaceOrder.COLUMN_ROW_DEPTH,
-        layouts=name in ("blocks of 2", "whole words") and order is not None,
+        layouts=name in ("blocks of 2", "whole words", "strips of 3") and order is not None,
         quick=main,
     )
 
@@ -337,6 +368,7 @@ _REVERSE: Final = (
 CASES = (
     OperatorCases(ops.Slice1, MOVED, _SLICE1),
     OperatorCases(ops.Slice, MOVED, _SLICE, every_rule=False),
+    OperatorCases(ops.SliceGrad, MOVED, _SLICE_GRAD),
     OperatorCases(ops.Split, MOVED, _SPLIT),
     OperatorCases(ops.Join, MOVED, _JOIN),
     OperatorCases(ops.Padding1, MOVED, tuple(_padded_cases())),

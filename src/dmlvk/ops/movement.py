@@ -23,6 +23,7 @@ __all__ = [
     "ReverseSubsequences",
     "Slice",
     "Slice1",
+    "SliceGrad",
     "SpaceToDepth",
     "SpaceToDepth1",
     "Split",
@@ -34,10 +35,10 @@ _LENGTHS = (TensorDataType.UINT64, TensorDataType.UINT32)
 _INPUT, _OUTPUT = "input_tensor", "output_tensor"
 
 
-def _one_entry_a_dimension(*names: str) -> _s.Constraint:
-    @_c.constraint("array_lengths", f"{' and '.join(names)}: one entry a dimension of input_tensor")
+def _one_entry_a_dimension(*names: str, of: str = _INPUT) -> _s.Constraint:
+    @_c.constraint("array_lengths", f"{' and '.join(names)}: one entry a dimension of {of}")
     def check(desc: _s.OperatorDesc) -> _s.Violation | None:
-        count = desc.tensor(_INPUT).dimension_count
+        count = desc.tensor(of).dimension_count
         wrong = next((name for name in names if len(getattr(desc, name)) != count), None)
         return _s.Violation(wrong, getattr(desc, wrong)) if wrong else None
 
@@ -109,32 +110,39 @@ class Slice(
         )
 
 
-@_c.constraint("window", "offset + size of the window is at most the size of input_tensor in every dimension")
-def _window(desc: Slice1) -> _s.Violation | None:
-    dimensions = zip(desc.input_window_offsets, desc.input_window_sizes, desc.tensor(_INPUT).sizes, strict=True)
-    inside = all(offset + size <= full for offset, size, full in dimensions)
-    return None if inside else _s.Violation("input_window_offsets", desc.input_window_offsets)
+def _window_elements(desc: Slice1 | SliceGrad) -> tuple[int, ...]:
+    """How many elements the window gives in each dimension."""
+    dimensions = zip(desc.input_window_sizes, desc.input_window_strides, strict=True)
+    return tuple(1 + (size - 1) // abs(step) for size, step in dimensions)
 
 
-@_c.constraint("output_sizes", "is at most 1 + (input window size - 1) / |stride|, rounded down, in every dimension")
-def _window_elements(desc: Slice1) -> _s.Violation | None:
-    sizes = desc.tensor(_OUTPUT).sizes
-    fits = all(size <= most for size, most in zip(sizes, desc.inferred_output_sizes()[0], strict=True))
-    return None if fits else _s.Violation(_OUTPUT, sizes)
+def _windowed(whole: str, part: str) -> tuple[_s.Constraint, ...]:
+    """The rules of a tensor with a window, and of one with elements of that."""
 
+    @_c.constraint("window", f"offset + size of the window is at most the size of {whole} in every dimension")
+    def window(desc: Slice1 | SliceGrad) -> _s.Violation | None:
+        dimensions = zip(desc.input_window_offsets, desc.input_window_sizes, desc.tensor(whole).sizes, strict=True)
+        inside = all(offset + size <= full for offset, size, full in dimensions)
+        return None if inside else _s.Violation("input_window_offsets", desc.input_window_offsets)
 
-class Slice1(
-    _s.OperatorDesc,
-    constraints=(
+    @_c.constraint("window_elements", "is at most 1 + (input window size - 1) / |stride|, rounded down, in every dimension")
+    def elements(desc: Slice1 | SliceGrad) -> _s.Violation | None:
+        sizes = desc.tensor(part).sizes
+        fits = all(size <= most for size, most in zip(sizes, _window_elements(desc), strict=True))
+        return None if fits else _s.Violation(part, sizes)
+
+    return (
         _c.same_data_type(),
         _c.same_dimension_count(),
-        _one_entry_a_dimension("input_window_offsets", "input_window_sizes", "input_window_strides"),
+        _one_entry_a_dimension("input_window_offsets", "input_window_sizes", "input_window_strides", of=whole),
         _no_zero("input_window_sizes"),
         _no_zero("input_window_strides"),
-        _window,
-        _window_elements,
-    ),
-):
+        window,
+        elements,
+    )
+
+
+class Slice1(_s.OperatorDesc, constraints=_windowed(_INPUT, _OUTPUT)):
     """y[c] = x[start + stride * c]: a window of the input, in steps.
 
     A positive stride starts at the window's first element, a negative one at its last and walks toward the first. The
@@ -149,8 +157,25 @@ class Slice1(
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         _require(self, _no_zero("input_window_sizes"))
-        dimensions = zip(self.input_window_sizes, self.input_window_strides, strict=True)
-        return (tuple(1 + (size - 1) // abs(step) for size, step in dimensions),)
+        return (_window_elements(self),)
+
+
+class SliceGrad(_s.OperatorDesc, constraints=_windowed("output_gradient_tensor", "input_gradient_tensor")):
+    """The gradient of ``Slice1``: dx[start + stride * c] = dy[c], and 0 wherever Slice1 takes nothing from.
+
+    The fields are those of the Slice1; its sizes are not implied by them, so the caller gives the output's. As there, dy may
+    have fewer elements than the window gives, on which the specification is silent: what is left out gets 0. No element is
+    taken twice, so nothing is added up, and gradients are moved as bits.
+    """
+
+    input_gradient_tensor: TensorDesc | None = _s.input_tensor(_ALL)
+    output_gradient_tensor: TensorDesc | None = _s.output_tensor(_ALL)
+    input_window_offsets: tuple[int, ...] = _s.uint_array()
+    input_window_sizes: tuple[int, ...] = _s.uint_array()
+    input_window_strides: tuple[int, ...] = _s.int_array()
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        raise self.error("output_gradient_tensor", "is given, because a window does not say how large its tensor is", None)
 
 
 # -- Split and Join

@@ -17,6 +17,7 @@ from dmlvk.ops.movement import (
     ReverseSubsequences,
     Slice,
     Slice1,
+    SliceGrad,
     SpaceToDepth,
     SpaceToDepth1,
     Split,
@@ -26,12 +27,20 @@ from dmlvk.ops.movement import (
 Array = NDArray[Any]
 
 
+def _taken(desc: Slice1 | SliceGrad, counts: tuple[int, ...]) -> tuple[Array, ...]:
+    """The first so many places of the window in each dimension, to index a tensor with."""
+    windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, counts, strict=True)
+    return np.ix_(*(np.arange(offset, offset + size)[::step][:count] for offset, size, step, count in windows))
+
+
 def slice1(desc: Slice1, x: Array) -> Array:
-    for axis, size in enumerate(desc.tensor("output_tensor").sizes):
-        offset, step = desc.input_window_offsets[axis], desc.input_window_strides[axis]
-        window = np.arange(offset, offset + desc.input_window_sizes[axis])
-        x = np.take(x, window[::step][:size], axis)
-    return x
+    return x[_taken(desc, desc.tensor("output_tensor").sizes)]
+
+
+def slice_grad(desc: SliceGrad, dy: Array) -> Array:
+    dx = np.zeros(desc.tensor("output_gradient_tensor").sizes, dy.dtype)
+    dx[_taken(desc, dy.shape)] = dy
+    return dx
 
 
 def slice(desc: Slice, x: Array) -> Array:  # an oracle has its operator's name

@@ -10,7 +10,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import Lowering, lowering_of, register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import BlockCopy, Plan
-from dmlvk.kernels.select import Rule, choose
+from dmlvk.kernels.select.rule import Rule, choose
 from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import element_bits
 

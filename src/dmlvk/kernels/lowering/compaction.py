@@ -8,7 +8,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.select import NONZERO, NonzeroProblem
+from dmlvk.kernels.select.compaction import NONZERO, NonzeroProblem
 from dmlvk.kernels.shapes import check_rounds, coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.ops.compaction import NonzeroCoordinates
 from dmlvk.schema import FLOATS

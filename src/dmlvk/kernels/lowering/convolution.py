@@ -14,7 +14,7 @@ from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
-from dmlvk.kernels.select import CONVOLUTION, ConvolutionProblem
+from dmlvk.kernels.select.convolution import CONVOLUTION, ConvolutionProblem
 from dmlvk.kernels.shapes import check_rounds, linear_grid
 from dmlvk.tensor import TensorDesc
 

@@ -13,7 +13,8 @@ from dmlvk.kernels.lowering.elementwise import launch
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import BlockCopy, Dispatch, KernelVariant, Launch, Plan, Range, input_range, output_range
-from dmlvk.kernels.select import COPY, CopyProblem, choose
+from dmlvk.kernels.select.copy import COPY, CopyProblem
+from dmlvk.kernels.select.rule import choose
 from dmlvk.kernels.shapes import Coalesced, coalesce, divisors, linear_grid
 from dmlvk.ops import ActivationIdentity, Cast, ElementWiseIdentity
 from dmlvk.schema import OperatorDesc
@@ -28,6 +29,8 @@ _SECTOR_BITS = 256
 """What memory moves at least."""
 _NEIGHBOURS = 32
 """Invocations whose accesses are made together."""
+_STAGED_BYTES = 8192
+"""Of strips in shared memory, to which an eighth is added."""
 
 
 def copy(
@@ -96,6 +99,55 @@ def _tiles(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabiliti
     params = {"scale": 1.0, "bias": 0.0, "param0": (0, 0), "param1": (0, 0)}
     starts = {"x_start": problem.starts[0], "output_start": problem.starts[1]}
     return launch("elementwise_unary", "tiles", tiled, caps, bindings, constants, {**params, **starts})
+
+
+def _strips(shared: bool) -> Callable[[CopyProblem, tuple[Range, Range], Capabilities], Launch]:
+    return lambda problem, bindings, caps: _strip_dispatch(problem, bindings, shared, caps)
+
+
+def _strip_dispatch(problem: CopyProblem, bindings: tuple[Range, Range], shared: bool, caps: Capabilities) -> Dispatch:
+    strip = problem.strip
+    assert strip is not None, "the rule has shown it to be there"
+    problem, bindings = _narrowed(problem, bindings)
+    units = strip.word_bits // problem.bits
+    dimensions = [axis for axis in range(len(problem.walk.sizes)) if axis not in (strip.short, strip.long)] + [strip.long]
+    sizes = [problem.walk.sizes[axis] for axis in dimensions]
+    sizes[-1] //= units
+    # A run's next word lies next to it, that of a strip beyond those of the short dimension.
+    runs, strips = problem.walk.strides if strip.interleaves else problem.walk.strides[::-1]
+    of_runs = [runs[axis] // units for axis in dimensions[:-1]] + [1]
+    of_strips = [strips[axis] // units for axis in dimensions[:-1]] + [strip.size]
+    x, output = (of_runs, of_strips) if strip.interleaves else (of_strips, of_runs)
+    workgroup = _strip_workgroup(strip.size * strip.word_bits // 8) if shared else _WORKGROUP
+    count = math.prod(sizes)
+    block = KERNELS["copy_strips"].pack(
+        count=count,
+        x_start=problem.starts[0] // units,
+        output_start=problem.starts[1] // units,
+        run_step=runs[strip.short] // units % 2**32,
+        sizes=tuple(sizes),
+        divisors=divisors(sizes),
+        x_strides=tuple(step % 2**32 for step in x),
+        output_strides=tuple(output),
+    )
+    constants = {
+        "LOCAL_SIZE_X": workgroup,
+        "RANK": len(sizes),
+        "SHORT": strip.size,
+        "INTERLEAVES": int(strip.interleaves),
+        "STAGED": int(shared),
+    }
+    variant = (("BITS", str(problem.bits)), ("T", unit_type(strip.word_bits)))
+    kernel = KernelVariant("copy_strips", variant, tuple(constants.items()))
+    return Dispatch(kernel, bindings, block, linear_grid(-(-count // workgroup), caps))
+
+
+def _strip_workgroup(nbytes: int) -> int:
+    """Invocations that share strips of which each moves so many bytes."""
+    workgroup = _WORKGROUP
+    while workgroup * nbytes > _STAGED_BYTES:
+        workgroup //= 2
+    return workgroup
 
 
 def _rows(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
@@ -216,7 +268,7 @@ def rows_dispatch(
         count, items = total, unit_items(units.bits, total, caps)
     else:
         count = -(-total // of_word) if packed else units.rows * row_words
-        items = 1 if caps.is_cpu or count < 1 << 20 or row_words < _LONG_ROW else 2
+        items = word_items(row_words, count, caps)
     block = KERNELS[kernel].pack(
         count=count,
         units=total,
@@ -252,8 +304,15 @@ def unit_items(bits: int, count: int, caps: Capabilities) -> int:
     return 4 if bits < _WORD_BITS else 2
 
 
+def word_items(row_words: int, count: int, caps: Capabilities) -> int:
+    """Words an invocation: two of long rows, where there are enough of them."""
+    return 1 if caps.is_cpu or count < 1 << 20 or row_words < _LONG_ROW else 2
+
+
 _LAUNCHES: dict[str, Callable[[CopyProblem, tuple[Range, Range], Capabilities], Launch]] = {
     "block": _block,
+    "strips_shared": _strips(shared=True),
+    "strips": _strips(shared=False),
     "tiles": _tiles,
     "rows": _rows,
     "units": _units,

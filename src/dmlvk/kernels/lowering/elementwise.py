@@ -18,7 +18,7 @@ from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
-from dmlvk.kernels.select import ELEMENTWISE, TRANSCENDENTAL, Access, ElementwiseProblem
+from dmlvk.kernels.select.elementwise import ELEMENTWISE, TRANSCENDENTAL, Access, ElementwiseProblem
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, tile_edge, tile_lanes
 from dmlvk.ops import activation, elementwise, gradient, logical
 from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc, ScaleBias

@@ -13,7 +13,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
-from dmlvk.kernels.select import FILL, FillProblem
+from dmlvk.kernels.select.fill import FILL, FillProblem
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid
 from dmlvk.ops.fill import DiagonalMatrix1, FillValueConstant, FillValueSequence, OneHot
 from dmlvk.schema import OperatorDesc

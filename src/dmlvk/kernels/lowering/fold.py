@@ -12,7 +12,7 @@ from dmlvk.kernels.lowering.copy import RowUnits, rows_dispatch
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
-from dmlvk.kernels.select import FOLD, UNFOLD, BlockDimension, FoldProblem
+from dmlvk.kernels.select.fold import FOLD, UNFOLD, BlockDimension, FoldProblem
 from dmlvk.kernels.shapes import check_rounds, coalesce, divisors, linear_grid
 from dmlvk.ops.fold import Fold, Unfold, block_counts, image_sizes
 from dmlvk.tensor import element_bits, packed_strides

@@ -11,7 +11,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.copy import RowUnits, rows_dispatch
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.plan import Plan, input_range, output_range
-from dmlvk.kernels.select import GATHER, ChosenDimension, GatherProblem
+from dmlvk.kernels.select.gather import GATHER, ChosenDimension, GatherProblem
 from dmlvk.kernels.shapes import Coalesced, coalesce, divisors
 from dmlvk.ops.gather import Gather, GatherElements, GatherNd1
 from dmlvk.schema import OperatorDesc

@@ -16,7 +16,7 @@ from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.lowering.softmax import over_last_dimension
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
-from dmlvk.kernels.select import GEMM, GEMM_VECTOR_ROWS, GemmProblem
+from dmlvk.kernels.select.matmul import GEMM, GEMM_VECTOR_ROWS, GemmProblem
 from dmlvk.kernels.shapes import check_rounds, linear_grid
 from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import TensorDesc

@@ -11,7 +11,8 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.copy import copy_launch, copy_plan, copy_problem, copy_schedules
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.plan import Plan, Range, input_range, output_range
-from dmlvk.kernels.select import COPY, CopyProblem, choose
+from dmlvk.kernels.select.copy import COPY, CopyProblem
+from dmlvk.kernels.select.rule import choose
 from dmlvk.ops import DepthToSpace1, Join, Slice1, SpaceToDepth1, Split, Tile
 from dmlvk.tensor import TensorDesc, element_bits
 

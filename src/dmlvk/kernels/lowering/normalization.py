@@ -12,13 +12,13 @@ from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.select import (
+from dmlvk.kernels.select.elementwise import ElementwiseProblem
+from dmlvk.kernels.select.normalization import (
     BATCH_NORMALIZATION,
     LOCAL_RESPONSE_NORMALIZATION,
     MEAN_VARIANCE_COLUMN_UNITS,
     MEAN_VARIANCE_NORMALIZATION,
     BatchNormalizationProblem,
-    ElementwiseProblem,
     MeanVarianceProblem,
 )
 from dmlvk.kernels.shapes import (

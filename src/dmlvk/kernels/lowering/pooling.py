@@ -12,15 +12,9 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import LOWERINGS, register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.select import (
-    MAX_UNPOOLING,
-    POOLING,
-    QUANTIZED_POOLING,
-    Access,
-    MaxUnpoolingProblem,
-    PoolingProblem,
-    choose,
-)
+from dmlvk.kernels.select.elementwise import Access
+from dmlvk.kernels.select.pooling import MAX_UNPOOLING, POOLING, QUANTIZED_POOLING, MaxUnpoolingProblem, PoolingProblem
+from dmlvk.kernels.select.rule import choose
 from dmlvk.kernels.shapes import check_rounds, divisors, linear_grid, pooling_lanes
 from dmlvk.ops.pooling import AveragePooling1, LpPooling1, MaxPooling2, MaxUnpooling, QuantizedLinearAveragePooling
 from dmlvk.ops.reduction import Reduce

@@ -12,7 +12,8 @@ from dmlvk.kernels.lowering.reduction import range_reading
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
-from dmlvk.kernels.select import ELEMENTWISE_ITEMS, QUANTIZATION, Access, ElementwiseProblem, QuantizationProblem
+from dmlvk.kernels.select.elementwise import ELEMENTWISE_ITEMS, Access, ElementwiseProblem
+from dmlvk.kernels.select.quantization import QUANTIZATION, QuantizationProblem
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, most_invocations
 from dmlvk.ops.quantization import (
     Dequantize,

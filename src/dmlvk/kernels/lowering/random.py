@@ -6,7 +6,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
-from dmlvk.kernels.select import RANDOM, RandomProblem
+from dmlvk.kernels.select.random import RANDOM, RandomProblem
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid
 from dmlvk.ops.random import RandomGenerator
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.plan import Plan
-from dmlvk.kernels.select import Rule
+from dmlvk.kernels.select.rule import Rule
 from dmlvk.schema import OperatorDesc
 
 Schedule = Callable[[Any, Any, Capabilities], Plan]
@@ -21,7 +21,7 @@ class Lowering:
 
     Attributes:
         problem: What the family's rules read, made from a desc: a frozen dataclass.
-        rules: The family's rules, from ``select``.
+        rules: The family's rules, from ``kernels.select``.
         schedules: By rule name, what builds the plan.
     """
 

@@ -18,7 +18,8 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
-from dmlvk.kernels.select import RESAMPLE, Access, ResampleProblem, SampledDimension
+from dmlvk.kernels.select.elementwise import Access
+from dmlvk.kernels.select.resample import RESAMPLE, ResampleProblem, SampledDimension
 from dmlvk.kernels.shapes import check_rounds, divisors, linear_grid
 from dmlvk.ops.resample import Resample3
 

@@ -9,7 +9,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.copy import RowUnits, rows_dispatch
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.plan import Plan, input_range, output_range
-from dmlvk.kernels.select import REVERSAL, ReversalProblem
+from dmlvk.kernels.select.reversal import REVERSAL, ReversalProblem
 from dmlvk.kernels.shapes import Coalesced, coalesce, divisors
 from dmlvk.ops.movement import ReverseSubsequences
 from dmlvk.tensor import element_bits

@@ -8,7 +8,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
-from dmlvk.kernels.select import ROI_ALIGN, ROI_POOLING, ROI_TABLE_COLUMNS, ROI_TABLE_ROWS, RoiAlignProblem
+from dmlvk.kernels.select.roi import ROI_ALIGN, ROI_POOLING, ROI_TABLE_COLUMNS, ROI_TABLE_ROWS, RoiAlignProblem
 from dmlvk.kernels.shapes import check_rounds, linear_grid
 from dmlvk.ops.roi import RoiAlign1, RoiPooling
 

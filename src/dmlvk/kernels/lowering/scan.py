@@ -10,7 +10,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.select import SCAN, ScanProblem
+from dmlvk.kernels.select.scan import SCAN, ScanProblem
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, power_of_two
 from dmlvk.ops.scan import CumulativeProduct, CumulativeSummation
 from dmlvk.tensor import element_bits

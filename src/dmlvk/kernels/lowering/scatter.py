@@ -15,7 +15,7 @@ from dmlvk.kernels.lowering.copy import copy, unit_items, unit_type
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.select import SCATTER, ScatterProblem
+from dmlvk.kernels.select.scatter import SCATTER, ScatterProblem
 from dmlvk.kernels.shapes import Coalesced, coalesce, divisors, linear_grid
 from dmlvk.ops.scatter import ScatterElements, ScatterNd
 from dmlvk.schema import OperatorDesc

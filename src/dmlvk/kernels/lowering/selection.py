@@ -9,7 +9,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.elementwise import launch, pointwise_problem
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.plan import Plan, input_range, output_range
-from dmlvk.kernels.select import ELEMENTWISE_ITEMS, ElementwiseProblem
+from dmlvk.kernels.select.elementwise import ELEMENTWISE_ITEMS, ElementwiseProblem
 from dmlvk.ops import ElementWiseIf
 from dmlvk.tensor import element_bits
 

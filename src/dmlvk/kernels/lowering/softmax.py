@@ -12,7 +12,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.select import SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
+from dmlvk.kernels.select.softmax import SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
 from dmlvk.kernels.shapes import Coalesced, coalesce, divisors, linear_grid, power_of_two
 from dmlvk.tensor import TensorDesc, element_bits
 

@@ -11,7 +11,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.select import TOP_K, TopKProblem
+from dmlvk.kernels.select.sort import TOP_K, TopKProblem
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.ops.sort import TopK1
 from dmlvk.schema import FLOATS, SIGNED

@@ -7,7 +7,9 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.elementwise import pointwise_problem, unary
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.plan import Plan, Range, Source
-from dmlvk.kernels.select import ELEMENTWISE, VALUE_SCALE_2D, ElementwiseProblem, choose
+from dmlvk.kernels.select.elementwise import ELEMENTWISE, ElementwiseProblem
+from dmlvk.kernels.select.rule import choose
+from dmlvk.kernels.select.value_scale import VALUE_SCALE_2D
 from dmlvk.ops import ValueScale2d
 from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, element_bits
 

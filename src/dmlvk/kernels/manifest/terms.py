@@ -1,0 +1,37 @@
+"""Terms that the rows of several families are written in: data types, variants, extensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dmlvk.enums import TensorDataType
+from dmlvk.kernels.shapes import group_lanes
+from dmlvk.tensor import element_bits
+
+FLOATS = ("FLOAT32", "FLOAT16")
+NUMERIC = (
+    "FLOAT32",
+    "FLOAT16",
+    "INT64",
+    "INT32",
+    "INT16",
+    "INT8",
+    "UINT64",
+    "UINT32",
+    "UINT16",
+    "UINT8",
+)
+
+
+def lanes(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The variants "LANES T U" of a pointwise kernel: one element at a time, and a group."""
+    return tuple(f"{count} {t} {u}" for t, u in pairs for count in (1, group_lanes(bits(t), bits(u))))
+
+
+def bits(data_type: str) -> int:
+    """Of an element of a data type, by its name."""
+    return element_bits(TensorDataType[data_type])
+
+
+SUBGROUP_SUMS = ("GL_KHR_shader_subgroup_arithmetic", "GL_KHR_shader_subgroup_shuffle")
+"""Extensions of a kernel that sums or scans over a subgroup."""

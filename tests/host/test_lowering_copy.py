@@ -129,6 +129,13 @@ def test_rows_move_at_most_32_bits_a_unit() -> None:
 # -- rules
 
 
+def test_more_dimensions_around_rows_make_words_pay_earlier() -> None:
+    """A word finds its place once, 129 single elements do it 129 times."""
+    for sizes, rule in (((64, 129), "units"), ((4, 4, 4, 4, 129), "rows")):
+        gaps = tuple(step + 3 * (len(sizes) - axis) for axis, step in enumerate(packed_strides(sizes)[:-1]))
+        assert chosen(identity(FLOAT32, sizes, (*gaps, 1))) == rule
+
+
 @pytest.mark.parametrize(
     ("data_type", "least", "of_a_cpu"),
     [(INT8, 25, 17), (FLOAT16, 25, 9), (FLOAT32, 193, 5), (INT64, None, 3)],

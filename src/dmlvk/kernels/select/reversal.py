@@ -54,7 +54,7 @@ class ReversalProblem:
 REVERSAL = (
     Rule(
         "rows",
-        when=lambda p, caps: words_pay(p.bits, p.row_bytes, caps),
+        when=lambda p, caps: words_pay(p.bits, p.row_bytes, len(p.walk.sizes), caps),
         possible=lambda p, caps: p.in_rows,
         because=f"what follows the axis shares its length; {WORDS_BECAUSE}",
     ),

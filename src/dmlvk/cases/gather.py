@@ -1,11 +1,11 @@
-"""Cases of ``ops.gather``. All are exact, and in all of them one index in four is out of range."""
+"""Cases of ``ops.gather``. Every bit counts, and in all of them one index in four is out of range."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from dmlvk import ops
-from dmlvk.cases.model import Case, OperatorCases, indices_around, special
+from dmlvk.cases.model import MOVED, Case, OperatorCases, any_bits, indices_around
 from dmlvk.enums import TensorDataType as T
 
 
@@ -26,7 +26,7 @@ def _case(
         {"input_tensor": sizes, "indices_tensor": indices},
         attributes,
         data_types={"indices_tensor": index_type},
-        domains={"": special, "indices_tensor": indices_around(*(sizes[axis] for axis in chosen))},
+        domains={"": any_bits, "indices_tensor": indices_around(*(sizes[axis] for axis in chosen))},
         layouts=layouts,
         quick=quick,
     )
@@ -124,8 +124,8 @@ def _unbatched(case: Case) -> Case:
 
 
 CASES: Final = (
-    OperatorCases(ops.Gather, {}, _GATHER),
-    OperatorCases(ops.GatherElements, {}, _ELEMENTS),
-    OperatorCases(ops.GatherNd, {}, tuple(map(_unbatched, _ND[:2])), every_rule=False),
-    OperatorCases(ops.GatherNd1, {}, _ND),
+    OperatorCases(ops.Gather, MOVED, _GATHER),
+    OperatorCases(ops.GatherElements, MOVED, _ELEMENTS),
+    OperatorCases(ops.GatherNd, MOVED, tuple(map(_unbatched, _ND[:2])), every_rule=False),
+    OperatorCases(ops.GatherNd1, MOVED, _ND),
 )

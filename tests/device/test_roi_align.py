@@ -205,5 +205,5 @@ def test_a_huge_box_costs_no_more_than_the_image(device: dmlvk.Device, rule: str
     tensors[2].view()[...] = 0
     names = ("input_tensor", "roi_tensor", "batch_indices_tensor", "output_tensor")
     operator = dmlvk.RoiAlign(**dict(zip(names, descs, strict=True)))
-    (data,), _ = run(device, Problem(operator, tuple(tensors[:3]), tuple(tensors[3:])), rule)
+    (data,), *_ = run(device, Problem(operator, tuple(tensors[:3]), tuple(tensors[3:])), rule)
     assert tensors[3].view(data).item() == pytest.approx(8 * 7 / 2e6**2, rel=1e-5)

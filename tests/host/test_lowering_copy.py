@@ -70,7 +70,13 @@ def test_what_is_contiguous_in_both_is_a_copy_command_on_a_cpu_and_a_kernel_else
     desc = identity(INT8, (3, 15))
     assert only(desc, CPU) == BlockCopy((Range(Source.INPUT, 0, 0, 45), Range(Source.OUTPUT, 0, 0, 45)))
     assert chosen(desc) == "rows"
-    assert chosen(identity(INT8, (4, 8))) == "units"
+
+
+def test_blocks_of_any_length_share_a_pipeline() -> None:
+    for data_type, unit in ((INT8, "UINT8"), (FLOAT16, "UINT16"), (INT64, "UINT32")):
+        made = {dispatch(identity(data_type, sizes)).kernel for sizes in ((1,), (5,), (4, 8), (3, 1, 64))}
+        assert len(made) == 1
+        assert dict(made.pop().variant) == {"ROWS": "1", "T": unit}
 
 
 @pytest.mark.parametrize(("source", "target"), [("INT8", "UINT8"), ("UINT64", "INT64"), ("FLOAT16", "FLOAT16")])

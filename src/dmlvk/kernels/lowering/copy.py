@@ -56,11 +56,13 @@ def copy_problem(
         sizes: Of the elements to copy.
         strides: The source's and the destination's in elements; the source's may be 0 or negative.
         starts: The first element of either.
+
+    Units are as wide as all places allow; those of a block are elements, so that its length chooses no other pipeline.
     """
     order = sorted(range(len(sizes)), key=lambda axis: -strides[1][axis])
     walk = coalesce([sizes[axis] for axis in order], [[steps[axis] for axis in order] for steps in strides])
     problem = CopyProblem(bits, walk, starts)
-    while problem.bits < _WORD_BITS and problem.is_even:
+    while problem.bits < _WORD_BITS and problem.is_even and not problem.is_block:
         problem = _rescaled(problem, 2, 1)
     return problem
 

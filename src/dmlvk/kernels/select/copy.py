@@ -174,9 +174,10 @@ COPY = (
     ),
     Rule(
         "rows",
-        when=lambda p, caps: words_pay(p.bits, p.row_bytes, len(p.walk.sizes) - 1, caps),
+        when=lambda p, caps: p.is_block or words_pay(p.bits, p.row_bytes, len(p.walk.sizes) - 1, caps),
         possible=lambda p, caps: p.in_rows,
-        because=WORDS_BECAUSE,
+        because=f"{WORDS_BECAUSE}; and what is contiguous in both, so that blocks of any length share a pipeline: "
+        "1 GiB at 4250 GB/s against 4220",
     ),
     Rule("units", when=always, possible=always, because=UNITS_BECAUSE),
 )

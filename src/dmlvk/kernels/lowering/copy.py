@@ -157,12 +157,12 @@ def _rows(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilitie
         problem = _rescaled(problem, 1, problem.bits // 32)
     problem, bindings = _narrowed(problem, bindings)
     in_line = problem.output_is_packed and problem.starts[1] == 0
-    return _dispatch(problem, bindings, 1, int(in_line), caps)
+    return _dispatch(problem, bindings, caps, in_words=True, packed=in_line)
 
 
 def _units(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
     problem, bindings = _narrowed(problem, bindings)
-    return _dispatch(dataclasses.replace(problem, walk=_cheaper_walk(problem)), bindings, 0, 0, caps)
+    return _dispatch(dataclasses.replace(problem, walk=_cheaper_walk(problem)), bindings, caps, in_words=False)
 
 
 def _narrowed(problem: CopyProblem, bindings: tuple[Range, Range]) -> tuple[CopyProblem, tuple[Range, Range]]:
@@ -198,7 +198,9 @@ def _sectors(walk: Coalesced, bits: int) -> int:
     return len(touched)
 
 
-def _dispatch(problem: CopyProblem, bindings: tuple[Range, Range], rows: int, packed: int, caps: Capabilities) -> Dispatch:
+def _dispatch(
+    problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities, *, in_words: bool, packed: bool = False
+) -> Dispatch:
     *outer, inner = problem.walk.sizes
     x, output = problem.walk.strides
     outer = outer or [1]
@@ -207,8 +209,8 @@ def _dispatch(problem: CopyProblem, bindings: tuple[Range, Range], rows: int, pa
         RowUnits(problem.bits, math.prod(outer), inner, x[-1], output[-1]),
         bindings,
         caps,
-        in_words=bool(rows),
-        packed=bool(packed),
+        in_words=in_words,
+        packed=packed,
         constants={"RANK": len(outer)},
         params={
             "x_start": problem.starts[0],

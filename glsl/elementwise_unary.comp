@@ -1,4 +1,4 @@
-// y = f(g(x)), element for element: every unary operator, every activation, casts and copies.
+// y = f(g(x)), element for element: every unary operator, every activation and casts.
 //
 // f is the operator OPERATION of unary.glsl. g(x) = x * scale + bias where HAS_SCALE_BIAS, else x.
 //

@@ -93,21 +93,31 @@ class Builder:
 
         self.compiler = Compiler()
         self.headers = HeaderMap()
-        self.header_texts = []
+        self.header_texts: dict[str, str] = {}
         for path in sorted((ROOT / "glsl" / "include").glob("*.glsl")):
-            self.headers[path.name] = path.read_text()
-            self.header_texts.append(path.read_text())
+            self.headers[path.name] = self.header_texts[path.name] = path.read_text()
         self.cache = cache
         cache.mkdir(parents=True, exist_ok=True)
 
     def compile(self, spec: KernelSpec, variant: Variant) -> bytes:
         """The SPIR-V of one variant. Raises what glslang says."""
         code = prelude(spec, variant) + "#line 1\n" + (ROOT / "glsl" / spec.source).read_text()
-        key = hashlib.sha256("\0".join([code, *self.header_texts]).encode()).hexdigest()
+        key = hashlib.sha256("\0".join([code, *self._included(code)]).encode()).hexdigest()
         cached = self.cache / key
         if not cached.exists():
             cached.write_bytes(self.compiler.compile(code, self.headers))
         return cached.read_bytes()
+
+    def _included(self, code: str) -> list[str]:
+        """The texts of the headers that a source includes, directly or not, each once."""
+        found: dict[str, str] = {}
+        waiting = [code]
+        while waiting:
+            for name in re.findall(r'#include "([^"]+)"', waiting.pop()):
+                if name not in found and name in self.header_texts:
+                    found[name] = self.header_texts[name]
+                    waiting.append(found[name])
+        return list(found.values())
 
 
 def main() -> int:

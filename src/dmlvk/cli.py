@@ -22,7 +22,7 @@ from typing import Any
 
 from dmlvk import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.eager import inferred_data_type, inferred_sizes
-from dmlvk.enums import OperatorType, TensorDataType
+from dmlvk.enums import ExecutionFlags, OperatorType, TensorDataType
 from dmlvk.errors import DmlvkError, InvalidArgumentError, ModelError
 from dmlvk.execution.device import Device
 from dmlvk.kernels.lowering import explain, newest
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sub = command("explain", _explain, "show which kernel rule a desc gets, and why")
     sub.add_argument("operator", help="class name, such as MeanVarianceNormalization1")
     sub.add_argument("fields", nargs="*", help="such as input_tensor=FLOAT32[32,256,128,128] axes=2,3 epsilon=1e-5")
+    text = "as compiled with ALLOW_HALF_PRECISION_COMPUTATION: FLOAT32 may be computed in float16"
+    sub.add_argument("--allow-half-precision", action="store_true", help=text)
     takes_device(sub)
     sub = command("verify", _verify, "run the operators' cases on the device against the oracle")
     sub.add_argument("operators", nargs="*", help="class names; default all")
@@ -226,6 +228,8 @@ def _parse_field(spec: FieldSpec, word: str) -> Any:
         return spec.enumeration[word.upper()]
     if spec.kind is FieldKind.FUSED_ACTIVATION:
         return parse_desc(word, ())
+    if spec.kind is FieldKind.OPERATOR_DESC_ARRAY:
+        return tuple(parse_desc(name, ()) for name in word.split("+"))
     if spec.kind is FieldKind.SCALE_BIAS:
         scale, bias = word.split(",")
         return ScaleBias(float(scale), float(bias))
@@ -246,9 +250,10 @@ def _explain(options: argparse.Namespace) -> int:
     desc = parse_desc(options.operator, options.fields)
     desc.validate()
     device = Device(options.device)
-    rules = explain(desc, device.capabilities)
+    flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if options.allow_half_precision else ExecutionFlags.NONE
+    rules = explain(desc, dataclasses.replace(device.capabilities, allow_half_precision=options.allow_half_precision))
     chosen = next(rule.name for rule, holds in rules if holds)
-    compiled = device.compile_operator(device.create_operator(desc))
+    compiled = device.compile_operator(device.create_operator(desc), flags)
     dispatches = [
         {"kernel": dispatch.name}
         if isinstance(dispatch, BlockCopy)

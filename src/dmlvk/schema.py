@@ -223,6 +223,11 @@ def fused_activation() -> Any:
     return _field(FieldKind.FUSED_ACTIVATION, None, True, "")
 
 
+def operator_desc_array() -> Any:
+    """A ``const DML_OPERATOR_DESC*`` with its count: a tuple of activation descs, fusable ones, without tensors."""
+    return _field(FieldKind.OPERATOR_DESC_ARRAY, None, False, "")
+
+
 def _field(kind: FieldKind, default: object, optional: bool, dml_name: str, **spec: Any) -> Any:
     metadata = {"kind": kind, "optional": optional, "dml_name": dml_name, **spec}
     if default is None and not optional and not kind.is_tensor:
@@ -364,6 +369,11 @@ class OperatorDesc:
                     self._validate_tensor(spec, tensor)
             elif spec.kind is FieldKind.FUSED_ACTIVATION:
                 self._validate_activation(spec, value)
+            elif spec.kind is FieldKind.OPERATOR_DESC_ARRAY:
+                if not isinstance(value, tuple):
+                    raise self.error(spec.name, "is a tuple of descs", value)
+                for activation in value:
+                    self._validate_activation(spec, activation)
             else:
                 self._validate_attribute(spec, value)
         for constraint in self.constraints:

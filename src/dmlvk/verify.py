@@ -144,7 +144,6 @@ class Run(NamedTuple):
 
 def run(device: Device, problem: Problem, rule: str = "") -> Run:
     """Runs the problem once through the binding table."""
-    operator = ReadyOperator(device, problem.desc, rule)
     buffers: dict[GuardedTensor, Buffer] = {}
     for tensor in problem.inputs + problem.outputs:
         if tensor is not None and tensor not in buffers:
@@ -156,8 +155,10 @@ def run(device: Device, problem: Problem, rule: str = "") -> Run:
             return None
         return BufferBinding(buffers[tensor], tensor.offset, tensor.desc.total_tensor_size_in_bytes)
 
+    inputs, outputs = (list(map(binding, tensors)) for tensors in (problem.inputs, problem.outputs))
+    operator = ReadyOperator(device, problem.desc, rule, inputs)
     commands = device.create_command_list()
-    operator.record(commands, list(map(binding, problem.inputs)), list(map(binding, problem.outputs)))
+    operator.record(commands, inputs, outputs)
     before = device.dispatches
     device.execute(commands)
     results = [None if t is None else buffers[t].read() for t in problem.outputs]
@@ -181,12 +182,15 @@ def check_problem(device: Device, entry: OperatorCases, variation: Variation, pr
         return Outcome(name, variation, 0.0, True, unsupported=error.reason)
     again = run(device, problem, variation.rule).buffers
     expected = _expected(problem)
+    tolerance = entry.tolerance
+    if entry.rule_tolerance:
+        tolerance = entry.rule_tolerance.get(variation.rule or _chosen(problem.desc, device), tolerance)
     worst = 0.0
     detail = "" if dispatches == planned else f"the device counted {dispatches} dispatches, the plan has {planned}"
     for tensor, data, second, wanted in zip(problem.outputs, results, again, expected, strict=True):
         if tensor is None or data is None or second is None:
             continue
-        limit = entry.tolerance.get(tensor.desc.data_type, EXACT)
+        limit = tolerance.get(tensor.desc.data_type, EXACT)
         actual = tensor.view(data)
         errors = bit_errors(actual, wanted) if limit.bits else ulp_errors(actual, wanted, limit.magnitude)
         largest = float(errors.max(initial=0.0))
@@ -222,10 +226,14 @@ def verify_operator(
         if quick or variation.in_place or not entry.every_rule:
             continue
         desc = build(entry.operator, variation).desc
-        chosen = next(rule.name for rule, holds in explain(desc, device.capabilities) if holds)
+        chosen = _chosen(desc, device)
         for rule in possible_rules(desc, device.capabilities):
             if rule != chosen:
                 yield check(device, entry, dataclasses.replace(variation, rule=rule))
+
+
+def _chosen(desc: OperatorDesc, device: Device) -> str:
+    return next(rule.name for rule, holds in explain(desc, device.capabilities) if holds)
 
 
 def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude: float = 0.0) -> NDArray[np.float64]:

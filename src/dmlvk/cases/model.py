@@ -110,6 +110,7 @@ class OperatorCases:
         data_types: The types to cross with: those of the first input tensor unless given.
         every_rule: Whether the runner also forces the rules that are possible but not chosen. Not for operators that share
             their kernels with others and differ from them in a line of arithmetic.
+        rule_tolerance: Of rules whose arithmetic has larger errors, instead of ``tolerance``.
     """
 
     operator: type[OperatorDesc]
@@ -117,6 +118,7 @@ class OperatorCases:
     cases: tuple[Case, ...]
     data_types: tuple[TensorDataType, ...] = ()
     every_rule: bool = True
+    rule_tolerance: Mapping[str, Mapping[TensorDataType, Tolerance]] = field(default_factory=dict)
 
     @property
     def crossed_types(self) -> tuple[TensorDataType, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import threading
@@ -84,8 +85,9 @@ class Device(ComputeDevice):
 
         Args:
             operator: From this device.
-            flags: ALLOW_HALF_PRECISION_COMPUTATION permits what no kernel makes use of: float16 is accumulated in
-                float32. DISABLE_META_COMMANDS has nothing to disable. DESCRIPTORS_VOLATILE: see ``CommandList``.
+            flags: ALLOW_HALF_PRECISION_COMPUTATION lets matrix products of FLOAT32 tensors round their factors to float16
+                where the device multiplies those faster; sums stay float32. DISABLE_META_COMMANDS has nothing to
+                disable. DESCRIPTORS_VOLATILE: see ``CommandList``.
 
         Raises:
             UnsupportedError: no kernel, or the device lacks a feature or limit that the desc needs.
@@ -93,7 +95,10 @@ class Device(ComputeDevice):
         """
         if operator.device is not self:
             raise StateError(f"the operator belongs to {operator.device}, not to {self}")
-        return self.compile_plan(Signature.of(operator.desc), lower(operator.desc, self.capabilities), flags)
+        caps = self.capabilities
+        if flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION:
+            caps = dataclasses.replace(caps, allow_half_precision=True)
+        return self.compile_plan(Signature.of(operator.desc), lower(operator.desc, caps), flags)
 
     def compile_plan(
         self, signature: Signature, plan: Plan, flags: ExecutionFlags = ExecutionFlags.NONE

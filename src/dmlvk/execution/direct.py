@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlvk.execution.binding import BufferBinding
+from dmlvk.execution.binding import BufferArrayBinding, BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.execution.operator import CompiledOperator, Signature
@@ -16,13 +16,23 @@ from dmlvk.runtime.memory import Purpose
 from dmlvk.schema import OperatorDesc
 
 
-def initialize(device: Device, compiled: CompiledOperator) -> BufferBinding | None:
-    """Runs the initialiser of an operator without OWNED_BY_DML inputs; returns its persistent resource, None for none.
+def initialize(
+    device: Device, compiled: CompiledOperator, inputs: Sequence[BufferBinding | None] = ()
+) -> BufferBinding | None:
+    """Runs the initialiser of an operator; returns its persistent resource, None for none.
+
+    Args:
+        device: Where it runs.
+        compiled: The operator.
+        inputs: Where it has OWNED_BY_DML inputs: one for each slot, of which only theirs are looked at.
 
     Returns without waiting: what is submitted later finds the operator initialised.
     """
     initializer = device.create_operator_initializer([compiled])
     table = device.create_binding_table(initializer)
+    owned = compiled.signature.owned_inputs
+    if owned:
+        table.bind_inputs([BufferArrayBinding(tuple(part if slot in owned else None for slot, part in enumerate(inputs)))])
     persistent = _resource(device, compiled.get_binding_properties().persistent_resource_size, Purpose.WEIGHTS)
     table.bind_outputs([persistent])
     scratch = initializer.get_binding_properties().temporary_resource_size
@@ -42,8 +52,9 @@ class ReadyOperator:
 
     Args:
         device: Where it runs.
-        desc: The operator; none of its inputs is OWNED_BY_DML.
+        desc: The operator.
         rule: The rule of its family to use instead of the one that would be chosen.
+        owned: Where it has OWNED_BY_DML inputs: a binding for each slot, of which only theirs are looked at.
 
     Attributes:
         compiled: The compiled operator.
@@ -52,12 +63,14 @@ class ReadyOperator:
         InvalidArgumentError, UnsupportedError: as ``Device.create_operator`` and ``compile_operator``.
     """
 
-    def __init__(self, device: Device, desc: OperatorDesc, rule: str = "") -> None:
+    def __init__(
+        self, device: Device, desc: OperatorDesc, rule: str = "", owned: Sequence[BufferBinding | None] = ()
+    ) -> None:
         plan = lower(device.create_operator(desc).desc, device.capabilities, force=rule)
         self.compiled = device.compile_plan(Signature.of(desc), plan)
         temporary = self.compiled.get_binding_properties().temporary_resource_size
         self._temporary = _resource(device, temporary, Purpose.TEMPORARY)
-        self._persistent = initialize(device, self.compiled)
+        self._persistent = initialize(device, self.compiled, owned)
 
     def record(
         self,
@@ -65,14 +78,15 @@ class ReadyOperator:
         inputs: Sequence[BufferBinding | None],
         outputs: Sequence[BufferBinding | None],
     ) -> None:
-        """Records one execution over these bindings, one for each slot.
+        """Records one execution over these bindings, one for each slot; those of OWNED_BY_DML inputs are left out.
 
         Raises:
             BindingError: as ``BindingTable`` and ``CommandRecorder``.
         """
         device = self.compiled.device
         table = device.create_binding_table(self.compiled)
-        table.bind_inputs(list(inputs))
+        owned = self.compiled.signature.owned_inputs
+        table.bind_inputs([None if slot in owned else part for slot, part in enumerate(inputs)])
         table.bind_outputs(list(outputs))
         table.bind_temporary_resource(self._temporary)
         table.bind_persistent_resource(self._persistent)

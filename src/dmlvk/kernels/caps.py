@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 SUBGROUPS = frozenset({"subgroup_arithmetic", "subgroup_shuffle"})
 """Features that Vulkan 1.3 leaves optional and every driver known to us has."""
+
+
+class CooperativeMatrix(NamedTuple):
+    """A shape of ``VK_KHR_cooperative_matrix`` that a subgroup multiplies: (m, k) by (k, n) plus (m, n).
+
+    Attributes:
+        m, n, k: Its sizes.
+        operands: Component type of both factors, such as "float16" or "int8".
+        sums: Of the addend and the result.
+    """
+
+    m: int
+    n: int
+    k: int
+    operands: str
+    sums: str
 
 
 @dataclass(frozen=True)
@@ -20,6 +37,9 @@ class Capabilities:
         workgroup_invocations: Most invocations in a workgroup.
         workgroup_counts: Most workgroups in x, y, z.
         storage_buffer_bytes: Most bytes of one storage binding.
+        cooperative_matrices: What subgroups multiply with ``cooperative_matrix``, in the driver's order.
+        allow_half_precision: Whether FLOAT32 may be computed in float16: what an operator is compiled with
+            (``ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION``), not what the device can.
         is_cpu: Whether a CPU implements the device: workgroups run one after another on few cores.
     """
 
@@ -31,4 +51,6 @@ class Capabilities:
     workgroup_invocations: int = 128
     workgroup_counts: tuple[int, int, int] = (65535, 65535, 65535)
     storage_buffer_bytes: int = 2**27
+    cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
+    allow_half_precision: bool = False
     is_cpu: bool = False

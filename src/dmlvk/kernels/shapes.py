@@ -47,6 +47,11 @@ def most_invocations(caps: Capabilities) -> int:
     return 1 << (caps.workgroup_invocations.bit_length() - 1)
 
 
+def within_rounds(rounds: int, caps: Capabilities) -> bool:
+    """Whether a CPU's driver lets an invocation's loops run so many rounds, those of nested ones multiplied."""
+    return not caps.is_cpu or rounds <= _MOST_CPU_ROUNDS
+
+
 def check_rounds(rounds: int, caps: Capabilities, operator: str) -> None:
     """Refuses loops that a CPU's driver would leave too early, without an error and with a wrong result.
 
@@ -55,7 +60,7 @@ def check_rounds(rounds: int, caps: Capabilities, operator: str) -> None:
         caps: The device's.
         operator: The operator's DirectML name.
     """
-    if caps.is_cpu and rounds > _MOST_CPU_ROUNDS:
+    if not within_rounds(rounds, caps):
         raise UnsupportedError(
             f"a CPU's driver ends the loops of a shader after {_MOST_CPU_ROUNDS} rounds, and here there may be {rounds}",
             operator=operator,
@@ -82,6 +87,12 @@ def pooling_lanes(bits: int) -> tuple[int, ...]:
     """How many neighbouring outputs an invocation of a pooling kernel may make: 16 bytes of at most 8, or 4 narrower ones
     where rows are not whole groups of that many."""
     return (8, 4) if bits < 32 else (128 // bits,)
+
+
+def convolution_lanes(bits: int) -> tuple[int, ...]:
+    """How many neighbouring outputs an invocation of a depthwise convolution may make: those of 16 bytes, or fewer where
+    rows are not whole groups of that many."""
+    return (8, 4, 2) if bits < 32 else (4, 2)
 
 
 def tile_edge(bits: int) -> int:

@@ -55,6 +55,12 @@ type macro."""
 _EXTENSION_FEATURES = {
     "GL_KHR_shader_subgroup_arithmetic": "subgroup_arithmetic",
     "GL_KHR_shader_subgroup_shuffle": "subgroup_shuffle",
+    "GL_EXT_shader_explicit_arithmetic_types_float16": "float16",
+    "GL_EXT_shader_explicit_arithmetic_types_int16": "int16",
+    "GL_EXT_integer_dot_product": "integer_dot_product",
+    "GL_KHR_cooperative_matrix": "cooperative_matrix",
+    "GL_NV_cooperative_matrix2": "cooperative_matrix2",
+    "GL_KHR_memory_scope_semantics": "vulkan_memory_model",
 }
 """Device features that GLSL extensions stand for."""
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from dmlvk.enums import TensorDataType
 from dmlvk.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
 from dmlvk.kernels.library import spirv
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import KernelVariant
@@ -334,12 +334,27 @@ def _pipeline_cache_path(info: DeviceInfo) -> str:
     return str(folder / f"pipelines-{info.uuid}-{version:08x}.bin")
 
 
+def _cooperative_matrices(native: _native.Device) -> tuple[CooperativeMatrix, ...]:
+    """Of subgroups, both factors of one type, the addend of the result's."""
+    if not native.features["cooperative_matrix"]:
+        return ()
+    return tuple(
+        CooperativeMatrix(shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
+        for shape in native.physical.cooperative_matrices
+        if shape["scope"] == "subgroup"
+        and shape["a_type"] == shape["b_type"]
+        and shape["c_type"] == shape["result_type"]
+        and not shape["saturating"]
+    )
+
+
 def _capabilities(native: _native.Device) -> Capabilities:
     limits: Mapping[str, Any] = native.physical.limits
     alignment = int(limits["minStorageBufferOffsetAlignment"])
     x, y, z = (int(limits[f"maxComputeWorkGroupCount{axis}"]) for axis in range(3))
     return Capabilities(
         features=frozenset(name for name, on in native.features.items() if on),
+        cooperative_matrices=_cooperative_matrices(native),
         subgroup_size=int(limits["subgroupSize"]),
         minimum_subgroup_size=int(limits["minSubgroupSize"]),
         maximum_subgroup_size=int(limits["maxSubgroupSize"]),

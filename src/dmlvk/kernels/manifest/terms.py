@@ -35,3 +35,38 @@ def bits(data_type: str) -> int:
 
 SUBGROUP_SUMS = ("GL_KHR_shader_subgroup_arithmetic", "GL_KHR_shader_subgroup_shuffle")
 """Extensions of a kernel that sums or scans over a subgroup."""
+
+COOPERATIVE_TILE = (
+    ("LOCAL_SIZE_X", 256),
+    ("TILE_M", 128),
+    ("TILE_N", 128),
+    ("TILE_K", 32),
+    ("SUB_M", 64),
+    ("SUB_N", 32),
+    ("MAT_M", 16),
+    ("MAT_N", 16),
+    ("MAT_K", 16),
+    ("BUFFERS", 1),
+    ("SPREAD", 1),
+    ("A_ALONG_K", 1),
+    ("B_ALONG_K", 0),
+)
+"""Constants of a kernel that multiplies with ``glsl/include/cooperative_tile.glsl``."""
+COOPERATIVE_EXTENSIONS = (
+    "GL_KHR_cooperative_matrix",
+    "GL_KHR_memory_scope_semantics",
+    "GL_KHR_shader_subgroup_basic",
+    "GL_EXT_shader_explicit_arithmetic_types_float16",
+    "GL_EXT_shader_explicit_arithmetic_types_int16",
+)
+"""What such a kernel needs."""
+
+PRODUCT_TILE = (
+    ("LOCAL_SIZE_X", 256),
+    ("TILE_M", 128),
+    ("TILE_N", 128),
+    ("TILE_K", 16),
+    ("BLOCK_M", 8),
+    ("BLOCK_N", 8),
+)
+"""Constants of a kernel that multiplies with ``glsl/include/product_tile.glsl``."""

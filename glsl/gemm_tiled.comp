@@ -2,101 +2,87 @@
 //
 //   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n])
 //
-// Bindings: A, B, C, Y; see include/gemm.glsl.
-// Constants: LOCAL_SIZE_X by LOCAL_SIZE_Y invocations (16 by 8), each with THREAD_M (4) rows of THREAD_N (4) columns, so
-// that a workgroup computes TILE_M = LOCAL_SIZE_Y * THREAD_M rows by TILE_N = LOCAL_SIZE_X * THREAD_N columns; TILE_K
-// (16) of the depth are staged at a time. A_ALONG_K (1) and B_ALONG_K (0) say along which dimension neighbouring
-// invocations read while staging: the one with the smaller stride. HAS_C (1), the activation's id.
-// TILE_K * TILE_M and TILE_K * TILE_N are multiples of the invocation count.
-// Grid: x over tiles of columns, y over tiles of rows, z over the batch.
+// Bindings: A, B, C, Y; see include/gemm.glsl. Constants: the tile's (include/product_tile.glsl);
+// A_ALONG_K (1), B_ALONG_K (0), VECTOR_A (1), VECTOR_B (1), VECTOR_Y (1): how A, B and Y are accessed
+// (include/product_operand.glsl, gemm_quads.glsl); HAS_C (1), the activation's id; PARTIAL (0).
+// Grid: linear over matrices, splits and tiles, a matrix's tiles neighbours.
 //
-// The next tiles' loads are in flight, to registers, while the current ones are multiplied. FLOAT16 operands are staged as float32, so both types sum in float32. An invocation's columns are LOCAL_SIZE_X apart,
-// so neighbours read neighbouring words of shared memory and store neighbouring outputs.
-// Chosen where the product has rows and columns enough to fill a tile.
+// With PARTIAL the depth is split into p.splits parts of p.split_rounds rounds, and Y is temporary memory, which gets the
+// parts' sums as they are, in float32: [split, matrix, row, column], rows of p.partial_pitch (a multiple of 4) numbers.
+// gemm_merge adds them.
+// FLOAT16 operands are placed as float32, so both types sum in float32.
+// Chosen where the product has rows and columns enough to fill a tile; split where tiles are few and sums are long.
 
-#include "gemm.glsl"
+#include "tensor.glsl"
+#include "gemm_quads.glsl"
+#include "product_tile.glsl"
 
-const uint INVOCATIONS = LOCAL_SIZE_X * LOCAL_SIZE_Y;
-const uint TILE_M = LOCAL_SIZE_Y * THREAD_M;
-const uint TILE_N = LOCAL_SIZE_X * THREAD_N;
-// Four words of padding keep rows aligned to 16 bytes and spread a column over the banks.
-const uint ROW_M = TILE_M + 4;
-const uint ROW_N = TILE_N + 4;
+#define OPERAND(name) name##_a
+#define OPERAND_TILE TILE_M
+#define OPERAND_ALONG_K A_ALONG_K
+#define OPERAND_VECTOR VECTOR_A
+#define OPERAND_QUAD load_a_quad
+#define OPERAND_ELEMENT load_a
+#define OPERAND_PUT put_a
+#define OPERAND_PUT_QUAD put_a_quad
+#include "product_operand.glsl"
 
-shared float tile_a[TILE_K * ROW_M];
-shared float tile_b[TILE_K * ROW_N];
+#define OPERAND(name) name##_b
+#define OPERAND_TILE TILE_N
+#define OPERAND_ALONG_K B_ALONG_K
+#define OPERAND_VECTOR VECTOR_B
+#define OPERAND_QUAD load_b_quad
+#define OPERAND_ELEMENT load_b
+#define OPERAND_PUT put_b
+#define OPERAND_PUT_QUAD put_b_quad
+#include "product_operand.glsl"
 
-const uint STAGED_A = TILE_K * TILE_M / INVOCATIONS;
-const uint STAGED_B = TILE_K * TILE_N / INVOCATIONS;
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
 
-// The operands' next tiles, on their way from memory while the current ones are multiplied.
-float staged_a[STAGED_A];
-float staged_b[STAGED_B];
+// Where this workgroup's operands start, and its tile.
+uint a_start, b_start, first_m, first_n;
 
-// Where element i of this invocation's share lies in the tile: (depth, row or column).
-uvec2 place_a(uint i) {
-    const uint e = i * INVOCATIONS + gl_LocalInvocationIndex;
-    return A_ALONG_K != 0 ? uvec2(e % TILE_K, e / TILE_K) : uvec2(e / TILE_M, e % TILE_M);
+void fetch_round(uint round) {
+    const uint k = round * TILE_K;
+    fetch_a(a_start, first_m, p.rows - 1, p.a_strides[2], p.a_strides[3], k, p.depth - 1);
+    fetch_b(b_start, first_n, p.columns - 1, p.b_strides[3], p.b_strides[2], k, p.depth - 1);
 }
 
-uvec2 place_b(uint i) {
-    const uint e = i * INVOCATIONS + gl_LocalInvocationIndex;
-    return B_ALONG_K != 0 ? uvec2(e % TILE_K, e / TILE_K) : uvec2(e / TILE_N, e % TILE_N);
+void place_round(uint round, uint buffer_) {
+    const uint left = p.depth - round * TILE_K;
+    place_a(buffer_, left);
+    place_b(buffer_, left);
 }
 
 void main() {
-    const uint outer = gl_WorkGroupID.z / p.inner_batch;
-    const uint inner = gl_WorkGroupID.z - outer * p.inner_batch;
-    const uint first_m = gl_WorkGroupID.y * TILE_M;
-    const uint first_n = gl_WorkGroupID.x * TILE_N;
-    const uint a_start = matrix_start(outer, inner, p.a_strides);
-    const uint b_start = matrix_start(outer, inner, p.b_strides);
+    const uint tiles_m = (p.rows + TILE_M - 1) / TILE_M;
+    const uint tiles_n = (p.columns + TILE_N - 1) / TILE_N;
+    const uint part = linear_workgroup() / (tiles_m * tiles_n);
+    const uint matrix = part / p.splits;
+    const uint split = part - matrix * p.splits;
+    if (matrix >= p.matrices) return;
+    const uvec2 tile = tile_in_bands(linear_workgroup() - part * tiles_m * tiles_n, tiles_m, tiles_n);
+    first_m = tile.x * TILE_M;
+    first_n = tile.y * TILE_N;
+    const uint outer = matrix / p.inner_batch;
+    const uint inner = matrix - outer * p.inner_batch;
+    a_start = matrix_start(outer, inner, p.a_strides);
+    b_start = matrix_start(outer, inner, p.b_strides);
 
-    float sums[THREAD_M][THREAD_N];
-    [[unroll]] for (uint i = 0; i < THREAD_M; ++i)
-        [[unroll]] for (uint j = 0; j < THREAD_N; ++j) sums[i][j] = 0.0;
-
-    // Round r loads tile r and multiplies tile r - 1: the first only loads, the last only multiplies.
     const uint rounds = (p.depth + TILE_K - 1) / TILE_K;
-    for (uint round = 0; round <= rounds; ++round) {
-        if (round > 0) {
-            barrier();
-            [[unroll]] for (uint i = 0; i < STAGED_A; ++i) tile_a[place_a(i).x * ROW_M + place_a(i).y] = staged_a[i];
-            [[unroll]] for (uint i = 0; i < STAGED_B; ++i) tile_b[place_b(i).x * ROW_N + place_b(i).y] = staged_b[i];
-            barrier();
-        }
-        if (round < rounds) {
-            [[unroll]] for (uint i = 0; i < STAGED_A; ++i) {
-                const uvec2 at = uvec2(round * TILE_K, first_m) + place_a(i);
-                staged_a[i] = 0.0;
-                if (at.x < p.depth && at.y < p.rows)
-                    staged_a[i] = load_a(a_start + at.y * p.a_strides[2] + at.x * p.a_strides[3]);
-            }
-            [[unroll]] for (uint i = 0; i < STAGED_B; ++i) {
-                const uvec2 at = uvec2(round * TILE_K, first_n) + place_b(i);
-                staged_b[i] = 0.0;
-                if (at.x < p.depth && at.y < p.columns)
-                    staged_b[i] = load_b(b_start + at.x * p.b_strides[2] + at.y * p.b_strides[3]);
-            }
-        }
-        if (round > 0) {
-            [[unroll]] for (uint k = 0; k < TILE_K; ++k) {
-                float column[THREAD_M];
-                [[unroll]] for (uint i = 0; i < THREAD_M; ++i)
-                    column[i] = tile_a[k * ROW_M + gl_LocalInvocationID.y * THREAD_M + i];
-                [[unroll]] for (uint j = 0; j < THREAD_N; ++j) {
-                    const float value = tile_b[k * ROW_N + j * LOCAL_SIZE_X + gl_LocalInvocationID.x];
-                    [[unroll]] for (uint i = 0; i < THREAD_M; ++i) sums[i][j] = fma(column[i], value, sums[i][j]);
-                }
-            }
-        }
-    }
+    const uint first_round = split * p.split_rounds;
+    multiply_rounds(first_round, min(first_round + p.split_rounds, rounds));
 
-    [[unroll]] for (uint i = 0; i < THREAD_M; ++i) {
-        const uint m = first_m + gl_LocalInvocationID.y * THREAD_M + i;
-        [[unroll]] for (uint j = 0; j < THREAD_N; ++j) {
-            const uint n = first_n + j * LOCAL_SIZE_X + gl_LocalInvocationID.x;
-            if (m < p.rows && n < p.columns) store(outer, inner, m, n, sums[i][j]);
+    [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
+        const uint m = first_m + tile_row(i);
+        [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j) {
+            const uint n = first_n + tile_column(j);
+            if (PARTIAL == 0) {
+                store_quad(outer, inner, m, n, sums[i][j]);
+            } else if (m < p.rows && n < p.columns) {
+                const uint row = (split * p.matrices + matrix) * p.rows + m;
+                partials[BYTE_OFFSET_Y / 16 + row * (p.partial_pitch / 4) + n / 4] = sums[i][j];
+            }
         }
     }
 }

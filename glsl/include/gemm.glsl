@@ -22,15 +22,20 @@ float load_b(uint element) { return float(b[BYTE_OFFSET_B / T_BYTES + element]);
 // The first element of the matrix at (outer, inner) of the batch.
 uint matrix_start(uint outer, uint inner, uint strides[4]) { return outer * strides[0] + inner * strides[1]; }
 
-// Scales a finished sum, adds C, applies the activation and stores it.
-void store(uint outer, uint inner, uint m, uint n, float sum) {
+// What becomes of a sum: scaled, C added, activated.
+float finished(uint outer, uint inner, uint m, uint n, float sum) {
     float value = p.alpha * sum;
     if (HAS_C != 0) {
         const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
         value = fma(p.beta, float(c[BYTE_OFFSET_C / T_BYTES + element]), value);
     }
+    return activate(ACTIVATION, value, p.param0, p.param1);
+}
+
+// Finishes a sum and stores it.
+void store(uint outer, uint inner, uint m, uint n, float sum) {
     const uint element = matrix_start(outer, inner, p.y_strides) + m * p.y_strides[2] + n * p.y_strides[3];
-    y[BYTE_OFFSET_Y / T_BYTES + element] = T(activate(ACTIVATION, value, p.param0, p.param1));
+    y[BYTE_OFFSET_Y / T_BYTES + element] = T(finished(outer, inner, m, n, sum));
 }
 
 #endif

@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 from onnx import helper
 
 import dmlvk
-from dmlvk import MatrixTransform, eager
+from dmlvk import MatrixTransform, TensorDataType, TensorDesc, eager
+from dmlvk.execution.binding import BufferBinding
+from dmlvk.execution.direct import ReadyOperator
+from dmlvk.kernels.lowering import lower, matmul
+from dmlvk.kernels.lowering.matmul import TileShape
 
 Array = NDArray[Any]
 NONE, TRANSPOSE = MatrixTransform
@@ -20,6 +24,37 @@ NONE, TRANSPOSE = MatrixTransform
 
 def random(*sizes: int) -> Array:
     return np.random.default_rng(sizes).standard_normal(sizes).astype(np.float32)
+
+
+def describe(a: Array, b: Array, **attributes: Any) -> dmlvk.Gemm:
+    """The product of two arrays as they lie."""
+    kind = TensorDataType[a.dtype.name.upper()]
+    tensors = [TensorDesc(kind, x.shape, tuple(step // x.itemsize for step in x.strides)) for x in (a, b)]
+    desc = dmlvk.Gemm(a_tensor=tensors[0], b_tensor=tensors[1], **attributes)
+    return desc.replace(output_tensor=TensorDesc(kind, desc.inferred_output_sizes()[0]))
+
+
+def run(device: dmlvk.Device, a: Array, b: Array, rule: str, **attributes: Any) -> Array:
+    """The product by one of the rules."""
+    desc = describe(a, b, **attributes)
+    operator = ReadyOperator(device, desc, rule)
+    inputs = [memory(device, a), memory(device, b), None]
+    output = BufferBinding(device.create_buffer(desc.tensor("output_tensor").total_tensor_size_in_bytes))
+    commands = device.create_command_list()
+    operator.record(commands, inputs, [output])
+    commands.submit()
+    commands.wait()
+    sizes = desc.tensor("output_tensor").sizes
+    return output.buffer.read().view(a.dtype)[: int(np.prod(sizes))].reshape(sizes)
+
+
+def memory(device: dmlvk.Device, array: Array) -> BufferBinding:
+    """A buffer with all of the memory that an array views, to the last byte of its last row."""
+    whole = array if array.base is None else array.base
+    assert isinstance(whole, np.ndarray)
+    buffer = device.create_buffer(-(-whole.nbytes // 4) * 4)
+    buffer.write(np.ascontiguousarray(whole))
+    return BufferBinding(buffer)
 
 
 def assert_close(found: Array, expected: Array) -> None:
@@ -52,6 +87,78 @@ def test_batches_agree_with_torch(device: dmlvk.Device, torch: ModuleType, rows:
     a, b = random(2, 3, rows, 21), random(2, 3, 21, columns)
     expected = torch.matmul(torch.from_numpy(a), torch.from_numpy(b)).numpy()
     assert_close(eager.gemm(a, b, device=device), expected)
+
+
+TILES = (
+    (TileShape(8, 4, 16, 8), 8),  # large blocks; what lies along the depth is turned in registers
+    (TileShape(16, 2, 4, 4), 8),  # two invocations along the rows; fewer accesses of A than invocations
+)
+"""Tiles and depths that a CPU is not given by itself."""
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize(
+    ("sizes", "transform", "dtype"),
+    [
+        ((37, 45, 67), NONE, np.float32),
+        ((36, 44, 68), NONE, np.float32),
+        ((36, 44, 68), TRANSPOSE, np.float32),
+        ((36, 44, 68), TRANSPOSE, np.float16),
+    ],
+)
+def test_tiles_of_other_shapes_give_the_same_product(
+    device: dmlvk.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    tile: tuple[TileShape, int],
+    sizes: tuple[int, int, int],
+    transform: MatrixTransform,
+    dtype: type[np.floating],
+) -> None:
+    monkeypatch.setattr(matmul, "tile_shape", lambda *_, **__: tile[0])
+    monkeypatch.setattr(matmul, "tile_depth", lambda *_: tile[1])
+    rows, depth, columns = sizes
+    a, b = random(rows, depth).astype(dtype), random(depth, columns).astype(dtype)
+    given = [np.ascontiguousarray(x.T) if transform else x for x in (a, b)]
+    found = run(device, *given, "tiled", trans_a=transform, trans_b=transform)
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=(4e-6 if dtype == np.float32 else 1e-3) * abs(expected).max())
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_long_sums_of_few_rows_meet_in_temporary_memory(device: dmlvk.Device, rows: int, transposed: bool) -> None:
+    a, b = random(rows, 40_001), random(40_001, 18)
+    given = np.ascontiguousarray(b.T) if transposed else b
+    desc = describe(a, given, trans_b=MatrixTransform(int(transposed)))
+    assert len(lower(desc, device.capabilities, force="vector").dispatches) == 2
+    assert_close(run(device, a, given, "vector", trans_b=MatrixTransform(int(transposed))), a.astype(np.float64) @ b)
+
+
+def test_sums_too_long_for_a_cpus_other_kernels(device: dmlvk.Device) -> None:
+    a, b = random(3, 140_000), random(140_000, 5)
+    # Half a unit in the last place of what the magnitudes of all terms add up to.
+    limit = 2.0**-24 * (np.abs(a) @ np.abs(b)).max()
+    np.testing.assert_allclose(eager.gemm(a, b, device=device), a.astype(np.float64) @ b, rtol=0, atol=limit)
+
+
+@pytest.mark.parametrize("rule", ["tiled", "split", "vector", "naive"])
+def test_what_lies_past_the_edges_counts_nothing(device: dmlvk.Device, rule: str) -> None:
+    """Rows are padded by infinities, which an access of four elements reads, too: none of them may reach a sum."""
+    wide_a, wide_b = np.full((3, 60), np.inf, np.float32), np.full((45, 60), np.nan, np.float32)
+    a, b = wide_a[:, :45], wide_b[:, :18]
+    a[...], b[...] = random(3, 45), random(45, 18)
+    assert_close(run(device, a, b, rule), a.astype(np.float64) @ b)
+
+
+@pytest.mark.parametrize("rule", ["tiled", "split", "vector", "naive"])
+def test_infinities_and_nan_stay_in_their_rows(device: dmlvk.Device, rule: str) -> None:
+    a, b = random(4, 70), random(70, 9)
+    a[1, 69], a[2, 3], b[40, 4] = np.inf, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        expected = a.astype(np.float64) @ b
+    found = run(device, a, b, rule)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
 
 
 def test_a_matrix_shared_by_the_batch_is_a_zero_stride(device: dmlvk.Device) -> None:

@@ -13,7 +13,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import input_range, output_range
+from dmlvk.kernels.plan import Dispatch, Range, Source, input_range, output_range
 from dmlvk.kernels.select.matmul import GEMM
 from dmlvk.kernels.select.rule import choose
 from dmlvk.tensor import TensorDesc
@@ -33,13 +33,26 @@ def chosen(desc: ops.Gemm, caps: Capabilities = GPU) -> str:
     return choose(GEMM, LOWERINGS[ops.Gemm].problem(desc), caps).name
 
 
+def launched(desc: ops.Gemm, rule: str, caps: Capabilities = GPU) -> list[tuple[Dispatch, dict[str, int | float]]]:
+    """The dispatches of a plan, each with all of its kernel's constants."""
+    found = []
+    for dispatch in lower(desc, caps, force=rule).dispatches:
+        assert isinstance(dispatch, Dispatch)
+        kernel = dispatch.kernel
+        found.append((dispatch, {**dict(KERNELS[kernel.kernel].constants), **dict(kernel.constants)}))
+    return found
+
+
 @pytest.mark.parametrize(
     ("a", "b", "on_gpu", "on_cpu"),
     [
         ((1, 1280), (1280, 4), "vector", "rows"),
         ((700, 64), (64, 3), "vector", "rows"),
         ((64, 32), (32, 48), "tiled", "rows"),
-        ((8, 32), (32, 48), "naive", "rows"),
+        ((128, 8192), (8192, 128), "split", "rows"),
+        ((16, 8192), (8192, 16384), "split", "rows"),
+        ((2048, 8192), (8192, 2048), "tiled", "rows"),
+        ((64, 70000), (70000, 64), "split", "tiled"),
     ],
 )
 def test_rules(a: tuple[int, ...], b: tuple[int, ...], on_gpu: str, on_cpu: str) -> None:
@@ -47,33 +60,129 @@ def test_rules(a: tuple[int, ...], b: tuple[int, ...], on_gpu: str, on_cpu: str)
 
 
 def test_few_columns_swap_the_operands() -> None:
-    (dispatch,) = lower(gemm((700, 64), (64, 3)), GPU, force="vector").dispatches
+    ((dispatch, constants),) = launched(gemm((700, 64), (64, 3)), "vector")
     assert dispatch.bindings[:2] == (input_range(1), input_range(0))
-    assert dict(dispatch.kernel.constants)["ROWS"] == 3
-    (dispatch,) = lower(gemm((3, 64), (64, 700)), GPU, force="vector").dispatches
+    assert constants["ROWS"] == 3
+    ((dispatch, _),) = launched(gemm((3, 64), (64, 700)), "vector")
     assert dispatch.bindings[:2] == (input_range(0), input_range(1))
 
 
 @pytest.mark.parametrize(("transform", "along_k"), [(MatrixTransform.NONE, 0), (MatrixTransform.TRANSPOSE, 1)])
 def test_neighbours_read_along_the_smaller_stride(transform: MatrixTransform, along_k: int) -> None:
     b = (64, 96) if transform == MatrixTransform.NONE else (96, 64)
-    (tiled,) = lower(gemm((64, 64), b, trans_b=transform), GPU, force="tiled").dispatches
-    (vector,) = lower(gemm((1, 64), b, trans_b=transform), GPU, force="vector").dispatches
-    assert dict(tiled.kernel.constants)["B_ALONG_K"] == along_k
-    assert dict(vector.kernel.constants)["ALONG_K"] == along_k
+    ((_, tiled),) = launched(gemm((64, 64), b, trans_b=transform), "tiled")
+    ((_, vector),) = launched(gemm((1, 64), b, trans_b=transform), "vector")
+    assert (tiled["B_ALONG_K"], vector["ALONG_K"]) == (along_k, along_k)
 
 
-def test_every_plan_keeps_to_the_least_device() -> None:
-    for desc in (gemm((5000, 64), (64, 5000)), gemm((4, 64), (64, 5000)), gemm((6, 2, 64, 64), (6, 2, 64, 64))):
-        for rule in possible_rules(desc, LEAST):
-            (dispatch,) = lower(desc, LEAST, force=rule).dispatches
-            spec = KERNELS[dispatch.kernel.kernel]
-            constants = {**dict(spec.constants), **dict(dispatch.kernel.constants)}
-            assert constants["LOCAL_SIZE_X"] * constants.get("LOCAL_SIZE_Y", 1) <= LEAST.workgroup_invocations
-            if rule == "tiled":
-                rows = constants["LOCAL_SIZE_Y"] * constants["THREAD_M"] + 4
-                columns = constants["LOCAL_SIZE_X"] * constants["THREAD_N"] + 4
-                assert constants["TILE_K"] * (rows + columns) * 4 <= LEAST.shared_memory_bytes
+@pytest.mark.parametrize(
+    ("a", "b", "vectors"),
+    [
+        ((64, 64), (64, 64), (1, 1, 1)),
+        ((64, 63), (63, 64), (0, 1, 1)),
+        ((64, 64), (64, 62), (1, 0, 0)),
+        ((1, 63), (63, 64), (1, 1, 1)),  # there is no second row that could begin elsewhere
+    ],
+)
+def test_four_elements_are_one_access_where_rows_begin_at_multiples_of_four(
+    a: tuple[int, int], b: tuple[int, int], vectors: tuple[int, int, int]
+) -> None:
+    ((_, constants),) = launched(gemm(a, b), "tiled")
+    assert tuple(constants[f"VECTOR_{name}"] for name in "ABY") == vectors
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        ((4096, 4096, 4096), (128, 128)),
+        ((4096, 4093, 4096), (64, 128)),  # no registers for single elements beside so many sums
+        ((1024, 1024, 1024), (64, 128)),
+        ((768, 256, 768), (64, 64)),
+        ((512, 512, 512), (32, 64)),
+        ((50, 64, 50), (32, 32)),
+        ((9, 64, 5000), (16, 128)),
+        ((5000, 64, 9), (16, 128)),
+    ],
+)
+def test_tiles_keep_a_device_busy(sizes: tuple[int, int, int], tile: tuple[int, int]) -> None:
+    rows, depth, columns = sizes
+    ((_, constants),) = launched(gemm((rows, depth), (depth, columns)), "tiled")
+    assert (constants["TILE_M"], constants["TILE_N"]) == tile
+
+
+def test_an_output_whose_rows_are_neighbours_is_written_as_its_transpose() -> None:
+    desc = gemm((64, 32), (32, 48))
+    desc = desc.replace(output_tensor=TensorDesc(FLOAT32, (64, 48), (1, 64)))
+    ((dispatch, constants),) = launched(desc, "tiled")
+    assert dispatch.bindings[:2] == (input_range(1), input_range(0))
+    assert (constants["A_ALONG_K"], constants["B_ALONG_K"], constants["VECTOR_Y"]) == (0, 1, 1)
+
+
+def shared_bytes(kernel: str, constants: dict[str, int | float]) -> float:
+    """What the kernels' shared arrays take."""
+    if kernel == "gemm_tiled":
+        return 2 * constants["TILE_K"] * (constants["TILE_M"] + constants["TILE_N"] + 8) * 4
+    if kernel == "gemm_vector":
+        return 2 * (constants["LOCAL_SIZE_X"] + constants["LOCAL_SIZE_X"] // constants["LANES"]) * 16
+    return 0
+
+
+@pytest.mark.parametrize("caps", [LEAST, GPU, CPU], ids=["least", "gpu", "cpu"])
+def test_every_plan_keeps_to_the_device(caps: Capabilities) -> None:
+    for desc in (
+        gemm((5000, 64), (64, 5000)),
+        gemm((4, 64), (64, 5000)),
+        gemm((6, 2, 64, 64), (6, 2, 64, 64)),
+        gemm((1, 60000), (60000, 1)),
+        gemm((60, 60000), (60000, 60)),
+        gemm((3, 4096), (70, 4096), trans_b=MatrixTransform.TRANSPOSE),
+    ):
+        for rule in possible_rules(desc, caps):
+            for dispatch, constants in launched(desc, rule, caps):
+                kernel = dispatch.kernel.kernel
+                assert constants["LOCAL_SIZE_X"] <= caps.workgroup_invocations
+                assert shared_bytes(kernel, constants) <= caps.shared_memory_bytes
+                if kernel == "gemm_tiled":
+                    lanes_m = constants["TILE_M"] // constants["BLOCK_M"]
+                    lanes_n = constants["TILE_N"] // constants["BLOCK_N"]
+                    assert constants["LOCAL_SIZE_X"] == lanes_m * lanes_n
+                    # 32 invocations are 4 by 8, or 2 by 16.
+                    assert (lanes_m == 2 and lanes_n % 16 == 0) or (lanes_m % 4 == 0 and lanes_n % 8 == 0)
+
+
+def params(dispatch: Dispatch) -> dict[str, int]:
+    """The unsigned parameters of a dispatch that are no arrays."""
+    members = KERNELS[dispatch.kernel.kernel].members
+    found, at = {}, 0
+    for member in members:
+        if member.type == "uint" and not member.length:
+            found[member.name] = int.from_bytes(dispatch.params[at : at + 4], "little")
+        at += 4 * max(member.length, 1)
+    return found
+
+
+@pytest.mark.parametrize(("a", "b", "rule"), [((100, 9000), (9000, 70), "split"), ((2, 60000), (60000, 30), "vector")])
+def test_parts_of_a_sum_cover_it_and_meet_in_temporary_memory(a: tuple[int, int], b: tuple[int, int], rule: str) -> None:
+    desc = gemm(a, b, c_tensor=TensorDesc(FLOAT32, (a[0], b[1])), fused_activation=ops.ActivationRelu())
+    plan = lower(desc, GPU, force=rule)
+    (product, constants), (merge, merging) = launched(desc, rule)
+    numbers = params(product)
+    round_depth = constants["TILE_K"] if rule == "split" else 4 * constants["LANES"]
+    rounds = -(-numbers["depth"] // round_depth)
+    assert numbers["splits"] > 1
+    assert (numbers["splits"] - 1) * numbers["split_rounds"] < rounds <= numbers["splits"] * numbers["split_rounds"]
+    assert (constants["PARTIAL"], constants["HAS_C"], constants["ACTIVATION"]) == (1, 0, 0)
+    assert (merging["HAS_C"], merging["ACTIVATION"]) == (1, ops.ActivationRelu.type)
+    sums = Range(Source.TEMPORARY, 0, 0, plan.temporary_bytes)
+    assert (product.bindings[3], merge.bindings[0], merge.bindings[3]) == (sums, sums, output_range())
+    pitch = -(-numbers["columns"] // 4) * 4
+    assert params(merge)["partial_pitch"] == pitch
+    assert plan.temporary_bytes == numbers["splits"] * numbers["rows"] * pitch * 4
+
+
+def test_partial_sums_that_no_binding_holds_are_not_possible() -> None:
+    assert "split" not in possible_rules(gemm((8192, 64), (64, 8192)), LEAST)
+    assert "split" in possible_rules(gemm((2048, 64), (64, 2048)), LEAST)
 
 
 def test_a_fused_softmax_is_a_second_dispatch_in_place() -> None:
@@ -88,8 +197,13 @@ def test_a_fused_softmax_over_another_axis_is_refused() -> None:
         gemm((8, 9), (9, 16), fused_activation=ops.ActivationSoftmax1(axes=(0,))).validate()
 
 
-def test_a_cpu_refuses_sums_that_its_driver_would_cut_short() -> None:
+def test_a_cpu_avoids_loops_that_its_driver_would_cut_short_and_refuses_where_it_cannot() -> None:
     desc = gemm((4, 70000), (70000, 4))
-    assert lower(desc, GPU).dispatches
+    assert possible_rules(desc, CPU) == ["vector", "split", "tiled"]
     with pytest.raises(UnsupportedError, match="65535 rounds"):
-        lower(desc, CPU)
+        lower(gemm((4, 2**19), (2**19, 4)), CPU)
+
+
+def test_no_tensor_has_a_size_of_zero() -> None:
+    with pytest.raises(InvalidArgumentError):
+        TensorDesc(FLOAT32, (4, 0))

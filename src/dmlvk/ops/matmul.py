@@ -51,7 +51,7 @@ class Gemm(
     matrices is broadcast by zero strides. Without C, beta is ignored.
 
     Products are summed in float32 for both data types. A fused softmax, over the last dimension, works on the sums as
-    rounded to the tensor's type.
+    rounded to the tensor's type. No tensor has a size of 0, so K is at least 1.
     """
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlvk.kernels.manifest.terms import FLOATS
+from dmlvk.kernels.manifest.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE
 from dmlvk.kernels.spec import KernelSpec
 
 _GEMM_PARAMS = (
@@ -20,6 +20,8 @@ _GEMM_PARAMS = (
     "float param1",
 )
 """What every matrix product reads; see ``glsl/include/gemm.glsl``."""
+_SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
+"""What a product whose depth is split reads, too."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -43,26 +45,64 @@ ROWS: tuple[KernelSpec, ...] = (
         "gemm_tiled",
         "gemm_tiled.comp",
         buffers=("a", "b", "c", "y:w"),
-        params=_GEMM_PARAMS,
+        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
         constants=(
-            ("LOCAL_SIZE_X", 16),
-            ("LOCAL_SIZE_Y", 8),
+            *PRODUCT_TILE,
             ("ACTIVATION", 0),
             ("HAS_C", 1),
-            ("THREAD_M", 4),
-            ("THREAD_N", 4),
-            ("TILE_K", 16),
             ("A_ALONG_K", 1),
             ("B_ALONG_K", 0),
+            ("VECTOR_A", 1),
+            ("VECTOR_B", 1),
+            ("VECTOR_Y", 1),
+            ("PARTIAL", 0),
         ),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_merge",
+        "gemm_merge.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("VECTOR_Y", 1)),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(
         "gemm_vector",
         "gemm_vector.comp",
         buffers=("a", "b", "c", "y:w"),
-        params=_GEMM_PARAMS,
-        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ROWS", 1), ("LANES", 32), ("ALONG_K", 1)),
+        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        constants=(
+            ("LOCAL_SIZE_X", 256),
+            ("ACTIVATION", 0),
+            ("HAS_C", 1),
+            ("ROWS", 1),
+            ("LANES", 32),
+            ("ALONG_K", 1),
+            ("UNROLL", 2),
+            ("VECTOR_A", 1),
+            ("VECTOR_B", 1),
+            ("VECTOR_Y", 1),
+            ("PARTIAL", 0),
+        ),
         variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_cooperative",
+        "gemm_cooperative.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        constants=(
+            *COOPERATIVE_TILE,
+            ("ACTIVATION", 0),
+            ("HAS_C", 1),
+            ("VECTOR_A", 1),
+            ("VECTOR_B", 1),
+            ("VECTOR_Y", 1),
+            ("PARTIAL", 0),
+        ),
+        variants=(("T", FLOATS), ("WHOLE", ("0", "1"))),
+        features=("storage16",),
+        extensions=COOPERATIVE_EXTENSIONS,
     ),
 )

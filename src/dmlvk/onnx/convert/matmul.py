@@ -9,14 +9,14 @@ from dmlvk.enums import MatrixTransform
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS
+from dmlvk.schema import FLOATS, ScaleBias
 
 _GEMM_DIMENSIONS = 4
 
 
 @converts("Gemm", 7, 9, 11, 13, types=FLOATS)
 def gemm(node: Conversion) -> Value:
-    """C broadcasts to the output, by zero strides."""
+    """C broadcasts to the output, by zero strides. A sum of no products is 0: then C is all there is."""
     a, b, c = node[0], node[1], node.get(2)
     if a.rank != 2 or b.rank != 2:
         raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}; both must be matrices")
@@ -31,6 +31,9 @@ def gemm(node: Conversion) -> Value:
         if node.broadcast(c, y)[0].sizes != y.sizes:
             raise node.invalid(f"C of sizes {c.sizes} does not broadcast to {y.sizes}")
         c = c.broadcast_to(y.sizes)
+    beta = float(node.attribute("beta", 1.0))
+    if not inner:
+        return node.fill(y.sizes, y.dtype.type(0)) if c is None else _scaled(node, c, beta)
     return node.launch(
         ops.Gemm,
         a,
@@ -40,8 +43,13 @@ def gemm(node: Conversion) -> Value:
         trans_a=transforms[0],
         trans_b=transforms[1],
         alpha=float(node.attribute("alpha", 1.0)),
-        beta=float(node.attribute("beta", 1.0)),
+        beta=beta,
     )
+
+
+def _scaled(node: Conversion, value: Value, factor: float) -> Value:
+    y = node.new(value.sizes, value.dtype)
+    return node.launch(ops.ElementWiseIdentity, value, output_tensor=y, scale_bias=ScaleBias(factor, 0.0))
 
 
 @converts("MatMul", 1, 9, 13, types=FLOATS)
@@ -60,8 +68,11 @@ def matmul(node: Conversion) -> Value:
 
 
 def multiply(node: Conversion, a: Value, b: Value) -> Value:
-    """The product of two stacks of matrices whose leading dimensions broadcast."""
+    """The product of two stacks of matrices whose leading dimensions broadcast. A sum of no products is 0."""
     rows, columns = a.sizes[-2], b.sizes[-1]
+    if not a.sizes[-1]:
+        batch = node.broadcast(_first_of_matrices(a), _first_of_matrices(b))[0].sizes
+        return node.fill((*batch, rows, columns), a.dtype.type(0))
     shared = b.rank == 2 and a.reshape((math.prod(a.sizes[:-1]), a.sizes[-1]))
     if shared:
         # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.

@@ -1,0 +1,158 @@
+// Matrix product by cooperative matrices: float16 factors, float32 sums.
+//
+//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n])
+//
+// Bindings: A, B, C, Y; see include/gemm.glsl. FLOAT32 factors are rounded to float16: only for operators compiled with
+// ALLOW_HALF_PRECISION_COMPUTATION.
+// Constants: those of include/cooperative_tile.glsl, which multiplies; VECTOR_A, VECTOR_B (1): whether the operand's lines start on
+// 16 bytes of float16 (32 of float32) and their elements are neighbours, and lines along the depth hold whole words of 8, so that a word is a
+// load or two; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), the activation's id; PARTIAL (0), as in gemm_tiled.
+// Variant WHOLE: 1 where both operands have whole words, 0 where one of them may not.
+// Grid: linear over matrices, splits and tiles, a matrix's tiles neighbours.
+//
+// Chosen where the device multiplies such matrices and the product fills tiles: on an H200 at 4096^3 in float16 324 TFLOP/s. The matrices of
+// whole workgroups that VK_NV_cooperative_matrix2 has were tried in this kernel's place and reached 168.
+
+#pragma use_vulkan_memory_model
+
+#include "tensor.glsl"
+#include "gemm_quads.glsl"
+#include "bands.glsl"
+
+layout(set = 0, binding = BINDING_A, std430) readonly buffer WordsA { uvec4 words_a[]; };
+layout(set = 0, binding = BINDING_B, std430) readonly buffer WordsB { uvec4 words_b[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
+
+uint start_a;
+uint start_b;
+uint first_m;
+uint first_n;
+
+#if WHOLE && T_BYTES == 2
+#define Raw uvec4
+uvec4 packed_a(Raw raw) { return raw; }
+uvec4 packed_b(Raw raw) { return raw; }
+#else
+struct Raw { uint e[8]; };
+uvec4 packed(Raw raw, bool whole) {
+    uvec4 word;
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+#if T_BYTES == 2
+        word[i] = whole ? raw.e[i] : raw.e[2 * i] | raw.e[2 * i + 1] << 16;
+#else
+        word[i] = packHalf2x16(vec2(uintBitsToFloat(raw.e[2 * i]), uintBitsToFloat(raw.e[2 * i + 1])));
+#endif
+    return word;
+}
+uvec4 packed_a(Raw raw) { return packed(raw, VECTOR_A != 0); }
+uvec4 packed_b(Raw raw) { return packed(raw, VECTOR_B != 0); }
+#endif
+
+// 8 elements: `valid` of them, the others zeros. In words where the operand's lines allow it, else one by one with `step` between them, those
+// from `most` on reading the one before.
+#if WHOLE && T_BYTES == 2
+#define EIGHT(name, elements, words, is_whole)                                                              \
+    Raw name(uint first, uint step, uint most, uint valid) { return valid != 0 ? words[first / 8] : uvec4(0); }
+#else
+#if T_BYTES == 2
+#define BITS(element) uint(float16BitsToUint16(element))
+#define WORD(words, first, i) words[first / 8][i]
+#define WORD_PARTS 4
+#else
+#define BITS(element) floatBitsToUint(element)
+#define WORD(words, first, i) words[first / 4 + i / 4][i % 4]
+#define WORD_PARTS 8
+#endif
+#define EIGHT(name, elements, words, is_whole)                                                              \
+    Raw name(uint first, uint step, uint most, uint valid) {                                                \
+        Raw raw;                                                                                            \
+        if (is_whole != 0) {                                                                                \
+            [[unroll]] for (uint i = 0; i < WORD_PARTS; ++i) raw.e[i] = valid != 0 ? WORD(words, first, i) : 0; \
+        } else {                                                                                            \
+            [[unroll]] for (uint i = 0; i < 8; ++i)                                                         \
+                raw.e[i] = i < valid ? BITS(elements[first + min(i, most) * step]) : 0;                     \
+        }                                                                                                   \
+        return raw;                                                                                         \
+    }
+#endif
+EIGHT(eight_of_a, a, words_a, VECTOR_A)
+EIGHT(eight_of_b, b, words_b, VECTOR_B)
+
+// The last row or column that a word may start at: rows and columns past the end read others, and nobody stores what comes of it.
+uint across(uint at, uint count) { return min(at, (count - 1) & ~7u); }
+
+uint place_a(uint line, uint word) {
+    const uint m = A_ALONG_K != 0 ? min(first_m + line, p.rows - 1) : across(first_m + 8 * word, p.rows);
+    return start_a + m * p.a_strides[2] + (A_ALONG_K != 0 ? 8 * word : line) * p.a_strides[3];
+}
+
+uint place_b(uint line, uint word) {
+    const uint n = B_ALONG_K != 0 ? min(first_n + line, p.columns - 1) : across(first_n + 8 * word, p.columns);
+    return start_b + n * p.b_strides[3] + (B_ALONG_K != 0 ? 8 * word : line) * p.b_strides[2];
+}
+
+Raw head_a(uint place, uint line, uint word, uint k, uint count) {
+    const uint first = place + k * p.a_strides[3];
+    if (A_ALONG_K != 0) return eight_of_a(first, p.a_strides[3], 7, count - min(count, 8 * word));
+    return eight_of_a(first, p.a_strides[2], p.rows - 1 - across(first_m + 8 * word, p.rows), line < count ? 8 : 0);
+}
+
+Raw head_b(uint place, uint line, uint word, uint k, uint count) {
+    const uint first = place + k * p.b_strides[2];
+    if (B_ALONG_K != 0) return eight_of_b(first, p.b_strides[2], 7, count - min(count, 8 * word));
+    return eight_of_b(first, p.b_strides[3], p.columns - 1 - across(first_n + 8 * word, p.columns), line < count ? 8 : 0);
+}
+
+Raw fetch_a(uint place, uint line, uint word, uint k) {
+    const uint first = place + k * p.a_strides[3];
+    if (A_ALONG_K != 0) return eight_of_a(first, p.a_strides[3], 7, 8);
+    return eight_of_a(first, p.a_strides[2], p.rows - 1 - across(first_m + 8 * word, p.rows), 8);
+}
+
+Raw fetch_b(uint place, uint line, uint word, uint k) {
+    const uint first = place + k * p.b_strides[2];
+    if (B_ALONG_K != 0) return eight_of_b(first, p.b_strides[2], 7, 8);
+    return eight_of_b(first, p.b_strides[3], p.columns - 1 - across(first_n + 8 * word, p.columns), 8);
+}
+
+#include "cooperative_tile.glsl"
+
+void main() {
+    const uint tiles_m = (p.rows + TILE_M - 1) / TILE_M;
+    const uint tiles_n = (p.columns + TILE_N - 1) / TILE_N;
+    const uint part = linear_workgroup() / (tiles_m * tiles_n);
+    const uint matrix = part / p.splits;
+    const uint split = part - matrix * p.splits;
+    if (matrix >= p.matrices) return;
+    const uvec2 tile = tile_in_bands(linear_workgroup() - part * tiles_m * tiles_n, tiles_m, tiles_n);
+    first_m = tile.x * TILE_M;
+    first_n = tile.y * TILE_N;
+    const uint outer = matrix / p.inner_batch;
+    const uint inner = matrix - outer * p.inner_batch;
+    start_a = BYTE_OFFSET_A / T_BYTES + matrix_start(outer, inner, p.a_strides);
+    start_b = BYTE_OFFSET_B / T_BYTES + matrix_start(outer, inner, p.b_strides);
+
+    const uint first = split * p.split_rounds * TILE_K;
+    multiply(first, min(first + p.split_rounds * TILE_K, p.depth));
+
+    const uint block_m = first_m + gl_SubgroupID / SUBGROUPS_N * SUB_M;
+    const uint block_n = first_n + gl_SubgroupID % SUBGROUPS_N * SUB_N;
+    const uint quads = SUB_N / 4;
+    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
+        share_sums(i);
+        subgroupMemoryBarrierShared();
+        subgroupBarrier();
+        for (uint e = gl_SubgroupInvocationID; e < MAT_M * quads; e += gl_SubgroupSize) {
+            const uint m = block_m + i * MAT_M + e / quads;
+            const uint n = block_n + e % quads * 4;
+            const vec4 sum = sums_at(e / quads, e % quads);
+            if (PARTIAL == 0) {
+                store_quad(outer, inner, m, n, sum);
+            } else if (m < p.rows && n < p.columns) {
+                const uint row = (split * p.matrices + matrix) * p.rows + m;
+                partials[BYTE_OFFSET_Y / 16 + row * (p.partial_pitch / 4) + n / 4] = sum;
+            }
+        }
+        subgroupBarrier();
+    }
+}

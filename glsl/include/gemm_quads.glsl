@@ -1,0 +1,34 @@
+// Four neighbouring columns of a matrix product at once: quads of the operands, and how four finished sums are stored.
+//
+// Constant: VECTOR_Y, whether quads of Y's columns are aligned: p.columns, its strides and starts are multiples of 4, and 1
+// along the columns. Declares views of A, B and Y in quads.
+
+#ifndef DMLVK_GEMM_QUADS_GLSL
+#define DMLVK_GEMM_QUADS_GLSL
+
+#include "gemm.glsl"
+#include "quads.glsl"
+
+layout(set = 0, binding = BINDING_A, std430) readonly buffer AQuads { QUAD a_quads[]; };
+layout(set = 0, binding = BINDING_B, std430) readonly buffer BQuads { QUAD b_quads[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
+
+// The quad that begins with an element: elements and starts are multiples of 4.
+QUAD load_a_quad(uint element) { return a_quads[(BYTE_OFFSET_A / T_BYTES + element) / 4]; }
+QUAD load_b_quad(uint element) { return b_quads[(BYTE_OFFSET_B / T_BYTES + element) / 4]; }
+
+// Finishes the sums of columns n .. n + 3 of row m and stores those that there are. n is a multiple of 4.
+void store_quad(uint outer, uint inner, uint m, uint n, vec4 sum) {
+    if (m >= p.rows || n >= p.columns) return;
+    if (VECTOR_Y != 0) {
+        vec4 values;
+        [[unroll]] for (uint c = 0; c < 4; ++c) values[c] = finished(outer, inner, m, n + c, sum[c]);
+        const uint element = matrix_start(outer, inner, p.y_strides) + m * p.y_strides[2] + n;
+        y_quads[(BYTE_OFFSET_Y / T_BYTES + element) / 4] = pack_quad(values);
+    } else {
+        [[unroll]] for (uint c = 0; c < 4; ++c)
+            if (n + c < p.columns) store(outer, inner, m, n + c, sum[c]);
+    }
+}
+
+#endif

@@ -1,0 +1,118 @@
+// A strided matrix as an operand of product_tile.glsl: its share of a round's loads and where they go. Included once for
+// each operand, after product_tile.glsl and quads.glsl, with these macros, which it undefines:
+//   OPERAND(name)              the operand's own name: name##_a or name##_b
+//   OPERAND_TILE               TILE_M or TILE_N
+//   OPERAND_ALONG_K            a constant: whether neighbouring invocations read along the depth, which then has the smaller
+//                              stride, or across it
+//   OPERAND_VECTOR             a constant: whether four neighbours in that direction are one aligned access: their stride is
+//                              1, and every other stride and every start a multiple of 4
+//   OPERAND_QUAD(element)      the quad that begins with the element of this index, as a QUAD
+//   OPERAND_ELEMENT(element)   one element, as a float
+//   OPERAND_PUT, OPERAND_PUT_QUAD   put_a and put_a_quad, or those of b
+//
+// It gives, for OPERAND(name) = name##_a,
+//   void fetch_a(uint start, uint first, uint last, uint stride, uint stride_k, uint first_k, uint last_k)
+//       begins to load: rows first .. of the matrix (columns, of b), `stride` apart, but none past `last`, which is read
+//       instead; at depths first_k .., `stride_k` apart, none past last_k likewise. So no load lies outside, and none is
+//       behind a branch (one for whole tiles, without the limits, cost a quarter of the speed on an H200).
+//   void place_a(uint buffer_, uint left)
+//       puts them into shared memory, zeros from depth `left` of the tile on. What stands for rows past the last is not used.
+
+#define SHARE_ OPERAND(share)
+#define COUNT_ OPERAND(count)
+#define QUADS_ OPERAND(quads)
+#define ELEMENTS_ OPERAND(elements)
+#define TURNED_ OPERAND(turned)
+
+// An invocation's accesses, of quads or of elements; the last of some invocations may be too many, and is loaded for nothing.
+const uint COUNT_ = OPERAND_TILE * TILE_K / (OPERAND_VECTOR != 0 ? 4 : 1);
+const uint SHARE_ = (COUNT_ + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+// Whether an invocation's accesses are whole blocks of four depths of four rows, which it can turn in its registers.
+// (A product of conditions, because glslang takes no chain of && for a constant.)
+const uint TURNED_ = OPERAND_VECTOR * OPERAND_ALONG_K * (COUNT_ % (4 * LOCAL_SIZE_X) == 0 ? 1 : 0);
+
+QUAD QUADS_[OPERAND_VECTOR != 0 ? SHARE_ : 1];
+float ELEMENTS_[OPERAND_VECTOR != 0 ? 1 : SHARE_];
+
+// (depth, row or column) in the tile where access i begins.
+uvec2 OPERAND(place_of)(uint i) {
+    if (TURNED_ != 0) {
+        const uint block = i / 4 * LOCAL_SIZE_X + gl_LocalInvocationID.x;
+        return uvec2(block % (TILE_K / 4), block / (TILE_K / 4)) * 4 + uvec2(0, i % 4);
+    }
+    const uint e = min(i * LOCAL_SIZE_X + gl_LocalInvocationID.x, COUNT_ - 1);
+    const uint width = OPERAND_VECTOR != 0 ? 4 : 1;
+    const uint line = (OPERAND_ALONG_K != 0 ? TILE_K : OPERAND_TILE) / width;
+    const uvec2 place = uvec2(e % line * width, e / line);
+    return OPERAND_ALONG_K != 0 ? place : place.yx;
+}
+
+void OPERAND(fetch)(uint start, uint first, uint last, uint stride, uint stride_k, uint first_k, uint last_k) {
+    [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
+        const uvec2 at = min(uvec2(first_k, first) + OPERAND(place_of)(i), uvec2(last_k, last));
+        if (OPERAND_VECTOR == 0) {
+            ELEMENTS_[i] = OPERAND_ELEMENT(start + at.y * stride + at.x * stride_k);
+        } else {
+            // A quad may reach past the last row or depth, but begins inside.
+            const uvec2 quad = OPERAND_ALONG_K != 0 ? uvec2(at.x / 4 * 4, at.y) : uvec2(at.x, at.y / 4 * 4);
+            QUADS_[i] = OPERAND_QUAD(start + quad.y * stride + quad.x * stride_k);
+        }
+    }
+}
+
+void OPERAND(place)(uint buffer_, uint left) {
+    if (OPERAND_VECTOR == 0) {
+        if (left < TILE_K) {
+            [[unroll]] for (uint i = 0; i < SHARE_; ++i)
+                if (OPERAND(place_of)(i).x >= left) ELEMENTS_[i] = 0.0;
+        }
+        [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
+            const uvec2 at = OPERAND(place_of)(i);
+            if (COUNT_ % LOCAL_SIZE_X == 0 || i * LOCAL_SIZE_X + gl_LocalInvocationID.x < COUNT_)
+                OPERAND_PUT(buffer_, at.x, at.y, ELEMENTS_[i]);
+        }
+    } else {
+        vec4 values[SHARE_];
+        [[unroll]] for (uint i = 0; i < SHARE_; ++i) values[i] = unpack_quad(QUADS_[i]);
+        if (left < TILE_K) {
+            [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
+                const uint k = OPERAND(place_of)(i).x;
+                [[unroll]] for (uint c = 0; c < 4; ++c)
+                    if (k + (OPERAND_ALONG_K != 0 ? c : 0) >= left) values[i][c] = 0.0;
+            }
+        }
+        if (TURNED_ != 0) {
+            [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
+                const uvec2 at = OPERAND(place_of)(i / 4 * 4);
+                const uint first = i / 4 * 4, c = i % 4;
+                const vec4 turned = vec4(values[first][c], values[first + 1][c], values[first + 2][c], values[first + 3][c]);
+                OPERAND_PUT_QUAD(buffer_, at.x + c, at.y, turned);
+            }
+            return;
+        }
+        [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
+            const uvec2 at = OPERAND(place_of)(i);
+            if (COUNT_ % LOCAL_SIZE_X == 0 || i * LOCAL_SIZE_X + gl_LocalInvocationID.x < COUNT_) {
+                if (OPERAND_ALONG_K != 0) {
+                    [[unroll]] for (uint c = 0; c < 4; ++c) OPERAND_PUT(buffer_, at.x + c, at.y, values[i][c]);
+                } else {
+                    OPERAND_PUT_QUAD(buffer_, at.x, at.y, values[i]);
+                }
+            }
+        }
+    }
+}
+
+#undef SHARE_
+#undef COUNT_
+#undef QUADS_
+#undef ELEMENTS_
+#undef TURNED_
+#undef OPERAND
+#undef OPERAND_TILE
+#undef OPERAND_ALONG_K
+#undef OPERAND_VECTOR
+#undef OPERAND_QUAD
+#undef OPERAND_ELEMENT
+#undef OPERAND_PUT
+#undef OPERAND_PUT_QUAD

@@ -1,0 +1,130 @@
+// A workgroup's tile of a product y = a b, in float32: y is (rows, columns), a (rows, depth), b (depth, columns).
+//
+// Constants of the kernel:
+//   LOCAL_SIZE_X               invocations, a multiple of 32; exactly TILE_M / BLOCK_M * TILE_N / BLOCK_N
+//   TILE_M, TILE_N             the workgroup's rows and columns
+//   BLOCK_M, BLOCK_N           those that an invocation sums in its registers; multiples of 4
+//   TILE_K                     of the depth, that a round multiplies; a multiple of 4
+// TILE_M / BLOCK_M is 2, 4 or a multiple of 4, and TILE_N / BLOCK_N a multiple of 16 or 8, so that 32 invocations are whole.
+//
+// The kernel says where the operands come from, in two functions that it defines after including this:
+//   void fetch_round(uint round)                 begins this invocation's share of a round's loads, into registers of its own
+//   void place_round(uint round, uint buffer_)   puts them into shared memory, with the functions below
+// (product_operand.glsl has both for an operand that is a strided matrix), calls
+//   multiply_rounds(first, end)                  all invocations; rounds first to end - 1, at least one
+// and finds its block in
+//   sums[i][j][c]                                row tile_row(i), column tile_column(j) + c of the tile
+//
+// What a round puts:
+//   put_a(buffer, k, m, value)                   one number;     k < TILE_K, m < TILE_M
+//   put_a_quad(buffer, k, m, vec4)               four rows m .. m + 3, m a multiple of 4
+//   put_b(buffer, k, n, value), put_b_quad(...)  the same for b and columns
+// Every place of both tiles must be written each round: zeros where an operand ends.
+//
+// While a round is multiplied out of one half of shared memory, the next one is under way to registers and then to the
+// other half: one barrier a round. Tiles lie depth first, in vec4, so that a fragment is read in accesses of 16 bytes;
+// a quad of padding a row spreads over the banks what is written along the depth.
+// An invocation's block is in quads of rows and columns, which lie a whole tile's worth of invocations apart.
+
+#ifndef DMLVK_PRODUCT_TILE_GLSL
+#define DMLVK_PRODUCT_TILE_GLSL
+
+#include "bands.glsl"
+
+const uint LANES_M = TILE_M / BLOCK_M;
+const uint LANES_N = TILE_N / BLOCK_N;
+const uint BLOCK_QUADS_M = BLOCK_M / 4;
+const uint BLOCK_QUADS_N = BLOCK_N / 4;
+// Blocks of more than 64 sums leave registers for two workgroups a processor at most: what they read from shared memory is
+// then asked for one step ahead, where other workgroups would hide the wait.
+const bool LARGE = BLOCK_M * BLOCK_N > 64;
+// Of 32 invocations, those side by side along rows and columns.
+const uint MOST_M = LARGE ? 4 : 8;
+const uint GROUP_M = LANES_M < MOST_M ? LANES_M : MOST_M;
+const uint GROUP_N = 32 / GROUP_M;
+
+// In quads, a row of the tiles and half of their memory.
+const uint PITCH_A = TILE_M / 4 + 1;
+const uint PITCH_B = TILE_N / 4 + 1;
+const uint BUFFER_A = TILE_K * PITCH_A;
+const uint BUFFER_B = TILE_K * PITCH_B;
+
+shared vec4 tile_a[2 * BUFFER_A];
+shared vec4 tile_b[2 * BUFFER_B];
+
+vec4 sums[BLOCK_M][BLOCK_QUADS_N];
+
+void fetch_round(uint round);
+void place_round(uint round, uint buffer_);
+
+void put_a(uint buffer_, uint k, uint m, float value) { tile_a[buffer_ * BUFFER_A + k * PITCH_A + m / 4][m % 4] = value; }
+void put_b(uint buffer_, uint k, uint n, float value) { tile_b[buffer_ * BUFFER_B + k * PITCH_B + n / 4][n % 4] = value; }
+void put_a_quad(uint buffer_, uint k, uint m, vec4 values) { tile_a[buffer_ * BUFFER_A + k * PITCH_A + m / 4] = values; }
+void put_b_quad(uint buffer_, uint k, uint n, vec4 values) { tile_b[buffer_ * BUFFER_B + k * PITCH_B + n / 4] = values; }
+
+// Where this invocation's block begins, in quads. Of small blocks, two neighbours share columns and every second one rows:
+// accesses of 16 bytes are made for 16 invocations at a time then. On an H200: 42 TFLOP/s with 64 sums an invocation, rows
+// of 8 by 4 invocations 41; with 128 sums 30 and 45.
+uint lane_m() {
+    const uint lane = gl_LocalInvocationID.x % 32;
+    const uint inner = LARGE ? lane / GROUP_N : lane / (2 * GROUP_N) * 2 + lane % 2;
+    return gl_LocalInvocationID.x / 32 / (LANES_N / GROUP_N) * GROUP_M + inner;
+}
+
+uint lane_n() {
+    const uint lane = gl_LocalInvocationID.x % 32;
+    const uint inner = LARGE ? lane % GROUP_N : lane / 2 % GROUP_N;
+    return gl_LocalInvocationID.x / 32 % (LANES_N / GROUP_N) * GROUP_N + inner;
+}
+
+uint tile_row(uint i) { return (i / 4 * LANES_M + lane_m()) * 4 + i % 4; }
+uint tile_column(uint j) { return (j * LANES_N + lane_n()) * 4; }
+
+// An invocation's factors at a depth, and those of the next one where blocks are LARGE.
+vec4 rows[2][BLOCK_QUADS_M], columns[2][BLOCK_QUADS_N];
+
+void load_factors(uint buffer_, uint k, uint slot) {
+    const uint a_start = buffer_ * BUFFER_A + k * PITCH_A + lane_m();
+    const uint b_start = buffer_ * BUFFER_B + k * PITCH_B + lane_n();
+    [[unroll]] for (uint i = 0; i < BLOCK_QUADS_M; ++i) rows[slot][i] = tile_a[a_start + i * LANES_M];
+    [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j) columns[slot][j] = tile_b[b_start + j * LANES_N];
+}
+
+void multiply_factors(uint slot) {
+    [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
+        [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j)
+            sums[i][j] = fma(vec4(rows[slot][i / 4][i % 4]), columns[slot][j], sums[i][j]);
+}
+
+void multiply_round(uint buffer_) {
+    if (LARGE) {
+        load_factors(buffer_, 0, 0);
+        [[unroll]] for (uint k = 0; k < TILE_K; ++k) {
+            if (k + 1 < TILE_K) load_factors(buffer_, k + 1, (k + 1) % 2);
+            multiply_factors(k % 2);
+        }
+    } else {
+        [[unroll]] for (uint k = 0; k < TILE_K; ++k) {
+            load_factors(buffer_, k, 0);
+            multiply_factors(0);
+        }
+    }
+}
+
+void multiply_rounds(uint first, uint end) {
+    [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
+        [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j) sums[i][j] = vec4(0);
+    fetch_round(first);
+    place_round(first, 0);
+    barrier();
+    for (uint round = first; round < end; ++round) {
+        const uint buffer_ = (round - first) & 1;
+        const bool more = round + 1 < end;
+        if (more) fetch_round(round + 1);
+        multiply_round(buffer_);
+        if (more) place_round(round + 1, buffer_ ^ 1);
+        barrier();
+    }
+}
+
+#endif

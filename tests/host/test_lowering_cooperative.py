@@ -1,0 +1,110 @@
+"""How tiles of cooperative matrices are chosen, and which devices get any."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dmlvk import ops
+from dmlvk.enums import TensorDataType
+from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
+from dmlvk.kernels.lowering import explain, lower
+from dmlvk.kernels.lowering.cooperative import cooperative_matrix, cooperative_tile, whole_words
+from dmlvk.kernels.plan import Dispatch, input_range
+from dmlvk.tensor import TensorDesc
+
+FLOAT16, FLOAT32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32
+GPU = Capabilities(
+    features=frozenset(
+        {
+            "cooperative_matrix",
+            "vulkan_memory_model",
+            "float16",
+            "int16",
+            "storage16",
+            "subgroup_size_control",
+            "full_subgroups",
+            "subgroup_arithmetic",
+            "subgroup_shuffle",
+        }
+    ),
+    shared_memory_bytes=49152,
+    workgroup_invocations=1024,
+    storage_buffer_bytes=2**32 - 1,
+    cooperative_matrices=(
+        CooperativeMatrix(16, 16, 16, "float16", "float16"),
+        CooperativeMatrix(16, 8, 16, "float16", "float32"),
+        CooperativeMatrix(16, 16, 16, "float16", "float32"),
+    ),
+)
+
+
+def product(data_type: TensorDataType, rows: int, columns: int, depth: int) -> ops.Gemm:
+    a, b, y = (TensorDesc(data_type, sizes) for sizes in ((rows, depth), (depth, columns), (rows, columns)))
+    return ops.Gemm(a_tensor=a, b_tensor=b, output_tensor=y)
+
+
+def chosen(desc: ops.Gemm, caps: Capabilities) -> str:
+    return next(rule.name for rule, holds in explain(desc, caps) if holds)
+
+
+def test_the_largest_shape_of_the_types_is_taken() -> None:
+    assert cooperative_matrix(GPU, "float16", "float32") == CooperativeMatrix(16, 16, 16, "float16", "float32")
+    assert cooperative_matrix(GPU, "int8", "int32") is None
+
+
+@pytest.mark.parametrize("feature", sorted(GPU.features - {"subgroup_arithmetic", "subgroup_shuffle"}))
+def test_without_a_feature_there_are_none(feature: str) -> None:
+    caps = dataclasses.replace(GPU, features=GPU.features - {feature})
+    assert cooperative_matrix(caps, "float16", "float32") is None
+    if feature != "storage16":
+        assert chosen(product(FLOAT16, 1024, 1024, 1024), caps) == "tiled"
+
+
+def test_float32_is_rounded_only_where_that_is_allowed() -> None:
+    desc = product(FLOAT32, 1024, 1024, 1024)
+    assert chosen(desc, GPU) == "tiled"
+    assert chosen(desc, dataclasses.replace(GPU, allow_half_precision=True)) == "cooperative"
+    assert chosen(product(FLOAT16, 1024, 1024, 1024), GPU) == "cooperative"
+
+
+@pytest.mark.parametrize("subgroup", [8, 16, 32, 64])
+@pytest.mark.parametrize("shared", [16384, 32768, 49152])
+@pytest.mark.parametrize(("rows", "columns"), [(16, 16), (16, 8192), (128, 768), (1000, 24), (1024, 1024), (8192, 8192)])
+def test_a_tile_fits_the_device(rows: int, columns: int, shared: int, subgroup: int) -> None:
+    caps = dataclasses.replace(GPU, shared_memory_bytes=shared, subgroup_size=subgroup)
+    tile = cooperative_tile(rows, columns, 1, caps)
+    invocations = tile.subgroups * subgroup
+    assert tile.shared_bytes <= shared
+    assert invocations <= caps.workgroup_invocations
+    assert tile.is_shared_evenly(invocations)
+    assert tile.depth % 16 == tile.block_rows % 16 == tile.block_columns % 16 == 0
+    assert tile.spread <= tile.depth // 16
+
+
+def test_large_products_get_large_tiles_and_small_ones_fill_the_device() -> None:
+    assert cooperative_tile(4096, 4096, 1, GPU)[:3] == (128, 256, 48)
+    assert cooperative_tile(1024, 1024, 1, GPU).tiles(1024, 1024) >= 120
+    assert cooperative_tile(16, 8192, 1, GPU).rows == 16
+
+
+def test_words_are_whole_where_lines_start_on_them() -> None:
+    place = input_range(0)
+    assert whole_words(FLOAT16, place, (0, 0, 64, 1), 3, 64, along_depth=True)
+    assert not whole_words(FLOAT16, place, (0, 0, 60, 1), 3, 56, along_depth=True)
+    assert not whole_words(FLOAT16, place, (0, 0, 64, 1), 3, 60, along_depth=True), (
+        "a word would hold what is past the depth"
+    )
+    assert whole_words(FLOAT16, place, (0, 0, 64, 1), 3, 60, along_depth=False), "columns past the end are nobody's"
+    assert not whole_words(FLOAT32, place, (0, 0, 64, 1), 3, 60, along_depth=False), "two loads: the second may be outside"
+    assert not whole_words(FLOAT16, place, (0, 0, 64, 2), 3, 64, along_depth=True)
+    assert not whole_words(FLOAT16, place._replace(offset=8), (0, 0, 64, 1), 3, 64, along_depth=True)
+
+
+def test_long_sums_of_few_tiles_are_split() -> None:
+    plan = lower(product(FLOAT16, 64, 64, 8192), GPU)
+    kernels = [launch.kernel for launch in plan.dispatches if isinstance(launch, Dispatch)]
+    assert [kernel.kernel for kernel in kernels] == ["gemm_cooperative", "gemm_merge"]
+    assert kernels[0].subgroup_size == GPU.subgroup_size
+    assert plan.temporary_bytes >= 2 * 4 * 64 * 64

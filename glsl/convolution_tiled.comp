@@ -3,125 +3,237 @@
 //   y[n, k, o] = activation(bias[k] + sum over taps t and channels c of k's group of x[n, c, source(o, t)] * w[k, c, t])
 //
 // Bindings: X, W, BIAS, Y; see include/convolution.glsl for their layout and the position arithmetic.
-// Constants: LOCAL_SIZE_X by LOCAL_SIZE_Y invocations (16 by 8), each with THREAD_K (4) output channels of THREAD_P (4)
-// pixels in registers, so that a workgroup computes TILE_K = LOCAL_SIZE_Y * THREAD_K channels by
-// TILE_P = LOCAL_SIZE_X * THREAD_P pixels; TILE_C (16) input channels are staged at a time. TILE_P and TILE_C divide
-// the invocation count. HAS_BIAS (1), HAS_DIVISOR (1), the activation's id.
-// Grid: x over tiles of pixels (batch included, W fastest), y over tiles of channels in a group, z over groups.
+// Constants: the tile's (include/product_tile.glsl): its rows are output channels of a group, its columns pixels (batch
+// included, W fastest); of LOCAL_SIZE_X and TILE_N one is a multiple of the other.
+//   X_MODE   how windows are read (below)
+//   W_QUADS  1: the filter is repacked, {group, tap, input channel, output channel} with output channels in aligned quads
+//   Y_MODE   0: number by number; 1: quads of pixels, which planes hold in whole aligned ones; 2: quads of channels, likewise
+//   TABLE    places of the table of X_TABLE, 1 else
+//   PARTIAL (0), HAS_BIAS (1), HAS_DIVISOR (1), the activation's id
+// Grid: linear over groups, splits and tiles, a group's tiles neighbours.
 //
-// No window is ever written out: for each tap, TILE_C channels of the shifted input go to shared memory, through
-// registers, so that the next tiles' loads are in flight while the current ones are multiplied. An
-// invocation's pixels are LOCAL_SIZE_X apart, so neighbours read neighbouring words of shared memory and store
-// neighbouring outputs. Chosen where groups have channels enough to fill the tiles.
+// No window is ever written out: a round takes TILE_K input channels under one tap,
+//   X_PIXELS    number by number, neighbours along the pixels: any layout
+//   X_PLANES    quads of pixels: one tap of step 1 without padding, whose planes are whole aligned quads
+//   X_CHANNELS  quads of channels: input channels contiguous, in whole aligned quads
+// or, where channels are too few to fill a round,
+//   X_TABLE     TILE_K channels of any taps, {tap, channel} in line, number by number; a table in shared memory says where
+//               each is read.
+// With PARTIAL the rounds are split into parts of p.split_rounds, and Y is temporary memory, which gets the parts' sums as
+// they are, in float32: [split, channel, pixel], rows of p.partial_pitch (a multiple of 4) numbers.
+// convolution_merge adds them.
+// FLOAT16 is placed as float32. Chosen where groups have channels enough to fill tiles; split where tiles are few.
 
 #include "tensor.glsl"
+#include "quads.glsl"
 #include "convolution.glsl"
+#include "product_tile.glsl"
 
-const uint INVOCATIONS = LOCAL_SIZE_X * LOCAL_SIZE_Y;
-const uint TILE_K = LOCAL_SIZE_Y * THREAD_K;
-const uint TILE_P = LOCAL_SIZE_X * THREAD_P;
-// Four words of padding keep rows aligned to 16 bytes and spread a column over the banks.
-const uint ROW_K = TILE_K + 4;
+#define X_PIXELS 0
+#define X_PLANES 1
+#define X_CHANNELS 2
+#define X_TABLE 3
 
-shared float tile_x[TILE_C * TILE_P];
-shared float tile_w[TILE_C * ROW_K];
+layout(set = 0, binding = BINDING_X, std430) readonly buffer XQuads { QUAD x_quads[]; };
+layout(set = 0, binding = BINDING_W, std430) readonly buffer WQuads { QUAD w_quads[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
 
-const uint STAGED_X = TILE_C * TILE_P / INVOCATIONS;
-const uint STAGED_W = TILE_C * TILE_K / INVOCATIONS;
+QUAD load_w_quad(uint element) { return w_quads[(BYTE_OFFSET_W / T_BYTES + p.filter_offset + element) / 4]; }
 
-// The next tiles, on their way from memory while the current ones are multiplied.
-float staged_x[STAGED_X];
-float staged_w[STAGED_W];
+#define OPERAND(name) name##_a
+#define OPERAND_TILE TILE_M
+#define OPERAND_ALONG_K (1 - W_QUADS)
+#define OPERAND_VECTOR W_QUADS
+#define OPERAND_QUAD load_w_quad
+#define OPERAND_ELEMENT load_w
+#define OPERAND_PUT put_a
+#define OPERAND_PUT_QUAD put_a_quad
+#include "product_operand.glsl"
 
-void main() {
-    const uint invocation = gl_LocalInvocationIndex;
-    const uint group = gl_WorkGroupID.z;
-    const uint first_k = gl_WorkGroupID.y * TILE_K;
-    const uint first_pixel = gl_WorkGroupID.x * TILE_P;
+// What an invocation loads of the windows each round: so many accesses, of how many pixels.
+const uint X_WIDTH = X_MODE == X_PLANES || X_MODE == X_CHANNELS ? 4 : 1;
+const uint X_COUNT = TILE_N * TILE_K / X_WIDTH;
+const uint X_SHARE = (X_COUNT + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+const uint X_OWN_PIXELS = X_MODE == X_CHANNELS ? X_SHARE : X_MODE == X_PLANES ? 1 : (TILE_N + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
 
-    // The pixel that this invocation stages, for channels stage_xc, stage_xc + step_xc...; and the filter's input channel,
-    // for output channels stage_k, stage_k + step_k...
-    const uint stage_p = invocation % TILE_P;
-    const uint stage_xc = invocation / TILE_P;
-    const uint step_xc = INVOCATIONS / TILE_P;
-    const uint stage_wc = invocation % TILE_C;
-    const uint stage_k = invocation / TILE_C;
-    const uint step_k = INVOCATIONS / TILE_C;
-    const bool pixel_exists = first_pixel + stage_p < p.pixels;
-    uint batch;
-    uvec3 o;
-    split_pixel(min(first_pixel + stage_p, p.pixels - 1), batch, o);
-    const uint input_start = batch * p.input_strides[0] + group * p.group_channels * p.input_strides[1];
+QUAD x_share_quads[X_WIDTH == 4 ? X_SHARE : 1];
+float x_share[X_WIDTH == 4 ? 1 : X_SHARE];
+// Of each pixel: where its image and group start, its position before the taps, and whether the tap is inside.
+uint image_start[X_OWN_PIXELS];
+uvec3 position_start[X_OWN_PIXELS];
+bool inside[X_OWN_PIXELS];
 
-    float sums[THREAD_K][THREAD_P];
-    [[unroll]] for (uint i = 0; i < THREAD_K; ++i)
-        [[unroll]] for (uint j = 0; j < THREAD_P; ++j) sums[i][j] = 0.0;
+// Of each depth of X_TABLE: the three steps of its tap, and of its channel and tap in memory.
+shared uvec4 table[TABLE];
 
-    // Round r loads tile r, channels fastest, and multiplies tile r - 1: the first only loads, the last only multiplies.
-    const uint rounds = p.window[0] * p.window[1] * p.window[2] * ((p.group_channels + TILE_C - 1) / TILE_C);
-    uvec3 t = uvec3(0);
-    uint first_c = 0;
-    uint source = 0;
-    uint tap = 0;
-    bool inside = false;
-    for (uint round = 0; round <= rounds; ++round) {
-        if (round > 0) {
-            barrier();
-            [[unroll]] for (uint i = 0; i < STAGED_X; ++i)
-                tile_x[(stage_xc + i * step_xc) * TILE_P + stage_p] = staged_x[i];
-            [[unroll]] for (uint i = 0; i < STAGED_W; ++i)
-                tile_w[stage_wc * ROW_K + stage_k + i * step_k] = staged_w[i];
-            barrier();
+uint group_start, first_m;
+
+// (depth, pixel) in the tile where access i begins.
+uvec2 place_of_x(uint i) {
+    const uint e = min(i * LOCAL_SIZE_X + gl_LocalInvocationID.x, X_COUNT - 1);
+    if (X_MODE == X_CHANNELS) return uvec2(e % (TILE_K / 4) * 4, e / (TILE_K / 4));
+    if (X_MODE == X_PLANES) return uvec2(e / (TILE_N / 4), e % (TILE_N / 4) * 4);
+    return uvec2(e / TILE_N, e % TILE_N);
+}
+
+uint start_of(uvec3 position) {
+    return position.x * p.input_strides[2] + position.y * p.input_strides[3] + position.z * p.input_strides[4];
+}
+
+// Takes no more than the last of everything, so that no load lies outside and none is behind a branch: what is read in
+// vain is replaced by zeros where it is placed.
+void fetch_round(uint round) {
+    if (X_MODE == X_TABLE) {
+        [[unroll]] for (uint i = 0; i < X_SHARE; ++i) {
+            const uvec4 entry = table[round * TILE_K + place_of_x(i).x];
+            const uvec3 position = position_start[i % X_OWN_PIXELS] + entry.xyz;
+            const bool here = position.x < p.input_sizes[0] && position.y < p.input_sizes[1] && position.z < p.input_sizes[2];
+            const float value = load_x(here ? image_start[i % X_OWN_PIXELS] + start_of(position) + entry.w : 0);
+            x_share[i] = here ? value : 0.0;
         }
-        if (round < rounds) {
-            if (first_c == 0) {
-                uvec3 position;
-                inside = source_position(0, o.x, t.x, position.x) && source_position(1, o.y, t.y, position.y) &&
-                    source_position(2, o.z, t.z, position.z) && pixel_exists;
-                source = input_start + position.x * p.input_strides[2] + position.y * p.input_strides[3] +
-                    position.z * p.input_strides[4];
-                tap = group * p.filter_group_stride + t.x * p.filter_strides[2] + t.y * p.filter_strides[3] +
-                    t.z * p.filter_strides[4];
-            }
-            [[unroll]] for (uint i = 0; i < STAGED_X; ++i) {
-                const uint c = first_c + stage_xc + i * step_xc;
-                staged_x[i] = 0.0;
-                if (inside && c < p.group_channels) staged_x[i] = load_x(source + c * p.input_strides[1]);
-            }
-            [[unroll]] for (uint i = 0; i < STAGED_W; ++i) {
-                const uint k = first_k + stage_k + i * step_k;
-                const uint c = first_c + stage_wc;
-                staged_w[i] = 0.0;
-                if (k < p.group_outputs && c < p.group_channels)
-                    staged_w[i] = load_w(tap + k * p.filter_strides[0] + c * p.filter_strides[1]);
-            }
-            first_c += TILE_C;
-            if (first_c >= p.group_channels) {
-                first_c = 0;
-                t.z += 1;
-                if (t.z == p.window[2]) t = uvec3(t.x, t.y + 1, 0);
-                if (t.y == p.window[1]) t = uvec3(t.x + 1, 0, 0);
-            }
+        fetch_a(group_start, first_m, p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1], round * TILE_K, p.depth - 1);
+        return;
+    }
+    const uint tap = quotient(round, uvec2(p.depth_divisor[0], p.depth_divisor[1]));
+    const uint first_c = (round - tap * p.depth_blocks) * TILE_K;
+    const uint line = tap / p.window[2];
+    const uint plane = line / p.window[1];
+    const uvec3 t = uvec3(plane, line - plane * p.window[1], tap - line * p.window[2]);
+    const uint last_c = p.group_channels - 1;
+    fetch_a(group_start + t.x * p.filter_strides[2] + t.y * p.filter_strides[3] + t.z * p.filter_strides[4],
+        first_m, p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1], first_c, last_c);
+
+    uint starts[X_OWN_PIXELS];
+    [[unroll]] for (uint i = 0; i < X_OWN_PIXELS; ++i) {
+        uvec3 position = position_start[i];
+        if (X_MODE != X_PLANES) {
+            inside[i] = source_at(0, position.x, t.x, position.x) && source_at(1, position.y, t.y, position.y) &&
+                source_at(2, position.z, t.z, position.z);
         }
-        if (round > 0) {
-            [[unroll]] for (uint c = 0; c < TILE_C; ++c) {
-                float weights[THREAD_K];
-                [[unroll]] for (uint i = 0; i < THREAD_K; ++i)
-                    weights[i] = tile_w[c * ROW_K + gl_LocalInvocationID.y * THREAD_K + i];
-                [[unroll]] for (uint j = 0; j < THREAD_P; ++j) {
-                    const float value = tile_x[c * TILE_P + j * LOCAL_SIZE_X + gl_LocalInvocationID.x];
-                    [[unroll]] for (uint i = 0; i < THREAD_K; ++i) sums[i][j] = fma(value, weights[i], sums[i][j]);
-                }
-            }
+        starts[i] = image_start[i] + (X_MODE == X_PLANES || inside[i] ? start_of(position) : 0);
+    }
+    [[unroll]] for (uint i = 0; i < X_SHARE; ++i) {
+        const uint c = first_c + place_of_x(i).x;
+        if (X_MODE == X_CHANNELS) {
+            x_share_quads[i] = x_quads[(BYTE_OFFSET_X / T_BYTES + starts[i] + min(c, last_c & ~3u)) / 4];
+        } else if (X_MODE == X_PLANES) {
+            x_share_quads[i] = x_quads[(BYTE_OFFSET_X / T_BYTES + starts[0] + min(c, last_c) * p.input_strides[1]) / 4];
+        } else {
+            x_share[i] = load_x(starts[i % X_OWN_PIXELS] + min(c, last_c) * p.input_strides[1]);
         }
     }
+}
 
-    [[unroll]] for (uint j = 0; j < THREAD_P; ++j) {
-        const uint pixel = first_pixel + j * LOCAL_SIZE_X + gl_LocalInvocationID.x;
-        split_pixel(min(pixel, p.pixels - 1), batch, o);
-        [[unroll]] for (uint i = 0; i < THREAD_K; ++i) {
-            const uint k = first_k + gl_LocalInvocationID.y * THREAD_K + i;
-            if (k < p.group_outputs && pixel < p.pixels) store(batch, group * p.group_outputs + k, o, sums[i][j]);
+void place_round(uint round, uint buffer_) {
+    uint left;
+    if (X_MODE == X_TABLE) {
+        left = p.depth - round * TILE_K;
+    } else {
+        const uint tap = quotient(round, uvec2(p.depth_divisor[0], p.depth_divisor[1]));
+        left = p.group_channels - (round - tap * p.depth_blocks) * TILE_K;
+    }
+    place_a(buffer_, left);
+    [[unroll]] for (uint i = 0; i < X_SHARE; ++i) {
+        const uvec2 at = place_of_x(i);
+        if (X_COUNT % LOCAL_SIZE_X != 0 && i * LOCAL_SIZE_X + gl_LocalInvocationID.x >= X_COUNT) continue;
+        if (X_MODE == X_CHANNELS) {
+            const vec4 quad = inside[i] && at.x < left ? unpack_quad(x_share_quads[i]) : vec4(0);
+            [[unroll]] for (uint c = 0; c < 4; ++c) put_b(buffer_, at.x + c, at.y, quad[c]);
+        } else if (X_MODE == X_PLANES) {
+            put_b_quad(buffer_, at.x, at.y, at.x < left ? unpack_quad(x_share_quads[i]) : vec4(0));
+        } else {
+            put_b(buffer_, at.x, at.y, X_MODE == X_TABLE || (inside[i % X_OWN_PIXELS] && at.x < left) ? x_share[i] : 0.0);
+        }
+    }
+}
+
+void fill_table() {
+    for (uint k = gl_LocalInvocationID.x; k < TABLE; k += LOCAL_SIZE_X) {
+        const uint tap = k / p.group_channels;
+        const uint c = k - tap * p.group_channels;
+        const uint line = tap / p.window[2];
+        const uint plane = line / p.window[1];
+        const uvec3 t = uvec3(plane, line - plane * p.window[1], tap - line * p.window[2]);
+        const uvec3 steps = t * uvec3(p.tap_step[0], p.tap_step[1], p.tap_step[2]);
+        // Past the last one nothing is inside.
+        table[k] = k < p.depth ? uvec4(steps, c * p.input_strides[1]) : uvec4(0x80000000u);
+    }
+    barrier();
+}
+
+void main() {
+    const uint tiles_m = (p.group_outputs + TILE_M - 1) / TILE_M;
+    const uint tiles_n = (p.pixels + TILE_N - 1) / TILE_N;
+    const uint part = linear_workgroup() / (tiles_m * tiles_n);
+    const uint group = part / p.splits;
+    const uint split = part - group * p.splits;
+    if (group >= p.groups) return;
+    const uvec2 tile = tile_in_bands(linear_workgroup() - part * tiles_m * tiles_n, tiles_m, tiles_n);
+    first_m = tile.x * TILE_M;
+    const uint first_n = tile.y * TILE_N;
+    group_start = group * p.filter_group_stride;
+
+    uint batch;
+    uvec3 o;
+    [[unroll]] for (uint i = 0; i < X_OWN_PIXELS; ++i) {
+        split_pixel(min(first_n + place_of_x(i).y, p.pixels - (X_MODE == X_PLANES ? 4 : 1)), batch, o);
+        image_start[i] = batch * p.input_strides[0] + group * p.group_channels * p.input_strides[1];
+        position_start[i] = o * uvec3(p.position_step[0], p.position_step[1], p.position_step[2]) +
+            uvec3(p.position_start[0], p.position_start[1], p.position_start[2]);
+        inside[i] = true;
+    }
+    if (X_MODE == X_TABLE) fill_table();
+
+    const uint first_round = split * p.split_rounds;
+    multiply_rounds(first_round, min(first_round + p.split_rounds, p.rounds));
+
+    if (PARTIAL != 0) {
+        [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
+            const uint m = first_m + tile_row(i);
+            [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j) {
+                const uint n = first_n + tile_column(j);
+                const uint row = (split * p.groups + group) * p.group_outputs + m;
+                if (m < p.group_outputs && n < p.pixels)
+                    partials[BYTE_OFFSET_Y / 16 + row * (p.partial_pitch / 4) + n / 4] = sums[i][j];
+            }
+        }
+        return;
+    }
+    [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j) {
+        const uint n = first_n + tile_column(j);
+        if (Y_MODE == 1) {
+            split_pixel(min(n, p.pixels - 4), batch, o);
+            [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
+                const uint m = first_m + tile_row(i);
+                const uint channel = group * p.group_outputs + m;
+                if (m < p.group_outputs && n < p.pixels)
+                    y_quads[(BYTE_OFFSET_Y / T_BYTES + output_element(batch, channel, o)) / 4] =
+                        pack_quad(finished(sums[i][j], vec4(load_bias(channel))));
+            }
+        } else {
+            [[unroll]] for (uint c = 0; c < 4; ++c) {
+                split_pixel(min(n + c, p.pixels - 1), batch, o);
+                if (Y_MODE == 2) {
+                    [[unroll]] for (uint i = 0; i < BLOCK_M; i += 4) {
+                        const uint m = first_m + tile_row(i);
+                        const uint channel = group * p.group_outputs + m;
+                        if (m < p.group_outputs && n + c < p.pixels) {
+                            const vec4 biases =
+                                vec4(load_bias(channel), load_bias(channel + 1), load_bias(channel + 2), load_bias(channel + 3));
+                            const vec4 sum = vec4(sums[i][j][c], sums[i + 1][j][c], sums[i + 2][j][c], sums[i + 3][j][c]);
+                            y_quads[(BYTE_OFFSET_Y / T_BYTES + output_element(batch, channel, o)) / 4] =
+                                pack_quad(finished(sum, biases));
+                        }
+                    }
+                } else {
+                    [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
+                        const uint m = first_m + tile_row(i);
+                        if (m < p.group_outputs && n + c < p.pixels)
+                            store(batch, group * p.group_outputs + m, o, sums[i][j][c]);
+                    }
+                }
+            }
         }
     }
 }

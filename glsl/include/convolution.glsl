@@ -30,15 +30,21 @@ float load_x(uint element) { return float(x[BYTE_OFFSET_X / T_BYTES + element]);
 float load_w(uint element) { return float(w[BYTE_OFFSET_W / T_BYTES + p.filter_offset + element]); }
 float load_bias(uint channel) { return HAS_BIAS != 0 ? float(bias[BYTE_OFFSET_BIAS / T_BYTES + channel * p.bias_stride]) : 0.0; }
 
-// The input position, along spatial dimension `dim`, of output position `o` under tap `t`; false where there is none.
-bool source_position(int dim, uint o, uint t, out uint position) {
-    const uint q = o * p.position_step[dim] + t * p.tap_step[dim] + p.position_start[dim];
+// The input position, along spatial dimension `dim`, of an output position o under tap `t`, and whether there is one; `start`
+// is what o alone gives, o * position_step + position_start.
+bool source_at(int dim, uint start, uint t, out uint position) {
+    const uint q = start + t * p.tap_step[dim];
     position = q;
     if (HAS_DIVISOR != 0) {
         position = q / p.divisor[dim];
         if (int(q) < 0 || position * p.divisor[dim] != q) return false;
     }
     return position < p.input_sizes[dim];
+}
+
+// The same from the output position itself.
+bool source_position(int dim, uint o, uint t, out uint position) {
+    return source_at(dim, o * p.position_step[dim] + p.position_start[dim], t, position);
 }
 
 // Splits a linear pixel, W fastest, into the batch index and the output position.
@@ -58,6 +64,13 @@ uint output_element(uint batch, uint channel, uvec3 o) {
 
 // Whether the position lies in the output padding, which is zero whatever the bias and the activation.
 bool is_padding(uvec3 o) { return o.x >= p.computed_sizes[0] || o.y >= p.computed_sizes[1] || o.z >= p.computed_sizes[2]; }
+
+// Four finished sums outside the output padding.
+vec4 finished(vec4 sum, vec4 biases) {
+    vec4 values;
+    [[unroll]] for (uint i = 0; i < 4; ++i) values[i] = activate(ACTIVATION, sum[i] + biases[i], p.param0, p.param1);
+    return values;
+}
 
 // Adds the bias to a finished sum, applies the activation and stores it.
 void store(uint batch, uint channel, uvec3 o, float sum) {

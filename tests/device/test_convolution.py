@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,13 @@ from numpy.typing import NDArray
 from onnx import helper
 
 import dmlvk
-from dmlvk import ConvolutionDirection, ConvolutionMode, eager
+from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
+from dmlvk.cases.convolution import CASES
+from dmlvk.cases.layouts import GuardedTensor
+from dmlvk.kernels.lowering import convolution as lowering
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.select.convolution import TILE_SHAPES, TileChoice
+from dmlvk.verify import Variation, build, check, check_problem
 
 Array = NDArray[Any]
 
@@ -129,6 +136,72 @@ def test_mode_convolution_reverses_the_taps(device: dmlvk.Device, direction: Con
         eager.convolution(x, w, **attributes, mode=ConvolutionMode.CONVOLUTION, device=device),
         eager.convolution(x, reversed_taps, **attributes, device=device),
     )
+
+
+def place_for_speed(
+    data_type: TensorDataType, sizes: tuple[int, ...], layout: str, turn: int, *, is_output: bool
+) -> GuardedTensor:
+    """Weights OWNED_BY_DML, and under the layout "NHWC" contiguous channels of the input and the output."""
+    owned = turn in (1, 2) and not is_output
+    count = len(sizes)
+    strides = [1] * count
+    for axis, inner in zip((*range(count - 2, 1, -1), 0), (*range(count - 1, 2, -1), 2), strict=True):
+        strides[axis] = strides[inner] * sizes[inner]
+    strides = [1 if axis == 1 else step * sizes[1] for axis, step in enumerate(strides)]
+    return GuardedTensor(
+        TensorDesc(
+            data_type,
+            sizes,
+            tuple(strides) if layout == "NHWC" and not owned else None,
+            flags=TensorFlags.OWNED_BY_DML if owned else TensorFlags.NONE,
+        ),
+        0,
+    )
+
+
+SPEED_CASES = (
+    "1x1",
+    "64 channels, stride 2",
+    "3x3, one past blocks of 4x4",
+    "3x3, whole quads, groups, taps reversed",
+    "depthwise 3x3, rows of whole groups",
+    "depthwise 5x5, stride 2, rows of whole groups",
+    "backward, groups, dilated, reversed, padded output",
+)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("name", SPEED_CASES)
+def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, layout: str) -> None:
+    (entry,) = CASES
+    case = next(case for case in entry.cases if case.name == name)
+    for data_type in entry.crossed_types:
+        variation = Variation(case, data_type, layout)
+        problem = build(entry.operator, variation, place_for_speed)
+        for rule in set(possible_rules(problem.desc, device.capabilities)) - {"direct", "naive"}:
+            outcome = check_problem(device, entry, dataclasses.replace(variation, rule=rule), problem)
+            assert outcome.passed, (str(outcome.variation), outcome.detail)
+
+
+def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    (entry,) = CASES
+    case = next(case for case in entry.cases if case.name == "3x3, one past blocks of 4x4")
+    monkeypatch.setattr(lowering, "_WINOGRAD_BYTES", 1)
+    for layout in ("NCHW", "NHWC"):
+        variation = Variation(case, TensorDataType.FLOAT32, layout, rule="winograd")
+        outcome = check_problem(device, entry, variation, build(entry.operator, variation, place_for_speed))
+        assert outcome.passed and outcome.dispatches == 6, (outcome.dispatches, outcome.detail)
+
+
+@pytest.mark.parametrize("shape", TILE_SHAPES, ids=lambda shape: f"{shape.rows}x{shape.columns}")
+def test_every_tile_shape(device: dmlvk.Device, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that no rule would choose on this device; with one round of the depth at least beside whole ones."""
+    (entry,) = CASES
+    monkeypatch.setattr(lowering, "tile_choice", lambda *_, split: TileChoice(shape, 8, 2, 0.0))
+    for name in ("larger than a tile", "64 channels, stride 2"):
+        case = next(case for case in entry.cases if case.name == name)
+        outcome = check(device, entry, Variation(case, TensorDataType.FLOAT32, "packed", rule="split"))
+        assert outcome.passed, outcome.detail
 
 
 def test_channels_last_gives_the_same_bits(device: dmlvk.Device) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import struct
 from typing import Any
@@ -10,22 +11,36 @@ import numpy as np
 import pytest
 
 from dmlvk import ops
-from dmlvk.enums import ConvolutionDirection, ConvolutionMode, TensorDataType
+from dmlvk.enums import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorFlags
 from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.lowering import convolution as lowering
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select.convolution import CONVOLUTION
+from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Source
+from dmlvk.kernels.select.convolution import CONVOLUTION, TileChoice, tile_choice
 from dmlvk.kernels.select.rule import choose
 from dmlvk.schema import ScaleBias
-from dmlvk.tensor import TensorDesc
+from dmlvk.tensor import TensorDesc, calculate_strides
 
 FLOAT32 = TensorDataType.FLOAT32
 GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152)
 CPU = Capabilities(workgroup_invocations=1024, minimum_subgroup_size=8, is_cpu=True)
-LEAST = Capabilities()
+COOPERATIVE = dataclasses.replace(
+    GPU,
+    features=SUBGROUPS
+    | {
+        "cooperative_matrix",
+        "vulkan_memory_model",
+        "float16",
+        "int16",
+        "storage16",
+        "subgroup_size_control",
+        "full_subgroups",
+    },
+    cooperative_matrices=(CooperativeMatrix(16, 16, 16, "float16", "float32"),),
+)
 
 
 def convolution(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...] = (), **changes: Any) -> ops.Convolution:
@@ -42,6 +57,16 @@ def chosen(desc: ops.Convolution, caps: Capabilities = GPU) -> str:
     return choose(CONVOLUTION, LOWERINGS[ops.Convolution].problem(desc), caps).name
 
 
+def half(desc: ops.Convolution) -> ops.Convolution:
+    """The same in float16."""
+    return desc.replace(
+        **{
+            name: dataclasses.replace(desc.tensor(name), data_type=TensorDataType.FLOAT16, total_tensor_size_in_bytes=0)
+            for name in ("input_tensor", "filter_tensor", "output_tensor")
+        }
+    )
+
+
 def parameters(dispatch: Dispatch) -> dict[str, tuple[int, ...]]:
     """The parameter block, unpacked by the manifest row; floats as their bits."""
     words = iter(struct.unpack(f"<{len(dispatch.params) // 4}I", dispatch.params))
@@ -53,12 +78,15 @@ def parameters(dispatch: Dispatch) -> dict[str, tuple[int, ...]]:
     ("desc", "on_gpu", "on_cpu"),
     [
         (convolution((1, 512, 1, 1), (128, 512, 1, 1)), "vector", "naive"),
-        (convolution((1, 16, 14, 14), (16, 1, 3, 3), group_count=16), "depthwise", "depthwise"),
-        (convolution((1, 64, 28, 28), (128, 64, 1, 1)), "tiled", "direct"),
-        (convolution((1, 3, 32, 32), (16, 3, 3, 3), strides=(2, 2)), "direct", "direct"),
+        (convolution((1, 16, 14, 14), (16, 1, 3, 3), group_count=16), "depthwise_lanes", "depthwise"),
+        (convolution((1, 16, 14, 14), (16, 1, 3, 3), group_count=16, dilations=(1, 2)), "depthwise", "depthwise"),
+        (convolution((8, 64, 56, 56), (128, 64, 1, 1)), "tiled", "direct"),
+        (convolution((1, 1024, 14, 14), (64, 1024, 1, 1)), "split", "direct"),
+        (convolution((1, 64, 56, 56), (64, 64, 3, 3)), "winograd", "direct"),
+        (convolution((1, 3, 32, 32), (16, 3, 3, 3), strides=(2, 2)), "tiled", "direct"),
         (convolution((1, 4, 9, 9), (1, 4, 9, 9)), "naive", "naive"),
     ],
-    ids=["vector", "depthwise", "pointwise", "stem", "window as large as the input"],
+    ids=["vector", "depthwise", "dilated", "pointwise", "long sums", "3x3", "stem", "window as large as the input"],
 )
 def test_rules(desc: ops.Convolution, on_gpu: str, on_cpu: str) -> None:
     assert (chosen(desc), chosen(desc, CPU)) == (on_gpu, on_cpu)
@@ -72,18 +100,127 @@ def test_depthwise_needs_forward_and_one_channel_a_group() -> None:
     assert "depthwise" not in possible_rules(wide, GPU)
 
 
-def test_every_plan_keeps_to_the_least_device() -> None:
-    for desc in (
-        convolution((2, 64, 40, 40), (128, 64, 3, 3)),
-        convolution((2, 64, 40, 40), (64, 1, 3, 3), group_count=64),
-        convolution((3, 64, 1, 1), (500, 64, 1, 1)),
-    ):
-        for rule in possible_rules(desc, LEAST):
-            (dispatch,) = lower(desc, LEAST, force=rule).dispatches
-            spec = KERNELS[dispatch.kernel.kernel]
-            constants = {**dict(spec.constants), **dict(dispatch.kernel.constants)}
-            assert constants["LOCAL_SIZE_X"] * constants.get("LOCAL_SIZE_Y", 1) <= LEAST.workgroup_invocations
-            assert constants.get("CHANNELS", 1) <= LEAST.minimum_subgroup_size
+def owned(desc: ops.Convolution) -> ops.Convolution:
+    """The same with a filter that is bound at initialisation only."""
+    return desc.replace(filter_tensor=dataclasses.replace(desc.tensor("filter_tensor"), flags=TensorFlags.OWNED_BY_DML))
+
+
+def channels_last(desc: ops.Convolution) -> ops.Convolution:
+    """The same with contiguous channels of the input and the output."""
+
+    def turned(tensor: TensorDesc) -> TensorDesc:
+        return dataclasses.replace(tensor, strides=calculate_strides("NHWC", tensor.sizes), total_tensor_size_in_bytes=0)
+
+    return desc.replace(input_tensor=turned(desc.tensor("input_tensor")), output_tensor=turned(desc.tensor("output_tensor")))
+
+
+def constants(plan: Plan, kernel: str) -> dict[str, int]:
+    """Those of the only dispatch of a kernel in a plan, defaults included."""
+    (found,) = (
+        launch.kernel for launch in plan.dispatches if isinstance(launch, Dispatch) and launch.kernel.kernel == kernel
+    )
+    return {**dict(KERNELS[kernel].constants), **dict(found.constants)}
+
+
+@pytest.mark.parametrize("rule", ["tiled", "split", "winograd", "cooperative"])
+def test_an_owned_filter_is_repacked_once(rule: str) -> None:
+    desc = convolution((2, 64, 28, 28), (64, 64, 3, 3), start_padding=(1, 1), end_padding=(1, 1))
+    if rule == "cooperative":
+        desc = half(desc)
+    kept, fresh = lower(owned(desc), COOPERATIVE, force=rule), lower(desc, COOPERATIVE, force=rule)
+    count = desc.tensor("filter_tensor").element_count * (2 if rule == "cooperative" else 4)
+    assert len(kept.initialize) == 1 and kept.persistent_bytes >= count
+    assert all(part.source is not Source.INPUT or part.slot == 0 for launch in kept.dispatches for part in launch.bindings)
+    assert not fresh.initialize and not fresh.persistent_bytes
+    if len(fresh.dispatches) > len(kept.dispatches):  # repacked before each execution, beside what else is temporary
+        assert fresh.temporary_bytes - kept.temporary_bytes >= count
+
+
+def test_a_small_filter_that_is_not_owned_is_read_as_it_is() -> None:
+    desc = convolution((1, 64, 9, 9), (32, 64, 1, 1))
+    plan = lower(desc, GPU, force="tiled")
+    assert len(plan.dispatches) == 1 and constants(plan, "convolution_tiled")["W_QUADS"] == 0
+    assert constants(lower(owned(desc), GPU, force="tiled"), "convolution_tiled")["W_QUADS"] == 1
+
+
+PIXELS, PLANES, CHANNELS, TABLE = range(4)
+"""X_MODE of convolution_tiled."""
+
+
+@pytest.mark.parametrize(
+    ("desc", "modes"),
+    [
+        (convolution((2, 32, 8, 10), (32, 32, 1, 1)), (PLANES, 1)),
+        (convolution((2, 32, 7, 7), (32, 32, 1, 1)), (PIXELS, 0)),
+        (convolution((2, 32, 8, 10), (32, 32, 1, 1), strides=(2, 1)), (PIXELS, 1)),
+        (channels_last(convolution((2, 32, 7, 7), (32, 32, 3, 3))), (CHANNELS, 2)),
+        (channels_last(convolution((2, 30, 7, 7), (33, 30, 3, 3))), (PIXELS, 0)),
+        (convolution((1, 3, 34, 34), (32, 3, 3, 3), strides=(2, 2)), (TABLE, 1)),
+        (convolution((1, 32, 4, 4), (32, 16, 3, 3), output_padding=(2, 2), group_count=2), (PIXELS, 0)),
+    ],
+)
+def test_how_tiles_meet_layouts(desc: ops.Convolution, modes: tuple[int, int]) -> None:
+    found = constants(lower(desc, GPU, force="tiled"), "convolution_tiled")
+    assert (found["X_MODE"], found["Y_MODE"]) == modes
+
+
+def test_tiles_suit_the_problem_and_the_device() -> None:
+    def choice(desc: ops.Convolution, caps: Capabilities = GPU, *, split: bool = False) -> TileChoice:
+        return tile_choice(LOWERINGS[ops.Convolution].problem(desc), caps, split=split)
+
+    large = convolution((32, 256, 28, 28), (512, 256, 1, 1))
+    assert choice(large).shape.rows * choice(large).shape.columns >= 128 * 64
+    assert choice(convolution((32, 144, 56, 56), (24, 144, 1, 1))).shape.rows == 32
+    few = convolution((1, 2048, 7, 7), (512, 2048, 1, 1))
+    assert choice(few, split=True).splits >= 4
+    assert choice(few, split=True).microseconds < choice(few).microseconds
+    assert choice(large, split=True).microseconds > choice(large).microseconds
+    least = Capabilities()
+    for desc in (large, few):
+        shape, depth, _, _ = choice(desc, least, split=True)
+        assert shape.invocations <= least.workgroup_invocations and shape.shared_bytes(depth) <= least.shared_memory_bytes
+
+
+def test_another_size_needs_no_other_pipeline() -> None:
+    def kernels(size: int) -> set[KernelVariant]:
+        desc = convolution((8, 64, size, size), (128, 64, 3, 3), start_padding=(1, 1), end_padding=(1, 1))
+        plans = [lower(owned(desc), GPU, force=rule) for rule in ("tiled", "winograd")]
+        return {launch.kernel for plan in plans for launch in plan.dispatches if isinstance(launch, Dispatch)}
+
+    assert kernels(56) == kernels(64)
+
+
+def test_winograd_takes_images_together_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    desc = convolution((5, 32, 16, 16), (32, 32, 3, 3))
+    assert len(lower(owned(desc), GPU, force="winograd").dispatches) == 3
+    monkeypatch.setattr(lowering, "_WINOGRAD_BYTES", 2 * 36 * 4 * 16 * 64)
+    plan = lower(owned(desc), GPU, force="winograd")
+    assert len(plan.dispatches) == 9 and plan.temporary_bytes == 2 * 36 * 4 * 16 * 64
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strides": (2, 1)},
+        {"dilations": (1, 2)},
+        {"start_padding": (2, 0)},
+        {"output_padding": (0, 1)},
+        {"group_count": 4},
+    ],
+    ids=str,
+)
+def test_winograd_needs_plain_3x3_windows_that_reach_the_input(changes: dict[str, Any]) -> None:
+    assert "winograd" in possible_rules(convolution((1, 32, 9, 9), (32, 32, 3, 3)), GPU)
+    groups = changes.get("group_count", 1)
+    assert "winograd" not in possible_rules(convolution((1, 32, 9, 9), (32, 32 // groups, 3, 3), **changes), GPU)
+
+
+def test_cooperative_matrices_need_the_device_and_whole_words_of_float16() -> None:
+    desc = convolution((1, 32, 9, 9), (32, 32, 3, 3))
+    assert "cooperative" in possible_rules(half(desc), COOPERATIVE)
+    assert "cooperative" not in possible_rules(half(desc), GPU)
+    assert "cooperative" not in possible_rules(desc, COOPERATIVE)
+    assert "cooperative" not in possible_rules(half(convolution((1, 30, 9, 9), (32, 30, 3, 3))), COOPERATIVE)
 
 
 def test_a_reversed_filter_is_negative_strides_and_an_offset() -> None:

@@ -84,7 +84,7 @@ def _filter_channels(desc: Convolution) -> _s.Violation | None:
 
 
 @_c.constraint("bias_sizes", "has the sizes {1, OutC, 1, ...}")
-def _bias_sizes(desc: Convolution) -> _s.Violation | None:
+def bias_sizes(desc: Convolution) -> _s.Violation | None:
     if desc.bias_tensor is None:
         return None
     sizes = desc.bias_tensor.sizes
@@ -111,19 +111,14 @@ def _output_sizes(desc: Convolution) -> _s.Violation | None:
     return None if good else _s.Violation("output_tensor", f"{found}, inferred {inferred}")
 
 
+GEOMETRY = (_spatial_arrays, _steps, _groups, _filter_channels, _window_fits, _output_sizes)
+"""What the sizes of a convolution's tensors and its attributes obey, of whatever data types they are; the last one is the
+only one that needs an output."""
+
+
 class Convolution(
     _s.OperatorDesc,
-    constraints=(
-        _c.same_data_type(),
-        _c.same_dimension_count(),
-        _spatial_arrays,
-        _steps,
-        _groups,
-        _filter_channels,
-        _bias_sizes,
-        _window_fits,
-        _output_sizes,
-    ),
+    constraints=(_c.same_data_type(), _c.same_dimension_count(), *GEOMETRY, bias_sizes),
     accepts=(OperatorType.ELEMENT_WISE_CLIP,),
 ):
     """Convolution over 1 to 3 spatial dimensions; the tensors are {N, C, [D], [H], W}.
@@ -143,6 +138,8 @@ class Convolution(
       size, all of it computed; the smallest is the one inferred.
     - Output padding is what its description says, zeros after the end of each dimension: neither bias nor activation
       reaches them. (The output padding of ONNX's ConvTranspose, which is computed, is a larger output tensor here.)
+    - Infinities and NaN. On a GPU, FLOAT32 under 3x3 windows of step 1 may be computed by Winograd's algorithm, in blocks of
+      4x4 outputs: an infinity or NaN then reaches the whole block, where plain sums have it under their windows only.
     """
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (3, 5))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dmlvk.kernels.manifest.terms import FLOATS
+from dmlvk.kernels.manifest.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, bits
+from dmlvk.kernels.shapes import convolution_lanes
 from dmlvk.kernels.spec import KernelSpec
 
 _CONVOLUTION_PARAMS = (
@@ -26,6 +27,35 @@ _CONVOLUTION_PARAMS = (
     "float param1",
 )
 """What every convolution kernel reads; see ``glsl/include/convolution.glsl``."""
+
+_CONVOLUTION_LANES = tuple(f"{count} {name}" for name in FLOATS for count in convolution_lanes(bits(name)))
+
+_WINOGRAD_PARAMS = (
+    *_CONVOLUTION_PARAMS,
+    "uint count",
+    "uint groups",
+    "uint first_image",
+    "uint blocks",
+    "uint block_rows",
+    "uint block_columns",
+    "uint matrix",
+    "uint channel_step",
+    "uint block_step",
+)
+"""What Winograd's transforms read; see ``glsl/include/winograd.glsl``."""
+_WINOGRAD_CONSTANTS = (("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 0), ("CHANNELS", 0))
+
+
+def _winograd(name: str, *more: tuple[str, int]) -> KernelSpec:
+    return KernelSpec(
+        f"convolution_winograd_{name}",
+        f"convolution_winograd_{name}.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=_WINOGRAD_PARAMS,
+        constants=(*_WINOGRAD_CONSTANTS, *more),
+        variants=(("T", ("FLOAT32",)),),
+    )
+
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -63,20 +93,113 @@ ROWS: tuple[KernelSpec, ...] = (
         variants=(("T", FLOATS),),
     ),
     KernelSpec(
+        "convolution_depthwise_lanes",
+        "convolution_depthwise_lanes.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=(*_CONVOLUTION_PARAMS, "uint count", "uint walk_sizes[4]", "uint walk_divisors[8]"),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_DIVISOR", 0),
+            ("CHANNELS", 0),
+            ("ROWS", 1),
+            ("WINDOW_H", 3),
+            ("WINDOW_W", 3),
+            ("STRIDE_H", 1),
+            ("STRIDE_W", 1),
+            ("SHIFT", 0),
+            ("INSIDE", 0),
+            ("X_MODE", 0),
+            ("Y_MODE", 0),
+        ),
+        variants=(("LANES T", _CONVOLUTION_LANES),),
+    ),
+    KernelSpec(
+        "convolution_depthwise_channels",
+        "convolution_depthwise_channels.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=(*_CONVOLUTION_PARAMS, "uint count", "uint walk_sizes[4]", "uint walk_divisors[8]"),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_DIVISOR", 0),
+            ("COLUMNS", 4),
+            ("GROUP_LANES", 8),
+            ("GROUP_COLUMNS", 4),
+            ("WINDOW_H", 3),
+            ("WINDOW_W", 3),
+            ("STRIDE_H", 1),
+            ("STRIDE_W", 1),
+        ),
+        variants=(("LANES T", _CONVOLUTION_LANES),),
+    ),
+    KernelSpec(
         "convolution_tiled",
         "convolution_tiled.comp",
         buffers=("x", "w", "bias", "y:w"),
-        params=(*_CONVOLUTION_PARAMS, "uint pixels"),
+        params=(
+            *_CONVOLUTION_PARAMS,
+            "uint pixels",
+            "uint groups",
+            "uint depth",
+            "uint depth_blocks",
+            "uint depth_divisor[2]",
+            "uint rounds",
+            "uint splits",
+            "uint split_rounds",
+            "uint partial_pitch",
+        ),
         constants=(
-            ("LOCAL_SIZE_X", 16),
-            ("LOCAL_SIZE_Y", 8),
+            *PRODUCT_TILE,
             ("ACTIVATION", 0),
             ("HAS_BIAS", 1),
             ("HAS_DIVISOR", 1),
-            ("THREAD_K", 4),
-            ("THREAD_P", 4),
-            ("TILE_C", 16),
+            ("X_MODE", 0),
+            ("W_QUADS", 1),
+            ("Y_MODE", 0),
+            ("TABLE", 1),
+            ("PARTIAL", 0),
         ),
         variants=(("T", FLOATS),),
     ),
+    KernelSpec(
+        "convolution_cooperative",
+        "convolution_cooperative.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=(
+            *_CONVOLUTION_PARAMS,
+            "uint pixels",
+            "uint groups",
+            "uint depth",
+            "uint channel_divisor[2]",
+            "uint window_divisor[2]",
+            "uint plane",
+            "uint plane_divisor[2]",
+            "uint pixel_step",
+        ),
+        constants=(
+            *COOPERATIVE_TILE,
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_DIVISOR", 0),
+            ("WHOLE_TAPS", 1),
+            ("Y_MODE", 0),
+        ),
+        variants=(("T", ("FLOAT16",)),),
+        features=("storage16",),
+        extensions=COOPERATIVE_EXTENSIONS,
+    ),
+    KernelSpec(
+        "convolution_merge",
+        "convolution_merge.comp",
+        buffers=("x", "w", "bias", "y:w"),
+        params=(*_CONVOLUTION_PARAMS, "uint pixels", "uint splits", "uint partial_pitch"),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 0), ("Y_QUADS", 1)),
+        variants=(("T", FLOATS),),
+    ),
+    _winograd("filter"),
+    _winograd("input"),
+    _winograd("output", ("Y_QUADS", 1)),
 )

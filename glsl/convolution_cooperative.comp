@@ -1,0 +1,145 @@
+// Convolution by cooperative matrices: float16 factors, float32 sums.
+//
+//   y[n, k, o] = activation(bias[k] + sum over taps t and channels c of k's group of x[n, c, source(o, t)] * w[k, c, t])
+//
+// Bindings: X with contiguous channels, in whole aligned words of 8; W repacked, {group, tap, input channel, output channel} with
+// output channels in words of 8; BIAS, Y; see include/convolution.glsl for the position arithmetic. Planes only, no HAS_DIVISOR.
+// Constants: those of include/cooperative_tile.glsl, which multiplies: the tile's rows are pixels (batch included, W fastest),
+// its columns output channels of a group, its depth {tap, channel} in line;
+//   WHOLE_TAPS (1)  a round's depth has one tap; else each word of 8 channels has its own
+//   Y_MODE  0: number by number; 1: quads of pixels, which planes hold in whole aligned ones; 2: quads of channels, and pixels
+//           follow each other at one step
+//   HAS_BIAS (1), the activation's id
+// Grid: linear over groups and tiles, a group's tiles neighbours.
+//
+// No window is ever written out: each word of a tile is read from where its pixel and tap meet, and is zeros outside the
+// input. Pixels or channels past the end read the last ones, whose sums nobody stores.
+// Chosen for float16 where the device multiplies such matrices.
+
+#pragma use_vulkan_memory_model
+
+#include "tensor.glsl"
+#include "quads.glsl"
+#include "convolution.glsl"
+#include "bands.glsl"
+
+layout(set = 0, binding = BINDING_X, std430) readonly buffer XWords { uvec4 x_words[]; };
+layout(set = 0, binding = BINDING_W, std430) readonly buffer WWords { uvec4 w_words[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
+
+// Where a pixel's window starts: in memory (modulo 2^32, it may lie outside), and its row and column, 16 bits of each.
+struct Window {
+    uint start;
+    uint corner;
+};
+
+struct Raw {
+    uvec4 word;
+    bool inside;
+};
+
+#define FACTOR float16_t
+#define FACTORS 8
+#define SUM_TYPE float
+#define PLACE_A Window
+
+uint group, first_m, first_n;
+
+uvec4 packed_a(Raw raw) { return raw.inside ? raw.word : uvec4(0); }
+uvec4 packed_b(Raw raw) { return raw.word; }
+
+Window place_a(uint line, uint word) {
+    uint batch;
+    uvec3 o;
+    split_pixel(min(first_m + line, p.pixels - 1), batch, o);
+    const uint row = o.y * p.position_step[1] + p.position_start[1];
+    const uint column = o.z * p.position_step[2] + p.position_start[2];
+    const uint start = BYTE_OFFSET_X / T_BYTES + batch * p.input_strides[0] + group * p.group_channels +
+        row * p.input_strides[3] + column * p.input_strides[4];
+    return Window(start, row << 16 | column & 0xFFFFu);
+}
+
+// The loads of words outside go to the input's first: none is behind a branch.
+Raw word_under_tap(Window window, uint word, uint k, bool there) {
+    const uint place = WHOLE_TAPS != 0 ? k : k + 8 * word;
+    const uint tap = quotient(place, uvec2(p.channel_divisor[0], p.channel_divisor[1]));
+    const uint channel = k + 8 * word - tap * p.group_channels;
+    const uint line = quotient(tap, uvec2(p.window_divisor[0], p.window_divisor[1]));
+    const uint down = line * p.tap_step[1], right = (tap - line * p.window[2]) * p.tap_step[2];
+    const uint row = uint(int(window.corner) >> 16) + down;
+    const uint column = uint(int(window.corner << 16) >> 16) + right;
+    const bool inside = there && row < p.input_sizes[1] && column < p.input_sizes[2];
+    const uint element = window.start + down * p.input_strides[3] + right * p.input_strides[4] + channel;
+    return Raw(x_words[(inside ? element : BYTE_OFFSET_X / T_BYTES) / 8], inside);
+}
+
+Raw fetch_a(Window window, uint line, uint word, uint k) { return word_under_tap(window, word, k, true); }
+Raw head_a(Window window, uint line, uint word, uint k, uint count) { return word_under_tap(window, word, k, 8 * word < count); }
+
+// A word of 8 output channels, at a depth of p.filter_strides[1] a step; past the last word the last one.
+uint place_b(uint line, uint word) {
+    const uint n = min(first_n + 8 * word, (p.group_outputs - 1) & ~7u);
+    return BYTE_OFFSET_W / T_BYTES + group * p.filter_group_stride + line * p.filter_strides[1] + n;
+}
+
+Raw fetch_b(uint place, uint line, uint word, uint k) { return Raw(w_words[(place + k * p.filter_strides[1]) / 8], true); }
+Raw head_b(uint place, uint line, uint word, uint k, uint count) {
+    return Raw(line < count ? w_words[(place + k * p.filter_strides[1]) / 8] : uvec4(0), true);
+}
+
+#include "cooperative_tile.glsl"
+
+float sum_at(uint m, uint n) { return sums_at(m, n / 4)[n % 4]; }
+
+void main() {
+    const uint tiles_m = (p.pixels + TILE_M - 1) / TILE_M;
+    const uint tiles_n = (p.group_outputs + TILE_N - 1) / TILE_N;
+    group = linear_workgroup() / (tiles_m * tiles_n);
+    if (group >= p.groups) return;
+    const uvec2 tile = tile_in_bands(linear_workgroup() - group * tiles_m * tiles_n, tiles_m, tiles_n);
+    first_m = tile.x * TILE_M;
+    first_n = tile.y * TILE_N;
+
+    multiply(0, p.depth);
+
+    const uint block_m = first_m + gl_SubgroupID / SUBGROUPS_N * SUB_M;
+    const uint block_n = first_n + gl_SubgroupID % SUBGROUPS_N * SUB_N;
+    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
+        share_sums(i);
+        subgroupMemoryBarrierShared();
+        subgroupBarrier();
+        const uint quads = MAT_M * SUB_N / 4;
+        for (uint e = gl_SubgroupInvocationID; e < quads; e += gl_SubgroupSize) {
+            // Neighbours have neighbouring quads of channels of a pixel, or of pixels of a channel.
+            const uvec2 at = Y_MODE == 2 ? uvec2(e / (SUB_N / 4), e % (SUB_N / 4) * 4)
+                : uvec2(e % (MAT_M / 4) * 4, e / (MAT_M / 4));
+            const uint pixel = block_m + i * MAT_M + at.x;
+            const uint of_group = block_n + at.y;
+            const uint channel = group * p.group_outputs + of_group;
+            if (pixel >= p.pixels || of_group >= p.group_outputs) continue;
+            if (Y_MODE == 2) {
+                const vec4 biases =
+                    vec4(load_bias(channel), load_bias(channel + 1), load_bias(channel + 2), load_bias(channel + 3));
+                const uint element = pixel * p.pixel_step + channel;
+                y_quads[(BYTE_OFFSET_Y / T_BYTES + element) / 4] = pack_quad(finished(sums_at(at.x, at.y / 4), biases));
+                continue;
+            }
+            const vec4 sum = vec4(sum_at(at.x, at.y), sum_at(at.x + 1, at.y), sum_at(at.x + 2, at.y), sum_at(at.x + 3, at.y));
+            if (Y_MODE == 1) {
+                const uint batch = quotient(pixel, uvec2(p.plane_divisor[0], p.plane_divisor[1]));
+                const uint element =
+                    batch * p.output_strides[0] + channel * p.output_strides[1] + pixel - batch * p.plane;
+                y_quads[(BYTE_OFFSET_Y / T_BYTES + element) / 4] = pack_quad(finished(sum, vec4(load_bias(channel))));
+            } else {
+                [[unroll]] for (uint j = 0; j < 4; ++j) {
+                    if (pixel + j >= p.pixels) break;
+                    uint batch;
+                    uvec3 o;
+                    split_pixel(pixel + j, batch, o);
+                    store(batch, channel, o, sum[j]);
+                }
+            }
+        }
+        subgroupBarrier();
+    }
+}

@@ -1,0 +1,218 @@
+"""Products of integer and quantized tensors, ONNX's and ONNX Runtime's."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.enums import TensorDataType
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.convert.convolution import sliding_window, spatial_kernel
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Sizes, Value
+
+_BYTES = ops.MatrixMultiplyInteger.fields[0].data_types
+_FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
+_MICROSOFT = "com.microsoft"
+_MOST_DIMENSIONS = 4
+
+# -- matrix products
+
+
+class _Matrices(NamedTuple):
+    """Two stacks of matrices that numpy's matmul would multiply, as DirectML takes them.
+
+    Attributes:
+        a, b: Of the same leading sizes, at most two.
+        sizes: Of the product in ONNX's terms.
+    """
+
+    a: Value
+    b: Value
+    sizes: Sizes
+
+    @property
+    def product_sizes(self) -> Sizes:
+        """Of the product in DirectML's terms."""
+        return (*self.a.sizes[:-1], self.b.sizes[-1])
+
+
+def _matrices(node: Conversion, a: Value, b: Value, a_parameters: tuple[Value | None, ...]) -> _Matrices:
+    """A vector counts as one row or one column; leading dimensions broadcast."""
+    if not a.rank or not b.rank:
+        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}; neither may be a scalar")
+    left = node.reshape(a, (1, *a.sizes)) if a.rank == 1 else a
+    right = node.reshape(b, (*b.sizes, 1)) if b.rank == 1 else b
+    if left.sizes[-1] != right.sizes[-2]:
+        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not multiply")
+    tail = (() if a.rank == 1 else left.sizes[-2:-1]) + (() if b.rank == 1 else right.sizes[-1:])
+    if right.rank == 2 and all(value is None or math.prod(value.sizes) == 1 for value in a_parameters):
+        # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.
+        sizes = (*left.sizes[:-2], *tail)
+        return _Matrices(node.reshape(left, (math.prod(left.sizes[:-1]), left.sizes[-1])), right, sizes)
+    try:
+        batch = np.broadcast_shapes(left.sizes[:-2], right.sizes[:-2])
+    except ValueError:
+        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not broadcast") from None
+    left, right = (value.broadcast_to((*batch, *value.sizes[-2:])) for value in (left, right))
+    if len(batch) > _MOST_DIMENSIONS - 2:
+        left, right = (node.reshape(value, (math.prod(batch), *value.sizes[-2:])) for value in (left, right))
+    return _Matrices(left, right, (*batch, *tail))
+
+
+def _parameter(node: Conversion, value: Value | None, *, of_columns: bool = False) -> Value | None:
+    """A scale or zero point: of one element, a vector with one a row or column, or with dimensions as the product's."""
+    if value is None or value.rank > 1:
+        return value
+    if math.prod(value.sizes) == 1:
+        return node.reshape(value, (1,))
+    return node.reshape(value, (1, *value.sizes) if of_columns else (*value.sizes, 1))
+
+
+@converts("MatMulInteger", 10, types=_BYTES)
+def matmul_integer(node: Conversion) -> Value:
+    a_zero_point = node.get(2)
+    parts = _matrices(node, node[0], node[1], (a_zero_point,))
+    y = node.launch(
+        ops.MatrixMultiplyInteger,
+        parts.a,
+        _parameter(node, a_zero_point),
+        parts.b,
+        _parameter(node, node.get(3), of_columns=True),
+        output_tensor=node.new(parts.product_sizes, _INT32),
+    )
+    return node.reshape(y, parts.sizes)
+
+
+@converts("QLinearMatMul", 10, 21, types=_BYTES)
+def quantized_matmul(node: Conversion) -> Value:
+    """DirectML's scales are float32: others are made that first."""
+    a_scale, a_zero_point, b_scale, b_zero_point, scale, zero_point = (node.get(index) for index in (1, 2, 4, 5, 6, 7))
+    if a_scale is None or b_scale is None or scale is None or zero_point is None:
+        raise node.invalid("a scale or the output's zero point is missing")
+    parts = _matrices(node, node[0], node[3], (a_scale, a_zero_point, scale, zero_point))
+    y = node.launch(
+        ops.QuantizedLinearMatrixMultiply,
+        parts.a,
+        _parameter(node, cast_to(node, a_scale, _FLOAT32)),
+        _parameter(node, a_zero_point),
+        parts.b,
+        _parameter(node, cast_to(node, b_scale, _FLOAT32), of_columns=True),
+        _parameter(node, b_zero_point, of_columns=True),
+        _parameter(node, cast_to(node, scale, _FLOAT32)),
+        _parameter(node, zero_point),
+        output_tensor=node.new(parts.product_sizes, zero_point.dtype),
+    )
+    return node.reshape(y, parts.sizes)
+
+
+def _multiply_to_float(
+    node: Conversion,
+    a: tuple[Value, Value, Value | None],
+    b: tuple[Value, Value, Value | None],
+    bias: Value | None,
+) -> Value:
+    """The product of two tensors, each with its scale and zero point, plus a bias of one number a column."""
+    parts = _matrices(node, a[0], b[0], a[1:])
+    scales = _parameter(node, a[1]), _parameter(node, b[1], of_columns=True)
+    zero_points = _parameter(node, a[2]), _parameter(node, b[2], of_columns=True)
+    # DirectML wants scales and zero points of as many dimensions as each other.
+    rank = max(value.rank for value in (*scales, *zero_points) if value is not None)
+    a_scale, b_scale, a_zero_point, b_zero_point = (
+        None if value is None else node.reshape(value, (1,) * (rank - value.rank) + value.sizes)
+        for value in (*scales, *zero_points)
+    )
+    y = node.new(parts.product_sizes, a[1].dtype)
+    if bias is not None and bias.sizes != y.sizes[-1:]:
+        raise node.invalid(f"the bias has sizes {bias.sizes} for {y.sizes[-1]} columns")
+    y = node.launch(
+        ops.MatrixMultiplyIntegerToFloat,
+        parts.a,
+        a_scale,
+        a_zero_point,
+        parts.b,
+        b_scale,
+        b_zero_point,
+        None if bias is None else bias.broadcast_to(y.sizes),
+        output_tensor=y,
+    )
+    return node.reshape(y, parts.sizes)
+
+
+@converts("MatMulIntegerToFloat", 1, types=_BYTES, domain=_MICROSOFT)
+def matmul_integer_to_float(node: Conversion) -> Value:
+    """ONNX Runtime's operator."""
+    return _multiply_to_float(node, (node[0], node[2], node.get(4)), (node[1], node[3], node.get(5)), node.get(6))
+
+
+@converts("DynamicQuantizeMatMul", 1, types=(TensorDataType.FLOAT32,), domain=_MICROSOFT)
+def dynamic_quantize_matmul(node: Conversion) -> Value:
+    """ONNX Runtime's operator: A is quantized to UINT8 first."""
+    x, kind = node[0], np.dtype(np.uint8)
+    quantized, scale, zero_point = node.new(x.sizes, kind), node.new((1,), x.dtype), node.new((1,), kind)
+    parameters = {"output_scale_tensor": scale, "output_zero_point_tensor": zero_point}
+    node.launch(ops.DynamicQuantizeLinear, x, output_tensor=quantized, **parameters)
+    return _multiply_to_float(node, (quantized, scale, zero_point), (node[1], node[2], node.get(3)), node.get(4))
+
+
+# -- convolutions
+
+
+def _by_channel(node: Conversion, value: Value | None, rank: int) -> Value | None:
+    """The filter's scale or zero point: one element, or one an output channel."""
+    if value is None or math.prod(value.sizes) == 1:
+        return None if value is None else node.reshape(value, (1,))
+    if value.rank != 1:
+        raise node.invalid(f"a scale or zero point of the filter has sizes {value.sizes}")
+    return node.reshape(value, (1, *value.sizes) + (1,) * (rank - 2))
+
+
+def _one(node: Conversion, value: Value | None) -> Value | None:
+    """A scale or zero point of one element."""
+    if value is not None and math.prod(value.sizes) != 1:
+        raise node.invalid(f"a scale or zero point of sizes {value.sizes}, not one element")
+    return None if value is None else node.reshape(value, (1,))
+
+
+@converts("ConvInteger", 10, types=_BYTES)
+def convolution_integer(node: Conversion) -> Value:
+    x, w = node[0], node[1]
+    window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
+    return node.launch(
+        ops.ConvolutionInteger,
+        x,
+        _one(node, node.get(2)),
+        w,
+        _by_channel(node, node.get(3), w.rank),
+        output_tensor=node.new((x.sizes[0], w.sizes[0], *window.output), _INT32),
+        group_count=node.attribute("group", 1),
+        **window.fields,
+    )
+
+
+@converts("QLinearConv", 10, types=_BYTES)
+def quantized_convolution(node: Conversion) -> Value:
+    x, w, bias, zero_point = node[0], node[3], node.get(8), node[7]
+    window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
+    channels = w.sizes[0]
+    if bias is not None and bias.sizes != (channels,):
+        raise node.invalid(f"the bias has sizes {bias.sizes} for {channels} channels")
+    return node.launch(
+        ops.QuantizedLinearConvolution,
+        x,
+        _one(node, node.get(1)),
+        _one(node, node.get(2)),
+        w,
+        _by_channel(node, node.get(4), w.rank),
+        _by_channel(node, node.get(5), w.rank),
+        None if bias is None else node.reshape(bias, (1, channels) + (1,) * (x.rank - 2)),
+        _one(node, node.get(6)),
+        _one(node, zero_point),
+        output_tensor=node.new((x.sizes[0], channels, *window.output), zero_point.dtype),
+        group_count=node.attribute("group", 1),
+        **window.fields,
+    )

@@ -1,0 +1,54 @@
+// Keys or values as attention reads them: the valid rows of the past, then the new rows with their bias, then zeros.
+//
+//   y[entry, head, row] = row < length ? past[entry, head, row] : row < length + new ? x[entry, row - length, head] + bias : 0
+//
+// Bindings: X the new rows, PAST, BIAS, LENGTHS read, Y written. Strides are in elements: of X (batch entry, row, head,
+// element), of PAST and Y (batch entry, head, row, element).
+// Constants: HAS_PAST, HAS_BIAS; LENGTHS as in include/attention.glsl; APPEND: Y holds the past already, and new rows alone
+// are written; QUADS: rows consist of aligned groups of four elements in all tensors, and Y is written by them.
+// Grid: folded into x and y, `count` groups of four elements, or what is left of a row, of the rows to write.
+
+#include "attention_lengths.glsl"
+#include "strided_quads.glsl"
+#include "tensor.glsl"
+
+STRIDED_QUADS(X, x)
+STRIDED_QUADS(PAST, past)
+STRIDED_QUADS(BIAS, bias)
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
+
+uint start_of(uint strides[4], uint entry, uint second, uint third) {
+    return entry * strides[0] + second * strides[1] + third * strides[2];
+}
+
+void main() {
+    if (beyond(p.count)) return;
+    const uint width = (p.size + 3) / 4;
+    const uint rows = APPEND != 0 ? p.new_rows : p.rows;
+    uint rest = linear_invocation();
+    const uint d = (rest % width) * 4;
+    rest /= width;
+    uint row = rest % rows;
+    rest /= rows;
+    const uint head = rest % p.heads;
+    const uint entry = rest / p.heads;
+    const uint valid = LENGTHS != 0 ? past_length(entry, p.rows - p.new_rows) : p.rows - p.new_rows;
+    if (APPEND != 0) row += valid;
+    vec4 values = vec4(0.0);
+    if (row < valid) {
+        if (HAS_PAST != 0) values = past_at(start_of(p.past_strides, entry, head, row), d, p.size, p.past_strides[3], QUADS);
+    } else if (row < valid + p.new_rows) {
+        const uint start = p.x_start + start_of(p.x_strides, entry, row - valid, head);
+        values = x_at(start, d, p.size, p.x_strides[3], QUADS);
+        const uint first = (p.bias_start + head * p.size) * p.bias_stride;
+        if (HAS_BIAS != 0) values += bias_at(first, d, p.size, p.bias_stride, QUADS);
+    }
+    const uint start = BYTE_OFFSET_Y / T_BYTES + start_of(p.y_strides, entry, head, row);
+    if (QUADS != 0) {
+        y_quads[(start + d) / 4] = pack_quad(values);
+    } else {
+        [[unroll]] for (int i = 0; i < 4; ++i)
+            if (d + i < p.size) y[start + (d + i) * p.y_strides[3]] = T(values[i]);
+    }
+}

@@ -1,0 +1,133 @@
+// What every attention kernel shares: the sequences, the operands' addresses and what is added to a score.
+//
+//   y[s, head] = sum over keys j of weight[j] * (v[j, head] + bias),  weight = softmax over j of score(s, head, j)
+//   score      = scale * (q[s, head] + bias) . (k[j, head] + bias) + relative[s, j] + (masked(s, j) ? mask_filter : 0)
+//
+// Needs the parameter block and the bindings of the attention rows of the manifest, and declares the buffers Q, K, V, BIAS,
+// MASK, RELATIVE, LENGTHS and Y. What a desc lacks is bound to some other range and never read.
+// Q, K, V and Y have a start and four strides each, in elements, for (batch entry, row, head, element), so that no kernel
+// knows whether they are stacked or where the past lies. `group` query heads share a head of keys and values: the kernels
+// count the rows of one such head together, row = query * group + head in group, so that a tile serves all of them.
+// Constants: Q_BIAS and KV_BIAS say whether there is a bias to add; MASK_BOUNDS is 1 where the mask holds an end a batch
+// entry and 2 where it holds ends and starts; MASK_BOOLEAN, HAS_RELATIVE; LENGTHS, where the past has a length a batch
+// entry: 1 as integers, 2 as FLOAT32, 3 as FLOAT16; UNPADDED, where the mask lists sequences that follow each other without
+// padding; QUADS, where rows of Q, K, V and BIAS consist of aligned groups of four elements.
+
+#ifndef DMLVK_ATTENTION_GLSL
+#define DMLVK_ATTENTION_GLSL
+
+#include "attention_lengths.glsl"
+#include "math.glsl"
+#include "strided_quads.glsl"
+#include "tensor.glsl"
+
+STRIDED_QUADS(Q, q)
+STRIDED_QUADS(K, k)
+STRIDED_QUADS(V, v)
+STRIDED_QUADS(BIAS, bias)
+layout(set = 0, binding = BINDING_MASK, std430) readonly buffer Mask { int mask[]; };
+layout(set = 0, binding = BINDING_RELATIVE, std430) readonly buffer Relative { T relative[]; };
+layout(set = 0, binding = BINDING_Y, std430) buffer Y { T y[]; };
+
+int mask_number(uint place) { return mask[BYTE_OFFSET_MASK / 4 + place * p.mask_strides[3]]; }
+
+// One sequence: a batch entry, or with UNPADDED any run of rows.
+struct Sequence {
+    uint entry;       // whose bounds, mask and relative position bias it has
+    uint first_query; // of all entries' rows, with UNPADDED
+    uint queries;
+    uint first_key;   // likewise
+    uint keys;
+    int first_masked; // keys from here on, and
+    int first_valid;  // those before this one, are masked
+};
+
+Sequence sequence_of(uint entry) {
+    Sequence found = Sequence(entry, 0u, p.queries, 0u, p.keys, int(p.keys), 0);
+    if (LENGTHS != 0) found.keys = past_length(entry, p.keys - p.new_keys) + p.new_keys;
+    if (MASK_BOUNDS != 0) found.first_masked = mask_number(entry);
+    if (MASK_BOUNDS == 2) found.first_valid = mask[BYTE_OFFSET_MASK / 4 + p.mask_strides[2] + entry * p.mask_strides[3]];
+    if (UNPADDED != 0) {
+        const int first = max(mask_number(p.batch + entry), 0);
+        const int last = min(mask_number(p.batch + entry + 1), int(p.batch * p.queries));
+        const int start = max(mask_number(2 * p.batch + 1 + entry), 0);
+        const int next = min(mask_number(2 * p.batch + 2 + entry), int(p.batch * p.keys));
+        const int end = min(next, mask_number(2 * p.batch + 1 + entry) + mask_number(entry));
+        found.first_query = uint(first);
+        found.queries = uint(clamp(last - first, 0, int(p.queries)));
+        found.first_key = uint(start);
+        found.keys = uint(clamp(end - start, 0, int(p.keys)));
+    }
+    return found;
+}
+
+// How many keys query s of a sequence sees.
+uint keys_seen(Sequence sequence, uint s) {
+    return LENGTHS == 0 ? sequence.keys : uint(max(int(sequence.keys + s + 1) - int(p.queries), 0));
+}
+
+uint row_start(uint entry, uint first, uint row, uint rows, uint head, uint start, uint strides[4]) {
+    if (UNPADDED != 0) {
+        entry = (first + row) / rows;
+        row = first + row - entry * rows;
+    }
+    return start + entry * strides[0] + row * strides[1] + head * strides[2];
+}
+
+// Where a row of a head starts, in elements: query rows and rows of y by query head, the others by their own.
+uint q_start(Sequence sequence, uint s, uint head) {
+    return row_start(sequence.entry, sequence.first_query, s, p.queries, head, p.q_start, p.q_strides);
+}
+uint k_start(Sequence sequence, uint j, uint head) {
+    return row_start(sequence.entry, sequence.first_key, j, p.keys, head, p.k_start, p.k_strides);
+}
+uint v_start(Sequence sequence, uint j, uint head) {
+    return row_start(sequence.entry, sequence.first_key, j, p.keys, head, p.v_start, p.v_strides);
+}
+uint y_start(Sequence sequence, uint s, uint head) {
+    return row_start(sequence.entry, sequence.first_query, s, p.queries, head, 0, p.y_strides);
+}
+
+// Elements d to d + 3 of a row of a head, with their bias; 0 behind the row's end.
+vec4 load_q(uint start, uint head, uint d) {
+    vec4 values = q_at(start, d, p.head_size, p.q_strides[3], QUADS);
+    if (Q_BIAS != 0) values += bias_at(head * p.head_size * p.bias_stride, d, p.head_size, p.bias_stride, QUADS);
+    return values;
+}
+vec4 load_k(uint start, uint head, uint d) {
+    vec4 values = k_at(start, d, p.head_size, p.k_strides[3], QUADS);
+    const uint first = (p.k_bias + head * p.head_size) * p.bias_stride;
+    if (KV_BIAS != 0) values += bias_at(first, d, p.head_size, p.bias_stride, QUADS);
+    return values;
+}
+vec4 load_v(uint start, uint head, uint d) {
+    vec4 values = v_at(start, d, p.value_size, p.v_strides[3], QUADS);
+    const uint first = (p.v_bias + head * p.value_size) * p.bias_stride;
+    if (KV_BIAS != 0) values += bias_at(first, d, p.value_size, p.bias_stride, QUADS);
+    return values;
+}
+
+// What is added to the score of query s of a query head and key j.
+float added(Sequence sequence, uint s, uint head, uint j) {
+    float sum = 0.0;
+    if (HAS_RELATIVE != 0) {
+        const uint element = sequence.entry * p.relative_strides[0] + head * p.relative_strides[1] +
+                             s * p.relative_strides[2] + j * p.relative_strides[3];
+        sum = float(relative[BYTE_OFFSET_RELATIVE / T_BYTES + element]);
+    }
+    bool masked = MASK_BOUNDS != 0 && (int(j) >= sequence.first_masked || int(j) < sequence.first_valid);
+    if (MASK_BOOLEAN != 0) {
+        const uint element = sequence.entry * p.mask_strides[0] + head * p.mask_strides[1] + s * p.mask_strides[2] +
+                             j * p.mask_strides[3];
+        masked = mask[BYTE_OFFSET_MASK / 4 + element] == 0;
+    }
+    return masked ? sum + p.mask_filter : sum;
+}
+
+// A peak that may be subtracted from scores: of none, or of -infinity alone, 0, so that their weights are 0.
+float subtracted(float peak) { return is_infinite(peak) && peak < 0.0 ? 0.0 : peak; }
+
+// The quotient of sums of weights, 0 where there are none.
+float share(float value, float weights) { return weights == 0.0 ? 0.0 : value / weights; }
+
+#endif

@@ -1,0 +1,245 @@
+"""Attention, as ONNX Runtime's own operators (domain com.microsoft) ask for it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.enums import MultiheadAttentionMaskType as MaskType
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.matmul import multiply
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Sizes, Value
+from dmlvk.schema import FLOATS
+
+_MICROSOFT = "com.microsoft"
+_MASK_FILTER_VALUE = -10000.0
+
+
+class _Past(NamedTuple):
+    """Keys and values of earlier rows, (batch, heads, rows, size)."""
+
+    key: Value
+    value: Value
+
+
+class _Sizes(NamedTuple):
+    """Of the output: batch entries, query rows, heads, keys that there are in all, and elements of a row of values."""
+
+    batch: int
+    queries: int
+    heads: int
+    total: int
+    value_size: int
+
+
+@converts("MultiHeadAttention", 1, types=FLOATS, domain=_MICROSOFT)
+def multi_head_attention(node: Conversion) -> tuple[Value | None, ...]:
+    """Queries, keys and values come apart, stacked, or the last two as the past comes."""
+    query, key, value = node[0], node.get(1), node.get(2)
+    heads = _heads(node)
+    tensors: dict[str, Value | None] = {"bias_tensor": node.get(3)}
+    past = _past(node, node.get(6), node.get(7))
+    if query.rank == 5:
+        tensors["stacked_query_key_value_tensor"] = query
+        head_size = value_size = query.sizes[4]
+        keys = query.sizes[1]
+    else:
+        if query.rank != 3 or key is None:
+            raise node.invalid(f"query has sizes {query.sizes} and key {None if key is None else key.sizes}")
+        tensors["query_tensor"] = query
+        head_size = value_size = query.sizes[2] // heads
+        keys = key.sizes[2] if key.rank == 4 else key.sizes[1]
+        if key.rank == 5:
+            tensors["stacked_key_value_tensor"] = key
+        elif value is None:
+            raise node.invalid("key comes without value")
+        elif key.rank == 4:
+            if past is not None or tensors["bias_tensor"] is not None:
+                raise node.unsupported("keys that come as the past does, with a past or a bias beside them")
+            past, keys, value_size = _Past(key, value), 0, value.sizes[3]
+        else:
+            tensors |= {"key_tensor": key, "value_tensor": value}
+            value_size = value.sizes[2] // heads
+    if node.computed(9):
+        raise node.unsupported("an indirection of the cache")
+    total = keys + (0 if past is None else past.key.sizes[2])
+    sizes = _Sizes(query.sizes[0], query.sizes[1], heads, total, value_size)
+    causal = bool(node.attribute("unidirectional", 0))
+    scale = _scale(node, head_size)
+    return _attention(node, sizes, tensors, node.get(4), node.get(5), past, scale, causal, (node.wants(1), node.wants(2)))
+
+
+@converts("Attention", 1, types=FLOATS, domain=_MICROSOFT)
+def attention(node: Conversion) -> tuple[Value | None, ...]:
+    """Queries, keys and values are one product of the input with the weights; the bias is added by the attention."""
+    x, weights, past = node[0], node[1], node.get(4)
+    heads = _heads(node)
+    if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
+        raise node.unsupported("rotary embedding, or a past that shares its buffer with the present")
+    hidden = tuple(node.attribute("qkv_hidden_sizes", ())) or (weights.sizes[1] // 3,) * 3
+    product = multiply(node, x, weights)
+    batch, rows = x.sizes[:2]
+    tensors: dict[str, Value | None] = {"bias_tensor": node.get(2)}
+    if len(set(hidden)) == 1:
+        stacked = node.reshape(product, (batch, rows, 3, heads, hidden[0] // heads))
+        tensors["stacked_query_key_value_tensor"] = stacked.transpose((0, 1, 3, 2, 4))
+    else:
+        parts = tuple(node.new((batch, rows, size), x.dtype) for size in hidden)
+        node.launch(ops.Split, product, output_tensors=parts, axis=2)
+        tensors |= dict(zip(("query_tensor", "key_tensor", "value_tensor"), parts, strict=True))
+    before = None
+    if past is not None and past.sizes[3]:
+        halves = tuple(node.new((1, *past.sizes[1:]), past.dtype) for _ in range(2))
+        node.launch(ops.Split, past, output_tensors=halves, axis=0)
+        before = _Past(*(node.reshape(half, past.sizes[1:]) for half in halves))
+    total = rows + (0 if before is None else before.key.sizes[2])
+    sizes = _Sizes(batch, rows, heads, total, hidden[2] // heads)
+    wanted = (node.wants(1), node.wants(1))
+    scale, causal = _scale(node, hidden[0] // heads), bool(node.attribute("unidirectional", 0))
+    y, *present = _attention(node, sizes, tensors, node.get(3), node.get(5), before, scale, causal, wanted)
+    if not node.wants(1):
+        return (y,)
+    pieces = tuple(node.reshape(half, (1, *half.sizes)) for half in present if half is not None)
+    joined = node.new((2, *pieces[0].sizes[1:]), x.dtype)
+    return y, node.launch(ops.Join, output_tensor=joined, input_tensors=pieces, axis=0)
+
+
+@converts("GroupQueryAttention", 1, types=FLOATS, host_inputs=(6,), domain=_MICROSOFT)
+def group_query_attention(node: Conversion) -> tuple[Value | None, ...]:
+    """Causal, with rows of the past that count. A past with room for more than fits before the new rows is read as far as
+    it does, so one that shares its buffer with the present in ONNX Runtime is the same as any other here."""
+    query, heads = node[0], (_heads(node), node.attribute("kv_num_heads", 0))
+    for name, plain in (("do_rotary", 0), ("softcap", 0.0), ("local_window_size", -1), ("smooth_softmax", 0)):
+        if node.attribute(name, plain) != plain:
+            raise node.unsupported(f"{name} {node.attribute(name, plain)}")
+    if any(node.get(index) is not None for index in range(11, node.input_count)):
+        raise node.unsupported("more inputs than a bias of scores")
+    if heads[1] < 1 or heads[0] % heads[1]:
+        raise node.invalid(f"num_heads is {heads[0]} and kv_num_heads {heads[1]}")
+    batch, rows, width = query.sizes
+    parts: tuple[Value | None, ...] = (query, node.get(1), node.get(2))
+    if node.get(1) is None:
+        size = width // (heads[0] + 2 * heads[1])
+        pieces = tuple(node.new((batch, rows, count * size), query.dtype) for count in (heads[0], heads[1], heads[1]))
+        node.launch(ops.Split, query, output_tensors=pieces, axis=2)
+        parts = pieces
+    else:
+        size = width // heads[0]
+    past = _past(node, node.get(3), node.get(4))
+    before = 0 if past is None else past.key.sizes[2]
+    total = max(before, int(node.known(6).reshape(-1)[0]))
+    lengths = node.reshape(node[5], (batch,))
+    if rows != 1:
+        lengths = node.elementwise(ops.ElementWiseAdd, lengths, node.upload(np.array([1 - rows], np.int32)))
+    fields: dict[str, Any] = dict(zip(("query_tensor", "key_tensor", "value_tensor"), parts, strict=True))
+    if past is not None:
+        if before < total - rows:
+            raise node.invalid(f"{before} rows of the past and {rows} new ones are fewer than {total}")
+        if total > rows:
+            fields |= {
+                f"past_{name}_tensor": x.shorten(2, total - rows) for name, x in zip(_Past._fields, past, strict=True)
+            }
+    elif total != rows:
+        raise node.invalid(f"{rows} rows without a past are not {total}")
+    bias = node.get(10)
+    if bias is not None:
+        fields["relative_position_bias_tensor"] = bias.broadcast_to((batch, heads[0], rows, total))
+    present = _Past(*(node.new((batch, heads[1], total, size), query.dtype) for _ in range(2)))
+    y = node.launch(
+        ops.MultiheadAttention1,
+        past_sequence_lengths_tensor=lengths,
+        output_tensor=node.new((batch, rows, heads[0] * size), query.dtype),
+        output_present_key_tensor=present.key,
+        output_present_value_tensor=present.value,
+        scale=_scale(node, size),
+        query_head_count=heads[0],
+        key_value_head_count=heads[1],
+        **fields,
+    )
+    return y, present.key, present.value
+
+
+def _heads(node: Conversion) -> int:
+    heads: int = node.attribute("num_heads", 0)
+    if heads < 1:
+        raise node.invalid(f"num_heads is {heads}")
+    return heads
+
+
+def _scale(node: Conversion, head_size: int) -> float:
+    """0 stands for the usual one."""
+    return float(node.attribute("scale", 0.0)) or head_size**-0.5
+
+
+def _past(node: Conversion, key: Value | None, value: Value | None) -> _Past | None:
+    if key is None or value is None:
+        if key is not value:
+            raise node.invalid("past_key and past_value come together")
+        return None
+    return _Past(key, value) if key.sizes[2] else None
+
+
+def _mask(node: Conversion, mask: Value, sizes: _Sizes) -> tuple[Value, MaskType]:
+    """The mask as DirectML knows it, told by its sizes."""
+    wanted = (sizes.batch, sizes.heads, sizes.queries, sizes.total)
+    by_length: dict[int, tuple[Sizes, MaskType]] = {
+        3 * sizes.batch + 2: ((3 * sizes.batch + 2,), MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END),
+        2 * sizes.batch: ((2, sizes.batch), MaskType.KEY_SEQUENCE_END_START),
+        sizes.batch: ((1, sizes.batch), MaskType.KEY_SEQUENCE_LENGTH),
+    }
+    if mask.rank == 1 and mask.sizes[0] in by_length:
+        target, kind = by_length[mask.sizes[0]]
+        return node.reshape(mask, target), kind
+    own = {2: (mask.sizes[0], 1, 1, mask.sizes[-1]), 3: (mask.sizes[0], 1, *mask.sizes[1:]), 4: mask.sizes}.get(mask.rank)
+    if own is None or any(size not in (1, full) for size, full in zip(own, wanted, strict=True)):
+        raise node.unsupported(f"a mask of sizes {mask.sizes} for scores of {wanted}")
+    return node.reshape(mask, own).broadcast_to(wanted), MaskType.BOOLEAN
+
+
+def _attention(
+    node: Conversion,
+    sizes: _Sizes,
+    tensors: dict[str, Value | None],
+    mask: Value | None,
+    bias: Value | None,
+    past: _Past | None,
+    scale: float,
+    causal: bool,
+    wanted: tuple[bool, bool],
+) -> tuple[Value | None, ...]:
+    """The output, and those of present keys and values that are wanted. Attention is causal where the past has lengths, and
+    these count rows of the past or of the present."""
+    fields: dict[str, Any] = {"scale": scale, "mask_filter_value": node.attribute("mask_filter_value", _MASK_FILTER_VALUE)}
+    fields |= {"query_head_count": sizes.heads, "key_value_head_count": sizes.heads, **tensors}
+    if mask is not None:
+        fields["mask_tensor"], fields["mask_type"] = _mask(node, mask, sizes)
+    if bias is not None:
+        fields["relative_position_bias_tensor"] = bias.broadcast_to((sizes.batch, sizes.heads, sizes.queries, sizes.total))
+    if past is not None:
+        fields |= {"past_key_tensor": past.key, "past_value_tensor": past.value}
+    if causal:
+        rows = np.full(sizes.batch, 0 if past is None else past.key.sizes[2], np.int32)
+        fields["past_sequence_lengths_tensor"] = node.upload(rows)
+    dtype = node[0].dtype
+    head_size = _head_size(fields)
+    presents: list[Value | None] = [None, None]
+    for index, (name, size) in enumerate((("key", head_size), ("value", sizes.value_size))):
+        if wanted[index] or (causal and past is None):
+            presents[index] = node.new((sizes.batch, sizes.heads, sizes.total, size), dtype)
+            fields[f"output_present_{name}_tensor"] = presents[index]
+    y = node.new((sizes.batch, sizes.queries, sizes.heads * sizes.value_size), dtype)
+    node.launch(ops.MultiheadAttention1, output_tensor=y, **fields)
+    return (y, *(present if wish else None for present, wish in zip(presents, wanted, strict=True)))
+
+
+def _head_size(fields: dict[str, Any]) -> int:
+    """Elements of a row of one head of keys."""
+    stacked: Value | None = fields.get("stacked_query_key_value_tensor")
+    if stacked is not None:
+        return stacked.sizes[4]
+    query: Value = fields["query_tensor"]
+    heads: int = fields["query_head_count"]
+    return query.sizes[2] // heads

@@ -1,0 +1,392 @@
+"""Multi-head attention against ONNX Runtime's and PyTorch's, and what the runner of the cases cannot show: a past in the
+present tensors, sequences without padding, rows that see nothing, the same result by every rule."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+import dmlvk
+from dmlvk import MultiheadAttentionMaskType as MaskType
+from dmlvk import TensorDataType, TensorDesc, eager
+from dmlvk.errors import UnsupportedNodeError
+from dmlvk.execution.binding import BufferBinding
+from dmlvk.execution.direct import ReadyOperator
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.onnx.session import InferenceSession
+
+Array = NDArray[Any]
+BATCH, QUERIES, KEYS, HEADS, SIZE, WIDTH = 2, 5, 7, 3, 8, 6
+HIDDEN = HEADS * SIZE
+
+
+def random(*sizes: int, seed: int = 0) -> Array:
+    return np.random.default_rng((seed, *sizes)).standard_normal(sizes).astype(np.float32)
+
+
+def bits(*sizes: int) -> Array:
+    return np.random.default_rng(sizes).integers(0, 2, sizes).astype(np.int32)
+
+
+def ints(*numbers: int) -> Array:
+    return np.array(numbers, np.int32)
+
+
+Inputs = tuple[Array | None, ...]
+"""Of a node, in order; None for an absent one."""
+
+
+def make_model(
+    op_type: str, inputs: Inputs, outputs: int, attributes: dict[str, Any], constants: tuple[int, ...] = ()
+) -> Any:
+    """A model of one node of ONNX Runtime's own; the inputs of these indices are constants of the model."""
+    names = [f"input{index}" if value is not None else "" for index, value in enumerate(inputs)]
+    node = helper.make_node(
+        op_type, names, ["y", "p", "q"][:outputs], domain="com.microsoft", **({"num_heads": HEADS} | attributes)
+    )
+    graph = helper.make_graph(
+        [node],
+        "attention",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+            for index, (name, value) in enumerate(zip(names, inputs, strict=True))
+            if value is not None and index not in constants
+        ],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in node.output],
+        [numpy_helper.from_array(np.asarray(inputs[index]), names[index]) for index in constants],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def feeds(inputs: Inputs, constants: tuple[int, ...] = ()) -> dict[str, Array]:
+    """What a session of such a model is given."""
+    return {f"input{index}": value for index, value in enumerate(inputs) if value is not None and index not in constants}
+
+
+def run_both(
+    device: dmlvk.Device,
+    op_type: str,
+    inputs: Inputs,
+    outputs: int,
+    attributes: dict[str, Any],
+    constants: tuple[int, ...] = (),
+) -> tuple[list[Array], list[Array]]:
+    """What dmlvk and what ONNX Runtime's CPU give."""
+    model, given = make_model(op_type, inputs, outputs, attributes, constants), feeds(inputs, constants)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return InferenceSession(model, device=device).run(None, given), session.run(None, given)
+
+
+QUERY, KEY, VALUE = random(BATCH, QUERIES, HIDDEN), random(BATCH, KEYS, HIDDEN), random(BATCH, KEYS, HIDDEN, seed=1)
+NEW_KEY, NEW_VALUE = random(BATCH, QUERIES, HIDDEN, seed=2), random(BATCH, QUERIES, HIDDEN, seed=3)
+PAST_KEY, PAST_VALUE = random(BATCH, HEADS, KEYS, SIZE), random(BATCH, HEADS, KEYS, SIZE, seed=1)
+X, WEIGHTS, BIAS = random(BATCH, QUERIES, WIDTH), random(WIDTH, 3 * HIDDEN), random(3 * HIDDEN)
+
+MULTI_HEAD: dict[str, tuple[Inputs, int, dict[str, Any]]] = {
+    "plain": ((QUERY, KEY, VALUE), 1, {}),
+    "narrow values and a bias": (
+        (QUERY, KEY, random(BATCH, KEYS, HEADS * 4), random(2 * HIDDEN + HEADS * 4)),
+        1,
+        {"scale": 0.7},
+    ),
+    "lengths of keys": ((QUERY, KEY, VALUE, None, ints(3, 7)), 1, {}),
+    "lengths and starts": ((QUERY, KEY, VALUE, None, ints(3, 7, 0, 5, 10, 0, 7, 14)), 1, {}),
+    "a mask of keys": ((QUERY, KEY, VALUE, None, bits(BATCH, KEYS)), 1, {"mask_filter_value": -1000.0}),
+    "a mask of scores": ((QUERY, KEY, VALUE, None, bits(BATCH, QUERIES, KEYS)), 1, {}),
+    "a bias of scores": ((QUERY, KEY, VALUE, None, None, random(1, HEADS, QUERIES, KEYS)), 1, {}),
+    "keys as the past comes": ((QUERY, PAST_KEY, PAST_VALUE), 1, {}),
+    "past and present": ((QUERY, NEW_KEY, NEW_VALUE, BIAS, None, None, PAST_KEY, PAST_VALUE), 3, {}),
+    "causal": ((QUERY, NEW_KEY, NEW_VALUE), 1, {"unidirectional": 1}),
+    "causal after a past": (
+        (QUERY, NEW_KEY, NEW_VALUE, None, None, None, PAST_KEY, PAST_VALUE),
+        3,
+        {"unidirectional": 1},
+    ),
+}
+
+PROJECTED: dict[str, tuple[Inputs, int, dict[str, Any]]] = {
+    "plain": ((X, WEIGHTS, BIAS), 1, {}),
+    "lengths": ((X, WEIGHTS, BIAS, ints(3, 5)), 1, {}),
+    "ends and starts": ((X, WEIGHTS, BIAS, ints(3, 5, 1, 2)), 1, {}),
+    "a mask of keys": ((X, WEIGHTS, BIAS, bits(BATCH, QUERIES)), 1, {}),
+    "a mask of scores": ((X, WEIGHTS, BIAS, bits(BATCH, QUERIES, QUERIES)), 1, {}),
+    "narrow values": (
+        (X, random(WIDTH, 2 * HIDDEN + 12), random(2 * HIDDEN + 12)),
+        1,
+        {"qkv_hidden_sizes": [HIDDEN, HIDDEN, 12]},
+    ),
+    "causal after a past": ((X, WEIGHTS, BIAS, None, random(2, BATCH, HEADS, 4, SIZE)), 2, {"unidirectional": 1}),
+    "a mask after a past": ((X, WEIGHTS, BIAS, bits(BATCH, QUERIES + 4), random(2, BATCH, HEADS, 4, SIZE)), 2, {}),
+    "a bias of scores": ((X, WEIGHTS, BIAS, None, None, random(1, HEADS, QUERIES, QUERIES)), 1, {}),
+}
+
+
+@pytest.mark.parametrize("name", MULTI_HEAD)
+def test_multi_head_attention_agrees_with_onnx_runtime(device: dmlvk.Device, name: str) -> None:
+    for found, wanted in zip(*run_both(device, "MultiHeadAttention", *MULTI_HEAD[name]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", PROJECTED)
+def test_attention_agrees_with_onnx_runtime(device: dmlvk.Device, name: str) -> None:
+    for found, wanted in zip(*run_both(device, "Attention", *PROJECTED[name]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["query, key and value", "key and value"])
+def test_stacked_inputs_of_a_model(device: dmlvk.Device, kind: str) -> None:
+    """Which ONNX Runtime's CPU does not know: the same as apart."""
+    stacked = random(BATCH, QUERIES, HEADS, 3, SIZE)
+    q, k, v = (np.ascontiguousarray(stacked[:, :, :, place]).reshape(BATCH, QUERIES, HIDDEN) for place in range(3))
+    inputs: Inputs = (stacked,) if kind.startswith("query") else (q, np.ascontiguousarray(stacked[:, :, :, 1:]))
+    found, apart = (
+        InferenceSession(make_model("MultiHeadAttention", own, 1, {}), device=device).run(None, feeds(own))[0]
+        for own in (inputs, (q, k, v))
+    )
+    np.testing.assert_array_equal(found, apart)
+
+
+def grouped(queries: int, past: int, lengths: tuple[int, ...], total: int, *, packed: bool = False) -> Inputs:
+    """Inputs of GroupQueryAttention with 4 heads of queries and 2 of keys; its lengths count the last new row's place."""
+    batch = len(lengths)
+    own: Inputs = (
+        random(batch, queries, 4 * SIZE),
+        random(batch, queries, 2 * SIZE),
+        random(batch, queries, 2 * SIZE, seed=1),
+    )
+    if packed:
+        own = (random(batch, queries, 8 * SIZE), None, None)
+    before: Inputs = (None, None)
+    if past:
+        before = (random(batch, 2, past, SIZE), random(batch, 2, past, SIZE, seed=1))
+    return (*own, *before, ints(*lengths), ints(total))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "valid"),
+    [
+        (grouped(4, 0, (3, 3), 4), (4, 4)),
+        (grouped(4, 0, (1, 3), 4), (2, 4)),
+        (grouped(4, 0, (3, 3), 4, packed=True), (4, 4)),
+        (grouped(1, 6, (6, 6), 7), (1, 1)),
+        (grouped(1, 6, (3, 6), 7), (1, 1)),
+        (grouped(1, 9, (3, 4), 5), (1, 1)),
+        (grouped(4, 6, (9,), 10), (4,)),
+    ],
+    ids=["first rows", "padded", "packed", "one row", "lengths differ", "room behind", "several rows after a past"],
+)
+def test_group_query_attention_agrees_with_onnx_runtime(
+    device: dmlvk.Device, inputs: Inputs, valid: tuple[int, ...]
+) -> None:
+    attributes = {"num_heads": 4, "kv_num_heads": 2}
+    found, wanted = run_both(device, "GroupQueryAttention", inputs, 3, attributes, constants=(6,))
+    for entry, rows in enumerate(valid):  # of the rest, padding, each makes what it likes
+        np.testing.assert_allclose(found[0][entry, :rows], wanted[0][entry, :rows], rtol=1e-5, atol=2e-6)
+    for own, other in zip(found[1:], wanted[1:], strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "message"),
+    [
+        ("Attention", (X, WEIGHTS, BIAS), {"do_rotary": 1}, "rotary"),
+        ("MultiHeadAttention", (QUERY, PAST_KEY, PAST_VALUE, BIAS), {}, "a past or a bias beside them"),
+        ("MultiHeadAttention", (QUERY, KEY, VALUE, None, ints(1, 2, 3)), {}, "a mask of sizes"),
+        ("GroupQueryAttention", grouped(1, 6, (6,), 7), {"num_heads": 4, "kv_num_heads": 2, "softcap": 5.0}, "softcap"),
+    ],
+)
+def test_what_a_model_asks_for_in_vain(
+    device: dmlvk.Device, op_type: str, inputs: Inputs, attributes: dict[str, Any], message: str
+) -> None:
+    constants = (6,) if op_type.startswith("Group") else ()
+    model = make_model(op_type, inputs, 1, attributes, constants)
+    with pytest.raises(UnsupportedNodeError, match=message):
+        InferenceSession(model, device=device).run(None, feeds(inputs, constants))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("batch", "heads", "queries", "keys", "size"),
+    [(2, (4, 2), 33, 65, 40), (1, (2, 2), 64, 64, 64), (1, (6, 1), 3, 129, 16)],
+)
+def test_agrees_with_pytorch(
+    device: dmlvk.Device,
+    torch: ModuleType,
+    kind: type[np.generic],
+    batch: int,
+    heads: tuple[int, int],
+    queries: int,
+    keys: int,
+    size: int,
+) -> None:
+    q = random(batch, queries, heads[0] * size).astype(kind)
+    k, v = (random(batch, keys, heads[1] * size, seed=seed).astype(kind) for seed in (1, 2))
+    parts = [
+        torch.from_numpy(x.astype(np.float64)).view(batch, -1, count, size).transpose(1, 2)
+        for x, count in ((q, heads[0]), (k, heads[1]), (v, heads[1]))
+    ]
+    expected = torch.nn.functional.scaled_dot_product_attention(*parts, enable_gqa=True).transpose(1, 2).flatten(2).numpy()
+    found = eager.multihead_attention1(
+        q, k, v, scale=size**-0.5, query_head_count=heads[0], key_value_head_count=heads[1], device=device
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 if kind is np.float32 else 1e-3)
+
+
+def in_place_past(
+    device: dmlvk.Device, arrays: dict[str, Array], lengths: Array, capacity: int, rule: str = ""
+) -> tuple[Array, Array, Array]:
+    """Attention whose present tensors hold the past when it starts: output, present keys, present values."""
+    float32, int32 = TensorDataType.FLOAT32, TensorDataType.INT32
+    q, k = arrays["query"], arrays["key"]
+    present = TensorDesc(float32, (BATCH, 1, capacity, SIZE))
+    desc = dmlvk.MultiheadAttention1(
+        query_tensor=TensorDesc(float32, q.shape),
+        key_tensor=TensorDesc(float32, k.shape),
+        value_tensor=TensorDesc(float32, k.shape),
+        past_sequence_lengths_tensor=TensorDesc(int32, lengths.shape),
+        output_tensor=TensorDesc(float32, q.shape),
+        output_present_key_tensor=present,
+        output_present_value_tensor=present,
+        scale=SIZE**-0.5,
+        query_head_count=2,
+        key_value_head_count=1,
+    )
+    desc.validate()
+    inputs: list[BufferBinding | None] = []
+    values = {"query_tensor": q, "key_tensor": k, "value_tensor": arrays["value"], "past_sequence_lengths_tensor": lengths}
+    for slot in desc.input_slots():
+        buffer = None
+        if slot.tensor is not None:
+            buffer = device.create_buffer(slot.tensor.total_tensor_size_in_bytes)
+            buffer.write(values[slot.field.name])
+        inputs.append(None if buffer is None else BufferBinding(buffer))
+    outputs = [device.create_buffer(q.nbytes), *(device.create_buffer(present.total_tensor_size_in_bytes) for _ in range(2))]
+    outputs[1].write(arrays["past_key"])
+    outputs[2].write(arrays["past_value"])
+    commands = device.create_command_list()
+    ReadyOperator(device, desc, rule).record(commands, inputs, list(map(BufferBinding, outputs)))
+    device.execute(commands)
+    y, keys, past_values = (buffer.read().view(np.float32) for buffer in outputs)
+    return y.reshape(q.shape), keys.reshape(present.sizes), past_values.reshape(present.sizes)
+
+
+@pytest.mark.parametrize("rule", ["tiles", "split", "naive"])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_the_past_in_the_present_tensors(device: dmlvk.Device, rule: str, queries: int) -> None:
+    """As ONNX Runtime's GroupQueryAttention binds it. Rows behind the new ones stay, and take no part whatever they hold."""
+    capacity = 70
+    lengths = ints(2, capacity - queries)
+    arrays = {
+        "query": random(BATCH, queries, 2 * SIZE),
+        "key": random(BATCH, queries, SIZE),
+        "value": random(BATCH, queries, SIZE, seed=1),
+        "past_key": random(BATCH, 1, capacity, SIZE),
+        "past_value": random(BATCH, 1, capacity, SIZE, seed=1),
+    }
+    for name in ("past_key", "past_value"):
+        arrays[name][0, :, 2 + queries :] = np.nan
+    y, keys, values = in_place_past(device, arrays, lengths, capacity, rule)
+    for name, found in (("key", keys), ("value", values)):
+        wanted = arrays[f"past_{name}"].copy()
+        for entry, length in enumerate(lengths):
+            wanted[entry, 0, length : length + queries] = arrays[name][entry]
+        np.testing.assert_array_equal(found, wanted)
+    for entry, length in enumerate(lengths):
+        for s in range(queries):
+            seen = length + s + 1
+            for head in range(2):
+                q = arrays["query"][entry, s, head * SIZE : (head + 1) * SIZE].astype(np.float64)
+                weights = np.exp(keys[entry, 0, :seen] @ q * SIZE**-0.5)
+                expected = weights / weights.sum() @ values[entry, 0, :seen]
+                np.testing.assert_allclose(y[entry, s, head * SIZE : (head + 1) * SIZE], expected, rtol=0, atol=1e-6)
+
+
+def test_lengths_beyond_the_tensor_are_clamped(device: dmlvk.Device) -> None:
+    arrays = {
+        "query": random(BATCH, 1, 2 * SIZE),
+        "key": random(BATCH, 1, SIZE),
+        "value": random(BATCH, 1, SIZE, seed=1),
+        "past_key": random(BATCH, 1, 9, SIZE),
+        "past_value": random(BATCH, 1, 9, SIZE, seed=1),
+    }
+    for found, wanted in zip(
+        in_place_past(device, arrays, ints(-5, 2**31 - 1), 9), in_place_past(device, arrays, ints(0, 8), 9), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_mask_of_minus_infinity(device: dmlvk.Device) -> None:
+    """Masked keys take no part at all, and a row without any other is 0."""
+    q, k, v = QUERY, KEY, VALUE
+    mask = np.broadcast_to(np.arange(KEYS) < 4, (BATCH, HEADS, QUERIES, KEYS)).astype(np.int32)
+    mask[0, 1, 2] = 0
+    settings: dict[str, Any] = {"scale": 0.4, "query_head_count": HEADS, "key_value_head_count": HEADS, "device": device}
+    found = eager.multihead_attention1(
+        q, k, v, mask_tensor=mask, mask_type=MaskType.BOOLEAN, mask_filter_value=-np.inf, **settings
+    )
+    short = eager.multihead_attention1(q, np.ascontiguousarray(k[:, :4]), np.ascontiguousarray(v[:, :4]), **settings)
+    nothing = found[0, 2, SIZE : 2 * SIZE].copy()
+    np.testing.assert_array_equal(nothing, np.zeros(SIZE))
+    found[0, 2, SIZE : 2 * SIZE] = short[0, 2, SIZE : 2 * SIZE]
+    np.testing.assert_allclose(found, short, rtol=0, atol=1e-6)
+
+
+def test_a_row_of_masked_keys_keeps_its_order(device: dmlvk.Device) -> None:
+    """MaskFilterValue is added, not set: with all keys masked the weights are those of no mask, but for rounding."""
+    settings: dict[str, Any] = {"scale": 0.4, "query_head_count": HEADS, "key_value_head_count": HEADS, "device": device}
+    found = eager.multihead_attention1(
+        QUERY, KEY, VALUE, mask_tensor=ints(0, 0).reshape(1, 2), mask_type=MaskType.KEY_SEQUENCE_LENGTH, **settings
+    )
+    np.testing.assert_allclose(found, eager.multihead_attention1(QUERY, KEY, VALUE, **settings), rtol=0, atol=5e-3)
+
+
+def test_sequences_without_padding(device: dmlvk.Device) -> None:
+    """Each sequence as if it were alone, wherever it lies among the rows; rows of none are 0."""
+    lengths, query_bounds, key_bounds = (5, 2, 4), (1, 4, 4, 11), (0, 6, 9, 15)
+    q, k, v = random(3, 5, HIDDEN), random(3, 6, HIDDEN), random(3, 6, HIDDEN, seed=1)
+    settings: dict[str, Any] = {"scale": 0.4, "query_head_count": HEADS, "key_value_head_count": HEADS, "device": device}
+    found = eager.multihead_attention1(
+        q,
+        k,
+        v,
+        mask_tensor=ints(*lengths, *query_bounds, *key_bounds),
+        mask_type=MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
+        **settings,
+    ).reshape(15, HIDDEN)
+    rows, keys, values = q.reshape(15, HIDDEN), k.reshape(18, HIDDEN), v.reshape(18, HIDDEN)
+    expected = np.zeros_like(rows)
+    for entry, length in enumerate(lengths):
+        first = query_bounds[entry]
+        last, start = min(query_bounds[entry + 1], first + 5), key_bounds[entry]
+        if first < last:
+            own = (rows[first:last], keys[start : start + length], values[start : start + length])
+            expected[first:last] = eager.multihead_attention1(*(x[None] for x in own), **settings)[0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["split", "tiles", "naive"])
+def test_one_tensor_for_queries_keys_and_values(device: dmlvk.Device, rule: str) -> None:
+    """The very same desc, bound to the same bytes."""
+    x = random(1, 130, 16)
+    tensor = TensorDesc(TensorDataType.FLOAT32, x.shape)
+    desc = dmlvk.MultiheadAttention(
+        query_tensor=tensor, key_tensor=tensor, value_tensor=tensor, output_tensor=tensor, scale=0.25, head_count=1
+    )
+    assert rule in possible_rules(desc, device.capabilities)
+    source, output = device.create_buffer(x.nbytes), device.create_buffer(x.nbytes)
+    source.write(x)
+    slots = [None if slot.tensor is None else BufferBinding(source) for slot in desc.input_slots()]
+    commands = device.create_command_list()
+    ReadyOperator(device, desc, rule).record(commands, slots, [BufferBinding(output), None, None])
+    device.execute(commands)
+    scores = np.exp(x[0].astype(np.float64) @ x[0].T * 0.25)
+    expected = scores / scores.sum(axis=1, keepdims=True) @ x[0]
+    np.testing.assert_allclose(output.read().view(np.float32).reshape(130, 16), expected, rtol=0, atol=2e-6)

@@ -1,0 +1,228 @@
+"""Plans of attention, without a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dmlvk
+from dmlvk import MultiheadAttentionMaskType as MaskType
+from dmlvk import TensorDataType, TensorDesc
+from dmlvk.errors import InvalidArgumentError
+from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.lowering import explain, lower, possible_rules
+from dmlvk.kernels.plan import Dispatch, Source
+
+FLOAT32, FLOAT16, INT32 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.INT32
+LEAST = Capabilities(features=SUBGROUPS | {"storage16"})
+PLAIN = Capabilities(
+    features=SUBGROUPS | {"storage16", "float16"},
+    shared_memory_bytes=49152,
+    workgroup_invocations=1024,
+    workgroup_counts=(2**31 - 1, 65535, 65535),
+    storage_buffer_bytes=2**32 - 1,
+)
+_COOPERATIVE = {"cooperative_matrix", "vulkan_memory_model", "int16", "subgroup_size_control", "full_subgroups"}
+
+
+def cooperative(subgroup: int, matrix: int, shared_memory_bytes: int, *features: str) -> Capabilities:
+    return Capabilities(
+        features=PLAIN.features | _COOPERATIVE | set(features),
+        subgroup_size=subgroup,
+        minimum_subgroup_size=subgroup,
+        maximum_subgroup_size=subgroup,
+        shared_memory_bytes=shared_memory_bytes,
+        workgroup_invocations=1024,
+        workgroup_counts=PLAIN.workgroup_counts,
+        storage_buffer_bytes=PLAIN.storage_buffer_bytes,
+        cooperative_matrices=(CooperativeMatrix(matrix, matrix, matrix, "float16", "float32"),),
+    )
+
+
+DEVICES = {
+    "least": LEAST,
+    "plain": PLAIN,
+    "subgroups of 8": cooperative(8, 8, 32768),
+    "subgroups of 32": cooperative(32, 16, 49152),
+    "subgroups of 64": cooperative(64, 16, 65536),
+    "reductions": cooperative(32, 16, 49152, "cooperative_matrix2"),
+}
+
+
+def attention(
+    data_type: TensorDataType = FLOAT16,
+    *,
+    batch: int = 1,
+    heads: tuple[int, int] = (8, 8),
+    queries: int = 128,
+    keys: int = 128,
+    size: int = 64,
+    **fields: Any,
+) -> dmlvk.MultiheadAttention1:
+    return dmlvk.MultiheadAttention1(
+        query_tensor=TensorDesc(data_type, (batch, queries, heads[0] * size)),
+        key_tensor=TensorDesc(data_type, (batch, keys, heads[1] * size)),
+        value_tensor=TensorDesc(data_type, (batch, keys, heads[1] * size)),
+        output_tensor=TensorDesc(data_type, (batch, queries, heads[0] * size)),
+        scale=size**-0.5,
+        query_head_count=heads[0],
+        key_value_head_count=heads[1],
+        **fields,
+    )
+
+
+def chosen(desc: dmlvk.MultiheadAttention1, caps: Capabilities) -> str:
+    return next(rule.name for rule, holds in explain(desc, caps) if holds)
+
+
+@pytest.mark.parametrize(
+    ("device", "fields", "rule"),
+    [
+        ("reductions", {}, "reductions"),
+        ("subgroups of 32", {}, "cooperative"),
+        ("subgroups of 64", {}, "cooperative"),
+        ("plain", {}, "tiles"),
+        ("least", {}, "tiles"),
+        ("reductions", {"data_type": FLOAT32}, "tiles"),
+        ("reductions", {"size": 20}, "tiles"),
+        ("reductions", {"queries": 1, "keys": 4096}, "reductions split"),
+        ("subgroups of 64", {"queries": 1, "keys": 4096}, "cooperative split"),
+        ("plain", {"queries": 1, "keys": 4096, "data_type": FLOAT32}, "split"),
+        ("reductions", {"bias_tensor": TensorDesc(FLOAT16, (3 * 512,))}, "tiles"),
+    ],
+)
+def test_the_rule(device: str, fields: dict[str, Any], rule: str) -> None:
+    assert chosen(attention(**fields), DEVICES[device]) == rule
+
+
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"queries": 1, "keys": 4096, "heads": (8, 2)},
+    {"queries": 4096, "keys": 4096, "heads": (32, 32), "size": 128},
+    {"queries": 4096, "keys": 4096, "heads": (32, 8), "size": 128},
+    {"queries": 77, "keys": 77, "size": 80},
+    {"queries": 9, "keys": 9, "size": 300},
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_workgroups_fit_the_device(device: str, data_type: TensorDataType, shape: dict[str, Any]) -> None:
+    caps, desc = DEVICES[device], attention(data_type, **shape)
+    for rule in possible_rules(desc, caps):
+        for dispatch in lower(desc, caps, force=rule).dispatches:
+            assert isinstance(dispatch, Dispatch)
+            constants = dict(dispatch.kernel.constants)
+            assert constants["LOCAL_SIZE_X"] <= caps.workgroup_invocations
+            assert shared_memory_bytes(dispatch.kernel.kernel, constants) <= caps.shared_memory_bytes
+
+
+def shared_memory_bytes(kernel: str, constants: dict[str, int]) -> int:
+    """What the shader declares, counted anew."""
+    if kernel == "attention_tiles":
+        rows, quads = constants["TILE_ROWS"], constants["TILE_KEYS"] // 4 + 1
+        staged = (rows + constants["TILE_KEYS"]) * (constants["DEPTH"] // 4 + 1)
+        assert constants["STAGE"] >= max(staged, constants["DEPTH"] * constants["TILE_COLUMNS"] // 4)
+        return 16 * (constants["STAGE"] + rows * quads) + 8 * constants["LOCAL_SIZE_X"] + 4 * rows
+    if kernel in ("attention_cooperative", "attention_reductions"):
+        head, value = constants["HEAD"] // 8 + 1, constants["VALUE"] // 8 + 1
+        tiles = constants["TILE_KEYS"] * (head + value)
+        scores = constants["TILE_ROWS"] * (constants["TILE_KEYS"] // 4 + 1)
+        queries = constants["TILE_ROWS"] * head
+        both = kernel == "attention_cooperative"
+        work = tiles + scores if both else max(tiles, scores)
+        words = max(work, queries) if constants["HOLD_QUERIES"] else work + queries
+        return 16 * words + 4 * constants["TILE_ROWS"] * both
+    return 0
+
+
+@pytest.mark.parametrize("device", ["subgroups of 8", "subgroups of 32", "subgroups of 64", "reductions"])
+def test_matrices_tile_the_workgroup(device: str) -> None:
+    caps = DEVICES[device]
+    rules = set(possible_rules(attention(size=80), caps)) & {"cooperative", "reductions"}
+    assert rules
+    for rule in rules:
+        (dispatch,) = lower(attention(size=80), caps, force=rule).dispatches
+        assert isinstance(dispatch, Dispatch)
+        constants = dict(dispatch.kernel.constants)
+        subgroups = constants["LOCAL_SIZE_X"] // constants["SUBGROUP"]
+        assert dispatch.kernel.subgroup_size == constants["SUBGROUP"] == caps.subgroup_size
+        assert constants["TILE_ROWS"] == subgroups * constants["SUB_ROWS"]
+        assert constants["SUB_ROWS"] % constants["MAT_M"] == 0
+        assert constants["SUBGROUP"] % constants["SUB_ROWS"] == 0
+        for name, side in (("TILE_KEYS", "MAT_N"), ("TILE_KEYS", "MAT_K"), ("HEAD", "MAT_K"), ("VALUE", "MAT_N")):
+            assert constants[name] % constants[side] == 0
+        # Each of a row's invocations has whole words of weights.
+        assert constants["TILE_KEYS"] % (8 * constants["SUBGROUP"] // constants["SUB_ROWS"]) == 0
+
+
+def test_matrices_are_left_alone_where_they_do_not_fit() -> None:
+    without = Capabilities(features=PLAIN.features | _COOPERATIVE, shared_memory_bytes=49152, workgroup_invocations=1024)
+    small = cooperative(32, 16, 16384)
+    for caps in (without, small):
+        assert set(possible_rules(attention(size=128), caps)) == {"split", "tiles", "naive"}
+
+
+def test_a_head_of_keys_serves_all_its_queries_at_once() -> None:
+    """The query heads that share it are rows of the same tile."""
+    desc = attention(queries=1, keys=4096, heads=(32, 4))
+    first, _ = lower(desc, PLAIN).dispatches
+    assert isinstance(first, Dispatch)
+    assert first.grid[:2] == (1, 4)
+
+
+def test_temporary_memory_of_parts_is_small() -> None:
+    desc = attention(queries=1, keys=65536, heads=(32, 8), size=128)
+    plan = lower(desc, PLAIN)
+    assert len(plan.dispatches) == 2
+    assert 0 < plan.temporary_bytes <= max(2**20, desc.tensor("key_tensor").total_tensor_size_in_bytes // 30)
+
+
+def test_keys_are_read_where_they_are() -> None:
+    """Without a past nothing is copied; with one, keys come from the present tensors, or from temporary memory."""
+    past = {name: TensorDesc(FLOAT16, (1, 8, 32, 64)) for name in ("past_key_tensor", "past_value_tensor")}
+    present = {
+        name: TensorDesc(FLOAT16, (1, 8, 160, 64)) for name in ("output_present_key_tensor", "output_present_value_tensor")
+    }
+    assert len(lower(attention(), PLAIN).dispatches) == 1
+    joined = lower(attention(**past), PLAIN)
+    assert len(joined.dispatches) == 3
+    assert joined.temporary_bytes >= 2 * 8 * 160 * 64 * 2
+    kept = lower(attention(**past, **present), PLAIN)
+    assert kept.temporary_bytes == 0
+    last = kept.dispatches[-1]
+    assert [where.source for where in last.bindings[1:3]] == [Source.OUTPUT, Source.OUTPUT]
+
+
+def test_rows_of_no_sequence_are_filled() -> None:
+    mask = {"mask_tensor": TensorDesc(INT32, (5,)), "mask_type": MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END}
+    fill, _ = lower(attention(**mask), PLAIN, force="tiles").dispatches
+    assert isinstance(fill, Dispatch)
+    assert fill.kernel.kernel == "fill_value_constant"
+    assert len(lower(attention(**mask), PLAIN, force="naive").dispatches) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"key_tensor": None}, "have one source each"),
+        ({"stacked_query_key_tensor": TensorDesc(FLOAT16, (1, 128, 8, 2, 64))}, "have one source each"),
+        ({"past_key_tensor": TensorDesc(FLOAT16, (1, 8, 3, 64))}, "are given together"),
+        ({"key_value_head_count": 3}, "a divisor"),
+        ({"mask_tensor": TensorDesc(INT32, (1, 1))}, "unless mask_type is NONE"),
+        ({"mask_tensor": TensorDesc(INT32, (2, 2)), "mask_type": MaskType.BOOLEAN}, "in the sizes of its type"),
+        ({"past_sequence_lengths_tensor": TensorDesc(INT32, (1,))}, "both present tensors"),
+        ({"query_tensor": TensorDesc(FLOAT16, (2, 1, 128, 512))}, "implied"),
+    ],
+)
+def test_descs_that_make_no_sense(fields: dict[str, Any], message: str) -> None:
+    desc = attention().replace(**fields)
+    with pytest.raises(InvalidArgumentError, match=message):
+        desc.validate()
+
+
+def test_leading_ones_are_allowed() -> None:
+    wide = TensorDesc(FLOAT16, (1, 1, 1, 128, 512))
+    attention().replace(query_tensor=wide, output_tensor=wide).validate()

@@ -1,0 +1,156 @@
+"""RNN, LSTM and GRU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dmlvk import ops
+from dmlvk.enums import RecurrentNetworkDirection
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.registry import converts
+from dmlvk.onnx.values import Sizes, Value
+from dmlvk.schema import FLOATS, FieldKind, OperatorDesc
+
+_VERSIONS = (7, 14, 22)
+_DIRECTIONS = {
+    "forward": RecurrentNetworkDirection.FORWARD,
+    "reverse": RecurrentNetworkDirection.BACKWARD,
+    "bidirectional": RecurrentNetworkDirection.BIDIRECTIONAL,
+}
+_ACTIVATIONS: dict[str, OperatorDesc] = {
+    "affine": ops.ActivationLinear(alpha=1.0, beta=0.0),
+    "elu": ops.ActivationElu(alpha=1.0),
+    "hardsigmoid": ops.ActivationHardSigmoid(alpha=0.2, beta=0.5),
+    "leakyrelu": ops.ActivationLeakyRelu(alpha=0.01),
+    "relu": ops.ActivationRelu(),
+    "scaledtanh": ops.ActivationScaledTanh(alpha=1.0, beta=1.0),
+    "sigmoid": ops.ActivationSigmoid(),
+    "softplus": ops.ActivationSoftplus(steepness=1.0),
+    "softsign": ops.ActivationSoftsign(),
+    "tanh": ops.ActivationTanh(),
+    "thresholdedrelu": ops.ActivationThresholdedRelu(alpha=1.0),
+}
+"""By ONNX's name in small letters, with the defaults that ONNX gives alpha and beta. A Softplus has neither in ONNX."""
+_NUMBERS = ("alpha", "beta")
+
+
+@converts("RNN", *_VERSIONS, types=FLOATS)
+def rnn(node: Conversion) -> tuple[Value | None, ...]:
+    return _recurrent(node, ops.Rnn, ("Tanh",), {5: "hidden_init_tensor"})
+
+
+@converts("GRU", *_VERSIONS, types=FLOATS)
+def gru(node: Conversion) -> tuple[Value | None, ...]:
+    attributes = {"linear_before_reset": bool(node.attribute("linear_before_reset", 0))}
+    return _recurrent(node, ops.Gru, ("Sigmoid", "Tanh"), {5: "hidden_init_tensor"}, **attributes)
+
+
+@converts("LSTM", *_VERSIONS, types=FLOATS)
+def lstm(node: Conversion) -> tuple[Value | None, ...]:
+    limit = node.attribute("clip", None)
+    return _recurrent(
+        node,
+        ops.Lstm,
+        ("Sigmoid", "Tanh", "Tanh"),
+        {5: "hidden_init_tensor", 6: "cell_mem_init_tensor", 7: "peephole_tensor"},
+        clip_threshold=0.0 if limit is None else float(limit),
+        use_clip_threshold=limit is not None,
+        couple_input_forget=bool(node.attribute("input_forget", 0)),
+    )
+
+
+def _recurrent(
+    node: Conversion, row: type[OperatorDesc], functions: tuple[str, ...], optional: dict[int, str], **attributes: Any
+) -> tuple[Value | None, ...]:
+    """Launches the operator; ``optional`` names the inputs after the sequence lengths, ``functions`` ONNX's default
+    activations of a direction. With ``layout`` 1 the batch comes first everywhere: those are views."""
+    if row is not ops.Lstm and "clip" in node.node.attributes:
+        raise node.unsupported("clip, which DirectML has for LSTM only")
+    batch_first = bool(node.attribute("layout", 0))
+    x, w, r = node[0], node[1], node[2]
+    if x.rank != 3 or w.rank != 3 or r.rank != 3:
+        raise node.invalid(f"X of sizes {x.sizes}, W of {w.sizes}, R of {r.sizes}; all must have 3 dimensions")
+    if 0 in x.sizes:
+        raise node.unsupported(f"an input of sizes {x.sizes}, without elements")
+    x = x.transpose((1, 0, 2)) if batch_first else x
+    steps, batch, _ = x.sizes
+    directions, _, hidden = r.sizes
+    name = node.attribute("direction", "forward")
+    if name not in _DIRECTIONS:
+        raise node.invalid(f"direction is {name!r}")
+
+    fields: dict[str, Value | None] = {
+        "input_tensor": _four_dimensional(node, x),
+        "weight_tensor": _four_dimensional(node, w),
+        "recurrence_tensor": _four_dimensional(node, r),
+        "bias_tensor": _four_dimensional(node, node.get(3)),
+        "sequence_lengths_tensor": _lengths(node, batch),
+    }
+    for index, field in optional.items():
+        value = node.get(index)
+        if value is not None and batch_first and value.rank == 3:
+            value = value.transpose((1, 0, 2))
+        fields[field] = _four_dimensional(node, value)
+    outputs: list[Value | None] = []
+    for index, field in enumerate(spec.name for spec in row.fields if spec.kind.is_output):
+        if not node.wants(index):
+            outputs.append(None)
+            continue
+        y, fields[field] = _output(node, (steps, directions, batch, hidden), batch_first, whole=index == 0, like=x)
+        outputs.append(y)
+    if any(output is not None for output in outputs):
+        direction = _DIRECTIONS[name]
+        node.launch(
+            row, **fields, activation_descs=_activations(node, functions, directions), direction=direction, **attributes
+        )
+    return tuple(outputs)
+
+
+def _four_dimensional(node: Conversion, value: Value | None) -> Value | None:
+    """With leading dimensions of size 1."""
+    return None if value is None else node.reshape(value, (1,) * (4 - value.rank) + value.sizes)
+
+
+def _lengths(node: Conversion, batch: int) -> Value | None:
+    lengths = node.get(4)
+    if lengths is None:
+        return None
+    if lengths.sizes != (batch,) or lengths.dtype != np.int32:
+        raise node.invalid(f"sequence_lens of sizes {lengths.sizes}, {lengths.dtype}, for {batch} sequences")
+    return _four_dimensional(node, lengths.reinterpret(np.dtype(np.uint32)))
+
+
+def _output(node: Conversion, sizes: Sizes, batch_first: bool, *, whole: bool, like: Value) -> tuple[Value, Value]:
+    """An output as ONNX has it, and as DirectML does: the sequence of all states, or a last one."""
+    steps, directions, batch, hidden = sizes
+    if whole:
+        if not batch_first:
+            y = node.new(sizes, like.dtype)
+            return y, y
+        y = node.new((batch, steps, directions, hidden), like.dtype)
+        return y, y.transpose((1, 2, 0, 3))
+    if not batch_first:
+        y = node.new((directions, batch, hidden), like.dtype)
+        return y, node.reshape(y, (1, *y.sizes))
+    y = node.new((batch, directions, hidden), like.dtype)
+    return y, node.reshape(y.transpose((1, 0, 2)), (1, directions, batch, hidden))
+
+
+def _activations(node: Conversion, functions: tuple[str, ...], directions: int) -> tuple[OperatorDesc, ...]:
+    """The descs for the attribute ``activations``. The lists of alphas and betas have an entry for each of those that has
+    the parameter, in their order, and defaults stand for what they lack."""
+    names = node.attribute("activations", list(functions) * directions)
+    numbers = {name: iter(node.attribute(f"activation_{name}", ())) for name in _NUMBERS}
+    return tuple(_activation(node, name, numbers) for name in names)
+
+
+def _activation(node: Conversion, name: str, numbers: dict[str, Iterator[float]]) -> OperatorDesc:
+    activation = _ACTIVATIONS.get(name.lower())
+    if activation is None:
+        raise node.unsupported(f"the activation {name!r}")
+    floats = {field.name for field in activation.fields if field.kind is FieldKind.FLOAT}
+    given = {key: next(numbers[key], None) for key in _NUMBERS if key in floats}
+    return activation.replace(**{key: float(value) for key, value in given.items() if value is not None})

@@ -1,0 +1,154 @@
+"""Plans of recurrent networks, without a device."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+import dmlvk
+from dmlvk import RecurrentNetworkDirection, TensorDataType, TensorDesc, TensorFlags
+from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.kernels.lowering import explain, lower, possible_rules
+from dmlvk.kernels.plan import Dispatch, Plan, Source
+
+LARGE = Capabilities(
+    features=SUBGROUPS | {"storage16"},
+    shared_memory_bytes=49152,
+    workgroup_invocations=1024,
+    workgroup_counts=(2**31 - 1, 65535, 65535),
+    storage_buffer_bytes=2**32 - 1,
+)
+LEAST = Capabilities(features=LARGE.features)
+NARROW = Capabilities(features=LARGE.features, subgroup_size=8, minimum_subgroup_size=4, maximum_subgroup_size=8)
+GATES = {dmlvk.Rnn: 1, dmlvk.Lstm: 4, dmlvk.Gru: 3}
+SIGMOID, TANH = dmlvk.ActivationSigmoid(), dmlvk.ActivationTanh()
+FUNCTIONS: dict[Any, Any] = {dmlvk.Rnn: (TANH,), dmlvk.Lstm: (SIGMOID, TANH, TANH), dmlvk.Gru: (SIGMOID, TANH)}
+
+
+def network(
+    row: Any,
+    steps: int,
+    batch: int,
+    inputs: int,
+    hidden: int,
+    data_type: TensorDataType = TensorDataType.FLOAT32,
+    *,
+    strides: tuple[int, ...] | None = None,
+    directions: int = 1,
+    **more: Any,
+) -> Any:
+    rows = GATES[row] * hidden
+    return row(
+        input_tensor=TensorDesc(data_type, (1, steps, batch, inputs), strides),
+        weight_tensor=TensorDesc(data_type, (1, directions, rows, inputs)),
+        recurrence_tensor=TensorDesc(data_type, (1, directions, rows, hidden)),
+        output_sequence_tensor=TensorDesc(data_type, (steps, directions, batch, hidden)),
+        activation_descs=FUNCTIONS[row] * directions,
+        direction=RecurrentNetworkDirection.BIDIRECTIONAL if directions == 2 else RecurrentNetworkDirection.FORWARD,
+        **more,
+    )
+
+
+def kernels(plan: Plan) -> list[str]:
+    return [launch.kernel.kernel for launch in plan.dispatches if isinstance(launch, Dispatch)]
+
+
+@pytest.mark.parametrize(
+    ("desc", "rule"),
+    [
+        (network(dmlvk.Lstm, 100, 1, 512, 512), "step"),
+        (network(dmlvk.Lstm, 100, 16, 64, 64), "whole"),
+        (network(dmlvk.Gru, 100, 1, 64, 64), "whole"),
+        (network(dmlvk.Rnn, 100, 1, 64, 128), "whole"),
+        (network(dmlvk.Lstm, 100, 1, 128, 128), "whole"),
+        (network(dmlvk.Lstm, 100, 1, 128, 160), "step"),
+    ],
+)
+def test_the_rule(desc: Any, rule: str) -> None:
+    assert next(found.name for found, holds in explain(desc, LARGE) if holds) == rule
+
+
+def test_without_subgroups_or_with_more_than_a_binding_holds_the_simplest_rule_remains() -> None:
+    desc = network(dmlvk.Lstm, 64, 64, 512, 512)
+    assert possible_rules(desc, Capabilities(features=frozenset())) == ["naive"]
+    assert possible_rules(desc, Capabilities(storage_buffer_bytes=2**24)) == ["naive"]
+    assert possible_rules(desc, LEAST) == ["step", "naive"]
+
+
+@pytest.mark.parametrize("caps", [LEAST, LARGE, NARROW], ids=["least", "large", "narrow"])
+@pytest.mark.parametrize("data_type", [TensorDataType.FLOAT32, TensorDataType.FLOAT16])
+@pytest.mark.parametrize("row", [dmlvk.Rnn, dmlvk.Lstm, dmlvk.Gru])
+@pytest.mark.parametrize(("batch", "hidden"), [(1, 1), (3, 7), (1, 33), (20, 512), (100, 100)])
+def test_every_plan_fits_the_device(
+    caps: Capabilities, data_type: TensorDataType, row: Any, batch: int, hidden: int
+) -> None:
+    desc = network(row, 3, batch, 11, hidden, data_type, directions=2)
+    for rule in possible_rules(desc, caps):
+        plan = lower(desc, caps, force=rule)
+        for launch in plan.dispatches:
+            assert isinstance(launch, Dispatch)
+            for part in launch.bindings:
+                assert part.source is not Source.TEMPORARY or part.offset + part.nbytes <= plan.temporary_bytes
+            if launch.kernel.kernel not in ("recurrent_step", "recurrent_whole"):
+                continue
+            constants = dict(launch.kernel.constants)
+            assert constants["LOCAL_SIZE_X"] <= caps.workgroup_invocations
+            assert constants["LANES"] <= caps.minimum_subgroup_size
+            if launch.kernel.kernel == "recurrent_step":
+                assert constants["ENTRIES"] <= constants["LANES"]
+                words = constants["ENTRIES"] * constants["LANES"] * constants["IN_FLIGHT"]
+                assert 16 * words <= caps.shared_memory_bytes
+                assert launch.grid[0] * constants["LOCAL_SIZE_X"] >= hidden * constants["LANES"]
+                assert launch.grid[1] * constants["ENTRIES"] >= batch
+            else:
+                assert constants["LOCAL_SIZE_X"] >= hidden * constants["LANES"]
+                assert 4 * constants["SHARE"] * constants["LANES"] >= hidden
+                assert 5 * 16 * constants["CAPACITY"] <= caps.shared_memory_bytes
+
+
+def test_only_what_needs_it_is_staged() -> None:
+    """Besides the states: what is FLOAT16, no multiple of 16 bytes or not in order."""
+
+    def staged(desc: Any) -> int:
+        return kernels(lower(desc, LARGE, force="step")).count("recurrent_stage")
+
+    assert staged(network(dmlvk.Rnn, 3, 2, 5, 8)) == 1
+    assert staged(network(dmlvk.Lstm, 3, 2, 5, 8)) == 2
+    assert staged(network(dmlvk.Rnn, 3, 2, 5, 7)) == 2
+    assert staged(network(dmlvk.Rnn, 3, 2, 5, 8, strides=(0, 5, 15, 1))) == 2
+    assert staged(network(dmlvk.Rnn, 3, 2, 5, 8, TensorDataType.FLOAT16)) == 4
+
+
+def test_weights_that_are_owned_are_staged_once() -> None:
+    desc = network(dmlvk.Lstm, 3, 2, 5, 7, TensorDataType.FLOAT16)
+    for name in ("weight_tensor", "recurrence_tensor"):
+        tensor = dataclasses.replace(getattr(desc, name), flags=TensorFlags.OWNED_BY_DML)
+        desc = desc.replace(**{name: tensor})
+    plan = lower(desc, LARGE, force="step")
+    assert len(plan.initialize) == 2 and plan.persistent_bytes >= 4 * 28 * (5 + 8)
+    read = {part for launch in plan.dispatches for part in launch.bindings if part.source is Source.PERSISTENT}
+    assert read == {launch.bindings[1] for launch in plan.initialize}
+    assert not any(part.source is Source.INPUT and part.slot in (1, 2) for d in plan.dispatches for part in d.bindings)
+
+
+def test_packed_shapes_share_their_pipelines() -> None:
+    """Sizes are parameters: two networks of a kind differ in no constant of the kernel that takes their steps."""
+    plans = [lower(network(dmlvk.Lstm, steps, 4, 100, hidden), LARGE) for steps, hidden in ((5, 300), (9, 511))]
+    step = [{launch.kernel for launch in plan.dispatches if launch.kernel.kernel == "recurrent_step"} for plan in plans]  # type: ignore[union-attr]
+    assert step[0] == step[1] and len(step[0]) == 1
+
+
+def test_a_cpu_takes_a_long_sequence_step_by_step() -> None:
+    """Where one loop over all steps would be cut."""
+    caps = dataclasses.replace(LARGE, is_cpu=True)
+    assert "whole" in possible_rules(network(dmlvk.Rnn, 1000, 1, 4, 4), caps)
+    assert "whole" not in possible_rules(network(dmlvk.Rnn, 20000, 1, 4, 4), caps)
+    assert "whole" in possible_rules(network(dmlvk.Rnn, 20000, 1, 4, 4), LARGE)
+
+
+def test_a_long_input_is_refused_on_a_cpu_where_a_loop_would_be_cut() -> None:
+    caps = Capabilities(features=frozenset(), is_cpu=True)
+    with pytest.raises(dmlvk.UnsupportedError, match="ends the loops of a shader"):
+        lower(network(dmlvk.Rnn, 1, 1, 70000, 4), caps, force="naive")

@@ -1,5 +1,5 @@
 """Writes the measured figures as Markdown, from ``bench/results/h200.json``: ``docs/performance.md``, and a part of it in
-``README.md`` between two marks.
+``README.md`` between two marks. The page also has those of ``bench/results/h200-webgpu.json``, once there is one.
 
 python -m bench.table [--check]
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import pathlib
 import sys
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results/h200.json"
+WEBGPU = ROOT / "bench/results/h200-webgpu.json"
 PAGE = ROOT / "docs/performance.md"
 README = ROOT / "README.md"
 MARKS = ("<!-- python -m bench.table writes this -->\n", "<!-- up to here -->\n")
@@ -46,8 +48,25 @@ HEADLINES = (
     "ROI align",
     "cumulative sum, last axis",
     "top-k 100 of 4096",
+    "GEMM depth 4096",
+    "GEMM depth 8192",
+    "GEMM depth 4093",
+    "GEMM depth 512",
+    "GEMM depth 16384 1x16384",
+    "integer product with kept B depth 4096",
+    "convolution 3x3 256 to 256 channels",
+    "depthwise 3x3 256 to 256 channels",
+    "attention FLOAT16",
+    "attention, BERT-base",
+    "Lstm FLOAT32 hidden 512",
+    "Gru FLOAT32 hidden 512",
 )
 """How the problems begin that README shows."""
+INTEGERS = tuple(
+    (f"integer product with kept B depth {size} INT8 {size}x{size}", f"GEMM depth {size} FLOAT16 {size}x{size}", 1.2)
+    for size in (4096, 8192)
+)
+"""A problem, another one of as many operations, and how many times as fast as that the first one is meant to be."""
 
 
 def _goal(row: dict[str, Any]) -> str:
@@ -73,10 +92,63 @@ def figures(row: dict[str, Any] | None) -> str:
     return f"{row['gb_per_s']:.0f} | {mark}{share}{mark} | {mark}{row['ratio']:.2f}{mark}"
 
 
+def arithmetic(row: dict[str, Any]) -> bool:
+    """Whether operations are what counts in a measured row, not bytes."""
+    return bool(row.get("operations")) and not row["copy_target"]
+
+
+def geometric_means(rows: list[dict[str, Any]]) -> dict[str, tuple[int, float, float]]:
+    """How many problems each group has, the geometric mean of their ratios, and its target."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.get("group"):
+            found.setdefault(row["group"], []).append(row)
+    return {
+        name: (len(group), math.exp(sum(math.log(row["ratio"]) for row in group) / len(group)), group[0]["group_target"])
+        for name, group in found.items()
+    }
+
+
+def own_ratios(rows: list[dict[str, Any]]) -> dict[str, tuple[str, float, float]]:
+    """Of what is compared with ourselves, by problem: the other one, how many times as fast it is, and its target."""
+    speeds = {row["problem"]: row["tflop_per_s"] for row in rows if arithmetic(row)}
+    return {
+        name: (other, speeds[name] / speeds[other], target)
+        for name, other, target in INTEGERS
+        if name in speeds and other in speeds
+    }
+
+
+def arithmetic_table(rows: list[dict[str, Any]], begins: tuple[str, ...] = ("",)) -> list[str]:
+    """A Markdown table of the rows that begin so and in which operations count, and lines about all of these: one for each
+    group, and one for each that is compared with ourselves."""
+    shown = [row for row in rows if arithmetic(row) and row["problem"].startswith(begins)]
+    if not shown:
+        return []
+    lines = ["| | us | TFLOP/s | x PyTorch | target |", "| --- | --- | --- | --- | --- |"]
+    for row in shown:
+        mark = "**" if missed(row) else ""
+        speed = f"{mark}{row['tflop_per_s']:.3g}{mark} | {mark}{row['ratio']:.2f}{mark}"
+        lines.append(f"| {row['problem']} | {row['us']:.1f} | {speed} | {_goal(row)} |")
+    for name, (count, mean, target) in geometric_means(rows).items():
+        lines += ["", f"Geometric mean of the {count} {name}: {_marked(mean, target)} x PyTorch; target {target:.2f} x."]
+    for name, (other, ratio, target) in own_ratios(rows).items():
+        lines += ["", f"*{name}*: {_marked(ratio, target)} x our *{other}*; target {target:.2f} x."]
+    return lines
+
+
+def _marked(ratio: float, target: float) -> str:
+    """A ratio, bold where it missed its target."""
+    return f"**{ratio:.2f}**" if ratio < target else f"{ratio:.2f}"
+
+
 def table(rows: list[dict[str, Any]], begins: tuple[str, ...] = ("",)) -> list[str]:
-    """A Markdown table of the rows that begin so, those that differ in FLOAT32 and FLOAT16 alone side by side."""
+    """A Markdown table of the rows that begin so and in which bytes count, those that differ in FLOAT32 and FLOAT16 alone
+    side by side."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
+        if arithmetic(row):
+            continue
         words = row["problem"].split(" ")
         kinds = [word for word in words if word in TYPES]
         # What changes the type names two, or another one: its figures stand in the first columns.
@@ -109,6 +181,20 @@ run, {copy:.0f} GB/s over 1 GiB, and in brackets, where it differs, of what the 
 bytes as the problem has: starting and draining a dispatch costs microseconds. What is below its target is bold.
 """
 
+_ARITHMETIC = """
+Where operations are what counts: TFLOP/s, or as many operations of integers, a multiply-add counted as two. PyTorch's
+float32 is float32 (no TF32), and cuDNN takes the algorithm that it measures to be the fastest.
+"""
+
+_MODELS = """
+## Beside ONNX Runtime's WebGPU provider
+
+ONNX Runtime {onnxruntime}, {date}; commit {commit}. Each product and convolution of ResNet-50 and BERT-base is a float32
+model of one node, in a session of ours and in one of the provider's on the same GPU. Inputs and outputs stay on the
+device; a run's time is that of many, handed over one after another, launches included. Ahead on {ahead} of {count}, by
+a geometric mean of {mean:.2f} x; what is not ahead is bold.
+"""
+
 _LAUNCHES = """
 {count} problems, {missed} below a target.
 
@@ -117,8 +203,27 @@ One tiny dispatch, submitted and seen done from Python on a replayed list: {one:
 """
 
 
-def page(results: dict[str, Any]) -> str:
-    """The page."""
+def models_section(results: dict[str, Any]) -> list[str]:
+    """The lines about one-node models."""
+    rows = results["models"]
+    introduction = _MODELS.format(
+        onnxruntime=results["onnxruntime"],
+        date=results["date"][:10],
+        commit=results["commit"],
+        ahead=sum(row["ratio"] > 1 for row in rows),
+        count=len(rows),
+        mean=math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows)),
+    )
+    lines = [introduction, "| | us | TFLOP/s | WebGPU us | x WebGPU |", "| --- | --- | --- | --- | --- |"]
+    for row in rows:
+        mark = "" if row["ratio"] > 1 else "**"
+        figures = f"{row['us']:.1f} | {row['tflop_per_s']:.3g} | {row['rival_us']:.1f}"
+        lines.append(f"| {row['model']} | {figures} | {mark}{row['ratio']:.2f}{mark} |")
+    return lines
+
+
+def page(results: dict[str, Any], models: dict[str, Any] | None) -> str:
+    """The page, with a section about one-node models where these have been measured."""
     rows = [row for row in results["problems"] if row["chosen"]]
     launch = results["launch_us"]
     introduction = _INTRODUCTION.format(
@@ -135,7 +240,9 @@ def page(results: dict[str, Any]) -> str:
         dependent=launch["1000 dependent"] / 1000,
         independent=launch["1000 independent"] / 1000,
     )
-    return "\n".join([introduction, *table(rows), launches])
+    operations = arithmetic_table(rows)
+    section = [] if models is None else [*models_section(models), ""]
+    return "\n".join([introduction, *table(rows), *([_ARITHMETIC, *operations] if operations else []), launches, *section])
 
 
 def readme(results: dict[str, Any]) -> str:
@@ -149,7 +256,8 @@ def readme(results: dict[str, Any]) -> str:
         f"from Python on a replayed list: {launch['1 dependent']:.0f} us; each\nfurther dependent one "
         f"{launch['1000 dependent'] / 1000:.1f} us, each independent one {launch['1000 independent'] / 1000:.2f} us.\n"
     )
-    lines = "\n".join([*table(rows, HEADLINES), "", sentence])
+    operations = arithmetic_table(rows, HEADLINES)
+    lines = "\n".join([*table(rows, HEADLINES), *(["", *operations] if operations else []), "", sentence])
     return before + MARKS[0] + lines + MARKS[1] + after
 
 
@@ -158,7 +266,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     results = json.loads(RESULTS.read_text())
-    texts = {PAGE: page(results), README: readme(results)}
+    models = json.loads(WEBGPU.read_text()) if WEBGPU.exists() else None
+    texts = {PAGE: page(results, models), README: readme(results)}
     if parser.parse_args().check:
         return int(any(path.read_text() != text for path, text in texts.items()))
     for path, text in texts.items():

@@ -55,6 +55,6 @@ void main() {
         uint from;
         OFFSET(max(source, 1) - 1, p.input_sizes, p.input_divisors, p.input_strides, from)
         from = BYTE_OFFSET_INPUT / T_BYTES + from * WORDS;
-        [[unroll]] for (uint w = 0; w < WORDS; ++w) y[to + w] = source == 0 ? T(0) : x[from + w];
+        [[unroll]] for (uint w = 0; w < WORDS; ++w) y[to + w] = T(source == 0 ? T_MATH(0) : T_MATH(x[from + w]));
     }
 }

@@ -278,6 +278,11 @@ BROKEN_VALUES: dict[FieldKind, tuple[object, ...]] = {
         *(ops.ElementWiseAdd(), ops.ActivationElu(alpha=math.nan), ops.ElementWiseNegate()),
         ops.ActivationRelu(input_tensor=TensorDesc(TensorDataType.FLOAT32, (1,))),
     ),
+    FieldKind.OPERATOR_DESC_ARRAY: (
+        *(None, 3, ops.ActivationRelu(), [ops.ActivationRelu()], (3,), (None,), ("relu",)),
+        *((ops.ElementWiseAdd(),), (ops.ActivationElu(alpha=math.nan),), (ops.ElementWiseNegate(),)),
+        (ops.ActivationRelu(input_tensor=TensorDesc(TensorDataType.FLOAT32, (1,))),),
+    ),
 }
 """What a field of each kind must not be."""
 

@@ -17,7 +17,7 @@ _UINT32 = TensorDataType.UINT32
 
 def _sparse(share: float) -> Callable[..., Any]:
     """Ones with this probability, else zeros."""
-    return lambda torch, sizes, kind: (torch.rand(sizes, device="cuda") < share).to(kind)
+    return lambda torch, sizes, kind: (torch.rand(sizes) < share).to(kind)
 
 
 def _check(data_type: TensorDataType, sizes: tuple[int, ...]) -> Callable[..., float]:

@@ -19,8 +19,8 @@ def _random(*bounds: int) -> Callable[..., Any]:
 
     def fill(torch: Any, sizes: Sizes, kind: Any) -> Any:
         if len(bounds) == 1:
-            return torch.randint(0, bounds[0], sizes, device="cuda", dtype=kind)
-        columns = [torch.randint(0, bound, sizes[:-1], device="cuda", dtype=kind) for bound in bounds]
+            return torch.randint(0, bounds[0], sizes, dtype=kind)
+        columns = [torch.randint(0, bound, sizes[:-1], dtype=kind) for bound in bounds]
         return torch.stack(columns, -1)
 
     return fill

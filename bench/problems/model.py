@@ -16,6 +16,14 @@ FLOATS = (FLOAT32, FLOAT16)
 
 
 @dataclass(frozen=True)
+class Group:
+    """Problems that have a target together: the geometric mean of their ratios of rival time to ours is at least this."""
+
+    name: str
+    target: float
+
+
+@dataclass(frozen=True)
 class Problem:
     """One measured problem.
 
@@ -29,6 +37,10 @@ class Problem:
         copy_target: At least this share of the copy bandwidth of the same run; 0 for none.
         fill: Given torch, how an input is filled, by input field; standard normal numbers otherwise.
         tolerance: Largest difference from that, relative to the largest output.
+        operations: Additions and multiplications, a multiply-add counted as two; 0 where bytes are what counts.
+        prepare: Given torch and the input tensors, what the rival is given instead of these, made before time is taken:
+            weights as its library wants them.
+        group: What the problem belongs to.
         check: Where that cannot be compared, because outputs are undefined in parts or other random numbers: given torch,
             the inputs' memory as numpy arrays and the output tensors, the largest difference from what they should be.
     """
@@ -41,6 +53,9 @@ class Problem:
     copy_target: float = 0.0
     fill: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     tolerance: float = 1e-5
+    operations: int = 0
+    prepare: Callable[..., Sequence[Any]] | None = None
+    group: Group | None = None
     check: Callable[..., float] | None = None
 
 
@@ -63,7 +78,8 @@ def tensors_problem(
 ) -> Problem:
     """A problem of an operator whose tensors these are, in the struct's order."""
     slots = [spec.name for spec in row.fields if spec.kind.is_tensor]
-    attributes = {key: more.pop(key) for key in list(more) if key not in ("fill", "tolerance")}
+    own = {spec.name for spec in row.fields}
+    attributes = {key: more.pop(key) for key in list(more) if key in own}
     *_, output = tensors
     tolerance = 1e-3 if FLOAT16 in (tensor.data_type for tensor in tensors) else 1e-5
     return Problem(

@@ -171,7 +171,7 @@ def _reverse(data_type: TensorDataType, sizes: tuple[int, int, int]) -> Problem:
         return x[torch.arange(batch, device=x.device)[:, None], places]
 
     def fill(torch: Any, size: _Sizes, kind: Any) -> Any:
-        return torch.randint(0, time + 1, size, device="cuda", dtype=kind)
+        return torch.randint(0, time + 1, size, dtype=kind)
 
     return _problem("reverse subsequences", desc, rival, fill={"sequence_lengths_tensor": fill})
 

@@ -54,7 +54,7 @@ def _batch(data_type: TensorDataType, layout: str, copy_target: float, sizes: tu
         0.0,
         nbytes(tensor, own, own, own, own, tensor),
         copy_target,
-        fill={"variance_tensor": lambda torch, sizes, kind: torch.rand(sizes, device="cuda", dtype=kind) + 0.5},
+        fill={"variance_tensor": lambda torch, sizes, kind: torch.rand(sizes, dtype=kind) + 0.5},
         tolerance=_tolerance(data_type),
     )
 

@@ -61,10 +61,10 @@ def _type_changes() -> list[Problem]:
     scale, zero_point = TensorDesc(FLOAT32, sizes, (0,)), TensorDesc(UINT8, sizes, (0,))
 
     def small(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
-        return 100 * torch.rand(sizes, device="cuda", dtype=kind)
+        return 100 * torch.rand(sizes, dtype=kind)
 
     def constant(value: float) -> Callable[..., Any]:
-        return lambda torch, sizes, kind: torch.full(sizes, value, device="cuda", dtype=kind)
+        return lambda torch, sizes, kind: torch.full(sizes, value, dtype=kind)
 
     def quantize(torch: Any, x: Any, scale: Any, zero_point: Any) -> Any:
         return torch.quantize_per_tensor(x, SCALE, 117, torch.quint8).int_repr()

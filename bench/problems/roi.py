@@ -16,8 +16,8 @@ def _roi_align(data_type: TensorDataType) -> Problem:
     output = TensorDesc(data_type, (1000, 256, 7, 7))
 
     def random_boxes(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
-        corner = torch.rand(sizes[0], 2, device="cuda") * torch.tensor([240.0, 150.0], device="cuda")
-        extent = 8 + torch.rand(sizes[0], 2, device="cuda") * torch.tensor([56.0, 42.0], device="cuda")
+        corner = torch.rand(sizes[0], 2) * torch.tensor([240.0, 150.0])
+        extent = 8 + torch.rand(sizes[0], 2) * torch.tensor([56.0, 42.0])
         return torch.cat([corner, corner + extent], 1).to(kind)
 
     def rival(torch: Any, image: Any, boxes: Any, batch: Any) -> Any:
@@ -53,7 +53,7 @@ def _roi_align(data_type: TensorDataType) -> Problem:
         output.total_tensor_size_in_bytes + image.total_tensor_size_in_bytes,
         fill={
             "roi_tensor": random_boxes,
-            "batch_indices_tensor": lambda torch, sizes, kind: torch.randint(0, 4, sizes, device="cuda").int(),
+            "batch_indices_tensor": lambda torch, sizes, kind: torch.randint(0, 4, sizes).int(),
         },
         tolerance=1e-4 if data_type is FLOAT32 else 1e-3,
     )
@@ -65,11 +65,11 @@ def _roi_pooling(data_type: TensorDataType) -> Problem:
     output = TensorDesc(data_type, (1000, 256, 7, 7))
 
     def random_regions(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
-        batch = torch.randint(0, 4, (sizes[2], 1), device="cuda")
+        batch = torch.randint(0, 4, (sizes[2], 1))
         # Whole pixels, 7 times a whole number of them each way: halves round differently, and PyTorch's cells, whose sizes
         # are floats, may reach a pixel further than the specification's.
-        corner = (torch.rand(sizes[2], 2, device="cuda") * torch.tensor([240.0, 150.0], device="cuda")).floor()
-        extent = 7 * torch.randint(2, 8, (sizes[2], 2), device="cuda") - 1
+        corner = (torch.rand(sizes[2], 2) * torch.tensor([240.0, 150.0])).floor()
+        extent = 7 * torch.randint(2, 8, (sizes[2], 2)) - 1
         return torch.cat([batch, corner, corner + extent], 1).to(kind).reshape(sizes)
 
     def rival(torch: Any, image: Any, regions: Any) -> Any:

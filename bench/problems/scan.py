@@ -51,6 +51,6 @@ def problems() -> list[Problem]:
             GOAL,
             axis=1,
             tolerance=1e-2,
-            fill={"input_tensor": lambda torch, sizes, kind: 1 + 1e-4 * torch.randn(sizes, device="cuda", dtype=kind)},
+            fill={"input_tensor": lambda torch, sizes, kind: 1 + 1e-4 * torch.randn(sizes, dtype=kind)},
         ),
     ]

@@ -47,7 +47,7 @@ def _elements(data_type: TensorDataType, sizes: Sizes, count: int) -> Problem:
 
     def places(torch: Any, own: Sizes, kind: Any) -> Any:
         rows = math.prod(own[:-1])
-        chosen = [torch.randperm(sizes[axis], device="cuda", dtype=kind)[:count] for _ in range(rows)]
+        chosen = [torch.randperm(sizes[axis], dtype=kind)[:count] for _ in range(rows)]
         return torch.stack(chosen).reshape(own)
 
     return _problem("scatter elements", desc, rival, places)
@@ -67,7 +67,7 @@ def _rows(data_type: TensorDataType, sizes: Sizes, count: int) -> Problem:
         return torch.index_put(x, (indices.reshape(-1),), updates)
 
     def places(torch: Any, own: Sizes, kind: Any) -> Any:
-        return torch.randperm(sizes[0], device="cuda", dtype=kind)[:count].clone().reshape(own)
+        return torch.randperm(sizes[0], dtype=kind)[:count].clone().reshape(own)
 
     return _problem("scatter rows", desc, rival, places)
 

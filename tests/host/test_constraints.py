@@ -20,7 +20,31 @@ from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDes
 from dmlvk.tensor import TensorDesc
 from dmlvk.verify import Variation, build
 
+_ATTENTION: dict[str, dict[str, Any]] = {
+    "sources": {"value_tensor": None},
+    "past": {"past_key_tensor": TensorDesc(dmlvk.TensorDataType.FLOAT32, (2, 3, 4, 8))},
+    "unpadded_past": {
+        "mask_type": dmlvk.MultiheadAttentionMaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
+        "mask_tensor": TensorDesc(dmlvk.TensorDataType.INT32, (8,)),
+        "past_key_tensor": TensorDesc(dmlvk.TensorDataType.FLOAT32, (2, 3, 4, 8)),
+        "past_value_tensor": TensorDesc(dmlvk.TensorDataType.FLOAT32, (2, 3, 4, 8)),
+    },
+}
+
 BREAKERS: dict[tuple[str, str], dict[str, Any]] = {
+    **{("MultiheadAttention", label): fields for label, fields in _ATTENTION.items()},
+    **{("MultiheadAttention1", label): fields for label, fields in _ATTENTION.items()},
+    ("MultiheadAttention1", "past_lengths"): {
+        "past_sequence_lengths_tensor": TensorDesc(dmlvk.TensorDataType.INT32, (2,)),
+    },
+    **{
+        (name, "some_output"): dict.fromkeys(outputs)
+        for name, outputs in {
+            "Rnn": ("output_sequence_tensor", "output_single_tensor"),
+            "Gru": ("output_sequence_tensor", "output_single_tensor"),
+            "Lstm": ("output_sequence_tensor", "output_single_tensor", "output_cell_single_tensor"),
+        }.items()
+    },
     ("Gemm", "softmax_axes"): {"fused_activation": _ops.ActivationSoftmax1(axes=(0,))},
 }
 """(row, constraint label) -> fields to change in its first case, where no change of one field breaks that rule first."""
@@ -56,6 +80,8 @@ def changes(spec: FieldSpec, value: Any) -> Iterator[Any]:
     elif spec.kind is FieldKind.ENUM:
         assert spec.enumeration is not None
         yield from spec.enumeration
+    elif spec.kind is FieldKind.OPERATOR_DESC_ARRAY:
+        yield from (value[:-1], (*value, value[0]))
     elif spec.kind is FieldKind.UINT:
         yield from (0, 1, 3, value + 1, 1000)
     elif spec.kind is FieldKind.FLOAT:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
-import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
+from spirv_modules import OP_DECORATE, OP_VARIABLE, SPEC_ID, capabilities, instructions
 
 from dmlvk.kernels.library import module_names, spirv
 from dmlvk.kernels.manifest import KERNELS
@@ -18,18 +17,26 @@ from dmlvk.kernels.spec import KernelSpec, Variant, module_name
 
 MODULES = [(spec, variant) for spec in KERNELS.values() for variant in spec.combinations()]
 
-OP_DECORATE, OP_VARIABLE = 71, 59
-SPEC_ID, BINDING, DESCRIPTOR_SET = 1, 33, 34
+BINDING, DESCRIPTOR_SET = 33, 34
 STORAGE_BUFFER, UNIFORM = 12, 2
 
-
-def instructions(module: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
-    words = struct.unpack(f"<{len(module) // 4}I", module)
-    position = 5
-    while position < len(words):
-        length, opcode = words[position] >> 16, words[position] & 0xFFFF
-        yield opcode, words[position + 1 : position + length]
-        position += length
+CAPABILITIES = {
+    **dict.fromkeys((1, 61), ""),  # Shader and GroupNonUniform: every device of Vulkan 1.3 has them
+    9: "float16",
+    10: "float64",
+    11: "int64",
+    22: "int16",
+    39: "int8",
+    63: "subgroup_arithmetic",
+    65: "subgroup_shuffle",
+    4433: "storage16",
+    4448: "storage8",
+    5345: "vulkan_memory_model",
+    6022: "cooperative_matrix",
+    **dict.fromkeys((6017, 6018, 6019), "integer_dot_product"),
+    **dict.fromkeys((*range(5430, 5436), 5439), "cooperative_matrix2"),
+}
+"""The device feature that each capability of SPIR-V stands for."""
 
 
 def identify(value: object) -> str | None:
@@ -75,3 +82,9 @@ def test_module_declares_what_its_row_says(spec: KernelSpec, variant: Variant) -
     assert spec_ids <= set(range(len(spec.constants)))
     assert len(spec.constants) == len({name for name, _ in spec.constants})
     assert 4 * len(spec.buffers) <= 128, "byte offsets are push constants, of which Vulkan guarantees 128 bytes"
+
+
+@pytest.mark.parametrize(("spec", "variant"), MODULES, ids=identify)
+def test_module_needs_no_feature_but_those_of_its_row(spec: KernelSpec, variant: Variant) -> None:
+    needed = {CAPABILITIES[number] for number in capabilities(spirv(spec.name, variant))} - {""}
+    assert needed <= set(spec.required_features(variant))

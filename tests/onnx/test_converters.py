@@ -391,6 +391,9 @@ CASES = [
     Case("Gemm", 11, ((5, 4), (6, 5), (4, 1)), {"transA": 1, "transB": 1}),
     Case("Gemm", 13, ((4, 5), (5, 6))),
     Case("Gemm", 13, ((4, 5), (5, 6), ())),
+    Case("Gemm", 13, ((4, 0), (0, 6), (6,)), {"alpha": 0.5, "beta": 2.0}, **ONLY_ONNX,
+         why="onnxruntime's CPU leaves beta out of sums of nothing"),
+    Case("Gemm", 13, ((4, 0), (0, 6))),
     Case("MatMul", 9, ((4, 5), (5, 6))),
     Case("MatMul", 13, ((2, 3, 4, 5), (5, 6))),
     Case("MatMul", 13, ((2, 1, 4, 5), (3, 5, 6))),
@@ -399,6 +402,8 @@ CASES = [
     Case("MatMul", 13, ((5,), (5, 6))),
     Case("MatMul", 13, ((2, 4, 5), (5,))),
     Case("MatMul", 13, ((5,), (5,))),
+    Case("MatMul", 13, ((2, 1, 4, 0), (3, 0, 6)), **ONLY_ONNX, why="onnxruntime's CPU does not broadcast sums of nothing"),
+    Case("MatMul", 13, ((0,), (0,))),
     Case("MatMul", 13, ((4, 5), (5, 6)), dtype=f16, relative=2e-3, **ONLY_ONNX, why="no float16 on onnxruntime's CPU"),
     # -- normalization
     Case("BatchNormalization", 7, (IMAGE, (3,), (3,), (3,), (3,)), positive=True, **ONLY_ORT,
@@ -558,6 +563,33 @@ CASES = [
     Case("SpaceToDepth", 13, ((2, 3, 6, 9),), {"blocksize": 3}, dtype=f64),
     Case("ReverseSequence", 10, ((7, 4, 3), ints(7, 1, 3, 2))),
     Case("ReverseSequence", 10, ((4, 7), ()), {"batch_axis": 0, "time_axis": 1}, constants={1: ints(7, 1, 3, 2)}, dtype=i64),
+    # -- recurrent networks: the reference has no lengths, no clip, no last cell and one direction; layout 1 is below
+    Case("RNN", 7, ((4, 2, 3), (1, 5, 3), (1, 5, 5)), {"hidden_size": 5}, outputs=2, dispatches=7, **ONLY_ORT,
+         why="the reference takes the layout from version 14 on"),
+    Case("RNN", 14, ((4, 2, 3), (2, 5, 3), (2, 5, 5), (2, 10), np.array([4, 0], i32), (2, 2, 5)),
+         {"hidden_size": 5, "direction": "bidirectional", "activations": ["LeakyRelu", "Affine"],
+          "activation_alpha": [0.25, 0.5], "activation_beta": [0.125]}, outputs=2, dispatches=7, **ONLY_ORT,
+         why="two directions and lengths"),
+    Case("RNN", 22, ((4, 2, 3), (1, 8, 3), (1, 8, 8), None, None, (1, 2, 8)), {"hidden_size": 8}, outputs=2, dispatches=6),
+    Case("LSTM", 7, ((4, 2, 3), (1, 20, 3), (1, 20, 5), (1, 40)), {"hidden_size": 5}, outputs=2, dispatches=8),
+    Case("LSTM", 14, ((4, 2, 3), (1, 16, 3), (1, 16, 4), None, None, (1, 2, 4), (1, 2, 4), (1, 12)),
+         {"hidden_size": 4}, outputs=2, dispatches=7),
+    Case("LSTM", 14, ((4, 2, 3), (1, 16, 3), (1, 16, 4), (1, 32), np.array([3, 4], i32), None, None, (1, 12)),
+         {"hidden_size": 4, "direction": "reverse", "clip": 0.5, "input_forget": 1}, outputs=3, dispatches=7,
+         **ONLY_ORT, why="lengths and clip"),
+    Case("LSTM", 14, ((5, 1, 3), (2, 16, 3), (2, 16, 4)), {"hidden_size": 4, "direction": "bidirectional",
+          "activations": ["HardSigmoid", "Softsign", "ScaledTanh", "Sigmoid", "Relu", "Softplus"],
+          "activation_alpha": [0.25, 1.5], "activation_beta": [0.5, 0.75]}, outputs=3, dispatches=8, **ONLY_ORT,
+         why="two directions"),
+    Case("LSTM", 22, ((2, 1, 3), (1, 20, 3), (1, 20, 5), (1, 40)), {"hidden_size": 5}, outputs=2, dispatches=6),
+    Case("GRU", 7, ((4, 2, 3), (1, 12, 3), (1, 12, 4), (1, 24)), {"hidden_size": 4, "linear_before_reset": 1},
+         outputs=2, dispatches=6),
+    Case("GRU", 14, ((4, 2, 3), (1, 12, 3), (1, 12, 4), (1, 24), None, (1, 2, 4)), {"hidden_size": 4}, outputs=2,
+         dispatches=10),
+    Case("GRU", 14, ((4, 2, 3), (2, 12, 3), (2, 12, 4), (2, 24), np.array([2, 3], i32)),
+         {"hidden_size": 4, "direction": "bidirectional"}, outputs=2, dispatches=10, **ONLY_ORT,
+         why="two directions and lengths"),
+    Case("GRU", 22, ((2, 3, 5), (1, 12, 5), (1, 12, 4)), {"hidden_size": 4}, outputs=2, dispatches=6),
     # -- gathers
     Case("Gather", 1, (IMAGE, ints(2, 0, 0)), {"axis": 1}),
     Case("Gather", 11, ((5, 7), np.array([[1, -1], [-5, 4]], i64))),
@@ -631,6 +663,22 @@ CASES = [
          why="the reference does not have the mode"),
     Case("MaxRoiPool", 1, ((2, 3, 9, 7), np.array([[0, 0, 0, 6, 8], [1, 1, 2, 5, 5.5], [0, 3, 3, 30, 40]], f32)),
          {"pooled_shape": [3, 2], "spatial_scale": 0.75}, **ONLY_ORT, why="the reference does not have it"),
+    Case("MatMulInteger", 10, ((2, 3, 7, 37), (37, 11), (), ()), dtype=u8, output_types=(i32,)),
+    Case("MatMulInteger", 10, ((37,), (2, 37, 11), (), np.arange(11, dtype=i8)), dtype=i8, output_types=(i32,), **ONLY_ONNX,
+         why="onnxruntime's A is UINT8 where it has a zero point"),
+    Case("MatMulInteger", 10, ((3, 2, 2, 5, 6), (3, 1, 2, 6, 4)), dtype=u8, output_types=(i32,), dispatches=2),
+    Case("MatMulInteger", 10, ((5, 6), (6, 4), (5, 1)), dtype=u8, output_types=(i32,), **ONLY_ONNX,
+         why="onnxruntime has one zero point for all of A"),
+    Case("QLinearMatMul", 21, ((2, 5, 19), numbers(f32, 0.5), (), (19, 7), numbers(f32, 0.25), (), numbers(f32, 0.7), ()),
+         dtype=u8, **ONLY_ORT, why="the reference wraps what does not fit"),
+    Case("QLinearMatMul", 10, ((5, 19), numbers(f32, 0.5), (), (19, 7), numbers(f32, *np.arange(1, 8) / 9),
+         np.arange(7, dtype=i8), numbers(f32, 0.7), ()), dtype=i8, **ONLY_ORT, why="as above"),
+    Case("ConvInteger", 10, ((1, 4, 9, 8), (6, 2, 3, 2), (), ()), {"group": 2, "auto_pad": "SAME_LOWER"}, dtype=u8,
+         output_types=(i32,), **ONLY_ORT, why="the reference does not compute SAME_LOWER"),
+    Case("ConvInteger", 10, ((1, 4, 9), (6, 4, 3), (), ()), {"pads": [2, 0], "dilations": [2]}, dtype=u8,
+         output_types=(i32,)),
+    Case("QLinearConv", 10, ((2, 4, 7, 8), numbers(f32, 0.5), (), (6, 4, 3, 3), numbers(f32, 0.25), (), numbers(f32, 1.7),
+         (), np.arange(-3, 3, dtype=i32)), {"strides": [2, 1]}, dtype=u8),
 ]  # fmt: skip
 
 
@@ -682,6 +730,7 @@ def _random(rng: np.random.Generator, sizes: tuple[int, ...], case: Case) -> np.
 
 
 SCALAR, BLOCKS = np.array(2, i64), {"axis": 0, "block_size": 2}
+CELL = (np.ones((2, 1, 3), f32), np.ones((1, 4, 3), f32), np.ones((1, 4, 4), f32))
 
 REFUSED = [
     ("BitShift", {"direction": "UP"}, (BYTES, BYTES), dmlvk.ModelError, "direction is 'UP'"),
@@ -732,6 +781,14 @@ REFUSED = [
     ("ReduceMax", {}, (BYTES, ints(3)), dmlvk.ModelError, "axis 3 is outside of 3 dimensions"),
     ("ReduceMax", {}, (BYTES, ints(1, -2)), dmlvk.ModelError, "name a dimension twice"),
     ("ArgMax", {"axis": 1}, (np.ones((2, 0), f32),), dmlvk.ModelError, "no elements"),
+    ("RNN", {"clip": 1.0}, CELL, dmlvk.UnsupportedNodeError, "clip, which DirectML has for LSTM only"),
+    ("RNN", {"direction": "up"}, CELL, dmlvk.ModelError, "direction is 'up'"),
+    ("RNN", {"activations": ["Gelu"]}, CELL, dmlvk.UnsupportedNodeError, "the activation 'Gelu'"),
+    ("RNN", {"activations": ["Tanh", "Tanh"]}, CELL, dmlvk.UnsupportedNodeError, "1 activations for each direction"),
+    ("RNN", {}, (CELL[0][0], *CELL[1:]), dmlvk.ModelError, "all must have 3 dimensions"),
+    ("RNN", {}, (CELL[0][:0], *CELL[1:]), dmlvk.UnsupportedNodeError, r"sizes \(0, 1, 3\), without elements"),
+    ("GRU", {}, CELL, dmlvk.UnsupportedNodeError, "the inputs fit together"),
+    ("RNN", {}, (*CELL, np.ones((1, 8), f32), ints(2)), dmlvk.ModelError, "sequence_lens of sizes"),
     ("ScatterElements", {}, (BYTES, ints(1), np.zeros(1, u8)), dmlvk.ModelError, "indices of sizes"),
     ("ScatterElements", {}, (ints(5), ints(0, 0), ints(1)), dmlvk.ModelError, "updates of sizes"),
     ("ScatterElements", {"reduction": "add"}, (ints(5), ints(0), ints(1)), dmlvk.UnsupportedNodeError, "reduction is 'add'"),
@@ -775,6 +832,28 @@ def test_negative_indices_count_since_opset_11(
     np.testing.assert_array_equal(y, numbers(f32, 0, 1, 0, 0, 0, hot).reshape(2, 3))
 
 
+@pytest.mark.parametrize(("op_type", "gates"), [("RNN", 1), ("LSTM", 4), ("GRU", 3)])
+def test_a_recurrent_network_with_the_batch_first(
+    op_type: str, gates: int, make_model: Callable[..., Any], make_session: Callable[..., Any]
+) -> None:
+    """Layout 1 gives what layout 0 does, transposed. onnxruntime has no layout 1, and the reference only one step of it."""
+    states = ["h", "c"][: 2 if op_type == "LSTM" else 1]
+    sizes = {"x": (5, 3, 4), "w": (2, gates * 6, 4), "r": (2, gates * 6, 6), **dict.fromkeys(states, (2, 3, 6))}
+    rng = np.random.default_rng(gates)
+    feeds = {name: rng.standard_normal(size).astype(f32) for name, size in sizes.items()}
+    found = []
+    for layout in (0, 1):
+        names, outputs = ["x", "w", "r", "", "", *states], ["y", *(f"last_{name}" for name in states)]
+        node = helper.make_node(op_type, names, outputs, hidden_size=6, direction="bidirectional", layout=layout)
+        given = {name: array.swapaxes(0, 1) if layout and name in "xhc" else array for name, array in feeds.items()}
+        given = {name: np.ascontiguousarray(array) for name, array in given.items()}
+        model = make_model(node, {name: (f32, array.shape) for name, array in given.items()}, outputs, opset=14)
+        found.append(make_session(model).run(None, given))
+    np.testing.assert_array_equal(found[1][0], found[0][0].transpose(2, 0, 1, 3))
+    for batch_first, plain in zip(found[1][1:], found[0][1:], strict=True):
+        np.testing.assert_array_equal(batch_first, plain.swapaxes(0, 1))
+
+
 def test_every_operator_has_a_case() -> None:
     elsewhere = {
         "Swish",  # of opset 24, newer than the onnx that the tests may run with
@@ -782,5 +861,7 @@ def test_every_operator_has_a_case() -> None:
         *("Bernoulli", "Multinomial"),  # at random: test_random.py
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
         "QLinearAveragePool",  # of com.microsoft: tests/device/test_pooling.py
+        *("DynamicQuantizeMatMul", "MatMulIntegerToFloat"),  # likewise: tests/device/test_integer.py
+        *("Attention", "GroupQueryAttention", "MultiHeadAttention"),  # of com.microsoft: tests/device/test_attention.py
     }
     assert {op_type for _, op_type, _ in ROWS} - elsewhere == {case.op_type for case in CASES}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Callable
@@ -466,3 +467,30 @@ def test_without_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(dmlvk.DmlvkError, match=r"pip install dmlvk\[onnx\]") as caught:
         importlib.import_module("dmlvk.onnx")
     assert isinstance(caught.value, ImportError)
+
+
+def test_weights_are_repacked_once(
+    make_model: Callable[..., onnx.ModelProto],
+    reference: Callable[..., list[np.ndarray]],
+    assert_close: Callable[..., None],
+) -> None:
+    """On a GPU, which prefers them in another order; two equal convolutions keep weights of their own, and a third shares
+    those of the first."""
+    device = dmlvk.Device()
+    device.capabilities = dataclasses.replace(device.capabilities, is_cpu=False)
+    rng = np.random.default_rng(3)
+    nodes = [
+        helper.make_node("Conv", [source, weights], [target], pads=[1, 1, 1, 1])
+        for source, weights, target in (("x", "w", "a"), ("a", "v", "b"), ("b", "w", "y"))
+    ]
+    constants = {name: 0.1 * rng.standard_normal((32, 32, 3, 3)).astype(f32) for name in "wv"}
+    model = make_model(nodes, {"x": (f32, ("N", 32, "H", "W"))}, ("y",), constants)
+    session = InferenceSession(model, device)
+    for sizes in ((1, 32, 12, 12), (2, 32, 9, 8), (1, 32, 12, 12)):
+        feeds = {"x": rng.standard_normal(sizes).astype(f32)}
+        (found,) = session.run(None, feeds)
+        assert_close(found, reference(model, feeds, "onnxruntime")[0], 2e-5)
+    operators = {id(operator): operator for plan in session._plans.values() for operator in plan.operators}
+    assert len(operators) == 4, "two for each size"
+    assert all(len(operator.plan.initialize) == 1 for operator in operators.values())
+    assert session.report().weights_bytes == sum(operator.plan.persistent_bytes for operator in operators.values())

@@ -186,7 +186,7 @@ class Conversion:
                 sizes that the row infers and the type of the first input.
 
         Returns:
-            The first output.
+            The first output that there is.
 
         Raises:
             UnsupportedNodeError: the operator's row does not allow what the node needs.
@@ -198,8 +198,8 @@ class Conversion:
         except InvalidArgumentError as error:
             raise self.unsupported(str(error)) from error
         outputs = _slots(row, tensors, "is_output")
-        first = outputs[0]
-        assert first is not None, f"{row.__name__} has a required output first"
+        first = next((value for value in outputs if value is not None), None)
+        assert first is not None, f"{row.__name__} is launched for some output"
         if desc is not None:
             self.steps.append(Step(self.node, desc, _slots(row, tensors, "is_input"), outputs))
         return first

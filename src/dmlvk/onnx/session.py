@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from dmlvk.enums import TensorFlags
 from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
-from dmlvk.execution.binding import BufferBinding
+from dmlvk.execution.binding import Binding, BufferArrayBinding, BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device, default_device
 from dmlvk.execution.operator import CompiledOperator
 from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.plan import Source as PlanSource
 from dmlvk.onnx.conversion import Step
 from dmlvk.onnx.feeds import check_feeds, fixed_sizes, stand_in_sizes
 from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, load_model
@@ -25,11 +28,17 @@ from dmlvk.onnx.placement import Placement
 from dmlvk.onnx.report import SessionReport
 from dmlvk.onnx.transfer import empty, from_bytes, to_bytes
 from dmlvk.onnx.values import Sizes, Storage, Value
+from dmlvk.ops import Convolution
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import TensorDesc
 
 _Key = tuple[tuple[Sizes, ...], tuple[bytes, ...]]
+_Work = tuple[OperatorDesc, tuple[Storage, ...]]
+"""What an operator is: its desc, and the constants that are OWNED_BY_DML in it."""
+_REPACKED = (Convolution,)
+"""Operators whose initialisation may repack weights."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,15 @@ def _naming(step: Step) -> Iterator[None]:
     except UnsupportedError as error:
         node = step.node
         raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, str(error)) from error
+
+
+def _owning(desc: OperatorDesc, slots: Set[int]) -> OperatorDesc:
+    """The desc with the tensors of these input slots OWNED_BY_DML."""
+    changes: dict[str, TensorDesc] = {}
+    for slot in slots:
+        field = desc.input_slots()[slot].field.name
+        changes[field] = dataclasses.replace(desc.tensor(field), flags=TensorFlags.OWNED_BY_DML)
+    return desc.replace(**changes)
 
 
 class _Plan:
@@ -101,7 +119,7 @@ class InferenceSession:
         self.device: Device = device if isinstance(device, Device) else Device(device)
         self._recorder = self.device.create_command_recorder()
         # Plans keep alive what they use: with the last of them go its operators and its own constants.
-        self._operators: weakref.WeakValueDictionary[OperatorDesc, CompiledOperator] = weakref.WeakValueDictionary()
+        self._operators: weakref.WeakValueDictionary[_Work, CompiledOperator] = weakref.WeakValueDictionary()
         self._persistent: weakref.WeakKeyDictionary[CompiledOperator, Buffer] = weakref.WeakKeyDictionary()
         self._constants: weakref.WeakKeyDictionary[Storage, Buffer] = weakref.WeakKeyDictionary()
         self._plans: OrderedDict[_Key, _Plan] = OrderedDict()
@@ -136,7 +154,9 @@ class InferenceSession:
                 host_nodes=(*self._network.folded, *(trace.host_nodes if trace else ())),
                 removed_nodes=trace.removed_nodes if trace else (),
                 dispatches=plan.dispatches if plan else 0,
-                weights_bytes=sum(buffer.size_in_bytes for buffer in self._constants.values()),
+                weights_bytes=sum(
+                    buffer.size_in_bytes for buffer in (*self._constants.values(), *self._persistent.values())
+                ),
                 activation_bytes=self._arena.size_in_bytes if self._arena else 0,
                 peak_device_bytes=self.device.memory()["peak"],
                 plans=len(self._plans),
@@ -231,29 +251,48 @@ class InferenceSession:
         return plan
 
     def _compile(self, trace: Trace) -> list[CompiledOperator]:
-        """An initialised operator for each step; equal descs share one, in all plans."""
-        known: dict[OperatorDesc, CompiledOperator] = dict(self._operators)
-        fresh: dict[OperatorDesc, CompiledOperator] = {}
+        """An initialised operator for each step; those of equal descs with the same weights share one, in all plans."""
+        known: dict[_Work, CompiledOperator] = dict(self._operators)
+        fresh: dict[_Work, CompiledOperator] = {}
+        works = []
         for step in trace.steps:
-            if step.desc not in known:
-                with _naming(step):
-                    operator = self.device.compile_operator(self.device.create_operator(step.desc))
-                known[step.desc] = fresh[step.desc] = operator
-        self._initialize(list(fresh.values()))
+            with _naming(step):
+                work = self._work(step)
+                if work not in known:
+                    operator = self.device.compile_operator(self.device.create_operator(work[0]))
+                    known[work] = fresh[work] = operator
+            works.append(work)
+        self._initialize(fresh)
         self._operators.update(fresh)
-        return [known[step.desc] for step in trace.steps]
+        return [known[work] for work in works]
 
-    def _initialize(self, operators: Sequence[CompiledOperator]) -> None:
+    def _work(self, step: Step) -> _Work:
+        """The step's desc, with those constants OWNED_BY_DML that its initialisation would repack."""
+        if not isinstance(step.desc, _REPACKED):
+            return step.desc, ()
+        values = {slot: value for slot, value in enumerate(step.inputs) if value and value.storage.constant is not None}
+        owning = _owning(step.desc, set(values))
+        plan = lower(self.device.create_operator(owning).desc, self.device.capabilities)
+        repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is PlanSource.INPUT}
+        return _owning(step.desc, repacked), tuple(values[slot].storage for slot in sorted(repacked))
+
+    def _initialize(self, operators: Mapping[_Work, CompiledOperator]) -> None:
         if not operators:
             return
-        initializer = self.device.create_operator_initializer(operators)
+        initializer = self.device.create_operator_initializer(list(operators.values()))
         table = self.device.create_binding_table(initializer)
         homes: list[BufferBinding | None] = []
-        for operator in operators:
+        inputs: list[Binding] = []
+        for (_, owned), operator in operators.items():
             size = operator.get_binding_properties().persistent_resource_size
             if size:
                 self._persistent[operator] = self.device.create_buffer(size, purpose=Purpose.WEIGHTS)
             homes.append(BufferBinding(self._persistent[operator]) if size else None)
+            bindings: list[BufferBinding | None] = [None] * len(operator.signature.inputs)
+            for slot, storage in zip(operator.signature.owned_inputs, owned, strict=True):
+                bindings[slot] = BufferBinding(self._constants.get(storage) or self._uploaded(storage))
+            inputs.append(BufferArrayBinding(bindings) if owned else None)
+        table.bind_inputs(inputs)
         table.bind_outputs(homes)
         scratch = initializer.get_binding_properties().temporary_resource_size
         if scratch:
@@ -261,6 +300,12 @@ class InferenceSession:
         commands = self.device.create_command_list()
         self._recorder.record_dispatch(commands, initializer, table)
         self.device.execute(commands)
+
+    def _uploaded(self, storage: Storage) -> Buffer:
+        buffer = self.device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
+        assert storage.constant is not None, "constants have a value"
+        buffer.write(to_bytes(storage.constant))
+        return buffer
 
     def _recorded(self, plan: _Plan) -> CommandList:
         """The plan's commands over the arena, which all plans share: when one needs a larger arena, the others are
@@ -279,7 +324,10 @@ class InferenceSession:
         commands = self.device.create_command_list()
         for index, (step, operator) in enumerate(zip(plan.trace.steps, plan.operators, strict=True)):
             table = self.device.create_binding_table(operator)
-            table.bind_inputs([self._binding(plan, value) for value in step.inputs])
+            owned = operator.signature.owned_inputs
+            table.bind_inputs(
+                [None if slot in owned else self._binding(plan, value) for slot, value in enumerate(step.inputs)]
+            )
             table.bind_outputs([self._binding(plan, value) for value in step.outputs])
             properties = operator.get_binding_properties()
             if properties.temporary_resource_size:
@@ -304,7 +352,5 @@ class InferenceSession:
             return self._arena, plan.placement.offset(storage)
         buffer = self._constants.get(storage)
         if buffer is None:
-            buffer = self.device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
-            buffer.write(to_bytes(storage.constant))
-            self._constants[storage] = buffer
+            buffer = self._constants[storage] = self._uploaded(storage)
         return buffer, 0

@@ -4,6 +4,7 @@ The star imports bring every row into this namespace and into ``dmlvk``; a row n
 """
 
 from dmlvk.ops.activation import *  # noqa: F403
+from dmlvk.ops.attention import *  # noqa: F403
 from dmlvk.ops.compaction import *  # noqa: F403
 from dmlvk.ops.convolution import *  # noqa: F403
 from dmlvk.ops.elementwise import *  # noqa: F403
@@ -11,6 +12,7 @@ from dmlvk.ops.fill import *  # noqa: F403
 from dmlvk.ops.fold import *  # noqa: F403
 from dmlvk.ops.gather import *  # noqa: F403
 from dmlvk.ops.gradient import *  # noqa: F403
+from dmlvk.ops.integer import *  # noqa: F403
 from dmlvk.ops.logical import *  # noqa: F403
 from dmlvk.ops.matmul import *  # noqa: F403
 from dmlvk.ops.movement import *  # noqa: F403
@@ -18,6 +20,7 @@ from dmlvk.ops.normalization import *  # noqa: F403
 from dmlvk.ops.pooling import *  # noqa: F403
 from dmlvk.ops.quantization import *  # noqa: F403
 from dmlvk.ops.random import *  # noqa: F403
+from dmlvk.ops.recurrent import *  # noqa: F403
 from dmlvk.ops.reduction import *  # noqa: F403
 from dmlvk.ops.resample import *  # noqa: F403
 from dmlvk.ops.roi import *  # noqa: F403

@@ -1,0 +1,215 @@
+"""Matrix products and convolutions against implementations that are not ours: PyTorch in float64, with each possible rule
+forced, and ONNX's reference through a session."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx.reference
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+import dmlvk
+from dmlvk import ConvolutionDirection, ConvolutionMode, MatrixTransform, TensorDataType, TensorDesc, ops
+from dmlvk.cases import all_cases
+from dmlvk.cases.layouts import GuardedTensor
+from dmlvk.cases.model import NUMPY_TYPES
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.onnx import InferenceSession
+from dmlvk.schema import OperatorDesc
+from dmlvk.verify import Problem, run
+
+Array = NDArray[Any]
+FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
+FLOATS = pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16], ids=lambda kind: kind.name)
+
+HALF_UNIT = {FLOAT32: 2.0**-24, FLOAT16: 2.0**-11}
+"""Half a unit in the last place, relative to a number just above a power of two."""
+
+
+def random(*sizes: int, data_type: TensorDataType = FLOAT32) -> Array:
+    return np.random.default_rng(sizes).standard_normal(sizes).astype(NUMPY_TYPES[data_type])
+
+
+def results(device: dmlvk.Device, desc: OperatorDesc, arrays: list[Array | None], rule: str) -> Array:
+    """The output of a desc for these inputs, by a rule."""
+    inputs = []
+    for slot, array in zip(desc.input_slots(), arrays, strict=True):
+        tensor = None if slot.tensor is None else GuardedTensor(slot.tensor, 0)
+        if tensor is not None:
+            tensor.view()[...] = array
+        inputs.append(tensor)
+    (slot,) = desc.output_slots()
+    assert slot.tensor is not None
+    output = GuardedTensor(slot.tensor, 0)
+    (data,) = run(device, Problem(desc, tuple(inputs), (output,)), rule).buffers
+    assert data is not None
+    return output.view(data)
+
+
+def assert_close(found: Array, expected: Any, terms: Any, desc: OperatorDesc, rule: str) -> None:
+    """Within what the operator's cases allow a rule, at the magnitude ``terms``, the sum of the terms' magnitudes."""
+    entry = all_cases()[type(desc)]
+    data_type = desc.output_slots()[0].tensor.data_type  # type: ignore[union-attr]
+    limit = 2 * entry.rule_tolerance.get(rule, entry.tolerance)[data_type].ulp
+    worst = float((np.abs(found - expected.numpy()) / (HALF_UNIT[data_type] * (terms.numpy() + 2.0**-14))).max())
+    assert worst <= limit, f"{worst:.2f} half units in the last place by {rule}, for {desc}"
+
+
+@FLOATS
+@pytest.mark.parametrize(
+    ("sizes", "trans_a", "trans_b"),
+    [
+        ((65, 70, 131), 0, 0),
+        ((129, 33, 66), 1, 1),
+        ((1, 515, 67), 0, 1),
+        ((67, 257, 5), 1, 0),
+        ((17, 16, 64), 0, 0),
+        ((1, 1, 1), 0, 0),
+    ],
+    ids=str,
+)
+def test_products_agree_with_torch(
+    device: dmlvk.Device,
+    torch: ModuleType,
+    data_type: TensorDataType,
+    sizes: tuple[int, int, int],
+    trans_a: int,
+    trans_b: int,
+) -> None:
+    rows, depth, columns = sizes
+    a, b, c = (random(2, *pair, data_type=data_type) for pair in ((rows, depth), (depth, columns), (rows, columns)))
+    left, right, addend = (torch.from_numpy(x.astype(np.float64)) for x in (a, b, c))
+    given = [a.swapaxes(1, 2) if trans_a else a, b.swapaxes(1, 2) if trans_b else b, c]
+    desc = ops.Gemm(
+        **{f"{name}_tensor": TensorDesc(data_type, x.shape) for name, x in zip("abc", given, strict=True)},
+        output_tensor=TensorDesc(data_type, c.shape),
+        trans_a=MatrixTransform(trans_a),
+        trans_b=MatrixTransform(trans_b),
+        alpha=0.75,
+        beta=-2.0,
+    )
+    expected, terms = 0.75 * left @ right - 2 * addend, 0.75 * left.abs() @ right.abs() + 2 * addend.abs()
+    for rule in possible_rules(desc, device.capabilities):
+        assert_close(results(device, desc, list(given), rule), expected, terms, desc, rule)
+
+
+CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "1-D": ((2, 5, 67), (9, 5, 4), {"stride": 3, "padding": 2, "dilation": 2}),
+    "1x1": ((2, 33, 9, 7), (65, 33, 1, 1), {}),
+    "3x3": ((2, 17, 17, 9), (33, 17, 3, 3), {"padding": 1}),
+    "3x3 of whole words": ((1, 32, 16, 16), (64, 32, 3, 3), {"padding": 1}),
+    "stem": ((1, 3, 33, 35), (16, 3, 7, 7), {"stride": 2, "padding": 3}),
+    "groups": ((1, 12, 9, 11), (20, 3, 3, 2), {"groups": 4, "stride": (2, 1), "padding": (0, 2), "dilation": (1, 3)}),
+    "depthwise": ((2, 16, 13, 12), (16, 1, 5, 5), {"groups": 16, "padding": 2, "stride": 2}),
+    "3-D": ((1, 4, 5, 6, 7), (6, 2, 2, 3, 3), {"groups": 2, "padding": (1, 0, 2), "stride": (1, 2, 1)}),
+    "padding larger than the window": ((1, 4, 3, 3), (5, 4, 2, 2), {"padding": 5, "stride": 3}),
+    "strides that skip input": ((1, 8, 23, 29), (8, 8, 1, 2), {"stride": (5, 7)}),
+}
+
+
+def spatial(value: int | tuple[int, ...], count: int) -> tuple[int, ...]:
+    return (value,) * count if isinstance(value, int) else value
+
+
+def channels_last(tensor: TensorDesc) -> TensorDesc:
+    """The tensor with its channels innermost."""
+    _, channels, *image = tensor.sizes
+    steps = [channels]
+    for size in reversed(image[1:]):
+        steps.append(steps[-1] * size)
+    return dataclasses.replace(
+        tensor, strides=(int(np.prod(tensor.sizes[1:])), 1, *reversed(steps)), total_tensor_size_in_bytes=0
+    )
+
+
+@FLOATS
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_agree_with_torch(
+    device: dmlvk.Device, torch: ModuleType, data_type: TensorDataType, layout: str, name: str
+) -> None:
+    """FORWARD, and with the same filter BACKWARD, which is PyTorch's transposed convolution."""
+    x_sizes, w_sizes, options = CONVOLUTIONS[name]
+    count, groups = len(x_sizes) - 2, options.get("groups", 1)
+    steps, dilations, padding = (
+        spatial(options.get(key, value), count) for key, value in (("stride", 1), ("dilation", 1), ("padding", 0))
+    )
+    shared: dict[str, Any] = {
+        "strides": steps,
+        "dilations": dilations,
+        "start_padding": padding,
+        "end_padding": padding,
+        "output_padding": (0,) * count,
+        "group_count": groups,
+        "mode": ConvolutionMode.CROSS_CORRELATION,
+    }
+    w, bias = random(*w_sizes, data_type=data_type), random(w_sizes[0], data_type=data_type)
+    forward = getattr(torch.nn.functional, f"conv{count}d")
+    backward = getattr(torch.nn.functional, f"conv_transpose{count}d")
+
+    def check(x: Array, filters: Array, offsets: Array, direction: ConvolutionDirection) -> Any:
+        function = forward if direction is ConvolutionDirection.FORWARD else backward
+        pieces = [torch.from_numpy(part.astype(np.float64)) for part in (x, filters, offsets)]
+        settings = {"stride": steps, "padding": padding, "dilation": dilations, "groups": groups}
+        expected, terms = function(*pieces, **settings), function(*(piece.abs() for piece in pieces), **settings)
+        arrays = [x, filters, offsets.reshape(1, -1, *(1,) * count)]
+        tensors = [TensorDesc(data_type, part.shape) for part in arrays]
+        output = TensorDesc(data_type, tuple(expected.shape))
+        if layout == "NHWC":
+            tensors[0], output = channels_last(tensors[0]), channels_last(output)
+        names = ("input_tensor", "filter_tensor", "bias_tensor")
+        desc = ops.Convolution(**dict(zip(names, tensors, strict=True)), output_tensor=output, direction=direction, **shared)
+        for rule in possible_rules(desc, device.capabilities):
+            assert_close(results(device, desc, list(arrays), rule), expected, terms, desc, rule)
+        return expected
+
+    y = check(random(*x_sizes, data_type=data_type), w, bias, ConvolutionDirection.FORWARD)
+    gradient = random(*y.shape, data_type=data_type)
+    offsets = random(w_sizes[1] * groups, data_type=data_type)
+    check(gradient, w, offsets, ConvolutionDirection.BACKWARD)
+
+
+NODES: dict[str, tuple[str, list[Array], dict[str, Any]]] = {
+    "MatMul of a matrix and a stack": ("MatMul", [random(5, 33), random(3, 2, 33, 17)], {}),
+    "MatMul of vectors": ("MatMul", [random(129), random(129)], {}),
+    "Gemm": ("Gemm", [random(19, 65), random(33, 19), random(33)], {"transA": 1, "transB": 1, "alpha": 0.5, "beta": -1.0}),
+    "Conv": (
+        "Conv",
+        [random(2, 6, 9, 10), random(4, 3, 3, 2), random(4)],
+        {"group": 2, "strides": [2, 1], "pads": [1, 0, 2, 1], "dilations": [1, 2]},
+    ),
+    "1-D Conv": ("Conv", [random(2, 5, 23), random(7, 5, 4)], {"strides": [3], "pads": [2, 1]}),
+    "ConvTranspose": ("ConvTranspose", [random(1, 4, 5, 6), random(4, 3, 3, 3), random(3)], {"strides": [2, 2]}),
+    "MatMulInteger": (
+        "MatMulInteger",
+        [*(np.random.default_rng(0).integers(0, 256, size).astype(np.uint8) for size in ((9, 35), (35, 17)))],
+        {},
+    ),
+    "ConvInteger": (
+        "ConvInteger",
+        [*(np.random.default_rng(1).integers(0, 256, size).astype(np.uint8) for size in ((2, 3, 7, 8), (5, 3, 3, 3)))],
+        {"pads": [1, 1, 1, 1]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes_agree_with_the_onnx_reference(device: dmlvk.Device, name: str) -> None:
+    op_type, arrays, attributes = NODES[name]
+    names = [f"x{at}" for at in range(len(arrays))]
+    kinds = [helper.np_dtype_to_tensor_dtype(array.dtype) for array in arrays]
+    infos = [helper.make_tensor_value_info(*given) for given in zip(names, kinds, (x.shape for x in arrays), strict=True)]
+    output = helper.make_tensor_value_info("y", TensorProto.INT32 if "Integer" in op_type else TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node(op_type, names, ["y"], **attributes)], name, infos, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    feeds = dict(zip(names, arrays, strict=True))
+    expected = onnx.reference.ReferenceEvaluator(model).run(None, feeds)[0]
+    found = InferenceSession(model, device).run(None, feeds)[0]
+    assert found.shape == np.shape(expected)
+    limit = 0.0 if "Integer" in op_type else 4e-6 * np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=limit)

@@ -183,7 +183,9 @@ bytes as the problem has: starting and draining a dispatch costs microseconds. W
 
 _ARITHMETIC = """
 Where operations are what counts: TFLOP/s, or as many operations of integers, a multiply-add counted as two. PyTorch's
-float32 is float32 (no TF32), and cuDNN takes the algorithm that it measures to be the fastest.
+float32 is float32 (no TF32), and cuDNN takes the algorithm that it measures to be the fastest. Its times are those of
+eager calls, between events: of problems of a few microseconds they hold its launches, as ours hold the barriers between
+repeats of a recorded list.
 """
 
 _MODELS = """

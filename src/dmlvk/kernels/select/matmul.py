@@ -75,7 +75,7 @@ GEMM = (
         when=lambda problem, caps: not caps.is_cpu and problem.columns >= 16 and problem.depth >= 16,
         possible=_cooperative,
         because="float16 factors, or float32 ones that may be rounded to it, on a device with cooperative matrices: on an "
-        "H200 324 TFLOP/s at 4096^3 against 34 with the tiled schedule",
+        "H200 331 TFLOP/s at 4096^3, where tiles have 46 in float32, and 155 at 1024^3; 16x16384 of depth 16384 at 3.6 TB/s",
     ),
     Rule(
         "split",

@@ -16,8 +16,7 @@ import dmlvk
 from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
 from dmlvk.cases.convolution import CASES
 from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.kernels.lowering import convolution as lowering
-from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.lowering import convolution_tiles, convolution_winograd, possible_rules
 from dmlvk.kernels.select.convolution import TILE_SHAPES, TileChoice
 from dmlvk.verify import Variation, build, check, check_problem
 
@@ -186,7 +185,7 @@ def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, 
 def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = CASES
     case = next(case for case in entry.cases if case.name == "3x3, one past blocks of 4x4")
-    monkeypatch.setattr(lowering, "_WINOGRAD_BYTES", 1)
+    monkeypatch.setattr(convolution_winograd, "_WINOGRAD_BYTES", 1)
     for layout in ("NCHW", "NHWC"):
         variation = Variation(case, TensorDataType.FLOAT32, layout, rule="winograd")
         outcome = check_problem(device, entry, variation, build(entry.operator, variation, place_for_speed))
@@ -197,7 +196,7 @@ def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.Mon
 def test_every_tile_shape(device: dmlvk.Device, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that no rule would choose on this device; with one round of the depth at least beside whole ones."""
     (entry,) = CASES
-    monkeypatch.setattr(lowering, "tile_choice", lambda *_, split: TileChoice(shape, 8, 2, 0.0))
+    monkeypatch.setattr(convolution_tiles, "tile_choice", lambda *_, split: TileChoice(shape, 8, 2, 0.0))
     for name in ("larger than a tile", "64 channels, stride 2"):
         case = next(case for case in entry.cases if case.name == name)
         outcome = check(device, entry, Variation(case, TensorDataType.FLOAT32, "packed", rule="split"))

@@ -14,8 +14,7 @@ from dmlvk import ops
 from dmlvk.enums import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorFlags
 from dmlvk.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
-from dmlvk.kernels.lowering import convolution as lowering
-from dmlvk.kernels.lowering import lower, possible_rules
+from dmlvk.kernels.lowering import convolution_winograd, lower, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Source
@@ -193,7 +192,7 @@ def test_another_size_needs_no_other_pipeline() -> None:
 def test_winograd_takes_images_together_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     desc = convolution((5, 32, 16, 16), (32, 32, 3, 3))
     assert len(lower(owned(desc), GPU, force="winograd").dispatches) == 3
-    monkeypatch.setattr(lowering, "_WINOGRAD_BYTES", 2 * 36 * 4 * 16 * 64)
+    monkeypatch.setattr(convolution_winograd, "_WINOGRAD_BYTES", 2 * 36 * 4 * 16 * 64)
     plan = lower(owned(desc), GPU, force="winograd")
     assert len(plan.dispatches) == 9 and plan.temporary_bytes == 2 * 36 * 4 * 16 * 64
 

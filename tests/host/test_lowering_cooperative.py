@@ -10,8 +10,9 @@ from dmlvk import ops
 from dmlvk.enums import TensorDataType
 from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
 from dmlvk.kernels.lowering import explain, lower
-from dmlvk.kernels.lowering.cooperative import cooperative_matrix, cooperative_tile, whole_words
+from dmlvk.kernels.lowering.cooperative import cooperative_tile, whole_words
 from dmlvk.kernels.plan import Dispatch, input_range
+from dmlvk.kernels.select.cooperative import cooperative_matrix
 from dmlvk.tensor import TensorDesc
 
 FLOAT16, FLOAT32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32

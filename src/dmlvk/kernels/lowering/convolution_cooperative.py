@@ -16,10 +16,11 @@ from dmlvk.kernels.lowering.convolution_geometry import (
     whole_planes,
     whole_quads,
 )
-from dmlvk.kernels.lowering.cooperative import WORD, cooperative_matrix, cooperative_tile, tile_constants
+from dmlvk.kernels.lowering.cooperative import WORD, cooperative_constants, cooperative_tile
 from dmlvk.kernels.lowering.copy import copy_launch, copy_problem
 from dmlvk.kernels.plan import Launch, Plan, Range, Source, input_range
 from dmlvk.kernels.select.convolution import ConvolutionProblem
+from dmlvk.kernels.select.cooperative import cooperative_matrix
 from dmlvk.kernels.select.copy import COPY
 from dmlvk.kernels.select.rule import choose
 from dmlvk.kernels.shapes import coalesce, divisors, linear_grid
@@ -93,7 +94,7 @@ def cooperative(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         desc,
         filters,
         {
-            **tile_constants(tile, matrix, caps),
+            **cooperative_constants(tile, matrix, caps),
             "A_ALONG_K": 1,
             "B_ALONG_K": 0,
             "WHOLE_TAPS": int(channels % tile.depth == 0),

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from dmlvk.enums import TensorDataType
 from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
 from dmlvk.kernels.plan import Range
-from dmlvk.kernels.select.cooperative import cooperative_matrix
 from dmlvk.tensor import element_bits
 
 WORD = 8
@@ -94,7 +93,7 @@ def cooperative_tile(
     return next(tile for tile in fitting if (tile.rows, tile.columns) == (smallest.rows, smallest.columns))
 
 
-def tile_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps: Capabilities) -> dict[str, int]:
+def cooperative_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps: Capabilities) -> dict[str, int]:
     """Those of ``manifest.terms.COOPERATIVE_TILE`` but for the factors' directions."""
     return {
         "LOCAL_SIZE_X": tile.subgroups * caps.subgroup_size,
@@ -123,6 +122,3 @@ def whole_words(
     starts = all(step % aligned == 0 for dimension, step in enumerate(strides) if dimension != inner)
     ends = size % WORD == 0 or (not along_depth and aligned == WORD)
     return strides[inner] == 1 and starts and place.offset % 16 == 0 and ends
-
-
-__all__ = ["WORD", "CooperativeTile", "cooperative_matrix", "cooperative_tile", "tile_constants", "whole_words"]

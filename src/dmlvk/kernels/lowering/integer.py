@@ -9,7 +9,7 @@ from dmlvk import ops
 from dmlvk.enums import TensorDataType
 from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering.cooperative import CooperativeTile, tile_constants
+from dmlvk.kernels.lowering.cooperative import CooperativeTile, cooperative_constants
 from dmlvk.kernels.lowering.matmul import TileShape
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
@@ -529,7 +529,7 @@ def _cooperative(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities
     packed = _packing(desc, problem, caps, tile.depth)
     steps = geometry.y_strides
     constants = {
-        **tile_constants(tile, matrix, caps),
+        **cooperative_constants(tile, matrix, caps),
         "A_ALONG_K": 1,
         "B_ALONG_K": 1,
         "PLAIN": int(geometry.is_plain),

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from dmlvk import ops
 from dmlvk.enums import MatrixTransform, TensorDataType
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering.cooperative import cooperative_matrix, cooperative_tile, whole_words
-from dmlvk.kernels.lowering.cooperative import tile_constants as tile_constants_of
+from dmlvk.kernels.lowering.cooperative import cooperative_constants, cooperative_tile, whole_words
 from dmlvk.kernels.lowering.fused import Activation, fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.lowering.softmax import over_last_dimension
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.select.cooperative import cooperative_matrix
 from dmlvk.kernels.select.matmul import GEMM, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
 from dmlvk.kernels.shapes import check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.schema import OperatorDesc
@@ -369,7 +369,7 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
         )
     ]
     constants = {
-        **tile_constants_of(tile, matrix, caps),
+        **cooperative_constants(tile, matrix, caps),
         "A_ALONG_K": int(a.along_depth),
         "B_ALONG_K": int(b.along_depth),
         "VECTOR_A": int(words[0]),

@@ -494,3 +494,19 @@ def test_weights_are_repacked_once(
     assert len(operators) == 4, "two for each size"
     assert all(len(operator.plan.initialize) == 1 for operator in operators.values())
     assert session.report().weights_bytes == sum(operator.plan.persistent_bytes for operator in operators.values())
+
+
+def test_integer_weights_are_packed_once(make_model: Callable[..., onnx.ModelProto]) -> None:
+    """Whichever operator has them: what its plan's initialisation reads is OWNED_BY_DML."""
+    rng = np.random.default_rng(4)
+    weights = rng.integers(-128, 128, (40, 24), np.int8)
+    nodes = [helper.make_node("MatMulInteger", ["x", "w"], ["y"])]
+    session = InferenceSession(make_model(nodes, {"x": (np.int8, ("N", 40))}, ("y",), {"w": weights}))
+    for rows in (16, 33):
+        values = rng.integers(-128, 128, (rows, 40), np.int8)
+        (found,) = session.run(None, {"x": values})
+        np.testing.assert_array_equal(found, values.astype(np.int32) @ weights.astype(np.int32))
+    for plan in session._plans.values():
+        (operator,) = plan.operators
+        assert operator.signature.owned_inputs and operator.plan.initialize
+        assert session.report().weights_bytes >= operator.plan.persistent_bytes > 0

@@ -28,17 +28,14 @@ from dmlvk.onnx.placement import Placement
 from dmlvk.onnx.report import SessionReport
 from dmlvk.onnx.transfer import empty, from_bytes, to_bytes
 from dmlvk.onnx.values import Sizes, Storage, Value
-from dmlvk.ops import Convolution
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.memory import Buffer, Purpose
-from dmlvk.schema import OperatorDesc
+from dmlvk.schema import FieldKind, OperatorDesc
 from dmlvk.tensor import TensorDesc
 
 _Key = tuple[tuple[Sizes, ...], tuple[bytes, ...]]
 _Work = tuple[OperatorDesc, tuple[Storage, ...]]
 """What an operator is: its desc, and the constants that are OWNED_BY_DML in it."""
-_REPACKED = (Convolution,)
-"""Operators whose initialisation may repack weights."""
 
 
 @dataclass(frozen=True)
@@ -268,9 +265,15 @@ class InferenceSession:
 
     def _work(self, step: Step) -> _Work:
         """The step's desc, with those constants OWNED_BY_DML that its initialisation would repack."""
-        if not isinstance(step.desc, _REPACKED):
+        values = {
+            slot: value
+            for slot, value in enumerate(step.inputs)
+            if value
+            and value.storage.constant is not None
+            and step.desc.input_slots()[slot].field.kind is FieldKind.INPUT_TENSOR
+        }
+        if not values:
             return step.desc, ()
-        values = {slot: value for slot, value in enumerate(step.inputs) if value and value.storage.constant is not None}
         owning = _owning(step.desc, set(values))
         plan = lower(self.device.create_operator(owning).desc, self.device.capabilities)
         repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is PlanSource.INPUT}

@@ -340,7 +340,8 @@ def test_a_mask_of_minus_infinity(device: dmlvk.Device) -> None:
 
 
 def test_a_row_of_masked_keys_keeps_its_order(device: dmlvk.Device) -> None:
-    """MaskFilterValue is added, not set: with all keys masked the weights are those of no mask, but for rounding."""
+    """MaskFilterValue is added, not set: with all keys masked the weights are those of no mask, but for the rounding of
+    scores near -10000, half a unit of 2^-10."""
     settings: dict[str, Any] = {"scale": 0.4, "query_head_count": HEADS, "key_value_head_count": HEADS, "device": device}
     found = eager.multihead_attention1(
         QUERY, KEY, VALUE, mask_tensor=ints(0, 0).reshape(1, 2), mask_type=MaskType.KEY_SEQUENCE_LENGTH, **settings

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dmlvk.graph.placement import Placement
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network, Trace
-from dmlvk.onnx.placement import Placement
+from dmlvk.onnx.values import Value
 
 TENSOR = 4 * 3 * 16 * 16
 
@@ -26,18 +27,24 @@ def _trace(*nodes: tuple[str, str, str], outputs: tuple[str, ...] = ("y",)) -> T
     return Network(load_model(model)).trace({"x": (1, 3, 16, 16)}, {})
 
 
+def _placement(trace: Trace, first_scratch: int = 0) -> Placement:
+    outputs = [value.storage for value in trace.outputs.values() if isinstance(value, Value)]
+    scratch = [first_scratch] + [0] * (len(trace.steps) - 1)
+    return Placement(trace.steps, [value.storage for value in trace.inputs.values()], outputs, scratch)
+
+
 def _offsets(trace: Trace) -> list[int]:
     """Offsets of the input and of each step's output."""
-    placement = Placement(trace, [0] * len(trace.steps))
+    placement = _placement(trace)
     storages = [trace.inputs["x"].storage]
-    storages += [step.outputs[0].storage for step in trace.steps if step.outputs[0] is not None]
+    storages += [storage for step in trace.steps for storage in step.written()]
     return [placement.offset(storage) for storage in storages]
 
 
 def test_elementwise_chains_stay_in_place() -> None:
     trace = _trace(("Relu", "x", "a"), ("Exp", "a", "b"), ("Tanh", "b", "y"))
     assert _offsets(trace) == [0, 0, 0, 0]
-    assert Placement(trace, [0, 0, 0]).nbytes == TENSOR
+    assert _placement(trace).nbytes == TENSOR
 
 
 def test_what_is_read_later_is_not_overwritten() -> None:
@@ -69,7 +76,7 @@ def test_an_input_in_another_layout_is_left_alone() -> None:
 @pytest.mark.parametrize("scratch", [256, 4096])
 def test_scratch_lies_apart(scratch: int) -> None:
     trace = _trace(("Conv", "x w", "a"), ("Conv", "a w", "y"))
-    placement = Placement(trace, [scratch, 0])
+    placement = _placement(trace, scratch)
     assert placement.nbytes == 2 * TENSOR + scratch or placement.nbytes == 3 * TENSOR
     taken = {placement.offset(trace.inputs["x"].storage), placement.scratch[0]}
     assert len(taken) == 2

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dmlvk import ops
 from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
+from dmlvk.graph.step import Step, Storage
 from dmlvk.onnx.model import Array, Node, data_type_of, element_type
 from dmlvk.onnx.values import Sizes, Value, packed_value
 from dmlvk.schema import OperatorDesc
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One operator to run.
-
-    Attributes:
-        node: What asked for it.
-        desc: The operator, validated.
-        inputs, outputs: Its bindings in slot order, None for an absent optional tensor.
-    """
-
-    node: Node
-    desc: OperatorDesc
-    inputs: tuple[Value | None, ...]
-    outputs: tuple[Value | None, ...]
 
 
 class Conversion:
@@ -201,7 +185,7 @@ class Conversion:
         first = next((value for value in outputs if value is not None), None)
         assert first is not None, f"{row.__name__} is launched for some output"
         if desc is not None:
-            self.steps.append(Step(self.node, desc, _slots(row, tensors, "is_input"), outputs))
+            self.steps.append(Step(self.node, desc, _storages(_slots(row, tensors, "is_input")), _storages(outputs)))
         return first
 
     def _describe(self, row: type[OperatorDesc], fields: dict[str, Any]) -> tuple[OperatorDesc | None, dict[str, Any]]:
@@ -251,3 +235,7 @@ def _slots(row: type[OperatorDesc], tensors: dict[str, Any], wanted: str) -> tup
             value = tensors.get(spec.name)
             slots += value if isinstance(value, tuple) else (value,)
     return tuple(slots)
+
+
+def _storages(values: tuple[Value | None, ...]) -> tuple[Storage | None, ...]:
+    return tuple(None if value is None else value.storage for value in values)

@@ -14,12 +14,13 @@ from typing import Final, NamedTuple
 
 from dmlvk.enums import TensorDataType
 from dmlvk.errors import UnsupportedNodeError
+from dmlvk.graph.step import Step, Storage
 from dmlvk.onnx import convert  # noqa: F401  # fills the registry
-from dmlvk.onnx.conversion import Conversion, Step
+from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.host import SHAPE_OPERATORS, HostEvaluator, may_run_on_host, shape_of
 from dmlvk.onnx.model import Array, Model, Node, data_type_of
 from dmlvk.onnx.registry import Row, find_row, missing_reason
-from dmlvk.onnx.values import Sizes, Storage, Value, constant_value, packed_value
+from dmlvk.onnx.values import Sizes, Value, constant_value, packed_value
 
 FOLDED: Final = "constant, folded when the model was loaded"
 SHAPE: Final = "shape arithmetic"
@@ -224,11 +225,11 @@ class Network:
         needed: set[Storage] = {value.storage for value in outputs.values() if isinstance(value, Value)}
         kept: list[Step] = []
         for step in reversed(steps):
-            if any(value is not None and value.storage in needed for value in step.outputs):
-                needed.update(value.storage for value in step.inputs if value is not None)
+            if not needed.isdisjoint(step.written()):
+                needed.update(step.read())
                 kept.append(step)
-        launches = Counter(step.node for step in kept)
-        dropped = {step.node for step in steps}
+        launches = Counter(step.origin for step in kept)
+        dropped = {step.origin for step in steps}
         device_nodes, removed_nodes = [], []
         for node, row in self._nodes:
             if launches[node]:

@@ -18,16 +18,16 @@ from dmlvk.execution.binding import Binding, BufferArrayBinding, BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device, default_device
 from dmlvk.execution.operator import CompiledOperator
+from dmlvk.graph.placement import Placement
+from dmlvk.graph.step import Step, Storage
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.plan import Source as PlanSource
-from dmlvk.onnx.conversion import Step
 from dmlvk.onnx.feeds import check_feeds, fixed_sizes, stand_in_sizes
 from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, load_model
 from dmlvk.onnx.network import Network, Trace
-from dmlvk.onnx.placement import Placement
 from dmlvk.onnx.report import SessionReport
 from dmlvk.onnx.transfer import empty, from_bytes, to_bytes
-from dmlvk.onnx.values import Sizes, Storage, Value
+from dmlvk.onnx.values import Sizes, Value
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.schema import FieldKind, OperatorDesc
@@ -55,7 +55,7 @@ def _naming(step: Step) -> Iterator[None]:
     try:
         yield
     except UnsupportedError as error:
-        node = step.node
+        node = step.origin
         raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, str(error)) from error
 
 
@@ -74,7 +74,9 @@ class _Plan:
     def __init__(self, trace: Trace, operators: Sequence[CompiledOperator]) -> None:
         self.trace = trace
         self.operators = operators
-        self.placement = Placement(trace, [operator.plan.temporary_bytes for operator in operators])
+        outputs = [result.storage for result in trace.outputs.values() if isinstance(result, Value)]
+        scratch = [operator.plan.temporary_bytes for operator in operators]
+        self.placement = Placement(trace.steps, [value.storage for value in trace.inputs.values()], outputs, scratch)
         self.commands: CommandList | None = None
         self.seconds = 0.0
         self.dispatches = sum(len(operator.plan.dispatches) for operator in operators)
@@ -265,19 +267,19 @@ class InferenceSession:
 
     def _work(self, step: Step) -> _Work:
         """The step's desc, with those constants OWNED_BY_DML that its initialisation would repack."""
-        values = {
-            slot: value
-            for slot, value in enumerate(step.inputs)
-            if value
-            and value.storage.constant is not None
+        constants = {
+            slot: storage
+            for slot, storage in enumerate(step.inputs)
+            if storage
+            and storage.constant is not None
             and step.desc.input_slots()[slot].field.kind is FieldKind.INPUT_TENSOR
         }
-        if not values:
+        if not constants:
             return step.desc, ()
-        owning = _owning(step.desc, set(values))
+        owning = _owning(step.desc, set(constants))
         plan = lower(self.device.create_operator(owning).desc, self.device.capabilities)
         repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is PlanSource.INPUT}
-        return _owning(step.desc, repacked), tuple(values[slot].storage for slot in sorted(repacked))
+        return _owning(step.desc, repacked), tuple(constants[slot] for slot in sorted(repacked))
 
     def _initialize(self, operators: Mapping[_Work, CompiledOperator]) -> None:
         if not operators:
@@ -329,9 +331,9 @@ class InferenceSession:
             table = self.device.create_binding_table(operator)
             owned = operator.signature.owned_inputs
             table.bind_inputs(
-                [None if slot in owned else self._binding(plan, value) for slot, value in enumerate(step.inputs)]
+                [None if slot in owned else self._binding(plan, storage) for slot, storage in enumerate(step.inputs)]
             )
-            table.bind_outputs([self._binding(plan, value) for value in step.outputs])
+            table.bind_outputs([self._binding(plan, storage) for storage in step.outputs])
             properties = operator.get_binding_properties()
             if properties.temporary_resource_size:
                 offset = plan.placement.scratch[index]
@@ -342,11 +344,11 @@ class InferenceSession:
         commands.close()
         return commands
 
-    def _binding(self, plan: _Plan, value: Value | None) -> BufferBinding | None:
-        if value is None:
+    def _binding(self, plan: _Plan, storage: Storage | None) -> BufferBinding | None:
+        if storage is None:
             return None
-        buffer, offset = self._locate(plan, value.storage)
-        return BufferBinding(buffer, offset, value.storage.nbytes)
+        buffer, offset = self._locate(plan, storage)
+        return BufferBinding(buffer, offset, storage.nbytes)
 
     def _locate(self, plan: _Plan, storage: Storage) -> tuple[Buffer, int]:
         """The bytes of a storage; a constant is uploaded when it is first asked for."""

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from dmlvk.graph.step import Storage
 from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.tensor import TensorDesc, element_bits, packed_strides
 
 Sizes = tuple[int, ...]
-
-
-@dataclass(eq=False)
-class Storage:
-    """Bytes on the device that values view; two storages are equal only if they are the same.
-
-    Attributes:
-        nbytes: Length, a multiple of 4.
-        constant: What it holds, if that is known before the run; it is then uploaded once. A step may write to it all the
-            same: then that is what it holds before the first run, and any other finds what the last one wrote.
-    """
-
-    nbytes: int
-    constant: Array | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

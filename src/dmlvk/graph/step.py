@@ -1,0 +1,53 @@
+"""What a graph is made of once sizes are known: operators in order, and the memory between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.schema import OperatorDesc
+
+
+@dataclass(eq=False)
+class Storage:
+    """Bytes on the device that operators write and read; two storages are equal only if they are the same.
+
+    What lies in them, and how, is said by the tensor descs of those operators, so that a view of a tensor is the same
+    storage under another desc.
+
+    Attributes:
+        nbytes: Length, a multiple of 4.
+        constant: What it holds, if that is known before the run; it is then uploaded once. A step may write to it all the
+            same: then that is what it holds before the first run, and any other finds what the last one wrote.
+    """
+
+    nbytes: int
+    constant: npt.NDArray[np.generic] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One operator to run.
+
+    Attributes:
+        origin: What asked for it, a node of a graph or of a model: named in errors and reports.
+        desc: The operator, validated.
+        inputs, outputs: Its bindings in slot order, None for an absent optional tensor.
+    """
+
+    origin: Any
+    desc: OperatorDesc
+    inputs: tuple[Storage | None, ...]
+    outputs: tuple[Storage | None, ...]
+
+    def read(self) -> Iterator[Storage]:
+        """The storages that it reads."""
+        return (storage for storage in self.inputs if storage is not None)
+
+    def written(self) -> Iterator[Storage]:
+        """The storages that it writes."""
+        return (storage for storage in self.outputs if storage is not None)

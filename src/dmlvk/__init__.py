@@ -55,6 +55,14 @@ from dmlvk.errors import (
     UnsupportedNodeError,
     VulkanError,
 )
+from dmlvk.graph.desc import (
+    ConstantDataGraphNodeDesc,
+    GraphDesc,
+    InputGraphEdgeDesc,
+    IntermediateGraphEdgeDesc,
+    OperatorGraphNodeDesc,
+    OutputGraphEdgeDesc,
+)
 from dmlvk.ops import *  # noqa: F403
 from dmlvk.schema import OperatorDesc, ScaleBias, Size2D
 from dmlvk.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
@@ -83,6 +91,7 @@ __all__ = [
     "CommandList",
     "CommandRecorder",
     "CompiledOperator",
+    "ConstantDataGraphNodeDesc",
     "ConvolutionDirection",
     "ConvolutionMode",
     "CreateDeviceFlags",
@@ -97,9 +106,12 @@ __all__ = [
     "Feature",
     "FeatureLevel",
     "FeatureNotPresentError",
+    "GraphDesc",
     "GraphEdgeType",
     "GraphNodeType",
     "InitializationFailedError",
+    "InputGraphEdgeDesc",
+    "IntermediateGraphEdgeDesc",
     "InterpolationMode",
     "InvalidArgumentError",
     "IsInfinityMode",
@@ -109,10 +121,12 @@ __all__ = [
     "NoDeviceError",
     "Operator",
     "OperatorDesc",
+    "OperatorGraphNodeDesc",
     "OperatorInitializer",
     "OperatorType",
     "OutOfDeviceMemoryError",
     "OutOfHostMemoryError",
+    "OutputGraphEdgeDesc",
     "PaddingMode",
     "QuantizationType",
     "RandomGeneratorType",

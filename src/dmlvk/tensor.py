@@ -262,3 +262,26 @@ def _check_sizes(sizes: Sequence[int], strides: Sequence[int] | None) -> None:
         raise InvalidArgumentError("no size is 0 or negative", field="Sizes", value=tuple(sizes))
     if strides is not None and (len(strides) != len(sizes) or any(step < 0 for step in strides)):
         raise InvalidArgumentError("one non-negative stride a dimension", field="Strides", value=tuple(strides))
+
+
+def reshaped_strides(sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
+    """Strides for ``wanted`` sizes over the same elements in the same order; None where no strides can say it.
+
+    Both shapes are walked from the first dimension in groups of equal element count; the old dimensions of a group must
+    step through memory as one.
+    """
+    old = [(size, step) for size, step in zip(sizes, strides, strict=True) if size != 1]
+    result: list[int] = []
+    while len(result) < len(wanted):
+        group = [wanted[len(result)]]
+        count, step = (1, 1) if group == [1] else old.pop(0)
+        while math.prod(group) != count:
+            if math.prod(group) < count:
+                group.append(wanted[len(result) + len(group)])
+            else:
+                size, inner = old.pop(0)
+                if step != inner * size:
+                    return None
+                count, step = count * size, inner
+        result += [step * inner for inner in packed_strides(group)]
+    return tuple(result)

@@ -213,15 +213,15 @@ def test_cast_scalar(value: float, data_type: TensorDataType, cast: float) -> No
 
 
 def test_fused_activations() -> None:
-    assert fused(None) == (OperatorType.INVALID, 0.0, 0.0)
-    assert fused(ops.ActivationRelu()) == (OperatorType.ACTIVATION_RELU, 0.0, 0.0)
-    assert fused(ops.ActivationShrink(bias=2.0, threshold=3.0)) == (OperatorType.ACTIVATION_SHRINK, 2.0, 3.0)
-    assert fused(ops.ElementWiseClip(min=0.0, max=6.0)) == (OperatorType.ELEMENT_WISE_CLIP, 0.0, 6.0)
-    with pytest.raises(UnsupportedError, match="scale_bias"):
-        fused(ops.ElementWiseClip(min=0.0, max=6.0, scale_bias=ScaleBias(2.0, 0.0)))
+    assert fused(None) == (OperatorType.INVALID, 0.0, 0.0, 1.0, 0.0)
+    assert fused(ops.ActivationRelu()) == (OperatorType.ACTIVATION_RELU, 0.0, 0.0, 1.0, 0.0)
+    assert fused(ops.ActivationShrink(bias=2.0, threshold=3.0)) == (OperatorType.ACTIVATION_SHRINK, 2.0, 3.0, 1.0, 0.0)
+    assert fused(ops.ElementWiseClip(min=0.0, max=6.0)) == (OperatorType.ELEMENT_WISE_CLIP, 0.0, 6.0, 1.0, 0.0)
+    scaled = ops.ElementWiseClip(min=0.0, max=6.0, scale_bias=ScaleBias(2.0, -3.0))
+    assert fused(scaled) == (OperatorType.ELEMENT_WISE_CLIP1, 0.0, 6.0, 2.0, -3.0)
 
 
 def test_every_fusable_activation_is_a_row_of_its_own() -> None:
     fusable = {row for row in REGISTRY.values() if row.fusable}
     assert fusable <= set(ROWS)
-    assert len(fusable) == 17
+    assert len(fusable) == 19

@@ -294,6 +294,7 @@ class OperatorBindings(_Bindings):
             self.outputs or [None] * len(signature.outputs),
             self.temporary,
             self.persistent,
+            operator.constants,
         )
         return operator.execution.resolve(resources)
 
@@ -396,7 +397,7 @@ class InitializerBindings(_Bindings):
     def _make_commands(self) -> list[Command]:
         commands = []
         for (operator, home), owned in zip(self.targets(), self._owned_inputs(), strict=True):
-            resources = Resources(owned, (), self.temporary, home)
+            resources = Resources(owned, (), self.temporary, home, operator.constants)
             for slot, offset in operator.plan.persistent_inputs:
                 source = owned[slot]
                 assert source is not None and home is not None, "owned inputs and their home are bound"

@@ -6,23 +6,28 @@ import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from dmlvk.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType
 from dmlvk.errors import InvalidArgumentError, StateError, UnsupportedError
 from dmlvk.execution.binding import BindingTable
 from dmlvk.execution.command import CommandList, CommandRecorder
-from dmlvk.execution.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Signature
-from dmlvk.kernels.lowering import lower
+from dmlvk.execution.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Signature, TensorSlot
+from dmlvk.graph.assemble import assemble
+from dmlvk.graph.desc import GraphDesc, OperatorGraphNodeDesc
+from dmlvk.graph.passes import optimized
+from dmlvk.graph.wiring import wire
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.kernels.plan import Plan
 from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo
+from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import element_bits
 
 MAXIMUM_FEATURE_LEVEL = FeatureLevel.LEVEL_6_4
-"""The level of the specification that the API follows. An operator of it without kernels raises ``UnsupportedError``
-when it is compiled; ``dmlvk ops`` lists them."""
+"""The level of the specification that the API follows, all operators included; ``dmlvk ops`` lists them, and what the
+device cannot do of them."""
 _SECONDS_BETWEEN_SAVES = 5.0
 
 
@@ -60,10 +65,8 @@ class Device(ComputeDevice):
         self.private_data: dict[object, Any] = {}
 
     def create_operator(self, desc: OperatorDesc) -> Operator:
-        """``IDMLDevice::CreateOperator``: checks a desc against its row and this device's data types.
-
-        Any device moves 64-bit elements, as pairs of words, and writes 64-bit indices so. Whether it computes with them
-        is asked when the operator is compiled, of the kernels that do.
+        """``IDMLDevice::CreateOperator``: checks a desc against its row and this device's data types. Whether the device
+        computes with 64 bits is asked when the operator is compiled, of the kernels that do.
 
         Raises:
             InvalidArgumentError: the desc breaks a rule; names operator, field, rule and value.
@@ -72,12 +75,7 @@ class Device(ComputeDevice):
         if not isinstance(desc, OperatorDesc):
             raise InvalidArgumentError("is an operator desc", field="desc", value=desc)
         desc.validate()
-        for slot in desc.input_slots() + desc.output_slots():
-            if slot.tensor is None or element_bits(slot.tensor.data_type) == 64:
-                continue
-            if not self.supports_data_type(slot.tensor.data_type):
-                reason = f"{slot.field.dml_name} is {slot.tensor.data_type.name}, which {self.info.name} lacks"
-                raise UnsupportedError(reason, operator=desc.type.dml_name)
+        check_data_types(desc, self.capabilities)
         return Operator(self, desc)
 
     def compile_operator(self, operator: Operator, flags: ExecutionFlags = ExecutionFlags.NONE) -> CompiledOperator:
@@ -95,13 +93,54 @@ class Device(ComputeDevice):
         """
         if operator.device is not self:
             raise StateError(f"the operator belongs to {operator.device}, not to {self}")
-        caps = self.capabilities
+        return self.compile_plan(Signature.of(operator.desc), lower(operator.desc, self._capabilities(flags)), flags)
+
+    def compile_graph(
+        self, desc: GraphDesc, flags: ExecutionFlags = ExecutionFlags.NONE, *, without: Collection[str] = ()
+    ) -> CompiledOperator:
+        """``IDMLDevice1::CompileGraph``: one compiled operator of many. Its binding slots are the graph's inputs and
+        outputs; a graph input that no edge leaves is bound to None. Constant nodes are uploaded now.
+
+        Args:
+            desc: The graph; its operators are not looked at again.
+            flags: As for ``compile_operator``, for all of them.
+            without: Names of the passes of ``dmlvk.graph.passes`` to leave out, "all" for every one.
+
+        Raises:
+            InvalidArgumentError: a rule of graphs is broken; names the edge or the nodes, the rule and the value.
+            UnsupportedError: as ``compile_operator``, naming the node.
+            StateError: an operator of another device.
+        """
+        for index, node in enumerate(desc.nodes):
+            if isinstance(node, OperatorGraphNodeDesc) and node.operator.device is not self:
+                raise StateError(f"Nodes[{index}]: the operator belongs to {node.operator.device}, not to {self}")
+        wiring = wire(desc)
+        steps = optimized(wiring.steps, wiring.outputs, without=without)
+        assembly = assemble(steps, wiring.inputs, wiring.outputs, self._capabilities(flags))
+        signature = Signature(
+            "DML_GRAPH_DESC",
+            tuple(TensorSlot(f"GraphInput[{index}]", tensor) for index, tensor in enumerate(wiring.input_tensors)),
+            tuple(TensorSlot(f"GraphOutput[{index}]", tensor) for index, tensor in enumerate(wiring.output_tensors)),
+            frozenset(),
+        )
+        constants = []
+        for storage in assembly.constants:
+            assert storage.constant is not None, "a constant has a value"
+            constants.append(self.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS))
+            constants[-1].write(storage.constant)
+        return self.compile_plan(signature, assembly.plan, flags, constants)
+
+    def _capabilities(self, flags: ExecutionFlags) -> Capabilities:
         if flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION:
-            caps = dataclasses.replace(caps, allow_half_precision=True)
-        return self.compile_plan(Signature.of(operator.desc), lower(operator.desc, caps), flags)
+            return dataclasses.replace(self.capabilities, allow_half_precision=True)
+        return self.capabilities
 
     def compile_plan(
-        self, signature: Signature, plan: Plan, flags: ExecutionFlags = ExecutionFlags.NONE
+        self,
+        signature: Signature,
+        plan: Plan,
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        constants: Sequence[Buffer] = (),
     ) -> CompiledOperator:
         """A compiled operator from a plan made elsewhere, as a graph or a forced kernel is.
 
@@ -109,8 +148,9 @@ class Device(ComputeDevice):
             signature: Its binding slots.
             plan: What it dispatches.
             flags: As for ``compile_operator``.
+            constants: What the plan's ranges of ``Source.CONSTANT`` mean.
         """
-        compiled = CompiledOperator(self, signature, plan, flags)
+        compiled = CompiledOperator(self, signature, plan, flags, constants)
         self.save_pipeline_cache(at_most_every=_SECONDS_BETWEEN_SAVES)
         return compiled
 

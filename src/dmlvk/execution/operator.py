@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dmlvk.enums import ExecutionFlags
 from dmlvk.errors import StateError
 from dmlvk.kernels.plan import Launch, Plan, Source
+from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Program
 from dmlvk.schema import OperatorDesc, Slot
 from dmlvk.tensor import PERSISTENT_BUFFER_ALIGNMENT, TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
@@ -105,12 +106,16 @@ class CompiledOperator:
         flags: What it was compiled with.
         plan: What it dispatches.
         execution, initialization: The plan's two programs.
+        constants: What it brings along, as a graph of constant nodes does.
         initialized: Whether its initialiser has been submitted.
         persistent_home: Where its initialiser puts the persistent resource, once one is recorded.
     """
 
-    def __init__(self, device: Device, signature: Signature, plan: Plan, flags: ExecutionFlags) -> None:
+    def __init__(
+        self, device: Device, signature: Signature, plan: Plan, flags: ExecutionFlags, constants: Sequence[Buffer] = ()
+    ) -> None:
         self.device: Final = device
+        self.constants: Final = tuple(BoundRange(buffer, 0, buffer.size_in_bytes) for buffer in constants)
         self.signature: Final = signature
         self.flags: Final = flags
         self.plan: Final = keep_owned_inputs(signature, plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,25 @@ class Step:
     desc: OperatorDesc
     inputs: tuple[Storage | None, ...]
     outputs: tuple[Storage | None, ...]
+
+    @staticmethod
+    def of(origin: Any, desc: OperatorDesc, storages: Mapping[str, Storage | None]) -> Step:
+        """A step of an operator without tensor arrays, from the storages of its fields."""
+        return Step(
+            origin,
+            desc,
+            tuple(storages.get(slot.field.name) for slot in desc.input_slots()),
+            tuple(storages.get(slot.field.name) for slot in desc.output_slots()),
+        )
+
+    def storage(self, field: str) -> Storage | None:
+        """The storage of a single tensor, by field."""
+        return self.storages()[field]
+
+    def storages(self) -> dict[str, Storage | None]:
+        """The storages of single tensors, by field."""
+        slots = (*self.desc.input_slots(), *self.desc.output_slots())
+        return {slot.field.name: own for slot, own in zip(slots, (*self.inputs, *self.outputs), strict=True)}
 
     def read(self) -> Iterator[Storage]:
         """The storages that it reads."""

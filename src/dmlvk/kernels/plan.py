@@ -14,6 +14,7 @@ class Source(enum.Enum):
     OUTPUT = "output"
     TEMPORARY = "temporary"
     PERSISTENT = "persistent"
+    CONSTANT = "constant"
 
 
 class Range(NamedTuple):
@@ -21,7 +22,7 @@ class Range(NamedTuple):
 
     Attributes:
         source: The resource.
-        slot: Of INPUT and OUTPUT: the binding slot.
+        slot: Of INPUT and OUTPUT the binding slot, of CONSTANT which of the operator's constants.
         offset: Bytes from the start of the bound range.
         nbytes: Length; 0 for the whole tensor (INPUT and OUTPUT only).
     """

@@ -7,23 +7,24 @@ it is pure Python; nothing here needs a device.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from dmlvk.enums import TensorDataType
 from dmlvk.errors import UnsupportedNodeError
+from dmlvk.graph.flow import Memory
+from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Step, Storage
 from dmlvk.onnx import convert  # noqa: F401  # fills the registry
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.host import SHAPE_OPERATORS, HostEvaluator, may_run_on_host, shape_of
-from dmlvk.onnx.model import Array, Model, Node, data_type_of
+from dmlvk.onnx.model import Array, ElementKind, Model, Node, kind_of
 from dmlvk.onnx.registry import Row, find_row, missing_reason
 from dmlvk.onnx.values import Sizes, Value, constant_value, packed_value
 
 FOLDED: Final = "constant, folded when the model was loaded"
 SHAPE: Final = "shape arithmetic"
+MERGED: Final = "part of another node's operator"
 
 
 class NodeRecord(NamedTuple):
@@ -49,7 +50,7 @@ class Trace:
         outputs: Model outputs by name: on the device, or known before the run.
         device_nodes: Nodes that became operators.
         host_nodes: Nodes evaluated on the host, shape arithmetic all of them.
-        removed_nodes: Nodes that became views, or whose outputs nothing reads.
+        removed_nodes: Nodes that became views, or parts of the operators of others, or whose outputs nothing reads.
     """
 
     steps: tuple[Step, ...]
@@ -63,6 +64,10 @@ class Trace:
 class Network:
     """A loaded model: constants folded, every other node with its converter.
 
+    Args:
+        model: The model.
+        without: Passes that traces leave out (see ``dmlvk.graph.passes``).
+
     Attributes:
         model: The model, without the nodes that are folded: their attributes may hold all the weights once more.
         host_inputs: Inputs that only say shapes or the like and are read before a plan is made, not by the device.
@@ -75,7 +80,9 @@ class Network:
         ModelError: a node that does not fit its constants.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, without: Collection[str] = ()) -> None:
+        self._without = frozenset(without)
+        self._derived: Memory = {}
         self.constants: dict[str, Array] = dict(model.initializers)
         self.uploads: dict[str, Value] = {}
         self.kept: dict[Node, Value] = {}
@@ -179,7 +186,7 @@ class Network:
                 host_nodes.append(NodeRecord(node.name, node.op_type, SHAPE))
                 continue
             if operands and operands[0] is not None:
-                _check_type(node, row, data_type_of(operands[0].dtype))
+                _check_type(node, row, kind_of(operands[0].dtype))
             conversion = Conversion(node, operands, upload, self._keep)
             result = row.convert(conversion)
             results = result if isinstance(result, tuple) else (result,)
@@ -228,16 +235,21 @@ class Network:
             if not needed.isdisjoint(step.written()):
                 needed.update(step.read())
                 kept.append(step)
-        launches = Counter(step.origin for step in kept)
+        results = [value.storage for value in outputs.values() if isinstance(value, Value)]
+        optimal = optimized(reversed(kept), results, without=self._without, memory=self._derived)
+        read = {step.origin for step in kept}
+        launches = {step.origin for step in optimal}
         dropped = {step.origin for step in steps}
         device_nodes, removed_nodes = [], []
         for node, row in self._nodes:
-            if launches[node]:
+            if node in launches:
                 device_nodes.append(NodeRecord(node.name, node.op_type))
             elif row is not None:
-                reason = "nothing reads its outputs" if node in dropped else "a view of its input"
+                reason = (
+                    MERGED if node in read else "nothing reads its outputs" if node in dropped else "a view of its input"
+                )
                 removed_nodes.append(NodeRecord(node.name, node.op_type, reason))
-        return Trace(tuple(reversed(kept)), inputs, outputs, tuple(device_nodes), host_nodes, tuple(removed_nodes))
+        return Trace(optimal, inputs, outputs, tuple(device_nodes), host_nodes, tuple(removed_nodes))
 
 
 def _evaluate(evaluator: HostEvaluator, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array]:
@@ -249,7 +261,7 @@ def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
     return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
 
 
-def _check_type(node: Node, row: Row, data_type: TensorDataType | None) -> None:
+def _check_type(node: Node, row: Row, data_type: ElementKind | None) -> None:
     if data_type not in row.types:
         listed = ", ".join(item.name for item in row.types)
         found = data_type.name if data_type is not None else "of a type that no device tensor can have"
@@ -267,13 +279,21 @@ def _needs_shape_only(node: Node) -> bool:
 
 def _host_inputs(model: Model, nodes: Sequence[Node]) -> frozenset[str]:
     """Model inputs that converters must know before the run, such as the shape of a Reshape, or from which only such
-    values follow, and that nothing else reads. Each of their values has a plan of its own."""
+    values follow, and that nothing else reads; scalars, such as the length of a Range, whatever else reads them. Each of
+    their values has a plan of its own."""
     wanted: set[str] = set()
+    leading: set[str] = set()  # what leads to a wanted value, other readers or not
     other = {info.name for info in model.outputs}
     for node in reversed(nodes):
         row = find_row(node)
         made = {name for name in node.outputs if name}
-        precedes = may_run_on_host(node) and made <= wanted and made.isdisjoint(other) and not _needs_shape_only(node)
+        may_precede = may_run_on_host(node) and not _needs_shape_only(node)
+        precedes = may_precede and made <= wanted and made.isdisjoint(other)
+        leads = may_precede and not made.isdisjoint(leading)
         for index, name in enumerate(node.inputs):
-            (wanted if precedes or (row is not None and index in row.host_inputs) else other).add(name)
-    return frozenset(info.name for info in model.inputs if info.name in wanted - other)
+            is_wanted = row is not None and index in row.host_inputs
+            (wanted if precedes or is_wanted else other).add(name)
+            if leads or is_wanted:
+                leading.add(name)
+    scalars = {info.name for info in model.inputs if info.shape == ()}
+    return frozenset(info.name for info in model.inputs if info.name in (wanted - other) | (leading & scalars))

@@ -44,9 +44,12 @@ class SessionOptions:
 
     Attributes:
         plan_cache_size: Plans kept, each for one set of input shapes; the one unused longest goes first.
+        without_passes: Names of passes that shall not change the graph, "all" for every one; ``dmlvk.graph.passes.PASSES``
+            lists them.
     """
 
     plan_cache_size: int = 8
+    without_passes: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -111,7 +114,7 @@ class InferenceSession:
         self._options = options or SessionOptions()
         if self._options.plan_cache_size < 1:
             raise InvalidArgumentError("is at least 1", field="plan_cache_size", value=self._options.plan_cache_size)
-        self._network = Network(load_model(model))
+        self._network = Network(load_model(model), self._options.without_passes)
         self._model = self._network.model
         if device is None:
             device = default_device()

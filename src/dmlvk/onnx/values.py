@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlvk.graph.step import Storage
 from dmlvk.onnx.model import Array, data_type_of
-from dmlvk.tensor import TensorDesc, element_bits, packed_strides
+from dmlvk.tensor import TensorDesc, element_bits, packed_strides, reshaped_strides
 
 Sizes = tuple[int, ...]
 
@@ -82,7 +82,7 @@ class Value:
             raise AssertionError(f"{self.sizes} has not as many elements as {sizes}")
         if self.is_packed or 0 in sizes:
             return replace(self, sizes=sizes, strides=packed_strides(sizes))
-        strides = _reshaped_strides(self.sizes, self.strides, sizes)
+        strides = reshaped_strides(self.sizes, self.strides, sizes)
         return None if strides is None else replace(self, sizes=sizes, strides=strides)
 
 
@@ -97,23 +97,3 @@ def packed_value(dtype: np.dtype[Any], sizes: Sizes, constant: Array | None = No
 def constant_value(array: Array) -> Value:
     """A value known before the run, to be uploaded when a plan reads it."""
     return packed_value(array.dtype, array.shape, array)
-
-
-def _reshaped_strides(sizes: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
-    """Strides for ``wanted`` sizes over the same elements. Both shapes are walked from the first dimension in groups of
-    equal element count; the old dimensions of a group must step through memory as one."""
-    old = [(size, step) for size, step in zip(sizes, strides, strict=True) if size != 1]
-    result: list[int] = []
-    while len(result) < len(wanted):
-        group = [wanted[len(result)]]
-        count, step = (1, 1) if group == [1] else old.pop(0)
-        while math.prod(group) != count:
-            if math.prod(group) < count:
-                group.append(wanted[len(result) + len(group)])
-            else:
-                size, inner = old.pop(0)
-                if step != inner * size:
-                    return None
-                count, step = count * size, inner
-        result += [step * inner for inner in packed_strides(group)]
-    return tuple(result)

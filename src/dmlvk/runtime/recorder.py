@@ -45,12 +45,14 @@ class Resources(NamedTuple):
     Attributes:
         inputs, outputs: A range for each slot, None where nothing is bound.
         temporary, persistent: None where the plan needs none.
+        constants: What the operator brings along.
     """
 
     inputs: Sequence[BoundRange | None]
     outputs: Sequence[BoundRange | None]
     temporary: BoundRange | None
     persistent: BoundRange | None
+    constants: Sequence[BoundRange] = ()
 
     def locate(self, part: Range) -> BoundRange:
         """The bytes that a plan's range means."""
@@ -58,6 +60,8 @@ class Resources(NamedTuple):
             whole = self.inputs[part.slot]
         elif part.source is Source.OUTPUT:
             whole = self.outputs[part.slot]
+        elif part.source is Source.CONSTANT:
+            whole = self.constants[part.slot]
         else:
             whole = self.temporary if part.source is Source.TEMPORARY else self.persistent
         assert whole is not None, f"the plan uses {part}, where nothing is bound"

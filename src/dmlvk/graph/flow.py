@@ -1,0 +1,165 @@
+"""Steps with their connections, to be rewritten: who writes a storage, and who reads it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.enums import TensorDataType
+from dmlvk.graph.step import Step, Storage
+from dmlvk.tensor import TensorDesc, packed_strides, reshaped_strides
+
+_DTYPES: Final[dict[TensorDataType, npt.DTypeLike]] = {
+    TensorDataType.FLOAT32: np.float32,
+    TensorDataType.FLOAT16: np.float16,
+}
+
+
+Memory = dict[tuple[object, ...], Storage]
+"""Constants that have been derived from others, to be used again where the same steps come with other sizes."""
+
+
+class Flow:
+    """Steps in an order in which each comes after what it reads.
+
+    A pass looks for steps that it can do without and ``replace``s them. Each storage has one writer at most.
+
+    Args:
+        steps: The steps.
+        outputs: Storages that are read after the last of them.
+        memory: Where derived constants are kept.
+        keeps_dead_steps: Whether steps stay whose results nobody reads to begin with.
+
+    Attributes:
+        steps: As they are now.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        outputs: Iterable[Storage],
+        memory: Memory | None = None,
+        *,
+        keeps_dead_steps: bool = False,
+    ) -> None:
+        self._memory = {} if memory is None else memory
+        self.steps = list(steps)
+        self.outputs = frozenset(outputs)
+        self._writers: dict[Storage, Step] = {}
+        self._readers: dict[Storage, list[Step]] = {}
+        for step in self.steps:
+            self._connect(step)
+        if keeps_dead_steps:
+            self.outputs |= {storage for storage in self._writers if not self.readers(storage)}
+
+    def _connect(self, step: Step) -> None:
+        self._writers.update(dict.fromkeys(step.written(), step))
+        for storage in step.read():
+            self._readers.setdefault(storage, []).append(step)
+
+    def _disconnect(self, step: Step) -> None:
+        for storage in step.written():
+            del self._writers[storage]
+        for storage in step.read():
+            self._readers[storage].remove(step)
+
+    # -- questions
+
+    def writer(self, storage: Storage | None) -> Step | None:
+        """The step that writes a storage."""
+        return None if storage is None else self._writers.get(storage)
+
+    def readers(self, storage: Storage) -> Sequence[Step]:
+        """The steps that read a storage, one that reads it twice counted twice."""
+        return self._readers.get(storage, ())
+
+    def only_reader(self, storage: Storage | None) -> Step | None:
+        """The one step that reads a storage, once, where nothing else does: then it need not exist."""
+        if storage is None or storage in self.outputs:
+            return None
+        readers = self.readers(storage)
+        return readers[0] if len(readers) == 1 else None
+
+    def constant(self, storage: Storage | None, tensor: TensorDesc | None) -> npt.NDArray[Any] | None:
+        """What a storage holds in every run, as a tensor sees it; None where that is not known, or not of floats."""
+        if storage is None or tensor is None or storage.constant is None or storage in self._writers:
+            return None
+        dtype = _DTYPES.get(tensor.data_type)
+        if dtype is None:
+            return None
+        memory = np.ascontiguousarray(storage.constant).reshape(-1).view(dtype)
+        steps = tuple(step * memory.itemsize for step in tensor.effective_strides)
+        return np.lib.stride_tricks.as_strided(memory, tensor.sizes, steps, writeable=False)
+
+    def number(self, storage: Storage | None, tensor: TensorDesc | None) -> float | None:
+        """The one number that all elements of a constant are; None where there is none."""
+        values = self.constant(storage, tensor)
+        if values is None or values.size == 0 or not np.all(values == values.flat[0]):
+            return None
+        return float(values.flat[0])
+
+    # -- changes
+
+    def remove_dead_steps(self) -> None:
+        """Removes the steps whose results nobody reads, and those that only they read."""
+        for step in reversed(self.steps):
+            if not any(self._is_needed(storage) for storage in step.written()):
+                self._disconnect(step)
+                self.steps.remove(step)
+
+    def _is_needed(self, storage: Storage) -> bool:
+        """Whether a storage is read: by a step, by the caller, or, where it outlives a run, by the next one."""
+        return storage in self.outputs or storage.constant is not None or bool(self.readers(storage))
+
+    def derived(
+        self, name: str, sources: Sequence[Storage | None], data_type: TensorDataType, make: Callable[[], npt.NDArray[Any]]
+    ) -> Storage:
+        """A new constant of floats, packed: computed on the host, once for all flows with these memories.
+
+        Args:
+            name: What is made of the sources.
+            sources: What it depends on.
+            data_type: Of its elements.
+            make: Computes it.
+        """
+        key = (name, data_type, *sources)
+        if key not in self._memory:
+            array = make().astype(_DTYPES[data_type]).reshape(-1)
+            self._memory[key] = Storage(-(-array.nbytes // 4) * 4, array)
+        return self._memory[key]
+
+    def replace(self, old: Sequence[Step], new: Step) -> None:
+        """Puts one step where the last of some others was."""
+        place = max(self.steps.index(step) for step in old)
+        for step in old:
+            self._disconnect(step)
+        self.steps[place] = new
+        self.steps = [step for step in self.steps if step not in old]
+        self._connect(new)
+
+
+def seen_as(tensor: TensorDesc, sizes: Sequence[int]) -> TensorDesc | None:
+    """The same elements in the same order under other sizes; None where strides cannot say it."""
+    if math.prod(sizes) != math.prod(tensor.sizes):
+        return None
+    strides = reshaped_strides(tensor.sizes, tensor.effective_strides, sizes)
+    if strides is None:
+        return None
+    packed = packed_strides(sizes)
+    is_packed = all(size == 1 or step == own for size, step, own in zip(sizes, strides, packed, strict=True))
+    return TensorDesc(tensor.data_type, tuple(sizes), None if is_packed else strides)
+
+
+def same_elements(one: TensorDesc, other: TensorDesc) -> bool:
+    """Whether two descs of one storage show the same elements in the same order, under whatever sizes."""
+    if one.data_type != other.data_type:
+        return False
+    view = seen_as(one, other.sizes)
+    return view is not None and all(
+        size == 1 or step == wanted
+        for size, step, wanted in zip(other.sizes, view.effective_strides, other.effective_strides, strict=True)
+    )

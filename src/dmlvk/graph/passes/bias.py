@@ -1,0 +1,55 @@
+"""Additions become part of the product before them: a convolution's bias, a GEMM's C."""
+
+from __future__ import annotations
+
+from dmlvk import ops
+from dmlvk.graph.flow import Flow, same_elements, seen_as
+from dmlvk.graph.passes.match import operand
+from dmlvk.graph.step import Step, Storage
+from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import TensorDesc
+
+
+def fuse_additions(flow: Flow) -> None:
+    """What is added to a product's output that nothing else reads is added by the product, before it rounds.
+
+    To a convolution's output that is a number a channel, where it has no bias yet; to a GEMM's anything of its sizes,
+    broadcast or not, where it has no C yet.
+    """
+    for step in list(flow.steps):
+        if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
+            continue
+        for product_field, other_field in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
+            product = flow.writer(step.storage(product_field))
+            if product is None or flow.only_reader(product.outputs[0]) is not step:
+                continue
+            fused = _with_addend(product, step.desc.tensor(product_field), step.desc, *operand(step, other_field))
+            if fused is not None:
+                desc, storages = fused
+                storages["output_tensor"] = step.outputs[0]
+                flow.replace((product, step), Step.of(product.origin, desc, storages))
+                break
+
+
+def _with_addend(
+    product: Step, between: TensorDesc, addition: OperatorDesc, storage: Storage | None, addend: TensorDesc
+) -> tuple[OperatorDesc, dict[str, Storage | None]] | None:
+    """The product as one that adds as well; None where it cannot."""
+    desc = product.desc
+    if not isinstance(desc, ops.Convolution | ops.Gemm) or desc.fused_activation is not None:
+        return None
+    sizes = desc.tensor("output_tensor").sizes
+    other, output = seen_as(addend, sizes), seen_as(addition.tensor("output_tensor"), sizes)
+    if other is None or output is None or not same_elements(desc.tensor("output_tensor"), between):
+        return None
+    changes = {"output_tensor": output, "fused_activation": getattr(addition, "fused_activation", None)}
+    if isinstance(desc, ops.Gemm):
+        if desc.c_tensor is not None:
+            return None
+        return desc.replace(**changes, c_tensor=other, beta=1.0), {**product.storages(), "c_tensor": storage}
+    varies = [axis for axis, step in enumerate(other.effective_strides) if step and sizes[axis] > 1]
+    if desc.bias_tensor is not None or varies not in ([], [1]) or any(desc.output_padding):
+        return None
+    per_channel = tuple(size if axis == 1 else 1 for axis, size in enumerate(sizes))
+    bias = TensorDesc(other.data_type, per_channel, other.effective_strides)
+    return desc.replace(**changes, bias_tensor=bias), {**product.storages(), "bias_tensor": storage}

@@ -1,0 +1,38 @@
+"""GELU as frameworks export it: 0.5 * x * (1 + erf(x / sqrt(2))) in five operators."""
+
+from __future__ import annotations
+
+import math
+
+from dmlvk import ops
+from dmlvk.graph.flow import Flow
+from dmlvk.graph.passes.match import Operand, computed_by, is_near, operand, plus_number, product
+from dmlvk.graph.step import Step
+
+
+def recognise_gelu(flow: Flow) -> None:
+    """The formula, its factors in any order, becomes an ActivationGelu of x."""
+    for step in list(flow.steps):
+        if not isinstance(step.desc, ops.ElementWiseMultiply):
+            continue
+        whole = product(flow, operand(step, "output_tensor"))
+        if len(whole.operands) != 2 or not is_near(whole.number, 0.5):
+            continue
+        for x, other in (whole.operands, whole.operands[::-1]):
+            if _is_one_plus_erf(flow, other, x):
+                gelu = ops.ActivationGelu(input_tensor=x.tensor, output_tensor=step.desc.tensor("output_tensor"))
+                storages = {"input_tensor": x.storage, "output_tensor": step.outputs[0]}
+                flow.replace((step,), Step.of(step.origin, gelu, storages))
+                break
+
+
+def _is_one_plus_erf(flow: Flow, part: Operand, x: Operand) -> bool:
+    """Whether an operand is 1 + erf(x / sqrt(2))."""
+    found = plus_number(flow, part)
+    if found is None or found[1] != 1.0:
+        return False
+    erf = computed_by(flow, found[0])
+    if erf is None or not isinstance(erf.desc, ops.ElementWiseErf) or erf.desc.scale_bias is not None:
+        return False
+    inner = product(flow, operand(erf, "input_tensor"))
+    return inner.operands == (x,) and is_near(inner.number, math.sqrt(0.5))

@@ -1,0 +1,87 @@
+"""Recognising arithmetic whatever way round it is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dmlvk import ops
+from dmlvk.graph.flow import Flow
+from dmlvk.graph.step import Step, Storage
+from dmlvk.tensor import TensorDesc
+
+
+class Operand(NamedTuple):
+    """A storage as a step sees it."""
+
+    storage: Storage | None
+    tensor: TensorDesc
+
+
+@dataclass(frozen=True)
+class Product:
+    """A number times operands.
+
+    Attributes:
+        number: The constants in it, multiplied.
+        operands: The others.
+    """
+
+    number: float
+    operands: tuple[Operand, ...]
+
+
+def operand(step: Step, field: str) -> Operand:
+    """The operand in a field."""
+    return Operand(step.storage(field), step.desc.tensor(field))
+
+
+def computed_by(flow: Flow, part: Operand) -> Step | None:
+    """The step that computes an operand, as just this tensor; None for another view of what it computes."""
+    step = flow.writer(part.storage)
+    if step is None or len(step.outputs) != 1 or step.desc.output_slots()[0].tensor != part.tensor:
+        return None
+    return step
+
+
+def product(flow: Flow, part: Operand) -> Product:
+    """What an operand is a product of, as far back as multiplications, and divisions by numbers, go."""
+    number = flow.number(*part)
+    if number is not None:
+        return Product(number, ())
+    step = computed_by(flow, part)
+    if step is not None and isinstance(step.desc, ops.ElementWiseMultiply):
+        a, b = (product(flow, operand(step, field)) for field in ("a_tensor", "b_tensor"))
+        return Product(a.number * b.number, a.operands + b.operands)
+    if step is not None and isinstance(step.desc, ops.ElementWiseDivide):
+        divisor = flow.number(*operand(step, "b_tensor"))
+        if divisor:
+            dividend = product(flow, operand(step, "a_tensor"))
+            return Product(dividend.number / divisor, dividend.operands)
+    return Product(1.0, (part,))
+
+
+def plus_number(flow: Flow, part: Operand) -> tuple[Operand, float] | None:
+    """An operand that is another plus a number, as those two."""
+    step = computed_by(flow, part)
+    if step is None or not isinstance(step.desc, ops.ElementWiseAdd):
+        return None
+    for own, other in pairs(step):
+        number = flow.number(*other)
+        if number is not None:
+            return own, number
+    return None
+
+
+def pairs(step: Step) -> Iterator[tuple[Operand, Operand]]:
+    """Both operands of a commutative step, either way round."""
+    a, b = operand(step, "a_tensor"), operand(step, "b_tensor")
+    yield a, b
+    yield b, a
+
+
+def is_near(number: float, wanted: float) -> bool:
+    """Whether a constant of a model means a number: float16 has 11 bits, and exporters print six digits."""
+    return math.isclose(number, wanted, rel_tol=1e-3)

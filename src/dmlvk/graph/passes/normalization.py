@@ -1,0 +1,216 @@
+"""Normalizations: those whose statistics are constants go into the weights before them, and those that are spelled out in
+elementwise arithmetic become one operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk import ops
+from dmlvk.enums import ConvolutionDirection, ReduceFunction
+from dmlvk.graph.flow import Flow, same_elements, seen_as
+from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, plus_number
+from dmlvk.graph.step import Step
+from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import TensorDesc
+
+_BATCH = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
+
+
+def fold_batch_normalization(flow: Flow) -> None:
+    """A BatchNormalization with constant statistics behind a convolution with constant weights goes into these: filter and
+    bias of each output channel are scaled on the host, in float64, when the graph is compiled."""
+    for step in list(flow.steps):
+        if not isinstance(step.desc, ops.BatchNormalization):
+            continue
+        convolution = flow.writer(step.storage("input_tensor"))
+        if convolution is None or flow.only_reader(convolution.outputs[0]) is not step:
+            continue
+        folded = _folded(flow, convolution, step)
+        if folded is not None:
+            flow.replace((convolution, step), folded)
+
+
+def _folded(flow: Flow, convolution: Step, batch: Step) -> Step | None:
+    desc, batch_desc = convolution.desc, batch.desc
+    assert isinstance(batch_desc, ops.BatchNormalization), "the caller looks for one"
+    if not isinstance(desc, ops.Convolution) or desc.fused_activation is not None or any(desc.output_padding):
+        return None
+    output = desc.tensor("output_tensor")
+    result = seen_as(batch.desc.tensor("output_tensor"), output.sizes)
+    if result is None or not same_elements(output, batch.desc.tensor("input_tensor")):
+        return None
+    known = [flow.constant(*operand(batch, field)) for field in _BATCH]
+    weights = flow.constant(*operand(convolution, "filter_tensor"))
+    bias = flow.constant(convolution.storage("bias_tensor"), desc.bias_tensor)
+    if weights is None or (bias is None and desc.bias_tensor is not None):
+        return None
+    per_channel = []
+    for values in known:
+        channels = None if values is None else _per_channel(values, batch.desc.tensor("input_tensor").sizes)
+        if channels is None:
+            return None
+        per_channel.append(channels)
+    mean, variance, scale, shift = per_channel
+    factors = scale / np.sqrt(variance + batch_desc.epsilon)
+
+    filter_tensor = TensorDesc(output.data_type, weights.shape)
+    bias_tensor = TensorDesc(output.data_type, (1, factors.size, *(1,) * (weights.ndim - 2)))
+    sources = [convolution.storage(field) for field in ("filter_tensor", "bias_tensor")]
+    sources += [batch.storage(field) for field in _BATCH]
+    backward = desc.direction == ConvolutionDirection.BACKWARD
+
+    def new_filter() -> npt.NDArray[Any]:
+        return _scaled_filter(weights.astype(np.float64), factors, desc.group_count if backward else 0)
+
+    def new_bias() -> npt.NDArray[Any]:
+        before = 0.0 if bias is None else bias.astype(np.float64).reshape(-1)
+        folded: npt.NDArray[Any] = (before - mean) * factors + shift
+        return folded
+
+    name = f"batch normalization, epsilon {batch_desc.epsilon!r}, {desc.direction.name} in {desc.group_count} groups"
+    storages = {
+        **convolution.storages(),
+        "filter_tensor": flow.derived(f"filter of {name}", sources, output.data_type, new_filter),
+        "bias_tensor": flow.derived(f"bias of {name}", sources, output.data_type, new_bias),
+        "output_tensor": batch.outputs[0],
+    }
+    folded = desc.replace(
+        filter_tensor=filter_tensor,
+        bias_tensor=bias_tensor,
+        output_tensor=result,
+        fused_activation=batch_desc.fused_activation,
+    )
+    return Step.of(convolution.origin, folded, storages)
+
+
+def _per_channel(values: npt.NDArray[Any], sizes: tuple[int, ...]) -> npt.NDArray[np.float64] | None:
+    """A statistic of a batch normalization as one number a channel; None where it has more."""
+    channels = sizes[1]
+    if any(size != 1 for axis, size in enumerate(values.shape) if axis != 1):
+        return None
+    return np.broadcast_to(values.reshape(-1), (channels,)).astype(np.float64)
+
+
+def _scaled_filter(weights: npt.NDArray[Any], factors: npt.NDArray[Any], backward_groups: int) -> npt.NDArray[Any]:
+    """A filter with each output channel scaled: {OutC, InC / groups, ...}, or {InC, OutC / groups, ...} of a backward
+    convolution, whose input channels are in as many runs as there are groups."""
+    window = (1,) * (weights.ndim - 2)
+    if not backward_groups:
+        forward: npt.NDArray[Any] = weights * factors.reshape(-1, 1, *window)
+        return forward
+    groups = factors.reshape(backward_groups, 1, -1)
+    of_inputs = np.repeat(groups, weights.shape[0] // backward_groups, axis=1).reshape(weights.shape[:2])
+    scaled: npt.NDArray[Any] = weights * of_inputs.reshape(*weights.shape[:2], *window)
+    return scaled
+
+
+def recognise_layer_normalization(flow: Flow) -> None:
+    """(x - mean) / sqrt(mean((x - mean)^2) + epsilon) over some axes, and what scales and shifts that, becomes one
+    MeanVarianceNormalization1."""
+    for step in list(flow.steps):
+        if step not in flow.steps or not isinstance(step.desc, ops.ElementWiseDivide):
+            continue
+        found = _normalized(flow, step)
+        if found is None:
+            continue
+        x, axes, epsilon = found
+        last = step
+        scale = bias = None
+        scaled = _combined(flow, last, ops.ElementWiseMultiply)
+        if scaled is not None:
+            last, scale = scaled
+            shifted = _combined(flow, last, ops.ElementWiseAdd)
+            if shifted is not None:
+                last, bias = shifted
+        desc = ops.MeanVarianceNormalization1(
+            input_tensor=x.tensor,
+            scale_tensor=None if scale is None else scale.tensor,
+            bias_tensor=None if bias is None else bias.tensor,
+            output_tensor=last.desc.tensor("output_tensor"),
+            axes=axes,
+            normalize_variance=True,
+            epsilon=epsilon,
+        )
+        storages = {
+            "input_tensor": x.storage,
+            "scale_tensor": None if scale is None else scale.storage,
+            "bias_tensor": None if bias is None else bias.storage,
+            "output_tensor": last.outputs[0],
+        }
+        flow.replace((last,), Step.of(step.origin, desc, storages))
+
+
+def _normalized(flow: Flow, divide: Step) -> tuple[Operand, tuple[int, ...], float] | None:
+    """What a division normalizes, over which axes and with which epsilon, if that is what it does."""
+    centred = operand(divide, "a_tensor")
+    subtract = computed_by(flow, centred)
+    root = flow.writer(divide.storage("b_tensor"))
+    if subtract is None or not isinstance(subtract.desc, ops.ElementWiseSubtract):
+        return None
+    if root is None or not isinstance(root.desc, ops.ElementWiseSqrt) or root.desc.scale_bias is not None:
+        return None
+    x = operand(subtract, "a_tensor")
+    axes = _axes_of_mean(flow, operand(subtract, "b_tensor"), x)
+    inner = plus_number(flow, operand(root, "input_tensor"))
+    if axes is None or inner is None:
+        return None
+    variance, epsilon = inner
+    squares = _squares(flow, variance, centred)
+    if squares is None or not _repeats(operand(divide, "b_tensor").tensor, root.desc.tensor("output_tensor"), axes):
+        return None
+    return (x, axes, epsilon) if squares == axes else None
+
+
+def _axes_of_mean(flow: Flow, part: Operand, x: Operand) -> tuple[int, ...] | None:
+    """The axes over which an operand is the mean of another, repeated along them; None where it is none."""
+    reduce = flow.writer(part.storage)
+    if reduce is None or not isinstance(reduce.desc, ops.Reduce) or reduce.desc.function != ReduceFunction.AVERAGE:
+        return None
+    axes = tuple(sorted(reduce.desc.axes))
+    if operand(reduce, "input_tensor") != x or not _repeats(part.tensor, reduce.desc.tensor("output_tensor"), axes):
+        return None
+    return axes
+
+
+def _repeats(tensor: TensorDesc, reduced: TensorDesc, axes: tuple[int, ...]) -> bool:
+    """Whether a tensor is what a reduction over axes made, repeated along them."""
+    if tensor.dimension_count != reduced.dimension_count:
+        return False
+    steps = zip(tensor.sizes, tensor.effective_strides, reduced.effective_strides, strict=True)
+    return all(size == 1 or step == (0 if axis in axes else own) for axis, (size, step, own) in enumerate(steps))
+
+
+def _squares(flow: Flow, mean: Operand, centred: Operand) -> tuple[int, ...] | None:
+    """The axes over which an operand is the mean of another's squares."""
+    reduce = computed_by(flow, mean)
+    if reduce is None or not isinstance(reduce.desc, ops.Reduce) or reduce.desc.function != ReduceFunction.AVERAGE:
+        return None
+    square = computed_by(flow, operand(reduce, "input_tensor"))
+    if square is None:
+        return None
+    if isinstance(square.desc, ops.ElementWiseConstantPow):
+        is_square = square.desc.exponent == 2.0 and operand(square, "input_tensor") == centred
+        is_square = is_square and square.desc.scale_bias is None
+    else:
+        is_square = isinstance(square.desc, ops.ElementWiseMultiply) and set(pairs(square)) == {(centred, centred)}
+    return tuple(sorted(reduce.desc.axes)) if is_square else None
+
+
+def _combined(flow: Flow, step: Step, row: type[OperatorDesc]) -> tuple[Step, Operand] | None:
+    """The step that multiplies or adds something to what another computes, which nothing else reads; with that something,
+    its repeated dimensions of size 1."""
+    reader = flow.only_reader(step.outputs[0])
+    if reader is None or not isinstance(reader.desc, row):
+        return None
+    for own, other in pairs(reader):
+        if own == operand(step, "output_tensor"):
+            sizes = tuple(
+                1 if own_step == 0 else size
+                for size, own_step in zip(other.tensor.sizes, other.tensor.effective_strides, strict=True)
+            )
+            strides = other.tensor.effective_strides
+            return reader, Operand(other.storage, TensorDesc(other.tensor.data_type, sizes, strides))
+    return None

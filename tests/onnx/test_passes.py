@@ -1,0 +1,256 @@
+"""What the passes over a graph make of a model, each alone; and that results agree with and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from dmlvk.errors import InvalidArgumentError
+from dmlvk.graph.passes import PASSES
+from dmlvk.onnx import InferenceSession, SessionOptions
+from dmlvk.onnx.model import load_model
+from dmlvk.onnx.network import MERGED, Network
+
+f16, f32, i64 = np.float16, np.float32, np.int64
+NAMES = [item.name for item in PASSES]
+Nodes = Sequence[tuple[str, str, str] | tuple[str, str, str, dict[str, Any]]]
+IMAGE = (2, 4, 5, 6)
+rng = np.random.default_rng(3)
+
+
+def normal(*sizes: int) -> np.ndarray:
+    return rng.standard_normal(sizes).astype(f32)
+
+
+BATCH = {"scale": normal(6), "shift": normal(6), "mean": normal(6), "variance": np.abs(normal(6)) + 0.1}
+NUMBERS = {
+    "half": np.array(0.5, f32),
+    "one": np.array(1, f32),
+    "two": np.array(2, f32),
+    "three": np.array(3, f32),
+    "six": np.array(6, f32),
+    "zero": np.array(0, f32),
+    "root": np.array(np.sqrt(2), f32),
+    "inverse": np.array(np.sqrt(0.5), f32),
+    "epsilon": np.array(1e-5, f32),
+}
+WEIGHTS = {
+    "w": normal(6, 4, 3, 3),
+    "b": normal(6),
+    "grouped": normal(4, 3, 2, 2),
+    "matrix": normal(6, 5),
+    "row": normal(5),
+    "gamma": normal(6),
+    "beta": normal(6),
+    "channels": normal(6, 1, 1),
+    "plane": normal(3, 4),
+    **BATCH,
+    **NUMBERS,
+}
+NORMALIZE = ("BatchNormalization", "c scale shift mean variance", "y", {"epsilon": 1e-3})
+
+CASES: dict[str, tuple[Nodes, str, list[str]]] = {
+    # name: nodes as (operator, inputs, output, attributes), the pass, the operators that remain with it
+    "batch normalization": ([("Conv", "x w", "c"), NORMALIZE], "batch_normalization", ["CONVOLUTION"]),
+    "batch normalization of a bias": ([("Conv", "x w b", "c"), NORMALIZE], "batch_normalization", ["CONVOLUTION"]),
+    "batch normalization, transposed": (
+        [("ConvTranspose", "x grouped", "c", {"group": 2, "strides": [2, 1]}), NORMALIZE],
+        "batch_normalization",
+        ["CONVOLUTION"],
+    ),
+    "batch normalization of what is read twice": (
+        [("Conv", "x w", "c"), (*NORMALIZE[:2], "n", NORMALIZE[3]), ("Sub", "c n", "y")],
+        "batch_normalization",
+        ["CONVOLUTION", "BATCH_NORMALIZATION", "ELEMENT_WISE_SUBTRACT"],
+    ),
+    "bias": ([("Conv", "x w", "c"), ("Add", "c channels", "y")], "addition", ["CONVOLUTION"]),
+    "bias, on the left": ([("Conv", "x w", "c"), ("Add", "channels c", "y")], "addition", ["CONVOLUTION"]),
+    "one number for all channels": ([("Conv", "x w", "c"), ("Add", "c two", "y")], "addition", ["CONVOLUTION"]),
+    "a second bias": ([("Conv", "x w b", "c"), ("Add", "c channels", "y")], "addition", ["CONVOLUTION", "ELEMENT_WISE_ADD"]),
+    "no bias, a plane": ([("Conv", "x w", "c"), ("Add", "c plane", "y")], "addition", ["CONVOLUTION", "ELEMENT_WISE_ADD"]),
+    "C": ([("MatMul", "x matrix", "p"), ("Add", "p row", "y")], "addition", ["GEMM"]),
+    "a residual": (
+        [("MatMul", "x matrix", "p"), ("MatMul", "x matrix", "q"), ("Add", "p q", "y")],
+        "addition",
+        ["GEMM", "GEMM"],
+    ),
+    "relu": ([("Conv", "x w", "c"), ("Relu", "c", "y")], "activation", ["CONVOLUTION"]),
+    "clip": ([("Conv", "x w", "c"), ("Clip", "c zero six", "y")], "activation", ["CONVOLUTION"]),
+    "hard swish": ([("Conv", "x w", "c"), ("HardSwish", "c", "y")], "activation", ["CONVOLUTION"]),
+    "sum and relu": ([("Add", "x x", "c"), ("Relu", "c", "y")], "activation", ["ELEMENT_WISE_ADD1"]),
+    "relu of a product seen otherwise": (
+        [("MatMul", "x matrix", "p"), ("Reshape", "p shape", "r"), ("Relu", "r", "y")],
+        "activation",
+        ["GEMM"],
+    ),
+    "relu of a transposed product": (
+        [("MatMul", "x matrix", "p"), ("Transpose", "p", "r", {"perm": [0, 3, 1, 2]}), ("Relu", "r", "y")],
+        "activation",
+        ["GEMM", "ACTIVATION_RELU"],
+    ),
+    "relu of what is read twice": (
+        [("Conv", "x w", "c"), ("Relu", "c", "r"), ("Sub", "c r", "y")],
+        "activation",
+        ["CONVOLUTION", "ACTIVATION_RELU", "ELEMENT_WISE_SUBTRACT"],
+    ),
+    "relu of an output": (
+        [("Conv", "x w", "z"), ("Relu", "z", "y")],
+        "activation",
+        ["CONVOLUTION", "ACTIVATION_RELU"],
+    ),
+    "swish": ([("Sigmoid", "x", "s"), ("Mul", "s x", "y")], "swish", ["ACTIVATION_SWISH"]),
+    "hard swish in two": (
+        [("HardSigmoid", "x", "s", {"alpha": 0.1}), ("Mul", "x s", "y")],
+        "swish",
+        ["ACTIVATION_HARD_SWISH"],
+    ),
+    "hard swish in four": (
+        [("Add", "x three", "a"), ("Clip", "a zero six", "c"), ("Mul", "x c", "p"), ("Div", "p six", "y")],
+        "swish",
+        ["ACTIVATION_HARD_SWISH"],
+    ),
+    "no swish, another's sigmoid": (
+        [("Neg", "x", "n"), ("Sigmoid", "n", "s"), ("Mul", "s x", "y")],
+        "swish",
+        ["ELEMENT_WISE_NEGATE", "ACTIVATION_SIGMOID", "ELEMENT_WISE_MULTIPLY"],
+    ),
+    "gelu": (
+        [("Div", "x root", "d"), ("Erf", "d", "e"), ("Add", "e one", "a"), ("Mul", "x a", "p"), ("Mul", "p half", "y")],
+        "gelu",
+        ["ACTIVATION_GELU"],
+    ),
+    "gelu, halved first": (
+        [("Mul", "x inverse", "d"), ("Erf", "d", "e"), ("Add", "one e", "a"), ("Mul", "half x", "h"), ("Mul", "h a", "y")],
+        "gelu",
+        ["ACTIVATION_GELU"],
+    ),
+    "no gelu, another number": (
+        [("Div", "x two", "d"), ("Erf", "d", "e"), ("Add", "e one", "a"), ("Mul", "x a", "p"), ("Mul", "p half", "y")],
+        "gelu",
+        ["ELEMENT_WISE_DIVIDE", "ELEMENT_WISE_ERF", "ELEMENT_WISE_ADD", "ELEMENT_WISE_MULTIPLY", "ELEMENT_WISE_MULTIPLY"],
+    ),
+}
+LAYER = [
+    ("ReduceMean", "x", "m", {"axes": [-1]}),
+    ("Sub", "x m", "d"),
+    ("Pow", "d two", "q"),
+    ("ReduceMean", "q", "v", {"axes": [-1]}),
+    ("Add", "v epsilon", "e"),
+    ("Sqrt", "e", "s"),
+]
+CASES |= {
+    "layer normalization": (
+        [*LAYER, ("Div", "d s", "n"), ("Mul", "n gamma", "g"), ("Add", "g beta", "y")],
+        "layer_normalization",
+        ["MEAN_VARIANCE_NORMALIZATION1"],
+    ),
+    "layer normalization without weights": (
+        [*LAYER, ("Div", "d s", "y")],
+        "layer_normalization",
+        ["MEAN_VARIANCE_NORMALIZATION1"],
+    ),
+    "layer normalization by a product": (
+        [*LAYER[:2], ("Mul", "d d", "q"), *LAYER[3:], ("Div", "d s", "n"), ("Mul", "gamma n", "y")],
+        "layer_normalization",
+        ["MEAN_VARIANCE_NORMALIZATION1"],
+    ),
+    "no layer normalization, other axes": (
+        [*LAYER[:3], ("ReduceMean", "q", "v", {"axes": [-2, -1]}), *LAYER[4:], ("Div", "d s", "y")],
+        "layer_normalization",
+        [
+            *("REDUCE", "ELEMENT_WISE_SUBTRACT", "ELEMENT_WISE_CONSTANT_POW", "REDUCE"),
+            *("ELEMENT_WISE_ADD", "ELEMENT_WISE_SQRT", "ELEMENT_WISE_DIVIDE"),
+        ],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def make(make_model: Callable[..., onnx.ModelProto]) -> Callable[..., onnx.ModelProto]:
+    """A function from a case's nodes to a model of an element type."""
+
+    def build(nodes: Nodes, dtype: type = f32) -> onnx.ModelProto:
+        protos = [
+            helper.make_node(op_type, inputs.split(), [output], name=output, **(rest[0] if rest else {}))
+            for op_type, inputs, output, *rest in nodes
+        ]
+        read = {name for node in protos for name in node.input}
+        constants = {name: array.astype(dtype) for name, array in WEIGHTS.items() if name in read}
+        constants |= {"shape": np.array([2, 100], i64)} if "shape" in read else {}
+        outputs = [name for name in ("y", "z") if any(name in node.output for node in protos)]
+        types = dict.fromkeys(outputs, dtype)
+        return make_model(protos, {"x": (dtype, IMAGE)}, outputs, constants, output_types=types)
+
+    return build
+
+
+def _operators(model: onnx.ModelProto, without: Sequence[str]) -> list[str]:
+    trace = Network(load_model(model), without).trace({"x": IMAGE}, {})
+    return [step.desc.type.name for step in trace.steps]
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_pass_alone(case: tuple[Nodes, str, list[str]], make: Callable[..., onnx.ModelProto]) -> None:
+    nodes, name, wanted = case
+    model = make(nodes)
+    others = [other for other in NAMES if other != name]
+    assert _operators(model, others) == wanted
+    without = _operators(model, NAMES)
+    assert (without == wanted) == _stays(case)
+    assert _operators(model, ["all"]) == without
+
+
+def _stays(case: tuple[Nodes, str, list[str]]) -> bool:
+    """Whether a case is about what a pass must leave alone: as many operators as nodes that are no views."""
+    nodes, _, wanted = case
+    return len(wanted) == len([node for node in nodes if node[0] not in ("Reshape", "Transpose")])
+
+
+@pytest.mark.parametrize("dtype", [f32, f16])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_results_agree(
+    case: tuple[Nodes, str, list[str]],
+    dtype: type,
+    make: Callable[..., onnx.ModelProto],
+    make_session: Callable[..., InferenceSession],
+) -> None:
+    """With all passes and with none, within what the values in between lose by being rounded."""
+    model = make(case[0], dtype)
+    sessions = [make_session(model, options=SessionOptions(without_passes=without)) for without in ((), ("all",))]
+    x = np.random.default_rng(5).standard_normal(IMAGE).astype(dtype)
+    for with_passes, without in zip(*(session.run(None, {"x": x}) for session in sessions), strict=True):
+        scale = float(np.abs(without.astype(f32)).max())
+        limit = 8 * float(np.finfo(dtype).eps)
+        np.testing.assert_allclose(with_passes.astype(f32), without.astype(f32), rtol=limit, atol=limit * scale)
+    assert sessions[0].report().dispatches <= sessions[1].report().dispatches
+
+
+@pytest.mark.quick
+def test_the_report_says_what_became_part_of_another(
+    make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    session = make_session(make([("Conv", "x w", "c"), (*NORMALIZE[:2], "n", {}), ("Relu", "n", "y")]))
+    session.run(None, {"x": np.zeros(IMAGE, f32)})
+    report = session.report()
+    assert report.dispatches == 1
+    assert [record.op_type for record in report.gpu_nodes] == ["Conv"]
+    assert [(record.op_type, record.reason) for record in report.removed_nodes] == [
+        ("BatchNormalization", MERGED),
+        ("Relu", MERGED),
+    ]
+
+
+def test_folded_weights_are_shared_between_shapes(make: Callable[..., onnx.ModelProto]) -> None:
+    network = Network(load_model(make([("Conv", "x w", "c"), NORMALIZE])))
+    first, second = (network.trace({"x": (1, 4, size, 6)}, {}).steps[0].inputs for size in (5, 7))
+    assert first[1] is second[1] and first[2] is second[2]
+
+
+def test_an_unknown_pass_is_refused(make: Callable[..., onnx.ModelProto]) -> None:
+    with pytest.raises(InvalidArgumentError, match="names passes: activation, addition"):
+        Network(load_model(make(CASES["relu"][0])), ["relu"]).trace({"x": IMAGE}, {})

@@ -70,6 +70,7 @@ from dmlvk.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calc
 if TYPE_CHECKING:
     from dmlvk import eager
     from dmlvk.array import DeviceArray
+    from dmlvk.builder import Expression, Function, Graph
     from dmlvk.execution.binding import BindingTable, BufferArrayBinding, BufferBinding
     from dmlvk.execution.command import CommandList, CommandRecorder, DispatchTiming
     from dmlvk.execution.device import Device, default_device
@@ -103,9 +104,12 @@ __all__ = [
     "DispatchTiming",
     "DmlvkError",
     "ExecutionFlags",
+    "Expression",
     "Feature",
     "FeatureLevel",
     "FeatureNotPresentError",
+    "Function",
+    "Graph",
     "GraphDesc",
     "GraphEdgeType",
     "GraphNodeType",
@@ -154,6 +158,7 @@ __all__ = [
 
 _LAZY = {
     "dmlvk.array": ("DeviceArray",),
+    "dmlvk.builder": ("Expression", "Function", "Graph"),
     "dmlvk.execution.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
     "dmlvk.execution.command": ("CommandList", "CommandRecorder", "DispatchTiming"),
     "dmlvk.execution.device": ("Device", "default_device"),

@@ -23,9 +23,6 @@ An invalid call raises the same typed error as the operator's desc would.
 from __future__ import annotations
 
 import collections
-import inspect
-import numbers
-import operator
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -34,19 +31,19 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
+from dmlvk.calls import OUTPUT_OPTIONS, Arguments, documentation, function_name, rows_by_name, signature
 from dmlvk.enums import TensorDataType
-from dmlvk.errors import InvalidArgumentError, StateError
+from dmlvk.errors import StateError
 from dmlvk.execution.binding import BindingTable, BufferBinding
 from dmlvk.execution.device import Device, default_device
 from dmlvk.execution.direct import initialize
 from dmlvk.execution.operator import CompiledOperator
-from dmlvk.kernels.lowering.registry import has_kernels
 from dmlvk.runtime.memory import Purpose
-from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc
+from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import TensorDesc, element_bits
 
 _CACHED_CALLS: Final = 512
-_OPTIONS: Final = ("outputs", "output_sizes", "output_data_types", "device")
+_OPTIONS: Final = ("device",)
 
 Operand = npt.NDArray[Any] | DeviceArray | None
 
@@ -107,35 +104,14 @@ class _Cache:
                 self._calls.popitem(last=False)
 
 
-class _Call:
-    """A call taken apart: operands by field, attributes, options."""
+class _Call(Arguments):
+    """A call with arrays as its operands."""
 
-    def __init__(
-        self, row: type[OperatorDesc], inputs: tuple[FieldSpec, ...], args: tuple[Any, ...], named: dict[str, Any]
-    ) -> None:
-        if len(args) > len(inputs):
-            raise TypeError(f"{_function_name(row)}() takes {len(inputs)} tensors, got {len(args)}")
-        self.row = row
-        self.outputs = named.pop("outputs", ())
-        self.output_sizes = named.pop("output_sizes", None)
-        self.output_data_types = named.pop("output_data_types", None)
-        device = named.pop("device", None)
-        self.operands: list[Operand] = []
-        self.counts: list[tuple[FieldSpec, int | None]] = []
-        for position, spec in enumerate(inputs):
-            if position < len(args):
-                value = args[position]
-                if spec.name in named:
-                    raise TypeError(f"{_function_name(row)}() got {spec.name} twice")
-            else:
-                value = named.pop(spec.name, None)
-            is_array = spec.kind is FieldKind.INPUT_TENSOR_ARRAY and value is not None
-            values = list(value) if is_array else [value]
-            self.counts.append((spec, len(values) if is_array else None))
-            self.operands += map(_operand, values)
-        self.attributes = {name: _attribute(value) for name, value in named.items()}
+    def __init__(self, row: type[OperatorDesc], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        super().__init__(row, args, named, _OPTIONS)
+        self.operands: list[Operand] = list(map(_operand, self.operands))
         self.on_device = any(isinstance(operand, DeviceArray) for operand in self.operands)
-        self.device = self._device(device)
+        self.device = self._device(self.options.get("device"))
 
     def _device(self, wanted: Device | None) -> Device:
         device = wanted
@@ -155,74 +131,6 @@ class _Call:
             repr((self.attributes, self.outputs, self.output_sizes, self.output_data_types)),
         )
 
-    def describe(self) -> OperatorDesc:
-        """The operator desc of the call.
-
-        Raises:
-            InvalidArgumentError: an output's sizes or data type cannot be inferred and are not given.
-        """
-        fields: dict[str, Any] = dict(self.attributes)
-        tensors = iter([_tensor_desc(operand) for operand in self.operands])
-        for spec, count in self.counts:
-            values = tuple(next(tensors) for _ in range(1 if count is None else count))
-            fields[spec.name] = values[0] if count is None else values
-        desc = self.row(**fields)
-        specs = [spec for spec in self.row.fields if spec.kind.is_output]
-        unknown = set(self.outputs) - {spec.name for spec in specs}
-        if unknown:
-            known = ", ".join(spec.name for spec in specs)
-            raise desc.error("outputs", f"names outputs among {known}", sorted(unknown))
-
-        wanted = [spec for spec in specs if not spec.optional or spec.name in self.outputs]
-        sizes = self._sizes(desc, specs, wanted)
-        types = self._data_types(desc, wanted, sizes)
-        made: dict[str, Any] = {}
-        for spec, own_sizes, own_types in zip(wanted, sizes, types, strict=True):
-            pairs = zip(own_types, own_sizes, strict=True)
-            descs = tuple(TensorDesc(data_type, size) for data_type, size in pairs)
-            made[spec.name] = descs if spec.kind is FieldKind.OUTPUT_TENSOR_ARRAY else descs[0]
-        return desc.replace(**made)
-
-    def _sizes(self, desc: OperatorDesc, specs: list[FieldSpec], wanted: list[FieldSpec]) -> list[list[tuple[int, ...]]]:
-        """For each wanted output field the sizes of its tensors."""
-        given = self.output_sizes
-        if given is None:
-            inferred = inferred_sizes(desc, specs)
-            return [[inferred[specs.index(spec)]] for spec in wanted]
-        try:
-            entries = list(given)
-            if all(isinstance(size, numbers.Integral) for size in entries):
-                entries = [entries]
-            sizes = [tuple(operator.index(size) for size in entry) for entry in entries]
-        except TypeError:
-            raise desc.error("output_sizes", "is sizes, or a sequence of the sizes of each output", given) from None
-        if len(wanted) == 1 and wanted[0].kind is FieldKind.OUTPUT_TENSOR_ARRAY:
-            return [sizes]
-        if len(sizes) != len(wanted):
-            raise desc.error("output_sizes", f"one entry for each of {len(wanted)} outputs", given)
-        return [[entry] for entry in sizes]
-
-    def _data_types(
-        self, desc: OperatorDesc, wanted: list[FieldSpec], sizes: list[list[tuple[int, ...]]]
-    ) -> list[list[TensorDataType]]:
-        """For each wanted output field the data types of its tensors."""
-        given = self.output_data_types
-        if given is None:
-            return [[inferred_data_type(desc, spec)] * len(own) for spec, own in zip(wanted, sizes, strict=True)]
-        try:
-            entries = [given] * sum(map(len, sizes)) if isinstance(given, int) else list(given)
-            types = [TensorDataType(entry) for entry in entries]
-        except (TypeError, ValueError):
-            raise desc.error("output_data_types", "is a TensorDataType or a sequence of them", given) from None
-        if len(types) != sum(map(len, sizes)):
-            raise desc.error("output_data_types", "one entry, or one for each output", given)
-        rest = iter(types)
-        return [[next(rest) for _ in own] for own in sizes]
-
-
-def _input_fields(row: type[OperatorDesc]) -> tuple[FieldSpec, ...]:
-    return tuple(spec for spec in row.fields if spec.kind.is_input)
-
 
 def _operand(value: Any) -> Operand:
     if value is None or isinstance(value, DeviceArray):
@@ -238,12 +146,6 @@ def _operand_key(operand: Operand) -> object:
     return (operand.dtype, operand.shape, operand.strides)
 
 
-def _attribute(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _tensor_desc(operand: Operand) -> TensorDesc | None:
     if operand is None:
         return None
@@ -253,71 +155,9 @@ def _tensor_desc(operand: Operand) -> TensorDesc | None:
     return TensorDesc(data_type_of(operand.dtype), operand.shape or (1,), strides)
 
 
-def inferred_sizes(desc: OperatorDesc, specs: list[FieldSpec]) -> tuple[tuple[int, ...], ...]:
-    """Sizes of a desc's outputs, whose fields are ``specs``, told from its inputs.
-
-    Raises:
-        InvalidArgumentError: the inputs break a rule.
-    """
-    try:
-        return desc.inferred_output_sizes()
-    except InvalidArgumentError:
-        raise
-    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError):
-        # Inference takes valid inputs for granted.
-        _validate_inputs(desc, specs)
-        raise
-
-
-def inferred_data_type(desc: OperatorDesc, spec: FieldSpec) -> TensorDataType:
-    """The data type of an output: the only one that the row's rules of equal data types leave, else the one that a field
-    such as ``value_data_type`` names, else UINT8 of UINT8 and UINT32, which answers and counts may have.
-
-    Raises:
-        InvalidArgumentError: it must be given, or the inputs break a rule.
-    """
-    left = [data_type for data_type in spec.data_types if _may_have(desc, spec, data_type)]
-    if len(left) == 1:
-        return left[0]
-    for field in desc.fields:
-        if field.enumeration is TensorDataType:
-            named: TensorDataType = getattr(desc, field.name)
-            return named
-    if set(left) == {TensorDataType.UINT8, TensorDataType.UINT32}:
-        return TensorDataType.UINT8
-    outputs = [own for own in desc.fields if own.kind.is_output]
-    try:
-        _validate_inputs(desc, outputs)
-    except InvalidArgumentError as error:
-        if error.field not in {own.dml_name for own in outputs}:  # those are guesses
-            raise
-    names = ", ".join(data_type.name for data_type in left or spec.data_types)
-    raise desc.error("output_data_types", f"is given: {spec.dml_name} may be {names}", None)
-
-
-def _may_have(desc: OperatorDesc, spec: FieldSpec, data_type: TensorDataType) -> bool:
-    """Whether an output of the data type breaks no rule of equal data types."""
-    output = TensorDesc(data_type, (1,))
-    changed = desc.replace(**{spec.name: (output,) if spec.kind is FieldKind.OUTPUT_TENSOR_ARRAY else output})
-    return not any(rule.label == "same_data_type" and rule.check(changed) for rule in desc.constraints)
-
-
-def _validate_inputs(desc: OperatorDesc, outputs: list[FieldSpec]) -> None:
-    """Raises the rule that a call breaks whose outputs cannot be told: validation with outputs of any kind finds it."""
-    slots = desc.input_slots()
-    if not slots:
-        return
-    sizes = (1,) if slots[0].tensor is None else slots[0].tensor.sizes
-    guesses = {}
-    for spec in outputs:
-        data_type = next((item for item in spec.data_types if _may_have(desc, spec, item)), spec.data_types[0])
-        guesses[spec.name] = TensorDesc(data_type, sizes)
-    desc.replace(**guesses).validate()
-
-
 def _prepare(call: _Call) -> _Prepared:
     device = call.device
-    desc = call.describe()
+    desc = call.describe(map(_tensor_desc, call.operands))
     compiled = device.compile_operator(device.create_operator(desc))
     properties = compiled.get_binding_properties()
     persistent = initialize(device, compiled)
@@ -400,66 +240,18 @@ def _execute(call: _Call) -> Any:
 # -- the functions
 
 
-def _function_name(row: type[OperatorDesc]) -> str:
-    return row.type.name.lower()
-
-
-def _rows() -> dict[str, type[OperatorDesc]]:
-    """The rows that have kernels, by function name."""
-    return {_function_name(row): row for row in REGISTRY.values() if has_kernels(row)}
-
-
-def _signature(row: type[OperatorDesc]) -> inspect.Signature:
-    inputs = _input_fields(row)
-    defaults = {name: parameter.default for name, parameter in inspect.signature(row).parameters.items()}
-    last_required = max((i for i, spec in enumerate(inputs) if not spec.optional), default=-1)
-    parameters = [
-        inspect.Parameter(
-            spec.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=None if index > last_required else inspect.Parameter.empty,
-        )
-        for index, spec in enumerate(inputs)
-    ]
-    parameters += [
-        inspect.Parameter(spec.name, inspect.Parameter.KEYWORD_ONLY, default=defaults[spec.name])
-        for spec in row.fields
-        if not spec.kind.is_tensor
-    ]
-    option_defaults = {"outputs": ()}
-    parameters += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option_defaults.get(name)) for name in _OPTIONS
-    ]
-    return inspect.Signature(parameters)
-
-
-def _documentation(row: type[OperatorDesc]) -> str:
-    lines = [inspect.getdoc(row) or row.__name__, "", f"See ``dmlvk.{row.__name__}``.", "", "Args:"]
-    for spec in row.fields:
-        if spec.kind.is_input:
-            types = ", ".join(data_type.name.lower() for data_type in spec.data_types)
-            lines.append(f"    {spec.name}: {'Optional tensor' if spec.optional else 'Tensor'} of {types}.")
-    outputs = [spec.name + (" (on request)" if spec.optional else "") for spec in row.fields if spec.kind.is_output]
-    return "\n".join([*lines, "", "Returns:", f"    {', '.join(outputs)}."])
-
-
 def _make_function(row: type[OperatorDesc]) -> Callable[..., Any]:
-    inputs = _input_fields(row)
-    allowed = {spec.name for spec in row.fields if not spec.kind.is_output}.union(_OPTIONS)
-
     def function(*args: Any, **named: Any) -> Any:
-        if not allowed.issuperset(named):
-            raise TypeError(f"{function.__name__}() has no argument {sorted(set(named) - allowed)[0]!r}")
-        return _execute(_Call(row, inputs, args, named))
+        return _execute(_Call(row, args, named))
 
-    function.__name__ = function.__qualname__ = _function_name(row)
-    function.__doc__ = _documentation(row)
-    function.__signature__ = _signature(row)  # type: ignore[attr-defined]  # inspect and help() read it
+    function.__name__ = function.__qualname__ = function_name(row)
+    function.__doc__ = documentation(row)
+    function.__signature__ = signature(row, (*OUTPUT_OPTIONS, *_OPTIONS))  # type: ignore[attr-defined]  # for help()
     return function
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    row = _rows().get(name)
+    row = rows_by_name().get(name)
     if row is None:
         raise AttributeError(f"module 'dmlvk.eager' has no function {name!r}: no operator of that name has kernels")
     function = globals()[name] = _make_function(row)
@@ -467,4 +259,4 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 
 def __dir__() -> list[str]:
-    return sorted(_rows())
+    return sorted(rows_by_name())

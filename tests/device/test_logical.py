@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import IsInfinityMode, TensorDataType, eager, ops
+from dmlvk import IsInfinityMode, TensorDataType, calls, eager, ops
 from dmlvk.array import data_type_of
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import NUMPY_TYPES, generator, special
@@ -157,7 +157,7 @@ def test_no_output_type_is_inferred_wrongly(row: type[OperatorDesc]) -> None:
             wanted = desc.tensor(spec.name).data_type
             answers = spec.data_types == (TensorDataType.UINT32, TensorDataType.UINT8)
             try:
-                found = eager.inferred_data_type(bare, spec)
+                found = calls.inferred_data_type(bare, spec)
             except dmlvk.InvalidArgumentError as error:
                 assert error.rule.startswith("is given: ")
             else:

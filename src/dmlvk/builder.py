@@ -1,0 +1,475 @@
+"""Graphs written as expressions, after DirectMLX: sizes are inferred, and arithmetic reads like numpy's.
+
+    graph = dmlvk.Graph()
+    x = graph.input((32, 784))
+    w = graph.input((784, 10), owned_by_dml=True)
+    b = graph.constant(np.zeros(10, np.float32))
+    y = graph.activation_softmax1(x @ w + b, axes=(1,))
+    predict = graph.compile(y)
+    predict.initialize({w: weights})
+    probabilities = predict(images)
+
+A graph has a method for each operator that has kernels, with the arguments of the function of that name in
+``dmlvk.eager``, but that its operands are expressions. Expressions have numpy's operators, broadcasting included;
+``transpose``, ``broadcast_to`` and most of ``reshape`` are other strides of the same memory and cost nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.array import DeviceArray, data_type_of, dtype_of
+from dmlvk.calls import OUTPUT_OPTIONS, Arguments, documentation, function_name, rows_by_name, signature
+from dmlvk.enums import ExecutionFlags, TensorDataType, TensorFlags
+from dmlvk.errors import InvalidArgumentError, StateError
+from dmlvk.execution.binding import BindingTable, BufferBinding
+from dmlvk.execution.device import Device, default_device
+from dmlvk.execution.direct import initialize
+from dmlvk.execution.operator import CompiledOperator
+from dmlvk.graph.desc import (
+    ConstantDataGraphNodeDesc,
+    GraphDesc,
+    GraphNodeDesc,
+    InputGraphEdgeDesc,
+    IntermediateGraphEdgeDesc,
+    OperatorGraphNodeDesc,
+    OutputGraphEdgeDesc,
+)
+from dmlvk.runtime.memory import Purpose
+from dmlvk.schema import FLOATS
+from dmlvk.tensor import TensorDesc, packed_strides, reshaped_strides
+
+_GEMM_DIMENSIONS: Final = 4
+
+Number = bool | int | float
+
+
+class _Source(NamedTuple):
+    """Where an expression's memory comes from: an output of a node, or with node -1 an input of the graph."""
+
+    node: int
+    slot: int
+
+
+class Expression:
+    """A tensor of a graph: what a node computes, or an input, seen under some sizes and strides.
+
+    Attributes:
+        graph: Its graph.
+        desc: How it is seen.
+    """
+
+    __array_ufunc__ = None  # numpy leaves array + expression to the expression
+
+    def __init__(self, graph: Graph, source: _Source, desc: TensorDesc) -> None:
+        self.graph = graph
+        self.desc = desc
+        self._source = source
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements a dimension."""
+        return self.desc.sizes
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.desc.dimension_count
+
+    @property
+    def data_type(self) -> TensorDataType:
+        """Type of an element."""
+        return self.desc.data_type
+
+    def __repr__(self) -> str:
+        return f"Expression({self.data_type.name}, {self.shape})"
+
+    # -- views
+
+    def _seen(self, sizes: Sequence[int], strides: Sequence[int]) -> Expression:
+        return Expression(self.graph, self._source, self.graph._view(self._source, self.data_type, sizes, strides))
+
+    def transpose(self, *axes: int) -> Expression:
+        """The dimensions in another order, reversed where none is given: a view.
+
+        Raises:
+            InvalidArgumentError: not every dimension once.
+        """
+        order = axes or tuple(reversed(range(self.ndim)))
+        if sorted(order) != list(range(self.ndim)):
+            raise InvalidArgumentError("names every dimension once", field="axes", value=axes)
+        strides = self.desc.effective_strides
+        return self._seen([self.shape[axis] for axis in order], [strides[axis] for axis in order])
+
+    @property
+    def T(self) -> Expression:
+        """``transpose()``."""
+        return self.transpose()
+
+    def broadcast_to(self, *sizes: int) -> Expression:
+        """Larger sizes by numpy's rule: a view, with strides of 0.
+
+        Raises:
+            InvalidArgumentError: sizes that do not match from the last dimension on.
+        """
+        missing = len(sizes) - self.ndim
+        if missing < 0 or any(own not in (1, full) for own, full in zip(self.shape, sizes[missing:], strict=False)):
+            raise InvalidArgumentError(f"are sizes that {self.shape} broadcasts to", field="sizes", value=sizes)
+        strides = [
+            0 if own != full else step
+            for own, full, step in zip(self.shape, sizes[missing:], self.desc.effective_strides, strict=True)
+        ]
+        return self._seen(sizes, [0] * missing + strides)
+
+    def reshape(self, *sizes: int) -> Expression:
+        """The same elements in the same order under other sizes, one of which may be -1: a view, or one of a copy where
+        strides cannot say it.
+
+        Raises:
+            InvalidArgumentError: sizes of another number of elements.
+        """
+        count = self.desc.element_count
+        known = math.prod(size for size in sizes if size != -1)
+        if sizes.count(-1) == 1 and known > 0 and count % known == 0:
+            sizes = tuple(count // known if size == -1 else size for size in sizes)
+        if math.prod(sizes) != count or any(size < 1 for size in sizes):
+            raise InvalidArgumentError(f"has {count} elements", field="sizes", value=sizes)
+        strides = reshaped_strides(self.shape, self.desc.effective_strides, sizes)
+        if strides is not None:
+            return self._seen(sizes, strides)
+        return self.graph.element_wise_identity(self)._seen(sizes, packed_strides(sizes))  # type: ignore[no-any-return]
+
+    # -- arithmetic
+
+    def _elementwise(self, name: str, other: Operand, *, reversed_: bool = False) -> Expression:
+        if not isinstance(other, Expression):
+            other = self.graph.constant(np.asarray(other, dtype_of(self.data_type)))
+        sizes = _broadcast(self.shape, other.shape)
+        a, b = self.broadcast_to(*sizes), other.broadcast_to(*sizes)
+        result: Expression = getattr(self.graph, name)(*((b, a) if reversed_ else (a, b)))
+        return result
+
+    def __add__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_add", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_subtract", other)
+
+    def __rsub__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_subtract", other, reversed_=True)
+
+    def __mul__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_multiply", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_divide", other)
+
+    def __rtruediv__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_divide", other, reversed_=True)
+
+    def __mod__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_modulus_floor", other)
+
+    def __pow__(self, exponent: Operand) -> Expression:
+        if not isinstance(exponent, Expression) and self.data_type in FLOATS:
+            return self.graph.element_wise_constant_pow(self, exponent=float(exponent))  # type: ignore[no-any-return]
+        return self._elementwise("element_wise_pow", exponent)
+
+    def __neg__(self) -> Expression:
+        return self.graph.element_wise_negate(self)  # type: ignore[no-any-return]
+
+    def __abs__(self) -> Expression:
+        return self.graph.element_wise_abs(self)  # type: ignore[no-any-return]
+
+    def __matmul__(self, other: Expression) -> Expression:
+        """numpy's matmul of two floating-point tensors: a vector counts as one row or one column, leading dimensions
+        broadcast.
+
+        Raises:
+            InvalidArgumentError: sizes that do not multiply.
+        """
+        left = self.reshape(1, *self.shape) if self.ndim == 1 else self
+        right = other.reshape(*other.shape, 1) if other.ndim == 1 else other
+        if left.shape[-1] != right.shape[-2]:
+            raise InvalidArgumentError(f"multiplies {self.shape}", field="other", value=other.shape)
+        batch = _broadcast(left.shape[:-2], right.shape[:-2])
+        left = left.broadcast_to(*batch, *left.shape[-2:])
+        right = right.broadcast_to(*batch, *right.shape[-2:])
+        if len(batch) > _GEMM_DIMENSIONS - 2:
+            count = math.prod(batch)
+            left, right = (item.reshape(count, *item.shape[-2:]) for item in (left, right))
+        product = self.graph.gemm(left, right)
+        sizes = batch + left.shape[-2:-1] * (self.ndim > 1) + right.shape[-1:] * (other.ndim > 1)
+        return product.reshape(*(sizes or (1,)))  # type: ignore[no-any-return]
+
+
+Operand = Expression | Number | npt.NDArray[Any]
+"""What arithmetic takes beside an expression: numbers and arrays become constants of the expression's type."""
+
+
+class Graph:
+    """A graph under construction; see the module's text.
+
+    Args:
+        device: Where it will run, ``default_device()`` where None.
+
+    Attributes:
+        device: Where it will run.
+    """
+
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = default_device() if device is None else device
+        self._inputs: list[TensorDesc] = []
+        self._nodes: list[GraphNodeDesc] = []
+        self._fed: list[InputGraphEdgeDesc] = []
+        self._between: list[IntermediateGraphEdgeDesc] = []
+        self._bytes: dict[_Source, int] = {}
+
+    def input(
+        self,
+        sizes: Sequence[int],
+        data_type: TensorDataType = TensorDataType.FLOAT32,
+        *,
+        strides: Sequence[int] | None = None,
+        owned_by_dml: bool = False,
+    ) -> Expression:
+        """The graph's next input.
+
+        Args:
+            sizes, data_type, strides: Of its tensor.
+            owned_by_dml: Whether it is given once, to ``Function.initialize``, and kept: as weights are.
+        """
+        flags = TensorFlags.OWNED_BY_DML if owned_by_dml else TensorFlags.NONE
+        desc = TensorDesc(data_type, tuple(sizes), None if strides is None else tuple(strides), flags=flags)
+        source = _Source(-1, len(self._inputs))
+        self._inputs.append(desc)
+        self._bytes[source] = desc.total_tensor_size_in_bytes
+        return Expression(self, source, desc)
+
+    def constant(self, array: npt.ArrayLike) -> Expression:
+        """What is known now; copied, and uploaded when the graph is compiled. A number has the sizes {1}."""
+        values = np.ascontiguousarray(array)
+        desc = TensorDesc(data_type_of(values.dtype), values.shape or (1,))
+        data = values.tobytes().ljust(desc.total_tensor_size_in_bytes, b"\0")
+        self._nodes.append(ConstantDataGraphNodeDesc(data))
+        source = _Source(len(self._nodes) - 1, 0)
+        self._bytes[source] = desc.total_tensor_size_in_bytes
+        return Expression(self, source, desc)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        row = rows_by_name().get(name)
+        if row is None:
+            raise AttributeError(f"a Graph has no operator {name!r}")
+
+        def node(*args: Any, **named: Any) -> Any:
+            return self._node(Arguments(row, args, named, ("name",)))
+
+        node.__name__ = node.__qualname__ = function_name(row)
+        node.__doc__ = documentation(row)
+        node.__signature__ = signature(row, (*OUTPUT_OPTIONS, "name"))  # type: ignore[attr-defined]  # for help()
+        return node
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *rows_by_name()})
+
+    def _node(self, call: Arguments) -> Any:
+        """Adds a node; returns its outputs as ``dmlvk.eager`` does."""
+        for operand in call.operands:
+            if operand is not None and (not isinstance(operand, Expression) or operand.graph is not self):
+                raise StateError(f"{call.row.type.dml_name}: operands are expressions of this graph, not {operand!r}")
+        desc = call.describe(None if operand is None else operand.desc for operand in call.operands)
+        index = len(self._nodes)
+        self._nodes.append(OperatorGraphNodeDesc(self.device.create_operator(desc), call.options.get("name", "")))
+        for slot, operand in enumerate(call.operands):
+            if operand is not None and operand._source.node < 0:
+                self._fed.append(InputGraphEdgeDesc(operand._source.slot, index, slot))
+            elif operand is not None:
+                self._between.append(IntermediateGraphEdgeDesc(operand._source.node, operand._source.slot, index, slot))
+        results = []
+        for slot, item in enumerate(desc.output_slots()):
+            if item.tensor is not None:
+                source = _Source(index, slot)
+                self._bytes[source] = item.tensor.total_tensor_size_in_bytes
+                results.append(Expression(self, source, item.tensor))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _view(self, source: _Source, data_type: TensorDataType, sizes: Sequence[int], strides: Sequence[int]) -> TensorDesc:
+        """A view as edges want it: it has as many bytes as what it is a view of, and an input's flags."""
+        packed = tuple(strides) == packed_strides(sizes)
+        flags = self._inputs[source.slot].flags if source.node < 0 else TensorFlags.NONE
+        return TensorDesc(data_type, tuple(sizes), None if packed else tuple(strides), self._bytes[source], flags)
+
+    def compile(
+        self, *outputs: Expression, flags: ExecutionFlags = ExecutionFlags.NONE, without: Collection[str] = ()
+    ) -> Function:
+        """The function from the graph's inputs to some of its expressions.
+
+        Args:
+            outputs: What it returns; a view, or an input, is copied into row-major memory.
+            flags: As for ``Device.compile_operator``.
+            without: As for ``Device.compile_graph``.
+
+        Raises:
+            InvalidArgumentError: no output.
+            StateError: an expression of another graph.
+            UnsupportedError: as ``Device.compile_graph``.
+        """
+        if not outputs:
+            raise InvalidArgumentError("is at least one expression", field="outputs", value=outputs)
+        shown = []
+        for expression in outputs:
+            if expression.graph is not self:
+                raise StateError("an output is an expression of another graph")
+            node = self._nodes[expression._source.node] if expression._source.node >= 0 else None
+            is_whole = isinstance(node, OperatorGraphNodeDesc) and (
+                node.operator.desc.output_slots()[expression._source.slot].tensor == expression.desc
+            )
+            shown.append(expression if is_whole else self.element_wise_identity(expression))
+        needed = self._needed({expression._source.node for expression in shown})
+        place = {node: index for index, node in enumerate(sorted(needed))}
+        fed = [
+            InputGraphEdgeDesc(edge.graph_input_index, place[edge.to_node_index], edge.to_node_input_index)
+            for edge in self._fed
+            if edge.to_node_index in place
+        ]
+        between = [
+            IntermediateGraphEdgeDesc(
+                place[edge.from_node_index], edge.from_node_output_index, place[edge.to_node_index], edge.to_node_input_index
+            )
+            for edge in self._between
+            if edge.to_node_index in place
+        ]
+        sources = [expression._source for expression in shown] + self._unread(needed, {item._source for item in shown})
+        shown_edges = [OutputGraphEdgeDesc(place[node], slot, index) for index, (node, slot) in enumerate(sources)]
+        nodes = [self._nodes[node] for node in place]
+        graph = GraphDesc(len(self._inputs), len(sources), nodes, fed, shown_edges, between)
+        compiled = self.device.compile_graph(graph, flags, without=without)
+        return Function(compiled, tuple(self._inputs), tuple(expression.desc for expression in shown))
+
+    def _unread(self, needed: set[int], shown: set[_Source]) -> list[_Source]:
+        """Required outputs of nodes that nothing reads: DirectML wants an edge from each, so they are outputs of the graph
+        that the function keeps to itself."""
+        read = {_Source(edge.from_node_index, edge.from_node_output_index) for edge in self._between} | shown
+        return [
+            _Source(index, slot)
+            for index in sorted(needed)
+            if isinstance(node := self._nodes[index], OperatorGraphNodeDesc)
+            for slot, item in enumerate(node.operator.desc.output_slots())
+            if not item.field.optional and _Source(index, slot) not in read
+        ]
+
+    def _needed(self, roots: set[int]) -> set[int]:
+        """Nodes, and those that they need."""
+        before: dict[int, list[int]] = {}
+        for edge in self._between:
+            before.setdefault(edge.to_node_index, []).append(edge.from_node_index)
+        needed: set[int] = set()
+        rest = list(roots)
+        while rest:
+            node = rest.pop()
+            if node not in needed:
+                needed.add(node)
+                rest += before.get(node, ())
+        return needed
+
+
+class Function:
+    """A compiled graph as a function of arrays. May be called from several threads.
+
+    Attributes:
+        operator: The compiled graph, for binding it by hand; its slots are the graph's inputs, and its outputs, behind which
+            there may be some that the graph does not return.
+    """
+
+    def __init__(self, operator: CompiledOperator, inputs: tuple[TensorDesc, ...], outputs: tuple[TensorDesc, ...]) -> None:
+        self.operator = operator
+        self._inputs = inputs
+        self._outputs = outputs
+        self._persistent: BufferBinding | None = None
+        if not operator.signature.owned_inputs:
+            self._persistent = initialize(operator.device, operator)
+
+    def initialize(self, weights: Mapping[Expression, DeviceArray | npt.ArrayLike]) -> None:
+        """Gives the inputs that are OWNED_BY_DML, once; their arrays are not needed afterwards.
+
+        Raises:
+            InvalidArgumentError: one is missing, or another tensor than its input.
+            StateError: the function is initialised already.
+        """
+        given = {expression._source.slot: array for expression, array in weights.items()}
+        owned = self.operator.signature.owned_inputs
+        if set(given) != set(owned):
+            raise InvalidArgumentError(f"are the owned inputs, {list(owned)}", field="weights", value=sorted(given))
+        bindings = [self._binding(slot, given[slot]) if slot in given else None for slot in range(len(self._inputs))]
+        self._persistent = initialize(self.operator.device, self.operator, bindings)
+
+    def __call__(self, *inputs: DeviceArray | npt.ArrayLike) -> Any:
+        """Runs the graph, without waiting for it.
+
+        Args:
+            inputs: Those that are not OWNED_BY_DML, in order; arrays on the device are bound as they are.
+
+        Returns:
+            A ``DeviceArray``, or a tuple of them where the graph was compiled for several expressions.
+
+        Raises:
+            InvalidArgumentError: an input of other sizes, strides or data type.
+            StateError: the function is not initialised.
+        """
+        operator, device = self.operator, self.operator.device
+        free = [slot for slot, desc in enumerate(self._inputs) if not desc.owned_by_dml]
+        if len(inputs) != len(free):
+            raise InvalidArgumentError(f"are {len(free)} arrays", field="inputs", value=len(inputs))
+        bindings: list[BufferBinding | None] = [None] * len(self._inputs)
+        for slot, array in zip(free, inputs, strict=True):
+            if operator.signature.inputs[slot].tensor is not None:
+                bindings[slot] = self._binding(slot, array)
+        tensors = [slot.tensor for slot in operator.signature.outputs]
+        buffers = [device.create_buffer(tensor.total_tensor_size_in_bytes) for tensor in tensors if tensor is not None]
+        table = BindingTable(device, operator)
+        table.bind_inputs(bindings)
+        table.bind_outputs([BufferBinding(buffer) for buffer in buffers])
+        scratch = operator.get_binding_properties().temporary_resource_size
+        if scratch:
+            table.bind_temporary_resource(BufferBinding(device.create_buffer(scratch, purpose=Purpose.TEMPORARY)))
+        if self._persistent is not None:
+            table.bind_persistent_resource(self._persistent)
+        commands = device.create_command_list()
+        device.create_command_recorder().record_dispatch(commands, operator, table)
+        commands.submit()
+        results = tuple(
+            DeviceArray(device, buffer, desc.data_type, desc.sizes)
+            for buffer, desc in zip(buffers, self._outputs, strict=False)
+        )
+        return results[0] if len(results) == 1 else results
+
+    def _binding(self, slot: int, array: DeviceArray | npt.ArrayLike) -> BufferBinding:
+        """An input's memory.
+
+        Raises:
+            InvalidArgumentError: it is another tensor than the graph's input.
+        """
+        wanted = self._inputs[slot]
+        given = array if isinstance(array, DeviceArray) else DeviceArray.from_numpy(array, self.operator.device)
+        same = (given.data_type, given.desc.sizes) == (wanted.data_type, wanted.sizes)
+        if not same or given.desc.effective_strides != wanted.effective_strides:
+            rule = f"is a tensor of {wanted.data_type.name} with sizes {wanted.sizes} and strides {wanted.effective_strides}"
+            found = (given.data_type.name, given.desc.sizes, given.desc.effective_strides)
+            raise InvalidArgumentError(rule, field=f"input {slot}", value=found)
+        return given.binding()
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise InvalidArgumentError("broadcast together", field="sizes", value=shapes) from None

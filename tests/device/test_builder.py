@@ -1,0 +1,138 @@
+"""Graphs written as expressions, beside numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk import Graph, InvalidArgumentError, StateError
+
+rng = np.random.default_rng(17)
+F32, U32 = dmlvk.TensorDataType.FLOAT32, dmlvk.TensorDataType.UINT32
+
+
+def normal(*sizes: int) -> np.ndarray:
+    return rng.standard_normal(sizes).astype(np.float32)
+
+
+EXPRESSIONS: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any]]] = {
+    # name: shapes of the inputs, an expression of them that numpy knows as well
+    "sum": (((3, 5), (3, 5)), lambda a, b: a + b),
+    "broadcast": (((4, 1, 5), (3, 1)), lambda a, b: a * b - b),
+    "numbers": (((3, 5),), lambda a: 2 - a * 3 + 0.5),
+    "a number divided": (((7,),), lambda a: 1 / (a + 10)),
+    "an array": (((3, 5),), lambda a: np.arange(5, dtype=np.float32) + a),
+    "negative": (((3, 5),), lambda a: -abs(a)),
+    "square": (((3, 5),), lambda a: a**2),
+    "remainder": (((3, 5),), lambda a: a % 0.75),
+    "transpose": (((2, 3, 4), (4, 2)), lambda a, b: a.transpose(1, 2, 0) + b),
+    "T": (((2, 3), (3, 2)), lambda a, b: a.T * b),
+    "reshape": (((2, 6), (4,)), lambda a, b: a.reshape(3, -1) + b),
+    "reshape of a transpose": (((2, 6), (4,)), lambda a, b: a.T.reshape(3, 4) + b),
+    "a view is an output": (((2, 6),), lambda a: a.T),
+    "product": (((3, 5), (5, 4)), lambda a, b: a @ b),
+    "product of a transpose": (((5, 3), (4, 5)), lambda a, b: a.T @ b.T),
+    "product of a vector": (((5,), (5, 4)), lambda a, b: a @ b),
+    "product with a vector": (((2, 3, 5), (5,)), lambda a, b: a @ b),
+    "product of two vectors": (((5,), (5,)), lambda a, b: (a @ b).reshape(1)),
+    "products": (((2, 1, 3, 5), (4, 5, 6)), lambda a, b: a @ b),
+    "products of six dimensions": (((2, 1, 2, 3, 5), (2, 2, 1, 5, 6)), lambda a, b: a @ b),
+    "affine": (((3, 5), (5, 4), (4,)), lambda a, b, c: a @ b + c),
+}
+
+
+@pytest.mark.parametrize("without", [(), ("all",)], ids=["passes", "no passes"])
+@pytest.mark.parametrize("case", EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
+def test_expressions_are_numpys(
+    device: dmlvk.Device, case: tuple[tuple[tuple[int, ...], ...], Callable[..., Any]], without: tuple[str, ...]
+) -> None:
+    shapes, expression = case
+    arrays = [normal(*shape) for shape in shapes]
+    graph = Graph(device)
+    function = graph.compile(expression(*(graph.input(shape) for shape in shapes)), without=without)
+    wanted = expression(*arrays)
+    found = function(*arrays).numpy()
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.quick
+def test_a_network(device: dmlvk.Device, count_dispatches: Callable[[], AbstractContextManager[Any]]) -> None:
+    """Weights given once, bias and relu in the products, several runs, arrays that stay on the device."""
+    graph = Graph(device)
+    x = graph.input((6, 20))
+    first = graph.input((20, 16), owned_by_dml=True)
+    second = graph.input((16, 5), owned_by_dml=True)
+    bias = normal(16)
+    hidden = graph.activation_relu(x @ first + bias)
+    function = graph.compile(graph.activation_softmax1(hidden @ second, axes=(1,)), hidden)
+    weights = normal(20, 16), normal(16, 5)
+    image = normal(6, 20)
+    with pytest.raises(InvalidArgumentError, match="owned inputs, \\[1, 2\\]"):
+        function.initialize({first: weights[0]})
+    function.initialize({first: weights[0], second: dmlvk.DeviceArray.from_numpy(weights[1], device)})
+    with pytest.raises(StateError, match="initialised exactly once"):
+        function.initialize({first: weights[0], second: weights[1]})
+    wanted = np.maximum(image @ weights[0] + bias, 0)
+    for given in (image, dmlvk.DeviceArray.from_numpy(image, device)):
+        with count_dispatches() as counted:
+            probabilities, activations = function(given)
+        assert counted.dispatches == len(function.operator.plan.dispatches) == 3
+        np.testing.assert_allclose(activations.numpy(), wanted, rtol=1e-5, atol=1e-5)
+        exponents = np.exp(wanted @ weights[1] - (wanted @ weights[1]).max(axis=1, keepdims=True))
+        np.testing.assert_allclose(probabilities.numpy(), exponents / exponents.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_what_is_not_asked_for_is_not_computed(device: dmlvk.Device) -> None:
+    """Nodes that no output needs, outputs of needed nodes that nothing reads, and inputs that nothing needs."""
+    graph = Graph(device)
+    x, unused = graph.input((4, 8)), graph.input((3,))
+    values, _ = graph.top_k1(x, axis=1, k=3, axis_direction=dmlvk.AxisDirection.DECREASING, output_data_types=(F32, U32))
+    graph.element_wise_exp(unused)
+    function = graph.compile(values + 1)
+    array = normal(4, 8)
+    found = function(array, np.zeros(3, np.float32)).numpy()
+    np.testing.assert_array_equal(found, np.sort(array, axis=1)[:, :-4:-1] + 1)
+
+
+def test_errors_name_what_is_wrong(device: dmlvk.Device) -> None:
+    graph, other = Graph(device), Graph(device)
+    x = graph.input((4, 8))
+    with pytest.raises(StateError, match="expressions of this graph"):
+        graph.activation_relu(other.input((2,)))
+    with pytest.raises(StateError, match="another graph"):
+        other.compile(x)
+    with pytest.raises(InvalidArgumentError, match="broadcast together"):
+        x + graph.input((3,))
+    with pytest.raises(InvalidArgumentError, match=r"multiplies \(4, 8\)"):
+        x @ x
+    with pytest.raises(InvalidArgumentError, match="has 32 elements"):
+        x.reshape(5, -1)
+    with pytest.raises(InvalidArgumentError, match="every dimension once"):
+        x.transpose(0, 0)
+    with pytest.raises(InvalidArgumentError, match="at least one expression"):
+        graph.compile()
+    with pytest.raises(AttributeError, match="no operator 'frobnicate'"):
+        graph.frobnicate(x)
+    with pytest.raises(TypeError, match="no argument 'alpha'"):
+        graph.activation_relu(x, alpha=1)
+    graph = Graph(device)
+    function = graph.compile(graph.input((4, 8)) + 1)
+    with pytest.raises(InvalidArgumentError, match=r"input 0.*FLOAT32 with sizes \(4, 8\)"):
+        function(np.zeros((8, 4), np.float32))
+    with pytest.raises(InvalidArgumentError, match=r"input 0.*'FLOAT16'|FLOAT16"):
+        function(np.zeros((4, 8), np.float16))
+    with pytest.raises(InvalidArgumentError, match="are 1 arrays"):
+        function()
+    np.testing.assert_array_equal(function(np.zeros((4, 8), np.float32)).numpy(), 1)
+
+
+def test_methods_are_documented(device: dmlvk.Device) -> None:
+    graph = Graph(device)
+    assert "convolution" in dir(graph)
+    assert graph.convolution.__doc__ == dmlvk.eager.convolution.__doc__

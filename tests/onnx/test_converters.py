@@ -734,7 +734,7 @@ CELL = (np.ones((2, 1, 3), f32), np.ones((1, 4, 3), f32), np.ones((1, 4, 4), f32
 
 REFUSED = [
     ("BitShift", {"direction": "UP"}, (BYTES, BYTES), dmlvk.ModelError, "direction is 'UP'"),
-    ("Cast", {"to": 16}, (SPECIAL,), dmlvk.UnsupportedNodeError, "to is bfloat16"),
+    ("Cast", {"to": 14}, (SPECIAL,), dmlvk.UnsupportedNodeError, "to is complex64"),
     ("Cast", {"to": 99}, (SPECIAL,), dmlvk.DmlvkError, "99"),
     ("ConstantOfShape", {}, (ints(2, -1),), dmlvk.ModelError, r"\[2, -1\]"),
     ("Concat", {"axis": 1}, (BYTES, BYTES[:1]), dmlvk.ModelError, "along axis 1"),
@@ -791,10 +791,8 @@ REFUSED = [
     ("RNN", {}, (*CELL, np.ones((1, 8), f32), ints(2)), dmlvk.ModelError, "sequence_lens of sizes"),
     ("ScatterElements", {}, (BYTES, ints(1), np.zeros(1, u8)), dmlvk.ModelError, "indices of sizes"),
     ("ScatterElements", {}, (ints(5), ints(0, 0), ints(1)), dmlvk.ModelError, "updates of sizes"),
-    ("ScatterElements", {"reduction": "add"}, (ints(5), ints(0), ints(1)), dmlvk.UnsupportedNodeError, "reduction is 'add'"),
     ("ScatterND", {}, (BYTES, np.zeros((2, 4), i64), np.zeros(2, u8)), dmlvk.ModelError, "tuples of 4"),
     ("ScatterND", {}, (BYTES, np.zeros((2, 1), i64), np.zeros((2, 3), u8)), dmlvk.ModelError, "updates of sizes"),
-    ("ScatterND", {"reduction": "max"}, (ints(5), np.zeros((1, 1), i64), ints(1)), dmlvk.UnsupportedNodeError, "'max'"),
     ("Trilu", {}, (ints(1, 2),), dmlvk.ModelError, "no matrix"),
     ("Where", {}, (np.array([True]), SPECIAL, SPECIAL.astype(f64)), dmlvk.UnsupportedNodeError, "same data type"),
 ]  # fmt: skip
@@ -854,6 +852,17 @@ def test_a_recurrent_network_with_the_batch_first(
         np.testing.assert_array_equal(batch_first, plain.swapaxes(0, 1))
 
 
+@pytest.mark.parametrize(("opset", "last"), [(19, 1.0), (22, 0.75)])
+def test_average_pool_counts_what_hangs_over_since_version_22(
+    opset: int, last: float, make_model: Callable[..., Any], make_session: Callable[..., Any]
+) -> None:
+    """Windows of 4 and 3 every 3 and 4 of 9 and 8 ones: only the last row of windows hangs over, by one of 4."""
+    settings = {"kernel_shape": [4, 3], "strides": [3, 4], "ceil_mode": 1, "count_include_pad": 1}
+    model = make_model(helper.make_node("AveragePool", ["x"], ["y"], **settings), {"x": (f32, (1, 1, 9, 8))}, opset=opset)
+    (found,) = make_session(model).run(None, {"x": np.ones((1, 1, 9, 8), f32)})
+    np.testing.assert_allclose(found[0, 0], [[1, 1], [1, 1], [last, last]], rtol=1e-6)
+
+
 def test_every_operator_has_a_case() -> None:
     elsewhere = {
         "Swish",  # of opset 24, newer than the onnx that the tests may run with
@@ -862,6 +871,12 @@ def test_every_operator_has_a_case() -> None:
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
         "QLinearAveragePool",  # of com.microsoft: tests/device/test_pooling.py
         *("DynamicQuantizeMatMul", "MatMulIntegerToFloat"),  # likewise: tests/device/test_integer.py
+        *("AffineGrid", "DeformConv", "GridSample"),  # test_sampling.py
+        *("DFT", "MelWeightMatrix", "STFT"),  # test_fourier.py
+        *("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"),  # test_loss.py
+        *("Adagrad", "Adam", "Momentum"),  # test_training.py
+        *("Det", "TfIdfVectorizer"),  # test_counting.py
+        "Einsum",  # test_einsum.py
         *("Attention", "GroupQueryAttention", "MultiHeadAttention"),  # of com.microsoft: tests/device/test_attention.py
     }
     assert {op_type for _, op_type, _ in ROWS} - elsewhere == {case.op_type for case in CASES}

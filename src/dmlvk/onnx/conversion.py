@@ -10,7 +10,7 @@ import numpy as np
 from dmlvk import ops
 from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
 from dmlvk.graph.step import Step, Storage
-from dmlvk.onnx.model import Array, Node, data_type_of, element_type
+from dmlvk.onnx.model import Array, NarrowFloat, Node, data_type_of, element_type, kind_of
 from dmlvk.onnx.values import Sizes, Value, packed_value
 from dmlvk.schema import OperatorDesc
 
@@ -78,12 +78,15 @@ class Conversion:
         """An attribute, or its default."""
         return self.node.attributes.get(name, default)
 
-    def element_type(self, name: str, default: np.dtype[Any] | None = None) -> np.dtype[Any]:
-        """numpy's type for an attribute that names a type; the default where it is absent or 0."""
+    def element_type(self, name: str, default: np.dtype[Any] | None = None, *, narrow: bool = False) -> np.dtype[Any]:
+        """numpy's type for an attribute that names a type; the default where it is absent or 0. A narrow float only for
+        callers that know what to do with one."""
         code = self.attribute(name, 0)
         if not code and default is not None:
             return default
         found, dtype = element_type(code)
+        if dtype is not None and isinstance(kind_of(dtype), NarrowFloat) and not narrow:
+            raise self.unsupported(f"{name} is {found}, to and from which there are only conversions")
         if dtype is None:
             raise self.unsupported(f"{name} is {found}, which no device tensor can hold")
         return dtype

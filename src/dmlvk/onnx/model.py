@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +20,47 @@ import onnx.shape_inference
 
 from dmlvk.enums import TensorDataType
 from dmlvk.errors import ModelError, UnsupportedError
+from dmlvk.onnx.precision import in_float32
 
 Array = npt.NDArray[Any]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
+
+
+class NarrowFloat(enum.Enum):
+    """Floating-point types that no DirectML tensor has. Their bits travel as unsigned integers; only conversions to and from
+    other types know what they mean.
+
+    Attributes:
+        mantissa: Bits after the point.
+        bias: What the exponent's bits are more than the exponent.
+        largest: Bits of the largest number.
+        infinity: Bits of what is beyond it where that is not cut to it.
+        nan: Bits of what is no number.
+    """
+
+    BFLOAT16 = (7, 127, 0x7F7F, 0x7F80, 0x7FC0)
+    FLOAT8E4M3FN = (3, 7, 0x7E, 0x7F, 0x7F)
+    FLOAT8E4M3FNUZ = (3, 8, 0x7F, 0x80, 0x80)
+    FLOAT8E5M2 = (2, 15, 0x7B, 0x7C, 0x7F)
+    FLOAT8E5M2FNUZ = (2, 16, 0x7F, 0x80, 0x80)
+
+    def __init__(self, mantissa: int, bias: int, largest: int, infinity: int, nan: int) -> None:
+        self.mantissa, self.bias, self.largest, self.infinity, self.nan = mantissa, bias, largest, infinity, nan
+
+    @property
+    def carrier(self) -> TensorDataType:
+        """The unsigned type of the same size."""
+        return TensorDataType.UINT16 if self is NarrowFloat.BFLOAT16 else TensorDataType.UINT8
+
+
+ElementKind = TensorDataType | NarrowFloat
+"""What the elements of a tensor on the device mean."""
+
+
+def _narrow(code: int, bits: type[np.unsignedinteger[Any]], name: str) -> np.dtype[Any]:
+    """numpy's type for a narrow float: that of onnx, which before 1.18 has named integers that arrays of constants lack."""
+    array: Array = onnx.numpy_helper.to_array(onnx.TensorProto(data_type=code, dims=[0]))
+    return array.dtype if array.dtype.itemsize < 4 else np.dtype((bits, {name: (bits, 0)}))
 
 
 def _four_bits(code: int) -> np.dtype[Any]:
@@ -30,7 +69,7 @@ def _four_bits(code: int) -> np.dtype[Any]:
     return array.dtype
 
 
-_ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], TensorDataType]]] = {
+_ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], ElementKind]]] = {
     onnx.TensorProto.FLOAT: (np.dtype(np.float32), TensorDataType.FLOAT32),
     onnx.TensorProto.FLOAT16: (np.dtype(np.float16), TensorDataType.FLOAT16),
     onnx.TensorProto.DOUBLE: (np.dtype(np.float64), TensorDataType.FLOAT64),
@@ -45,18 +84,34 @@ _ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], TensorDataType]]] = {
     onnx.TensorProto.BOOL: (np.dtype(np.bool_), TensorDataType.UINT8),
     onnx.TensorProto.INT4: (_four_bits(onnx.TensorProto.INT4), TensorDataType.INT4),
     onnx.TensorProto.UINT4: (_four_bits(onnx.TensorProto.UINT4), TensorDataType.UINT4),
+    **{
+        code: (_narrow(code, bits, name), kind)
+        for code, bits, name, kind in (
+            (onnx.TensorProto.BFLOAT16, np.uint16, "bfloat16", NarrowFloat.BFLOAT16),
+            (onnx.TensorProto.FLOAT8E4M3FN, np.uint8, "e4m3fn", NarrowFloat.FLOAT8E4M3FN),
+            (onnx.TensorProto.FLOAT8E4M3FNUZ, np.uint8, "e4m3fnuz", NarrowFloat.FLOAT8E4M3FNUZ),
+            (onnx.TensorProto.FLOAT8E5M2, np.uint8, "e5m2", NarrowFloat.FLOAT8E5M2),
+            (onnx.TensorProto.FLOAT8E5M2FNUZ, np.uint8, "e5m2fnuz", NarrowFloat.FLOAT8E5M2FNUZ),
+        )
+    },
 }
 """The element types a device tensor can have. A bool is a byte of 0 or 1, as numpy and DirectML both store it."""
 
 FOUR_BITS: Final = (TensorDataType.INT4, TensorDataType.UINT4)
 
 # Looked up by hash: onnx 1.17's type for INT4 equals numpy's int8, but its hash is another.
-_DATA_TYPES: Final = dict(_ELEMENT_TYPES.values())
+_KINDS: Final = dict(_ELEMENT_TYPES.values())
+
+
+def kind_of(dtype: np.dtype[Any]) -> ElementKind | None:
+    """What elements of a numpy type mean; None where no device tensor can hold them."""
+    return _KINDS.get(np.dtype(dtype))
 
 
 def data_type_of(dtype: np.dtype[Any]) -> TensorDataType | None:
-    """DirectML's data type for a numpy type; None where there is none."""
-    return _DATA_TYPES.get(np.dtype(dtype))
+    """DirectML's data type for a numpy type, of a narrow float the one that carries it; None where there is none."""
+    kind = kind_of(dtype)
+    return kind.carrier if isinstance(kind, NarrowFloat) else kind
 
 
 def element_type(code: int) -> tuple[str, np.dtype[Any] | None]:
@@ -144,15 +199,16 @@ class Model:
     inputs: tuple[ValueInfo, ...]
     outputs: tuple[ValueInfo, ...]
     opsets: Mapping[str, int]
-    inferred_types: Mapping[str, TensorDataType | None]
+    inferred_types: Mapping[str, ElementKind | None]
     metadata: ModelMetadata
 
 
-def load_model(source: Source) -> Model:
+def load_model(source: Source, *, float64_as_float32: bool = False) -> Model:
     """Reads and checks a model.
 
     Args:
         source: A path, the file's bytes, or a ModelProto.
+        float64_as_float32: Whether 64-bit floats become 32-bit ones, but for those that are fed and given back.
 
     Raises:
         ModelError: there is no such file, it is no ONNX model, or ONNX's checker refuses it.
@@ -162,6 +218,8 @@ def load_model(source: Source) -> Model:
     proto = _checked(_read(source))
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
+    if float64_as_float32:
+        proto = in_float32(proto)
     graph = proto.graph
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     if opsets.get("", 0) > onnx.defs.onnx_opset_version():
@@ -266,10 +324,21 @@ def _attribute(proto: onnx.AttributeProto) -> Any:
 
 
 def _initializer(proto: onnx.TensorProto) -> Array:
+    dtype, kind = _ELEMENT_TYPES.get(proto.data_type, (None, None))
     try:
+        if dtype is not None and isinstance(kind, NarrowFloat):
+            return _narrow_floats(proto, dtype)
         array: Array = onnx.numpy_helper.to_array(proto)
     except (ValueError, TypeError) as error:
         raise ModelError(f"initializer {proto.name!r} cannot be read: {error}") from error
+    return array
+
+
+def _narrow_floats(proto: onnx.TensorProto, dtype: np.dtype[Any]) -> Array:
+    """The bits as the file has them, which onnx before 1.18 would make float32 of."""
+    bits = np.dtype(f"<u{dtype.itemsize}")
+    given = np.frombuffer(proto.raw_data, bits) if proto.raw_data else np.array(proto.int32_data, np.int32).astype(bits)
+    array: Array = given.reshape(tuple(proto.dims)).view(dtype)
     return array
 
 
@@ -292,14 +361,13 @@ def _dimension(proto: onnx.TensorShapeProto.Dimension) -> int | str | None:
     return proto.dim_param or None
 
 
-def _inferred_types(proto: onnx.ModelProto) -> dict[str, TensorDataType | None]:
+def _inferred_types(proto: onnx.ModelProto) -> dict[str, ElementKind | None]:
     try:
         graph = onnx.shape_inference.infer_shapes(proto).graph
     except (onnx.shape_inference.InferenceError, ValueError):
         graph = proto.graph  # a model past 2 GiB or one that defeats the inference: types are then found when planning
-    types: dict[str, TensorDataType | None] = {}
+    types: dict[str, ElementKind | None] = {}
     for item in (*graph.input, *graph.output, *graph.value_info):
         if item.type.WhichOneof("value") == "tensor_type" and item.type.tensor_type.elem_type:
-            _, data_type = _ELEMENT_TYPES.get(item.type.tensor_type.elem_type, (None, None))
-            types[item.name] = data_type
+            _, types[item.name] = _ELEMENT_TYPES.get(item.type.tensor_type.elem_type, (None, None))
     return types

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dmlvk.enums import TensorDataType
-from dmlvk.onnx.model import Array, Node
+from dmlvk.onnx.model import Array, ElementKind, Node
 from dmlvk.onnx.values import Value
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Row:
     domain: str
     op_type: str
     since: int
-    types: tuple[TensorDataType, ...]
+    types: tuple[ElementKind, ...]
     host_inputs: tuple[int, ...]
     convert: Converter = field(repr=False)
 
@@ -59,7 +58,7 @@ ROWS: dict[tuple[str, str, int], Row] = {}
 def converts(
     op_type: str,
     *since: int,
-    types: tuple[TensorDataType, ...],
+    types: tuple[ElementKind, ...],
     host_inputs: tuple[int, ...] = (),
     domain: str = "",
 ) -> Callable[[Converter], Converter]:

@@ -46,10 +46,13 @@ class SessionOptions:
         plan_cache_size: Plans kept, each for one set of input shapes; the one unused longest goes first.
         without_passes: Names of passes that shall not change the graph, "all" for every one; ``dmlvk.graph.passes.PASSES``
             lists them.
+        float64_as_float32: Whether arithmetic with 64-bit floats, which DirectML does not have, is done in 32 bits, with
+            their precision and range; else a model that asks for it is refused.
     """
 
     plan_cache_size: int = 8
     without_passes: tuple[str, ...] = ()
+    float64_as_float32: bool = False
 
 
 @contextlib.contextmanager
@@ -114,7 +117,8 @@ class InferenceSession:
         self._options = options or SessionOptions()
         if self._options.plan_cache_size < 1:
             raise InvalidArgumentError("is at least 1", field="plan_cache_size", value=self._options.plan_cache_size)
-        self._network = Network(load_model(model), self._options.without_passes)
+        loaded = load_model(model, float64_as_float32=self._options.float64_as_float32)
+        self._network = Network(loaded, self._options.without_passes)
         self._model = self._network.model
         if device is None:
             device = default_device()

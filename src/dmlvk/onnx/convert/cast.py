@@ -9,27 +9,36 @@ import numpy as np
 from dmlvk import ops
 from dmlvk.enums import QuantizationType, TensorDataType
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.model import FOUR_BITS, data_type_of
+from dmlvk.onnx.convert.narrow import narrowed, widened
+from dmlvk.onnx.model import FOUR_BITS, NarrowFloat, data_type_of, kind_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.schema import FLOATS, NUMERIC
 
-_ANY = (TensorDataType.FLOAT64, *NUMERIC, *FOUR_BITS)
+_FLOAT = np.dtype(np.float32)
+_ANY = (TensorDataType.FLOAT64, *NUMERIC, *FOUR_BITS, *NarrowFloat)
 
 
 @converts("Cast", 6, 9, 13, 19, 21, 23, 24, 25, types=_ANY)
 def cast(node: Conversion) -> Value:
-    """``saturate`` is about 8-bit floats, which no device tensor can hold."""
-    return cast_to(node, node[0], node.element_type("to"))
+    return cast_to(node, node[0], node.element_type("to", narrow=True), bool(node.attribute("saturate", 1)))
 
 
 @converts("CastLike", 15, 19, 21, 23, 24, 25, types=_ANY)
 def cast_like(node: Conversion) -> Value:
-    return cast_to(node, node[0], node[1].dtype)
+    return cast_to(node, node[0], node[1].dtype, bool(node.attribute("saturate", 1)))
 
 
-def cast_to(node: Conversion, x: Value, dtype: np.dtype[Any]) -> Value:
-    """The value as another type: a view where the bytes are the same, else one launch; two from a float to bool."""
+def cast_to(node: Conversion, x: Value, dtype: np.dtype[Any], saturate: bool = True) -> Value:
+    """The value as another type: a view where the bytes are the same, else one launch; two from a float to bool. To narrow
+    floats and back goes through float32; what is too large for 8 bits becomes their largest number if it is to
+    ``saturate``."""
+    kinds = kind_of(x.dtype), kind_of(dtype)
+    if isinstance(kinds[0], NarrowFloat) or isinstance(kinds[1], NarrowFloat):
+        if kinds[0] is kinds[1]:
+            return x
+        x = widened(node, x) if isinstance(kinds[0], NarrowFloat) else cast_to(node, x, _FLOAT)
+        return narrowed(node, x, dtype, saturate) if isinstance(kinds[1], NarrowFloat) else cast_to(node, x, dtype)
     before, after = data_type_of(x.dtype), data_type_of(dtype)
     if before in FOUR_BITS or after in FOUR_BITS:
         return x if before is after else _cast_4_bits(node, x, dtype)

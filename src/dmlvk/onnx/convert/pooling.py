@@ -38,14 +38,18 @@ def max_pool(node: Conversion) -> tuple[Value, Value | None]:
 
 @converts("AveragePool", 7, 10, 11, 19, 22, types=FLOATS)
 def average_pool(node: Conversion) -> Value:
-    """Padding counts as zeros with ``count_include_pad``; what hangs over it with ``ceil_mode`` never counts."""
+    """Padding counts as zeros with ``count_include_pad``. What hangs over it with ``ceil_mode`` counts likewise since
+    version 22, as ONNX's own case wants it there; before, it never does, as in PyTorch and ONNX Runtime."""
     includes = bool(node.attribute("count_include_pad", 0))
-    return _pool(node, ops.AveragePooling1, include_padding=includes)
+    x, window = _pooled(node, node[0])
+    if includes and node.node.version >= 22:
+        window = window.with_overhang(x.sizes[2:])
+    return _pool(node, ops.AveragePooling1, x, window, include_padding=includes)
 
 
 @converts("LpPool", 2, 11, 18, 22, types=FLOATS)
 def lp_pool(node: Conversion) -> Value:
-    return _pool(node, ops.LpPooling1, p=_norm_order(node))
+    return _pool(node, ops.LpPooling1, *_pooled(node, node[0]), p=_norm_order(node))
 
 
 @converts("GlobalAveragePool", 1, 22, types=FLOATS)
@@ -152,8 +156,7 @@ def _norm_order(node: Conversion) -> int:
     return int(node.attribute("p", 2))
 
 
-def _pool(node: Conversion, row: type[OperatorDesc], **fields: object) -> Value:
-    x, window = _pooled(node, node[0])
+def _pool(node: Conversion, row: type[OperatorDesc], x: Value, window: Window, **fields: object) -> Value:
     y = node.launch(
         row,
         x,

@@ -11,7 +11,7 @@ from dmlvk import ops
 from dmlvk.enums import QuantizationType, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
-from dmlvk.onnx.model import FOUR_BITS, data_type_of
+from dmlvk.onnx.model import FOUR_BITS, NarrowFloat, data_type_of, kind_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
 from dmlvk.schema import FLOATS, OperatorDesc
@@ -37,10 +37,14 @@ class _Quantized(NamedTuple):
 
 @converts("QuantizeLinear", 10, 13, 19, 21, types=(*FLOATS, TensorDataType.INT32))
 def quantize(node: Conversion) -> Value:
-    """``saturate`` is about 8-bit floats, which no device tensor can hold."""
+    """8-bit floats have no zero point: what is given for it is 0 and says their kind."""
     parts = _parts(node)
     dtype = _output_type(node, parts)
-    if data_type_of(dtype) in FOUR_BITS:
+    if isinstance(kind_of(dtype), NarrowFloat):
+        x, scale = (cast_to(node, value, _FLOAT32) for value in (parts.x, parts.scale))
+        y = node.elementwise(ops.ElementWiseDivide, x, scale)
+        y = cast_to(node, y, dtype, bool(node.attribute("saturate", 1)))
+    elif data_type_of(dtype) in FOUR_BITS:
         y = _launch_of_4_bits(node, ops.Quantize, parts, dtype)
     elif dtype.itemsize == 2:
         y = _quantize_to_16_bits(node, parts, dtype)
@@ -49,10 +53,17 @@ def quantize(node: Conversion) -> Value:
     return node.reshape(y, parts.sizes)
 
 
-@converts("DequantizeLinear", 10, 13, 19, 21, types=(*ops.ElementWiseDequantizeLinear.fields[0].data_types, *FOUR_BITS))
+@converts(
+    "DequantizeLinear",
+    *(10, 13, 19, 21),
+    types=(*ops.ElementWiseDequantizeLinear.fields[0].data_types, *FOUR_BITS, *NarrowFloat),
+)
 def dequantize(node: Conversion) -> Value:
     parts = _parts(node)
-    if data_type_of(parts.x.dtype) in FOUR_BITS:
+    if isinstance(kind_of(parts.x.dtype), NarrowFloat):
+        x, scale = (cast_to(node, value, _FLOAT32) for value in (parts.x, parts.scale))
+        y = cast_to(node, node.elementwise(ops.ElementWiseMultiply, x, scale), parts.scale.dtype)
+    elif data_type_of(parts.x.dtype) in FOUR_BITS:
         y = _launch_of_4_bits(node, ops.Dequantize, parts, parts.scale.dtype)
     else:
         row, dtype = ops.ElementWiseDequantizeLinear, parts.scale.dtype
@@ -75,7 +86,7 @@ def _output_type(node: Conversion, parts: _Quantized) -> np.dtype[Any]:
     """That of the zero point, or where there is none ``output_dtype``."""
     if parts.zero_points:
         return parts.zero_points[0].dtype
-    return node.element_type("output_dtype", np.dtype(np.uint8))
+    return node.element_type("output_dtype", np.dtype(np.uint8), narrow=True)
 
 
 def _launch_of_4_bits(node: Conversion, row: type[OperatorDesc], parts: _Quantized, dtype: np.dtype[Any]) -> Value:

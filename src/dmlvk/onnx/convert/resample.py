@@ -1,4 +1,8 @@
-"""Resize and Upsample: ONNX's coordinate transformations as the scales and pixel offsets of Resample3."""
+"""Resize and Upsample: ONNX's coordinate transformations as the scales and pixel offsets of Resample3.
+
+What DirectML does not interpolate (cubic kernels, filters cut off at the border or widened by another scale than the one
+between pixels) is a product with a matrix of weights a dimension, which is made when shapes are known.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import numpy as np
 from dmlvk import ops
 from dmlvk.enums import AxisDirection, InterpolationMode
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
@@ -56,24 +61,24 @@ class _Axis(NamedTuple):
 
 @converts("Resize", 11, 13, 18, 19, types=_TYPES, host_inputs=(1, 2, 3))
 def resize(node: Conversion) -> Value:
-    x, mode = node[0], _mode(node)
-    if node.attribute("exclude_outside", 0):
-        raise node.unsupported("exclude_outside: DirectML counts elements outside as the edge's")
+    x, mode = node[0], node.attribute("mode", "nearest")
     transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
     axes = [node.axis(axis, x.rank) for axis in node.attribute("axes", range(x.rank))]
     scales, sizes = _scales_and_sizes(node, x, axes)
     starts, ends = _regions(node, x, axes) if transformation == "tf_crop_and_resize" else ((0.0,) * x.rank,) * 2
     found = [_axis(node, transformation, *of) for of in zip(x.sizes, sizes, scales, starts, ends, strict=True)]
+    antialiased = bool(node.attribute("antialias", 0)) and mode != "nearest"
+    cut_off = bool(node.attribute("exclude_outside", 0)) and mode != "nearest"
+    other_scale = any(axis.scale != axis.given for axis in found if not axis.is_identity)
+    if mode == "cubic" or cut_off or (antialiased and other_scale):
+        return _extrapolated(node, _weighed(node, x, found, antialiased, cut_off), found)
     rounding, shift = AxisDirection.INCREASING, 0.0
-    if mode == _NEAREST:
+    if mode == "nearest":
         nearest_mode = node.attribute("nearest_mode", "round_prefer_floor")
         if nearest_mode not in _ROUNDINGS:
             raise node.invalid(f"nearest_mode {nearest_mode!r}")
         rounding, shift = _ROUNDINGS[nearest_mode]
-    antialiased = bool(node.attribute("antialias", 0)) and mode != _NEAREST
-    if antialiased and any(axis.scale != axis.given for axis in found if not axis.is_identity):
-        raise node.unsupported(f"antialias with {transformation}: DirectML widens the filter by the scale between pixels")
-    y = _resampled(node, x, found, mode, rounding, shift, antialiased)
+    y = _resampled(node, x, found, _mode(node), rounding, shift, antialiased)
     return _extrapolated(node, y, found)
 
 
@@ -108,8 +113,6 @@ def _asymmetric(node: Conversion, scales: Sequence[float], rounding: AxisDirecti
 
 def _mode(node: Conversion) -> InterpolationMode:
     mode = node.attribute("mode", "nearest")
-    if mode == "cubic":
-        raise node.unsupported("mode 'cubic': DirectML interpolates linearly or takes the nearest element")
     if mode not in ("nearest", "linear"):
         raise node.invalid(f"mode {mode!r}")
     return InterpolationMode.LINEAR if mode == "linear" else _NEAREST
@@ -220,6 +223,52 @@ def _resampled(
         antialiased=antialiased,
     )
     return node.reshape(y, sizes)
+
+
+def _weighed(node: Conversion, x: Value, axes: Sequence[_Axis], antialiased: bool, cut_off: bool) -> Value:
+    """One product a dimension, those that shrink most first."""
+    if x.dtype.kind != "f":
+        raise node.unsupported(f"interpolation of {x.dtype} by weights")
+    order = sorted(range(x.rank), key=lambda axis: axes[axis].outputs / max(axes[axis].inputs, 1))
+    for number in order:
+        axis = axes[number]
+        if axis.is_identity:
+            continue
+        weights = _weights(node, axis, antialiased, cut_off).astype(x.dtype)
+        if number == x.rank - 1:
+            x = multiply(node, x, node.upload(np.ascontiguousarray(weights.T)))
+        else:
+            rows = node.reshape(x, (math.prod(x.sizes[:number]), axis.inputs, math.prod(x.sizes[number + 1 :])))
+            sizes = (*x.sizes[:number], axis.outputs, *x.sizes[number + 1 :])
+            x = node.reshape(multiply(node, node.upload(weights), rows), sizes)
+    return x
+
+
+def _weights(node: Conversion, axis: _Axis, antialiased: bool, cut_off: bool) -> Array:
+    """What each output takes of each input: (outputs, inputs). Elements outside are the edge's, or count for nothing; the
+    weights of a filter that is cut off or widened are scaled to a sum of 1."""
+    positions = (np.arange(axis.outputs) - axis.after) / axis.scale - axis.before
+    cubic = node.attribute("mode", "nearest") == "cubic"
+    widening = min(axis.given, 1.0) if antialiased else 1.0
+    reach = math.ceil((2 if cubic else 1) / widening)
+    first = np.floor(positions).astype(np.int64)
+    places = first[:, None] + np.arange(1 - reach, reach + 1)
+    distances = np.abs(places - positions[:, None]) * widening
+    weights = _keys(distances, node.attribute("cubic_coeff_a", -0.75)) if cubic else np.clip(1 - distances, 0, 1)
+    if cut_off:
+        weights = np.where((places >= 0) & (places < axis.inputs), weights, 0.0)
+    if cut_off or antialiased:
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    matrix = np.zeros((axis.outputs, axis.inputs))
+    np.add.at(matrix, (np.arange(axis.outputs)[:, None], np.clip(places, 0, axis.inputs - 1)), weights)
+    return matrix
+
+
+def _keys(distances: Array, a: float) -> Array:
+    """The cubic convolution kernel, 0 from a distance of 2 elements on."""
+    near = ((a + 2) * distances - (a + 3)) * distances**2 + 1
+    far = ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a
+    return np.where(distances <= 1, near, np.where(distances < 2, far, 0.0))
 
 
 def _extrapolated(node: Conversion, y: Value, axes: Sequence[_Axis]) -> Value:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.model import NarrowFloat
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.schema import NUMERIC
@@ -15,7 +16,7 @@ from dmlvk.schema import NUMERIC
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 
 
-@converts("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=_ANY)
+@converts("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=(*_ANY, *NarrowFloat))
 def identity(node: Conversion) -> Value:
     return node[0]
 

@@ -55,14 +55,6 @@ from dmlvk.errors import (
     UnsupportedNodeError,
     VulkanError,
 )
-from dmlvk.graph.desc import (
-    ConstantDataGraphNodeDesc,
-    GraphDesc,
-    InputGraphEdgeDesc,
-    IntermediateGraphEdgeDesc,
-    OperatorGraphNodeDesc,
-    OutputGraphEdgeDesc,
-)
 from dmlvk.ops import *  # noqa: F403
 from dmlvk.schema import OperatorDesc, ScaleBias, Size2D
 from dmlvk.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
@@ -75,6 +67,14 @@ if TYPE_CHECKING:
     from dmlvk.execution.command import CommandList, CommandRecorder, DispatchTiming
     from dmlvk.execution.device import Device, default_device
     from dmlvk.execution.operator import BindingProperties, CompiledOperator, Operator, OperatorInitializer
+    from dmlvk.graph.desc import (
+        ConstantDataGraphNodeDesc,
+        GraphDesc,
+        InputGraphEdgeDesc,
+        IntermediateGraphEdgeDesc,
+        OperatorGraphNodeDesc,
+        OutputGraphEdgeDesc,
+    )
     from dmlvk.runtime.device import DeviceInfo, devices, validation_messages
     from dmlvk.runtime.memory import Buffer
 
@@ -163,6 +163,14 @@ _LAZY = {
     "dmlvk.execution.command": ("CommandList", "CommandRecorder", "DispatchTiming"),
     "dmlvk.execution.device": ("Device", "default_device"),
     "dmlvk.execution.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
+    "dmlvk.graph.desc": (
+        "ConstantDataGraphNodeDesc",
+        "GraphDesc",
+        "InputGraphEdgeDesc",
+        "IntermediateGraphEdgeDesc",
+        "OperatorGraphNodeDesc",
+        "OutputGraphEdgeDesc",
+    ),
     "dmlvk.runtime.device": ("DeviceInfo", "devices", "validation_messages"),
     "dmlvk.runtime.memory": ("Buffer",),
 }

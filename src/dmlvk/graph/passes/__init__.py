@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from dmlvk.errors import InvalidArgumentError
 from dmlvk.graph.flow import Flow, Memory
 from dmlvk.graph.passes.activation import fuse_activations, recognise_swish
-from dmlvk.graph.passes.bias import fuse_additions
+from dmlvk.graph.passes.attention import recognise_attention
+from dmlvk.graph.passes.bias import fuse_additions, fuse_scales
 from dmlvk.graph.passes.gelu import recognise_gelu
 from dmlvk.graph.passes.normalization import fold_batch_normalization, recognise_layer_normalization
 from dmlvk.graph.step import Step, Storage
@@ -37,8 +38,10 @@ PASSES: Final = (
     Pass("dead", "steps whose results nobody reads", Flow.remove_dead_steps),
     Pass("layer_normalization", "eight reads and writes of the tensor of two", recognise_layer_normalization),
     Pass("gelu", "four reads and writes of the tensor of five", recognise_gelu),
+    Pass("attention", "the scores: they never reach memory", recognise_attention),
     Pass("swish", "a read and a write of the tensor", recognise_swish),
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),
+    Pass("scale", "a read and a write of a product's output", fuse_scales),
     Pass("addition", "a read and a write of a product's output", fuse_additions),
     Pass("activation", "a read and a write of the tensor", fuse_activations),
 )

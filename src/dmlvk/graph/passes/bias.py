@@ -1,12 +1,12 @@
-"""Additions become part of the product before them: a convolution's bias, a GEMM's C."""
+"""Arithmetic becomes part of the product before it: a convolution's bias, a GEMM's alpha and C."""
 
 from __future__ import annotations
 
 from dmlvk import ops
 from dmlvk.graph.flow import Flow, same_elements, seen_as
-from dmlvk.graph.passes.match import operand
+from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
-from dmlvk.schema import OperatorDesc
+from dmlvk.schema import OperatorDesc, fits_float32
 from dmlvk.tensor import TensorDesc
 
 
@@ -53,3 +53,36 @@ def _with_addend(
     per_channel = tuple(size if axis == 1 else 1 for axis, size in enumerate(sizes))
     bias = TensorDesc(other.data_type, per_channel, other.effective_strides)
     return desc.replace(**changes, bias_tensor=bias), {**product.storages(), "bias_tensor": storage}
+
+
+def fuse_scales(flow: Flow) -> None:
+    """A number that a GEMM's output is multiplied with or divided by, and that nothing else reads, goes into its alpha."""
+    for step in list(flow.steps):
+        found = _factor(flow, step)
+        gemm = flow.writer(found[0].storage) if found else None
+        if found is None or gemm is None or flow.only_reader(gemm.outputs[0]) is not step:
+            continue
+        part, number = found
+        desc = gemm.desc
+        if not isinstance(desc, ops.Gemm) or desc.c_tensor is not None or desc.fused_activation is not None:
+            continue
+        output = desc.tensor("output_tensor")
+        result = seen_as(step.desc.tensor("output_tensor"), output.sizes)
+        alpha = desc.alpha * number
+        if result is not None and same_elements(output, part.tensor) and fits_float32(alpha):
+            storages = {**gemm.storages(), "output_tensor": step.outputs[0]}
+            scaled = desc.replace(alpha=alpha, output_tensor=result)
+            flow.replace((gemm, step), Step.of(gemm.origin, scaled, storages))
+
+
+def _factor(flow: Flow, step: Step) -> tuple[Operand, float] | None:
+    """What a step multiplies with a number, and the number."""
+    if isinstance(step.desc, ops.ElementWiseDivide):
+        divisor = flow.number(*operand(step, "b_tensor"))
+        return (operand(step, "a_tensor"), 1.0 / divisor) if divisor else None
+    if isinstance(step.desc, ops.ElementWiseMultiply):
+        for own, other in pairs(step):
+            number = flow.number(*other)
+            if number is not None:
+                return own, number
+    return None

@@ -87,7 +87,7 @@ void main() {
         if (first + j >= p.output_sizes[4]) return;
         T_MATH results[LANES];
         [[unroll]] for (uint l = 0; l < LANES; ++l)
-            results[l] = activate(ACTIVATION, sums[j * LANES + l] + biases[l], p.param0, p.param1);
+            results[l] = activated(sums[j * LANES + l] + biases[l]);
         const uint at = output_element(walk[0], channel, uvec3(0, row, first + j));
         y_groups[(BYTE_OFFSET_Y / T_BYTES + at) / LANES] = get_group_T(pack_T(results), 0);
     }

@@ -144,7 +144,7 @@ void main() {
         if (first_row + r >= p.output_sizes[3]) break;
         T_MATH results[LANES];
         [[unroll]] for (uint l = 0; l < LANES; ++l)
-            results[l] = activate(ACTIVATION, sums[r * LANES + l] + biases[l], p.param0, p.param1);
+            results[l] = activated(sums[r * LANES + l] + biases[l]);
         const uint at = output_element(walk[0], channel, uvec3(0, first_row + r, first_column));
         if (Y_MODE == MODE_GROUPS) {
             y_groups[(BYTE_OFFSET_Y / T_BYTES + at) / LANES] = get_group_T(pack_T(results), 0);

@@ -10,7 +10,8 @@
 // invocations of a workgroup need the same weights: each reads one of them and the subgroup passes them round, because a
 // CPU's read is a loop over the lanes, even where all of them read the same (measured on lavapipe: 2 to 3 times faster).
 // CHANNELS is at most the subgroup size.
-// Chosen on CPUs, and elsewhere where the channels of a group are too few to fill the tiles of convolution_tiled.
+// Chosen on CPUs, and elsewhere where the channels of a group are too few to fill the tiles of convolution_tiled and sums are
+// short.
 
 #include "tensor.glsl"
 #include "convolution.glsl"

@@ -26,6 +26,7 @@
 // The only rule, "outputs".
 
 #include "tensor.glsl"
+#include "wide.glsl"
 
 layout(set = 0, binding = BINDING_X, std430) readonly buffer X { T x[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
@@ -52,8 +53,12 @@ Pairs pairs_of(uint position, uint d) {
         const uvec2 by_tap_step = words_of(p.tap_step_divisors, d);
         tap = whole - quotient(whole, by_tap_step) * tap_step;
         if (DILATED == 1u) {
-            tap *= p.inverse[d];
-            tap -= quotient(tap, by_tap_step) * tap_step;
+            if (tap_step <= 65536u) {
+                tap *= p.inverse[d];
+                tap -= quotient(tap, by_tap_step) * tap_step;
+            } else {
+                tap = wide_quotient(tap, p.inverse[d], tap_step).y;
+            }
         }
         if (tap >= window || tap * p.dilation[d] > position) return none;
         block = quotient(position - tap * p.dilation[d], words_of(p.stride_divisors, d));

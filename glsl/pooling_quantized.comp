@@ -3,7 +3,7 @@
 //   y = clamp(rint((sum * input scale) / (divisor * output scale)) + output zero point), where sum is that of x - input zero
 //   point over the window's elements inside the input; see ops/pooling.py
 //
-// The sum is an exact integer; both products and the quotient are rounded to float32 (include/quantizer.glsl).
+// The sum is an exact integer, of 64 bits; it, both products and the quotient are rounded to float32 (include/quantizer.glsl).
 //
 // Bindings: input, output; scales and zero points of one element or one a channel (any bytes where there is no zero point).
 // Variants: T, UINT8 for the bits of both types.
@@ -13,6 +13,7 @@
 
 #include "pooling_positions.glsl"
 #include "quantizer.glsl"
+#include "wide.glsl"
 
 layout(set = 0, binding = BINDING_INPUT, std430) readonly buffer Input { T x[]; };
 layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer Output { T y[]; };
@@ -30,7 +31,11 @@ void main() {
     const uint plane = BYTE_OFFSET_INPUT + element_of(Position(at.n, at.c, w.first), p.input_strides);
     const uvec3 tap_strides = uvec3(p.input_strides[2] * p.dilations[0], p.input_strides[3] * p.dilations[1],
                                     p.input_strides[4] * p.dilations[2]);
-    int sum = 0;
+    const uint channel = at.c % p.channels; // N may continue C
+    const int zero_point = HAS_INPUT_ZERO_POINT == 1
+        ? number(uint(input_zero_points[BYTE_OFFSET_INPUT_ZERO_POINT + channel * p.side_strides[1]]), INPUT_SIGNED)
+        : 0;
+    uvec2 sum = uvec2(0);
     for (uint d = 0; d < w.count.x; ++d) {
         for (uint h = 0; h < w.count.y; ++h) {
             const uint line = plane + d * tap_strides.x + h * tap_strides.y;
@@ -38,21 +43,18 @@ void main() {
                 uint values[TAPS];
                 [[unroll]] for (uint t = 0; t < TAPS; ++t)
                     values[t] = uint(x[line + min(v + t, w.count.z - 1) * tap_strides.z]);
+                int part = 0;
                 [[unroll]] for (uint t = 0; t < TAPS; ++t)
-                    sum += v + t < w.count.z ? number(values[t], INPUT_SIGNED) : 0;
+                    part += v + t < w.count.z ? number(values[t], INPUT_SIGNED) - zero_point : 0;
+                sum = wide_sum(sum, part);
             }
         }
-    }
-    const uint channel = at.c % p.channels; // N may continue C
-    if (HAS_INPUT_ZERO_POINT == 1) {
-        const uint zero_point = uint(input_zero_points[BYTE_OFFSET_INPUT_ZERO_POINT + channel * p.side_strides[1]]);
-        sum -= int(w.count.x * w.count.y * w.count.z) * number(zero_point, INPUT_SIGNED);
     }
     const uint zero_bits = HAS_OUTPUT_ZERO_POINT == 1
         ? uint(output_zero_points[BYTE_OFFSET_OUTPUT_ZERO_POINT + channel * p.side_strides[3]])
         : 0;
     const bool counts = w.divisor > 0.0;
-    precise float numerator = float(sum) * input_scales[BYTE_OFFSET_INPUT_SCALE / 4 + channel * p.side_strides[0]];
+    precise float numerator = wide_float(sum) * input_scales[BYTE_OFFSET_INPUT_SCALE / 4 + channel * p.side_strides[0]];
     precise float denominator = w.divisor * output_scales[BYTE_OFFSET_OUTPUT_SCALE / 4 + channel * p.side_strides[2]];
     const int least = OUTPUT_SIGNED == 1 ? -128 : 0;
     const Quantizer q = quantizer(counts ? denominator : 1.0, number(zero_bits, OUTPUT_SIGNED), least, least + 255);

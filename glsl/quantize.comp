@@ -4,7 +4,8 @@
 // Variants: T, the type of x; S, that of the scale, which T is but for INT32; U, UINT8, or absent for 4 bits; LANES.
 //   LANES > 1   x and the output lie packed in the same order, the index space's: groups of LANES elements, scales and zero
 //               points as include/blocks.glsl has them. The rule "groups".
-//   LANES 1     any strides, one element at a time. The rule "elements" to 8 bits.
+//   LANES 1     any strides, one element at a time. The rule "elements" to 8 bits, and to 4 where elements lie between each
+//               other: each changes its own bits of a word, by atomic operations, whose order makes no difference.
 //   PACKED 0    to 4 bits, any strides: an item is a 32-bit word of the memory that the output spans, so that no two
 //               invocations write to one word. A position in it is an element, or a gap between elements, which keeps its
 //               bits. The output's strides fall and nest, so dividing by them gives the coordinates. The rule "elements".
@@ -85,6 +86,10 @@ void store(Item item, uint y[LANES]) {
         [[unroll]] for (uint i = 0; i < LANES; ++i)
             if (i < item.lanes) ELEMENT(U, OUTPUT, output, item.output_ + i) = U(y[i]);
     }
+#elif LANES == 1
+    const uint shift = item.output_ % 8u * 4u;
+    atomicAnd(WORD_(OUTPUT, output, item.output_), ~(0xFu << shift));
+    atomicOr(WORD_(OUTPUT, output, item.output_), (y[0] & 0xFu) << shift);
 #else
     uint word = 0u, kept = 0u;
     [[unroll]] for (int i = 0; i < LANES; ++i) {

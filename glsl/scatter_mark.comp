@@ -5,10 +5,11 @@
 //   PHASE 1  0 into the entries of the updates, where they are few
 //   PHASE 2  the largest position + 1 into each of those, by an integer maximum: the same whatever comes first
 //
-// Bindings: indices; table, 32-bit words, which may be the output: then an entry is the first word of an element.
+// Bindings: indices; table, 32-bit words, which may be the output: then an entry is the first word of an element. It may have
+// p.places entries from p.first on alone: then the others are left out.
 // Constants: LOCAL_SIZE_X, PHASE, RANK 1, and those of include/scatter.glsl.
 // Parameters: count; sizes of the walk over updates (or entries) and what divides by them; along it, the steps of indices, in
-//   words, of entries and of positions; and those of include/scatter.glsl.
+//   words, of entries and of positions; first and places; and those of include/scatter.glsl.
 
 #include "scatter.glsl"
 
@@ -16,7 +17,7 @@ layout(set = 0, binding = BINDING_TABLE, std430) buffer Table { uint table[]; };
 
 void main() {
     if (beyond(p.count)) return;
-    uint word = 0u, entry = BYTE_OFFSET_TABLE / 4u, position = 0u;
+    uint word = 0u, entry = 0u, position = 0u;
 #define VISIT(dimension, coordinate)                         \
     word += (coordinate) * p.index_strides[dimension];       \
     entry += (coordinate) * p.entry_strides[dimension];      \
@@ -26,7 +27,8 @@ void main() {
     bool inside = true;
 #define NAMED(k, index) entry += (index) * p.chosen_entries[k];
     if (PHASE != 0u) FOR_EACH_INDEX(inside, word, NAMED)
-    if (!inside) return;
-    if (PHASE == 2u) atomicMax(table[entry], position + 1u);
-    else table[entry] = 0u;
+    entry -= p.first;
+    if (!inside || entry >= p.places) return;
+    if (PHASE == 2u) atomicMax(table[BYTE_OFFSET_TABLE / 4u + entry], position + 1u);
+    else table[BYTE_OFFSET_TABLE / 4u + entry] = 0u;
 }

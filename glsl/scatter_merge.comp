@@ -3,13 +3,14 @@
 // A unit has the type T: an element's bits, or several elements' where those of a row lie together in all tensors. An
 // invocation makes ITEMS units, a workgroup's width apart, and reads all of them before it writes any, so that their loads
 // overlap. The table of positions (include/scatter.glsl) may be the output itself, an entry the first word of an element:
-// then a unit is an element, and whoever reads its entry writes over it.
+// then a unit is an element, and whoever reads its entry writes over it. It may have p.places entries from p.first on alone:
+// then the units of the others are left to another dispatch.
 //
 // Bindings: input, updates, table, output.
 // Variants: T.
 // Constants: LOCAL_SIZE_X, ITEMS 1 (at most MOST_ITEMS), RANK 1, UPDATE_RANK 1.
 // Parameters: count of units; sizes of the walk over the output and what divides by them; along it, the steps of input, updates
-//   and output, in units, and of entries; update_sizes, what divides by them and update_places: the dimensions of which a
+//   and output, in units, and of entries; first and places; update_sizes, what divides by them and update_places: the dimensions of which a
 //   position is a linear index, and steps of the updates along them.
 // Rules: "in_output", "table".
 
@@ -27,11 +28,12 @@ void main() {
     if (linear_workgroup() > (p.count - 1u) / items) return;
     const uint begin = linear_workgroup() * items, left = p.count - begin;
     uint inputs[MOST_ITEMS], updates[MOST_ITEMS], outputs[MOST_ITEMS], entries[MOST_ITEMS];
+    bool written[MOST_ITEMS];
     [[unroll]] for (uint i = 0u; i < ITEMS; ++i) {
         inputs[i] = BYTE_OFFSET_INPUT / T_BYTES;
         updates[i] = BYTE_OFFSET_UPDATES / T_BYTES;
         outputs[i] = BYTE_OFFSET_OUTPUT / T_BYTES;
-        uint entry = BYTE_OFFSET_TABLE / 4u;
+        uint entry = 0u;
 #define VISIT(dimension, coordinate)                           \
     inputs[i] += (coordinate) * p.input_strides[dimension];    \
     updates[i] += (coordinate) * p.update_strides[dimension];  \
@@ -40,7 +42,9 @@ void main() {
         // Past the end the last unit is read once more.
         const uint unit = begin + min(i * gl_WorkGroupSize.x + gl_LocalInvocationID.x, left - 1u);
         FOR_EACH_COORDINATE_FAST(unit, RANK, p.sizes, p.divisors, VISIT)
-        entries[i] = table[entry];
+        entry -= p.first;
+        written[i] = entry < p.places && i * gl_WorkGroupSize.x + gl_LocalInvocationID.x < left;
+        entries[i] = table[BYTE_OFFSET_TABLE / 4u + min(entry, p.places - 1u)];
     }
     T_MATH units[MOST_ITEMS];
     [[unroll]] for (uint i = 0u; i < ITEMS; ++i) {
@@ -53,5 +57,5 @@ void main() {
         }
     }
     [[unroll]] for (uint i = 0u; i < ITEMS; ++i)
-        if (i * gl_WorkGroupSize.x + gl_LocalInvocationID.x < left) output_units[outputs[i]] = T(units[i]);
+        if (written[i]) output_units[outputs[i]] = T(units[i]);
 }

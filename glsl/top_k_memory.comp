@@ -1,9 +1,9 @@
 // The K largest or smallest elements of rows where K is larger than shared memory: sorts whole rows in temporary memory.
 //
-// Keys, order, bindings and parameters: include/top_k.glsl. ENTRIES has a row's keys, each followed by its position, for
-// p.rows rows from p.first_row on. The sort is bitonic and in place, and every exchange puts the smaller element first, so
+// Keys, order, bindings and parameters: include/top_k.glsl. ENTRY_KEYS has the keys of p.rows rows from p.first_row on, and
+// ENTRY_POSITIONS their positions: apart, so that a binding holds those of a long row. The sort is bitonic and in place, and every exchange puts the smaller element first, so
 // that a row of any length behaves like one that goes on to a power of two with the largest keys. Constant PHASE:
-//   BLOCKS    reads X, sorts blocks of CAPACITY elements in shared memory and writes them to ENTRIES
+//   BLOCKS    reads X, sorts blocks of CAPACITY elements in shared memory and writes them to memory
 //   EXCHANGE  one step over memory: pairs that are mirror images in runs of p.reach (p.mirrored 1) or p.reach apart
 //   MERGE     the last steps of a merge, inside blocks of CAPACITY, in shared memory
 //   OUTPUT    writes the first K
@@ -17,29 +17,32 @@
 #define PHASE_MERGE 2u
 #define PHASE_OUTPUT 3u
 
-layout(set = 0, binding = BINDING_ENTRIES, std430) buffer Entries { uint entries[]; };
+layout(set = 0, binding = BINDING_ENTRY_KEYS, std430) buffer EntryKeys { uint entry_keys[]; };
+layout(set = 0, binding = BINDING_ENTRY_POSITIONS, std430) buffer EntryPositions { uint entry_positions[]; };
 
-#define ENTRY_WORDS (HALVES + 1)
+uint entry_at(uint row, uint place) { return row * p.row_size + place; }
 
-uint entry_at(uint row, uint place) { return BYTE_OFFSET_ENTRIES / 4 + (row * p.row_size + place) * ENTRY_WORDS; }
+uint entry_position(uint at) { return entry_positions[BYTE_OFFSET_ENTRY_POSITIONS / 4 + at]; }
 
 void load_entry(uint at, out KEY key, out uint position) {
+    const uint word = BYTE_OFFSET_ENTRY_KEYS / 4 + at * HALVES;
 #if HALVES == 2
-    key = uvec2(entries[at], entries[at + 1]);
+    key = uvec2(entry_keys[word], entry_keys[word + 1]);
 #else
-    key = entries[at];
+    key = entry_keys[word];
 #endif
-    position = entries[at + HALVES];
+    position = entry_position(at);
 }
 
 void store_entry(uint at, KEY key, uint position) {
+    const uint word = BYTE_OFFSET_ENTRY_KEYS / 4 + at * HALVES;
 #if HALVES == 2
-    entries[at] = key.x;
-    entries[at + 1] = key.y;
+    entry_keys[word] = key.x;
+    entry_keys[word + 1] = key.y;
 #else
-    entries[at] = key;
+    entry_keys[word] = key;
 #endif
-    entries[at + HALVES] = position;
+    entry_positions[BYTE_OFFSET_ENTRY_POSITIONS / 4 + at] = position;
 }
 
 void sort_block(uint row, uint first) {
@@ -88,6 +91,6 @@ void main() {
     if (PHASE == PHASE_EXCHANGE) {
         exchange_in_memory(row, i);
     } else {
-        store(find_row(p.first_row + row), i, entries[entry_at(row, i) + HALVES]);
+        store(find_row(p.first_row + row), i, entry_position(entry_at(row, i)));
     }
 }

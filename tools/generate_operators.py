@@ -28,8 +28,12 @@ from dmlvk import ops as _ops  # noqa: E402, F401  # fills the registry
 from dmlvk.cases import all_cases  # noqa: E402
 from dmlvk.cases.model import EXACT, OperatorCases, Tolerance  # noqa: E402
 from dmlvk.enums import OperatorType, TensorDataType  # noqa: E402
+from dmlvk.kernels.caps import Capabilities  # noqa: E402
+from dmlvk.kernels.limitation import EVERY_OPERATOR  # noqa: E402
 from dmlvk.kernels.lowering import registry  # noqa: E402
+from dmlvk.kernels.lowering.registry import limitations_of  # noqa: E402
 from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc, class_name  # noqa: E402
+from dmlvk.support import unsupported_types  # noqa: E402
 
 PAGE = ROOT / "docs" / "operators.md"
 MEASUREMENTS = {"H200": "bench/results/h200-verify.json", "lavapipe": "bench/results/lavapipe-verify.json"}
@@ -43,12 +47,11 @@ INTRODUCTION = """\
 
 <!-- Written by tools/generate_operators.py; change the rows, the cases or the measurements, and run it again. -->
 
-DirectML has {total} operators; {implemented} are implemented here, in {families} families:
+DirectML has {total} operators; all are implemented here, in {families} families:
 
 {contents}
 
-The other {missing} are [not implemented](#not-implemented): asking for one is an `AttributeError` that names it, never a
-silent substitute.
+What devices cannot do of them stands under [limitations](#limitations); `python -m dmlvk ops` says it of a device at hand.
 
 ## How to read this page
 
@@ -57,8 +60,9 @@ silent substitute.
 - *Level* is the feature level that introduced the operator.
 - *In place*: an output may share the exact range of one of these inputs.
 - *Runs as*: an older issue has no kernel of its own, but is the newer one with some fields fixed.
-- Data types are written by kind: `FLOAT 32 16` is FLOAT32 and FLOAT16. Where a device lacks what a type needs (8 and 16-bit
-  storage, 64-bit integers, doubles), compiling the operator is an `UnsupportedError`.
+- Data types are written by kind: `FLOAT 32 16` is FLOAT32 and FLOAT16.
+- *Needs*: the device features without which the operator, or the data type named with them, is an `UnsupportedError`.
+  *Limited by*: other reasons for one, beside those that any operator may meet.
 - *Fused activation*: any operator marked "can be fused", and those named beside the field.
 - *Error* is counted in units in the last place (ULP) of the output's type, from a float64 result. *Allowed* is what the
   tests hold every device to; "from 0.5 up" counts smaller results in the ULP of 0.5. The devices' columns hold the largest
@@ -167,11 +171,16 @@ def output_types(entry: OperatorCases, data_type: TensorDataType) -> list[Tensor
     return list(dict.fromkeys(found))
 
 
+def crossed(entry: OperatorCases) -> dict[TensorDataType, None]:
+    """The data types that any case of an operator has, in order."""
+    return dict.fromkeys(itertools.chain(*(case.only or entry.crossed_types for case in entry.cases)))
+
+
 def accuracy(row: type[OperatorDesc], measurements: dict[str, Measurement]) -> list[str]:
     """The table of errors: data types whose line would be the same share one."""
     entry = all_cases()[row]
     lines: dict[tuple[str, ...], list[TensorDataType]] = {}
-    run = dict.fromkeys(itertools.chain(*(case.only or entry.crossed_types for case in entry.cases)))
+    run = crossed(entry)
     for data_type in run:
         allowed = dict.fromkeys(write_tolerance(entry.tolerance.get(own, EXACT)) for own in output_types(entry, data_type))
         measured = (found.errors.get((row.__name__, data_type.name), "not measured") for found in measurements.values())
@@ -195,8 +204,44 @@ def section(row: type[OperatorDesc], measurements: dict[str, Measurement]) -> It
     yield ""
     if row.constraints:
         yield from ("Checked: " + "; ".join(write_rule(row, constraint) for constraint in row.constraints) + ".", "")
+    if text := limits(row):
+        yield from (text, "")
     yield from accuracy(row, measurements)
     yield ""
+
+
+def limits(row: type[OperatorDesc]) -> str:
+    """What the operator asks of a device."""
+    entry = all_cases()[row]
+    needs: dict[frozenset[str], list[TensorDataType]] = {}
+    for data_type, features in unsupported_types(entry, Capabilities(features=frozenset())).items():
+        needs.setdefault(features, []).append(data_type)
+    always = frozenset.intersection(*needs) if len(set().union(*needs.values())) == len(set(crossed(entry))) else frozenset()
+    parts = [", ".join(f"`{name}`" for name in sorted(always))]
+    for features, types in needs.items():
+        if features - always:
+            parts.append(", ".join(f"`{name}`" for name in sorted(features - always)) + f" for {write_types(types)}")
+    own = [found.name for found in limitations_of(row) if found not in EVERY_OPERATOR]
+    sentences = ["Needs " + "; ".join(filter(None, parts)) + "."] if any(parts) else []
+    sentences += ["Limited by " + ", ".join(f"[{name}](#limitation-{name})" for name in own) + "."] if own else []
+    return " ".join(sentences)
+
+
+def limitations() -> Iterator[str]:
+    """What limits the operators."""
+    yield from (
+        "## Limitations",
+        "",
+        "Compiling a valid desc is an `UnsupportedError` only for these reasons, each a device's:",
+        "",
+    )
+    rows = sorted(filter(registry.has_kernels, REGISTRY.values()), key=lambda row: row.__name__)
+    for found in dict.fromkeys(itertools.chain.from_iterable(map(limitations_of, rows))):
+        names = [row.__name__ for row in rows if found in limitations_of(row)]
+        listed = "any" if found in EVERY_OPERATOR else ", ".join(f"[{name}](#{name.lower()})" for name in names)
+        yield f'- <a id="limitation-{found.name}"></a>**{found.name}**: {found.rule}.'
+        yield f"  Devices: {found.devices}."
+        yield f"  Operators: {listed}."
 
 
 def write_rule(row: type[OperatorDesc], constraint: Constraint) -> str:
@@ -220,7 +265,7 @@ def page() -> str:
     by_family = families()
     operators = sorted(OperatorType)[1:]
     implemented = {row.type for rows in by_family.values() for row in rows}
-    missing = [operator for operator in operators if operator not in implemented]
+    assert implemented == set(operators), "every operator has a row and kernels"
     contents = [
         f"- [{name}](#{name}): " + ", ".join(f"[{row.__name__}](#{row.__name__.lower()})" for row in rows)
         for name, rows in by_family.items()
@@ -228,9 +273,7 @@ def page() -> str:
     lines = [
         INTRODUCTION.format(
             total=len(operators),
-            implemented=len(implemented),
             families=len(by_family),
-            missing=len(missing),
             contents="\n".join(contents),
             sources="\n".join(measurement.source for measurement in measurements.values()),
         )
@@ -239,15 +282,8 @@ def page() -> str:
         lines += [f"## {name}", "", inspect.getdoc(sys.modules[rows[0].__module__]) or "", ""]
         for row in rows:
             lines += section(row, measurements)
-    lines += ["## Not implemented", "", "A limitation of this version: these have no row and no kernel.", ""]
-    lines += table(
-        ("operator", "level"),
-        (
-            (f"`{operator.dml_name}`", operator.feature_level.name.removeprefix("LEVEL_").replace("_", "."))
-            for operator in missing
-        ),
-    )
-    return "\n".join(lines) + "\n"
+    lines += limitations()
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def main() -> int:

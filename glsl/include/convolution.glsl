@@ -65,16 +65,21 @@ uint output_element(uint batch, uint channel, uvec3 o) {
 // Whether the position lies in the output padding, which is zero whatever the bias and the activation.
 bool is_padding(uvec3 o) { return o.x >= p.computed_sizes[0] || o.y >= p.computed_sizes[1] || o.z >= p.computed_sizes[2]; }
 
+// What becomes of a sum with its bias.
+float activated(float value) {
+    return activate_scaled(ACTIVATION, value, p.param0, p.param1, p.clip_scale, p.clip_bias);
+}
+
 // Four finished sums outside the output padding.
 vec4 finished(vec4 sum, vec4 biases) {
     vec4 values;
-    [[unroll]] for (uint i = 0; i < 4; ++i) values[i] = activate(ACTIVATION, sum[i] + biases[i], p.param0, p.param1);
+    [[unroll]] for (uint i = 0; i < 4; ++i) values[i] = activated(sum[i] + biases[i]);
     return values;
 }
 
 // Adds the bias to a finished sum, applies the activation and stores it.
 void store(uint batch, uint channel, uvec3 o, float sum) {
-    const float value = is_padding(o) ? 0.0 : activate(ACTIVATION, sum + load_bias(channel), p.param0, p.param1);
+    const float value = is_padding(o) ? 0.0 : activated(sum + load_bias(channel));
     y[BYTE_OFFSET_Y / T_BYTES + output_element(batch, channel, o)] = T(value);
 }
 

@@ -29,7 +29,7 @@ float finished(uint outer, uint inner, uint m, uint n, float sum) {
         const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
         value = fma(p.beta, float(c[BYTE_OFFSET_C / T_BYTES + element]), value);
     }
-    return activate(ACTIVATION, value, p.param0, p.param1);
+    return activate_scaled(ACTIVATION, value, p.param0, p.param1, p.clip_scale, p.clip_bias);
 }
 
 // Finishes a sum and stores it.

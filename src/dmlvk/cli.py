@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
+import itertools
 import json
 import math
 import os
@@ -21,12 +22,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dmlvk import ops as _ops  # noqa: F401  # fills the registry
-from dmlvk.eager import inferred_data_type, inferred_sizes
+from dmlvk.calls import inferred_data_type, inferred_sizes
 from dmlvk.enums import ExecutionFlags, OperatorType, TensorDataType
 from dmlvk.errors import DmlvkError, InvalidArgumentError, ModelError
 from dmlvk.execution.device import Device
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import EVERY_OPERATOR
 from dmlvk.kernels.lowering import explain, newest
-from dmlvk.kernels.lowering.registry import has_kernels
+from dmlvk.kernels.lowering.registry import has_kernels, limitations_of
 from dmlvk.kernels.plan import BlockCopy
 from dmlvk.runtime.device import devices
 from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D, class_name
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sub.add_argument("--device", help="index, UUID or part of the name; default DMLVK_DEVICE, else the best")
 
     command("devices", _devices, "list the Vulkan devices")
-    command("ops", _ops_command, "list DirectML's operators and what is implemented")
+    takes_device(command("ops", _ops_command, "list DirectML's operators, and what the device cannot do of them"))
     sub = command("explain", _explain, "show which kernel rule a desc gets, and why")
     sub.add_argument("operator", help="class name, such as MeanVarianceNormalization1")
     sub.add_argument("fields", nargs="*", help="such as input_tensor=FLOAT32[32,256,128,128] axes=2,3 epsilon=1e-5")
@@ -141,35 +144,60 @@ def _devices(options: argparse.Namespace) -> int:
     return 0
 
 
-def operator_list() -> list[dict[str, Any]]:
-    """Every DirectML operator with its status: what ``ops --json`` prints."""
+def operator_list(caps: Capabilities) -> list[dict[str, Any]]:
+    """Every DirectML operator with its status, the limitations that its descs may meet on a device, and the data types
+    that the device cannot do, each with the features that it lacks."""
+    from dmlvk.cases import all_cases
+    from dmlvk.support import unsupported_types
+
     found = []
     for operator in sorted(OperatorType)[1:]:
         row = REGISTRY.get(operator)
         implemented = row is not None and has_kernels(row)
+        limitations = limitations_of(row) if row is not None and implemented else ()
+        unsupported = unsupported_types(all_cases()[row], caps) if row is not None and implemented else {}
         found.append(
             {
                 "name": operator.dml_name,
                 "class": class_name(operator),
                 "feature_level": operator.feature_level.name.removeprefix("LEVEL_").replace("_", "."),
                 "status": "implemented" if implemented else "limitation",
-                "reason": "" if implemented else "has no row and no kernel in this version",
+                "limitations": [limitation.name for limitation in limitations if limitation.concerns(caps)],
+                "unsupported": {data_type.name: sorted(missing) for data_type, missing in unsupported.items()},
                 "in_place": list(row.in_place) if row is not None else [],
             }
         )
     return found
 
 
+def limitation_list(caps: Capabilities) -> list[dict[str, Any]]:
+    """Every limitation that an operator has on a device."""
+    found = dict.fromkeys(itertools.chain.from_iterable(map(limitations_of, filter(has_kernels, REGISTRY.values()))))
+    return [
+        {"name": limitation.name, "rule": limitation.rule, "devices": limitation.devices}
+        for limitation in found
+        if limitation.concerns(caps)
+    ]
+
+
 def _ops_command(options: argparse.Namespace) -> int:
-    found = operator_list()
+    device = Device(options.device)
+    operators, limitations = operator_list(device.capabilities), limitation_list(device.capabilities)
     if options.json:
-        _print_json(found)
+        _print_json({"device": device.info.name, "operators": operators, "limitations": limitations})
         return 0
-    head = ("operator", "level", "status", "in place")
-    _print_table(
-        ((item["class"], item["feature_level"], item["status"], ", ".join(item["in_place"])) for item in found), head
-    )
-    print(f"{sum(item['status'] == 'implemented' for item in found)} of {len(found)} implemented")
+    general = {limitation.name for limitation in EVERY_OPERATOR}
+    rows = []
+    for item in operators:
+        own = ", ".join(name for name in item["limitations"] if name not in general)
+        types = ", ".join(f"{name} ({' '.join(missing)})" for name, missing in item["unsupported"].items())
+        rows.append((item["class"], item["feature_level"], item["status"], own, types, ", ".join(item["in_place"])))
+    _print_table(rows, ("operator", "level", "status", "limitations", "without", "in place"))
+    print(f"{sum(item['status'] == 'implemented' for item in operators)} of {len(operators)} implemented")
+    print(f"\nWhat a desc may meet on {device.info.name}:")
+    for item in limitations:
+        which = "any operator" if item["name"] in general else "those that say so"
+        print(f"  {item['name']} ({which}): {item['rule']}\n    on {item['devices']}")
     return 0
 
 

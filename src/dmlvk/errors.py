@@ -54,11 +54,13 @@ class UnsupportedError(DmlvkError, NotImplementedError):
     Attributes:
         operator: The operator's DirectML name, "" where none is concerned.
         reason: What is missing.
+        limitation: Name of the limitation that ``dmlvk ops`` lists for the operator, "" where none is concerned.
+        features: The device features that it would take, where only those are missing.
     """
 
-    def __init__(self, reason: str, *, operator: str = "") -> None:
+    def __init__(self, reason: str, *, operator: str = "", limitation: str = "", features: tuple[str, ...] = ()) -> None:
         super().__init__(f"{operator}: {reason}" if operator else reason)
-        self.operator, self.reason = operator, reason
+        self.operator, self.reason, self.limitation, self.features = operator, reason, limitation, features
 
 
 class NoDeviceError(DmlvkError, RuntimeError):

@@ -36,9 +36,12 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 def test_json(capsys: pytest.CaptureFixture[str], model: str) -> None:
-    operators = printed(capsys, "ops")
-    assert len(operators) == 177
-    assert all(set(item) == {"name", "class", "feature_level", "status", "reason", "in_place"} for item in operators)
+    listed = printed(capsys, "ops")
+    assert set(listed) == {"device", "operators", "limitations"}
+    assert len(listed["operators"]) == 177
+    assert {name for item in listed["operators"] for name in item["limitations"]} == {
+        item["name"] for item in listed["limitations"]
+    }
     assert {"index", "name", "uuid", "driver", "type", "features"} <= set(printed(capsys, "devices")[0])
     assert printed(capsys, *ADD)["dispatches"]
     clip = ["explain", "ElementWiseClip1", "input_tensor=FLOAT32[4]", "min_max_data_type=FLOAT32", "min=-1", "max=1e5"]
@@ -58,6 +61,25 @@ def test_json(capsys: pytest.CaptureFixture[str], model: str) -> None:
         "type": "float32",
         "mean": None,
     }
+
+
+def test_operators_of_a_lesser_device(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLVK_DISABLE", "storage16,int64")
+    found = {item["class"]: item for item in printed(capsys, "ops")["operators"]}
+    assert all(item["status"] == "implemented" for item in found.values())
+    assert found["ElementWiseAdd"]["unsupported"] == {
+        "FLOAT16": ["storage16"],
+        "UINT16": ["storage16"],
+        "INT16": ["storage16"],
+        "UINT64": ["int64"],
+        "INT64": ["int64"],
+    }
+    assert found["ElementWiseLogicalAnd"]["unsupported"] == {}
+    assert found["Gather"]["unsupported"].keys() == {"FLOAT16", "UINT16", "INT16"}  # moving 64 bits takes no feature
+    assert main(["ops"]) == 0
+    text = capsys.readouterr().out
+    assert "FLOAT16 (storage16)" in text and "INT64 (int64)" in text
+    assert text.count("\n  loop_rounds (those that say so): ") == 1
 
 
 def test_outputs_are_written(capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path) -> None:

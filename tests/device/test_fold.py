@@ -217,3 +217,15 @@ def test_random_windows(device: dmlvk.Device, data: st.DataObject) -> None:
     outcome = check_problem(device, all_cases()[row], dataclasses.replace(variation, rule=rule), problem)
     assert outcome.passed, f"{outcome.operator}, {outcome.variation}: {outcome.detail}\n{problem.desc}"
     assert not outcome.unsupported
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(100_003, 99_991), (65_537, 65_535), (200_006, 199_982)])
+def test_strides_beyond_16_bits(device: dmlvk.Device, stride: int, dilation: int) -> None:
+    """Solving for the pairs that meet at a position takes products of more than 32 bits."""
+    x = np.arange(1, 13, dtype=np.float32).reshape(1, 3, 4)
+    size = 3 * stride + 2 * dilation + 1
+    y = eager.fold(x, **windows((3,), strides=(stride,), dilations=(dilation,)), output_sizes=((1, 1, size),))
+    expected = np.zeros(size, np.float32)
+    for tap, block in itertools.product(range(3), range(4)):
+        expected[block * stride + tap * dilation] += x[0, tap, block]
+    assert np.array_equal(y[0, 0], expected)

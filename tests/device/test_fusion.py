@@ -10,9 +10,10 @@ import dmlvk
 from dmlvk.cases import all_cases
 from dmlvk.cases.elementwise import FUSABLE
 from dmlvk.enums import TensorDataType
+from dmlvk.kernels.lowering import possible_rules
 from dmlvk.kernels.lowering.registry import has_kernels
 from dmlvk.schema import REGISTRY, FieldKind, OperatorDesc
-from dmlvk.verify import Variation, check
+from dmlvk.verify import Variation, build, check
 
 ACCEPTORS = [
     row
@@ -35,3 +36,24 @@ def test_fused_activation(device: dmlvk.Device, row: type[OperatorDesc], activat
     for data_type in (TensorDataType.FLOAT32, TensorDataType.FLOAT16):
         outcome = check(device, entry, Variation(fused, data_type, "packed"))
         assert outcome.passed, outcome.detail
+
+
+SCALED_CLIP = dmlvk.ElementWiseClip(min=-1.5, max=2.25, scale_bias=dmlvk.ScaleBias(0.75, -0.3))
+
+
+@pytest.mark.parametrize("row", [dmlvk.Convolution, dmlvk.Gemm], ids=lambda row: row.__name__)
+def test_a_fused_clip_scales_first_in_every_rule(device: dmlvk.Device, row: type[OperatorDesc]) -> None:
+    """Its bounds are met from both sides, and no case of one rule alone would reach every kernel's epilogue."""
+    entry = all_cases()[row]
+    rules = set()
+    for case in entry.cases:
+        fused = dataclasses.replace(case, attributes={**case.attributes, "fused_activation": SCALED_CLIP}, layouts=False)
+        for data_type in (TensorDataType.FLOAT32, TensorDataType.FLOAT16):
+            variation = Variation(fused, data_type, "packed")
+            for rule in possible_rules(build(row, variation).desc, device.capabilities):
+                if (rule, data_type) in rules:
+                    continue
+                rules.add((rule, data_type))
+                outcome = check(device, entry, dataclasses.replace(variation, rule=rule))
+                assert outcome.passed, (str(outcome.variation), outcome.detail)
+    assert len(rules) > 8

@@ -19,14 +19,14 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.cases import scatter
+from dmlvk.cases import all_cases, scatter
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, OperatorCases, any_bits, indices_around
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.schema import FieldSpec, OperatorDesc
-from dmlvk.verify import Variation, build, check_problem
+from dmlvk.verify import Variation, build, check, check_problem, variations
 
 Array = NDArray[Any]
 Sizes = tuple[int, ...]
@@ -225,3 +225,22 @@ def test_agrees_with_torch(device: dmlvk.Device, torch: ModuleType, kind: Any) -
     expected = torch.from_numpy(x).index_put((torch.from_numpy(rows[:, 0]),), torch.from_numpy(updates)).numpy()
     counts = {"input_dimension_count": 2, "indices_dimension_count": 2}
     np.testing.assert_array_equal(eager.scatter_nd(x, rows, updates, **counts, device=device), expected)
+
+
+@pytest.mark.parametrize("row", [dmlvk.ScatterElements, dmlvk.ScatterNd], ids=lambda row: row.__name__)
+def test_tables_in_parts(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, row: type[OperatorDesc]) -> None:
+    """A binding that just holds the tensors holds the table of a part of narrow elements only."""
+    entry = all_cases()[row]
+    parts = []
+    for variation in variations(entry):
+        if variation.data_type != TensorDataType.FLOAT16:
+            continue
+        own = dataclasses.replace(variation, rule="table")
+        slots = [*(desc := build(row, own).desc).input_slots(), *desc.output_slots()]
+        most = max(slot.tensor.total_tensor_size_in_bytes for slot in slots if slot.tensor is not None)
+        with monkeypatch.context() as patch:
+            patch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, storage_buffer_bytes=most))
+            outcome = check(device, entry, own)
+        assert outcome.passed and not outcome.unsupported, (str(own), outcome.detail)
+        parts.append(outcome.dispatches // 3)
+    assert max(parts) > 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dmlvk import ops
-from dmlvk.enums import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorFlags
+from dmlvk.enums import ConvolutionDirection, ConvolutionMode, OperatorType, TensorDataType, TensorFlags
 from dmlvk.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.kernels.lowering import convolution_winograd, lower, possible_rules
@@ -83,9 +83,26 @@ def parameters(dispatch: Dispatch) -> dict[str, tuple[int, ...]]:
         (convolution((1, 1024, 14, 14), (64, 1024, 1, 1)), "split", "direct"),
         (convolution((1, 64, 56, 56), (64, 64, 3, 3)), "winograd", "direct"),
         (convolution((1, 3, 32, 32), (16, 3, 3, 3), strides=(2, 2)), "tiled", "direct"),
-        (convolution((1, 4, 9, 9), (1, 4, 9, 9)), "naive", "naive"),
+        (convolution((1, 4, 9, 9), (1, 4, 9, 9)), "split", "naive"),
+        (convolution((1, 64, 30, 30), (32, 64, 28, 28)), "split", "direct"),
+        (convolution((32, 64, 56, 56), (8, 64, 3, 3)), "direct", "direct"),
+        (convolution((1, 2, 4, 4), (8, 2, 2, 2)), "direct", "direct"),
+        (convolution((1, 2, 2, 2), (1, 2, 2, 2)), "naive", "naive"),
     ],
-    ids=["vector", "depthwise", "dilated", "pointwise", "long sums", "3x3", "stem", "window as large as the input"],
+    ids=[
+        "vector",
+        "depthwise",
+        "dilated",
+        "pointwise",
+        "long sums",
+        "3x3",
+        "stem",
+        "window as large as the input",
+        "gradient of filters",
+        "few channels of many pixels",
+        "little work",
+        "one sum",
+    ],
 )
 def test_rules(desc: ops.Convolution, on_gpu: str, on_cpu: str) -> None:
     assert (chosen(desc), chosen(desc, CPU)) == (on_gpu, on_cpu)
@@ -285,7 +302,16 @@ def test_padding_beyond_31_bits_is_refused() -> None:
         lower(desc, GPU)
 
 
-def test_scale_bias_cannot_be_fused() -> None:
+def test_strides_past_the_input_reach_no_further_than_the_last_window() -> None:
+    lower(convolution((1, 1, 50_000), (1, 1, 1), strides=(50_000,)), GPU)
+    lower(convolution((1, 1, 1), (1, 1, 1), (1, 1, 1), strides=(2**31 - 1,), direction=ConvolutionDirection.BACKWARD), GPU)
+    with pytest.raises(UnsupportedError, match="2\\*\\*31"):
+        lower(convolution((1, 1, 1), (1, 1, 1), strides=(2**31,)), GPU)
+
+
+def test_a_fused_clip_may_scale_first() -> None:
     clip = ops.ElementWiseClip(min=0.0, max=1.0, scale_bias=ScaleBias(2.0, 1.0))
-    with pytest.raises(UnsupportedError, match="scale_bias"):
-        lower(convolution((1, 1, 4), (1, 1, 1), fused_activation=clip), GPU)
+    (dispatch,) = lower(convolution((1, 1, 4), (1, 1, 1), fused_activation=clip), GPU).dispatches
+    assert isinstance(dispatch, Dispatch)
+    assert dict(dispatch.kernel.constants)["ACTIVATION"] == OperatorType.ELEMENT_WISE_CLIP1
+    assert struct.pack("<4f", 0.0, 1.0, 2.0, 1.0) in dispatch.params

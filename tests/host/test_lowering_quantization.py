@@ -135,12 +135,12 @@ def test_a_word_of_a_4_bit_output_has_one_writer() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "strides"), [((2, 3), (3, 2)), ((3, 2), (2, 3)), ((2, 2, 2), (5, 4, 7))])
-def test_4_bit_outputs_nest(sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
+def test_4_bit_outputs_that_do_not_nest_go_element_by_element(sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
     blocks = (1,) * len(sizes)
     desc = quantize(sizes, blocks, kind=INT4, strides=strides)
-    desc.validate()
-    with pytest.raises(UnsupportedError, match="nest"):
-        lower(desc, GPU)
+    assert dict(dispatch(desc).kernel.variant)["LANES"] == "1"
+    assert "PACKED" not in constants(desc)
+    assert params(desc)["count"] == (math.prod(sizes),)
     dispatch(quantize(sizes, blocks, kind=INT8, strides=strides))
     dispatch(dequantize(sizes, blocks, kind=INT4, strides=strides))
 

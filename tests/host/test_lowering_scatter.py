@@ -6,7 +6,6 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.plan import BlockCopy, Dispatch, Plan, Source
@@ -129,12 +128,13 @@ def test_units_are_as_wide_as_rows_allow(desc: dmlvk.ScatterElements | dmlvk.Sca
     assert dict(last(lower(desc, LARGE, force=rule)).kernel.variant)["T"] == unit
 
 
-def test_a_table_that_no_binding_holds_is_refused() -> None:
+def test_a_table_that_no_binding_holds_is_taken_in_parts() -> None:
     caps = Capabilities(features=LARGE.features, storage_buffer_bytes=2**27)
-    desc = elements((2**26,), 0, 2**10, T.UINT8)
+    desc = elements((2**26 + 5,), 0, 2**10, T.UINT8)
     assert possible_rules(desc, caps) == ["table"]
-    with pytest.raises(UnsupportedError, match="67108864 rows of the output take a table of 268435456 bytes"):
-        lower(desc, caps)
+    plan = lower(desc, caps)
+    assert plan.temporary_bytes == 2**27
+    assert len(plan.dispatches) == 3 * 3
 
 
 @pytest.mark.parametrize("rule", ["sparse", "in_output", "table"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS
 from dmlvk.tensor import TensorDesc
 
 _MOST_CPU_ROUNDS = 65535
@@ -53,7 +53,8 @@ def within_rounds(rounds: int, caps: Capabilities) -> bool:
 
 
 def check_rounds(rounds: int, caps: Capabilities, operator: str) -> None:
-    """Refuses loops that a CPU's driver would leave too early, without an error and with a wrong result.
+    """Refuses loops that a CPU's driver would leave too early, without an error and with a wrong result. Whoever asks
+    names LOOP_ROUNDS among the limitations of its rows (``register``).
 
     Args:
         rounds: At most so many rounds of all loops that an invocation goes through, those of nested ones multiplied.
@@ -61,9 +62,9 @@ def check_rounds(rounds: int, caps: Capabilities, operator: str) -> None:
         operator: The operator's DirectML name.
     """
     if not within_rounds(rounds, caps):
-        raise UnsupportedError(
+        raise LOOP_ROUNDS.error(
             f"a CPU's driver ends the loops of a shader after {_MOST_CPU_ROUNDS} rounds, and here there may be {rounds}",
-            operator=operator,
+            operator,
         )
 
 
@@ -90,8 +91,8 @@ def pooling_lanes(bits: int) -> tuple[int, ...]:
 
 
 def convolution_lanes(bits: int) -> tuple[int, ...]:
-    """How many neighbouring outputs an invocation of a depthwise convolution may make: those of 16 bytes, or fewer where
-    rows are not whole groups of that many."""
+    """How many neighbouring outputs an invocation of a depthwise convolution, or of the gradient of a resampling by a whole
+    number, may make: those of 16 bytes, or fewer where rows are not whole groups of that many."""
     return (8, 4, 2) if bits < 32 else (4, 2)
 
 

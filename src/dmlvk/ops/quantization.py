@@ -185,9 +185,7 @@ class Quantize(
     """y = clamp(round(x / scale) + zero point), to 8 or 4 bits; ``quantization_tensors``: (scale,) or (scale, zero point).
 
     In each dimension a scale serves a block of input size / scale size neighbours: size 1 serves the whole dimension, the
-    input's own size gives each element its own. A 4-bit output lies in memory so that its dimensions nest: each stride is
-    larger than the distance between the first and the last element of the dimensions inside it. Others are an
-    ``UnsupportedError``.
+    input's own size gives each element its own.
     """
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)

@@ -7,14 +7,16 @@ import pkgutil
 
 from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import FEATURES, STORAGE_BINDING, WORKGROUPS
 from dmlvk.kernels.lowering.registry import Lowering, lowering_of, register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import BlockCopy, Plan
 from dmlvk.kernels.select.rule import Rule, choose
+from dmlvk.kernels.spec import GLSL_TYPES
 from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import element_bits
 
-__all__ = ["Lowering", "explain", "lower", "newest", "possible_rules", "register"]
+__all__ = ["Lowering", "check_data_types", "explain", "lower", "newest", "possible_rules", "register"]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -65,13 +67,32 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
     lowering = _lowering(desc)
     problem = lowering.problem(desc)
     name = force or choose(lowering.rules, problem, caps).name
-    _check_tensors(desc, caps)
+    _check_sizes(desc, caps)
     plan = lowering.schedules[name](desc, problem, caps)
     _check_dispatches(desc, plan, caps)
     return plan
 
 
-def _check_tensors(desc: OperatorDesc, caps: Capabilities) -> None:
+def check_data_types(desc: OperatorDesc, caps: Capabilities) -> None:
+    """Refuses data types that the device cannot load and store, whatever kernel a plan would have: some move bytes alone.
+
+    Any device moves 64-bit elements, as pairs of words, and writes 64-bit indices so; whether it computes with them is asked
+    of the kernels that do. 4-bit elements go in 32-bit words.
+
+    Raises:
+        UnsupportedError: the device lacks a feature.
+    """
+    for slot in desc.input_slots() + desc.output_slots():
+        if slot.tensor is None or element_bits(slot.tensor.data_type) in (4, 64):
+            continue
+        name = slot.tensor.data_type.name
+        missing = tuple(feature for feature in GLSL_TYPES[name].features if feature not in caps.features)
+        if missing:
+            found = f"{slot.field.dml_name} is {name}, which needs the device feature {', '.join(missing)}"
+            raise FEATURES.error(found, desc.type.dml_name, features=missing)
+
+
+def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
     """Before there is a plan: steps that stay in these tensors fit the 32-bit numbers of a parameter block."""
     for slot in desc.input_slots() + desc.output_slots():
         if slot.tensor is None:
@@ -79,10 +100,10 @@ def _check_tensors(desc: OperatorDesc, caps: Capabilities) -> None:
         # A kernel counts elements in 32 bits; of 4-bit ones that is half of what the largest binding could hold.
         most = min(caps.storage_buffer_bytes, 2**32 * element_bits(slot.tensor.data_type) // 8)
         if slot.tensor.total_tensor_size_in_bytes > most:
-            raise UnsupportedError(
+            raise STORAGE_BINDING.error(
                 f"{slot.field.dml_name} of {slot.tensor.total_tensor_size_in_bytes} bytes is larger than a storage "
                 f"binding of its type may be on the device, {most} bytes",
-                operator=desc.type.dml_name,
+                desc.type.dml_name,
             )
 
 
@@ -91,11 +112,14 @@ def _check_dispatches(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> Non
         if isinstance(dispatch, BlockCopy):
             continue
         spec = KERNELS[dispatch.kernel.kernel]
-        missing = [name for name in spec.required_features(dispatch.kernel.variant) if name not in caps.features]
+        missing = tuple(name for name in spec.required_features(dispatch.kernel.variant) if name not in caps.features)
         if missing:
-            raise UnsupportedError(f"needs the device feature {', '.join(missing)}", operator=desc.type.dml_name)
+            found = f"needs the device feature {', '.join(missing)}"
+            raise FEATURES.error(found, desc.type.dml_name, features=missing)
+        largest = max(binding.nbytes for binding in dispatch.bindings)
+        if largest > caps.storage_buffer_bytes:
+            found = f"needs a table of {largest} bytes, the device binds at most {caps.storage_buffer_bytes}"
+            raise STORAGE_BINDING.error(found, desc.type.dml_name)
         if any(count > most for count, most in zip(dispatch.grid, caps.workgroup_counts, strict=True)):
-            raise UnsupportedError(
-                f"needs {dispatch.grid} workgroups, the device launches at most {caps.workgroup_counts}",
-                operator=desc.type.dml_name,
-            )
+            found = f"needs {dispatch.grid} workgroups, the device launches at most {caps.workgroup_counts}"
+            raise WORKGROUPS.error(found, desc.type.dml_name)

@@ -11,6 +11,7 @@ from dmlvk import ops
 from dmlvk.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.enums import TensorDataType
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS
 from dmlvk.kernels.lowering.registry import LOWERINGS, register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
@@ -546,4 +547,5 @@ register(
         "tiles": _tiled,
         "naive": _naive,
     },
+    limitations=(LOOP_ROUNDS,),
 )

@@ -7,6 +7,7 @@ import math
 from dmlvk import ops
 from dmlvk.enums import ConvolutionDirection
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.lowering import matmul
 from dmlvk.kernels.lowering.convolution_cooperative import cooperative, cooperative_fits
 from dmlvk.kernels.lowering.convolution_geometry import as_it_is, dispatch_of, geometry_of
@@ -137,4 +138,5 @@ register(
         "direct": _direct,
         "naive": _naive,
     },
+    limitations=(LOOP_ROUNDS, POSITIONS),
 )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from dmlvk import ops
 from dmlvk.enums import ConvolutionDirection, ConvolutionMode
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import POSITIONS
 from dmlvk.kernels.lowering.copy import copy_launch, copy_problem
 from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.manifest import KERNELS
@@ -81,15 +81,11 @@ def geometry_of(desc: ops.Convolution) -> Geometry:
     group_outputs = output_sizes[1] // desc.group_count
     by_output, by_input = filter_strides[:2] if forward else filter_strides[1::-1]
     reach = max(
-        (
-            size * stride + (taps - 1) * dilation + start
-            for size, stride, taps, dilation, start in zip(
-                map(max, input_sizes[2:], output_sizes[2:]), strides, window, dilations, starts, strict=True
-            )
-        )
+        output * (stride if forward else 1) + (taps - 1) * dilation + start
+        for output, stride, taps, dilation, start in zip(output_sizes[2:], strides, window, dilations, starts, strict=True)
     )
-    if reach >= 2**31:
-        raise UnsupportedError("positions in the padded input reach 2**31", operator=desc.type.dml_name)
+    if max(reach, *strides, *dilations) >= 2**31:
+        raise POSITIONS.error("positions in the padded input reach 2**31", desc.type.dml_name)
     offset = 0
     if desc.mode == ConvolutionMode.CONVOLUTION:
         offset = sum((taps - 1) * step for taps, step in zip(window, tap_strides, strict=True))
@@ -188,7 +184,7 @@ def dispatch_of(
         "HAS_BIAS": int(has_bias),
         "HAS_DIVISOR": int(geometry.divisor != (1, 1, 1)),
     }
-    block = KERNELS[kernel].pack(**geometry.params, param0=activation.param0, param1=activation.param1, **params)
+    block = KERNELS[kernel].pack(**geometry.params, **activation.params, **params)
     variant = (*variant, ("T", desc.tensor("input_tensor").data_type.name))
     bindings = (input_range(0), filters.range, input_range(2) if has_bias else filters.range, output_range())
     return Dispatch(KernelVariant(kernel, variant, tuple(constants.items())), bindings, block, grid)

@@ -95,9 +95,13 @@ def _binary(
     bindings: tuple[Range, ...],
     numbers: Sequence[float],
 ) -> Dispatch:
-    activation_id, param0, param1 = fused(getattr(desc, "fused_activation", None))
-    constants = {"OPERATION": operation, "ACTIVATION": activation_id}
-    params = {"activation_param0": param0, "activation_param1": param1, **_numbers(numbers, problem.input_type)}
+    activation = fused(getattr(desc, "fused_activation", None))
+    constants = {"OPERATION": operation, "ACTIVATION": activation.id}
+    params = {
+        "activation_param0": activation.param0,
+        "activation_param1": activation.param1,
+        **_numbers(numbers, problem.input_type),
+    }
     return launch("elementwise_binary", rule, problem, caps, bindings, constants, params)
 
 

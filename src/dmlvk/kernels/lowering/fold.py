@@ -6,8 +6,8 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.lowering.copy import RowUnits, rows_dispatch
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
@@ -87,10 +87,10 @@ def _check_extents(desc: Fold | Unfold, problem: FoldProblem) -> None:
     for own in problem.dimensions:
         extent = max(own.start + own.size, (own.blocks - 1) * own.stride + (own.window - 1) * own.dilation + 1)
         if extent > _MOST_EXTENT or max(own.stride, own.dilation) > _MOST_EXTENT:
-            raise UnsupportedError(
+            raise POSITIONS.error(
                 f"padded images of at most {_MOST_EXTENT} positions a dimension, got {extent} with stride {own.stride} and "
                 f"dilation {own.dilation}",
-                operator=desc.type.dml_name,
+                desc.type.dml_name,
             )
 
 
@@ -112,16 +112,10 @@ class _Pairs:
     most: int
 
 
-def _pairs(desc: Fold, own: BlockDimension) -> _Pairs:
+def _pairs(own: BlockDimension) -> _Pairs:
     divisor = math.gcd(own.stride, own.dilation)
     tap_step, block_step = own.stride // divisor, own.dilation // divisor
     inverse = pow(block_step, -1, tap_step)
-    if (tap_step - 1) * inverse >= 2**32:
-        raise UnsupportedError(
-            f"a stride of {own.stride} with a dilation of {own.dilation}: the inverse of one modulo the other times its "
-            f"remainders passes 32 bits",
-            operator=desc.type.dml_name,
-        )
     return _Pairs(divisor, tap_step, block_step, inverse, min(-(-own.window // tap_step), -(-own.blocks // block_step)))
 
 
@@ -133,11 +127,13 @@ def _steps(counts: Sequence[int], step: int) -> tuple[int, ...]:
 def _outputs(desc: Fold, problem: FoldProblem, caps: Capabilities) -> Plan:
     _check_extents(desc, problem)
     dimensions = problem.dimensions
-    pairs = [_pairs(desc, own) for own in dimensions]
+    pairs = [_pairs(own) for own in dimensions]
     *outer, before, last = (1, *(pair.most for pair in pairs))
     taps = min(last, _READS)
     lines = min(before, _READS // taps) if last == taps else 1
-    check_rounds(math.prod(outer) * (-(-before // lines) * -(-last // taps) + 1), caps, desc.type.dml_name)
+    divisions = 32 * sum(pair.tap_step > 2**16 for pair in pairs)
+    rounds = math.prod(outer) * (-(-before // lines) * -(-last // taps) + 1) + divisions
+    check_rounds(rounds, caps, desc.type.dml_name)
 
     sizes = (*problem.kept.sizes, *(own.size for own in dimensions))
     image_steps, column_steps = problem.kept.strides
@@ -241,5 +237,5 @@ def _unfold(desc: Unfold, problem: FoldProblem, caps: Capabilities, *, in_words:
     return Plan((dispatch,))
 
 
-register(Unfold, problem=_problem, rules=UNFOLD, schedules={"rows": _rows, "elements": _elements})
-register(Fold, problem=_problem, rules=FOLD, schedules={"outputs": _outputs})
+register(Unfold, problem=_problem, rules=UNFOLD, schedules={"rows": _rows, "elements": _elements}, limitations=(POSITIONS,))
+register(Fold, problem=_problem, rules=FOLD, schedules={"outputs": _outputs}, limitations=(LOOP_ROUNDS, POSITIONS))

@@ -5,21 +5,30 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dmlvk.enums import OperatorType
-from dmlvk.errors import UnsupportedError
+from dmlvk.ops.elementwise import ElementWiseClip
 from dmlvk.schema import FieldKind, OperatorDesc
 
 
 class Activation(NamedTuple):
-    """Arguments of the shader function ``activate``.
+    """Arguments of the shader functions ``activate`` and ``activate_scaled``.
 
     Attributes:
-        id: The operator's number, 0 (``OperatorType.INVALID``) for none: a specialisation constant ACTIVATION.
+        id: The operator's number, 0 (``OperatorType.INVALID``) for none: a specialisation constant ACTIVATION. A clip
+            that scales its input first has its re-issue's.
         param0, param1: Its float attributes in the struct's order, 0.0 where it has fewer: runtime parameters.
+        scale, bias: What a clip makes of its input first.
     """
 
     id: int
-    param0: float
-    param1: float
+    param0: float = 0.0
+    param1: float = 0.0
+    scale: float = 1.0
+    bias: float = 0.0
+
+    @property
+    def params(self) -> dict[str, float]:
+        """What the parameter block of an operator has of it into which a clip may be fused."""
+        return {"param0": self.param0, "param1": self.param1, "clip_scale": self.scale, "clip_bias": self.bias}
 
 
 def float_attributes(desc: OperatorDesc) -> tuple[float, ...]:
@@ -28,14 +37,10 @@ def float_attributes(desc: OperatorDesc) -> tuple[float, ...]:
 
 
 def fused(activation: OperatorDesc | None) -> Activation:
-    """The arguments for a desc's ``fused_activation``; None is no activation.
-
-    Raises:
-        UnsupportedError: an ElementWiseClip with a ``scale_bias``, which no fused form has.
-    """
+    """The arguments for a desc's ``fused_activation``; None is no activation."""
     if activation is None:
-        return Activation(int(OperatorType.INVALID), 0.0, 0.0)
-    if getattr(activation, "scale_bias", None) is not None:
-        raise UnsupportedError("has no scale_bias where it is fused", operator=activation.type.dml_name)
+        return Activation(int(OperatorType.INVALID))
     param0, param1 = (*float_attributes(activation), 0.0, 0.0)[:2]
+    if isinstance(activation, ElementWiseClip) and activation.scale_bias is not None:
+        return Activation(int(OperatorType.ELEMENT_WISE_CLIP1), param0, param1, *activation.scale_bias)
     return Activation(int(activation.type), param0, param1)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from dmlvk import ops
 from dmlvk.enums import TensorDataType
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.lowering.cooperative import CooperativeTile, cooperative_constants
 from dmlvk.kernels.lowering.matmul import TileShape
-from dmlvk.kernels.lowering.registry import register
+from dmlvk.kernels.lowering.registry import Schedule, register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.select.integer import (
@@ -137,7 +137,7 @@ def _images(desc: ops.ConvolutionInteger | ops.QuantizedLinearConvolution, tenso
     x, w, y = tensors["x"], tensors["w"], desc.tensor("output_tensor")
     reach = max(map(sum, zip(x.sizes[2:], desc.start_padding, desc.end_padding, strict=True)))
     if reach >= 2**31:
-        raise UnsupportedError("positions in the padded input reach 2**31", operator=desc.type.dml_name)
+        raise POSITIONS.error("positions in the padded input reach 2**31", desc.type.dml_name)
     group_channels, group_columns = w.sizes[1], w.sizes[0] // desc.group_count
     x_steps, w_steps, y_steps = (tensor.effective_strides for tensor in (x, w, y))
     output_sizes = _spatial(y.sizes[2:], 1)
@@ -549,19 +549,27 @@ def _cooperative(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities
     )
 
 
+_SCHEDULES: dict[str, Schedule] = {
+    "depthwise": _depthwise,
+    "vector": _vector,
+    "cooperative": _cooperative,
+    "tiled": _tiled,
+    "naive": _naive,
+}
 register(
     ops.MatrixMultiplyInteger,
     ops.MatrixMultiplyIntegerToFloat,
     ops.QuantizedLinearMatrixMultiply,
+    problem=_problem,
+    rules=INTEGER,
+    schedules=_SCHEDULES,
+    limitations=(LOOP_ROUNDS,),
+)
+register(
     ops.ConvolutionInteger,
     ops.QuantizedLinearConvolution,
     problem=_problem,
     rules=INTEGER,
-    schedules={
-        "depthwise": _depthwise,
-        "vector": _vector,
-        "cooperative": _cooperative,
-        "tiled": _tiled,
-        "naive": _naive,
-    },
+    schedules=_SCHEDULES,
+    limitations=(LOOP_ROUNDS, POSITIONS),
 )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dmlvk import ops
 from dmlvk.enums import MatrixTransform, TensorDataType
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS
 from dmlvk.kernels.lowering.cooperative import cooperative_constants, cooperative_tile, whole_words
 from dmlvk.kernels.lowering.fused import Activation, fused
 from dmlvk.kernels.lowering.registry import register
@@ -118,8 +119,7 @@ def _dispatch(
         y_strides=product.y_strides,
         alpha=product.alpha,
         beta=product.beta,
-        param0=product.activation.param0,
-        param1=product.activation.param1,
+        **product.activation.params,
         **params,
     )
     variant = KernelVariant(kernel, (("T", product.data_type.name),), tuple(constants.items()))
@@ -508,4 +508,5 @@ register(
         "rows": _schedule(rows),
         "naive": _schedule(naive),
     },
+    limitations=(LOOP_ROUNDS,),
 )

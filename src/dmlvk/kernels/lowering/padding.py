@@ -7,11 +7,11 @@ import dataclasses
 import math
 
 from dmlvk.enums import PaddingMode
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import POSITIONS
 from dmlvk.kernels.lowering.copy import RowUnits, rows_dispatch
 from dmlvk.kernels.lowering.fill import scalar_bits
-from dmlvk.kernels.lowering.registry import register
+from dmlvk.kernels.lowering.registry import Schedule, register
 from dmlvk.kernels.plan import Plan, input_range, output_range
 from dmlvk.kernels.select.padding import PADDING, PaddedDimension, PaddingProblem
 from dmlvk.kernels.shapes import divisors
@@ -176,9 +176,9 @@ def dimension_map(mode: PaddingMode, own: PaddedDimension, operator: str) -> tup
         PaddingMode.WRAP: (own.size, 2 * own.size),
     }[mode]
     if own.output_size + period > 2**32:
-        raise UnsupportedError(
+        raise POSITIONS.error(
             f"an output of {own.output_size} and a period of {period} elements along a dimension pass 32 bits",
-            operator=operator,
+            operator,
         )
     return 0, 2**32 - 1, -own.start % period, period, mirror
 
@@ -193,5 +193,6 @@ def _fill(desc: Padding1) -> tuple[int, int]:
     return repeated, repeated
 
 
-for _row, _problem_of in ((Padding1, _padding), (SliceGrad, _slice_gradient)):
-    register(_row, problem=_problem_of, rules=PADDING, schedules={"rows": _rows, "units": _units})
+_SCHEDULES: dict[str, Schedule] = {"rows": _rows, "units": _units}
+register(Padding1, problem=_padding, rules=PADDING, schedules=_SCHEDULES, limitations=(POSITIONS,))
+register(SliceGrad, problem=_slice_gradient, rules=PADDING, schedules=_SCHEDULES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dmlvk.enums import TensorDataType
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.elementwise import launch, pointwise_problem
 from dmlvk.kernels.lowering.reduction import range_reading
@@ -57,18 +56,12 @@ def _problem(desc: OperatorDesc) -> QuantizationProblem:
         for own, tensor in zip(steps, (source, scale, zero_point, output), strict=True):
             step = 0 if tensor is None else tensor.effective_strides[axis]
             own += [step, 0] if tensor is None or tensor.sizes[axis] != source.sizes[axis] else [step * block, step]
-    walk = coalesce(sizes, steps)
-    if element_bits(output.data_type) < 8 and not _nested(walk.sizes, walk.strides[-1]):
-        raise UnsupportedError(
-            f"an output of 4 bits whose dimensions do not nest in memory, with sizes {output.sizes} and strides "
-            f"{output.effective_strides}",
-            operator=desc.type.dml_name,
-        )
-    return QuantizationProblem((element_bits(source.data_type), element_bits(output.data_type)), walk)
+    return QuantizationProblem((element_bits(source.data_type), element_bits(output.data_type)), coalesce(sizes, steps))
 
 
 def _nested(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether each stride is larger than the reach of the dimensions after it."""
+    """Whether each stride is larger than the reach of the dimensions after it, so that dividing a position in memory by
+    the strides gives the element there."""
     reach = 0
     for size, step in zip(reversed(sizes), reversed(strides), strict=True):
         if step <= reach:
@@ -102,7 +95,8 @@ def _plan(desc: OperatorDesc, problem: QuantizationProblem, packed: bool, caps: 
     quantized = output if quantizes else source
     four_bits = element_bits(quantized.data_type) == 4
     walk = problem.walk
-    lanes = problem.lanes if packed or (quantizes and four_bits) else 1
+    words = quantizes and four_bits and not packed and _nested(walk.sizes, walk.strides[-1])
+    lanes = problem.lanes if packed or words else 1
     elements = output.element_count
     constants = {
         "SIGNED": int(quantized.data_type.name.startswith("INT")),
@@ -111,7 +105,7 @@ def _plan(desc: OperatorDesc, problem: QuantizationProblem, packed: bool, caps: 
     }
     if packed:
         constants["ROWS"], constants["SCALE_MODE"], constants["ZERO_POINT_MODE"] = _rows(problem, lanes)
-    elif quantizes and four_bits:
+    elif words:
         constants["PACKED"] = 0
         elements = 1 + sum((size - 1) * step for size, step in zip(walk.sizes, walk.strides[-1], strict=True))
     count = -(-elements // lanes)

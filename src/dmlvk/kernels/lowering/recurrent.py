@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from dmlvk import ops
 from dmlvk.enums import MatrixTransform, RecurrentNetworkDirection, TensorDataType
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS
 from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import lowering_of, register
 from dmlvk.kernels.manifest import KERNELS
@@ -449,4 +450,5 @@ register(
     problem=_problem,
     rules=RECURRENT,
     schedules={"whole": _whole, "step": _step, "naive": _naive},
+    limitations=(LOOP_ROUNDS,),
 )

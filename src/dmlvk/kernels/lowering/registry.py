@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import EVERY_OPERATOR, Limitation
 from dmlvk.kernels.plan import Plan
 from dmlvk.kernels.select.rule import Rule
 from dmlvk.schema import OperatorDesc
@@ -23,11 +24,13 @@ class Lowering:
         problem: What the family's rules read, made from a desc: a frozen dataclass.
         rules: The family's rules, from ``kernels.select``.
         schedules: By rule name, what builds the plan.
+        limitations: What problem and schedules may raise, beside what any operator may.
     """
 
     problem: Callable[[Any], Any]
     rules: tuple[Rule, ...]
     schedules: Mapping[str, Schedule]
+    limitations: tuple[Limitation, ...] = ()
 
 
 LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
@@ -48,16 +51,33 @@ def has_kernels(row: type[OperatorDesc]) -> bool:
     return row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade
 
 
+def lowered_as(row: type[OperatorDesc]) -> type[OperatorDesc]:
+    """The newest re-issue of a row, which has the kernels: what ``upgrade`` says in its annotation that it returns."""
+    while row.upgrade is not OperatorDesc.upgrade:
+        row = get_type_hints(row.upgrade)["return"]
+    return row
+
+
+def limitations_of(row: type[OperatorDesc]) -> tuple[Limitation, ...]:
+    """Every limitation that a desc of a row with kernels may meet."""
+    newest = lowered_as(row)
+    own = LOWERINGS[newest].limitations
+    if newest in _SPECIAL:
+        own += _SPECIAL[newest][1].limitations
+    return tuple(dict.fromkeys(EVERY_OPERATOR + own))
+
+
 def register(
     *rows: type[OperatorDesc],
     problem: Callable[[Any], Any],
     rules: tuple[Rule, ...],
     schedules: Mapping[str, Schedule],
     when: Callable[[Any], bool] | None = None,
+    limitations: tuple[Limitation, ...] = (),
 ) -> None:
     """Gives rows their lowering, or with ``when`` those descs of theirs. Every rule has its schedule."""
     assert {rule.name for rule in rules} == set(schedules), "rules and schedules name the same things"
-    lowering = Lowering(problem, rules, schedules)
+    lowering = Lowering(problem, rules, schedules, limitations)
     for row in rows:
         if when is None:
             LOWERINGS[row] = lowering

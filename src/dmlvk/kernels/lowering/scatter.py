@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.copy import copy, unit_items, unit_type
 from dmlvk.kernels.lowering.registry import register
@@ -245,7 +245,19 @@ def _index_params(scatter: _Scatter) -> dict[str, Any]:
     }
 
 
-def _mark(desc: OperatorDesc, scatter: _Scatter, phase: int, table: Range, caps: Capabilities) -> Dispatch:
+class _Part(NamedTuple):
+    """Entries of places that a table has: how many, from which on."""
+
+    first: int
+    places: int
+
+
+_WHOLE = _Part(0, 2**32 - 1)
+
+
+def _mark(
+    desc: OperatorDesc, scatter: _Scatter, phase: int, table: Range, caps: Capabilities, part: _Part = _WHOLE
+) -> Dispatch:
     """An invocation an update, or an entry: as they lie in the table."""
     if phase == _CLEAR_ALL:
         dimensions = sorted(scatter.of(*_OF_PLACES), key=lambda dimension: -dimension.entries)
@@ -259,6 +271,7 @@ def _mark(desc: OperatorDesc, scatter: _Scatter, phase: int, table: Range, caps:
         walk.sizes,
         {"PHASE": phase, **_index_constants(desc, scatter)},
         {
+            **part._asdict(),
             "entry_strides": entries,
             "index_strides": indices,
             "position_strides": positions,
@@ -295,7 +308,7 @@ def _write(desc: OperatorDesc, scatter: _Scatter, table: Range | None, caps: Cap
     )
 
 
-def _merge(desc: OperatorDesc, scatter: _Scatter, table: Range, caps: Capabilities) -> Dispatch:
+def _merge(desc: OperatorDesc, scatter: _Scatter, table: Range, caps: Capabilities, part: _Part) -> Dispatch:
     bits = element_bits(desc.tensor("input_tensor").data_type)
     output = sorted(scatter.of(*_OF_PLACES, _Role.ROW), key=lambda dimension: -dimension.outputs)
     places = _walk(scatter.of(_Role.POSITION), "updates")
@@ -309,6 +322,7 @@ def _merge(desc: OperatorDesc, scatter: _Scatter, table: Range, caps: Capabiliti
         units.walk.sizes,
         {"ITEMS": unit_items(bits, math.prod(units.walk.sizes), caps), "UPDATE_RANK": len(places.sizes)},
         {
+            **part._asdict(),
             "input_strides": inputs,
             "update_strides": updates,
             "output_strides": own,
@@ -331,37 +345,34 @@ def _copied(desc: OperatorDesc, caps: Capabilities) -> Launch:
     return copy(_INPUT, _OUTPUT, x.data_type, x.sizes, strides, caps)
 
 
-def _table(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -> Range:
-    if problem.table_bytes > caps.storage_buffer_bytes:
-        raise UnsupportedError(
-            f"{problem.places} rows of the output take a table of {problem.table_bytes} bytes, more than a storage binding "
-            f"of the device, {caps.storage_buffer_bytes} bytes",
-            operator=desc.type.dml_name,
-        )
-    return Range(Source.TEMPORARY, 0, 0, problem.table_bytes)
-
-
 def _alone(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -> Plan:
     return Plan((_copied(desc, caps), _write(desc, _numbered(_scatter(desc), 0), None, caps)))
 
 
 def _sparse(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -> Plan:
-    scatter, table = _numbered(_scatter(desc), 0), _table(desc, problem, caps)
+    scatter, table = _numbered(_scatter(desc), 0), Range(Source.TEMPORARY, 0, 0, problem.table_bytes)
     clear, mark = (_mark(desc, scatter, phase, table, caps) for phase in (_CLEAR, _MARK))
     return Plan((_copied(desc, caps), clear, mark, _write(desc, scatter, table, caps)), temporary_bytes=table.nbytes)
 
 
-def _merged(desc: OperatorDesc, scatter: _Scatter, table: Range, caps: Capabilities) -> Plan:
-    clear, mark = (_mark(desc, scatter, phase, table, caps) for phase in (_CLEAR_ALL, _MARK))
-    return Plan((clear, mark, _merge(desc, scatter, table, caps)), temporary_bytes=table.nbytes)
+def _merged(
+    desc: OperatorDesc, scatter: _Scatter, table: Range, caps: Capabilities, part: _Part = _WHOLE
+) -> tuple[Dispatch, ...]:
+    clear, mark = (_mark(desc, scatter, phase, table, caps, part) for phase in (_CLEAR_ALL, _MARK))
+    return clear, mark, _merge(desc, scatter, table, caps, part)
 
 
 def _in_output(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -> Plan:
-    return _merged(desc, _numbered(_scatter(desc), problem.element_bytes // 4), _OUTPUT, caps)
+    return Plan(_merged(desc, _numbered(_scatter(desc), problem.element_bytes // 4), _OUTPUT, caps))
 
 
 def _in_table(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -> Plan:
-    return _merged(desc, _numbered(_scatter(desc), 0), _table(desc, problem, caps), caps)
+    """In parts whose tables a binding holds."""
+    scatter, most = _numbered(_scatter(desc), 0), min(problem.places, caps.storage_buffer_bytes // 4)
+    table = Range(Source.TEMPORARY, 0, 0, 4 * most)
+    parts = (_Part(first, min(most, problem.places - first)) for first in range(0, problem.places, most))
+    dispatches = tuple(itertools.chain.from_iterable(_merged(desc, scatter, table, caps, part) for part in parts))
+    return Plan(dispatches, temporary_bytes=table.nbytes)
 
 
 register(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from dmlvk.enums import AxisDirection, TensorDataType
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
@@ -238,15 +237,11 @@ def _memory_steps(length: int, block: int) -> Iterator[tuple[int, int, int]]:
 
 def _memory(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     invocations, block = _memory_shape(problem, caps)
-    row_bytes = problem.length * (max(problem.bits, 32) // 8 + 4)
-    if row_bytes > caps.storage_buffer_bytes:
-        raise UnsupportedError(
-            f"sorting {problem.length} elements takes a storage binding of {row_bytes} bytes, the device binds at most "
-            f"{caps.storage_buffer_bytes}",
-            operator=desc.type.dml_name,
-        )
-    batch = max(min(_BATCH_BYTES // row_bytes, problem.rows), 1)
-    entries = Range(Source.TEMPORARY, 0, 0, batch * row_bytes)
+    key_bytes = problem.length * max(problem.bits, 32) // 8
+    batch = max(min(_BATCH_BYTES // (key_bytes + 4 * problem.length), problem.rows), 1)
+    keys = Range(Source.TEMPORARY, 0, 0, batch * key_bytes)
+    start = -(-keys.nbytes // _ALIGNMENT) * _ALIGNMENT
+    positions = Range(Source.TEMPORARY, 0, start, batch * 4 * problem.length)
     blocks = -(-problem.length // block)
     pairs = power_of_two(problem.length) // 2
     dispatches = []
@@ -273,11 +268,11 @@ def _memory(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
                     constants,
                     params,
                     rows * items if in_blocks else -(-rows * items // invocations),
-                    (input_range(0), *((entries, entries) if sorts else (output_range(0), output_range(1))), entries),
+                    (input_range(0), *((keys, keys) if sorts else (output_range(0), output_range(1))), keys, positions),
                     rows=rows,
                 )
             )
-    return Plan(tuple(dispatches), temporary_bytes=entries.nbytes)
+    return Plan(tuple(dispatches), temporary_bytes=start + positions.nbytes)
 
 
 register(

@@ -25,6 +25,8 @@ _CONVOLUTION_PARAMS = (
     "uint divisor[3]",
     "float param0",
     "float param1",
+    "float clip_scale",
+    "float clip_bias",
 )
 """What every convolution kernel reads; see ``glsl/include/convolution.glsl``."""
 

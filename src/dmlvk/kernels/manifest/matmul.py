@@ -18,6 +18,8 @@ _GEMM_PARAMS = (
     "float beta",
     "float param0",
     "float param1",
+    "float clip_scale",
+    "float clip_bias",
 )
 """What every matrix product reads; see ``glsl/include/gemm.glsl``."""
 _SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")

@@ -69,7 +69,9 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "scale", "zero_point", "output:w"),
         params=_QUANTIZATION_PARAMS,
         constants=(*_QUANTIZATION_CONSTANTS, ("PACKED", 1)),
-        variants=(("LANES T S", tuple(f"{group_lanes(bits(t), 4)} {t} {s}" for t, s in _QUANTIZE_TYPES[:2])),),
+        variants=(
+            ("LANES T S", tuple(f"{n} {t} {s}" for t, s in _QUANTIZE_TYPES[:2] for n in (1, group_lanes(bits(t), 4)))),
+        ),
     ),
     KernelSpec(
         "dequantize",

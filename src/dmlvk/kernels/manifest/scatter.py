@@ -16,8 +16,8 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("indices", "table:w"),
         params=(
             *_SCATTER_PARAMS,
-            *("uint sizes[8]", "uint divisors[16]", "uint index_strides[8]", "uint entry_strides[8]"),
-            "uint position_strides[8]",
+            *("uint first", "uint places", "uint sizes[8]", "uint divisors[16]"),
+            *("uint index_strides[8]", "uint entry_strides[8]", "uint position_strides[8]"),
         ),
         constants=(*_SCATTER_CONSTANTS, ("PHASE", 0)),
     ),
@@ -38,8 +38,8 @@ ROWS: tuple[KernelSpec, ...] = (
         "scatter_merge.comp",
         buffers=("input", "updates", "table", "output:w"),
         params=(
-            *("uint count", "uint sizes[8]", "uint divisors[16]", "uint input_strides[8]", "uint update_strides[8]"),
-            *("uint output_strides[8]", "uint entry_strides[8]"),
+            *("uint count", "uint first", "uint places", "uint sizes[8]", "uint divisors[16]"),
+            *("uint input_strides[8]", "uint update_strides[8]", "uint output_strides[8]", "uint entry_strides[8]"),
             *("uint update_sizes[8]", "uint update_divisors[16]", "uint update_places[8]"),
         ),
         constants=(("LOCAL_SIZE_X", 128), ("ITEMS", 1), ("RANK", 1), ("UPDATE_RANK", 1)),

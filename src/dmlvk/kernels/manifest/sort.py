@@ -36,7 +36,7 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "top_k_memory",
         "top_k_memory.comp",
-        buffers=(*_TOP_K_BUFFERS, "entries:w"),
+        buffers=(*_TOP_K_BUFFERS, "entry_keys:w", "entry_positions:w"),
         params=(*_TOP_K_PARAMS, "uint row_size", "uint first_row", "uint items", "uint mirrored", "uint reach"),
         constants=(*_TOP_K_CONSTANTS, ("PHASE", 0)),
         variants=(("T HALVES", _TOP_K_TYPES),),

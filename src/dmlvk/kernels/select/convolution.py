@@ -110,6 +110,14 @@ _SHORT_ROUND = 1.2
 """What rounds of 8 terms take longer, a term."""
 _DISPATCH_MICROSECONDS = 2.5
 _MERGE_MICROSECONDS = 5.0
+_MERGED_PART_MICROSECONDS = 0.07
+"""What each part after the 32nd adds to that."""
+_SURELY = 0.75
+"""Tiles that are not full are taken where they would need at most so much of the time without tiles."""
+_TERM_MICROSECONDS = 0.12
+"""Of a term of the direct kernel's sums where little else runs: 20 us for 144 terms, 37 for 288, 231 for 2048."""
+_EXCHANGE_MICROSECONDS = 3.5e-5
+"""Of a subgroup's term where all processors are busy: 8 shuffles, of which each of them does one a cycle."""
 _LATENCY_MICROSECONDS = 0.45
 """Of a round's loads and barrier, of which the multiplication of the round before hides a quarter."""
 
@@ -137,7 +145,7 @@ def _tile_choices(problem: ConvolutionProblem, caps: Capabilities, *, split: boo
             busy = shape.rows * shape.columns * depth / (_PRODUCTS_PER_MICROSECOND * shape.speed)
             busy *= _SHORT_ROUND if depth == 8 else 1.0
             most = max(rounds // 2, 2) if split else 1
-            for parts in (2, 3, 4, 6, 8, 12, 16, 24, 32) if split else (1,):
+            for parts in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if split else (1,):
                 if parts > min(most, rounds) or (split and _partial_bytes(problem, parts) > caps.storage_buffer_bytes):
                     continue
                 each = -(-rounds // parts)
@@ -145,6 +153,7 @@ def _tile_choices(problem: ConvolutionProblem, caps: Capabilities, *, split: boo
                 time = _DISPATCH_MICROSECONDS + each * max(_LATENCY_MICROSECONDS + 0.75 * busy, waves * busy)
                 if parts > 1:
                     time += _MERGE_MICROSECONDS + 2 * _partial_bytes(problem, parts) / 3e6
+                    time += max(parts - 32, 0) * _MERGED_PART_MICROSECONDS
                 yield TileChoice(shape, depth, -(-rounds // each), time)
 
 
@@ -192,11 +201,26 @@ def _split(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return problem.line * problem.lines >= 64 and _partial_bytes(problem, 3) <= caps.storage_buffer_bytes
 
 
+def _untiled_microseconds(problem: ConvolutionProblem) -> float:
+    """That an invocation for 8 channels of a pixel takes: a memory's latency a term, or the subgroup's exchanges."""
+    subgroups = problem.groups * -(-problem.group_outputs // 8) * -(-problem.pixels // 32)
+    term = max(_TERM_MICROSECONDS, subgroups * _EXCHANGE_MICROSECONDS)
+    return _DISPATCH_MICROSECONDS + problem.line * problem.lines * term
+
+
+def _tiles_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    if caps.is_cpu or _fills_tiles(problem, caps):
+        return not caps.is_cpu
+    return tile_choice(problem, caps, split=False).microseconds < _SURELY * _untiled_microseconds(problem)
+
+
 def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
-    if not _fills_tiles(problem, caps):
+    if caps.is_cpu:
         return False
-    whole, parts = (tile_choice(problem, caps, split=split).microseconds for split in (False, True))
-    return parts < whole
+    whole = tile_choice(problem, caps, split=False).microseconds
+    if not _fills_tiles(problem, caps):
+        whole = min(whole, _SURELY * _untiled_microseconds(problem))
+    return tile_choice(problem, caps, split=True).microseconds < whole
 
 
 CONVOLUTION = (
@@ -249,13 +273,16 @@ CONVOLUTION = (
         when=_split_pays,
         possible=_split,
         because="few tiles and long sums: parts of the sums fill the device, and a second dispatch adds them, where the "
-        "model of tile_choice() says that it pays. H200, 1x1 on 1024x14x14 to 256 channels in 13 us with 8 parts, else 27",
+        "model of tile_choice() says that it pays. H200, 1x1 on 1024x14x14 to 256 channels in 13 us with 8 parts, else 27; "
+        "the gradient of 32 filters of 3x3 over 64 images of 28x28, 288 sums of 50176 terms, in 33 us with 121 parts, "
+        "7273 with an invocation a pixel, PyTorch 28",
     ),
     Rule(
         "tiled",
-        when=_fills_tiles,
+        when=_tiles_pay,
         possible=always,
-        because="enough channels and pixels to fill tiles in shared memory, on a GPU; which tiles says tile_choice(). H200, "
+        because="enough channels and pixels to fill tiles in shared memory, on a GPU, or sums so long that tiles pay half "
+        "empty; which tiles says tile_choice(). H200, "
         "1x1 on 32x256x56x56 to 64 channels in 97 us, cuDNN 115",
     ),
     Rule(

@@ -42,5 +42,10 @@ QUANTIZATION = (
         possible=lambda p, caps: p.packed,
         because="input and output lie packed in one order: whole words of both move, whatever the blocks of the scales are",
     ),
-    Rule("elements", when=always, possible=always, because="any strides: one element, or one word of 4-bit ones, at a time"),
+    Rule(
+        "elements",
+        when=always,
+        possible=always,
+        because="any strides: one element, or one word of 4-bit ones where their dimensions nest, at a time",
+    ),
 )

@@ -68,6 +68,7 @@ SCATTER = (
         possible=always,
         because="a table says which update each row of the output gets, and one pass makes the output of the input and the "
         "updates: one read and one write of each byte of it. The temporary memory is 4 bytes a row of the output, of single "
-        "elements of 8 or 16 bits more than the output itself. H200, 2^15 rows of 4 KiB into 2^17: 4010 GB/s",
+        "elements of 8 or 16 bits more than the output itself; what no binding holds is done in parts. H200, 2^15 rows of "
+        "4 KiB into 2^17: 4010 GB/s",
     ),
 )

@@ -13,20 +13,8 @@
 #include "mean_variance.glsl"
 
 #define ROW_LANES (LOCAL_SIZE_X / COLUMNS)
-#define MOST_INVOCATIONS 256
-
-shared vec2 lane_sums[UNIT_ROWS][MOST_INVOCATIONS];
-
-// Sums over the lanes of a row, in the order of the lanes.
-void sum_over_columns(inout vec2 values[UNIT_ROWS]) {
-    barrier(); // the last sums have been read
-    [[unroll]] for (int j = 0; j < UNIT_ROWS; ++j) lane_sums[j][gl_LocalInvocationIndex] = values[j];
-    barrier();
-    [[unroll]] for (int j = 0; j < UNIT_ROWS; ++j) {
-        values[j] = vec2(0);
-        for (uint i = gl_LocalInvocationIndex % COLUMNS; i < LOCAL_SIZE_X; i += COLUMNS) values[j] += lane_sums[j][i];
-    }
-}
+#define SUMMED_ROWS UNIT_ROWS
+#include "column_sums.glsl"
 
 void main() {
     const uint column = linear_workgroup() * COLUMNS + gl_LocalInvocationIndex % COLUMNS;

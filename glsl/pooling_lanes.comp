@@ -27,6 +27,7 @@
 #include "lanes.glsl"
 #include "math.glsl"
 #include "order.glsl"
+#include "pooling_counted.glsl"
 #include "tensor.glsl"
 
 LANES_BUFFER(readonly, T, INPUT, input)
@@ -150,12 +151,6 @@ void take(inout VALUE best, inout uint where, VALUE value, uint at) {
         best = value;
         where = at;
     }
-}
-
-// How many of the positions from `start` on count for the mean along a dimension of the plane.
-uint counted(int start, uint window, uint size, uint end_padding) {
-    const int end = int(p.include_padding == 1 ? size + end_padding : size);
-    return uint(max(min(start + int(window), end) - (p.include_padding == 1 ? start : max(start, 0)), 0));
 }
 
 float reciprocal(uint count) { return IS_MAX || count == 0 ? 0.0 : 1.0 / float(count); }

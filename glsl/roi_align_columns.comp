@@ -1,7 +1,7 @@
 // ROI align, a workgroup for each region and block of channels, sample positions in shared tables.
 //
 //   y[r, c, oy, ox] = average or maximum over the samples of output (oy, ox) of region r, which interpolate
-//                     x[batch_indices[r], c, ...]; see ops/roi.py (RoiAlign1) and include/roi.glsl
+//                     x[batch_indices[r], c, ...]; see ops/roi.py (RoiAlign1), include/roi.glsl and roi_values.glsl
 //
 // Bindings: INPUT, ROI (4 coordinates a region), BATCH (indices as 32-bit words), OUTPUT; any strides.
 // Constants: NEAREST, CORNERS, MAXIMUM (0 or 1), BATCH_WORDS (1 or 2 words an index), SAMPLES (samples of an output
@@ -32,6 +32,8 @@ uint roi_batch_word(uint word) { return batch_words[BYTE_OFFSET_BATCH / 4 + word
 
 #include "tensor.glsl"
 #include "roi.glsl"
+#include "roi_batch.glsl"
+#include "roi_values.glsl"
 
 // Of each sample, the element offset and the weight's bits of its first row in .xy, of its second in .zw; of each column
 // likewise, in entry TAPS * sample + tap.
@@ -135,8 +137,7 @@ void main() {
     uint batch;
     const bool batch_exists = roi_batch(roi, batch);
     const uint image = (batch_exists ? batch : 0) * p.input_strides[0];
-    RoiAxis ry, rx;
-    roi_axes(roi, ry, rx);
+    const RoiAxis ry = roi_axis_y(roi), rx = roi_axis_x(roi);
     const uint samples_y = SAMPLES != 0 ? SAMPLES : ry.samples;
     const uint samples_x = SAMPLES != 0 ? SAMPLES : rx.samples;
 
@@ -148,7 +149,7 @@ void main() {
             const uint oy = i % plane / p.output_width;
             const uint ox = i % p.output_width;
             const float value = batch_exists && SAMPLES == 0
-                ? roi_output(image + channel * p.input_strides[1], ry, rx, oy, ox)
+                ? roi_output(image + channel * p.input_strides[1], ry, rx, oy, ox, p.out_of_bounds_input_value)
                 : p.out_of_bounds_input_value;
             store(roi, channel, oy, ox, value);
         }

@@ -1,11 +1,12 @@
 // ROI align, one invocation an output.
 //
 //   y[r, c, oy, ox] = average or maximum over the samples of output (oy, ox) of region r, which interpolate
-//                     x[batch_indices[r], c, ...]; see ops/roi.py (RoiAlign1) and include/roi.glsl
+//                     x[batch_indices[r], c, ...]; see ops/roi.py (RoiAlign1), include/roi.glsl and roi_values.glsl
 //
 // Bindings: INPUT, ROI (4 coordinates a region), BATCH (indices as 32-bit words), OUTPUT; any strides.
 // Constants: NEAREST, CORNERS, MAXIMUM (0 or 1), BATCH_WORDS (1 or 2 words an index), CHANNELS_FASTEST (whether
-// neighbouring invocations take neighbouring channels, or neighbouring outputs of a row).
+// neighbouring invocations take neighbouring channels, or neighbouring outputs of a row), ROUND (samples that a round of a
+// loop takes).
 // Grid: x folded into y, over all outputs.
 //
 // Every invocation works out its own sample positions, so any number of samples will do. Chosen where channels are
@@ -23,6 +24,9 @@ uint roi_batch_word(uint word) { return batch_words[BYTE_OFFSET_BATCH / 4 + word
 
 #include "tensor.glsl"
 #include "roi.glsl"
+#include "roi_batch.glsl"
+#define ROI_ROUND ROUND
+#include "roi_values.glsl"
 
 void main() {
     const uint index = linear_invocation();
@@ -38,9 +42,9 @@ void main() {
     float result = p.out_of_bounds_input_value;
     uint batch;
     if (roi_batch(at[0], batch)) {
-        RoiAxis ry, rx;
-        roi_axes(at[0], ry, rx);
-        result = roi_output(batch * p.input_strides[0] + at[1] * p.input_strides[1], ry, rx, at[2], at[3]);
+        const RoiAxis ry = roi_axis_y(at[0]), rx = roi_axis_x(at[0]);
+        result = roi_output(batch * p.input_strides[0] + at[1] * p.input_strides[1], ry, rx, at[2], at[3],
+                            p.out_of_bounds_input_value);
     }
     const uint element = at[0] * p.output_strides[0] + at[1] * p.output_strides[1] + at[2] * p.output_strides[2] +
         at[3] * p.output_strides[3];

@@ -13,6 +13,7 @@
 #include "math.glsl"
 #include "order.glsl"
 #include "tensor.glsl"
+#include "wide.glsl"
 
 layout(set = 0, binding = BINDING_INPUT, std430) readonly buffer Input { T x[]; };
 layout(set = 0, binding = BINDING_ROI, std430) readonly buffer Roi { T regions[]; };
@@ -36,10 +37,11 @@ int pixel(float coordinate) {
 // The pixels of a cell: the first, and the one after the last.
 ivec2 cell(int first, int last, uint index, uint cells, uint pixels) {
     const uint size = uint(max(last - first, 0)) + 1u;
-    // Products with the whole part and the rest of size / cells, because those with the size may need more than 32 bits.
+    // Products with the whole part and the rest of size / cells: the quotients then fit 32 bits.
     const uint whole = size / cells, rest = size - whole * cells;
-    const uint start = index * whole + index * rest / cells;
-    const uint end = (index + 1u) * whole + ((index + 1u) * rest + cells - 1u) / cells;
+    const uint start = index * whole + wide_quotient(index, rest, cells).x;
+    const uvec2 next = wide_quotient(index + 1u, rest, cells);
+    const uint end = (index + 1u) * whole + next.x + uint(next.y != 0u);
     return clamp(first + ivec2(start, end), ivec2(0), ivec2(pixels));
 }
 

@@ -8,17 +8,26 @@ import dmlvk
 from bench.problems.model import FLOAT32, FLOATS, Problem, nbytes
 from dmlvk import InterpolationMode, ReduceFunction, TensorDataType, TensorDesc
 
+IMAGES, REGIONS = (4, 256, 200, 304), 1000
+
+
+def random_boxes(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
+    """Boxes of 8 to 64 x 8 to 50 pixels that lie in the images."""
+    corner = torch.rand(sizes[0], 2) * torch.tensor([240.0, 150.0])
+    extent = 8 + torch.rand(sizes[0], 2) * torch.tensor([56.0, 42.0])
+    return torch.cat([corner, corner + extent], 1).to(kind)
+
+
+def random_batches(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
+    """Batch entries of the images."""
+    return torch.randint(0, IMAGES[0], sizes).int()
+
 
 def _roi_align(data_type: TensorDataType) -> Problem:
-    image = TensorDesc(data_type, (4, 256, 200, 304))
+    image = TensorDesc(data_type, IMAGES)
     boxes = TensorDesc(data_type, (1000, 4))
     batch = TensorDesc(TensorDataType.UINT32, (1000,))
     output = TensorDesc(data_type, (1000, 256, 7, 7))
-
-    def random_boxes(torch: Any, sizes: tuple[int, ...], kind: Any) -> Any:
-        corner = torch.rand(sizes[0], 2) * torch.tensor([240.0, 150.0])
-        extent = 8 + torch.rand(sizes[0], 2) * torch.tensor([56.0, 42.0])
-        return torch.cat([corner, corner + extent], 1).to(kind)
 
     def rival(torch: Any, image: Any, boxes: Any, batch: Any) -> Any:
         import torchvision
@@ -51,10 +60,7 @@ def _roi_align(data_type: TensorDataType) -> Problem:
         rival,
         1 / 0.7,
         output.total_tensor_size_in_bytes + image.total_tensor_size_in_bytes,
-        fill={
-            "roi_tensor": random_boxes,
-            "batch_indices_tensor": lambda torch, sizes, kind: torch.randint(0, 4, sizes).int(),
-        },
+        fill={"roi_tensor": random_boxes, "batch_indices_tensor": random_batches},
         tolerance=1e-4 if data_type is FLOAT32 else 1e-3,
     )
 

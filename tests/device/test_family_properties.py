@@ -1,6 +1,6 @@
-"""Properties of reductions, softmax, normalization, pooling, resampling, regions of interest, scans and sorts over random
-types, ranks, sizes, axes, windows, strides, offsets and schedules: what is valid equals the oracle and touches nothing else,
-what is not is refused before the GPU sees it.
+"""Properties of reductions, softmax, normalization, optimizers, pooling, resampling, regions of interest, scans and sorts,
+over random types, ranks, sizes, axes, windows, strides, offsets and schedules: what is valid equals the oracle and touches
+nothing else, what is not is refused before the GPU sees it.
 
 An operator takes part by having its cases in one of the families' files. Of a drawn case stay the values and the numbers
 that its tolerance is for; everything else is drawn anew, by the names and kinds of the row's fields.
@@ -21,7 +21,21 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, ops
-from dmlvk.cases import normalization, pooling, reduction, resample, roi, scan, softmax, sort
+from dmlvk.cases import (
+    local_response_gradient,
+    normalization,
+    normalization_gradient,
+    optimizer,
+    pooling,
+    reduction,
+    resample,
+    resample_gradient,
+    roi,
+    roi_gradient,
+    scan,
+    softmax,
+    sort,
+)
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, normal
 from dmlvk.enums import InterpolationMode, ReduceFunction
@@ -33,9 +47,11 @@ from dmlvk.verify import Outcome, Problem, Variation, build, check_problem
 
 T = TensorDataType
 Sizes = tuple[int, ...]
-ENTRIES = tuple(
-    entry for family in (reduction, softmax, normalization, pooling, resample, roi, scan, sort) for entry in family.CASES
+FAMILIES = (
+    *(reduction, softmax, normalization, normalization_gradient, local_response_gradient, optimizer, pooling, resample),
+    *(resample_gradient, roi, roi_gradient, scan, sort),
 )
+ENTRIES = tuple(entry for family in FAMILIES for entry in family.CASES)
 PARAMETERS = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.operator.__name__)
 
 SIZES = st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 37])
@@ -44,6 +60,7 @@ LONG = st.sampled_from([257, 1024, 1031, 4097])
 """Past what an invocation, a subgroup and a workgroup hold of a row."""
 WEIGHTS = st.sampled_from([-2.0, -0.5, 0.0, 0.25, 0.5, 1.0])
 SCALES = st.sampled_from([-1.5, -1.0, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 2.75, 4.0])
+BATCH_GRADIENTS = (ops.BatchNormalizationGrad, ops.BatchNormalizationTrainingGrad)
 PLACES = ("output_index_tensor", "output_indices_tensor", "indices_tensor", "batch_indices_tensor")
 """Tensors of indices, whose type no other tensor's has to equal."""
 
@@ -86,7 +103,7 @@ class Drawing:
             if not spec.kind.is_tensor:
                 self._draw_attribute(spec)
         self.regions = draw(st.integers(1, 4))
-        inputs = self._inputs(frozenset(case.inputs))
+        self.inputs = inputs = self._inputs(frozenset(case.inputs))
         domains = {name: case.domains.get(name) or case.domains.get("") or normal for name in inputs}
         domains |= {"indices_tensor": positions} if "indices_tensor" in inputs else {}
         case = dataclasses.replace(
@@ -166,7 +183,8 @@ class Drawing:
         """Of the case's inputs, and some of the optional ones that the row has."""
         found: dict[str, Sizes] = {}
         for spec in self.operator.fields:
-            if spec.kind.is_input and (self.draw(st.booleans()) if spec.optional else spec.name in names):
+            needed = self.operator is ops.RoiAlignGrad and self.attributes.get("reduction_function") == ReduceFunction.MAX
+            if spec.kind.is_input and (needed or self.draw(st.booleans()) if spec.optional else spec.name in names):
                 found[spec.name] = self._input(spec, found)
         return found
 
@@ -176,11 +194,19 @@ class Drawing:
             return (1, 1, self.regions, 5) if self.operator is ops.RoiPooling else (*self._ones(2), self.regions, 4)
         if spec.name == "batch_indices_tensor":
             return (*self._ones(3), self.regions)
+        if self.operator is ops.RoiAlignGrad and spec.name == "input_gradient_tensor":
+            # The case's samples at each output: the oracle lists them all.
+            sides = st.integers(1, 9 if self.attributes.get("minimum_samples_per_output", 1) < 9 else 2)
+            return (self.regions, channels, draw(sides), draw(sides))
         if self.operator is ops.QuantizedLinearAveragePooling and spec.name != "input_tensor":
             each = (1, channels, *(1,) * (len(self.sizes) - 2))
             return draw(st.sampled_from([each, (1, *self._ones(4))]))
         if self.operator is ops.BatchNormalizationTraining and spec.name == "bias_tensor":
             return others["scale_tensor"]
+        if spec.name == "training_step_tensor":
+            return (1, 1, 1, 1)
+        if self.operator in BATCH_GRADIENTS and spec.name in ("variance_tensor", "scale_tensor"):
+            return others["mean_tensor"]
         if spec.name in ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor"):
             return tuple(draw(st.sampled_from([1, size])) for size in self.sizes)
         return self.sizes
@@ -198,8 +224,13 @@ class Drawing:
             return {
                 "output_tensor": (self.regions, self.sizes[1], self.draw(st.integers(1, 9)), self.draw(st.integers(1, 9)))
             }
+        if self.operator is ops.RoiAlignGrad:
+            own = (self.sizes, self.inputs["roi_tensor"])
+            # What has no images cannot have the boxes' gradient.
+            wanted = self.draw(st.sampled_from([1, 2, 3])) if "input_tensor" in self.inputs else 1
+            return {name: size for at, (name, size) in enumerate(zip(names, own, strict=True)) if wanted >> at & 1}
         if self.operator is ops.MaxUnpooling or "scales" in self.attributes:
-            return {"output_tensor": draw_sizes(self.draw, len(self.sizes), len(self.sizes), 1500, SIZES)}
+            return {names[0]: draw_sizes(self.draw, len(self.sizes), len(self.sizes), 1500, SIZES)}
         return {}
 
     def _windows(self) -> Sizes:
@@ -331,7 +362,7 @@ def test_what_a_cpu_would_compute_wrongly_is_refused() -> None:
 def broken_attributes(desc: OperatorDesc, spec: FieldSpec) -> Iterator[object]:
     """What an attribute must not be: of its kind, and beside the tensors that this desc has."""
     yield from BROKEN_VALUES[spec.kind]
-    sizes = desc.tensor("input_tensor").sizes
+    sizes = next(slot.tensor.sizes for slot in desc.input_slots() if slot.tensor is not None)
     value = getattr(desc, spec.name)
     if spec.name == "axis":
         yield from (len(sizes), 2**32 - 1)

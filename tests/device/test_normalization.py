@@ -16,8 +16,8 @@ import dmlvk
 from dmlvk import eager, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import Case, generator
+from dmlvk.kernels.lowering import local_response, possible_rules
 from dmlvk.kernels.lowering import normalization as lowering
-from dmlvk.kernels.lowering import possible_rules
 from dmlvk.schema import REGISTRY
 from dmlvk.verify import Variation, build, check
 
@@ -170,7 +170,7 @@ def test_several_items_an_invocation(
 ) -> None:
     """What only large tensors on a GPU would have, whatever the items' number and the rows' ends."""
     monkeypatch.setattr(lowering, "_batch_items", lambda lanes, count, caps: 4)
-    monkeypatch.setattr(lowering, "_local_items", lambda count, caps: 3)
+    monkeypatch.setattr(local_response, "_several", lambda *_: 3)
     entry = all_cases()[operator]
     for case in entry.cases:
         for layout in ("packed", "strided") if case.layouts else ("packed",):

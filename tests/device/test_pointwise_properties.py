@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from drawing import BROKEN_VALUES, Draw, Pointwise, broken_tensors, draw_pointwise, draw_sizes, examples
+from drawing import BROKEN_VALUES, Draw, broken_tensors, draw_pointwise, draw_sizes, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -44,16 +44,6 @@ def scheduled(device: dmlvk.Device, *, is_cpu: bool, items: int = 0) -> Iterator
         yield
 
 
-def nests(desc: TensorDesc) -> bool:
-    """Whether each stride is larger than the reach of the smaller ones."""
-    reach = 0
-    for step, size in sorted(zip(desc.effective_strides, desc.sizes, strict=True)):
-        if size > 1 and step <= reach:
-            return False
-        reach += (size - 1) * step
-    return True
-
-
 def assert_passed(outcome: Outcome, desc: OperatorDesc) -> None:
     assert outcome.passed, f"{outcome.operator}, {outcome.variation}: {outcome.detail}\n{desc}"
     assert not outcome.unsupported, "the CI's device can do everything"
@@ -64,13 +54,7 @@ def assert_passed(outcome: Outcome, desc: OperatorDesc) -> None:
 def test_what_is_valid_equals_the_oracle(device: dmlvk.Device, data: st.DataObject) -> None:
     draw = data.draw
     entry, variation, problem = draw_pointwise(draw)
-    (output,) = problem.desc.output_slots()
-    assert output.tensor is not None
     with scheduled(device, is_cpu=draw(st.booleans()), items=draw(st.sampled_from([0, 0, 2, 3, 4]))):
-        if element_bits(output.tensor.data_type) == 4 and not nests(output.tensor):
-            with pytest.raises(UnsupportedError, match="nest"):
-                possible_rules(problem.desc, device.capabilities)
-            return
         rule = draw(st.sampled_from(["", *possible_rules(problem.desc, device.capabilities)]))
         outcome = check_problem(device, entry, dataclasses.replace(variation, rule=rule), problem)
     assert_passed(outcome, problem.desc)
@@ -278,7 +262,7 @@ def own_bytes(tensor: GuardedTensor, data: NDArray[np.uint8]) -> NDArray[np.uint
 @examples(30)
 @given(data=st.data())
 def test_every_mistake_in_a_binding_is_refused_and_changes_nothing(device: dmlvk.Device, data: st.DataObject) -> None:
-    bound = Bound(device, draw_nested(data.draw).problem)
+    bound = Bound(device, draw_pointwise(data.draw).problem)
     bound.bind(bound.bindings)
     expected = bound.result()
     before = device.dispatches, device.native.submissions
@@ -305,7 +289,7 @@ def test_every_mistake_in_a_binding_is_refused_and_changes_nothing(device: dmlvk
 @given(data=st.data())
 def test_ranges_of_one_buffer(device: dmlvk.Device, data: st.DataObject) -> None:
     """All tensors in one buffer: refused exactly when the output meets an input other than in place."""
-    bound = Bound(device, draw_nested(data.draw).problem)
+    bound = Bound(device, draw_pointwise(data.draw).problem)
     bound.bind(bound.bindings)
     expected = bound.result()
     starts, room = draw_starts(data.draw, bound)
@@ -332,15 +316,6 @@ def test_ranges_of_one_buffer(device: dmlvk.Device, data: st.DataObject) -> None
     assert np.array_equal(arena.read(), memory)
     bound.bind(bound.bindings)
     assert np.array_equal(bound.result(), expected)
-
-
-def draw_nested(draw: Draw) -> Pointwise:
-    """A drawn problem that has a kernel: not one whose 4-bit output does not nest."""
-    drawn = draw_pointwise(draw)
-    (output,) = drawn.problem.outputs
-    assert output is not None
-    assume(element_bits(output.desc.data_type) > 4 or nests(output.desc))
-    return drawn
 
 
 def draw_starts(draw: Draw, bound: Bound) -> tuple[dict[GuardedTensor, int], int]:

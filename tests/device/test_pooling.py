@@ -26,7 +26,7 @@ from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, normal, special
 from dmlvk.kernels.lowering import pooling, possible_rules
 from dmlvk.onnx import InferenceSession
-from dmlvk.verify import Variation, build, check_problem
+from dmlvk.verify import Variation, build, check, check_problem
 
 Array = NDArray[Any]
 EXAMPLES = json.loads((pathlib.Path(__file__).parent.parent / "data" / "examples.json").read_text())["examples"]
@@ -305,6 +305,23 @@ def test_unpooling_agrees_with_the_reference(device: dmlvk.Device) -> None:
     assert len(np.unique(indices)) < indices.size
     found = eager.max_unpooling(x, indices.astype(np.uint64), output_sizes=expected.shape, device=device)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("data_type", [TensorDataType.INT8, TensorDataType.FLOAT16], ids=lambda kind: kind.name)
+def test_unpooling_in_parts(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, data_type: TensorDataType) -> None:
+    """A binding that just holds the tensors holds the table of a part of a narrow output only."""
+    entry = all_cases()[ops.MaxUnpooling]
+    parts = []
+    for case in entry.cases:
+        variation = Variation(case, data_type, "packed")
+        slots = [*(desc := build(ops.MaxUnpooling, variation).desc).input_slots(), *desc.output_slots()]
+        most = max(slot.tensor.total_tensor_size_in_bytes for slot in slots if slot.tensor is not None)
+        with monkeypatch.context() as patch:
+            patch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, storage_buffer_bytes=most))
+            outcome = check(device, entry, variation)
+        assert outcome.passed and not outcome.unsupported, (case.name, outcome.detail)
+        parts.append(outcome.dispatches // 3)
+    assert max(parts) > 1
 
 
 # -- random windows

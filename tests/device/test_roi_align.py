@@ -207,3 +207,37 @@ def test_a_huge_box_costs_no_more_than_the_image(device: dmlvk.Device, rule: str
     operator = dmlvk.RoiAlign(**dict(zip(names, descs, strict=True)))
     (data,), *_ = run(device, Problem(operator, tuple(tensors[:3]), tuple(tensors[3:])), rule)
     assert tensors[3].view(data).item() == pytest.approx(8 * 7 / 2e6**2, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("width", "first", "last"), [(70_001, 0.0, 69_998.0), (80_000, 100.0, 65_000.0), (65_537, -7.0, 140_000.0)]
+)
+def test_more_cells_than_16_bits_count(device: dmlvk.Device, width: int, first: float, last: float) -> None:
+    """Where a cell begins takes products of more than 32 bits."""
+    pixels = 70_000
+    image = np.random.default_rng(width).standard_normal((1, 1, 2, pixels)).astype(np.float32)
+    region = np.array([[[[0, first, 0, last, 1]]]], np.float32)
+    y = eager.roi_pooling(image, region, spatial_scale=1.0, pooled_size=dmlvk.Size2D(width, 1))
+    size, cell = int(last) - int(first) + 1, np.arange(width, dtype=np.int64)
+    start = np.clip(int(first) + cell * size // width, 0, pixels)
+    end = np.clip(int(first) + ((cell + 1) * size + width - 1) // width, 0, pixels)
+    column = np.append(image[0, 0].max(0), -np.inf)
+    reach = np.maximum.reduce([column[np.minimum(start + step, np.maximum(end - 1, start))] for step in range(4)])
+    assert (end - start).max() <= 4
+    assert np.array_equal(y[0, 0, 0], np.where(start < end, reach, 0))
+
+
+@pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])
+def test_an_output_of_more_samples_than_a_cpus_loops_have_rounds(device: dmlvk.Device, function: ReduceFunction) -> None:
+    image = np.random.default_rng(7).standard_normal((1, 1, 300, 290)).astype(np.float32)
+    region = np.array([[0, 0, 290, 300]], np.float32)
+    y = eager.roi_align1(
+        image,
+        region,
+        np.zeros(1, np.uint32),
+        reduction_function=function,
+        interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,
+        output_sizes=((1, 1, 1, 1),),
+    )
+    expected = image.max() if function == ReduceFunction.MAX else image.mean(dtype=np.float64)
+    assert abs(y.item() - expected) < 1e-6

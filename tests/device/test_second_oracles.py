@@ -174,6 +174,109 @@ def test_convolutions_agree_with_torch(
     check(gradient, w, offsets, ConvolutionDirection.BACKWARD)
 
 
+@FLOATS
+@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize("trans_a", [0, 1])
+def test_gradients_of_products_agree_with_torch(
+    device: dmlvk.Device, torch: ModuleType, data_type: TensorDataType, trans_a: int, trans_b: int
+) -> None:
+    """The gradients of y = 0.75 op(A) op(B) are products again: of dy and the other factor, either way round."""
+    rows, depth, columns = 67, 129, 35
+    a = random(2, *((depth, rows) if trans_a else (rows, depth)), data_type=data_type)
+    b = random(2, *((columns, depth) if trans_b else (depth, columns)), data_type=data_type)
+    dy = random(2, rows, columns, data_type=data_type)
+
+    def autograd(a: Array, b: Array, dy: Array) -> Any:
+        left, right = (torch.from_numpy(x.astype(np.float64)).requires_grad_() for x in (a, b))
+        y = 0.75 * (left.mT if trans_a else left) @ (right.mT if trans_b else right)
+        return torch.autograd.grad(y, (left, right), torch.from_numpy(dy.astype(np.float64)))
+
+    # dA = 0.75 dy op(B)^T and dB = 0.75 op(A)^T dy, or the transpose of that where A or B is one.
+    factors = [((b, trans_b), (dy, 1)) if trans_a else ((dy, 0), (b, not trans_b))]
+    factors += [((dy, 1), (a, trans_a)) if trans_b else ((a, not trans_a), (dy, 0))]
+    expected, terms = autograd(a, b, dy), autograd(*map(np.abs, (a, b, dy)))
+    for ((left, first), (right, second)), *wanted in zip(factors, expected, terms, strict=True):
+        desc = ops.Gemm(
+            a_tensor=TensorDesc(data_type, left.shape),
+            b_tensor=TensorDesc(data_type, right.shape),
+            output_tensor=TensorDesc(data_type, tuple(wanted[0].shape)),
+            trans_a=MatrixTransform(first),
+            trans_b=MatrixTransform(second),
+            alpha=0.75,
+        )
+        for rule in possible_rules(desc, device.capabilities):
+            assert_close(results(device, desc, [left, right, None], rule), *wanted, desc, rule)
+
+
+def transposed(data_type: TensorDataType, sizes: tuple[int, ...], cropped: tuple[int, ...] = ()) -> TensorDesc:
+    """A packed tensor of these sizes with its first two dimensions exchanged by strides, and maybe fewer pixels."""
+    first, second, *steps = TensorDesc(data_type, sizes).effective_strides
+    return TensorDesc(data_type, (sizes[1], sizes[0], *(cropped or sizes[2:])), (second, first, *steps))
+
+
+@FLOATS
+@pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if "groups" not in CONVOLUTIONS[name][2]])
+def test_gradients_of_convolutions_agree_with_torch(
+    device: dmlvk.Device, torch: ModuleType, data_type: TensorDataType, name: str
+) -> None:
+    """dx is the BACKWARD convolution of dy. dw is the FORWARD one of x with the filter dy, where samples and channels change
+    places, by strides, and so do steps and dilations. Pixels that no window reaches are left out, or padded."""
+    x_sizes, w_sizes, options = CONVOLUTIONS[name]
+    count = len(x_sizes) - 2
+    steps, dilations, padding = (
+        spatial(options.get(key, value), count) for key, value in (("stride", 1), ("dilation", 1), ("padding", 0))
+    )
+    x, w = random(*x_sizes, data_type=data_type), random(*w_sizes, data_type=data_type)
+
+    def forward(x: Array, w: Array) -> tuple[Any, ...]:
+        leaves = tuple(torch.from_numpy(part.astype(np.float64)).requires_grad_() for part in (x, w))
+        function = getattr(torch.nn.functional, f"conv{count}d")
+        return (function(*leaves, stride=steps, dilation=dilations, padding=padding), leaves)
+
+    dy = random(*forward(x, w)[0].shape, data_type=data_type)
+    expected = torch.autograd.grad(*forward(x, w), torch.from_numpy(dy.astype(np.float64)))
+    terms = torch.autograd.grad(*forward(np.abs(x), np.abs(w)), torch.from_numpy(np.abs(dy).astype(np.float64)))
+    shared: dict[str, Any] = {"start_padding": padding, "output_padding": (0,) * count}
+
+    def check(desc: ops.Convolution, first: Array, second: Array, wanted: Any, magnitudes: Any) -> None:
+        for rule in possible_rules(desc, device.capabilities):
+            assert_close(results(device, desc, [first, second, None], rule), wanted, magnitudes, desc, rule)
+
+    dx = ops.Convolution(
+        input_tensor=TensorDesc(data_type, dy.shape),
+        filter_tensor=TensorDesc(data_type, w_sizes),
+        output_tensor=TensorDesc(data_type, x_sizes),
+        direction=ConvolutionDirection.BACKWARD,
+        strides=steps,
+        dilations=dilations,
+        end_padding=padding,
+        **shared,
+    )
+    check(dx, dy, w, expected[0], terms[0])
+
+    reached = [
+        (taps - 1) * dilation + (outputs - 1) * step + 1 - start
+        for taps, dilation, outputs, step, start in zip(w_sizes[2:], dilations, dy.shape[2:], steps, padding, strict=True)
+    ]
+    pixels = tuple(map(min, reached, x_sizes[2:]))
+    dw = ops.Convolution(
+        input_tensor=transposed(data_type, x_sizes, pixels),
+        filter_tensor=transposed(data_type, dy.shape),
+        output_tensor=transposed(data_type, w_sizes),
+        strides=dilations,
+        dilations=steps,
+        end_padding=tuple(a - b for a, b in zip(reached, pixels, strict=True)),
+        **shared,
+    )
+    check(
+        dw,
+        x[(..., *map(slice, pixels))].swapaxes(0, 1),
+        dy.swapaxes(0, 1),
+        expected[1].transpose(0, 1),
+        terms[1].transpose(0, 1),
+    )
+
+
 NODES: dict[str, tuple[str, list[Array], dict[str, Any]]] = {
     "MatMul of a matrix and a stack": ("MatMul", [random(5, 33), random(3, 2, 33, 17)], {}),
     "MatMul of vectors": ("MatMul", [random(129), random(129)], {}),

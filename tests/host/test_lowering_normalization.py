@@ -288,9 +288,9 @@ def test_an_invocation_normalizes_several_channels_by_their_responses() -> None:
     desc.validate()
     dispatch = only(desc)
     values, found = params(dispatch), constants(dispatch)
-    assert (found["RANK"], found["ITEMS"], found["PLANE"]) == (3, 8, 0)
+    assert (found["RANK"], found["PLANE"]) == (3, 0)
     assert values["sizes"][:3] == (32, 32, 784)
-    assert (values["before"], values["after"]) == (1, 2)
+    assert (values["run"], values["before"], values["after"]) == (8, 1, 2)
     assert values["a_strides"][:3] == (0, 8, 0) and values["x_neighbour"] == (56 * 56, 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from dmlvk.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import lower, newest, possible_rules
 from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.plan import output_range
+from dmlvk.kernels.plan import Dispatch, output_range
 from dmlvk.kernels.select.pooling import POOLING
 from dmlvk.kernels.select.rule import choose
 from dmlvk.ops.pooling import (
@@ -258,7 +259,19 @@ def test_unpooling_keeps_positions_in_the_output_where_they_fit(
     assert [dict(d.kernel.constants)["PHASE"] for d in plan.dispatches] == [0, 1, 2]
 
 
-def test_a_quantized_sum_that_does_not_fit_is_refused() -> None:
+def test_unpooling_takes_tables_that_a_binding_holds() -> None:
+    desc = MaxUnpooling(
+        input_tensor=TensorDesc(FLOAT16, (1, 1, 1, 4)),
+        indices_tensor=TensorDesc(UINT32, (1, 1, 1, 4)),
+        output_tensor=TensorDesc(FLOAT16, (1, 1, 4, 8)),
+    )
+    plan = lower(desc, dataclasses.replace(GPU, storage_buffer_bytes=4 * 17))  # parts of 17 and 15 places
+    assert plan.temporary_bytes == 4 * 17
+    assert [dict(d.kernel.constants)["PHASE"] for d in plan.dispatches] == [0, 1, 2] * 2
+    assert [d.bindings[3].nbytes for d in plan.dispatches] == [4 * 17] * 6
+
+
+def test_a_quantized_window_may_have_more_elements_than_31_bits_sum() -> None:
     byte, scale = TensorDataType.UINT8, TensorDesc(FLOAT32, (1,))
     desc = QuantizedLinearAveragePooling(
         input_tensor=TensorDesc(byte, (1, 1, 2**12, 2**12)),
@@ -267,5 +280,5 @@ def test_a_quantized_sum_that_does_not_fit_is_refused() -> None:
         output_tensor=TensorDesc(byte, (1, 1, 1, 1)),
         **arrays((2**12, 2**12), dilations=(1, 1)),
     )
-    with pytest.raises(UnsupportedError, match="sums fit 32 bits"):
-        lower(desc, GPU)
+    (dispatch,) = lower(desc, GPU).dispatches
+    assert isinstance(dispatch, Dispatch) and dispatch.kernel.kernel == "pooling_quantized"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -148,6 +149,11 @@ def test_neighbours_pool_what_the_output_has_side_by_side(layout: TensorLayout, 
     assert dispatch.grid == (-(-9 * 64 * 35 // 256), 1, 1)
 
 
-def test_more_cells_than_a_product_can_count_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="65536"):
-        lower(pooling(width=65536, height=1, channels=1), GPU)
+def test_cells_that_need_long_divisions_have_fewer_rounds_on_a_cpu() -> None:
+    """A round reads 4 pixels, and a division takes 32; where cells are few they are done in one."""
+    cpu = dataclasses.replace(GPU, is_cpu=True)
+    image = TensorDesc(FLOAT32, (1, 1, 1, 4 * 65_530))
+    lower(pooling(width=65_535, height=1, channels=1).replace(input_tensor=image), cpu)
+    lower(pooling(width=65_536, height=1, channels=1).replace(input_tensor=image), GPU)
+    with pytest.raises(UnsupportedError, match="65535 rounds"):
+        lower(pooling(width=65_536, height=1, channels=1).replace(input_tensor=image), cpu)

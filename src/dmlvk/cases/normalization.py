@@ -197,7 +197,7 @@ _LOCAL_TOLERANCE = {
 }
 
 
-def _local(
+def local_response(
     name: str,
     sizes: tuple[int, ...],
     size: int,
@@ -212,22 +212,22 @@ def _local(
     return Case(name, {"input_tensor": sizes}, attributes, domains={"input_tensor": domain}, layouts=layouts, quick=quick)
 
 
-_LOCAL = (
-    _local("channels", (2, 11, 5, 7), 5, quick=True),
-    _local("channels of whole words", (2, 19, 4, 8), 3),
-    _local("even", (2, 7, 3, 5), 4, layouts=False),
-    _local("more than there are", (1, 5, 2, 8), 13, layouts=False),
-    _local("one", (2, 3, 2, 4), 1, layouts=False),
-    _local("space", (2, 3, 7, 11), 5, cross_channel=False, quick=True),
-    _local("even space", (2, 2, 6, 8), 4, cross_channel=False),
-    _local("more space than there is", (1, 2, 3, 4), 9, cross_channel=False, layouts=False),
-    _local("ONNX's defaults", (1, 9, 4, 4), 3, alpha=1e-4, layouts=False),
-    _local("another power", (2, 5, 4, 4), 3, beta=1.375, bias=0.25, layouts=False),
-    _local("negative power", (2, 5, 3, 3), 3, beta=-2.0, layouts=False),
-    _local("power 0.5", (2, 5, 3, 3), 3, beta=0.5, layouts=False),
-    _local("negative base", (2, 5, 3, 3), 3, alpha=-4.0, layouts=False),
-    _local("infinities and NaN", (5, 7, 3, 5), 3, domain=_few_special, layouts=False),
-    _local("infinities and NaN in space", (5, 3, 4, 5), 3, domain=_few_special, cross_channel=False, layouts=False),
+LOCAL_RESPONSES = (
+    local_response("channels", (2, 11, 5, 7), 5, quick=True),
+    local_response("channels of whole words", (2, 19, 4, 8), 3),
+    local_response("even", (2, 7, 3, 5), 4, layouts=False),
+    local_response("more than there are", (1, 5, 2, 8), 13, layouts=False),
+    local_response("one", (2, 3, 2, 4), 1, layouts=False),
+    local_response("space", (2, 3, 7, 11), 5, cross_channel=False, quick=True),
+    local_response("even space", (2, 2, 6, 8), 4, cross_channel=False),
+    local_response("more space than there is", (1, 2, 3, 4), 9, cross_channel=False, layouts=False),
+    local_response("ONNX's defaults", (1, 9, 4, 4), 3, alpha=1e-4, layouts=False),
+    local_response("another power", (2, 5, 4, 4), 3, beta=1.375, bias=0.25, layouts=False),
+    local_response("negative power", (2, 5, 3, 3), 3, beta=-2.0, layouts=False),
+    local_response("power 0.5", (2, 5, 3, 3), 3, beta=0.5, layouts=False),
+    local_response("negative base", (2, 5, 3, 3), 3, alpha=-4.0, layouts=False),
+    local_response("infinities and NaN", (5, 7, 3, 5), 3, domain=_few_special, layouts=False),
+    local_response("infinities and NaN in space", (5, 3, 4, 5), 3, domain=_few_special, cross_channel=False, layouts=False),
 )
 
 CASES = (
@@ -265,5 +265,5 @@ CASES = (
     ),
     OperatorCases(ops.BatchNormalization, _TOLERANCE, _BATCH),
     OperatorCases(ops.BatchNormalizationTraining, _TOLERANCE, _TRAINING),
-    OperatorCases(ops.LocalResponseNormalization, _LOCAL_TOLERANCE, _LOCAL),
+    OperatorCases(ops.LocalResponseNormalization, _LOCAL_TOLERANCE, LOCAL_RESPONSES),
 )

@@ -31,7 +31,7 @@ _AVERAGE = {_FLOAT32: Tolerance(8), _FLOAT16: Tolerance(1)}
 _NORM = {_FLOAT32: Tolerance(4), _FLOAT16: Tolerance(1)}
 
 
-def _infinities(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+def infinities(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
     """Mostly ordinary numbers, some infinities and NaN: each must show in exactly the windows that hold it."""
     values = np.array([np.inf, -np.inf, np.nan, *rng.standard_normal(37)])
     return rng.choice(values, sizes).astype(NUMPY_TYPES[data_type])
@@ -46,7 +46,7 @@ def _of_all_sizes(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T
     return chosen.astype(NUMPY_TYPES[data_type])
 
 
-def _case(
+def pooling_case(
     name: str,
     sizes: tuple[int, ...],
     window: tuple[int, ...],
@@ -92,26 +92,34 @@ def _case(
     )
 
 
-def _undilated(case: Case) -> Case:
+def undilated(case: Case) -> Case:
     """The same case for an operator without dilations."""
     attributes = {name: value for name, value in case.attributes.items() if name != "dilations"}
     return dataclasses.replace(case, attributes=attributes)
 
 
-_PADDED = _case("padding", (2, 3, 7, 11), (3, 3), strides=(2, 1), start=(1, 1), end=(1, 2), quick=True)
-_VOLUME = _case("volume", (1, 2, 5, 6, 7), (2, 3, 2), strides=(1, 2, 3), start=(0, 1, 0), end=(1, 0, 1), layouts=False)
-_WINDOWS = (
+_PADDED = pooling_case("padding", (2, 3, 7, 11), (3, 3), strides=(2, 1), start=(1, 1), end=(1, 2), quick=True)
+_VOLUME = pooling_case(
+    "volume", (1, 2, 5, 6, 7), (2, 3, 2), strides=(1, 2, 3), start=(0, 1, 0), end=(1, 0, 1), layouts=False
+)
+WINDOWS = (
     _PADDED,
     _VOLUME,
-    _case("volumes, dilated", (2, 3, 7, 5, 6), (2, 2, 3), dilations=(3, 2, 1), end=(0, 1, 0)),
-    _case("dilated", (2, 3, 13, 11), (3, 2), strides=(1, 2), dilations=(2, 5), start=(2, 1), end=(1, 4), layouts=False),
-    _case("sizes rounded up", (1, 3, 8, 10), (3, 3), strides=(2, 4), start=(1, 0), round_up=True, quick=True, layouts=False),
-    _case("windows in the padding", (1, 2, 3, 4), (2, 2), strides=(1, 3), start=(3, 2), end=(0, 5), layouts=False),
-    _case("taps around the input", (1, 2, 1, 2), (2, 2), dilations=(2, 3), start=(1, 1), end=(2, 3), layouts=False),
-    _case("groups", (2, 3, 8, 24), (3, 3), start=(1, 1), end=(1, 1), layouts=False),
-    _case("groups, every other", (1, 2, 7, 48), (3, 3), strides=(2, 2), start=(1, 1), end=(1, 1), layouts=False),
-    _case("whole planes", (2, 17, 7, 7), (7, 7), layouts=False),
-    _case("large windows far apart", (1, 2, 17, 40), (8, 9), strides=(8, 16), start=(1, 2), end=(0, 1), layouts=False),
+    pooling_case("volumes, dilated", (2, 3, 7, 5, 6), (2, 2, 3), dilations=(3, 2, 1), end=(0, 1, 0)),
+    pooling_case(
+        "dilated", (2, 3, 13, 11), (3, 2), strides=(1, 2), dilations=(2, 5), start=(2, 1), end=(1, 4), layouts=False
+    ),
+    pooling_case(
+        "sizes rounded up", (1, 3, 8, 10), (3, 3), strides=(2, 4), start=(1, 0), round_up=True, quick=True, layouts=False
+    ),
+    pooling_case("windows in the padding", (1, 2, 3, 4), (2, 2), strides=(1, 3), start=(3, 2), end=(0, 5), layouts=False),
+    pooling_case("taps around the input", (1, 2, 1, 2), (2, 2), dilations=(2, 3), start=(1, 1), end=(2, 3), layouts=False),
+    pooling_case("groups", (2, 3, 8, 24), (3, 3), start=(1, 1), end=(1, 1), layouts=False),
+    pooling_case("groups, every other", (1, 2, 7, 48), (3, 3), strides=(2, 2), start=(1, 1), end=(1, 1), layouts=False),
+    pooling_case("whole planes", (2, 17, 7, 7), (7, 7), layouts=False),
+    pooling_case(
+        "large windows far apart", (1, 2, 17, 40), (8, 9), strides=(8, 16), start=(1, 2), end=(0, 1), layouts=False
+    ),
 )
 # Windows are the same for every type: these have all that differs, two signs, two widths and floats.
 _SOME_TYPES = (_FLOAT32, TensorDataType.INT64, TensorDataType.UINT8)
@@ -124,19 +132,23 @@ _AVERAGES = (
             layouts=False,
             quick=False,
         )
-        for case in _WINDOWS[:7]
+        for case in WINDOWS[:7]
     ),
-    *_WINDOWS,
-    _case("large whole planes", (1, 3, 37, 41), (37, 41), layouts=False),
-    _case("infinities and NaN", (2, 3, 9, 11), (3, 2), domain=_infinities, layouts=False),
+    *WINDOWS,
+    pooling_case("large whole planes", (1, 3, 37, 41), (37, 41), layouts=False),
+    pooling_case("infinities and NaN", (2, 3, 9, 11), (3, 2), domain=infinities, layouts=False),
 )
-_INDEXED = _case("indices", (2, 3, 7, 11), (3, 3), strides=(2, 1), start=(1, 1), end=(1, 2), indices=_UINT32, quick=True)
+_INDEXED = pooling_case(
+    "indices", (2, 3, 7, 11), (3, 3), strides=(2, 1), start=(1, 1), end=(1, 2), indices=_UINT32, quick=True
+)
 _MAXIMA = (
-    *(dataclasses.replace(case, only=_SOME_TYPES if "padding" in case.name else (_FLOAT32,)) for case in _WINDOWS),
+    *(dataclasses.replace(case, only=_SOME_TYPES if "padding" in case.name else (_FLOAT32,)) for case in WINDOWS),
     dataclasses.replace(_INDEXED, only=_SOME_TYPES),
-    _case("64-bit indices of equals", (2, 3, 9, 10), (3, 3), domain=uniform(0, 3), indices=_UINT64, layouts=False),
-    _case("in groups", (1, 3, 4, 16), (3, 3), start=(1, 1), end=(1, 1), indices=_UINT32, domain=special, layouts=False),
-    _case(
+    pooling_case("64-bit indices of equals", (2, 3, 9, 10), (3, 3), domain=uniform(0, 3), indices=_UINT64, layouts=False),
+    pooling_case(
+        "in groups", (1, 3, 4, 16), (3, 3), start=(1, 1), end=(1, 1), indices=_UINT32, domain=special, layouts=False
+    ),
+    pooling_case(
         "indices in volumes",
         (2, 2, 4, 5, 6),
         (2, 3, 2),
@@ -146,7 +158,7 @@ _MAXIMA = (
         only=_SOME_TYPES,
         layouts=False,
     ),
-    _case(
+    pooling_case(
         "indices of whole planes",
         (2, 5, 9, 8),
         (9, 8),
@@ -155,9 +167,9 @@ _MAXIMA = (
         only=_SOME_TYPES,
         layouts=False,
     ),
-    _case("special values", (2, 3, 9, 11), (3, 3), domain=special, layouts=False),
-    _case("special values of whole planes", (31, 5, 3, 4), (3, 4), domain=special, only=_SOME_TYPES, layouts=False),
-    _case(
+    pooling_case("special values", (2, 3, 9, 11), (3, 3), domain=special, layouts=False),
+    pooling_case("special values of whole planes", (31, 5, 3, 4), (3, 4), domain=special, only=_SOME_TYPES, layouts=False),
+    pooling_case(
         "windows in the padding, indices",
         (1, 2, 3, 4),
         (2, 2),
@@ -179,19 +191,19 @@ def _of_order(case: Case, order: int, **changes: object) -> Case:
 _NORMS = (
     *(_of_order(_PADDED, order, layouts=order == 2) for order in (1, 2, 3)),
     _of_order(_VOLUME, 2),
-    *(_of_order(case, order) for case, order in zip(_WINDOWS[3:7], (2, 1, 3, 2), strict=True)),
-    *(_of_order(_WINDOWS[9], order) for order in (1, 2, 5)),
+    *(_of_order(case, order) for case, order in zip(WINDOWS[3:7], (2, 1, 3, 2), strict=True)),
+    *(_of_order(WINDOWS[9], order) for order in (1, 2, 5)),
     *(
-        _of_order(_case(name, (1, 3, 9, 11), (3, 2), domain=domain, layouts=False), order)
+        _of_order(pooling_case(name, (1, 3, 9, 11), (3, 2), domain=domain, layouts=False), order)
         for order in (1, 2, 3, 300)
-        for name, domain in {"numbers of all sizes": _of_all_sizes, "infinities and NaN": _infinities}.items()
+        for name, domain in {"numbers of all sizes": _of_all_sizes, "infinities and NaN": infinities}.items()
     ),
 )
 
 
 def _quantized() -> tuple[Case, ...]:
     """Each sign to each; without zero points; one scale for all, and one a channel."""
-    shapes = (_PADDED, _VOLUME, _WINDOWS[3], _WINDOWS[4], _WINDOWS[5], _WINDOWS[6], _WINDOWS[9])
+    shapes = (_PADDED, _VOLUME, WINDOWS[3], WINDOWS[4], WINDOWS[5], WINDOWS[6], WINDOWS[9])
     pairs = tuple(
         (a, b) for a in (TensorDataType.INT8, TensorDataType.UINT8) for b in (TensorDataType.INT8, TensorDataType.UINT8)
     )
@@ -261,12 +273,12 @@ _UNPOOLINGS = (
 )
 
 CASES = (
-    OperatorCases(AveragePooling, _AVERAGE, (_undilated(_PADDED), _undilated(_VOLUME)), every_rule=False),
+    OperatorCases(AveragePooling, _AVERAGE, (undilated(_PADDED), undilated(_VOLUME)), every_rule=False),
     OperatorCases(AveragePooling1, _AVERAGE, _AVERAGES),
-    OperatorCases(LpPooling, _NORM, (_undilated(_NORMS[1]),), every_rule=False),
+    OperatorCases(LpPooling, _NORM, (undilated(_NORMS[1]),), every_rule=False),
     OperatorCases(LpPooling1, _NORM, _NORMS),
-    OperatorCases(MaxPooling, {}, (_undilated(dataclasses.replace(_PADDED, only=_SOME_TYPES)),), every_rule=False),
-    OperatorCases(MaxPooling1, {}, (_undilated(dataclasses.replace(_INDEXED, only=_SOME_TYPES)),), every_rule=False),
+    OperatorCases(MaxPooling, {}, (undilated(dataclasses.replace(_PADDED, only=_SOME_TYPES)),), every_rule=False),
+    OperatorCases(MaxPooling1, {}, (undilated(dataclasses.replace(_INDEXED, only=_SOME_TYPES)),), every_rule=False),
     OperatorCases(MaxPooling2, {}, _MAXIMA),
     OperatorCases(MaxUnpooling, {}, _UNPOOLINGS),
     OperatorCases(QuantizedLinearAveragePooling, {}, _quantized()),

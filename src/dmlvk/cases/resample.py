@@ -20,7 +20,7 @@ _DOWN, _UP = AxisDirection.DECREASING, AxisDirection.INCREASING
 _TOLERANCE = {TensorDataType.FLOAT32: Tolerance(6), TensorDataType.FLOAT16: Tolerance(0.6)}
 
 
-def _special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+def sparse_special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
     """Mostly ordinary numbers, some infinities and NaN: each must show in exactly the outputs that read it."""
     values = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, *rng.standard_normal(35)])
     return rng.choice(values, sizes).astype(NUMPY_TYPES[data_type])
@@ -128,12 +128,12 @@ _SHIFTED = (
         layouts=False,
         only=_SINGLE,
     ),
-    _case("infinities and NaN", (1, 3, 9, 16), (1, 3, 17, 32), domain=_special, only=_FLOATS, layouts=False),
+    _case("infinities and NaN", (1, 3, 9, 16), (1, 3, 17, 32), domain=sparse_special, only=_FLOATS, layouts=False),
     _case(
         "infinities and NaN at whole positions",
         (1, 3, 9, 16),
         (1, 3, 18, 32),
-        domain=_special,
+        domain=sparse_special,
         offsets=(0.0, 0.0),
         only=_FLOATS,
         layouts=False,
@@ -177,7 +177,7 @@ _ANTIALIASED = (
         "antialiased infinities and NaN",
         (1, 2, 13, 40),
         (1, 2, 7, 15),
-        domain=_special,
+        domain=sparse_special,
         antialiased=True,
         only=_FLOATS,
         layouts=False,

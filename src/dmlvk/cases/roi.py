@@ -21,7 +21,7 @@ _MAX = ReduceFunction.MAX
 _TOLERANCE = {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)}
 
 
-def _boxes(least: float, most: float) -> Domain:
+def boxes_between(least: float, most: float) -> Domain:
     """Boxes x1 < x2, y1 < y2 with all coordinates between least and most."""
 
     def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
@@ -31,7 +31,7 @@ def _boxes(least: float, most: float) -> Domain:
     return domain
 
 
-def _fixed(*values: Any) -> Domain:
+def fixed(*values: Any) -> Domain:
     """Exactly these values."""
 
     def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
@@ -40,7 +40,7 @@ def _fixed(*values: Any) -> Domain:
     return domain
 
 
-def _special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+def special_pixels(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
     """Mostly ordinary numbers, some infinities and NaN: each must show in exactly the outputs that read it."""
     values = np.array([np.inf, -np.inf, np.nan, *rng.standard_normal(37)])
     return rng.choice(values, sizes).astype(NUMPY_TYPES[data_type])
@@ -62,7 +62,7 @@ def _case(
     **attributes: object,
 ) -> Case:
     domains = {
-        "roi_tensor": boxes or _boxes(-2.0, max(image[2:]) + 2.0),
+        "roi_tensor": boxes or boxes_between(-2.0, max(image[2:]) + 2.0),
         "batch_indices_tensor": indices or uniform(0, image[0] - 1),
     }
     return Case(
@@ -80,7 +80,7 @@ def _case(
     )
 
 
-def _samples(count: int) -> dict[str, Any]:
+def equal_limits(count: int) -> dict[str, Any]:
     return {"minimum_samples_per_output": count, "maximum_samples_per_output": count}
 
 
@@ -92,7 +92,7 @@ _PACKED = (
         (2, 3, 6, 5),
         4,
         (3, 4),
-        indices=_fixed(1, 2**32, 2**64 - 1, 0),
+        indices=fixed(1, 2**32, 2**64 - 1, 0),
         index_type=TensorDataType.UINT64,
     ),
     _case("between limits", (1, 2, 40, 40), 5, (3, 4), minimum_samples_per_output=3, maximum_samples_per_output=5),
@@ -101,7 +101,7 @@ _PACKED = (
         (1, 3, 9, 11),
         4,
         (3, 4),
-        boxes=_fixed(8, 7, 1, 2, 3, 2, 3, 2, 2.5, 8, 9, 1, 10, 4, -3, 4),
+        boxes=fixed(8, 7, 1, 2, 3, 2, 3, 2, 2.5, 8, 9, 1, 10, 4, -3, 4),
         minimum_samples_per_output=2,
     ),
     _case(
@@ -110,8 +110,8 @@ _PACKED = (
         4,
         (3, 4),
         interpolation_mode=_NEAREST,
-        boxes=_fixed(0, 0, 6, 6, 0.5, 0.5, 3.5, 5, 1, 1, 4, 4, -1, -1, 7, 7),
-        **_samples(1),
+        boxes=fixed(0, 0, 6, 6, 0.5, 0.5, 3.5, 5, 1, 1, 4, 4, -1, -1, 7, 7),
+        **equal_limits(1),
     ),
     _case(
         "NaN and infinite boxes",
@@ -119,19 +119,27 @@ _PACKED = (
         4,
         (3, 4),
         maximum_samples_per_output=3,
-        boxes=_fixed(np.nan, 0, 4, 4, 0, 0, np.inf, 4, -np.inf, 0, 4, 4, 1, 1, 4, 4),
+        boxes=fixed(np.nan, 0, 4, 4, 0, 0, np.inf, 4, -np.inf, 0, 4, 4, 1, 1, 4, 4),
         out_of_bounds_input_value=0.5,
     ),
-    _case("infinities and NaN", (2, 3, 9, 9), 7, (3, 4), image_values=_special, boxes=_boxes(0.0, 9.0), **_samples(2)),
-    _case("maximum of infinities and NaN", (2, 3, 9, 9), 7, (3, 4), image_values=_special, reduction_function=_MAX),
+    _case(
+        "infinities and NaN",
+        (2, 3, 9, 9),
+        7,
+        (3, 4),
+        image_values=special_pixels,
+        boxes=boxes_between(0.0, 9.0),
+        **equal_limits(2),
+    ),
+    _case("maximum of infinities and NaN", (2, 3, 9, 9), 7, (3, 4), image_values=special_pixels, reduction_function=_MAX),
     _case("infinity out of bounds", (1, 2, 5, 5), 3, (3, 4), out_of_bounds_input_value=float("-inf")),
-    _case("more samples than the tables hold", (1, 2, 83, 79), 2, (1, 2), boxes=_fixed(1, -9, 78, 82, 30, 3, 89, 9)),
-    _case("more outputs than the tables hold", (1, 1, 5, 37), 2, (2, 263), **_samples(1)),
-    _case("a round of rows", (1, 2, 37, 41), 2, (29, 31), **_samples(4)),
-    _case("one pixel", (1, 1, 1, 1), 2, (1, 1), boxes=_boxes(-1.0, 2.0)),
+    _case("more samples than the tables hold", (1, 2, 83, 79), 2, (1, 2), boxes=fixed(1, -9, 78, 82, 30, 3, 89, 9)),
+    _case("more outputs than the tables hold", (1, 1, 5, 37), 2, (2, 263), **equal_limits(1)),
+    _case("a round of rows", (1, 2, 37, 41), 2, (29, 31), **equal_limits(4)),
+    _case("one pixel", (1, 1, 1, 1), 2, (1, 1), boxes=boxes_between(-1.0, 2.0)),
 )
 _SHARED = (
-    _case("2x2 samples", (2, 5, 13, 17), 7, (7, 7), quick=True, **_samples(2)),
+    _case("2x2 samples", (2, 5, 13, 17), 7, (7, 7), quick=True, **equal_limits(2)),
     _case("as many samples as pixels", (2, 3, 29, 23), 5, (3, 4)),
     _case("maximum", (2, 3, 13, 17), 5, (3, 4), reduction_function=_MAX, quick=True),
     _case("nearest", (2, 3, 13, 17), 5, (3, 4), interpolation_mode=_NEAREST, out_of_bounds_input_value=-1.5),
@@ -141,31 +149,31 @@ _SHARED = (
         (1, 2, 5, 6),
         5,
         (3, 4),
-        boxes=_boxes(-9.0, 15.0),
+        boxes=boxes_between(-9.0, 15.0),
         reduction_function=_MAX,
         out_of_bounds_input_value=0.25,
-        **_samples(3),
+        **equal_limits(3),
     ),
-    _case("average outside", (1, 2, 5, 6), 5, (3, 4), boxes=_boxes(-9.0, 15.0), out_of_bounds_input_value=2.5),
+    _case("average outside", (1, 2, 5, 6), 5, (3, 4), boxes=boxes_between(-9.0, 15.0), out_of_bounds_input_value=2.5),
     _case(
         "scaled, 64-bit indices of rank 4, boxes of rank 4",
         (3, 2, 12, 31),
         5,
         (3, 4),
-        boxes=_boxes(0.0, 1.0),
+        boxes=boxes_between(0.0, 1.0),
         spatial_scale_x=31.0,
         spatial_scale_y=12.0,
         index_type=TensorDataType.UINT64,
         roi_rank=4,
         index_rank=4,
     ),
-    _case("no such batch entry", (2, 3, 6, 5), 4, (3, 4), indices=_fixed(1, 2, 2**32 - 1, 0), out_of_bounds_input_value=7.0),
-    _case("many channels", (2, 37, 8, 8), 3, (7, 7), **_samples(2)),
+    _case("no such batch entry", (2, 3, 6, 5), 4, (3, 4), indices=fixed(1, 2, 2**32 - 1, 0), out_of_bounds_input_value=7.0),
+    _case("many channels", (2, 37, 8, 8), 3, (7, 7), **equal_limits(2)),
     _case("one wide row", (1, 3, 1, 67), 3, (1, 13), reduction_function=_MAX),
     *(dataclasses.replace(case, layouts=False) for case in _PACKED),
 )
 _NEWER_PACKED = (
-    _case("corners, two samples", (1, 2, 13, 17), 5, (3, 4), align_regions_to_corners=True, **_samples(2)),
+    _case("corners, two samples", (1, 2, 13, 17), 5, (3, 4), align_regions_to_corners=True, **equal_limits(2)),
     _case(
         "corners, one sample",
         (1, 2, 13, 17),
@@ -174,7 +182,7 @@ _NEWER_PACKED = (
         align_regions_to_corners=True,
         input_pixel_offset=0.0,
         output_pixel_offset=0.0,
-        **_samples(1),
+        **equal_limits(1),
     ),
     _case(
         "corners, one column",
@@ -184,7 +192,7 @@ _NEWER_PACKED = (
         align_regions_to_corners=True,
         output_pixel_offset=0.0,
         interpolation_mode=_NEAREST,
-        **_samples(1),
+        **equal_limits(1),
     ),
     _case(
         "odd offsets",
@@ -206,7 +214,7 @@ _NEWER = (
         input_pixel_offset=0.0,
         output_pixel_offset=0.0,
         quick=True,
-        **_samples(1),
+        **equal_limits(1),
     ),
     _case("ONNX output_half_pixel", (2, 3, 13, 17), 5, (3, 4), input_pixel_offset=0.0),
     *(dataclasses.replace(case, layouts=False) for case in _NEWER_PACKED),
@@ -215,7 +223,7 @@ _NEWER = (
 
 def _regions(least: float, most: float) -> Domain:
     """Regions of any batch entry of two, corners between least and most."""
-    boxes = _boxes(least, most)
+    boxes = boxes_between(least, most)
 
     def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
         batch = rng.integers(0, 2, (*sizes[:-1], 1))
@@ -260,7 +268,7 @@ _POOLED = (
         (2, 2, 9, 9),
         7,
         (2, 3),
-        regions=_fixed(
+        regions=fixed(
             *(0, 0.5, 1.5, 4.5, 6.5, 1, -0.5, -1.5, 3.5, 2.5, 0, 6, 7, 2, 3, 2, 0, 0, 8, 8, -1, 0, 0, 8, 8),
             *(np.nan, 0, 0, 8, 8, -0.75, 1, 1, 5, 5),
         ),
@@ -271,12 +279,12 @@ _POOLED = (
         (2, 2, 9, 9),
         4,
         (2, 3),
-        regions=_fixed(
+        regions=fixed(
             *(0, np.nan, 0, 4, 4, 0, 0, 0, np.inf, 4, 0, -np.inf, 0, 4, 4, np.inf, 0, 0, 4, 4),
         ),
         layouts=False,
     ),
-    _pooled("infinities and NaN", (2, 3, 9, 9), 7, (3, 4), values=_special, regions=_regions(0.0, 9.0), layouts=False),
+    _pooled("infinities and NaN", (2, 3, 9, 9), 7, (3, 4), values=special_pixels, regions=_regions(0.0, 9.0), layouts=False),
 )
 
 CASES = (

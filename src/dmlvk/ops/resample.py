@@ -17,10 +17,10 @@ _TYPES = (*_s.FLOATS, _Type.INT8, _Type.UINT8)
 _UINT_MAX = 2**32 - 1
 
 
-def _one_a_dimension(*names: str) -> _s.Constraint:
-    @_c.constraint("one_a_dimension", f"{' and '.join(names)} have one number for each dimension of input_tensor")
-    def check(desc: Resample3) -> _s.Violation | None:
-        count = desc.tensor("input_tensor").dimension_count
+def _one_a_dimension(tensor: str, *names: str) -> _s.Constraint:
+    @_c.constraint("one_a_dimension", f"{' and '.join(names)} have one number for each dimension of {tensor}")
+    def check(desc: _s.OperatorDesc) -> _s.Violation | None:
+        count = desc.tensor(tensor).dimension_count
         bad = next((name for name in names if len(getattr(desc, name)) != count), None)
         return None if bad is None else _s.Violation(bad, getattr(desc, bad))
 
@@ -29,7 +29,7 @@ def _one_a_dimension(*names: str) -> _s.Constraint:
 
 def _finite_numbers(name: str) -> _s.Constraint:
     @_c.constraint("finite_numbers", f"{name} are finite")
-    def check(desc: Resample3) -> _s.Violation | None:
+    def check(desc: _s.OperatorDesc) -> _s.Violation | None:
         good = all(map(_math.isfinite, getattr(desc, name)))
         return None if good else _s.Violation(name, getattr(desc, name))
 
@@ -42,12 +42,15 @@ def _scales(desc: Resample3) -> _s.Violation | None:
     return None if good else _s.Violation("scales", desc.scales)
 
 
-_SCALED = (_c.same_data_type(), _c.same_dimension_count(), _one_a_dimension("scales"), _scales)
-_SHIFTED = (
-    *(_c.same_data_type(), _c.same_dimension_count()),
-    _one_a_dimension("scales", "input_pixel_offsets", "output_pixel_offsets"),
-    *(_scales, _finite_numbers("input_pixel_offsets"), _finite_numbers("output_pixel_offsets")),
-)
+_SCALED = (_c.same_data_type(), _c.same_dimension_count(), _one_a_dimension("input_tensor", "scales"), _scales)
+
+
+def _shifted(tensor: str) -> tuple[_s.Constraint, ...]:
+    return (
+        *(_c.same_data_type(), _c.same_dimension_count()),
+        _one_a_dimension(tensor, "scales", "input_pixel_offsets", "output_pixel_offsets"),
+        *(_scales, _finite_numbers("input_pixel_offsets"), _finite_numbers("output_pixel_offsets")),
+    )
 
 
 def _unknown_sizes(desc: _s.OperatorDesc) -> Exception:
@@ -112,7 +115,7 @@ class Resample(_s.OperatorDesc, constraints=_SCALED):
         )
 
 
-class Resample1(_s.OperatorDesc, constraints=_SHIFTED):
+class Resample1(_s.OperatorDesc, constraints=_shifted("input_tensor")):
     """``Resample2`` whose NEAREST_NEIGHBOR takes the closest element, x rounded; of two as close the lower one.
 
     The specification does not say which of the two. Its figures of the gradient operators fit ceil(x - 0.5), which is
@@ -143,7 +146,7 @@ class Resample1(_s.OperatorDesc, constraints=_SHIFTED):
         )
 
 
-class Resample2(_s.OperatorDesc, constraints=_SHIFTED):
+class Resample2(_s.OperatorDesc, constraints=_shifted("input_tensor")):
     """``Resample3`` without antialiasing."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_TYPES, (1, 4))
@@ -161,7 +164,7 @@ class Resample2(_s.OperatorDesc, constraints=_SHIFTED):
         return Resample3(**{spec.name: getattr(self, spec.name) for spec in self.fields})
 
 
-class Resample3(_s.OperatorDesc, constraints=_SHIFTED):
+class Resample3(_s.OperatorDesc, constraints=_shifted("input_tensor")):
     """Along each dimension, output o lies at x = (o - OutputPixelOffset) / Scale - InputPixelOffset of the input.
 
     - NEAREST_NEIGHBOR takes the element ceil(x) (INCREASING) or floor(x) (DECREASING) along each dimension.

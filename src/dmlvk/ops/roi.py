@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dmlvk import constraints as _c
 from dmlvk import schema as _s
 from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
 from dmlvk.tensor import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlvk.ops.roi_gradient import RoiAlignGrad
 
 __all__ = ["RoiAlign", "RoiAlign1", "RoiPooling"]
 
@@ -14,14 +19,14 @@ _UINT_MAX = 2**32 - 1
 
 
 @_c.constraint("roi_sizes", "has the sizes {[1, [1,]] NumROIs, 4}")
-def _roi_sizes(desc: RoiAlign | RoiAlign1) -> _s.Violation | None:
+def roi_sizes(desc: RoiAlign | RoiAlign1 | RoiAlignGrad) -> _s.Violation | None:
     sizes = desc.tensor("roi_tensor").sizes
     good = sizes[-1] == 4 and all(size == 1 for size in sizes[:-2])
     return None if good else _s.Violation("roi_tensor", sizes)
 
 
 @_c.constraint("batch_indices_sizes", "has the sizes {[1, [1, [1,]]] NumROIs}, one index for each region")
-def _batch_indices_sizes(desc: RoiAlign | RoiAlign1) -> _s.Violation | None:
+def batch_indices_sizes(desc: RoiAlign | RoiAlign1 | RoiAlignGrad) -> _s.Violation | None:
     sizes = desc.tensor("batch_indices_tensor").sizes
     good = sizes[-1] == desc.tensor("roi_tensor").sizes[-2] and all(size == 1 for size in sizes[:-1])
     return None if good else _s.Violation("batch_indices_tensor", sizes)
@@ -35,26 +40,26 @@ def _output_sizes(desc: RoiAlign | RoiAlign1) -> _s.Violation | None:
 
 
 @_c.constraint("reduction_function", "is AVERAGE or MAX")
-def _reduction(desc: RoiAlign | RoiAlign1) -> _s.Violation | None:
+def reduction_function(desc: RoiAlign | RoiAlign1 | RoiAlignGrad) -> _s.Violation | None:
     good = desc.reduction_function in (ReduceFunction.AVERAGE, ReduceFunction.MAX)
     return None if good else _s.Violation("reduction_function", desc.reduction_function)
 
 
 @_c.constraint("sample_counts", "is at least 1 and not below MinimumSamplesPerOutput")
-def _sample_counts(desc: RoiAlign | RoiAlign1) -> _s.Violation | None:
+def sample_counts(desc: RoiAlign | RoiAlign1 | RoiAlignGrad) -> _s.Violation | None:
     good = desc.maximum_samples_per_output >= max(1, desc.minimum_samples_per_output)
     return None if good else _s.Violation("maximum_samples_per_output", desc.maximum_samples_per_output)
 
 
 _CONSTRAINTS = (
     _c.same_data_type("input_tensor", "roi_tensor", "output_tensor"),
-    _roi_sizes,
-    _batch_indices_sizes,
+    roi_sizes,
+    batch_indices_sizes,
     _output_sizes,
-    _reduction,
+    reduction_function,
     _c.finite("spatial_scale_x"),
     _c.finite("spatial_scale_y"),
-    _sample_counts,
+    sample_counts,
 )
 
 

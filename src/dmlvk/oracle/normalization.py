@@ -92,18 +92,22 @@ def _finite(magnitude: Array) -> Array:
     return np.nan_to_num(magnitude.astype(np.float64), nan=0.0, posinf=0.0)
 
 
+def region_sums(values: Array, axes: tuple[int, ...], before: int, after: int) -> Array:
+    """The sum of the values from so many before each along the axes to so many after it, as far as there are."""
+    for axis in axes:
+        size = values.shape[axis]
+        reach = [(max(i - before, 0), min(i + after + 1, size)) for i in range(size)]
+        values = np.concatenate([values.take(range(*ends), axis).sum(axis, keepdims=True) for ends in reach], axis)
+    return values
+
+
 def local_response_normalization(desc: LocalResponseNormalization, x: Array) -> Scaled:
     """y = x / (bias + alpha / local size * sum of x * x over the region) ** beta. Where the two terms cancel, what rounding
     leaves of them grows as the power's slope has it."""
     before, after = (desc.local_size - 1) // 2, desc.local_size // 2
     with np.errstate(all="ignore"):
         x = x.astype(np.float64)
-        sums = x * x
-        for axis in (1,) if desc.cross_channel else (2, 3):
-            size = x.shape[axis]
-            reach = [(max(i - before, 0), min(i + after + 1, size)) for i in range(size)]
-            parts = [sums.take(range(*ends), axis).sum(axis, keepdims=True) for ends in reach]
-            sums = np.concatenate(parts, axis)
+        sums = region_sums(x * x, (1,) if desc.cross_channel else (2, 3), before, after)
         alpha, beta, bias = (float(np.float32(number)) for number in (desc.alpha, desc.beta, desc.bias))
         terms = alpha / desc.local_size * sums
         base = bias + terms

@@ -29,7 +29,7 @@ Index = tuple[Any, ...]
 _Pooling = AveragePooling1 | LpPooling1 | MaxPooling2 | QuantizedLinearAveragePooling
 
 
-def _windows(desc: _Pooling, sizes: tuple[int, ...]) -> Iterator[tuple[Index, Index, int, int]]:
+def windows(desc: _Pooling, sizes: tuple[int, ...]) -> Iterator[tuple[Index, Index, int, int]]:
     """Of each output: its index, the index of its window, the elements of that, and those of it in the padded input."""
     everything = (slice(None), slice(None))
     for output in itertools.product(*map(range, desc.tensor("output_tensor").sizes[2:])):
@@ -48,7 +48,7 @@ def average_pooling1(desc: AveragePooling1, x: Array) -> Scaled:
     result = np.zeros(desc.tensor("output_tensor").sizes)
     magnitude = np.zeros_like(result)
     axes = tuple(range(2, x.ndim))
-    for output, window, elements, padded in _windows(desc, x.shape[2:]):
+    for output, window, elements, padded in windows(desc, x.shape[2:]):
         divisor = padded if desc.include_padding else elements
         if divisor:
             values = x[window].astype(np.float64)
@@ -68,7 +68,7 @@ def max_pooling2(desc: MaxPooling2, x: Array) -> tuple[Array, Array]:
     result = np.full(desc.tensor("output_tensor").sizes, least, x.dtype)
     indices = np.zeros(result.shape, np.uint64)
     positions = np.arange(x.size, dtype=np.uint64).reshape(x.shape)
-    for output, window, elements, _ in _windows(desc, x.shape[2:]):
+    for output, window, elements, _ in windows(desc, x.shape[2:]):
         if elements:
             values = x[window].reshape(*x.shape[:2], -1)
             first = values.argmax(-1)[..., None]  # the first NaN, else the first of the largest
@@ -91,7 +91,7 @@ def lp_pooling1(desc: LpPooling1, x: Array) -> Array:
     """``LpPooling1``, computed as it says, but for what float64 has no room for."""
     result = np.zeros(desc.tensor("output_tensor").sizes)
     axes = tuple(range(2, x.ndim))
-    for output, window, elements, _ in _windows(desc, x.shape[2:]):
+    for output, window, elements, _ in windows(desc, x.shape[2:]):
         if elements:
             values = np.abs(x[window].astype(np.float64))
             largest = values.max(axes)
@@ -121,7 +121,7 @@ def quantized_linear_average_pooling(
     numerator = np.zeros(target.sizes, np.float32)
     denominator = np.ones(target.sizes, np.float32)
     axes = tuple(range(2, x.ndim))
-    for output, window, elements, padded in _windows(desc, x.shape[2:]):
+    for output, window, elements, padded in windows(desc, x.shape[2:]):
         divisor = padded if desc.include_padding else elements
         if divisor:
             total = x[window].astype(np.int64).sum(axes) - elements * shift

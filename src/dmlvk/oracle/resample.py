@@ -47,7 +47,7 @@ def _scale(value: float, inputs: int, outputs: int) -> Fraction:
     return next((ratio for ratio in ratios if _rounds_to(ratio, number)), None) or _simplest(value)
 
 
-def _weights(desc: Resample3, axis: int) -> Array:
+def weights(desc: Resample3, axis: int) -> Array:
     """(outputs, inputs): what each output takes of each input element along an axis."""
     inputs, outputs = desc.tensor("input_tensor").sizes[axis], desc.tensor("output_tensor").sizes[axis]
     scale = _scale(desc.scales[axis], inputs, outputs)
@@ -68,7 +68,7 @@ def _weights(desc: Resample3, axis: int) -> Array:
     return matrix
 
 
-def _product(values: Array, matrix: Array, axis: int) -> Array:
+def product(values: Array, matrix: Array, axis: int) -> Array:
     """The values with an axis taken through a matrix; elements of weight 0 do not count."""
     moved = np.moveaxis(values, axis, -1)
     rows = [np.sum(np.where(row == 0, 0.0, row * moved), axis=-1) for row in matrix]
@@ -80,8 +80,8 @@ def resample3(desc: Resample3, x: Array) -> Scaled | Array:
     result = x.astype(np.float64)
     magnitude = np.abs(result)
     for axis in range(x.ndim):
-        matrix = _weights(desc, axis)
-        result, magnitude = _product(result, matrix, axis), _product(magnitude, matrix, axis)
+        matrix = weights(desc, axis)
+        result, magnitude = product(result, matrix, axis), product(magnitude, matrix, axis)
     if x.dtype.kind == "f":
         return Scaled(result, magnitude)
     rounded: Array = np.rint(np.rint(result * 1024) / 1024).astype(x.dtype)

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from dmlvk.enums import InterpolationMode, ReduceFunction
 from dmlvk.ops.roi import RoiAlign, RoiAlign1, RoiPooling
+from dmlvk.ops.roi_gradient import RoiAlignGrad
 from dmlvk.oracle import Scaled
 
 Array = NDArray[Any]
 
 
-class _Samples(NamedTuple):
-    """Samples along one axis, all outputs' in a row: two pixels and weights each, and whether inside the border."""
+class Samples(NamedTuple):
+    """Samples along one axis, all outputs' in a row: two pixels and weights each, whether inside the border, and the
+    fraction of the way from the box's start to its end."""
 
     each: int
     low: Array
@@ -24,9 +26,13 @@ class _Samples(NamedTuple):
     weight_low: Array
     weight_high: Array
     inside: Array
+    fraction: Array
 
 
-def _axis(desc: RoiAlign1, start: Array, end: Array, scale: float, outputs: int, pixels: int) -> _Samples:
+def axis_samples(
+    desc: RoiAlign1 | RoiAlignGrad, start: Array, end: Array, scale: float, outputs: int, pixels: int
+) -> Samples:
+    """The samples of a region along an axis, given the two coordinates of its box."""
     one = np.float32
     scaled_start, scaled_end = start.astype(one) * one(scale), end.astype(one) * one(scale)
     size = scaled_end - scaled_start
@@ -36,12 +42,10 @@ def _axis(desc: RoiAlign1, start: Array, end: Array, scale: float, outputs: int,
     assert outputs * count < 2**20, "the oracle lists every sample"
     numbers = np.arange(outputs * count, dtype=one)
     total = outputs * count
-    if desc.align_regions_to_corners:
-        step = size / one(max(total - 1, 1))
-        first = one(-desc.output_pixel_offset) if total > 1 else one(0.5)
-    else:
-        step, first = size / one(total), one(-desc.output_pixel_offset)
-    position = ((numbers + first) * step + scaled_start) - one(desc.input_pixel_offset)
+    corners = desc.align_regions_to_corners
+    steps = max(total - 1, 1) if corners else total
+    first = one(0.5) if corners and total == 1 else one(-desc.output_pixel_offset)
+    position = ((numbers + first) * (size / one(steps)) + scaled_start) - one(desc.input_pixel_offset)
     inside = (position >= -1) & (position <= pixels)
     position = np.where(inside, np.clip(position, 0, pixels - 1), 0).astype(np.float64)
     if desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR:
@@ -50,10 +54,11 @@ def _axis(desc: RoiAlign1, start: Array, end: Array, scale: float, outputs: int,
     else:
         low = np.floor(position).astype(int)
         weight = position - low
-    return _Samples(count, low, np.minimum(low + 1, pixels - 1), 1 - weight, weight, inside)
+    fraction = (numbers.astype(np.float64) + first) / steps
+    return Samples(count, low, np.minimum(low + 1, pixels - 1), 1 - weight, weight, inside, fraction)
 
 
-def _interpolated(first: Array, second: Array, samples: _Samples, axis: int) -> Array:
+def _interpolated(first: Array, second: Array, samples: Samples, axis: int) -> Array:
     """Weighted sums of pixel pairs; a pixel of weight 0 does not count."""
     shape = [1] * first.ndim
     shape[axis] = -1
@@ -72,8 +77,8 @@ def roi_align1(desc: RoiAlign1, image: Array, rois: Array, batch_indices: Array)
     for index, (box, batch) in enumerate(zip(boxes, batches, strict=True)):
         if batch >= image.shape[0]:
             continue
-        x = _axis(desc, box[0], box[2], desc.spatial_scale_x, width, image.shape[3])
-        y = _axis(desc, box[1], box[3], desc.spatial_scale_y, height, image.shape[2])
+        x = axis_samples(desc, box[0], box[2], desc.spatial_scale_x, width, image.shape[3])
+        y = axis_samples(desc, box[1], box[3], desc.spatial_scale_y, height, image.shape[2])
         for values, target in ((image[batch].astype(np.float64), result), (np.abs(image[batch]), magnitude)):
             rows = values.astype(np.float64)
             low, high = rows[:, y.low], rows[:, y.high]

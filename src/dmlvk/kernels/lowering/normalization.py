@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dmlvk.kernels.caps import Capabilities
@@ -12,10 +12,8 @@ from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.select.elementwise import ElementwiseProblem
 from dmlvk.kernels.select.normalization import (
     BATCH_NORMALIZATION,
-    LOCAL_RESPONSE_NORMALIZATION,
     MEAN_VARIANCE_COLUMN_UNITS,
     MEAN_VARIANCE_NORMALIZATION,
     BatchNormalizationProblem,
@@ -24,7 +22,6 @@ from dmlvk.kernels.select.normalization import (
 from dmlvk.kernels.shapes import (
     Coalesced,
     broadcast_strides,
-    check_rounds,
     coalesce,
     divisors,
     linear_grid,
@@ -34,7 +31,6 @@ from dmlvk.kernels.shapes import (
 from dmlvk.ops.normalization import (
     BatchNormalization,
     BatchNormalizationTraining,
-    LocalResponseNormalization,
     MeanVarianceNormalization2,
 )
 from dmlvk.tensor import TensorDesc, element_bits
@@ -443,86 +439,4 @@ register(
     problem=_batch_problem,
     rules=BATCH_NORMALIZATION,
     schedules={"groups": _groups, "runs": _runs, "elements": _elements},
-)
-
-
-# -- local response normalization
-
-
-def _local_problem(desc: LocalResponseNormalization) -> ElementwiseProblem:
-    """The problem of x, the coordinates in the region's dimensions (as if they were tensors' offsets) and the output."""
-    x, y = desc.tensor("input_tensor"), desc.tensor("output_tensor")
-    a, b = ((0, 1, 0, 0), (0, 0, 0, 0)) if desc.cross_channel else ((0, 0, 1, 0), (0, 0, 0, 1))
-    return pointwise_problem(x.data_type, x.data_type, x.sizes, [x.effective_strides, a, b, y.effective_strides])
-
-
-def _local(lanes: Callable[[ElementwiseProblem], int]) -> Callable[..., Plan]:
-    def schedule(desc: LocalResponseNormalization, problem: ElementwiseProblem, caps: Capabilities) -> Plan:
-        return _local_plan(desc, problem, lanes(problem), caps)
-
-    return schedule
-
-
-def _local_plan(desc: LocalResponseNormalization, problem: ElementwiseProblem, lanes: int, caps: Capabilities) -> Plan:
-    x, y = desc.tensor("input_tensor"), desc.tensor("output_tensor")
-    rows, columns = (1, None) if desc.cross_channel else (2, 3)
-    walk, rank = problem.walk, len(problem.walk.sizes)
-    sizes = [*walk.sizes[:-1], -(-walk.sizes[-1] // lanes)]
-    steps = {name: [*own[:-1], own[-1] * lanes] for name, own in zip(("x", "a", "b", "output"), walk.strides, strict=True)}
-    across = next((axis for axis in range(rank) if walk.strides[1][axis]), None)  # None where A has one element
-    items = 1 if across is None else _local_items(math.prod(sizes), caps)
-    if across is not None:
-        sizes[across] = -(-sizes[across] // items)
-        for own in steps.values():
-            own[across] *= items
-    count = math.prod(sizes)
-    region = [min(desc.local_size, x.sizes[axis]) for axis in (rows, columns) if axis is not None]
-    check_rounds(items * (1 + region[0] * (1 + math.prod(region[1:]))), caps, desc.type.dml_name)
-    access = problem.access(lanes)
-    constants = {
-        "LOCAL_SIZE_X": 128,
-        "RANK": rank,
-        "ITEMS": items,
-        "PLANE": int(columns is not None),
-        "X_MODE": int(access[0]),
-        "OUTPUT_MODE": int(access[-1]),
-    }
-    spec = KERNELS["local_response_normalization"]
-    params = spec.pack(
-        count=count,
-        sizes=tuple(sizes),
-        divisors=divisors(sizes),
-        inner_size=walk.sizes[-1],
-        before=(desc.local_size - 1) // 2,
-        after=desc.local_size // 2,
-        factor=desc.alpha / desc.local_size,
-        beta=desc.beta,
-        bias=desc.bias,
-        **{f"{name}_strides": tuple(step % 2**32 for step in own) for name, own in steps.items()},
-        x_step=walk.strides[0][-1],
-        output_step=walk.strides[-1][-1],
-        ends=(x.sizes[rows], 1 if columns is None else x.sizes[columns]),
-        x_neighbour=(x.effective_strides[rows], 0 if columns is None else x.effective_strides[columns]),
-        output_neighbour=y.effective_strides[rows],
-    )
-    data_type = problem.input_type.name
-    dispatch = Dispatch(
-        KernelVariant(spec.name, (("LANES", str(lanes)), ("T", data_type), ("U", data_type)), tuple(constants.items())),
-        (input_range(0), output_range()),
-        params,
-        linear_grid(-(-count // 128), caps),
-    )
-    return Plan((dispatch,))
-
-
-def _local_items(count: int, caps: Capabilities) -> int:
-    """Neighbours in the region's dimension that an invocation handles: several where there are enough to fill the device."""
-    return 1 if caps.is_cpu or count < 2**20 else 8
-
-
-register(
-    LocalResponseNormalization,
-    problem=_local_problem,
-    rules=LOCAL_RESPONSE_NORMALIZATION,
-    schedules={"groups": _local(lambda problem: problem.group_lanes), "elements": _local(lambda problem: 1)},
 )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlvk.enums import ReduceFunction, TensorDataType
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.lowering.registry import LOWERINGS, register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
@@ -27,8 +27,6 @@ _Five = tuple[int, int, int, int, int]
 _MOST_EXTENT = 2**30
 """Positions along a dimension fit 31 bits with room for one more window."""
 
-_MOST_QUANTIZED_ELEMENTS = 2**23
-"""Elements of a window whose differences from a zero point, at most 255, sum to 31 bits."""
 _LANE_WORKGROUP = 128
 _LANE_REGISTERS = 160
 """Most registers an invocation of ``pooling_lanes`` spends on elements and results where more rows would share more."""
@@ -45,7 +43,8 @@ def _five(values: tuple[int, ...], absent: int) -> _Five:
     return n, c, d, h, w
 
 
-def _three(values: tuple[int, ...], absent: int) -> tuple[int, int, int]:
+def three(values: tuple[int, ...], absent: int) -> tuple[int, int, int]:
+    """Values of {H, W} as those of {D, H, W}."""
     d, h, w = values if len(values) == 3 else (absent, *values)
     return d, h, w
 
@@ -63,7 +62,7 @@ def _problem(desc: _Pooling) -> PoolingProblem:
         outputs=output.element_count,
         window=window,
         apart=0 if output.sizes[-1] == 1 else desc.strides[-1] * strides[-1],
-        rows_contiguous=_rows_contiguous(source),
+        rows_contiguous=rows_contiguous(source),
         lane_words=form.words(1) if in_lanes and form.groups <= _MOST_GROUPS else None,
         reduces=_reduce_function(desc) is not None,
     )
@@ -109,12 +108,14 @@ def _reduce(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan
     return lowering.schedules[choose(lowering.rules, rows, caps).name](reduce, rows, caps)
 
 
-def _rows_contiguous(source: TensorDesc) -> bool:
+def rows_contiguous(source: TensorDesc) -> bool:
+    """Whether W is denser in memory than the channels."""
     strides = source.effective_strides
     return source.sizes[1] == 1 or strides[-1] <= strides[1]
 
 
-def _check_extents(desc: _Windows) -> None:
+def check_extents(desc: _Windows) -> None:
+    """Refuses positions that do not fit the kernels' 31 bits."""
     for size, output, window, stride, start, end, dilation in zip(
         desc.tensor("input_tensor").sizes[2:],
         desc.tensor("output_tensor").sizes[2:],
@@ -127,16 +128,16 @@ def _check_extents(desc: _Windows) -> None:
     ):
         extent = max(start + size + end, (output - 1) * stride + (window - 1) * dilation + 1)
         if extent > _MOST_EXTENT or max(stride, dilation) > _MOST_EXTENT:
-            raise UnsupportedError(
+            raise POSITIONS.error(
                 f"a padded input and windows of at most {_MOST_EXTENT} positions a dimension, got {extent} with stride "
                 f"{stride} and dilation {dilation}",
-                operator=desc.type.dml_name,
+                desc.type.dml_name,
             )
 
 
 @dataclass(frozen=True)
-class _Walk:
-    """Sizes and strides as {N, C, D, H, W}; N counts as part of C where it continues it.
+class Walk:
+    """Sizes and strides as {N, C, D, H, W}; N counts as part of C where it continues it in every tensor.
 
     Attributes:
         input_sizes, output_sizes: Sizes.
@@ -155,7 +156,8 @@ class _Walk:
         return (*batch, *spatial, *channels) if channels_fastest else (*batch, *channels, *spatial)
 
 
-def _walk(desc: _Windows) -> _Walk:
+def walk_of(desc: _Windows) -> Walk:
+    """The sizes and strides of a desc's tensors."""
     source, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
     indices: TensorDesc | None = getattr(desc, "output_indices_tensor", None)
     sizes, walk = _five(source.sizes, 1), _five(output.sizes, 1)
@@ -163,7 +165,7 @@ def _walk(desc: _Windows) -> _Walk:
     if all(n == c * sizes[1] for n, c, *_ in (x, y, z)):
         # N continues C in every tensor, and the logical positions of elements run on too.
         sizes, walk = (1, sizes[0] * sizes[1], *sizes[2:]), (1, walk[0] * walk[1], *walk[2:])
-    return _Walk(sizes, walk, (x, y, z), len(desc.window_size) == 3)
+    return Walk(sizes, walk, (x, y, z), len(desc.window_size) == 3)
 
 
 def _index_words(desc: _Windows) -> int:
@@ -202,10 +204,10 @@ def _dispatch(
     )
 
 
-def _positions(desc: _Windows, channels_fastest: bool) -> tuple[dict[str, int], dict[str, Any]]:
+def position_terms(desc: _Windows, channels_fastest: bool) -> tuple[dict[str, int], dict[str, Any]]:
     """The constants and parameters of ``glsl/include/pooling_positions.glsl``."""
-    _check_extents(desc)
-    walk = _walk(desc)
+    check_extents(desc)
+    walk = walk_of(desc)
     order = walk.order(walk.output_sizes, channels_fastest)
     constants = {
         "VOLUMES": int(walk.volumes),
@@ -221,11 +223,11 @@ def _positions(desc: _Windows, channels_fastest: bool) -> tuple[dict[str, int], 
         "input_strides": walk.strides[0],
         "output_strides": walk.strides[1],
         "index_strides": walk.strides[2],
-        "steps": _three(desc.strides, 1),
-        "window": _three(desc.window_size, 1),
-        "start_padding": _three(desc.start_padding, 0),
-        "end_padding": _three(desc.end_padding, 0),
-        "dilations": _three(desc.dilations, 1),
+        "steps": three(desc.strides, 1),
+        "window": three(desc.window_size, 1),
+        "start_padding": three(desc.start_padding, 0),
+        "end_padding": three(desc.end_padding, 0),
+        "dilations": three(desc.dilations, 1),
         "include_padding": int(_includes_padding(desc)),
     }
     return constants, params
@@ -239,7 +241,7 @@ def _plan(
     workgroups: int,
     caps: Capabilities,
 ) -> Plan:
-    positions, params = _positions(desc, channels_fastest)
+    positions, params = position_terms(desc, channels_fastest)
     order = desc.p if isinstance(desc, LpPooling1) else 1
     own = {
         "FUNCTION": int(_function(desc)),
@@ -333,8 +335,8 @@ def _lanes_form(desc: _Pooling) -> _LanesForm:
 
 
 def _form_of_lanes(desc: _Pooling, lanes: int, bits: int) -> _LanesForm:
-    walk = _walk(desc)
-    channels = not _rows_contiguous(desc.tensor("input_tensor"))
+    walk = walk_of(desc)
+    channels = not rows_contiguous(desc.tensor("input_tensor"))
     lane_axis = 1 if channels else 4
 
     def mode(sizes: _Five, strides: _Five) -> Access:
@@ -375,8 +377,8 @@ def _rows_each(form: _LanesForm, row_count: int, rest: int, caps: Capabilities) 
 
 
 def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
-    _check_extents(desc)
-    walk, form = _walk(desc), _lanes_form(desc)
+    check_extents(desc)
+    walk, form = walk_of(desc), _lanes_form(desc)
     n, c, d, h, w = walk.output_sizes
     lane_groups = -(-(c if form.channels else w) // form.lanes)
     columns = w if form.channels else 1
@@ -426,11 +428,11 @@ def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
         input_strides=walk.strides[0],
         output_strides=walk.strides[1],
         index_strides=walk.strides[2],
-        start_padding=_three(desc.start_padding, 0),
-        end_padding=_three(desc.end_padding, 0),
-        window_depth=_three(desc.window_size, 1)[0],
-        depth_stride=_three(desc.strides, 1)[0],
-        depth_dilation=_three(desc.dilations, 1)[0],
+        start_padding=three(desc.start_padding, 0),
+        end_padding=three(desc.end_padding, 0),
+        window_depth=three(desc.window_size, 1)[0],
+        depth_stride=three(desc.strides, 1)[0],
+        depth_dilation=three(desc.dilations, 1)[0],
         include_padding=int(_includes_padding(desc)),
     )
     variant = (("LANES", str(form.lanes)), ("T", data_type.name))
@@ -443,16 +445,11 @@ def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
 def _quantized_problem(desc: QuantizedLinearAveragePooling) -> PoolingProblem:
     source = desc.tensor("input_tensor")
     window = math.prod(min(size, full) for size, full in zip(desc.window_size, source.sizes[2:], strict=True))
-    if window > _MOST_QUANTIZED_ELEMENTS:
-        raise UnsupportedError(
-            f"windows of at most {_MOST_QUANTIZED_ELEMENTS} elements, whose sums fit 32 bits, got {window}",
-            operator=desc.type.dml_name,
-        )
     return PoolingProblem(
         outputs=desc.tensor("output_tensor").element_count,
         window=window,
         apart=desc.strides[-1] * source.effective_strides[-1],
-        rows_contiguous=_rows_contiguous(source),
+        rows_contiguous=rows_contiguous(source),
         lane_words=None,
         reduces=False,
     )
@@ -466,7 +463,7 @@ def _rounds(desc: QuantizedLinearAveragePooling, taps: int) -> int:
 
 
 def _quantized(desc: QuantizedLinearAveragePooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
-    positions, params = _positions(desc, not problem.rows_contiguous)
+    positions, params = position_terms(desc, not problem.rows_contiguous)
     slots = {slot.field.name: (index, slot.tensor) for index, slot in enumerate(desc.input_slots())}
     constants: dict[str, int] = {}
     bindings: list[Range] = []
@@ -504,19 +501,16 @@ def _unpooling_problem(desc: MaxUnpooling) -> MaxUnpoolingProblem:
 
 def _unpooling(desc: MaxUnpooling, in_output: bool, caps: Capabilities) -> Plan:
     source, indices, output = (desc.tensor(f"{name}_tensor") for name in ("input", "indices", "output"))
-    bits = element_bits(source.data_type)
-    nbytes = 4 * output.element_count
-    if not in_output and nbytes > caps.storage_buffer_bytes:
-        raise UnsupportedError(
-            f"an output of {output.element_count} elements takes a table of {nbytes} bytes, more than a storage binding of "
-            f"the device, {caps.storage_buffer_bytes} bytes",
-            operator=desc.type.dml_name,
-        )
-    table = output_range() if in_output else Range(Source.TEMPORARY, 0, 0, nbytes)
+    bits, outputs = element_bits(source.data_type), output.element_count
+    # Parts of the output whose tables a binding holds.
+    part = outputs if in_output else min(outputs, caps.storage_buffer_bytes // 4)
+    temporary = 0 if in_output else 4 * part
+    table = output_range() if in_output else Range(Source.TEMPORARY, 0, 0, temporary)
     size = min(256, caps.workgroup_invocations)
 
-    def dispatch(phase: int) -> Dispatch:
-        count = source.element_count if phase == 1 else output.element_count
+    def dispatch(first: int, phase: int) -> Dispatch:
+        places = min(part, outputs - first)
+        count = source.element_count if phase == 1 else places
         constants = {
             "LOCAL_SIZE_X": size,
             "PHASE": phase,
@@ -526,7 +520,8 @@ def _unpooling(desc: MaxUnpooling, in_output: bool, caps: Capabilities) -> Plan:
         }
         params = KERNELS["max_unpooling"].pack(
             count=count,
-            output_count=output.element_count,
+            first=first,
+            places=places,
             input_sizes=source.sizes,
             input_divisors=divisors(source.sizes),
             input_strides=source.effective_strides,
@@ -542,7 +537,8 @@ def _unpooling(desc: MaxUnpooling, in_output: bool, caps: Capabilities) -> Plan:
             linear_grid(-(-count // size), caps),
         )
 
-    return Plan(tuple(dispatch(phase) for phase in range(3)), temporary_bytes=0 if in_output else nbytes)
+    dispatches = (dispatch(first, phase) for first in range(0, outputs, part) for phase in range(3))
+    return Plan(tuple(dispatches), temporary_bytes=temporary)
 
 
 def _unpooling_in_output(desc: MaxUnpooling, problem: MaxUnpoolingProblem, caps: Capabilities) -> Plan:
@@ -560,9 +556,14 @@ register(
     problem=_problem,
     rules=POOLING,
     schedules={"reduce": _reduce, "lanes": _lanes, "window": _window, "outputs": _outputs},
+    limitations=(POSITIONS,),
 )
 register(
-    QuantizedLinearAveragePooling, problem=_quantized_problem, rules=QUANTIZED_POOLING, schedules={"outputs": _quantized}
+    QuantizedLinearAveragePooling,
+    problem=_quantized_problem,
+    rules=QUANTIZED_POOLING,
+    schedules={"outputs": _quantized},
+    limitations=(LOOP_ROUNDS, POSITIONS),
 )
 register(
     MaxUnpooling,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from dmlvk.enums import AxisDirection, InterpolationMode
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
@@ -65,7 +65,8 @@ def _scale(value: float, inputs: int, outputs: int) -> Fraction:
     return next((ratio for ratio in ratios if _float32(float(ratio)) == _float32(value)), None) or _simplest(value)
 
 
-def _dimension(desc: Resample3, axis: int) -> SampledDimension:
+def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimension:
+    """Where the outputs of a dimension lie. Refuses, in an operator's DirectML name, positions that are too far away."""
     source, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
     inputs, outputs = source.sizes[axis], output.sizes[axis]
     output_step, input_step = output.effective_strides[axis], source.effective_strides[axis]
@@ -79,11 +80,11 @@ def _dimension(desc: Resample3, axis: int) -> SampledDimension:
     filter_scale = min(abs(scale), Fraction(1)) if linear and desc.antialiased else Fraction(1)
     ends = (start, start + step * (outputs - 1))
     if max(map(abs, ends)) + 1 / filter_scale >= _MOST_POSITION:
-        raise UnsupportedError(
+        raise POSITIONS.error(
             f"positions, and what antialiasing averages around them, at most {_MOST_POSITION} elements from the input's "
             f"start, got positions {float(ends[0]):g} to {float(ends[1]):g} for the scale {float(scale):g} along dimension "
             f"{axis}",
-            operator=desc.type.dml_name,
+            operator,
         )
     parts = math.lcm(step.denominator, start.denominator)
     if parts > _MOST_PARTS:
@@ -107,7 +108,9 @@ def _dimension(desc: Resample3, axis: int) -> SampledDimension:
 
 
 def _problem(desc: Resample3) -> ResampleProblem:
-    found = [_dimension(desc, axis) for axis in range(desc.tensor("output_tensor").dimension_count)]
+    found = [
+        sampled_dimension(desc, axis, desc.type.dml_name) for axis in range(desc.tensor("output_tensor").dimension_count)
+    ]
     # As the output lies in memory; of dimensions of one element none is dense.
     found.sort(key=lambda dimension: -dimension.output_step if dimension.outputs > 1 else -math.inf)
     merged: list[SampledDimension] = []
@@ -128,7 +131,7 @@ def _problem(desc: Resample3) -> ResampleProblem:
     return ResampleProblem(kind, linear, tuple(merged) or (SampledDimension(1, 1, 1, 1),))
 
 
-def _access(steps: Sequence[int], lanes: int) -> Access:
+def access(steps: Sequence[int], lanes: int) -> Access:
     """How groups along the last dimension lie in memory."""
     *others, inner = steps
     if lanes > 1 and inner == 0:
@@ -188,8 +191,8 @@ def _launch(
         "RANK": len(dimensions),
         "MAPPED": mapped,
         "LINEAR": int(problem.linear),
-        "X_MODE": int(_access(input_steps, lanes)),
-        "Y_MODE": int(_access(output_steps, lanes)),
+        "X_MODE": int(access(input_steps, lanes)),
+        "Y_MODE": int(access(output_steps, lanes)),
         **constants,
     }
     variant = (("LANES", str(lanes)), ("T", problem.data_type.name))
@@ -264,4 +267,4 @@ _SCHEDULES: dict[str, Callable[[Resample3, ResampleProblem, Capabilities], Plan]
     "elements": _elements,
 }
 
-register(Resample3, problem=_problem, rules=RESAMPLE, schedules=_SCHEDULES)
+register(Resample3, problem=_problem, rules=RESAMPLE, schedules=_SCHEDULES, limitations=(LOOP_ROUNDS, POSITIONS))

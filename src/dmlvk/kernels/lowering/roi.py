@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
-from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import LOOP_ROUNDS, SAMPLES
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, input_range, output_range
 from dmlvk.kernels.select.roi import ROI_ALIGN, ROI_POOLING, ROI_TABLE_COLUMNS, ROI_TABLE_ROWS, RoiAlignProblem
 from dmlvk.kernels.shapes import check_rounds, linear_grid
 from dmlvk.ops.roi import RoiAlign1, RoiPooling
+from dmlvk.ops.roi_gradient import RoiAlignGrad
+from dmlvk.tensor import TensorDesc
 
 _MOST_SAMPLES = 1024
 """Most samples an axis that every output can be made to take: more than a million in all would hold the device so long
@@ -22,6 +26,20 @@ pixels at 7 outputs."""
 
 _PARTIALS = 2048
 """Partial results in shared memory: more than a table has columns."""
+
+_CPU_ROUND = 16
+"""Samples that a CPU takes in a round of a loop, of which it has few: those of images of 1000 by 1000 in one output."""
+
+
+def round_samples(caps: Capabilities) -> int:
+    """Samples that a round of a loop takes."""
+    return _CPU_ROUND if caps.is_cpu else 1
+
+
+def most_samples(desc: RoiAlign1 | RoiAlignGrad, pixels: int) -> int:
+    """Most samples of an output along an axis that may lie in so many pixels: a box that asks for more than one a pixel has
+    them further apart than these divided by as many."""
+    return min(desc.maximum_samples_per_output, max(desc.minimum_samples_per_output, pixels + 4))
 
 
 def _taps(desc: RoiAlign1) -> int:
@@ -45,18 +63,17 @@ def _table_entries(wanted: int, most: int) -> int:
     return min(most, max(32, 1 << (wanted - 1).bit_length()))
 
 
-def _params(desc: RoiAlign1) -> dict[str, int | float | tuple[int, ...]]:
-    source, boxes, output = desc.tensor("input_tensor"), desc.tensor("roi_tensor"), desc.tensor("output_tensor")
+def position_params(
+    desc: RoiAlign1 | RoiAlignGrad, images: TensorDesc, outputs: TensorDesc
+) -> dict[str, int | float | tuple[int, ...]]:
+    """The values of ``manifest.roi.POSITION_PARAMS``, given a tensor of the images' sizes and one of the outputs'."""
+    boxes = desc.tensor("roi_tensor")
     return {
-        "roi_count": output.sizes[0],
-        "batch_count": source.sizes[0],
-        "channels": source.sizes[1],
-        "input_height": source.sizes[2],
-        "input_width": source.sizes[3],
-        "output_height": output.sizes[2],
-        "output_width": output.sizes[3],
-        "input_strides": source.effective_strides,
-        "output_strides": output.effective_strides,
+        "batch_count": images.sizes[0],
+        "input_height": images.sizes[2],
+        "input_width": images.sizes[3],
+        "output_height": outputs.sizes[2],
+        "output_width": outputs.sizes[3],
         "roi_stride": boxes.effective_strides[-2],
         "coordinate_stride": boxes.effective_strides[-1],
         "batch_stride": desc.tensor("batch_indices_tensor").effective_strides[-1],
@@ -64,9 +81,42 @@ def _params(desc: RoiAlign1) -> dict[str, int | float | tuple[int, ...]]:
         "scale_y": desc.spatial_scale_y,
         "input_pixel_offset": desc.input_pixel_offset,
         "output_pixel_offset": desc.output_pixel_offset,
-        "out_of_bounds_input_value": desc.out_of_bounds_input_value,
         "minimum_samples": desc.minimum_samples_per_output,
         "maximum_samples": desc.maximum_samples_per_output,
+    }
+
+
+def position_constants(desc: RoiAlign1 | RoiAlignGrad) -> dict[str, int]:
+    """What ``glsl/include/roi.glsl`` wants to know when a pipeline is made."""
+    return {
+        "NEAREST": int(desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR),
+        "CORNERS": int(desc.align_regions_to_corners),
+    }
+
+
+def check_samples(desc: RoiAlign1 | RoiAlignGrad) -> None:
+    """Refuses a number of samples that every output takes and that no image bounds.
+
+    Raises:
+        UnsupportedError: it would hold the device for too long.
+    """
+    if desc.minimum_samples_per_output > _MOST_SAMPLES:
+        raise SAMPLES.error(
+            f"a MinimumSamplesPerOutput above {_MOST_SAMPLES} would hold the device for too long, "
+            f"got {desc.minimum_samples_per_output}",
+            desc.type.dml_name,
+        )
+
+
+def _params(desc: RoiAlign1) -> dict[str, int | float | tuple[int, ...]]:
+    source, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
+    return {
+        **position_params(desc, source, output),
+        "roi_count": output.sizes[0],
+        "channels": source.sizes[1],
+        "input_strides": source.effective_strides,
+        "output_strides": output.effective_strides,
+        "out_of_bounds_input_value": desc.out_of_bounds_input_value,
     }
 
 
@@ -78,16 +128,10 @@ def _plan(
     params: dict[str, int],
     workgroups: int,
 ) -> Plan:
-    if desc.minimum_samples_per_output > _MOST_SAMPLES:
-        raise UnsupportedError(
-            f"a MinimumSamplesPerOutput above {_MOST_SAMPLES} would hold the device for too long, "
-            f"got {desc.minimum_samples_per_output}",
-            operator=desc.type.dml_name,
-        )
+    check_samples(desc)
     wide = desc.tensor("batch_indices_tensor").data_type == TensorDataType.UINT64
     constants = {
-        "NEAREST": int(desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR),
-        "CORNERS": int(desc.align_regions_to_corners),
+        **position_constants(desc),
         "MAXIMUM": int(desc.reduction_function == ReduceFunction.MAX),
         "BATCH_WORDS": 2 if wide else 1,
         **constants,
@@ -126,15 +170,20 @@ def _columns(desc: RoiAlign1, problem: RoiAlignProblem, caps: Capabilities) -> P
 def _outputs(desc: RoiAlign1, problem: RoiAlignProblem, caps: Capabilities) -> Plan:
     outputs = desc.tensor("output_tensor").element_count
     size = min(256, caps.workgroup_invocations)
-    constants = {"LOCAL_SIZE_X": size, "CHANNELS_FASTEST": int(not problem.rows_contiguous)}
+    samples_a_round = round_samples(caps)
+    down, across = map(functools.partial(most_samples, desc), desc.tensor("input_tensor").sizes[2:])
+    check_rounds(down * (1 + -(-across // samples_a_round)), caps, desc.type.dml_name)
+    constants = {"LOCAL_SIZE_X": size, "CHANNELS_FASTEST": int(not problem.rows_contiguous), "ROUND": samples_a_round}
     return _plan(desc, caps, "roi_align_outputs", constants, {"outputs": outputs}, -(-outputs // size))
 
 
-register(RoiAlign1, problem=_problem, rules=ROI_ALIGN, schedules={"columns": _columns, "outputs": _outputs})
-
-
-_MOST_CELLS = 2**16 - 1
-"""Most outputs of a region along an axis: the product of two such numbers fits 32 bits."""
+register(
+    RoiAlign1,
+    problem=_problem,
+    rules=ROI_ALIGN,
+    schedules={"columns": _columns, "outputs": _outputs},
+    limitations=(LOOP_ROUNDS, SAMPLES),
+)
 
 
 def _rows_contiguous(desc: RoiPooling) -> bool:
@@ -144,12 +193,9 @@ def _rows_contiguous(desc: RoiPooling) -> bool:
 
 def _pooling(desc: RoiPooling, problem: bool, caps: Capabilities) -> Plan:
     source, regions, output = desc.tensor("input_tensor"), desc.tensor("roi_tensor"), desc.tensor("output_tensor")
-    if max(desc.pooled_size) > _MOST_CELLS:
-        raise UnsupportedError(
-            f"a PooledSize above {_MOST_CELLS} is not supported, got {tuple(desc.pooled_size)}", operator=desc.type.dml_name
-        )
     # A cell may be the whole image, of whose rows the kernel reads 4 pixels a round.
-    check_rounds(source.sizes[2] * (-(-source.sizes[3] // 4) + 1), caps, desc.type.dml_name)
+    divisions = 32 * 4 if max(desc.pooled_size) >= 2**16 else 0
+    check_rounds(source.sizes[2] * (-(-source.sizes[3] // 4) + 1) + divisions, caps, desc.type.dml_name)
     outputs, size = output.element_count, min(256, caps.workgroup_invocations)
     params = KERNELS["roi_pooling"].pack(
         outputs=outputs,
@@ -176,4 +222,6 @@ def _pooling(desc: RoiPooling, problem: bool, caps: Capabilities) -> Plan:
     return Plan((dispatch,))
 
 
-register(RoiPooling, problem=_rows_contiguous, rules=ROI_POOLING, schedules={"outputs": _pooling})
+register(
+    RoiPooling, problem=_rows_contiguous, rules=ROI_POOLING, schedules={"outputs": _pooling}, limitations=(LOOP_ROUNDS,)
+)

@@ -97,17 +97,4 @@ ROWS: tuple[KernelSpec, ...] = (
         ),
         variants=(("LANES T U", lanes((name, name) for name in FLOATS)),),
     ),
-    KernelSpec(
-        "local_response_normalization",
-        "local_response_normalization.comp",
-        buffers=("x", "output:w"),
-        params=(
-            *("uint count", "uint sizes[4]", "uint divisors[8]", "uint inner_size"),
-            *("uint before", "uint after", "float factor", "float beta", "float bias"),
-            *(f"uint {name}_strides[4]" for name in ("x", "output", "a", "b")),
-            *("uint x_step", "uint output_step", "uint ends[2]", "uint x_neighbour[2]", "uint output_neighbour"),
-        ),
-        constants=(("LOCAL_SIZE_X", 128), ("RANK", 1), ("ITEMS", 1), ("PLANE", 0), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
-        variants=(("LANES T U", lanes((name, name) for name in FLOATS)),),
-    ),
 )

@@ -7,7 +7,7 @@ from dmlvk.kernels.shapes import pooling_lanes
 from dmlvk.kernels.spec import KernelSpec
 
 _POOLING_BUFFERS = ("input", "output:w", "indices:w")
-_POOLING_PARAMS = (
+POSITION_PARAMS = (
     "uint outputs",
     "uint walk_sizes[5]",
     "uint walk_divisors[10]",
@@ -22,7 +22,7 @@ _POOLING_PARAMS = (
     "uint dilations[3]",
     "uint include_padding",
 )
-_POOLING_CONSTANTS = (
+POSITION_CONSTANTS = (
     ("LOCAL_SIZE_X", 128),
     ("DILATED", 0),
     ("VOLUMES", 0),
@@ -37,17 +37,17 @@ ROWS: tuple[KernelSpec, ...] = (
         "pooling",
         "pooling.comp",
         buffers=_POOLING_BUFFERS,
-        params=(*_POOLING_PARAMS, "float norm_order"),
-        constants=(*_POOLING_CONSTANTS, ("FUNCTION", 2), ("NORM_ORDER", 1), ("INDEX_WORDS", 0), ("LINES", 1), ("TAPS", 1)),
+        params=(*POSITION_PARAMS, "float norm_order"),
+        constants=(*POSITION_CONSTANTS, ("FUNCTION", 2), ("NORM_ORDER", 1), ("INDEX_WORDS", 0), ("LINES", 1), ("TAPS", 1)),
         variants=(("T", NUMERIC),),
     ),
     KernelSpec(
         "pooling_quantized",
         "pooling_quantized.comp",
         buffers=("input", "output:w", "input_scale", "input_zero_point", "output_scale", "output_zero_point"),
-        params=(*_POOLING_PARAMS, "uint channels", "uint side_strides[4]"),
+        params=(*POSITION_PARAMS, "uint channels", "uint side_strides[4]"),
         constants=(
-            *_POOLING_CONSTANTS,
+            *POSITION_CONSTANTS,
             ("TAPS", 1),
             ("INPUT_SIGNED", 0),
             ("OUTPUT_SIGNED", 0),
@@ -62,7 +62,8 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("input", "indices", "output:w", "table:w"),
         params=(
             "uint count",
-            "uint output_count",
+            "uint first",
+            "uint places",
             "uint input_sizes[4]",
             "uint input_divisors[8]",
             "uint input_strides[4]",
@@ -120,8 +121,8 @@ ROWS: tuple[KernelSpec, ...] = (
         "pooling_window",
         "pooling_window.comp",
         buffers=_POOLING_BUFFERS,
-        params=(*_POOLING_PARAMS, "float norm_order"),
-        constants=(*_POOLING_CONSTANTS, ("FUNCTION", 2), ("NORM_ORDER", 1), ("INDEX_WORDS", 0), ("LANES", 32)),
+        params=(*POSITION_PARAMS, "float norm_order"),
+        constants=(*POSITION_CONSTANTS, ("FUNCTION", 2), ("NORM_ORDER", 1), ("INDEX_WORDS", 0), ("LANES", 32)),
         variants=(("T", NUMERIC),),
     ),
 )

@@ -6,16 +6,12 @@ from dmlvk.kernels.manifest.terms import FLOATS
 from dmlvk.kernels.spec import KernelSpec
 
 _ROI_BUFFERS = ("input", "roi", "batch", "output:w")
-_ROI_PARAMS = (
-    "uint roi_count",
+POSITION_PARAMS = (
     "uint batch_count",
-    "uint channels",
     "uint input_height",
     "uint input_width",
     "uint output_height",
     "uint output_width",
-    "uint input_strides[4]",
-    "uint output_strides[4]",
     "uint roi_stride",
     "uint coordinate_stride",
     "uint batch_stride",
@@ -23,9 +19,18 @@ _ROI_PARAMS = (
     "float scale_y",
     "float input_pixel_offset",
     "float output_pixel_offset",
-    "float out_of_bounds_input_value",
     "uint minimum_samples",
     "uint maximum_samples",
+)
+"""What ``glsl/include/roi.glsl`` reads: where the samples of a region lie."""
+
+_ROI_PARAMS = (
+    *POSITION_PARAMS,
+    "uint roi_count",
+    "uint channels",
+    "uint input_strides[4]",
+    "uint output_strides[4]",
+    "float out_of_bounds_input_value",
 )
 _ROI_CONSTANTS = (("LOCAL_SIZE_X", 128), ("NEAREST", 0), ("CORNERS", 0), ("MAXIMUM", 0), ("BATCH_WORDS", 1))
 
@@ -50,7 +55,7 @@ ROWS: tuple[KernelSpec, ...] = (
         "roi_align_outputs.comp",
         buffers=_ROI_BUFFERS,
         params=(*_ROI_PARAMS, "uint outputs"),
-        constants=(*_ROI_CONSTANTS, ("CHANNELS_FASTEST", 0)),
+        constants=(*_ROI_CONSTANTS, ("CHANNELS_FASTEST", 0), ("ROUND", 1)),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(

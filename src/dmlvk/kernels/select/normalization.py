@@ -121,17 +121,3 @@ BATCH_NORMALIZATION = (
     ),
     Rule("elements", when=always, possible=always, because="any strides and sizes: one element at a time"),
 )
-
-LOCAL_RESPONSE_NORMALIZATION = (
-    Rule(
-        "groups",
-        when=always,
-        possible=lambda p, caps: (
-            Access.ELEMENTS not in p.access(p.group_lanes) and not any(steps[-1] for steps in p.walk.strides[1:-1])
-        ),
-        because="contiguous rows across which regions do not reach: accesses of 16 bytes, and the elements of a region are "
-        "read from memory once and then from the nearest cache. H200, across 5 channels of 32x256x56x56 in float32: 72 us, "
-        "PyTorch 920",
-    ),
-    Rule("elements", when=always, possible=always, because="any strides: one element at a time, neighbours by neighbours"),
-)

@@ -87,5 +87,10 @@ MAX_UNPOOLING = (
         possible=lambda problem, caps: problem.bits >= 32,
         because="elements have room for a position: the output itself is the table of which input goes where",
     ),
-    Rule("table", when=always, possible=always, because="narrow elements: the table is temporary memory"),
+    Rule(
+        "table",
+        when=always,
+        possible=always,
+        because="narrow elements: the table is temporary memory, in parts that a binding holds",
+    ),
 )

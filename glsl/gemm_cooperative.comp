@@ -15,6 +15,9 @@
 
 #pragma use_vulkan_memory_model
 
+// With the two numbers more that a scaled clip reads, the driver of an H200 spills: 3980 us instead of 416 at 4096^3.
+#define NO_SCALED_CLIP
+
 #include "tensor.glsl"
 #include "gemm_quads.glsl"
 #include "bands.glsl"

@@ -4,7 +4,8 @@
 //
 // Needs the parameter block and the bindings of the gemm rows of the manifest, and declares the buffers A, B, C and Y.
 // Every operand has its strides in the order (outer batch, inner batch, row, column) of the untransposed product, so no
-// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0.
+// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0. NO_SCALED_CLIP: whoever includes
+// this fuses no clip with a ScaleBias.
 
 #ifndef DMLVK_GEMM_GLSL
 #define DMLVK_GEMM_GLSL
@@ -29,7 +30,11 @@ float finished(uint outer, uint inner, uint m, uint n, float sum) {
         const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
         value = fma(p.beta, float(c[BYTE_OFFSET_C / T_BYTES + element]), value);
     }
+#ifdef NO_SCALED_CLIP
+    return activate(ACTIVATION, value, p.param0, p.param1);
+#else
     return activate_scaled(ACTIVATION, value, p.param0, p.param1, p.clip_scale, p.clip_bias);
+#endif
 }
 
 // Finishes a sum and stores it.

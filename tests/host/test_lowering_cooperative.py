@@ -13,6 +13,7 @@ from dmlvk.kernels.lowering import explain, lower
 from dmlvk.kernels.lowering.cooperative import cooperative_tile, whole_words
 from dmlvk.kernels.plan import Dispatch, input_range
 from dmlvk.kernels.select.cooperative import cooperative_matrix
+from dmlvk.schema import ScaleBias
 from dmlvk.tensor import TensorDesc
 
 FLOAT16, FLOAT32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32
@@ -68,6 +69,14 @@ def test_float32_is_rounded_only_where_that_is_allowed() -> None:
     assert chosen(desc, GPU) == "tiled"
     assert chosen(desc, dataclasses.replace(GPU, allow_half_precision=True)) == "cooperative"
     assert chosen(product(FLOAT16, 1024, 1024, 1024), GPU) == "cooperative"
+
+
+def test_a_clip_that_scales_first_is_left_to_the_other_kernels() -> None:
+    """They alone read its two numbers."""
+    desc = product(FLOAT16, 1024, 1024, 1024)
+    clips = ops.ElementWiseClip(min=0.0, max=6.0), ops.ElementWiseClip(min=0.0, max=6.0, scale_bias=ScaleBias(2.0, 1.0))
+    plain, scaled = (chosen(desc.replace(fused_activation=clip), GPU) for clip in clips)
+    assert plain == "cooperative" != scaled
 
 
 @pytest.mark.parametrize("subgroup", [8, 16, 32, 64])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dmlvk import ops
-from dmlvk.enums import MatrixTransform, TensorDataType
+from dmlvk.enums import MatrixTransform, OperatorType, TensorDataType
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.limitation import LOOP_ROUNDS
 from dmlvk.kernels.lowering.cooperative import cooperative_constants, cooperative_tile, whole_words
@@ -477,7 +477,8 @@ def _is_softmax(activation: OperatorDesc | None) -> bool:
 def _problem(desc: ops.Gemm) -> GemmProblem:
     product = _product(desc)
     is_half = product.data_type == TensorDataType.FLOAT16
-    return GemmProblem(product.rows, product.columns, product.depth, product.matrices, is_half)
+    scales_clip = product.activation.id == OperatorType.ELEMENT_WISE_CLIP1
+    return GemmProblem(product.rows, product.columns, product.depth, product.matrices, is_half, scales_clip)
 
 
 def _schedule(

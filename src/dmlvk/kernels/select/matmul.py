@@ -15,14 +15,15 @@ GEMM_VECTOR_ROWS = 4
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """What the matrix product rules read: rows and columns of the output, terms of each sum, matrices, and whether the
-    tensors are FLOAT16."""
+    """What the matrix product rules read: rows and columns of the output, terms of each sum, matrices, whether the tensors
+    are FLOAT16, and whether a clip with a ScaleBias is fused."""
 
     rows: int
     columns: int
     depth: int
     batch: int
     is_half: bool = False
+    scales_clip: bool = False
 
 
 def partial_bytes(matrices: int, rows: int, columns: int) -> int:
@@ -42,7 +43,7 @@ def _splittable(problem: GemmProblem, caps: Capabilities) -> bool:
 
 def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:
     allowed = problem.is_half or caps.allow_half_precision
-    return allowed and cooperative_matrix(caps, "float16", "float32") is not None
+    return allowed and not problem.scales_clip and cooperative_matrix(caps, "float16", "float32") is not None
 
 
 def _few_tiles(problem: GemmProblem) -> bool:

@@ -27,3 +27,13 @@ def test_directml_example(device: dmlvk.Device, capsys: pytest.CaptureFixture[st
     (example,) = (text for text in EXAMPLES if "create_binding_table" in text)
     exec(example, {})
     assert capsys.readouterr().out.split() == ["[[", "1", "2", "-2]", "[-1", "0", "0]]"]
+
+
+def test_graph_example(device: dmlvk.Device, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = (text for text in EXAMPLES if "dmlvk.Graph()" in text)
+    names: dict[str, object] = {}
+    exec(example, names)
+    assert capsys.readouterr().out.count("0.1") == 6  # numpy leaves out the middle of 32 rows
+    predict = names["predict"]
+    assert isinstance(predict, dmlvk.Function)
+    assert len(predict.operator.plan.dispatches) == 2, "as README says"

@@ -20,10 +20,10 @@ from dmlvk.cases import all_cases
 from dmlvk.cases.elementwise import coarse
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, OperatorCases, normal, special
+from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.enums import TensorFlags
 from dmlvk.kernels.lowering.elementwise import ROWS
 from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D
-from dmlvk.verify import Problem, Variation, build
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 SIZES = st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 37])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from dmlvk.cases.model import OperatorCases
+from dmlvk.cases.problem import Variation, build
 from dmlvk.enums import TensorDataType
 from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Variation, build
 
 
 def missing_features(desc: OperatorDesc, caps: Capabilities) -> frozenset[str]:

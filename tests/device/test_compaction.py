@@ -23,11 +23,12 @@ from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
 from dmlvk.cases import compaction as cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, special
+from dmlvk.cases.problem import Variation, build
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import compaction as lowering
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import Variation, build, check_problem
+from dmlvk.verify import check_problem
 
 Array = NDArray[Any]
 T = TensorDataType

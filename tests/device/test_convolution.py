@@ -16,9 +16,10 @@ import dmlvk
 from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
 from dmlvk.cases.convolution import CASES
 from dmlvk.cases.layouts import GuardedTensor
+from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import convolution_tiles, convolution_winograd, possible_rules
 from dmlvk.kernels.select.convolution import TILE_SHAPES, TileChoice
-from dmlvk.verify import Variation, build, check, check_problem
+from dmlvk.verify import check, check_problem
 
 Array = NDArray[Any]
 

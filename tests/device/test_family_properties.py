@@ -38,12 +38,13 @@ from dmlvk.cases import (
 )
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, normal
+from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.enums import InterpolationMode, ReduceFunction
 from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.schema import FieldKind, FieldSpec, OperatorDesc, Size2D
-from dmlvk.verify import Outcome, Problem, Variation, build, check_problem
+from dmlvk.verify import Outcome, check_problem
 
 T = TensorDataType
 Sizes = tuple[int, ...]

@@ -25,8 +25,9 @@ from dmlvk import TensorDataType, eager, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, any_bits, normal
+from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import Variation, build, check_problem
+from dmlvk.verify import check_problem
 
 Array = NDArray[Any]
 EXAMPLES = [

@@ -22,10 +22,11 @@ import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager, ops
 from dmlvk.cases.layouts import unflagged
 from dmlvk.cases.model import NUMPY_TYPES, indices_around
+from dmlvk.cases.problem import Problem
 from dmlvk.kernels.lowering import copy, possible_rules
 from dmlvk.oracle import oracle
 from dmlvk.schema import FieldSpec, OperatorDesc
-from dmlvk.verify import Problem, run
+from dmlvk.verify import run
 
 T = TensorDataType
 Array = NDArray[Any]

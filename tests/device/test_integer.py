@@ -17,12 +17,13 @@ from dmlvk import TensorDataType, TensorDesc, TensorFlags, eager
 from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import generator
+from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.kernels.lowering import integer as lowering
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.onnx import InferenceSession
 from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import packed_strides
-from dmlvk.verify import Problem, Variation, build, check_problem, run
+from dmlvk.verify import check_problem, run
 
 Array = NDArray[Any]
 TINY = np.finfo(np.float32).tiny

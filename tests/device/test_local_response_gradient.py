@@ -14,9 +14,10 @@ import dmlvk
 from dmlvk import eager, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import generator
+from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import local_response as lowering
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import Variation, build, check
+from dmlvk.verify import check
 
 Array = NDArray[Any]
 FLOATS = pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -17,8 +17,8 @@ from dmlvk import IsInfinityMode, TensorDataType, calls, eager, ops
 from dmlvk.array import data_type_of
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import NUMPY_TYPES, generator, special
+from dmlvk.cases.problem import Variation, build
 from dmlvk.schema import FieldKind, OperatorDesc
-from dmlvk.verify import Variation, build
 
 Array = NDArray[Any]
 

@@ -24,6 +24,7 @@ from dmlvk import TensorDataType, ops
 from dmlvk.cases import all_cases, attention, convolution, integer, matmul, recurrent
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case
+from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.enums import (
     ConvolutionDirection,
     ConvolutionMode,
@@ -38,7 +39,7 @@ from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.plan import Dispatch, KernelVariant
 from dmlvk.kernels.select.cooperative import cooperative_matrix
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Outcome, Problem, Variation, build, check_problem
+from dmlvk.verify import Outcome, check_problem
 
 T = TensorDataType
 Sizes = tuple[int, ...]

@@ -16,10 +16,11 @@ import dmlvk
 from dmlvk import eager, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import Case, generator
+from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import local_response, possible_rules
 from dmlvk.kernels.lowering import normalization as lowering
 from dmlvk.schema import REGISTRY
-from dmlvk.verify import Variation, build, check
+from dmlvk.verify import check
 
 Array = NDArray[Any]
 CLOSE = {np.dtype(np.float32): 2e-6, np.dtype(np.float16): 2e-3}

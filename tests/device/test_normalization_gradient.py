@@ -15,10 +15,11 @@ from dmlvk import TensorDataType, TensorDesc, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import NUMPY_TYPES, Case, generator
+from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.kernels.lowering import normalization_gradient as lowering
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.tensor import calculate_strides
-from dmlvk.verify import Problem, Variation, build, check, run
+from dmlvk.verify import check, run
 
 Array = NDArray[Any]
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16

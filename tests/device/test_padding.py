@@ -14,9 +14,10 @@ from dmlvk import PaddingMode, TensorDataType, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import NUMPY_TYPES, Array, Case, any_bits
+from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Variation, build, check_problem
+from dmlvk.verify import check_problem
 
 TYPES = st.sampled_from([TensorDataType.UINT8, TensorDataType.FLOAT16, TensorDataType.FLOAT32, TensorDataType.FLOAT64])
 

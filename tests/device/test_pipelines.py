@@ -14,11 +14,12 @@ import dmlvk
 from dmlvk import TensorDataType, TensorDesc, ops
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import generator
+from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Launch
 from dmlvk.kernels.spec import module_name
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Problem, Variation, build, run
+from dmlvk.verify import run
 
 Sizes = tuple[int, ...]
 

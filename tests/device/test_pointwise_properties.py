@@ -21,6 +21,7 @@ from dmlvk import BindingError, BufferBinding, InvalidArgumentError, TensorDataT
 from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import integer_limits
+from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.errors import UnsupportedError
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.caps import Capabilities
@@ -28,7 +29,7 @@ from dmlvk.kernels.lowering import elementwise, explain, lower, possible_rules, 
 from dmlvk.runtime.memory import Buffer
 from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc
 from dmlvk.tensor import element_bits
-from dmlvk.verify import Outcome, Problem, Variation, build, check_problem
+from dmlvk.verify import Outcome, check_problem
 
 T = TensorDataType
 

@@ -20,9 +20,10 @@ from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import EXACT, NUMPY_TYPES, Case, normal
+from dmlvk.cases.problem import Problem, Variation
 from dmlvk.enums import InterpolationMode, ReduceFunction
 from dmlvk.schema import FLOATS, OperatorDesc
-from dmlvk.verify import Problem, Variation, check_problem
+from dmlvk.verify import check_problem
 
 
 def assert_right(

@@ -18,8 +18,9 @@ import dmlvk
 from dmlvk import QuantizationType, TensorDataType, TensorDesc, eager
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import generator
+from dmlvk.cases.problem import Problem
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Problem, run
+from dmlvk.verify import run
 
 Array = NDArray[Any]
 COUNT = 1 << 16

@@ -20,11 +20,12 @@ from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
 from dmlvk.cases import random as cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case
+from dmlvk.cases.problem import Variation, build
 from dmlvk.errors import BindingError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import Variation, build, check_problem
+from dmlvk.verify import check_problem
 
 Array = NDArray[Any]
 T = TensorDataType

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 import dmlvk
 from dmlvk import AxisDirection, InterpolationMode, TensorDataType, TensorDesc, eager
 from dmlvk.cases.layouts import GuardedTensor
+from dmlvk.cases.problem import Problem
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import Problem, run
+from dmlvk.verify import run
 
 Array = NDArray[Any]
 NEAREST, LINEAR = InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR

@@ -17,7 +17,8 @@ from onnx.reference import ReferenceEvaluator
 import dmlvk
 from dmlvk import InterpolationMode, ReduceFunction, eager
 from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.verify import Problem, run
+from dmlvk.cases.problem import Problem
+from dmlvk.verify import run
 
 Array = NDArray[Any]
 UINT_MAX = 2**32 - 1

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 import dmlvk
 from dmlvk import InterpolationMode, ReduceFunction, eager
 from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.verify import Problem, run
+from dmlvk.cases.problem import Problem
+from dmlvk.verify import run
 
 Array = NDArray[Any]
 EXAMPLES = json.loads((pathlib.Path(__file__).parent.parent / "data" / "examples.json").read_text())["examples"]

@@ -15,10 +15,11 @@ from dmlvk import PaddingMode, TensorDataType, TensorDesc, ops
 from dmlvk.cases import all_cases, movement
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, any_bits, indices_around
+from dmlvk.cases.problem import Problem, Variation
 from dmlvk.kernels.lowering import copy, lower
 from dmlvk.kernels.plan import Dispatch
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Problem, Variation, check_problem
+from dmlvk.verify import check_problem
 
 T = TensorDataType
 ROWS, COLUMNS = 37, 461

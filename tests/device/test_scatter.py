@@ -22,11 +22,12 @@ from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
 from dmlvk.cases import all_cases, scatter
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, OperatorCases, any_bits, indices_around
+from dmlvk.cases.problem import Variation, build, variations
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.schema import FieldSpec, OperatorDesc
-from dmlvk.verify import Variation, build, check, check_problem, variations
+from dmlvk.verify import check, check_problem
 
 Array = NDArray[Any]
 Sizes = tuple[int, ...]

@@ -18,10 +18,11 @@ from dmlvk import ConvolutionDirection, ConvolutionMode, MatrixTransform, Tensor
 from dmlvk.cases import all_cases
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import NUMPY_TYPES
+from dmlvk.cases.problem import Problem
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx import InferenceSession
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Problem, run
+from dmlvk.verify import run
 
 Array = NDArray[Any]
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16

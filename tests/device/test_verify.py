@@ -11,8 +11,9 @@ import dmlvk
 from dmlvk import verify
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import Case, OperatorCases
+from dmlvk.cases.problem import Variation
 from dmlvk.oracle import Scaled, oracle
-from dmlvk.verify import Variation, bit_errors, check, ulp_errors, verify_operator
+from dmlvk.verify import bit_errors, check, ulp_errors, verify_operator
 
 CASES = [(entry, case) for entry in all_cases().values() for case in entry.cases]
 

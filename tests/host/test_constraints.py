@@ -15,10 +15,10 @@ import pytest
 import dmlvk
 from dmlvk import ops as _ops
 from dmlvk.cases import all_cases
+from dmlvk.cases.problem import Variation, build
 from dmlvk.errors import InvalidArgumentError
 from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc
 from dmlvk.tensor import TensorDesc
-from dmlvk.verify import Variation, build
 
 _ATTENTION: dict[str, dict[str, Any]] = {
     "sources": {"value_tensor": None},

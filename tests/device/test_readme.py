@@ -6,12 +6,31 @@ import pathlib
 import re
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import dmlvk
 
 README = pathlib.Path(__file__).parent.parent.parent / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_onnx_example(
+    device: dmlvk.Device, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = (text for text in EXAMPLES if "model.onnx" in text)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Sqrt", ["x"], ["y"], name="root")], "root", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"array": np.full((2, 3), 9, np.float32)}
+    exec(example, names)
+    assert "1 dispatches a run" in (printed := capsys.readouterr().out) and "Sqrt root" in printed
+    kept = names["kept"]
+    assert isinstance(kept, dmlvk.DeviceArray)
+    np.testing.assert_array_equal(kept.numpy(), np.full((2, 3), 3, np.float32))
+    np.testing.assert_array_equal(names["scores"], kept)
 
 
 def test_eager_example(device: dmlvk.Device) -> None:

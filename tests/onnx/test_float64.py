@@ -1,5 +1,5 @@
 """Models of 64-bit floats with ``float64_as_float32``: what is fed and given back, constants and attributes, and names that
-are taken (ONNX's own cases of them: ``test_node_cases.py``)."""
+are taken (ONNX's own cases of them: ``test_backend.py``)."""
 
 from __future__ import annotations
 

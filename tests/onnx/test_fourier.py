@@ -91,6 +91,14 @@ def test_short_time_transform(length: int, step: int, onesided: int, known: bool
     _near(found, wanted[..., : length // 2 + 1] if onesided else wanted)
 
 
+def test_short_time_transform_of_a_signal_of_two_dimensions(run: Callable[..., np.ndarray]) -> None:
+    """Without the last dimension of size 1: what exporters write and ONNX Runtime takes."""
+    x = np.random.default_rng(3).standard_normal((2, 30)).astype(f32)
+    inputs = {"x": x, "s": np.array(4, np.int64), "w": None, "n": np.array(10, np.int64)}
+    frames = np.lib.stride_tricks.sliding_window_view(x, 10, axis=1)[:, ::4]
+    _near(run("STFT", 17, inputs, ("x",)), np.fft.rfft(frames))
+
+
 def test_short_time_transform_of_complex_numbers(run: Callable[..., np.ndarray]) -> None:
     x = np.random.default_rng(8).standard_normal((1, 30, 2)).astype(f32)
     inputs = {"x": x, "s": np.array(4, np.int64), "w": None, "n": np.array(10, np.int64)}

@@ -82,6 +82,12 @@ class CommandList:
         self._closed = False
         self._submitted = False
 
+    @property
+    def command_count(self) -> int:
+        """Dispatches and copies recorded so far, as many as ``timings`` will have; without those of DESCRIPTORS_VOLATILE
+        operators, which are not known yet."""
+        return sum(len(part.labels) for part in self._segments if isinstance(part, Recording))
+
     def copy_buffer_region(
         self, target: Buffer, target_offset: int, source: Buffer, source_offset: int, size_in_bytes: int
     ) -> None:

@@ -98,7 +98,10 @@ class Flow:
     def number(self, storage: Storage | None, tensor: TensorDesc | None) -> float | None:
         """The one number that all elements of a constant are; None where there is none."""
         values = self.constant(storage, tensor)
-        if values is None or values.size == 0 or not np.all(values == values.flat[0]):
+        if values is None or values.size == 0:
+            return None
+        values = values[tuple(slice(None, 1 if step == 0 else None) for step in values.strides)]  # each element once
+        if not np.all(values == values.flat[0]):
             return None
         return float(values.flat[0])
 

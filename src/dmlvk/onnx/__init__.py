@@ -12,8 +12,19 @@ try:
 except ImportError as error:
     raise MissingPackageError("dmlvk.onnx needs the package onnx: pip install dmlvk[onnx]") from error
 
+from dmlvk.onnx.iobinding import IOBinding
 from dmlvk.onnx.model import ModelMetadata, ValueInfo
+from dmlvk.onnx.profile import KernelTime, StepReport
 from dmlvk.onnx.report import SessionReport
 from dmlvk.onnx.session import InferenceSession, SessionOptions
 
-__all__ = ["InferenceSession", "ModelMetadata", "SessionOptions", "SessionReport", "ValueInfo"]
+__all__ = [
+    "IOBinding",
+    "InferenceSession",
+    "KernelTime",
+    "ModelMetadata",
+    "SessionOptions",
+    "SessionReport",
+    "StepReport",
+    "ValueInfo",
+]

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from dmlvk.array import DeviceArray
 from dmlvk.errors import InvalidArgumentError, ModelError
-from dmlvk.onnx.model import Array, Model, ValueInfo
+from dmlvk.onnx.model import Array, Model, ValueInfo, data_type_of
 from dmlvk.onnx.values import Sizes
 
+Feed = Array | DeviceArray
 
-def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Array]:
-    """The feeds as arrays, in the order of the model's inputs.
+
+def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Feed]:
+    """The feeds as arrays, in the order of the model's inputs; those that are on a device stay there.
 
     Raises:
         InvalidArgumentError: no mapping.
@@ -29,7 +32,7 @@ def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Array]:
             f"the model's inputs are {', '.join(wanted) or 'none'}; missing: {missing or 'none'}, "
             f"unknown: {unknown or 'none'}"
         )
-    arrays = {info.name: _checked(info, feeds[info.name]) for info in model.inputs}
+    arrays = {info.name: check_feed(info, feeds[info.name]) for info in model.inputs}
     named: dict[str, tuple[str, int]] = {}
     for info in model.inputs:
         for symbol, size in zip(info.shape or (), arrays[info.name].shape, strict=False):
@@ -40,9 +43,20 @@ def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Array]:
     return arrays
 
 
-def _checked(info: ValueInfo, feed: object) -> Array:
-    array = np.asarray(feed)
-    if array.dtype != info.dtype:
+def check_feed(info: ValueInfo, feed: object) -> Feed:
+    """One feed as an array, of the type and the number of dimensions and the sizes that the model declares.
+
+    Raises:
+        ModelError: of another.
+    """
+    array = feed if isinstance(feed, DeviceArray) else _array(info, feed)
+    if isinstance(array, DeviceArray):
+        wanted = data_type_of(info.dtype)
+        assert wanted is not None, "a model with other inputs is refused when it is loaded"
+        if array.data_type != wanted:
+            found = array.data_type.name
+            raise ModelError(f"input {info.name!r} is a {info.type}, a DeviceArray of {wanted.name}; fed was {found}")
+    elif array.dtype != info.dtype:
         raise ModelError(f"input {info.name!r} is a {info.type}, a numpy array of {info.dtype}; fed was {array.dtype}")
     if info.shape is not None:
         fits = array.ndim == len(info.shape) and all(
@@ -51,6 +65,13 @@ def _checked(info: ValueInfo, feed: object) -> Array:
         if not fits:
             raise ModelError(f"input {info.name!r} has the shape {list(info.shape)}; fed was {list(array.shape)}")
     return array
+
+
+def _array(info: ValueInfo, feed: object) -> Array:
+    try:
+        return np.asarray(feed)
+    except Exception as error:  # ragged lists, or whatever an object's own conversion raises
+        raise ModelError(f"input {info.name!r} is a {info.type}; fed was no array ({error})") from error
 
 
 def fixed_sizes(model: Model) -> dict[str, Sizes] | None:

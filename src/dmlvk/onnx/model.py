@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import google.protobuf.message  # type: ignore[import-untyped]  # comes with onnx
@@ -16,11 +17,12 @@ import onnx
 import onnx.defs
 import onnx.inliner
 import onnx.numpy_helper
-import onnx.shape_inference
 
 from dmlvk.enums import TensorDataType
-from dmlvk.errors import ModelError, UnsupportedError
+from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedError
+from dmlvk.onnx.external import is_external, nodes_within, read_external, tensors
 from dmlvk.onnx.precision import in_float32
+from dmlvk.onnx.types import infer_types
 
 Array = npt.NDArray[Any]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
@@ -215,7 +217,15 @@ def load_model(source: Source, *, float64_as_float32: bool = False) -> Model:
         UnsupportedError: an input, output or initializer is no dense tensor of a type that the device can hold, or the
             opset is newer than the installed onnx.
     """
-    proto = _checked(_read(source))
+    try:
+        return _model(_checked(_read(source)), float64_as_float32)
+    except UnicodeDecodeError as error:  # a name, an attribute, or the checker's message about one
+        raise ModelError(f"the model is broken: it has text that is not UTF-8: {error}") from error
+    except google.protobuf.message.Error as error:  # graphs in graphs, too deep to be written or read
+        raise ModelError(f"the model is broken: {error}") from error
+
+
+def _model(proto: onnx.ModelProto, float64_as_float32: bool) -> Model:
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     if float64_as_float32:
@@ -227,14 +237,14 @@ def load_model(source: Source, *, float64_as_float32: bool = False) -> Model:
         raise UnsupportedError(f"the model has opset {opsets['']}; the installed onnx knows {newest}: install a newer one")
     if graph.sparse_initializer:
         raise UnsupportedError(f"initializer {graph.sparse_initializer[0].values.name!r} is sparse")
-    initializers = {item.name: _initializer(item) for item in graph.initializer}
+    initializers = {item.name: read_initializer(item) for item in graph.initializer}
     return Model(
-        nodes=tuple(_node(item, opsets) for item in graph.node),
+        nodes=tuple(read_node(item, opsets) for item in graph.node),
         initializers=initializers,
         inputs=tuple(_value_info(item) for item in graph.input if item.name not in initializers),
         outputs=tuple(_value_info(item) for item in graph.output),
         opsets=opsets,
-        inferred_types=_inferred_types(proto),
+        inferred_types=_inferred_types(graph, opsets),
         metadata=ModelMetadata(
             producer_name=proto.producer_name,
             graph_name=graph.name,
@@ -249,22 +259,30 @@ def load_model(source: Source, *, float64_as_float32: bool = False) -> Model:
 def _read(source: Source) -> onnx.ModelProto:
     if isinstance(source, onnx.ModelProto):
         return source
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        raise InvalidArgumentError("is a path, bytes or a ModelProto", field="model", value=type(source).__name__)
     try:
         if isinstance(source, bytes):
             return onnx.load_model_from_string(source)
-        return onnx.load_model(os.fspath(source), format="protobuf")  # whatever the file's name ends in
-    except OSError as error:
-        raise ModelError(f"{os.fspath(source)!r} cannot be read: {error.strerror or error}") from error
+        # whatever the file's name ends in
+        proto = onnx.load_model(os.fspath(source), format="protobuf", load_external_data=False)
+    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"{os.fspath(source)!r} cannot be read: {reason}") from error
     except google.protobuf.message.DecodeError as error:
         what = "the bytes are" if isinstance(source, bytes) else f"{os.fspath(source)} is"
         raise ModelError(f"{what} no ONNX model: {error}") from error
-    except onnx.checker.ValidationError as error:
-        raise ModelError(f"the model's external data cannot be read: {error}") from error
+    read_external(proto, Path(os.fsdecode(source)).parent)
+    return proto
 
 
 def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
     if not proto.HasField("graph"):
         raise ModelError("the file is no ONNX model: it has no graph")
+    _check_functions(proto)
+    outside = next((tensor for tensor in tensors(proto) if is_external(tensor)), None)
+    if outside is not None:
+        raise ModelError(f"the data of tensor {outside.name!r} are in another file: the model has to be given as a path")
     # The checker wants a shape for every output. Exporters leave it out, and every runtime takes that.
     shapeless = [
         item.type.tensor_type
@@ -281,14 +299,74 @@ def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
     finally:
         for tensor in shapeless:
             tensor.ClearField("shape")
+    _check_names(proto.graph)
     return proto
+
+
+_MOST_NODES: Final = 1 << 20
+"""How many nodes the calls of a model's own functions may stand for. Each call has the function's nodes put in its place, so
+that thirty functions that call the next one twice would be a thousand million nodes."""
+
+
+def _check_functions(proto: onnx.ModelProto) -> None:
+    """Refuses functions that call themselves, and those that stand for too many nodes, before native code follows them."""
+    functions = {(item.domain, item.name): item for item in proto.functions}
+    counts: dict[tuple[str, str], int] = {}  # of a function's nodes, 0 while they are counted
+    waiting = list(functions)
+    while waiting:
+        key = waiting[-1]
+        called = [(node.domain, node.op_type) for node in nodes_within(functions[key].node)]
+        called = [other for other in called if other in functions]
+        unknown = [other for other in called if not counts.get(other)]
+        if key in counts or not unknown:
+            if unknown:
+                raise ModelError(f"the model is broken: its function {key[1]!r} calls itself")
+            counts[key] = min(1 + len(functions[key].node) + sum(counts[other] for other in called), _MOST_NODES + 1)
+            waiting.pop()
+        else:
+            counts[key] = 0
+            waiting += unknown
+    calls = ((node.domain, node.op_type) for node in nodes_within(proto.graph.node))
+    if sum(counts.get(key, 1) for key in calls) > _MOST_NODES:
+        raise ModelError(f"the model's functions stand for more than {_MOST_NODES} nodes")
+
+
+def _check_names(graph: onnx.GraphProto) -> None:
+    """Each value is made once, and before it is read: onnx's checker misses some of that, and all of a model past 2 GiB."""
+    made: dict[str, str] = {}
+
+    def note(name: str, maker: str) -> None:
+        if name in made:
+            raise ModelError(f"the model is broken: {name!r} is {made[name]} and {maker}")
+        made[name] = maker
+
+    for item in graph.input:
+        note(item.name, "an input")
+    for tensor in graph.initializer:
+        if made.get(tensor.name) != "an input":  # an input may have its initializer
+            note(tensor.name, "an initializer")
+        made[tensor.name] = "an initializer"
+    for sparse in graph.sparse_initializer:
+        note(sparse.values.name, "a sparse initializer")
+    for node in graph.node:
+        where = node.name or next((name for name in node.output if name), "")
+        for name in node.input:
+            if name and name not in made:
+                raise ModelError(f"the model is broken: node {where!r} ({node.op_type}) reads {name!r} before it is made")
+        for name in node.output:
+            if name:
+                note(name, f"made by node {where!r} ({node.op_type})")
+    for item in graph.output:
+        if item.name not in made:
+            raise ModelError(f"the model is broken: nothing makes its output {item.name!r}")
 
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> Node:
+def read_node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> Node:
+    """A node as the session uses it; ``opsets`` are the model's, domain -> version."""
     domain = _domain(proto.domain)
     version = opsets.get(domain, 0)
     with contextlib.suppress(onnx.defs.SchemaError):  # an operator that onnx does not define: the registry decides
@@ -319,19 +397,30 @@ def _attribute(proto: onnx.AttributeProto) -> Any:
     if proto.type == onnx.AttributeProto.STRINGS:
         return [item.decode() for item in value]
     if proto.type == onnx.AttributeProto.TENSOR:
-        return onnx.numpy_helper.to_array(value)
+        with _reading(value, f"attribute {proto.name!r}"):
+            return onnx.numpy_helper.to_array(value)
     return list(value) if isinstance(value, Sequence) else value
 
 
-def _initializer(proto: onnx.TensorProto) -> Array:
+def read_initializer(proto: onnx.TensorProto) -> Array:
+    """The array of a constant tensor."""
     dtype, kind = _ELEMENT_TYPES.get(proto.data_type, (None, None))
-    try:
+    with _reading(proto, f"initializer {proto.name!r}"):
         if dtype is not None and isinstance(kind, NarrowFloat):
             return _narrow_floats(proto, dtype)
         array: Array = onnx.numpy_helper.to_array(proto)
-    except (ValueError, TypeError) as error:
-        raise ModelError(f"initializer {proto.name!r} cannot be read: {error}") from error
     return array
+
+
+@contextlib.contextmanager
+def _reading(proto: onnx.TensorProto, what: str) -> Iterator[None]:
+    """Refuses a tensor whose sizes do not fit its data; numpy would take one size of -1 for a request to work it out."""
+    if any(size < 0 for size in proto.dims):
+        raise ModelError(f"{what} has the sizes {list(proto.dims)}, a negative one among them")
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
+        raise ModelError(f"{what} cannot be read: {error}") from error
 
 
 def _narrow_floats(proto: onnx.TensorProto, dtype: np.dtype[Any]) -> Array:
@@ -361,13 +450,11 @@ def _dimension(proto: onnx.TensorShapeProto.Dimension) -> int | str | None:
     return proto.dim_param or None
 
 
-def _inferred_types(proto: onnx.ModelProto) -> dict[str, ElementKind | None]:
-    try:
-        graph = onnx.shape_inference.infer_shapes(proto).graph
-    except (onnx.shape_inference.InferenceError, ValueError):
-        graph = proto.graph  # a model past 2 GiB or one that defeats the inference: types are then found when planning
-    types: dict[str, ElementKind | None] = {}
-    for item in (*graph.input, *graph.output, *graph.value_info):
-        if item.type.WhichOneof("value") == "tensor_type" and item.type.tensor_type.elem_type:
-            _, types[item.name] = _ELEMENT_TYPES.get(item.type.tensor_type.elem_type, (None, None))
-    return types
+def _inferred_types(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> dict[str, ElementKind | None]:
+    """What the values of the graph are; of those that onnx's definitions leave open, what the file says."""
+    codes = {item.name: item.data_type for item in graph.initializer}
+    codes |= {item.name: item.type.tensor_type.elem_type for item in graph.input if item.name not in codes}
+    infer_types(graph.node, opsets, codes)
+    for item in (*graph.value_info, *graph.output):
+        codes.setdefault(item.name, item.type.tensor_type.elem_type)
+    return {name: _ELEMENT_TYPES.get(code, (None, None))[1] for name, code in codes.items() if code}

@@ -7,15 +7,16 @@ it is pure Python; nothing here needs a device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from dmlvk.errors import UnsupportedNodeError
+from dmlvk.errors import ModelError, UnsupportedNodeError
 from dmlvk.graph.flow import Memory
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Step, Storage
 from dmlvk.onnx import convert  # noqa: F401  # fills the registry
+from dmlvk.onnx.control import Body, bodies_of, flattened, has_bodies, scan_outputs, scan_rounds, without_bodies
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.host import SHAPE_OPERATORS, HostEvaluator, may_run_on_host, shape_of
 from dmlvk.onnx.model import Array, ElementKind, Model, Node, kind_of
@@ -25,6 +26,7 @@ from dmlvk.onnx.values import Sizes, Value, constant_value, packed_value
 FOLDED: Final = "constant, folded when the model was loaded"
 SHAPE: Final = "shape arithmetic"
 MERGED: Final = "part of another node's operator"
+CONTROL: Final = "control flow, followed when planning"
 
 
 class NodeRecord(NamedTuple):
@@ -49,7 +51,7 @@ class Trace:
         inputs: Model inputs on the device, by name; those that no step reads are there too.
         outputs: Model outputs by name: on the device, or known before the run.
         device_nodes: Nodes that became operators.
-        host_nodes: Nodes evaluated on the host, shape arithmetic all of them.
+        host_nodes: Nodes evaluated on the host, shape arithmetic and control flow all of them.
         removed_nodes: Nodes that became views, or parts of the operators of others, or whose outputs nothing reads.
     """
 
@@ -59,6 +61,23 @@ class Trace:
     device_nodes: tuple[NodeRecord, ...]
     host_nodes: tuple[NodeRecord, ...]
     removed_nodes: tuple[NodeRecord, ...]
+
+
+@dataclass
+class _Walk:
+    """A trace on its way through the nodes.
+
+    Attributes:
+        values: What is known so far, by name.
+        uploads: Device values of what the host knows in this trace only, by name.
+        steps: Operators so far.
+        walked: The nodes that it came by, each once, with their rows.
+    """
+
+    values: dict[str, Value | Array]
+    uploads: dict[str, Value]
+    steps: list[Step]
+    walked: dict[Node, Row | None]
 
 
 class Network:
@@ -87,43 +106,76 @@ class Network:
         self.uploads: dict[str, Value] = {}
         self.kept: dict[Node, Value] = {}
         self.folded: list[NodeRecord] = []
-        nodes = self._fold(model)
-        self.model = replace(model, nodes=tuple(nodes))
         self._evaluator = HostEvaluator(model.opsets)
-        self.host_inputs = _host_inputs(model, nodes)
-        self._nodes = self._find_rows(nodes)
+        self._bodies: dict[Node, dict[str, Body]] = {}
+        self._placed: dict[Body, list[tuple[Node, Row | None]]] = {}
+        taken = {*model.initializers, *(info.name for info in model.inputs)}
+        taken.update(name for node in model.nodes for name in node.outputs)
+        nodes = self._fold(model.nodes, model.opsets, taken)
+        self.model = replace(model, nodes=tuple(nodes))
+        self.host_inputs = _host_inputs(model, nodes, self._bodies)
+        self._nodes = self._find_rows(nodes, {*self.constants, *self.host_inputs})
 
     # -- loading
 
-    def _fold(self, model: Model) -> list[Node]:
-        """Evaluates nodes of constants; returns the others."""
-        evaluator = HostEvaluator(model.opsets)
+    def _fold(self, nodes: Iterable[Node], opsets: Mapping[str, int], taken: set[str]) -> list[Node]:
+        """Evaluates nodes of constants, inside of others too; returns the others. ``taken`` are the names of all values."""
         rest = []
-        for node in model.nodes:
-            if may_run_on_host(node) and all(name in self.constants for name in node.inputs if name):
+        for node in nodes:
+            if has_bodies(node):
+                bare = without_bodies(node)
+                self._bodies[bare] = {
+                    name: self._folded(body, opsets, taken) for name, body in bodies_of(node, opsets, taken).items()
+                }
+                rest.append(bare)
+            elif may_run_on_host(node) and all(name in self.constants for name in node.inputs if name):
                 inputs = [self.constants[name] if name else None for name in node.inputs]
-                self.constants.update(_evaluate(evaluator, node, inputs))
+                self.constants.update(_evaluate(self._evaluator, node, inputs))
                 self.folded.append(NodeRecord(node.name, node.op_type, FOLDED))
             else:
                 rest.append(node)
         return rest
 
-    def _find_rows(self, nodes: Sequence[Node]) -> list[tuple[Node, Row | None]]:
-        """Each node with its row, None for shape arithmetic, once all of them are known to be supported."""
-        known = {*self.constants, *self.host_inputs}
+    def _folded(self, body: Body, opsets: Mapping[str, int], taken: set[str]) -> Body:
+        self.constants.update(body.constants)
+        return replace(body, nodes=tuple(self._fold(body.nodes, opsets, taken)), constants={})
+
+    def _find_rows(
+        self, nodes: Sequence[Node], known: set[str], on_host: Iterable[str] = ()
+    ) -> list[tuple[Node, Row | None]]:
+        """Each node with its row, None for shape arithmetic and control flow, once all of them are known to be supported.
+
+        Args:
+            nodes: Of the model, or of a body.
+            known: Names of what is known before the run; what the nodes add to it is added.
+            on_host: Names of what they make that the host may read outside.
+        """
         found: list[tuple[Node, Row | None]] = []
         for node in nodes:
-            if _is_shape_arithmetic(node, known):
+            if node in self._bodies:
+                self._find_rows_inside(node, known)
+                found.append((node, None))
+            elif _is_shape_arithmetic(node, known):
                 known.update(node.outputs)
                 found.append((node, None))
             else:
                 found.append((node, self._supported_row(node, known)))
-        return self._generated_on_device(found)
+        return self._generated_on_device(found, {*on_host})
 
-    def _generated_on_device(self, found: list[tuple[Node, Row | None]]) -> list[tuple[Node, Row | None]]:
+    def _find_rows_inside(self, node: Node, known: set[str]) -> None:
+        """Rows for the bodies; the outputs of an If are known if they are in both branches."""
+        if node.op_type == "If" and node.inputs[0] not in known:
+            raise _unsupported(node, f"its condition, {node.inputs[0]!r}, must be known before the run, but it is computed")
+        bodies = self._bodies[node].values()
+        for body in bodies:
+            self._placed[body] = self._find_rows(body.nodes, known, body.outputs)
+        if node.op_type == "If":
+            branches = zip(*(body.outputs for body in bodies), strict=False)
+            known.update(name for name, made in zip(node.outputs, branches, strict=False) if known.issuperset(made))
+
+    def _generated_on_device(self, found: list[tuple[Node, Row | None]], on_host: set[str]) -> list[tuple[Node, Row | None]]:
         """Gives nodes such as Range back their rows where only the device reads what they make: it makes it where it is
         wanted, and no plan keeps a copy."""
-        on_host: set[str] = set()
         placed: list[tuple[Node, Row | None]] = []
         for node, row in reversed(found):
             own = find_row(node)
@@ -132,6 +184,9 @@ class Network:
                 row = own if known_type in own.types else row
             wanted = range(len(node.inputs)) if row is None else row.host_inputs
             on_host.update(name for index, name in enumerate(node.inputs) if index in wanted)
+            for body in self._bodies.get(node, {}).values():
+                on_host.update(body.outputs)
+                on_host.update(name for inner in flattened(body.nodes, self._bodies) for name in inner.inputs)
             placed.append((node, row))
         return placed[::-1]
 
@@ -166,39 +221,75 @@ class Network:
             for info in self.model.inputs
             if info.name not in self.host_inputs
         }
-        values: dict[str, Value | Array] = {**self.constants, **host_feeds, **inputs}
-        uploads: dict[str, Value] = {}
+        walk = _Walk({**self.constants, **host_feeds, **inputs}, {}, [], {})
+        self._follow(self._nodes, walk)
+        self._pack_outputs(walk)
+        outputs = {info.name: walk.values[info.name] for info in self.model.outputs}
+        return self._finished(walk, inputs, outputs)
 
+    def _follow(self, nodes: Iterable[tuple[Node, Row | None]], walk: _Walk) -> None:
+        """Takes a trace through nodes."""
+        values = walk.values
+        for node, row in nodes:
+            operands = [values[name] if name else None for name in node.inputs]
+            walk.walked[node] = row
+            if node in self._bodies:
+                inner = self._follow_branch(node, walk) if node.op_type == "If" else self._unroll(node, operands, walk)
+                values.update(zip(node.outputs, inner, strict=False))  # the last ones may be left out
+                continue
+            if row is None:
+                values.update(self._on_host(node, operands))
+                continue
+            if operands and operands[0] is not None:
+                _check_type(node, row, kind_of(operands[0].dtype))
+            conversion = self._conversion(node, operands, walk)
+            result = row.convert(conversion)
+            results = result if isinstance(result, tuple) else (result,)
+            walk.steps += conversion.steps
+            made = {name: value for name, value in zip(node.outputs, results, strict=False) if value is not None}
+            for index, name in enumerate(node.outputs):
+                if name and name not in made:
+                    raise _unsupported(node, f"output {index}, {name!r}, has no implementation")
+            values.update(made)
+
+    def _conversion(self, node: Node, operands: Sequence[Value | Array | None], walk: _Walk) -> Conversion:
         def upload(name: str, array: Array) -> Value:
-            known = self.uploads if name in self.constants else uploads
+            known = self.uploads if name in self.constants else walk.uploads
             if not name:
                 return constant_value(array)
             if name not in known:
                 known[name] = constant_value(array)
             return known[name]
 
-        steps: list[Step] = []
-        host_nodes = []
-        for node, row in self._nodes:
-            operands = [values[name] if name else None for name in node.inputs]
-            if row is None:
-                values.update(self._on_host(node, operands))
-                host_nodes.append(NodeRecord(node.name, node.op_type, SHAPE))
-                continue
-            if operands and operands[0] is not None:
-                _check_type(node, row, kind_of(operands[0].dtype))
-            conversion = Conversion(node, operands, upload, self._keep)
-            result = row.convert(conversion)
-            results = result if isinstance(result, tuple) else (result,)
-            steps += conversion.steps
-            made = {name: value for name, value in zip(node.outputs, results, strict=False) if value is not None}
-            for index, name in enumerate(node.outputs):
-                if name and name not in made:
-                    raise _unsupported(node, f"output {index}, {name!r}, has no implementation")
-            values.update(made)
-        self._pack_outputs(values, steps)
-        outputs = {info.name: values[info.name] for info in self.model.outputs}
-        return self._finished(steps, inputs, outputs, tuple(host_nodes))
+        return Conversion(node, operands, upload, self._keep)
+
+    def _follow_branch(self, node: Node, walk: _Walk) -> list[Value | Array]:
+        condition = walk.values[node.inputs[0]]
+        assert not isinstance(condition, Value), "a condition is known before the run"
+        if condition.size != 1:
+            raise ModelError(f"node {node.name!r} (If): a condition of sizes {condition.shape}")
+        body = self._bodies[node]["then_branch" if condition.item() else "else_branch"]
+        self._follow(self._placed[body], walk)
+        return [walk.values[name] for name in body.outputs]
+
+    def _unroll(self, node: Node, operands: Sequence[Value | Array | None], walk: _Walk) -> list[Value | Array]:
+        """A Scan, its body once for each element; every tensor is on the device."""
+        (body,) = self._bodies[node].values()
+        conversion = self._conversion(node, operands, walk)
+        rounds = scan_rounds(conversion, body)
+        states = [walk.values[name] for name in node.inputs[: len(body.inputs) - len(rounds[0])]]
+        made: list[list[Value | Array]] = []
+        walk.steps += conversion.steps
+        for elements in rounds:
+            walk.values.update(zip(body.inputs, (*states, *elements), strict=True))
+            self._follow(self._placed[body], walk)
+            results = [walk.values[name] for name in body.outputs]
+            states = results[: len(states)]
+            made.append(results[len(states) :])
+        conversion = self._conversion(node, [*states, *(item for results in made for item in results)], walk)
+        stacked = scan_outputs(conversion, len(states), len(rounds))
+        walk.steps += conversion.steps
+        return [*states, *stacked]
 
     def _keep(self, node: Node, initial: Callable[[], Array]) -> Value:
         if node not in self.kept:
@@ -212,26 +303,20 @@ class Network:
             return {node.outputs[0]: shape_of(node, operand.sizes if isinstance(operand, Value) else operand.shape)}
         return _evaluate(self._evaluator, node, [None if isinstance(item, Value) else item for item in operands])
 
-    def _pack_outputs(self, values: dict[str, Value | Array], steps: list[Step]) -> None:
+    def _pack_outputs(self, walk: _Walk) -> None:
         """Copies model outputs that are strided views: what the caller downloads is row-major."""
         makers = {name: node for node, _ in self._nodes for name in node.outputs}
         for info in self.model.outputs:
-            value = values[info.name]
+            value = walk.values[info.name]
             if isinstance(value, Value) and not value.is_packed and 0 not in value.sizes:
-                conversion = Conversion(makers[info.name], (), lambda name, array: constant_value(array), self._keep)
-                values[info.name] = conversion.copy(value)
-                steps += conversion.steps
+                conversion = self._conversion(makers[info.name], (), walk)
+                walk.values[info.name] = conversion.copy(value)
+                walk.steps += conversion.steps
 
-    def _finished(
-        self,
-        steps: list[Step],
-        inputs: Mapping[str, Value],
-        outputs: Mapping[str, Value | Array],
-        host_nodes: tuple[NodeRecord, ...],
-    ) -> Trace:
+    def _finished(self, walk: _Walk, inputs: Mapping[str, Value], outputs: Mapping[str, Value | Array]) -> Trace:
         needed: set[Storage] = {value.storage for value in outputs.values() if isinstance(value, Value)}
         kept: list[Step] = []
-        for step in reversed(steps):
+        for step in reversed(walk.steps):
             if not needed.isdisjoint(step.written()):
                 needed.update(step.read())
                 kept.append(step)
@@ -239,17 +324,19 @@ class Network:
         optimal = optimized(reversed(kept), results, without=self._without, memory=self._derived)
         read = {step.origin for step in kept}
         launches = {step.origin for step in optimal}
-        dropped = {step.origin for step in steps}
-        device_nodes, removed_nodes = [], []
-        for node, row in self._nodes:
+        dropped = {step.origin for step in walk.steps}
+        device_nodes, host_nodes, removed_nodes = [], [], []
+        for node, row in walk.walked.items():
             if node in launches:
                 device_nodes.append(NodeRecord(node.name, node.op_type))
-            elif row is not None:
+            elif row is None:
+                host_nodes.append(NodeRecord(node.name, node.op_type, CONTROL if node in self._bodies else SHAPE))
+            else:
                 reason = (
                     MERGED if node in read else "nothing reads its outputs" if node in dropped else "a view of its input"
                 )
                 removed_nodes.append(NodeRecord(node.name, node.op_type, reason))
-        return Trace(optimal, inputs, outputs, tuple(device_nodes), host_nodes, tuple(removed_nodes))
+        return Trace(optimal, inputs, outputs, tuple(device_nodes), tuple(host_nodes), tuple(removed_nodes))
 
 
 def _evaluate(evaluator: HostEvaluator, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array]:
@@ -277,21 +364,24 @@ def _needs_shape_only(node: Node) -> bool:
     return node.domain == "" and node.op_type in SHAPE_OPERATORS
 
 
-def _host_inputs(model: Model, nodes: Sequence[Node]) -> frozenset[str]:
-    """Model inputs that converters must know before the run, such as the shape of a Reshape, or from which only such
-    values follow, and that nothing else reads; scalars, such as the length of a Range, whatever else reads them. Each of
-    their values has a plan of its own."""
+def _host_inputs(model: Model, nodes: Sequence[Node], bodies: Mapping[Node, Mapping[str, Body]]) -> frozenset[str]:
+    """Model inputs that converters must know before the run, such as the shape of a Reshape or the condition of an If, or
+    from which only such values follow, and that nothing else reads; scalars, such as the length of a Range, whatever else
+    reads them. Each of their values has a plan of its own."""
     wanted: set[str] = set()
     leading: set[str] = set()  # what leads to a wanted value, other readers or not
     other = {info.name for info in model.outputs}
-    for node in reversed(nodes):
+    for node in reversed([*flattened(nodes, bodies)]):
         row = find_row(node)
         made = {name for name in node.outputs if name}
         may_precede = may_run_on_host(node) and not _needs_shape_only(node)
         precedes = may_precede and made <= wanted and made.isdisjoint(other)
         leads = may_precede and not made.isdisjoint(leading)
+        for body in bodies.get(node, {}).values():
+            other.update(body.outputs)
+        decides = (0,) if node in bodies and node.op_type == "If" else row.host_inputs if row is not None else ()
         for index, name in enumerate(node.inputs):
-            is_wanted = row is not None and index in row.host_inputs
+            is_wanted = index in decides
             (wanted if precedes or is_wanted else other).add(name)
             if leads or is_wanted:
                 leading.add(name)

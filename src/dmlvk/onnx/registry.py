@@ -13,10 +13,12 @@ aligned tables (see ``convert.elementwise`` and ``convert.activation``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from dmlvk.errors import DmlvkError
 from dmlvk.onnx.model import Array, ElementKind, Node
 from dmlvk.onnx.values import Value
 
@@ -68,10 +70,26 @@ def converts(
         for version in since:
             key = (domain, op_type, version)
             assert key not in ROWS, f"{key} has two converters"
-            ROWS[key] = Row(domain, op_type, version, types, host_inputs, convert)
+            ROWS[key] = Row(domain, op_type, version, types, host_inputs, _refusing(convert))
         return convert
 
     return register
+
+
+def _refusing(convert: Converter) -> Converter:
+    """The converter, with what it trips over in a broken node as the node's error: an attribute or an input that its
+    operator's definition rules out, such as a stride of 0, is read by each as if it were right."""
+
+    @functools.wraps(convert)
+    def refusing(node: Conversion) -> Result | tuple[Result | None, ...]:
+        try:
+            return convert(node)
+        except DmlvkError:
+            raise
+        except (ArithmeticError, AssertionError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+            raise node.invalid(f"its attributes or inputs do not fit it ({type(error).__name__}: {error})") from error
+
+    return refusing
 
 
 _SIZES_OF_VALUES: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})

@@ -1,4 +1,4 @@
-"""What a session did with a model: which nodes the GPU ran, which the host, and the memory they took."""
+"""What a session did with a model: which nodes the GPU ran, which the host, and the memory and time they took."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dmlvk.errors import StateError
 from dmlvk.onnx.network import NodeRecord
+from dmlvk.onnx.profile import StepReport, chrome_trace
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class SessionReport:
         peak_device_bytes: The most device memory that was ever in use on the device, whatever used it.
         plans: Plans in the cache.
         planning_seconds: What the newest plan took to make: trace, pipelines, memory and recording.
+        steps: Its operators in order, with times where the report is a profile's.
     """
 
     device: str
@@ -41,13 +44,70 @@ class SessionReport:
     peak_device_bytes: int
     plans: int
     planning_seconds: float
+    steps: tuple[StepReport, ...]
+
+    @property
+    def gpu_seconds(self) -> float | None:
+        """From the start of a profiled run's first kernel to the end of its last; None without a profile."""
+        if any(step.times is None for step in self.steps):
+            return None
+        return max((time.end for step in self.steps for time in step.times or ()), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, ready for JSON."""
-        return dataclasses.asdict(self) | {
-            name: [record._asdict() for record in getattr(self, name)]
-            for name in ("gpu_nodes", "host_nodes", "removed_nodes")
-        }
+        return (
+            dataclasses.asdict(self)
+            | {
+                name: [record._asdict() for record in getattr(self, name)]
+                for name in ("gpu_nodes", "host_nodes", "removed_nodes")
+            }
+            | {
+                "gpu_seconds": self.gpu_seconds,
+                "steps": [
+                    dataclasses.asdict(step)
+                    | {
+                        "times": None if step.times is None else [time._asdict() for time in step.times],
+                        "seconds": step.seconds,
+                    }
+                    for step in self.steps
+                ],
+            }
+        )
+
+    def table(self) -> str:
+        """The operators of a profile, those that took longest first: time, share of the time of all, what they moved and
+        computed a second, and where they come from. Shares are of the sum of all times: kernels may overlap.
+
+        Raises:
+            StateError: the report is no profile's.
+        """
+        self._require_times()
+        whole = sum(step.seconds or 0.0 for step in self.steps)
+        lines = [f"{'time us':>10} {'share':>6} {'GB/s':>7} {'GFLOP/s':>8}  operator: kernels, node"]
+        for step in sorted(self.steps, key=lambda step: -(step.seconds or 0.0)):
+            seconds = step.seconds or 0.0
+            share = f"{seconds / whole:.1%}" if whole else ""
+            moved = f"{step.bytes / seconds / 1e9:.2f}" if seconds else ""
+            computed = f"{step.flops / seconds / 1e9:.2f}" if seconds and step.flops is not None else ""
+            kernels = " ".join(step.kernels) or "none"
+            lines.append(
+                f"{seconds * 1e6:10.1f} {share:>6} {moved:>7} {computed:>8}  {step.operator}: {kernels}, "
+                f"{step.op_type} {step.node}"
+            )
+        return "\n".join(lines)
+
+    def chrome_trace(self) -> str:
+        """A profile as a Chrome trace, JSON that Perfetto opens.
+
+        Raises:
+            StateError: the report is no profile's.
+        """
+        self._require_times()
+        return chrome_trace(self.device, self.steps)
+
+    def _require_times(self) -> None:
+        if self.gpu_seconds is None:
+            raise StateError("the report has no times: InferenceSession.profile makes one that has")
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {list(sizes)}" for name, sizes in self.input_shapes.items()) or "no plan made yet"

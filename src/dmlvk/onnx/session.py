@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
+import itertools
 import threading
-import time
-import weakref
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.enums import TensorFlags
-from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
-from dmlvk.execution.binding import Binding, BufferArrayBinding, BufferBinding
+from dmlvk import eager
+from dmlvk.array import DeviceArray
+from dmlvk.errors import InvalidArgumentError, ModelError, StateError, UnsupportedNodeError
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device, default_device
-from dmlvk.execution.operator import CompiledOperator
-from dmlvk.graph.placement import Placement
-from dmlvk.graph.step import Step, Storage
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.plan import Source as PlanSource
-from dmlvk.onnx.feeds import check_feeds, fixed_sizes, stand_in_sizes
-from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, load_model
-from dmlvk.onnx.network import Network, Trace
+from dmlvk.onnx.feeds import Feed, check_feeds, fixed_sizes, stand_in_sizes
+from dmlvk.onnx.iobinding import IOBinding
+from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, data_type_of, load_model
+from dmlvk.onnx.network import Network
+from dmlvk.onnx.plans import Plan, Plans, naming
+from dmlvk.onnx.profile import StepReport, step_report
 from dmlvk.onnx.report import SessionReport
-from dmlvk.onnx.transfer import empty, from_bytes, to_bytes
-from dmlvk.onnx.values import Sizes, Value
+from dmlvk.onnx.transfer import empty, empty_on_device, from_bytes, from_device, to_bytes
+from dmlvk.onnx.values import Value
 from dmlvk.runtime.device import DeviceChoice
-from dmlvk.runtime.memory import Buffer, Purpose
-from dmlvk.schema import FieldKind, OperatorDesc
-from dmlvk.tensor import TensorDesc
-
-_Key = tuple[tuple[Sizes, ...], tuple[bytes, ...]]
-_Work = tuple[OperatorDesc, tuple[Storage, ...]]
-"""What an operator is: its desc, and the constants that are OWNED_BY_DML in it."""
+from dmlvk.runtime.recorder import BoundRange
+from dmlvk.tensor import element_bits
 
 
 @dataclass(frozen=True)
@@ -53,39 +43,6 @@ class SessionOptions:
     plan_cache_size: int = 8
     without_passes: tuple[str, ...] = ()
     float64_as_float32: bool = False
-
-
-@contextlib.contextmanager
-def _naming(step: Step) -> Iterator[None]:
-    """Names the node in what a device says of its operator."""
-    try:
-        yield
-    except UnsupportedError as error:
-        node = step.origin
-        raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, str(error)) from error
-
-
-def _owning(desc: OperatorDesc, slots: Set[int]) -> OperatorDesc:
-    """The desc with the tensors of these input slots OWNED_BY_DML."""
-    changes: dict[str, TensorDesc] = {}
-    for slot in slots:
-        field = desc.input_slots()[slot].field.name
-        changes[field] = dataclasses.replace(desc.tensor(field), flags=TensorFlags.OWNED_BY_DML)
-    return desc.replace(**changes)
-
-
-class _Plan:
-    """A trace, compiled: operators, places and, once there is an arena, the recorded commands."""
-
-    def __init__(self, trace: Trace, operators: Sequence[CompiledOperator]) -> None:
-        self.trace = trace
-        self.operators = operators
-        outputs = [result.storage for result in trace.outputs.values() if isinstance(result, Value)]
-        scratch = [operator.plan.temporary_bytes for operator in operators]
-        self.placement = Placement(trace.steps, [value.storage for value in trace.inputs.values()], outputs, scratch)
-        self.commands: CommandList | None = None
-        self.seconds = 0.0
-        self.dispatches = sum(len(operator.plan.dispatches) for operator in operators)
 
 
 class InferenceSession:
@@ -123,14 +80,7 @@ class InferenceSession:
         if device is None:
             device = default_device()
         self.device: Device = device if isinstance(device, Device) else Device(device)
-        self._recorder = self.device.create_command_recorder()
-        # Plans keep alive what they use: with the last of them go its operators and its own constants.
-        self._operators: weakref.WeakValueDictionary[_Work, CompiledOperator] = weakref.WeakValueDictionary()
-        self._persistent: weakref.WeakKeyDictionary[CompiledOperator, Buffer] = weakref.WeakKeyDictionary()
-        self._constants: weakref.WeakKeyDictionary[Storage, Buffer] = weakref.WeakKeyDictionary()
-        self._plans: OrderedDict[_Key, _Plan] = OrderedDict()
-        self._newest: tuple[dict[str, Sizes], _Plan] | None = None
-        self._arena: Buffer | None = None
+        self._plans = Plans(self.device, self._network, self._options.plan_cache_size)
         self._lock = threading.Lock()
         self._plan_ahead()
 
@@ -149,25 +99,48 @@ class InferenceSession:
         return self._model.metadata
 
     def report(self) -> SessionReport:
-        """Where the model's nodes ran and what they took."""
+        """Where the model's nodes ran and what they take; see ``profile`` for their times."""
         with self._lock:
-            shapes, plan = self._newest or ({}, None)
-            trace = plan.trace if plan else None
-            return SessionReport(
-                device=self.device.info.name,
-                input_shapes=shapes,
-                gpu_nodes=trace.device_nodes if trace else (),
-                host_nodes=(*self._network.folded, *(trace.host_nodes if trace else ())),
-                removed_nodes=trace.removed_nodes if trace else (),
-                dispatches=plan.dispatches if plan else 0,
-                weights_bytes=sum(
-                    buffer.size_in_bytes for buffer in (*self._constants.values(), *self._persistent.values())
-                ),
-                activation_bytes=self._arena.size_in_bytes if self._arena else 0,
-                peak_device_bytes=self.device.memory()["peak"],
-                plans=len(self._plans),
-                planning_seconds=plan.seconds if plan else 0.0,
-            )
+            plan = self._plans.newest
+            steps = zip(plan.trace.steps, plan.operators, strict=True) if plan else ()
+            return self._reported([step_report(step, operator) for step, operator in steps])
+
+    def profile(self, feeds: Mapping[str, Any]) -> SessionReport:
+        """Runs the model twice, the second time with timestamps around each kernel, and reports with the times of its
+        kernels on the device. A run without a profile costs nothing of it.
+
+        Args:
+            feeds: As for ``run``, whose errors this raises.
+        """
+        arrays = self._checked(feeds)
+        with self._lock:
+            plan = self._planned(arrays)
+            self._submit(plan, arrays)
+            commands, ends = self._plans.record(plan, timestamps=True)
+            self._feed(plan, arrays)
+            self.device.execute(commands)
+            timings = commands.timings()
+            parts = [timings[first:end] for first, end in itertools.pairwise((0, *ends))]
+            works = zip(plan.trace.steps, plan.operators, parts, strict=True)
+            return self._reported([step_report(*work) for work in works])
+
+    def _reported(self, steps: Sequence[StepReport]) -> SessionReport:
+        plan = self._plans.newest
+        trace = plan.trace if plan else None
+        return SessionReport(
+            device=self.device.info.name,
+            input_shapes=plan.sizes if plan else {},
+            gpu_nodes=trace.device_nodes if trace else (),
+            host_nodes=(*self._network.folded, *(trace.host_nodes if trace else ())),
+            removed_nodes=trace.removed_nodes if trace else (),
+            dispatches=plan.dispatches if plan else 0,
+            weights_bytes=self._plans.weights_bytes,
+            activation_bytes=self._plans.arena_bytes,
+            peak_device_bytes=self.device.memory()["peak"],
+            plans=len(self._plans.cached),
+            planning_seconds=plan.seconds if plan else 0.0,
+            steps=tuple(steps),
+        )
 
     # -- running
 
@@ -176,7 +149,7 @@ class InferenceSession:
 
         Args:
             output_names: Which outputs, in this order; None for all.
-            feeds: An array for each input, of exactly its type.
+            feeds: An array for each input, of exactly its type; a ``DeviceArray`` of the session's device is copied there.
 
         Returns:
             A new array for each output.
@@ -184,34 +157,135 @@ class InferenceSession:
         Raises:
             ModelError: names, types or shapes that do not fit the model; the session stays usable.
             UnsupportedNodeError: a node cannot run with these shapes.
+            StateError: a ``DeviceArray`` of another device.
         """
-        names = [info.name for info in self._model.outputs] if output_names is None else list(output_names)
-        known = {info.name for info in self._model.outputs}
-        for name in names:
+        names = self._output_names(output_names)
+        arrays = self._checked(feeds)
+        with self._lock:
+            plan = self._planned(arrays)
+            self._submit(plan, arrays)
+            return [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
+
+    def run_with_device_arrays(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[DeviceArray]:
+        """As ``run``, but the outputs stay on the device: a new packed array each, which may be fed again. Returns without
+        waiting for the device.
+
+        A bool is a UINT8 there, and an output may have no elements.
+        """
+        names = self._output_names(output_names)
+        results, _ = self._run_into(dict.fromkeys(names), feeds)
+        return [results[name] for name in names]
+
+    # -- binding
+
+    def io_binding(self) -> IOBinding:
+        """An empty binding of inputs and outputs for ``run_with_iobinding``."""
+        return IOBinding(self.device, self._model.inputs, self._model.outputs, self._network.host_inputs)
+
+    def run_with_iobinding(self, binding: IOBinding) -> None:
+        """Runs the model with the inputs and outputs of a binding, which has the outputs afterwards. Does not wait for the
+        device.
+
+        Raises:
+            InvalidArgumentError: an output is to go to an array of other sizes or another type, or into the memory of
+                another one.
+            And what ``run`` raises.
+        """
+        binding.results, binding.commands = self._run_into(binding.outputs, binding.inputs)
+
+    # -- one run
+
+    def _run_into(
+        self, targets: Mapping[str, DeviceArray | None], feeds: Mapping[str, Any]
+    ) -> tuple[dict[str, DeviceArray], CommandList]:
+        """Runs the model and leaves each output in the array that is given for it, or else in a new one.
+
+        Returns:
+            The arrays, and the commands that write the last of them, submitted.
+        """
+        arrays = self._checked(feeds)
+        with self._lock:
+            plan = self._planned(arrays)
+            results = {name: self._target(plan, name, target) for name, target in targets.items()}
+            _check_apart(results)
+            self._submit(plan, arrays)
+            commands = self.device.create_command_list()
+            for name, target in results.items():
+                result = plan.trace.outputs[name]
+                if not isinstance(result, Value):
+                    target.buffer.write(to_bytes(result), target.offset)
+                elif nbytes := _packed_bytes(target):
+                    commands.copy_buffer_region(
+                        target.buffer, target.offset, *self._plans.locate(plan, result.storage), nbytes
+                    )
+            commands.submit()
+            return results, commands
+
+    def _output_names(self, wanted: Sequence[str] | None) -> list[str]:
+        known = [info.name for info in self._model.outputs]
+        for name in known if wanted is None else wanted:
             if name not in known:
                 raise ModelError(f"the model has no output {name!r}; its outputs are {', '.join(sorted(known))}")
-        arrays = check_feeds(self._model, feeds)
-        with self._lock:
-            sizes = {name: array.shape for name, array in arrays.items()}
-            plan = self._plan(sizes, {name: arrays[name] for name in sorted(self._network.host_inputs)})
-            return self._execute(plan, names, arrays)
+        return known if wanted is None else list(wanted)
 
-    def _execute(self, plan: _Plan, names: Sequence[str], arrays: Mapping[str, Array]) -> list[Array]:
-        commands = self._recorded(plan)
-        for name, value in plan.trace.inputs.items():
-            if value.storage.nbytes:
-                buffer, offset = self._locate(plan, value.storage)
-                buffer.write(to_bytes(arrays[name]), offset)
+    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Feed]:
+        """The feeds as the device takes them, and those that the host must know as arrays."""
+        arrays = check_feeds(self._model, feeds)
+        for info in self._model.inputs:
+            array = arrays[info.name]
+            if isinstance(array, DeviceArray):
+                if array.device is not self.device:
+                    raise StateError(f"input {info.name!r} lives on {array.device}, the session on {self.device}")
+                if info.name in self._network.host_inputs:
+                    arrays[info.name] = from_device(array, info.dtype)
+                elif not array.is_packed:
+                    arrays[info.name] = eager.element_wise_identity(array)
+        return arrays
+
+    def _planned(self, arrays: Mapping[str, Feed]) -> Plan:
+        known = {name: array for name, array in sorted(arrays.items()) if name in self._network.host_inputs}
+        host_feeds = {name: array for name, array in known.items() if not isinstance(array, DeviceArray)}
+        return self._plans.get({name: array.shape for name, array in arrays.items()}, host_feeds)
+
+    def _submit(self, plan: Plan, arrays: Mapping[str, Feed]) -> None:
+        commands = self._plans.recorded(plan)
+        self._feed(plan, arrays)
         if plan.dispatches:
             commands.submit()
-        return [self._result(plan, plan.trace.outputs[name]) for name in names]
 
-    def _result(self, plan: _Plan, result: Value | Array) -> Array:
+    def _feed(self, plan: Plan, arrays: Mapping[str, Feed]) -> None:
+        """Puts the feeds where the plan reads them, which a run overwrites with what it computes later."""
+        copies = self.device.create_command_list()
+        for name, value in plan.trace.inputs.items():
+            array = arrays[name]
+            if value.storage.nbytes:
+                place = self._plans.locate(plan, value.storage)
+                if isinstance(array, DeviceArray):
+                    copies.copy_buffer_region(*place, array.buffer, array.offset, _packed_bytes(array))
+                else:
+                    place[0].write(to_bytes(array), place[1])
+        copies.submit()
+
+    def _target(self, plan: Plan, name: str, given: DeviceArray | None) -> DeviceArray:
+        result = plan.trace.outputs[name]
+        sizes = result.sizes if isinstance(result, Value) else result.shape
+        if given is None:
+            return empty_on_device(self.device, sizes, result.dtype)
+        wanted = data_type_of(result.dtype)
+        if given.device is not self.device:
+            raise StateError(f"output {name!r} is bound on {given.device}, the session is on {self.device}")
+        if given.shape != sizes or given.data_type != wanted or not given.is_packed:
+            assert wanted is not None, "a model with other outputs is refused when it is loaded"
+            found = f"{given.data_type.name} {list(given.shape)}, strides {list(given.strides)}"
+            raise InvalidArgumentError(f"is a packed {wanted.name} {list(sizes)}", field=f"output {name!r}", value=found)
+        return given
+
+    def _downloaded(self, plan: Plan, result: Value | Array) -> Array:
         if not isinstance(result, Value):
             return result.copy()
         out = empty(result.sizes, result.dtype)
         if out.nbytes:
-            buffer, offset = self._locate(plan, result.storage)
+            buffer, offset = self._plans.locate(plan, result.storage)
             buffer.read_into(out, offset)
         return from_bytes(out, result.sizes, result.dtype)
 
@@ -225,7 +299,7 @@ class InferenceSession:
             return
         fixed, stand_ins = fixed_sizes(self._model), stand_in_sizes(self._model)
         if fixed is not None:
-            self._plan(fixed, {})
+            self._plans.get(fixed, {})
         elif stand_ins is not None:
             try:
                 steps = self._network.trace(stand_ins, {}).steps
@@ -236,133 +310,20 @@ class InferenceSession:
                     return
                 raise
             for step in steps:
-                with _naming(step):
+                with naming(step):
                     lower(self.device.create_operator(step.desc).desc, self.device.capabilities)
 
-    def _plan(self, sizes: dict[str, Sizes], host_feeds: Mapping[str, Array]) -> _Plan:
-        """The plan for inputs of these sizes and these values of the host's inputs: from the cache, or made now."""
-        key = (tuple(sizes.values()), tuple(array.tobytes() for array in host_feeds.values()))
-        plan = self._plans.get(key)
-        if plan is None:
-            start = time.perf_counter()
-            trace = self._network.trace(sizes, host_feeds)
-            plan = _Plan(trace, self._compile(trace))
-            self._plans[key] = plan
-            self._recorded(plan)
-            plan.seconds = time.perf_counter() - start
-            while len(self._plans) > self._options.plan_cache_size:
-                self._plans.popitem(last=False)
-        self._plans.move_to_end(key)
-        self._newest = (sizes, plan)
-        return plan
 
-    def _compile(self, trace: Trace) -> list[CompiledOperator]:
-        """An initialised operator for each step; those of equal descs with the same weights share one, in all plans."""
-        known: dict[_Work, CompiledOperator] = dict(self._operators)
-        fresh: dict[_Work, CompiledOperator] = {}
-        works = []
-        for step in trace.steps:
-            with _naming(step):
-                work = self._work(step)
-                if work not in known:
-                    operator = self.device.compile_operator(self.device.create_operator(work[0]))
-                    known[work] = fresh[work] = operator
-            works.append(work)
-        self._initialize(fresh)
-        self._operators.update(fresh)
-        return [known[work] for work in works]
+def _packed_bytes(array: DeviceArray) -> int:
+    """Bytes of the elements of a packed array."""
+    return -(-array.size * element_bits(array.data_type) // 8)
 
-    def _work(self, step: Step) -> _Work:
-        """The step's desc, with those constants OWNED_BY_DML that its initialisation would repack."""
-        constants = {
-            slot: storage
-            for slot, storage in enumerate(step.inputs)
-            if storage
-            and storage.constant is not None
-            and step.desc.input_slots()[slot].field.kind is FieldKind.INPUT_TENSOR
-        }
-        if not constants:
-            return step.desc, ()
-        owning = _owning(step.desc, set(constants))
-        plan = lower(self.device.create_operator(owning).desc, self.device.capabilities)
-        repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is PlanSource.INPUT}
-        return _owning(step.desc, repacked), tuple(constants[slot] for slot in sorted(repacked))
 
-    def _initialize(self, operators: Mapping[_Work, CompiledOperator]) -> None:
-        if not operators:
-            return
-        initializer = self.device.create_operator_initializer(list(operators.values()))
-        table = self.device.create_binding_table(initializer)
-        homes: list[BufferBinding | None] = []
-        inputs: list[Binding] = []
-        for (_, owned), operator in operators.items():
-            size = operator.get_binding_properties().persistent_resource_size
-            if size:
-                self._persistent[operator] = self.device.create_buffer(size, purpose=Purpose.WEIGHTS)
-            homes.append(BufferBinding(self._persistent[operator]) if size else None)
-            bindings: list[BufferBinding | None] = [None] * len(operator.signature.inputs)
-            for slot, storage in zip(operator.signature.owned_inputs, owned, strict=True):
-                bindings[slot] = BufferBinding(self._constants.get(storage) or self._uploaded(storage))
-            inputs.append(BufferArrayBinding(bindings) if owned else None)
-        table.bind_inputs(inputs)
-        table.bind_outputs(homes)
-        scratch = initializer.get_binding_properties().temporary_resource_size
-        if scratch:
-            table.bind_temporary_resource(BufferBinding(self.device.create_buffer(scratch, purpose=Purpose.TEMPORARY)))
-        commands = self.device.create_command_list()
-        self._recorder.record_dispatch(commands, initializer, table)
-        self.device.execute(commands)
-
-    def _uploaded(self, storage: Storage) -> Buffer:
-        buffer = self.device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
-        assert storage.constant is not None, "constants have a value"
-        buffer.write(to_bytes(storage.constant))
-        return buffer
-
-    def _recorded(self, plan: _Plan) -> CommandList:
-        """The plan's commands over the arena, which all plans share: when one needs a larger arena, the others are
-        recorded again at their next run."""
-        needed = plan.placement.nbytes
-        if needed > (self._arena.size_in_bytes if self._arena else 0):
-            for other in self._plans.values():
-                other.commands = None
-            self._arena = None  # free before the larger one is allocated
-            self._arena = self.device.create_buffer(needed, purpose=Purpose.TEMPORARY)
-        if plan.commands is None:
-            plan.commands = self._record(plan)
-        return plan.commands
-
-    def _record(self, plan: _Plan) -> CommandList:
-        commands = self.device.create_command_list()
-        for index, (step, operator) in enumerate(zip(plan.trace.steps, plan.operators, strict=True)):
-            table = self.device.create_binding_table(operator)
-            owned = operator.signature.owned_inputs
-            table.bind_inputs(
-                [None if slot in owned else self._binding(plan, storage) for slot, storage in enumerate(step.inputs)]
+def _check_apart(results: Mapping[str, DeviceArray]) -> None:
+    """No two outputs go to the same memory."""
+    ranges = {name: BoundRange(array.buffer, array.offset, _packed_bytes(array)) for name, array in results.items()}
+    for (name, part), (other, rest) in itertools.combinations(ranges.items(), 2):
+        if part.intersects(rest):
+            raise InvalidArgumentError(
+                f"shares no memory with output {name!r}", field=f"output {other!r}", value=rest.offset
             )
-            table.bind_outputs([self._binding(plan, storage) for storage in step.outputs])
-            properties = operator.get_binding_properties()
-            if properties.temporary_resource_size:
-                offset = plan.placement.scratch[index]
-                table.bind_temporary_resource(BufferBinding(self._arena, offset, properties.temporary_resource_size))
-            if properties.persistent_resource_size:
-                table.bind_persistent_resource(BufferBinding(self._persistent[operator]))
-            self._recorder.record_dispatch(commands, operator, table)
-        commands.close()
-        return commands
-
-    def _binding(self, plan: _Plan, storage: Storage | None) -> BufferBinding | None:
-        if storage is None:
-            return None
-        buffer, offset = self._locate(plan, storage)
-        return BufferBinding(buffer, offset, storage.nbytes)
-
-    def _locate(self, plan: _Plan, storage: Storage) -> tuple[Buffer, int]:
-        """The bytes of a storage; a constant is uploaded when it is first asked for."""
-        if storage.constant is None:
-            assert self._arena is not None, "a plan with tensors has an arena"
-            return self._arena, plan.placement.offset(storage)
-        buffer = self._constants.get(storage)
-        if buffer is None:
-            buffer = self._constants[storage] = self._uploaded(storage)
-        return buffer, 0

@@ -1,5 +1,5 @@
-"""Arrays as a tensor's bytes and back. They differ for 4-bit types: numpy has a byte for each element, a tensor two
-elements in a byte, the first in the low half."""
+"""Arrays as a tensor's bytes and back, and as tensors on a device and back. Bytes differ for 4-bit types: numpy has a byte
+for each element, a tensor two elements in a byte, the first in the low half."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from dmlvk.array import DeviceArray
 from dmlvk.enums import TensorDataType
+from dmlvk.execution.device import Device
 from dmlvk.onnx.model import FOUR_BITS, Array, data_type_of
-from dmlvk.onnx.values import Sizes
+from dmlvk.onnx.values import Sizes, packed_value
 
 
 def to_bytes(array: Array) -> Array:
@@ -38,3 +40,24 @@ def from_bytes(found: Array, sizes: Sizes, dtype: np.dtype[Any]) -> Array:
     halves = np.stack([found & 15, found >> 4], axis=-1).reshape(-1)[: math.prod(sizes)].astype(np.int8)
     numbers = (halves ^ 8) - 8 if data_type is TensorDataType.INT4 else halves
     return numbers.astype(dtype).reshape(sizes)
+
+
+def empty_on_device(device: Device, sizes: Sizes, dtype: np.dtype[Any]) -> DeviceArray:
+    """A packed tensor of undefined elements, of which there may be none."""
+    data_type = data_type_of(dtype)
+    assert data_type is not None, f"{dtype} came past the registry"
+    buffer = device.create_buffer(max(packed_value(dtype, sizes).storage.nbytes, 4))
+    return DeviceArray(device, buffer, data_type, sizes)
+
+
+def to_device(device: Device, array: Array) -> DeviceArray:
+    """The array as a packed tensor; it may have no elements."""
+    target = empty_on_device(device, array.shape, array.dtype)
+    target.buffer.write(to_bytes(array))
+    return target
+
+
+def from_device(array: DeviceArray, dtype: np.dtype[Any]) -> Array:
+    """The elements of a tensor whose data type is that of this numpy type. Waits for them."""
+    found = array.numpy()
+    return found.astype(dtype) if array.data_type in FOUR_BITS else found.view(dtype)

@@ -56,6 +56,8 @@ def _transformed(node: Conversion, axis: int) -> Value:
 def short_time_transform(node: Conversion) -> Value:
     """The frames overlap where they are read: no copy of them is made. A window that is known is part of the matrix."""
     x, step, window, given = node[0], int(node.known(1).item()), node.get(2), node.host(3)
+    if x.rank == 2:  # (batch, elements) of real numbers, as exporters write and ONNX Runtime takes it
+        x = node.reshape(x, (*x.sizes, 1))
     if x.rank != 3 or x.sizes[-1] not in (1, 2) or step < 1 or (window is not None and window.rank != 1):
         raise node.invalid(f"a signal of sizes {x.sizes} with a step of {step}")
     batch, count, parts = x.sizes

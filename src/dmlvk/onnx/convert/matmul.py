@@ -14,7 +14,7 @@ from dmlvk.schema import FLOATS, ScaleBias
 _GEMM_DIMENSIONS = 4
 
 
-@converts("Gemm", 7, 9, 11, 13, types=FLOATS)
+@converts("Gemm", 6, 7, 9, 11, 13, types=FLOATS)
 def gemm(node: Conversion) -> Value:
     """C broadcasts to the output, by zero strides. A sum of no products is 0: then C is all there is."""
     a, b, c = node[0], node[1], node.get(2)

@@ -105,6 +105,8 @@ def _lengths(node: Conversion, size: int) -> list[int]:
     if given is not None:
         return [int(length) for length in given]
     count = node.attribute("num_outputs", len(node.node.outputs))
+    if count != len(node.node.outputs):
+        raise node.invalid(f"num_outputs is {count}, and it has {len(node.node.outputs)} outputs")
     length = -(-size // count) if count > 0 else 0
     if size % max(count, 1) and node.node.version < 18:
         raise node.invalid(f"{size} elements into {count} equal outputs")

@@ -13,15 +13,18 @@ from dmlvk.onnx.values import Value
 from dmlvk.schema import FLOATS, ScaleBias
 
 
-@converts("BatchNormalization", 7, 9, 14, 15, types=FLOATS)
+@converts("BatchNormalization", 6, 7, 9, 14, 15, types=FLOATS)
 def batch_normalization(node: Conversion) -> Value | tuple[Value, ...]:
     """Scale, bias, mean and variance have one entry a channel (with opset 7's ``spatial`` 0, one for each element of a
-    channel). Before opset 14 a node trains if it has outputs besides the first, and those are not supported."""
+    channel). Before opset 14 a node trains if it has outputs besides the first, before 7 unless it has ``is_test``, and
+    those are not supported."""
     x = node[0]
     if node.attribute("training_mode", 0):
         return _batch_normalization_training(node)
     if any(node.wants(output) for output in range(1, len(node.node.outputs))):
         raise node.unsupported("outputs besides the first, which only training has")
+    if node.node.version < 7 and not node.attribute("is_test", 0):
+        raise node.unsupported("training, which a node of this version does unless is_test is set")
     spatial = bool(node.attribute("spatial", 1))
     own = (x.sizes[1] if x.rank > 1 else 1,) + ((1,) * (x.rank - 2) if spatial else x.sizes[2:])
     scale, bias, mean, variance = (_parameter(node, i, (1, *own) if x.rank > 1 else own) for i in range(1, 5))

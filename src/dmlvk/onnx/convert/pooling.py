@@ -36,7 +36,7 @@ def max_pool(node: Conversion) -> tuple[Value, Value | None]:
     return _restored(node, y), None if indices is None else _restored(node, indices)
 
 
-@converts("AveragePool", 7, 10, 11, 19, 22, types=FLOATS)
+@converts("AveragePool", 1, 7, 10, 11, 19, 22, types=FLOATS)
 def average_pool(node: Conversion) -> Value:
     """Padding counts as zeros with ``count_include_pad``. What hangs over it with ``ceil_mode`` counts likewise since
     version 22, as ONNX's own case wants it there; before, it never does, as in PyTorch and ONNX Runtime."""

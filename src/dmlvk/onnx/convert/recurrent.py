@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dmlvk import ops
-from dmlvk.enums import RecurrentNetworkDirection
+from dmlvk.enums import RecurrentNetworkDirection, TensorDataType
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
 from dmlvk.schema import FLOATS, FieldKind, OperatorDesc
@@ -39,21 +40,26 @@ _NUMBERS = ("alpha", "beta")
 
 @converts("RNN", *_VERSIONS, types=FLOATS)
 def rnn(node: Conversion) -> tuple[Value | None, ...]:
-    return _recurrent(node, ops.Rnn, ("Tanh",), {5: "hidden_init_tensor"})
+    return _recurrent(node, ops.Rnn, (node[1], node[2]), ("Tanh",), {5: "hidden_init_tensor"})
 
 
 @converts("GRU", *_VERSIONS, types=FLOATS)
 def gru(node: Conversion) -> tuple[Value | None, ...]:
     attributes = {"linear_before_reset": bool(node.attribute("linear_before_reset", 0))}
-    return _recurrent(node, ops.Gru, ("Sigmoid", "Tanh"), {5: "hidden_init_tensor"}, **attributes)
+    return _recurrent(node, ops.Gru, (node[1], node[2]), ("Sigmoid", "Tanh"), {5: "hidden_init_tensor"}, **attributes)
 
 
 @converts("LSTM", *_VERSIONS, types=FLOATS)
 def lstm(node: Conversion) -> tuple[Value | None, ...]:
+    return _lstm(node, node[1], node[2])
+
+
+def _lstm(node: Conversion, w: Value, r: Value) -> tuple[Value | None, ...]:
     limit = node.attribute("clip", None)
     return _recurrent(
         node,
         ops.Lstm,
+        (w, r),
         ("Sigmoid", "Tanh", "Tanh"),
         {5: "hidden_init_tensor", 6: "cell_mem_init_tensor", 7: "peephole_tensor"},
         clip_threshold=0.0 if limit is None else float(limit),
@@ -62,15 +68,40 @@ def lstm(node: Conversion) -> tuple[Value | None, ...]:
     )
 
 
+@converts("DynamicQuantizeLSTM", 1, types=(TensorDataType.FLOAT32,), domain="com.microsoft")
+def dynamic_quantize_lstm(node: Conversion) -> tuple[Value | None, ...]:
+    """ONNX Runtime's operator: an LSTM of 8-bit weights that lie transposed. They stay so in memory and become float32
+    at each run; what they multiply stays float32, of which that runtime makes 8 bits at each step."""
+    weights = [_dequantized(node, node[index], node[scale], node.get(scale + 1)) for index, scale in ((1, 8), (2, 10))]
+    return _lstm(node, *weights)
+
+
+def _dequantized(node: Conversion, x: Value, scale: Value, zero_point: Value | None) -> Value:
+    """(directions, size, gates) as (directions, gates, size); the scale has an element for each direction, or gate too."""
+    if x.rank != 3 or scale.rank > 2 or (zero_point is not None and zero_point.sizes != scale.sizes):
+        raise node.invalid(f"weights of sizes {x.sizes} with a scale of sizes {scale.sizes}")
+    own = (*scale.sizes, *(1,) * (3 - scale.rank))
+    y = cast_to(node, x.transpose((0, 2, 1)), scale.dtype)
+    if zero_point is not None:
+        zero_point = cast_to(node, node.reshape(zero_point, own), scale.dtype)
+        y = node.elementwise(ops.ElementWiseSubtract, y, zero_point)
+    return node.elementwise(ops.ElementWiseMultiply, y, node.reshape(scale, own))
+
+
 def _recurrent(
-    node: Conversion, row: type[OperatorDesc], functions: tuple[str, ...], optional: dict[int, str], **attributes: Any
+    node: Conversion,
+    row: type[OperatorDesc],
+    weights: tuple[Value, Value],
+    functions: tuple[str, ...],
+    optional: dict[int, str],
+    **attributes: Any,
 ) -> tuple[Value | None, ...]:
     """Launches the operator; ``optional`` names the inputs after the sequence lengths, ``functions`` ONNX's default
     activations of a direction. With ``layout`` 1 the batch comes first everywhere: those are views."""
     if row is not ops.Lstm and "clip" in node.node.attributes:
         raise node.unsupported("clip, which DirectML has for LSTM only")
     batch_first = bool(node.attribute("layout", 0))
-    x, w, r = node[0], node[1], node[2]
+    x, (w, r) = node[0], weights
     if x.rank != 3 or w.rank != 3 or r.rank != 3:
         raise node.invalid(f"X of sizes {x.sizes}, W of {w.sizes}, R of {r.sizes}; all must have 3 dimensions")
     if 0 in x.sizes:

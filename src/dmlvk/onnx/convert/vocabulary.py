@@ -16,6 +16,7 @@ from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 
 _FLOAT, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
+_MOST_PLACES = 1 << 24  # what says them, one number of the file, may be anything
 
 
 @converts("TfIdfVectorizer", 9, types=(TensorDataType.INT64, TensorDataType.INT32))
@@ -30,6 +31,8 @@ def term_frequencies(node: Conversion) -> Value:
     weights = np.array(node.attribute("weights", np.ones(len(places))), np.float32)
     if len(places) < 1 or places.min() < 0 or len(weights) != len(places):
         raise node.invalid(f"{len(places)} n-grams have places and {len(weights)} weights")
+    if places.max() >= _MOST_PLACES:
+        raise node.unsupported(f"an output of {places.max() + 1} numbers a row; at most {_MOST_PLACES} are made")
     if len(np.unique(places)) < len(places):
         raise node.unsupported("n-grams that share a place of the output")
     rows = node.packed(x if x.rank == 2 else node.reshape(x, (1, *x.sizes)))
@@ -73,7 +76,7 @@ def _counts(node: Conversion, rows: Value, grams: Array) -> Value:
     skips = node.attribute("max_skip_count", 0) if length > 1 else 0
     known = node.upload(grams.astype(rows.dtype))
     total: Value | None = None
-    for step in range(1, skips + 2):
+    for step in range(1, min(skips + 1, size) + 1):
         windows = size - (length - 1) * step
         if windows < 1 or not wanted:
             continue

@@ -1,0 +1,179 @@
+"""The graphs inside nodes: the branches of an If and the body of a Scan.
+
+What a body makes gets a new name when the model is loaded, so that every value of the model has a name of its own and one
+table of values does for all of a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import onnx
+
+from dmlvk import ops
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.model import Array, Node, read_initializer, read_node
+from dmlvk.onnx.values import Value
+
+CONTROL_VERSIONS: Final = {
+    "If": frozenset({1, 11, 13, 16, 19, 21, 23, 24, 25}),
+    "Scan": frozenset({9, 11, 16, 19, 21, 23, 24, 25}),
+}
+"""Operators with bodies that a trace can follow, and the versions of their definitions."""
+
+_LONGEST_SCAN: Final = 2**16
+"""The most nodes that a Scan may become: its body's, once for each element."""
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A graph inside a node.
+
+    Attributes:
+        nodes: Its nodes in order.
+        inputs: Names of what the node hands to it.
+        outputs: Names of what it hands back, its own or of values outside.
+        constants: Its initializers.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, Array]
+
+
+def has_bodies(node: Node) -> bool:
+    """Whether a trace can follow what is inside the node."""
+    return node.domain == "" and node.version in CONTROL_VERSIONS.get(node.op_type, ())
+
+
+def bodies_of(node: Node, opsets: Mapping[str, int], taken: set[str]) -> dict[str, Body]:
+    """The node's bodies by attribute.
+
+    Args:
+        node: An If or a Scan.
+        opsets: The model's.
+        taken: Names of all values so far; those that the bodies make are added.
+    """
+    bodies = {}
+    for attribute in node.proto.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            graph = onnx.GraphProto()
+            graph.CopyFrom(attribute.g)
+            prefix = f"{next(filter(None, node.outputs), node.name)}/{attribute.name}/"
+            names = {name: _unused(prefix + name, taken) for name in _made(graph)}
+            _rename(graph, names)
+            bodies[attribute.name] = Body(
+                nodes=tuple(read_node(item, opsets) for item in graph.node),
+                inputs=tuple(item.name for item in graph.input),
+                outputs=tuple(item.name for item in graph.output),
+                constants={item.name: read_initializer(item) for item in graph.initializer},
+            )
+    return bodies
+
+
+def without_bodies(node: Node) -> Node:
+    """The node without its graphs, which may hold weights."""
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    for attribute in proto.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            attribute.ClearField("g")
+    attributes = {name: value for name, value in node.attributes.items() if not isinstance(value, onnx.GraphProto)}
+    return replace(node, attributes=attributes, proto=proto)
+
+
+def flattened(nodes: Iterable[Node], bodies: Mapping[Node, Mapping[str, Body]]) -> Iterator[Node]:
+    """The nodes and those inside them, each after what it reads; a node comes after those of its bodies."""
+    for node in nodes:
+        for body in bodies.get(node, {}).values():
+            yield from flattened(body.nodes, bodies)
+        yield node
+
+
+def scan_rounds(node: Conversion, body: Body) -> list[tuple[Value, ...]]:
+    """The elements of a Scan's scanned inputs, in the order in which its body takes them."""
+    count = node.attribute("num_scan_inputs", 0)
+    states = len(body.inputs) - count
+    if count < 1 or node.input_count != len(body.inputs) or not 0 <= states <= len(body.outputs):
+        raise node.invalid(f"{count} of {node.input_count} inputs are scanned by a body of {len(body.inputs)}")
+    axes = node.attribute("scan_input_axes", [0] * count)
+    backwards = node.attribute("scan_input_directions", [0] * count)
+    if len(axes) != count or len(backwards) != count:
+        raise node.invalid(f"{len(axes)} axes and {len(backwards)} directions for {count} scanned inputs")
+    inputs = [node[states + index] for index in range(count)]
+    axes = [node.axis(axis, x.rank) for axis, x in zip(axes, inputs, strict=True)]
+    lengths = {x.sizes[axis] for axis, x in zip(axes, inputs, strict=True)}
+    if len(lengths) != 1:
+        raise node.invalid(f"scanned inputs of {', '.join(map(str, sorted(lengths)))} elements")
+    (length,) = lengths
+    if length == 0:
+        raise node.invalid("a scan of no elements, from which the sizes of what it makes do not follow")
+    if length * len(body.nodes) > _LONGEST_SCAN:
+        raise node.unsupported(f"{length} elements are too many for a body of {len(body.nodes)} nodes")
+    pieces = [_elements(node, x, axis) for axis, x in zip(axes, inputs, strict=True)]
+    return [*zip(*(piece[::-1] if back else piece for piece, back in zip(pieces, backwards, strict=True)), strict=True)]
+
+
+def scan_outputs(node: Conversion, states: int, rounds: int) -> list[Value]:
+    """What a Scan makes of its body's outputs; the node's inputs are the states, then each round's outputs."""
+    count = (node.input_count - states) // rounds
+    axes = node.attribute("scan_output_axes", [0] * count)
+    backwards = node.attribute("scan_output_directions", [0] * count)
+    if len(axes) != count or len(backwards) != count:
+        raise node.invalid(f"{len(axes)} axes and {len(backwards)} directions for {count} outputs of its body")
+    made = []
+    for index, (axis, back) in enumerate(zip(axes, backwards, strict=True)):
+        pieces = [node[states + number * count + index] for number in range(rounds)]
+        made.append(_stacked(node, pieces[::-1] if back else pieces, axis))
+    return made
+
+
+def _elements(node: Conversion, x: Value, axis: int) -> list[Value]:
+    """The elements along an axis, of one rank less."""
+    sizes = (*x.sizes[:axis], *x.sizes[axis + 1 :])
+    if x.sizes[axis] == 1:
+        return [node.reshape(x, sizes)]
+    pieces = tuple(node.new(x.shorten(axis, 1).sizes, x.dtype) for _ in range(x.sizes[axis]))
+    node.launch(ops.Split, x, output_tensors=pieces, axis=axis)
+    return [node.reshape(piece, sizes) for piece in pieces]
+
+
+def _stacked(node: Conversion, pieces: list[Value], axis: int) -> Value:
+    first = pieces[0]
+    if any((piece.sizes, piece.dtype) != (first.sizes, first.dtype) for piece in pieces):
+        raise node.invalid(f"its body's outputs have sizes {', '.join(str(piece.sizes) for piece in pieces)}")
+    axis = node.axis(axis, first.rank + 1)
+    sizes = (*first.sizes[:axis], 1, *first.sizes[axis:])
+    rows = tuple(node.reshape(piece, sizes) for piece in pieces)
+    if len(rows) == 1:
+        return rows[0]
+    y = node.new((*first.sizes[:axis], len(rows), *first.sizes[axis:]), first.dtype)
+    return node.launch(ops.Join, input_tensors=rows, output_tensor=y, axis=axis)
+
+
+def _made(graph: onnx.GraphProto) -> list[str]:
+    """Names that the graph defines."""
+    own = [item.name for item in (*graph.input, *graph.initializer)]
+    return [*dict.fromkeys(own + [name for node in graph.node for name in node.output if name])]
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Renames values in a graph and in those inside it."""
+    for item in (*graph.input, *graph.initializer, *graph.output):
+        item.name = names.get(item.name, item.name)
+    for node in graph.node:
+        for values in (node.input, node.output):
+            values[:] = [names.get(name, name) for name in values]
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                _rename(attribute.g, names)  # one that hides an outer value is renamed like it and hides it still

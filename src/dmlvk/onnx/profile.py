@@ -1,0 +1,183 @@
+"""What each operator of a plan is and takes: kernels, bytes, arithmetic and, in a run with timestamps, time on the GPU."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from dmlvk.enums import ConvolutionDirection, MatrixTransform
+from dmlvk.execution.command import DispatchTiming
+from dmlvk.execution.operator import CompiledOperator
+from dmlvk.graph.step import Step
+from dmlvk.kernels.plan import BlockCopy
+from dmlvk.ops.convolution import Convolution
+from dmlvk.ops.integer import (
+    ConvolutionInteger,
+    MatrixMultiplyInteger,
+    MatrixMultiplyIntegerToFloat,
+    QuantizedLinearConvolution,
+    QuantizedLinearMatrixMultiply,
+)
+from dmlvk.ops.matmul import Gemm
+from dmlvk.schema import OperatorDesc
+
+
+class KernelTime(NamedTuple):
+    """When a kernel ran.
+
+    Attributes:
+        kernel: Its name.
+        start, end: Seconds from the start of the run's first.
+    """
+
+    kernel: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One operator of a plan.
+
+    Attributes:
+        node, op_type: The node that it comes from; those that are merged into it have none of their own.
+        operator: DirectML's operator.
+        kernels: What one run launches for it.
+        bytes: Of its operands and results, each slot once.
+        flops: Multiplications and additions of a matrix product or a convolution, on padding too; None for other
+            operators.
+        times: When its kernels ran in a profiled run; what needed no launch there is not among them. None without a profile.
+    """
+
+    node: str
+    op_type: str
+    operator: str
+    kernels: tuple[str, ...]
+    bytes: int
+    flops: int | None
+    times: tuple[KernelTime, ...] | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of its kernels on the device, None without a profile."""
+        return None if self.times is None else sum(time.end - time.start for time in self.times)
+
+
+def step_report(step: Step, operator: CompiledOperator, timings: Iterable[DispatchTiming] | None = None) -> StepReport:
+    """What a step is and takes.
+
+    Args:
+        step: The step.
+        operator: Its operator.
+        timings: When its commands ran, if they were timed.
+    """
+    slots = zip((*step.desc.input_slots(), *step.desc.output_slots()), (*step.inputs, *step.outputs), strict=True)
+    count = _FLOPS.get(type(step.desc))
+    return StepReport(
+        node=step.origin.name,
+        op_type=step.origin.op_type,
+        operator=type(step.desc).__name__,
+        kernels=tuple(
+            launch.name if isinstance(launch, BlockCopy) else launch.kernel.kernel for launch in operator.plan.dispatches
+        ),
+        bytes=sum(slot.tensor.total_tensor_size_in_bytes for slot, storage in slots if slot.tensor and storage),
+        flops=count(step.desc) if count else None,
+        times=None
+        if timings is None
+        else tuple(KernelTime(timing.kernel, timing.start * 1e-9, timing.end * 1e-9) for timing in timings),
+    )
+
+
+def _gemm(desc: OperatorDesc) -> int:
+    assert isinstance(desc, Gemm), "the table below says so"
+    rows, columns = desc.tensor("a_tensor").sizes[-2:]
+    depth = rows if desc.trans_a == MatrixTransform.TRANSPOSE else columns
+    return 2 * depth * math.prod(desc.tensor("output_tensor").sizes)
+
+
+def _product(desc: OperatorDesc) -> int:
+    return 2 * desc.tensor("a_tensor").sizes[-1] * math.prod(desc.tensor("output_tensor").sizes)
+
+
+def _convolution(desc: OperatorDesc) -> int:
+    """Each output is a sum over a filter's taps and channels; of a transposed convolution, each input goes to as many."""
+    backward = isinstance(desc, Convolution) and desc.direction == ConvolutionDirection.BACKWARD
+    ends = desc.tensor("input_tensor" if backward else "output_tensor").sizes
+    return 2 * math.prod(ends) * math.prod(desc.tensor("filter_tensor").sizes[1:])
+
+
+_FLOPS: Final[dict[type[OperatorDesc], Callable[[OperatorDesc], int]]] = {
+    Gemm: _gemm,
+    MatrixMultiplyInteger: _product,
+    MatrixMultiplyIntegerToFloat: _product,
+    QuantizedLinearMatrixMultiply: _product,
+    Convolution: _convolution,
+    ConvolutionInteger: _convolution,
+    QuantizedLinearConvolution: _convolution,
+}
+
+
+class _Span(NamedTuple):
+    name: str
+    start: float
+    end: float
+    arguments: dict[str, Any]
+
+
+def chrome_trace(device: str, steps: Sequence[StepReport]) -> str:
+    """A profile in Chrome's trace format, as JSON, which Perfetto and chrome://tracing open: one row of nodes and one of
+    kernels, and more of each where several ran at the same time.
+
+    Args:
+        device: What the rows are of.
+        steps: Those of a profile.
+    """
+    nodes, kernels = [], []
+    for step in steps:
+        about = {"node": step.node, "op_type": step.op_type, "operator": step.operator, "bytes": step.bytes}
+        if step.flops is not None:
+            about["flops"] = step.flops
+        times = step.times or ()
+        if times:
+            first, last = min(time.start for time in times), max(time.end for time in times)
+            nodes.append(_Span(f"{step.op_type} {step.node}", first, last, about))
+        kernels += [_Span(time.kernel, time.start, time.end, {"node": step.node}) for time in times]
+    events: list[dict[str, Any]] = [_named("process_name", 0, device)]
+    row = 0
+    for title, spans in (("nodes", nodes), ("kernels", kernels)):
+        for lane in _lanes(spans):
+            events.append(_named("thread_name", row, title))
+            events += [
+                {
+                    "name": span.name,
+                    "cat": title,
+                    "ph": "X",
+                    "ts": round(span.start * 1e6, 3),
+                    "dur": round(round(span.end * 1e6, 3) - round(span.start * 1e6, 3), 3),
+                    "pid": 0,
+                    "tid": row,
+                    "args": span.arguments,
+                }
+                for span in lane
+            ]
+            row += 1
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}, indent=0)
+
+
+def _named(what: str, row: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": 0, "tid": row, "args": {"name": name}}
+
+
+def _lanes(spans: Iterable[_Span]) -> list[list[_Span]]:
+    """The spans in rows in each of which none overlaps another: a trace's row can only nest them."""
+    lanes: list[list[_Span]] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        lane = next((lane for lane in lanes if lane[-1].end <= span.start), None)
+        if lane is None:
+            lanes.append([span])
+        else:
+            lane.append(span)
+    return lanes

@@ -274,23 +274,61 @@ def _columns(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilit
     return Plan((_mean_variance_dispatch("mean_variance_column", desc, problem, workgroups, caps, constants),))
 
 
+class ColumnChunks(NamedTuple):
+    """How rows that lie side by side are shared out: ``blocks`` of ``columns`` of them, each in ``chunks`` of ``tiles``
+    tiles of ``lanes`` lanes."""
+
+    columns: int
+    lanes: int
+    tiles: int
+    chunks: int
+    blocks: int
+
+
+def column_chunks(
+    row_units: int,
+    neighbours: int,
+    units: int,
+    room: int,
+    most: int,
+    workgroups: int,
+    *,
+    is_cpu: bool,
+    least_lanes: int = 1,
+) -> ColumnChunks:
+    """The shares of rows of ``row_units`` that are too long for one workgroup.
+
+    Args:
+        row_units: Length of a row.
+        neighbours: Words of rows side by side.
+        units: Loads that a lane has in flight.
+        room: Chunks of a row for whose partials there is memory.
+        most: Invocations of a workgroup.
+        workgroups: How many fill the device.
+        is_cpu: Whether the device is one.
+        least_lanes: Lanes that a block has at least.
+    """
+    columns = min(power_of_two(neighbours), 32, most // least_lanes)
+    while True:
+        lanes = min(most // columns, max(power_of_two(row_units), least_lanes))
+        tile, blocks = lanes * units, -(-neighbours // columns)
+        most_chunks = max(1, min(room, -(-row_units // tile)))
+        # The partials' memory bounds the chunks: narrower blocks make more workgroups of as many, down to a cache line.
+        if is_cpu or columns <= 8 or blocks * most_chunks >= workgroups // 2:
+            break
+        columns //= 2
+    wanted = min(-(-workgroups // blocks), most_chunks)
+    tiles = -(-row_units // (tile * wanted))
+    return ColumnChunks(columns, lanes, tiles, -(-row_units // (tile * tiles)), blocks)
+
+
 def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
     neighbours, most = problem.rows // problem.across, 4 * problem.lanes_side_by_side(caps)
     units = 1 if caps.is_cpu else 8
     x = desc.tensor("input_tensor")
     room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)
-    columns = min(power_of_two(neighbours), 32)
-    while True:
-        lanes = min(most // columns, power_of_two(problem.row_units))
-        tile, blocks = lanes * units, -(-neighbours // columns)
-        most_chunks = max(1, min(room, -(-problem.row_units // tile)))
-        # The partials' memory bounds the chunks: narrower blocks make more workgroups of as many, down to a cache line.
-        if caps.is_cpu or columns <= 8 or blocks * most_chunks >= _WORKGROUPS // 2:
-            break
-        columns //= 2
-    wanted = min(-(-_WORKGROUPS // blocks), most_chunks)
-    tiles = -(-problem.row_units // (tile * wanted))
-    chunks = -(-problem.row_units // (tile * tiles))
+    shared = column_chunks(problem.row_units, neighbours, units, room, most, _WORKGROUPS, is_cpu=caps.is_cpu)
+    columns, lanes, tiles, chunks, blocks = shared
     partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
 
     def dispatch(stage: int, workgroups: int, columns: int, lanes: int, **more: int) -> Dispatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering.normalization import _in_units, _width
+from dmlvk.kernels.lowering.normalization import _in_units, _width, column_chunks
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
@@ -177,19 +177,11 @@ def _column_split(desc: _Gradient, problem: BatchGradientProblem, caps: Capabili
     units = 1 if caps.is_cpu else 4
     x = desc.tensor("input_tensor")
     room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)
-    columns = min(power_of_two(neighbours), 32, most // problem.across)
-    while True:
-        # As many invocations as a block has rows, at least: each adds up the sums of one.
-        lanes = min(most // columns, max(power_of_two(problem.row_units), problem.across))
-        tile, blocks = lanes * units, -(-neighbours // columns)
-        most_chunks = max(1, min(room, -(-problem.row_units // tile)))
-        # The partials' memory bounds the chunks: narrower blocks make more workgroups of as many, down to a cache line.
-        if caps.is_cpu or columns <= 8 or blocks * most_chunks >= _WORKGROUPS // 2:
-            break
-        columns //= 2
-    wanted = min(-(-_WORKGROUPS // blocks), most_chunks)
-    tiles = -(-problem.row_units // (tile * wanted))
-    chunks = -(-problem.row_units // (tile * tiles))
+    # As many invocations as a block has rows, at least: each adds up the sums of one.
+    shared = column_chunks(
+        problem.row_units, neighbours, units, room, most, _WORKGROUPS, is_cpu=caps.is_cpu, least_lanes=problem.across
+    )
+    columns, lanes, tiles, chunks, blocks = shared
     partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
 
     def dispatch(stage: int, workgroups: int, columns: int, lanes: int, **more: int) -> Dispatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -137,8 +137,20 @@ def _lowered(step: Step, caps: Capabilities) -> Plan:
 
 def _owning_constants(step: Step) -> OperatorDesc:
     """The step's desc with its constants OWNED_BY_DML, so that what repacks them does so at initialisation."""
-    changes = {}
-    for storage, slot in zip(step.inputs, step.desc.input_slots(), strict=True):
-        if storage is not None and storage.constant is not None and slot.field.kind is FieldKind.INPUT_TENSOR:
-            changes[slot.field.name] = dataclasses.replace(step.desc.tensor(slot.field.name), flags=TensorFlags.OWNED_BY_DML)
-    return step.desc.replace(**changes)
+    return owning(step.desc, constant_slots(step))
+
+
+def constant_slots(step: Step) -> frozenset[int]:
+    """The input slots of single tensors that are constants."""
+    return frozenset(
+        index
+        for index, (storage, slot) in enumerate(zip(step.inputs, step.desc.input_slots(), strict=True))
+        if storage is not None and storage.constant is not None and slot.field.kind is FieldKind.INPUT_TENSOR
+    )
+
+
+def owning(desc: OperatorDesc, slots: Set[int]) -> OperatorDesc:
+    """The desc with the tensors of these input slots OWNED_BY_DML."""
+    fields = [desc.input_slots()[slot].field.name for slot in slots]
+    owned = {field: dataclasses.replace(desc.tensor(field), flags=TensorFlags.OWNED_BY_DML) for field in fields}
+    return desc.replace(**owned)

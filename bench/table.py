@@ -1,5 +1,5 @@
 """Writes the measured figures as Markdown, from ``bench/results/h200.json``: ``docs/performance.md``, and a part of it in
-``README.md`` between two marks. The page also has those of ``bench/results/h200-webgpu.json``, once there is one.
+``README.md`` between two marks. The page also has those of ``h200-models.json`` and ``h200-webgpu.json`` there.
 
 python -m bench.table [--check]
 """
@@ -13,9 +13,12 @@ import pathlib
 import sys
 from typing import Any
 
+from bench.models import page as models_page
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results/h200.json"
 WEBGPU = ROOT / "bench/results/h200-webgpu.json"
+MODELS = ROOT / "bench/results/h200-models.json"
 PAGE = ROOT / "docs/performance.md"
 README = ROOT / "README.md"
 MARKS = ("<!-- python -m bench.table writes this -->\n", "<!-- up to here -->\n")
@@ -195,7 +198,7 @@ eager calls, between events: of problems of a few microseconds they hold its lau
 repeats of a recorded list.
 """
 
-_MODELS = """
+_ONE_NODE = """
 ## Beside ONNX Runtime's WebGPU provider
 
 ONNX Runtime {onnxruntime}, {date}; commit {commit}. Each product and convolution of ResNet-50 and BERT-base is a float32
@@ -212,10 +215,10 @@ One tiny dispatch, submitted and seen done from Python on a replayed list: {one:
 """
 
 
-def models_section(results: dict[str, Any]) -> list[str]:
+def one_node_section(results: dict[str, Any]) -> list[str]:
     """The lines about one-node models."""
     rows = results["models"]
-    introduction = _MODELS.format(
+    introduction = _ONE_NODE.format(
         onnxruntime=results["onnxruntime"],
         date=results["date"][:10],
         commit=results["commit"],
@@ -231,8 +234,8 @@ def models_section(results: dict[str, Any]) -> list[str]:
     return lines
 
 
-def page(results: dict[str, Any], models: dict[str, Any] | None) -> str:
-    """The page, with a section about one-node models where these have been measured."""
+def page(results: dict[str, Any], one_node: dict[str, Any], models: dict[str, Any] | None) -> str:
+    """The page, with a section about whole models where these have been measured."""
     rows = [row for row in results["problems"] if row["chosen"]]
     launch = results["launch_us"]
     introduction = _INTRODUCTION.format(
@@ -250,11 +253,12 @@ def page(results: dict[str, Any], models: dict[str, Any] | None) -> str:
         independent=launch["1000 independent"] / 1000,
     )
     operations = arithmetic_table(rows)
-    section = [] if models is None else [*models_section(models), ""]
-    return "\n".join([introduction, *table(rows), *([_ARITHMETIC, *operations] if operations else []), launches, *section])
+    whole = [] if models is None else models_page.section(models)
+    lines = [introduction, *table(rows), *([_ARITHMETIC, *operations] if operations else []), launches]
+    return "\n".join([*lines, *whole, *one_node_section(one_node), ""])
 
 
-def readme(results: dict[str, Any]) -> str:
+def readme(results: dict[str, Any], models: dict[str, Any] | None) -> str:
     """README with its part written anew."""
     rows = [row for row in results["problems"] if row["chosen"]]
     before, rest = README.read_text().split(MARKS[0])
@@ -266,7 +270,8 @@ def readme(results: dict[str, Any]) -> str:
         f"{launch['1000 dependent'] / 1000:.1f} us, each independent one {launch['1000 independent'] / 1000:.2f} us.\n"
     )
     operations = arithmetic_table(rows, HEADLINES)
-    lines = "\n".join([*table(rows, HEADLINES), *(["", *operations] if operations else []), "", sentence])
+    whole = [] if models is None else [*models_page.headlines(models), ""]
+    lines = "\n".join([*table(rows, HEADLINES), *(["", *operations] if operations else []), "", sentence, *whole])
     return before + MARKS[0] + lines + MARKS[1] + after
 
 
@@ -275,8 +280,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     results = json.loads(RESULTS.read_text())
-    models = json.loads(WEBGPU.read_text()) if WEBGPU.exists() else None
-    texts = {PAGE: page(results, models), README: readme(results)}
+    models = json.loads(MODELS.read_text()) if MODELS.exists() else None
+    texts = {PAGE: page(results, json.loads(WEBGPU.read_text()), models), README: readme(results, models)}
     if parser.parse_args().check:
         return int(any(path.read_text() != text for path, text in texts.items()))
     for path, text in texts.items():

@@ -87,9 +87,78 @@ Raw head_b(uint place, uint line, uint word, uint k, uint count) {
     return Raw(line < count ? w_words[(place + k * p.filter_strides[1]) / 8] : uvec4(0), true);
 }
 
+void begin_sums();
+#define SUMS_BEGIN if (HAS_ADDEND != 0) begin_sums();
 #include "cooperative_tile.glsl"
 
 float sum_at(uint m, uint n) { return sums_at(m, n / 4)[n % 4]; }
+
+// Quads of outputs that an invocation stores of MAT_M rows of a subgroup's block.
+const uint QUADS = MAT_M * SUB_N / 4;
+const uint QUAD_SHARE = (QUADS * SUBGROUPS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+
+// The pixel and the channel in the block where a quad begins. Neighbours have neighbouring quads of channels of a pixel, or
+// of pixels of a channel.
+uvec2 place_of_quad(uint e) {
+    return Y_MODE == 2 ? uvec2(e / (SUB_N / 4), e % (SUB_N / 4) * 4) : uvec2(e % (MAT_M / 4) * 4, e / (MAT_M / 4));
+}
+
+// Where the output's quad of this pixel and channel begins; not of Y_MODE 0.
+uint quad_element(uint pixel, uint channel) {
+    if (Y_MODE == 2) return pixel * p.pixel_step + channel;
+    const uint batch = quotient(pixel, uvec2(p.plane_divisor[0], p.plane_divisor[1]));
+    return batch * p.output_strides[0] + channel * p.output_strides[1] + pixel - batch * p.plane;
+}
+
+// The addends of MAT_M rows of a subgroup's block.
+void load_addends(out QUAD more[QUAD_SHARE], uint block_m, uint block_n) {
+    [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
+        const uvec2 at = place_of_quad(s * gl_SubgroupSize + gl_SubgroupInvocationID);
+        // Past the last the last one: whole quads, but for Y_MODE 0.
+        const uint pixel = min(block_m + at.x, p.pixels - (Y_MODE == 1 ? 4 : 1));
+        const uint channel = group * p.group_outputs + min(block_n + at.y, p.group_outputs - (Y_MODE == 2 ? 4 : 1));
+        if (Y_MODE != 0) {
+            more[s] = load_addend_quad(quad_element(pixel, channel));
+        } else {
+            vec4 four;
+            [[unroll]] for (uint j = 0; j < 4; ++j) {
+                uint batch;
+                uvec3 o;
+                split_pixel(min(pixel + j, p.pixels - 1), batch, o);
+                four[j] = load_addend(output_element(batch, channel, o));
+            }
+            more[s] = pack_quad(four);
+        }
+    }
+}
+
+// Sums of which the addend is the first term: all loads wait for memory once, and nothing is kept for the end.
+void begin_sums() {
+    const uint block_m = first_m + gl_SubgroupID / SUBGROUPS_N * SUB_M;
+    const uint block_n = first_n + gl_SubgroupID % SUBGROUPS_N * SUB_N;
+    const uint start = gl_SubgroupID * SIZE_SUMS;
+    QUAD more[BLOCKS_M][QUAD_SHARE];
+    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) load_addends(more[i], block_m + i * MAT_M, block_n);
+    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
+        [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
+            const uint e = s * gl_SubgroupSize + gl_SubgroupInvocationID;
+            const uvec2 at = place_of_quad(e);
+            const uvec4 bits = floatBitsToUint(unpack_quad(more[i][s]));
+            if (e >= QUADS) continue;
+            if (Y_MODE == 2) {
+                tiles[start + at.x * PITCH_SUMS + at.y / 4] = bits;
+            } else {
+                [[unroll]] for (uint j = 0; j < 4; ++j) tiles[start + (at.x + j) * PITCH_SUMS + at.y / 4][at.y % 4] = bits[j];
+            }
+        }
+        subgroupMemoryBarrierShared();
+        subgroupBarrier();
+        take_sums(i);
+        subgroupMemoryBarrierShared();
+        subgroupBarrier();
+    }
+    barrier();
+}
 
 void main() {
     const uint tiles_m = (p.pixels + TILE_M - 1) / TILE_M;
@@ -108,35 +177,31 @@ void main() {
         share_sums(i);
         subgroupMemoryBarrierShared();
         subgroupBarrier();
-        const uint quads = MAT_M * SUB_N / 4;
-        for (uint e = gl_SubgroupInvocationID; e < quads; e += gl_SubgroupSize) {
-            // Neighbours have neighbouring quads of channels of a pixel, or of pixels of a channel.
-            const uvec2 at = Y_MODE == 2 ? uvec2(e / (SUB_N / 4), e % (SUB_N / 4) * 4)
-                : uvec2(e % (MAT_M / 4) * 4, e / (MAT_M / 4));
+        [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
+            const uint e = s * gl_SubgroupSize + gl_SubgroupInvocationID;
+            const uvec2 at = place_of_quad(e);
             const uint pixel = block_m + i * MAT_M + at.x;
             const uint of_group = block_n + at.y;
             const uint channel = group * p.group_outputs + of_group;
-            if (pixel >= p.pixels || of_group >= p.group_outputs) continue;
+            if (e >= QUADS || pixel >= p.pixels || of_group >= p.group_outputs) continue;
             if (Y_MODE == 2) {
                 const vec4 biases =
                     vec4(load_bias(channel), load_bias(channel + 1), load_bias(channel + 2), load_bias(channel + 3));
-                const uint element = pixel * p.pixel_step + channel;
-                y_quads[(BYTE_OFFSET_Y / T_BYTES + element) / 4] = pack_quad(finished(sums_at(at.x, at.y / 4), biases));
+                y_quads[(BYTE_OFFSET_Y / T_BYTES + quad_element(pixel, channel)) / 4] =
+                    pack_quad(finished(sums_at(at.x, at.y / 4), biases, vec4(0)));
                 continue;
             }
             const vec4 sum = vec4(sum_at(at.x, at.y), sum_at(at.x + 1, at.y), sum_at(at.x + 2, at.y), sum_at(at.x + 3, at.y));
             if (Y_MODE == 1) {
-                const uint batch = quotient(pixel, uvec2(p.plane_divisor[0], p.plane_divisor[1]));
-                const uint element =
-                    batch * p.output_strides[0] + channel * p.output_strides[1] + pixel - batch * p.plane;
-                y_quads[(BYTE_OFFSET_Y / T_BYTES + element) / 4] = pack_quad(finished(sum, vec4(load_bias(channel))));
+                y_quads[(BYTE_OFFSET_Y / T_BYTES + quad_element(pixel, channel)) / 4] =
+                    pack_quad(finished(sum, vec4(load_bias(channel)), vec4(0)));
             } else {
                 [[unroll]] for (uint j = 0; j < 4; ++j) {
                     if (pixel + j >= p.pixels) break;
                     uint batch;
                     uvec3 o;
                     split_pixel(pixel + j, batch, o);
-                    store(batch, channel, o, sum[j]);
+                    store_sum(batch, channel, o, sum[j], 0.0);
                 }
             }
         }

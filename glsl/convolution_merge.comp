@@ -37,8 +37,9 @@ void main() {
     uvec3 o;
     if (Y_QUADS != 0) {
         split_pixel(pixel, batch, o);
-        y_quads[(BYTE_OFFSET_Y / T_BYTES + output_element(batch, channel, o)) / 4] =
-            pack_quad(finished(sum, vec4(load_bias(channel))));
+        const uint element = output_element(batch, channel, o);
+        y_quads[(BYTE_OFFSET_Y / T_BYTES + element) / 4] =
+            pack_quad(finished(sum, vec4(load_bias(channel)), unpack_quad(load_addend_quad(element))));
         return;
     }
     [[unroll]] for (uint i = 0; i < 4; ++i) {

@@ -6,10 +6,11 @@
 // Constants: the tile's (include/product_tile.glsl): its rows are output channels of a group, its columns pixels (batch
 // included, W fastest); of LOCAL_SIZE_X and TILE_N one is a multiple of the other.
 //   X_MODE   how windows are read (below)
+//   ONE_TAP  1: there is one tap, which every pixel meets inside the input; of X_PLANES always
 //   W_QUADS  1: the filter is repacked, {group, tap, input channel, output channel} with output channels in aligned quads
 //   Y_MODE   0: number by number; 1: quads of pixels, which planes hold in whole aligned ones; 2: quads of channels, likewise
 //   TABLE    places of the table of X_TABLE, 1 else
-//   PARTIAL (0), HAS_BIAS (1), HAS_DIVISOR (1), the activation's id
+//   PARTIAL (0), HAS_BIAS (1), HAS_ADDEND (0), HAS_DIVISOR (1), the activation's id
 // Grid: linear over groups, splits and tiles, a group's tiles neighbours.
 //
 // No window is ever written out: a round takes TILE_K input channels under one tap,
@@ -27,6 +28,9 @@
 #include "tensor.glsl"
 #include "quads.glsl"
 #include "convolution.glsl"
+
+void begin_sums();
+#define SUMS_BEGIN if (PARTIAL == 0 && HAS_ADDEND != 0) begin_sums();
 #include "product_tile.glsl"
 
 #define X_PIXELS 0
@@ -59,15 +63,17 @@ const uint X_OWN_PIXELS = X_MODE == X_CHANNELS ? X_SHARE : X_MODE == X_PLANES ? 
 
 QUAD x_share_quads[X_WIDTH == 4 ? X_SHARE : 1];
 float x_share[X_WIDTH == 4 ? 1 : X_SHARE];
-// Of each pixel: where its image and group start, its position before the taps, and whether the tap is inside.
-uint image_start[X_OWN_PIXELS];
+// Of each pixel: where its image and group start, with ONE_TAP and X_TABLE its window; its position before the taps, and
+// whether the tap is inside.
+uint pixel_start[X_OWN_PIXELS];
 uvec3 position_start[X_OWN_PIXELS];
 bool inside[X_OWN_PIXELS];
 
-// Of each depth of X_TABLE: the three steps of its tap, and of its channel and tap in memory.
+// Of each depth of X_TABLE: the three steps of its tap, and the step of its channel and tap in memory.
 shared uvec4 table[TABLE];
 
-uint group_start, first_m;
+uint group, group_start, first_m, first_n;
+uint left; // of the depth, from the round that is fetched on to the end of its line
 
 // (depth, pixel) in the tile where access i begins.
 uvec2 place_of_x(uint i) {
@@ -85,33 +91,40 @@ uint start_of(uvec3 position) {
 // vain is replaced by zeros where it is placed.
 void fetch_round(uint round) {
     if (X_MODE == X_TABLE) {
+        left = p.depth - round * TILE_K;
         [[unroll]] for (uint i = 0; i < X_SHARE; ++i) {
             const uvec4 entry = table[round * TILE_K + place_of_x(i).x];
             const uvec3 position = position_start[i % X_OWN_PIXELS] + entry.xyz;
             const bool here = position.x < p.input_sizes[0] && position.y < p.input_sizes[1] && position.z < p.input_sizes[2];
-            const float value = load_x(here ? image_start[i % X_OWN_PIXELS] + start_of(position) + entry.w : 0);
+            const float value = load_x(here ? pixel_start[i % X_OWN_PIXELS] + entry.w : 0);
             x_share[i] = here ? value : 0.0;
         }
         fetch_a(group_start, first_m, p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1], round * TILE_K, p.depth - 1);
         return;
     }
-    const uint tap = quotient(round, uvec2(p.depth_divisor[0], p.depth_divisor[1]));
+    uint tap = 0;
+    uvec3 t = uvec3(0);
+    if (ONE_TAP == 0) {
+        tap = quotient(round, uvec2(p.depth_divisor[0], p.depth_divisor[1]));
+        const uint line = quotient(tap, uvec2(p.window_divisors[2], p.window_divisors[3]));
+        const uint plane = quotient(line, uvec2(p.window_divisors[0], p.window_divisors[1]));
+        t = uvec3(plane, line - plane * p.window[1], tap - line * p.window[2]);
+    }
     const uint first_c = (round - tap * p.depth_blocks) * TILE_K;
-    const uint line = tap / p.window[2];
-    const uint plane = line / p.window[1];
-    const uvec3 t = uvec3(plane, line - plane * p.window[1], tap - line * p.window[2]);
     const uint last_c = p.group_channels - 1;
+    left = p.group_channels - first_c;
     fetch_a(group_start + t.x * p.filter_strides[2] + t.y * p.filter_strides[3] + t.z * p.filter_strides[4],
         first_m, p.group_outputs - 1, p.filter_strides[0], p.filter_strides[1], first_c, last_c);
 
     uint starts[X_OWN_PIXELS];
     [[unroll]] for (uint i = 0; i < X_OWN_PIXELS; ++i) {
-        uvec3 position = position_start[i];
-        if (X_MODE != X_PLANES) {
+        starts[i] = pixel_start[i];
+        if (ONE_TAP == 0) {
+            uvec3 position = position_start[i];
             inside[i] = source_at(0, position.x, t.x, position.x) && source_at(1, position.y, t.y, position.y) &&
                 source_at(2, position.z, t.z, position.z);
+            starts[i] += inside[i] ? start_of(position) : 0;
         }
-        starts[i] = image_start[i] + (X_MODE == X_PLANES || inside[i] ? start_of(position) : 0);
     }
     [[unroll]] for (uint i = 0; i < X_SHARE; ++i) {
         const uint c = first_c + place_of_x(i).x;
@@ -126,24 +139,42 @@ void fetch_round(uint round) {
 }
 
 void place_round(uint round, uint buffer_) {
-    uint left;
-    if (X_MODE == X_TABLE) {
-        left = p.depth - round * TILE_K;
-    } else {
-        const uint tap = quotient(round, uvec2(p.depth_divisor[0], p.depth_divisor[1]));
-        left = p.group_channels - (round - tap * p.depth_blocks) * TILE_K;
-    }
     place_a(buffer_, left);
     [[unroll]] for (uint i = 0; i < X_SHARE; ++i) {
         const uvec2 at = place_of_x(i);
         if (X_COUNT % LOCAL_SIZE_X != 0 && i * LOCAL_SIZE_X + gl_LocalInvocationID.x >= X_COUNT) continue;
+        const bool there = at.x < left && (ONE_TAP != 0 || inside[X_MODE == X_CHANNELS ? i : i % X_OWN_PIXELS]);
         if (X_MODE == X_CHANNELS) {
-            const vec4 quad = inside[i] && at.x < left ? unpack_quad(x_share_quads[i]) : vec4(0);
+            const vec4 quad = there ? unpack_quad(x_share_quads[i]) : vec4(0);
             [[unroll]] for (uint c = 0; c < 4; ++c) put_b(buffer_, at.x + c, at.y, quad[c]);
         } else if (X_MODE == X_PLANES) {
-            put_b_quad(buffer_, at.x, at.y, at.x < left ? unpack_quad(x_share_quads[i]) : vec4(0));
+            put_b_quad(buffer_, at.x, at.y, there ? unpack_quad(x_share_quads[i]) : vec4(0));
         } else {
-            put_b(buffer_, at.x, at.y, X_MODE == X_TABLE || (inside[i % X_OWN_PIXELS] && at.x < left) ? x_share[i] : 0.0);
+            put_b(buffer_, at.x, at.y, X_MODE == X_TABLE || there ? x_share[i] : 0.0);
+        }
+    }
+}
+
+// Sums of which the addend is the first term: read at the end it would wait for memory by itself.
+void begin_sums() {
+    uint batch;
+    uvec3 o;
+    [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j) {
+        const uint n = first_n + tile_column(j);
+        if (Y_MODE == 1) {
+            split_pixel(min(n, p.pixels - 4), batch, o);
+            [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
+                const uint channel = group * p.group_outputs + min(first_m + tile_row(i), p.group_outputs - 1);
+                sums[i][j] = unpack_quad(load_addend_quad(output_element(batch, channel, o)));
+            }
+        } else {
+            [[unroll]] for (uint c = 0; c < 4; ++c) {
+                split_pixel(min(n + c, p.pixels - 1), batch, o);
+                [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
+                    const uint channel = group * p.group_outputs + min(first_m + tile_row(i), p.group_outputs - 1);
+                    sums[i][j][c] = load_addend(output_element(batch, channel, o));
+                }
+            }
         }
     }
 }
@@ -157,7 +188,7 @@ void fill_table() {
         const uvec3 t = uvec3(plane, line - plane * p.window[1], tap - line * p.window[2]);
         const uvec3 steps = t * uvec3(p.tap_step[0], p.tap_step[1], p.tap_step[2]);
         // Past the last one nothing is inside.
-        table[k] = k < p.depth ? uvec4(steps, c * p.input_strides[1]) : uvec4(0x80000000u);
+        table[k] = k < p.depth ? uvec4(steps, c * p.input_strides[1] + start_of(steps)) : uvec4(0x80000000u);
     }
     barrier();
 }
@@ -166,21 +197,22 @@ void main() {
     const uint tiles_m = (p.group_outputs + TILE_M - 1) / TILE_M;
     const uint tiles_n = (p.pixels + TILE_N - 1) / TILE_N;
     const uint part = linear_workgroup() / (tiles_m * tiles_n);
-    const uint group = part / p.splits;
+    group = part / p.splits;
     const uint split = part - group * p.splits;
     if (group >= p.groups) return;
     const uvec2 tile = tile_in_bands(linear_workgroup() - part * tiles_m * tiles_n, tiles_m, tiles_n);
     first_m = tile.x * TILE_M;
-    const uint first_n = tile.y * TILE_N;
+    first_n = tile.y * TILE_N;
     group_start = group * p.filter_group_stride;
 
     uint batch;
     uvec3 o;
     [[unroll]] for (uint i = 0; i < X_OWN_PIXELS; ++i) {
         split_pixel(min(first_n + place_of_x(i).y, p.pixels - (X_MODE == X_PLANES ? 4 : 1)), batch, o);
-        image_start[i] = batch * p.input_strides[0] + group * p.group_channels * p.input_strides[1];
         position_start[i] = o * uvec3(p.position_step[0], p.position_step[1], p.position_step[2]) +
             uvec3(p.position_start[0], p.position_start[1], p.position_start[2]);
+        pixel_start[i] = batch * p.input_strides[0] + group * p.group_channels * p.input_strides[1];
+        if (ONE_TAP != 0 || X_MODE == X_TABLE) pixel_start[i] += start_of(position_start[i]);
         inside[i] = true;
     }
     if (X_MODE == X_TABLE) fill_table();
@@ -209,7 +241,7 @@ void main() {
                 const uint channel = group * p.group_outputs + m;
                 if (m < p.group_outputs && n < p.pixels)
                     y_quads[(BYTE_OFFSET_Y / T_BYTES + output_element(batch, channel, o)) / 4] =
-                        pack_quad(finished(sums[i][j], vec4(load_bias(channel))));
+                        pack_quad(finished(sums[i][j], vec4(load_bias(channel)), vec4(0)));
             }
         } else {
             [[unroll]] for (uint c = 0; c < 4; ++c) {
@@ -223,14 +255,14 @@ void main() {
                                 vec4(load_bias(channel), load_bias(channel + 1), load_bias(channel + 2), load_bias(channel + 3));
                             const vec4 sum = vec4(sums[i][j][c], sums[i + 1][j][c], sums[i + 2][j][c], sums[i + 3][j][c]);
                             y_quads[(BYTE_OFFSET_Y / T_BYTES + output_element(batch, channel, o)) / 4] =
-                                pack_quad(finished(sum, biases));
+                                pack_quad(finished(sum, biases, vec4(0)));
                         }
                     }
                 } else {
                     [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
                         const uint m = first_m + tile_row(i);
                         if (m < p.group_outputs && n + c < p.pixels)
-                            store(batch, group * p.group_outputs + m, o, sums[i][j][c]);
+                            store_sum(batch, group * p.group_outputs + m, o, sums[i][j][c], 0.0);
                     }
                 }
             }

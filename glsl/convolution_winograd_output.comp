@@ -6,10 +6,11 @@
 // Grid: linear over output channels (of all groups) and blocks.
 
 #include "tensor.glsl"
+#include "quads.glsl"
 #include "convolution.glsl"
 #include "winograd.glsl"
 
-layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { vec4 y_quads[]; };
+layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
 
 void main() {
     if (beyond(p.count)) return;
@@ -31,17 +32,29 @@ void main() {
         [[unroll]] for (uint i = 0; i < 4; ++i) lines[i][j] = results[i];
     }
     const float of_channel = load_bias(channel);
+    QUAD more[4];
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        const uint row = min(position.x + i, p.output_sizes[3] - 1);
+        const uint element = output_element(image, channel, uvec3(0, row, position.y));
+        if (Y_QUADS != 0) {
+            more[i] = load_addend_quad(element);
+        } else {
+            const uint last = p.output_sizes[4] - 1 - position.y;
+            [[unroll]] for (uint j = 0; j < 4; ++j) more[i][j] = load_addend(element + min(j, last) * p.output_strides[4]);
+        }
+    }
     [[unroll]] for (uint i = 0; i < 4; ++i) {
         if (position.x + i >= p.output_sizes[3]) return;
         const float results[4] = output_line(lines[i]);
         uvec3 o = uvec3(0, position.x + i, position.y);
         if (Y_QUADS != 0) {
             const vec4 quad = vec4(results[0], results[1], results[2], results[3]);
-            y_quads[(BYTE_OFFSET_Y / 4 + output_element(image, channel, o)) / 4] = finished(quad, vec4(of_channel));
+            y_quads[(BYTE_OFFSET_Y / 4 + output_element(image, channel, o)) / 4] =
+                pack_quad(finished(quad, vec4(of_channel), more[i]));
         } else {
             [[unroll]] for (uint j = 0; j < 4; ++j) {
                 o.z = position.y + j;
-                if (o.z < p.output_sizes[4]) store(image, channel, o, results[j]);
+                if (o.z < p.output_sizes[4]) store_sum(image, channel, o, results[j], more[i][j]);
             }
         }
     }

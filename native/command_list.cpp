@@ -94,6 +94,21 @@ void require_valid(const LogicalDevice& device, const DispatchArguments& argumen
     }
 }
 
+/// The queue as one list's sequence sees it.
+class ListQueue final : public SubmitQueue {
+  public:
+    explicit ListQueue(Queue& queue) : queue_(queue) {}
+    uint64_t submit(VkCommandBuffer commands) override {
+        return defer ? queue_.defer(commands) : queue_.submit(commands);
+    }
+    bool wait(uint64_t value, uint64_t timeout) override { return queue_.wait(value, timeout); }
+
+    bool defer = false;
+
+  private:
+    Queue& queue_;
+};
+
 }  // namespace
 
 /// What the GPU uses while the list runs, in one piece that outlives the list where it must.
@@ -114,6 +129,7 @@ struct CommandList::Recording {
     Device& device;
     LogicalDevice& logical;
     const bool timestamps;
+    std::shared_ptr<ListQueue> queue;
     std::shared_ptr<kp::Sequence> sequence;
     HazardTracker hazards;
     std::vector<Access> accesses;
@@ -129,13 +145,15 @@ struct CommandList::Recording {
 };
 
 CommandList::Recording::Recording(Device& device, bool timestamps)
-    : device(device), logical(device.logical), timestamps(timestamps) {
+    : device(device),
+      logical(device.logical),
+      timestamps(timestamps),
+      queue(std::make_shared<ListQueue>(device.queue)) {
     load_kompute_functions();
-    const std::shared_ptr<void> not_owned;
     through_kompute(logical, "kp::Sequence", [&] {
         sequence = std::make_shared<kp::Sequence>(
             std::make_shared<vk::PhysicalDevice>(logical.physical.handle), std::make_shared<vk::Device>(logical.handle),
-            std::shared_ptr<SubmitQueue>(not_owned, &device.queue), logical.physical.queue_family);
+            queue, logical.physical.queue_family);
     });
     // Against everything submitted earlier, uploads included.
     record(std::make_shared<BarrierOperation>(logical.vk));
@@ -333,13 +351,14 @@ void CommandList::fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t off
     recording.record(std::make_shared<FillOperation>(recording.logical.vk, target, offset, bytes, word));
 }
 
-void CommandList::submit() {
+void CommandList::submit(bool defer) {
     std::lock_guard<std::mutex> lock(mutex_);
     Recording& recording = *recording_;
     recording.logical.require_alive();
     recording.closed = true;
     through_kompute(recording.logical, "kp::Sequence::evalAsync", [&] {
         recording.sequence->evalAwait();
+        recording.queue->defer = defer;
         recording.sequence->evalAsync();
     });
     recording.submitted = true;

@@ -43,7 +43,8 @@ class CommandList {
               const std::shared_ptr<DeviceBuffer>& target, uint64_t target_offset, uint64_t bytes);
     void fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, uint64_t bytes, uint32_t word);
 
-    void submit();
+    /// `defer`: leaves the list to the next submit of anybody.
+    void submit(bool defer);
     /// False when `timeout` nanoseconds (UINT64_MAX: no limit) ran out. True for a list never submitted.
     bool wait(uint64_t timeout);
     std::vector<std::pair<double, double>> timings();

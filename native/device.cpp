@@ -23,8 +23,8 @@ Device::Device(uint32_t index, const std::vector<std::string>& disabled, const s
     : logical(physical_device(index), disabled),
       memory(logical),
       queue(logical),
-      uploads(logical, queue, memory),
-      downloads(logical, queue, memory),
+      uploads(logical, queue, memory, copies),
+      downloads(logical, queue, memory, copies),
       pipeline_cache(logical, cache_path) {
     queue.attach(&uploads);
 }

@@ -39,6 +39,7 @@ class Device : public std::enable_shared_from_this<Device> {
     LogicalDevice logical;
     Memory memory;
     Queue queue;
+    CopyThreads copies;
     UploadRing uploads;
     Downloader downloads;
     PipelineCache pipeline_cache;

@@ -121,7 +121,8 @@ Instance create_instance() {
 
     const VkResult result = made.global.vkCreateInstance(&info, nullptr, &made.handle);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
-        throw NoDevice("vkCreateInstance: no Vulkan driver is installed");
+        throw NoDevice("vkCreateInstance: no Vulkan driver is installed, or VK_DRIVER_FILES names none that is; "
+                       "Debian has one for the processor, mesa-vulkan-drivers");
     }
     check(result, "vkCreateInstance");
     made.vk = load_instance(made.global, made.handle);

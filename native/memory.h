@@ -1,6 +1,7 @@
 // Device memory: buffers sub-allocated from pooled blocks (Vulkan Memory Allocator), and host-visible staging memory.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -73,7 +74,7 @@ class Memory {
     Memory& operator=(const Memory&) = delete;
 
     MemoryStatistics statistics() const;
-    void reset_peak() { peak_ = live_.load(); }
+    void reset_peak(uint64_t at_least) { peak_ = std::max(at_least, live_.load()); }
 
   private:
     friend class DeviceBuffer;

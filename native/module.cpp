@@ -319,9 +319,13 @@ void bind_device(nb::module_& module) {
                 return std::make_unique<CommandList>(self.shared_from_this(), timestamps).release();
             },
             nb::kw_only(), "timestamps"_a = false, nb::rv_policy::take_ownership)
+        .def("flush", [](Device& self) {
+            const WithoutGil without_gil;
+            self.queue.flush();
+        })
         .def("wait_idle", &wait_idle)
         .def("memory", &memory_dict)
-        .def("reset_peak", [](Device& self) { self.memory.reset_peak(); })
+        .def("reset_peak", [](Device& self, uint64_t at_least) { self.memory.reset_peak(at_least); }, "at_least"_a = 0)
         .def("save_pipeline_cache", [](Device& self) {
             const WithoutGil without_gil;
             self.pipeline_cache.save();
@@ -338,7 +342,7 @@ void bind_objects(nb::module_& module) {
         .def("dispatch", &dispatch, "kernel"_a, "buffers"_a, "writes"_a, "params"_a.none(), "push"_a, "grid"_a)
         .def("copy", &copy, "source"_a, "source_offset"_a, "target"_a, "target_offset"_a, "nbytes"_a)
         .def("fill", &fill, "target"_a, "offset"_a, "nbytes"_a, "word"_a)
-        .def("submit", &CommandList::submit, nb::call_guard<WithoutGil>())
+        .def("submit", &CommandList::submit, nb::kw_only(), "defer"_a = false, nb::call_guard<WithoutGil>())
         .def(
             "wait",
             [](CommandList& self, std::optional<double> timeout) {

@@ -1,10 +1,10 @@
 #include "pipeline_cache.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <system_error>
 
@@ -18,13 +18,16 @@ struct FileHeader {
     uint64_t size;
     uint64_t checksum;
 };
-constexpr char kMagic[8] = {'d', 'm', 'l', 'v', 'k', 'p', 'c', '1'};
+constexpr char kMagic[8] = {'d', 'm', 'l', 'v', 'k', 'p', 'c', '2'};
 
-/// FNV-1a, 64 bits.
+/// FNV-1a, 64 bits, eight bytes at a time, the last ones filled up with zeros: a start waits for it.
 uint64_t checksum(const std::string& bytes) {
     uint64_t hash = 0xcbf29ce484222325U;
-    for (const char byte : bytes) {
-        hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
+    for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
+        hash = (hash ^ word) * 0x100000001b3U;
+        hash ^= hash >> 32;
     }
     return hash;
 }
@@ -47,8 +50,14 @@ std::string read_cache(const std::string& path, const PhysicalDevice& physical) 
         std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
         return "";
     }
-    std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    const bool intact = bytes.size() == header.size && checksum(bytes) == header.checksum;
+    std::error_code error;
+    const uintmax_t length = std::filesystem::file_size(path, error);
+    if (error || length - sizeof header != header.size) {
+        return "";
+    }
+    std::string bytes(static_cast<size_t>(header.size), '\0');
+    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    const bool intact = file && checksum(bytes) == header.checksum;
     return intact && made_by(physical, bytes) ? bytes : "";
 }
 
@@ -60,13 +69,14 @@ PipelineCache::PipelineCache(LogicalDevice& device, std::string path) : device_(
     info.initialDataSize = bytes.size();
     info.pInitialData = bytes.data();
     device_.check(device_.vk.vkCreatePipelineCache(device_.handle, &info, nullptr, &handle), "vkCreatePipelineCache");
+    saved_bytes_ = bytes.size();
 }
 
 PipelineCache::~PipelineCache() {
     device_.vk.vkDestroyPipelineCache(device_.handle, handle, nullptr);
 }
 
-void PipelineCache::save() const {
+void PipelineCache::save() {
     if (path_.empty()) {
         return;
     }
@@ -78,6 +88,9 @@ void PipelineCache::save() const {
         size_t size = 0;
         device_.check(device_.vk.vkGetPipelineCacheData(device_.handle, handle, &size, nullptr),
                       "vkGetPipelineCacheData");
+        if (size == saved_bytes_) {
+            return;
+        }
         bytes.resize(size);
         result = device_.vk.vkGetPipelineCacheData(device_.handle, handle, &size, bytes.data());
         device_.check(result, "vkGetPipelineCacheData");
@@ -104,6 +117,7 @@ void PipelineCache::save() const {
         std::filesystem::remove(unfinished, ignored);
         throw std::system_error(error, "pipeline cache " + path_);
     }
+    saved_bytes_ = bytes.size();
 }
 
 }  // namespace dmlvk

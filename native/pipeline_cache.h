@@ -15,15 +15,17 @@ class PipelineCache {
     PipelineCache(const PipelineCache&) = delete;
     PipelineCache& operator=(const PipelineCache&) = delete;
 
-    /// Replaces the file in one step, so that other processes see the old one or the new one. Nothing without a path.
+    /// Replaces the file in one step, so that other processes see the old one or the new one. Nothing without a path, and
+    /// where the cache has not grown since it was read or saved.
     /// Throws std::system_error when the file cannot be written.
-    void save() const;
+    void save();
 
     VkPipelineCache handle = VK_NULL_HANDLE;
 
   private:
     LogicalDevice& device_;
     std::string path_;
+    size_t saved_bytes_ = 0;
 };
 
 }  // namespace dmlvk

@@ -49,18 +49,25 @@ uint64_t Queue::submit(VkCommandBuffer commands) {
     return submit_locked(commands);
 }
 
+uint64_t Queue::defer(VkCommandBuffer commands) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    device_.require_alive();
+    deferred_.push_back(commands);
+    return last_value_ + 1;
+}
+
 uint64_t Queue::submit_locked(VkCommandBuffer commands) {
     device_.require_alive();
-    VkCommandBuffer buffers[2];
-    uint32_t count = 0;
+    batch_.clear();
     const VkCommandBuffer pending = pending_->close_pending();
     if (pending != VK_NULL_HANDLE) {
-        buffers[count++] = pending;
+        batch_.push_back(pending);
     }
+    batch_.insert(batch_.end(), deferred_.begin(), deferred_.end());
     if (commands != VK_NULL_HANDLE) {
-        buffers[count++] = commands;
+        batch_.push_back(commands);
     }
-    if (count == 0) {
+    if (batch_.empty()) {
         return last_value_;
     }
 
@@ -69,14 +76,15 @@ uint64_t Queue::submit_locked(VkCommandBuffer commands) {
     timeline.signalSemaphoreValueCount = 1;
     timeline.pSignalSemaphoreValues = &value;
     VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO, &timeline};
-    info.commandBufferCount = count;
-    info.pCommandBuffers = buffers;
+    info.commandBufferCount = static_cast<uint32_t>(batch_.size());
+    info.pCommandBuffers = batch_.data();
     info.signalSemaphoreCount = 1;
     info.pSignalSemaphores = &timeline_;
     device_.check(device_.vk.vkQueueSubmit(device_.queue, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit");
 
     last_value_ = value;
     submissions_++;
+    deferred_.clear();
     if (pending != VK_NULL_HANDLE) {
         pending_->pending_submitted(value);
     }
@@ -87,6 +95,7 @@ bool Queue::wait(uint64_t value, uint64_t timeout) {
     if (reached_.load(std::memory_order_acquire) >= value) {
         return true;
     }
+    submit_deferred(value);
     const Clock::time_point start = Clock::now();
     const uint64_t poll = std::min(timeout, poll_nanoseconds_);
     uint64_t spent = 0;
@@ -114,6 +123,14 @@ bool Queue::wait(uint64_t value, uint64_t timeout) {
     const VkResult result = device_.vk.vkWaitSemaphores(device_.handle, &info, rest);
     device_.check(result, "vkWaitSemaphores");
     return result == VK_SUCCESS;
+}
+
+/// Submits what the value waits for, if nobody has done so.
+void Queue::submit_deferred(uint64_t value) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (value > last_value_ && !deferred_.empty()) {
+        submit_locked(VK_NULL_HANDLE);
+    }
 }
 
 uint64_t Queue::flush() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 #include "logical_device.h"
 #include "submit_queue.h"
@@ -29,6 +30,8 @@ class Queue final : public SubmitQueue {
     void attach(PendingCommands* pending) { pending_ = pending; }
 
     uint64_t submit(VkCommandBuffer commands) override;
+    /// Leaves commands to the next submit of anybody, which they precede. A wait for the value makes one.
+    uint64_t defer(VkCommandBuffer commands);
     bool wait(uint64_t value, uint64_t timeout) override;
 
     /// The same for a caller that holds mutex(). VK_NULL_HANDLE submits the pending commands alone; with none pending
@@ -36,6 +39,8 @@ class Queue final : public SubmitQueue {
     uint64_t submit_locked(VkCommandBuffer commands);
     /// Submits what is pending. Returns the value that is reached when everything submitted so far is over.
     uint64_t flush();
+    /// For a caller that holds mutex(): whether commands are deferred that uploads must not overtake.
+    bool has_deferred() const { return !deferred_.empty(); }
     /// Whether the work of that value is over (on a lost device: will never run on).
     bool finished(uint64_t value);
 
@@ -44,8 +49,12 @@ class Queue final : public SubmitQueue {
     uint64_t submissions() const { return submissions_; }
 
   private:
+    void submit_deferred(uint64_t value);
+
     LogicalDevice& device_;
     PendingCommands* pending_ = nullptr;
+    std::vector<VkCommandBuffer> deferred_;
+    std::vector<VkCommandBuffer> batch_;  // Kept, so that a submit allocates nothing.
     std::mutex mutex_;
     VkSemaphore timeline_ = VK_NULL_HANDLE;
     uint64_t last_value_ = 0;

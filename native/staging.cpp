@@ -1,7 +1,6 @@
 #include "staging.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "barriers.h"
 
@@ -54,8 +53,8 @@ void TransferPool::end(VkCommandBuffer commands) {
     device_.check(device_.vk.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
 }
 
-UploadRing::UploadRing(LogicalDevice& device, Queue& queue, Memory& memory)
-    : device_(device), queue_(queue), memory_(memory), pool_(device) {}
+UploadRing::UploadRing(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies)
+    : device_(device), queue_(queue), memory_(memory), copies_(copies), pool_(device) {}
 
 void UploadRing::upload(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, const unsigned char* data,
                         uint64_t bytes) {
@@ -67,7 +66,7 @@ void UploadRing::upload(const std::shared_ptr<DeviceBuffer>& target, uint64_t of
     while (bytes > 0) {
         const uint64_t chunk = std::min(bytes, kUploadChunk);
         const uint64_t position = reserve(chunk);
-        std::memcpy(ring_->mapped + position % kRingBytes, data, chunk);
+        copies_.copy(ring_->mapped + position % kRingBytes, data, chunk);
         record(target, position, offset, chunk);
         data += chunk;
         offset += chunk;
@@ -102,8 +101,8 @@ uint64_t UploadRing::reserve(uint64_t bytes) {
 void UploadRing::record(const std::shared_ptr<DeviceBuffer>& target, uint64_t position, uint64_t offset,
                         uint64_t bytes) {
     std::lock_guard<std::mutex> lock(queue_.mutex());
-    if (pending_ != nullptr && !pending_->recording) {
-        // Closed for a submit that failed: it goes first, or fails again.
+    if ((pending_ != nullptr && !pending_->recording) || queue_.has_deferred()) {
+        // Closed for a submit that failed: it goes first, or fails again. Deferred lists go before a later upload.
         queue_.submit_locked(VK_NULL_HANDLE);
     }
     if (pending_ == nullptr) {
@@ -179,8 +178,8 @@ void UploadRing::collect_locked() {
     }
 }
 
-Downloader::Downloader(LogicalDevice& device, Queue& queue, Memory& memory)
-    : device_(device), queue_(queue), memory_(memory), pool_(device) {
+Downloader::Downloader(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies)
+    : device_(device), queue_(queue), memory_(memory), copies_(copies), pool_(device) {
     for (Slot& slot : slots_) {
         slot.commands = pool_.allocate();
     }
@@ -208,7 +207,7 @@ void Downloader::download(const DeviceBuffer& source, uint64_t offset, unsigned 
         const uint64_t at = chunk * kDownloadChunk;
         const uint64_t size = std::min(kDownloadChunk, bytes - at);
         staging_->invalidate(slot.staged_at, size);
-        std::memcpy(out + at, staging_->mapped + slot.staged_at, size);
+        copies_.copy(out + at, staging_->mapped + slot.staged_at, size);
     }
 }
 

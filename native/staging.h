@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "copy_threads.h"
 #include "hazards.h"
 #include "queue.h"
 
@@ -31,7 +32,7 @@ class TransferPool {
 
 class UploadRing final : public PendingCommands {
   public:
-    UploadRing(LogicalDevice& device, Queue& queue, Memory& memory);
+    UploadRing(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies);
     ~UploadRing() override = default;
 
     /// Returns once `data` has been copied into the ring; the device's copy runs with the next submit at the latest.
@@ -62,6 +63,7 @@ class UploadRing final : public PendingCommands {
     LogicalDevice& device_;
     Queue& queue_;
     Memory& memory_;
+    CopyThreads& copies_;
     std::mutex upload_mutex_;  // One upload at a time; taken before the queue's mutex. Guards ring_ and head_.
     std::unique_ptr<StagingBuffer> ring_;
     // Positions grow without end; the byte in the ring is the position modulo its size.
@@ -76,7 +78,7 @@ class UploadRing final : public PendingCommands {
 
 class Downloader {
   public:
-    Downloader(LogicalDevice& device, Queue& queue, Memory& memory);
+    Downloader(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies);
 
     void download(const DeviceBuffer& source, uint64_t offset, unsigned char* out, uint64_t bytes);
 
@@ -92,6 +94,7 @@ class Downloader {
     LogicalDevice& device_;
     Queue& queue_;
     Memory& memory_;
+    CopyThreads& copies_;
     std::mutex mutex_;
     TransferPool pool_;
     std::unique_ptr<StagingBuffer> staging_;

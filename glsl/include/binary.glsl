@@ -66,7 +66,8 @@ float mean(float a, float b) {
     return abs(a) > 1.0 ? halved : 0.5 * (a + b);
 }
 
-U_MATH binary(uint operation, T_MATH a, T_MATH b, T_MATH param0, T_MATH param1) {
+// precise: in a chain of operators a and b may be one value, and x - x is NaN for infinity.
+precise U_MATH binary(uint operation, T_MATH a, T_MATH b, T_MATH param0, T_MATH param1) {
     switch (operation) {
         case OP_ELEMENT_WISE_ADD:
         case OP_ELEMENT_WISE_ADD1: return a + b;

@@ -24,17 +24,6 @@ LANES_BUFFER(, U, OUTPUT, output)
     a_index = 0;       \
     b_index = 0;
 
-// An input along the runs of an item: as a group where it is packed as the output is.
-#define LOAD_RUNS(NAME, name)                                                                                         \
-    if (NAME##_MODE == MODE_GROUPS && (LANES == 1 || lanes[i] == LANES)) {                                            \
-        LOAD_LANES(T, name[i], NAME, name, MODE_GROUPS, element, 1u)                                                  \
-    } else {                                                                                                          \
-        [[unroll]] for (uint j = 0; j < LANES; ++j)                                                                   \
-            if (j < lanes[i])                                                                                         \
-                name[i][j] = T_MATH(ELEMENT(T, NAME, name, (j < left ? name##_first + j * p.name##_step               \
-                                                                     : name##_index + (j - left) * p.name##_step)));  \
-    }
-
 void main() {
     if (beyond_items()) return;
     T_MATH a[MOST_ITEMS][LANES], b[MOST_ITEMS][LANES];

@@ -14,6 +14,7 @@
 //                + output channel in the group * p.filter_strides[0] + input channel in the group * p.filter_strides[1]
 //                + taps * p.filter_strides[2..4]
 //   BIAS one value an output channel, p.bias_stride apart; unused where HAS_BIAS is 0
+//   ADDEND  of kernels that have it: added to each output before the activation, laid out as Y; unused where HAS_ADDEND is 0
 //   Y    output  [N, K, D, H, W], p.output_strides
 
 #ifndef DMLVK_CONVOLUTION_GLSL
@@ -25,6 +26,19 @@ layout(set = 0, binding = BINDING_X, std430) readonly buffer X { T x[]; };
 layout(set = 0, binding = BINDING_W, std430) readonly buffer W { T w[]; };
 layout(set = 0, binding = BINDING_BIAS, std430) readonly buffer Bias { T bias[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
+
+#ifdef BINDING_ADDEND
+layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer Addend { T addend[]; };
+float load_addend(uint element) { return HAS_ADDEND != 0 ? float(addend[BYTE_OFFSET_ADDEND / T_BYTES + element]) : 0.0; }
+#ifdef QUAD
+layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer AddendQuads { QUAD addend_quads[]; };
+QUAD load_addend_quad(uint element) {
+    return HAS_ADDEND != 0 ? addend_quads[(BYTE_OFFSET_ADDEND / T_BYTES + element) / 4] : QUAD(0);
+}
+#endif
+#else
+float load_addend(uint element) { return 0.0; }
+#endif
 
 float load_x(uint element) { return float(x[BYTE_OFFSET_X / T_BYTES + element]); }
 float load_w(uint element) { return float(w[BYTE_OFFSET_W / T_BYTES + p.filter_offset + element]); }
@@ -71,16 +85,21 @@ float activated(float value) {
 }
 
 // Four finished sums outside the output padding.
-vec4 finished(vec4 sum, vec4 biases) {
+vec4 finished(vec4 sum, vec4 biases, vec4 addends) {
     vec4 values;
-    [[unroll]] for (uint i = 0; i < 4; ++i) values[i] = activated(sum[i] + biases[i]);
+    [[unroll]] for (uint i = 0; i < 4; ++i) values[i] = activated(sum[i] + biases[i] + addends[i]);
     return values;
 }
 
-// Adds the bias to a finished sum, applies the activation and stores it.
-void store(uint batch, uint channel, uvec3 o, float sum) {
-    const float value = is_padding(o) ? 0.0 : activated(sum + load_bias(channel));
+// Adds the bias and the addend to a finished sum, applies the activation and stores it. A kernel with several sums loads all
+// addends first: a load waits for the stores before it, which may be to the same memory.
+void store_sum(uint batch, uint channel, uvec3 o, float sum, float more) {
+    const float value = is_padding(o) ? 0.0 : activated(sum + load_bias(channel) + more);
     y[BYTE_OFFSET_Y / T_BYTES + output_element(batch, channel, o)] = T(value);
+}
+
+void store(uint batch, uint channel, uvec3 o, float sum) {
+    store_sum(batch, channel, o, sum, load_addend(output_element(batch, channel, o)));
 }
 
 #endif

@@ -27,7 +27,7 @@
 // condition, the same for all invocations, keeps the compiler from moving the loads down to where their values are used.
 //
 // For other factors than float16 it also defines FACTOR, their type; FACTORS, how many are in a word of 16 bytes; SUM_TYPE, of 32
-// bits; and PLACE_A, the type that place_a returns. Sums of integers are read by sum_bits_at.
+// bits; SUMS_BEGIN, a statement after which sums need not be 0 (see take_sums); and PLACE_A, the type that place_a returns. Sums of integers are read by sum_bits_at.
 
 #ifndef DMLVK_COOPERATIVE_TILE_GLSL
 #define DMLVK_COOPERATIVE_TILE_GLSL
@@ -147,6 +147,9 @@ void multiply_tiles(uint buffer_at, uint next, bool fetches) {
 void multiply(uint first, uint last) {
     [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i)
         [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j) sums[i][j] = MATRIX_SUMS(0);
+#ifdef SUMS_BEGIN
+    SUMS_BEGIN
+#endif
     [[unroll]] for (uint i = 0; i < STAGED_A; ++i) places_a[i] = place_a(word_of_a(i).x, word_of_a(i).y);
     [[unroll]] for (uint i = 0; i < STAGED_B; ++i) places_b[i] = place_b(word_of_b(i).x, word_of_b(i).y);
 
@@ -180,6 +183,13 @@ void share_sums(uint i) {
     const uint start = gl_SubgroupID * SIZE_SUMS;
     [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j)
         coopMatStore(sums[i][j], tiles, start + j * MAT_N / 4, PITCH_SUMS, gl_CooperativeMatrixLayoutRowMajor);
+}
+
+// The other way: sums begin with what lies there.
+void take_sums(uint i) {
+    const uint start = gl_SubgroupID * SIZE_SUMS;
+    [[unroll]] for (uint j = 0; j < BLOCKS_N; ++j)
+        coopMatLoad(sums[i][j], tiles, start + j * MAT_N / 4, PITCH_SUMS, gl_CooperativeMatrixLayoutRowMajor);
 }
 
 uvec4 sum_bits_at(uint m, uint word) { return tiles[gl_SubgroupID * SIZE_SUMS + m * PITCH_SUMS + word]; }

@@ -15,6 +15,9 @@
 //   LOCATE_RUNS(i)      locates item i so; sets `element`, its first one's number, `lanes[i]`, and `left`, how many of them are
 //                       in the first row. The kernel's macros are VISIT as above and NEXT_RUN, which keeps what VISIT found
 //                       for the first row and makes room for the second
+//   LOAD_RUNS(NAME, name)   loads input `name` of item i so, of type T: as a group where NAME_MODE is MODE_GROUPS, for one that
+//                       is packed as the output is; the rows' elements at name_first and name_index where it is
+//                       MODE_BROADCAST; else element by element from these on (the kernel includes lanes.glsl)
 // The kernel has the constants ITEMS (at most MOST_ITEMS), RANK and RUNS, and the parameters count, of items; elements, of the
 // index space; sizes, the innermost in items (in elements where RUNS), and divisors; and inner_size, the innermost in elements.
 
@@ -49,5 +52,19 @@ uint lanes_here() { return min(p.inner_size - innermost * LANES, LANES); }
     left = p.inner_size - innermost;                  \
     NEXT_RUN                                          \
     LOCATE(min(element + left, p.elements - 1u))
+
+#define LOAD_RUNS(NAME, name)                                                                                        \
+    if (NAME##_MODE == MODE_GROUPS && (LANES == 1 || lanes[i] == LANES)) {                                           \
+        LOAD_LANES(T, name[i], NAME, name, MODE_GROUPS, element, 1u)                                                 \
+    } else if (NAME##_MODE == MODE_BROADCAST) {                                                                      \
+        const T_MATH here_ = T_MATH(ELEMENT(T, NAME, name, name##_first));                                           \
+        const T_MATH next_ = T_MATH(ELEMENT(T, NAME, name, name##_index));                                           \
+        [[unroll]] for (uint j = 0; j < LANES; ++j) name[i][j] = j < left ? here_ : next_;                           \
+    } else {                                                                                                         \
+        [[unroll]] for (uint j = 0; j < LANES; ++j)                                                                  \
+            if (j < lanes[i])                                                                                        \
+                name[i][j] = T_MATH(ELEMENT(T, NAME, name, (j < left ? name##_first + j * p.name##_step              \
+                                                                     : name##_index + (j - left) * p.name##_step))); \
+    }
 
 #endif

@@ -26,7 +26,7 @@ bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0x7F800
 
 // a / b for every b. GLSL bounds the error of / for |b| up to 2^126 only: past that the reciprocal that an H200 multiplies
 // with is 0. Both are scaled by a power of two then, which is exact, for the quotient is far below 1 but where a is huge too.
-float divide(float a, float b) {
+precise float divide(float a, float b) {
     const float factor = abs(b) > 1e37 ? 0.0625 : 1.0;
     return (a * factor) / (b * factor);
 }

@@ -14,6 +14,8 @@
 //   multiply_rounds(first, end)                  all invocations; rounds first to end - 1, at least one
 // and finds its block in
 //   sums[i][j][c]                                row tile_row(i), column tile_column(j) + c of the tile
+// Sums begin with 0; SUMS_BEGIN, if it is defined, is a statement that makes them begin otherwise: loads there wait for memory
+// together with those of the first round.
 //
 // What a round puts:
 //   put_a(buffer, k, m, value)                   one number;     k < TILE_K, m < TILE_M
@@ -114,6 +116,9 @@ void multiply_round(uint buffer_) {
 void multiply_rounds(uint first, uint end) {
     [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
         [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j) sums[i][j] = vec4(0);
+#ifdef SUMS_BEGIN
+    SUMS_BEGIN
+#endif
     fetch_round(first);
     place_round(first, 0);
     barrier();

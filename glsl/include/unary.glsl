@@ -69,7 +69,8 @@ U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
 U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) { return x; }
 
 #elif T_IS_FLOAT
-U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
+// precise: in a chain of operators x may be another's result.
+precise U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
     switch (operation) {
         case OP_ELEMENT_WISE_IDENTITY: return x;
         case OP_ELEMENT_WISE_ABS: return abs(x);

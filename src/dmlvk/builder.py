@@ -358,7 +358,8 @@ class Graph:
     def _unread(self, needed: set[int], shown: set[_Source]) -> list[_Source]:
         """Required outputs of nodes that nothing reads: DirectML wants an edge from each, so they are outputs of the graph
         that the function keeps to itself."""
-        read = {_Source(edge.from_node_index, edge.from_node_output_index) for edge in self._between} | shown
+        between = [edge for edge in self._between if edge.to_node_index in needed]
+        read = {_Source(edge.from_node_index, edge.from_node_output_index) for edge in between} | shown
         return [
             _Source(index, slot)
             for index in sorted(needed)

@@ -17,20 +17,18 @@ import pathlib
 import re
 import sys
 import time
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dmlvk import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.calls import inferred_data_type, inferred_sizes
 from dmlvk.enums import ExecutionFlags, OperatorType, TensorDataType
-from dmlvk.errors import DmlvkError, InvalidArgumentError, ModelError
+from dmlvk.errors import DmlvkError, InvalidArgumentError
 from dmlvk.execution.device import Device
+from dmlvk.execution.explanation import explain_operator
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.limitation import EVERY_OPERATOR
-from dmlvk.kernels.lowering import explain, newest
 from dmlvk.kernels.lowering.registry import has_kernels, limitations_of
-from dmlvk.kernels.plan import BlockCopy
 from dmlvk.runtime.device import devices
 from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D, class_name
 from dmlvk.tensor import TensorDesc
@@ -50,11 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def takes_device(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("--device", help="index, UUID or part of the name; default DMLVK_DEVICE, else the best")
 
+    def takes_sizes(sub: argparse.ArgumentParser) -> None:
+        text = "value of a model's symbolic dimension: NAME=SIZE, of one without a name: INPUT.AXIS=SIZE; default 1"
+        sub.add_argument("--size", action="append", default=[], type=_named_size, help=text)
+
     command("devices", _devices, "list the Vulkan devices")
     takes_device(command("ops", _ops_command, "list DirectML's operators, and what the device cannot do of them"))
-    sub = command("explain", _explain, "show which kernel rule a desc gets, and why")
-    sub.add_argument("operator", help="class name, such as MeanVarianceNormalization1")
-    sub.add_argument("fields", nargs="*", help="such as input_tensor=FLOAT32[32,256,128,128] axes=2,3 epsilon=1e-5")
+    sub = command("explain", _explain, "show which kernel rule a desc, or a node of an ONNX model, gets, and why")
+    sub.add_argument("operator", help="class name, such as MeanVarianceNormalization1; or the path of an ONNX model")
+    text = "such as input_tensor=FLOAT32[32,256,128,128] axes=2,3 epsilon=1e-5; of a model, the name of a node"
+    sub.add_argument("fields", nargs="*", help=text)
+    takes_sizes(sub)
     text = "as compiled with ALLOW_HALF_PRECISION_COMPUTATION: FLOAT32 may be computed in float16"
     sub.add_argument("--allow-half-precision", action="store_true", help=text)
     takes_device(sub)
@@ -66,8 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sub = command("run", _run, "run an ONNX model")
     sub.add_argument("model", type=pathlib.Path)
     sub.add_argument("--input", type=pathlib.Path, help="an .npz file with the inputs; default: random numbers, seed 0")
-    text = "value of a symbolic dimension: NAME=SIZE, of one without a name: INPUT.AXIS=SIZE; default 1"
-    sub.add_argument("--size", action="append", default=[], type=_named_size, help=text)
+    takes_sizes(sub)
     sub.add_argument("--output", type=pathlib.Path, help="write the outputs to this .npz file")
     sub.add_argument("--repeat", type=_count, default=1, help="runs after the first, for the time")
     text = "time every kernel in two more runs, list them and write a Chrome trace, which Perfetto opens"
@@ -277,36 +280,35 @@ def _parse_field(spec: FieldSpec, word: str) -> Any:
 
 
 def _explain(options: argparse.Namespace) -> int:
+    if options.operator.endswith(".onnx") or os.path.isfile(options.operator):
+        return _explain_node(options)
     desc = parse_desc(options.operator, options.fields)
     desc.validate()
     device = Device(options.device)
     flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if options.allow_half_precision else ExecutionFlags.NONE
-    rules = explain(desc, dataclasses.replace(device.capabilities, allow_half_precision=options.allow_half_precision))
-    chosen = next(rule.name for rule, holds in rules if holds)
+    capabilities = dataclasses.replace(device.capabilities, allow_half_precision=options.allow_half_precision)
     compiled = device.compile_operator(device.create_operator(desc), flags)
-    dispatches = [
-        {"kernel": dispatch.name}
-        if isinstance(dispatch, BlockCopy)
-        else {
-            "kernel": dispatch.kernel.kernel,
-            "variant": dict(dispatch.kernel.variant),
-            "constants": dict(dispatch.kernel.constants),
-            "workgroups": list(dispatch.grid),
-        }
-        for dispatch in compiled.plan.dispatches
-    ]
+    explanation = explain_operator(desc, compiled.plan, capabilities)
     if options.json:
-        listed = [{"rule": rule.name, "holds": holds, "because": rule.because} for rule, holds in rules]
-        result = {"device": device.info.name, "lowered_as": type(newest(desc)).__name__, "chosen": chosen, "rules": listed}
-        _print_json({**result, "dispatches": dispatches, "temporary_bytes": compiled.plan.temporary_bytes})
+        _print_json({"device": device.info.name, "chosen": explanation.chosen, **dataclasses.asdict(explanation)})
         return 0
-    print(f"{type(desc).__name__} on {device.info.name}, lowered as {type(newest(desc)).__name__}")
-    for rule, holds in rules:
-        mark = "chosen" if rule.name == chosen else "yes" if holds else "no"
-        print(f"  {mark:6}  {rule.name}: {rule.because}")
-    for item in dispatches:
-        print("  dispatch", item.pop("kernel"), *(f"{name} {value}" for name, value in item.items()))
-    print(f"  temporary {compiled.plan.temporary_bytes:,} bytes")
+    print(f"{explanation.operator} on {device.info.name}, lowered as {explanation.lowered_as}")
+    print("\n".join(explanation.lines()))
+    return 0
+
+
+def _explain_node(options: argparse.Namespace) -> int:
+    from dmlvk.onnx.command_line import loaded, random_feeds
+
+    if len(options.fields) != 1:
+        raise InvalidArgumentError("is one node of the model", field="NODE", value=" ".join(options.fields))
+    session = loaded(options.operator, options.device)
+    session.run(None, random_feeds(session, dict(options.size)))
+    explanation = session.explain(options.fields[0])
+    if options.json:
+        _print_json({"device": session.device.info.name, **explanation.to_dict()})
+    else:
+        print(f"{explanation}\non {session.device.info.name}")
     return 0
 
 
@@ -375,27 +377,12 @@ def _verify(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from dmlvk.onnx import InferenceSession
+    from dmlvk.onnx.command_line import loaded, random_feeds, read_feeds
 
     started = time.perf_counter()
-    session = InferenceSession(str(options.model), device=Device(options.device))
-    loaded = time.perf_counter() - started
-    if options.input is not None:
-        feeds = _load_feeds(options.input)
-    else:
-        sizes = dict(options.size)
-        rng = np.random.default_rng(0)
-        feeds = {}
-        for item in session.get_inputs():
-            if item.shape is None:
-                raise ModelError(f"input {item.name!r} has no shape: give the inputs with --input")
-            shape = [
-                size if isinstance(size, int) else sizes.get(size or f"{item.name}.{axis}", 1)
-                for axis, size in enumerate(item.shape)
-            ]
-            kind = _NUMPY_NAMES[item.type]
-            values = rng.standard_normal(shape) if "float" in kind or "double" in kind else rng.integers(0, 2, shape)
-            feeds[item.name] = values.astype(kind)
+    session = loaded(str(options.model), options.device)
+    load_seconds = time.perf_counter() - started
+    feeds = random_feeds(session, dict(options.size)) if options.input is None else read_feeds(options.input)
     times = []
     for _ in range(1 + options.repeat):
         started = time.perf_counter()
@@ -404,18 +391,22 @@ def _run(options: argparse.Namespace) -> int:
     report = session.report() if options.profile is None else session.profile(feeds)
     if options.profile is not None:
         options.profile.write_text(report.chrome_trace())
-    names = [item.name for item in session.get_outputs()]
+    arrays: dict[str, Any] = {}
+    for info, output in zip(session.get_outputs(), outputs, strict=True):
+        if isinstance(output, list):  # a sequence
+            arrays.update((f"{info.name}.{index}", item) for index, item in enumerate(output))
+        elif output is not None:
+            arrays[info.name] = output
     if options.output is not None:
-        arrays: dict[str, Any] = dict(zip(names, outputs, strict=True))
         np.savez(options.output, **arrays)
     summary: dict[str, Any] = {
         "device": session.device.info.name,
-        "load_seconds": loaded,
+        "load_seconds": load_seconds,
         "first_run_seconds": times[0],
         "run_seconds": sorted(times[1:])[len(times[1:]) // 2] if times[1:] else times[0],
         "outputs": {
             name: {"shape": list(value.shape), "type": str(value.dtype), "mean": float(np.mean(value.astype(float)))}
-            for name, value in zip(names, outputs, strict=True)
+            for name, value in arrays.items()
         },
         "report": report.to_dict(),
     }
@@ -428,33 +419,7 @@ def _run(options: argparse.Namespace) -> int:
     for name, item in summary["outputs"].items():
         print(f"{name}: {item['type']}{item['shape']}, mean {item['mean']:.6g}")
     print(
-        f"load {loaded * 1e3:.1f} ms, first run {times[0] * 1e3:.1f} ms, "
+        f"load {load_seconds * 1e3:.1f} ms, first run {times[0] * 1e3:.1f} ms, "
         f"then {summary['run_seconds'] * 1e3:.2f} ms (median of {max(options.repeat, 1)})"
     )
     return 0
-
-
-def _load_feeds(path: pathlib.Path) -> dict[str, Any]:
-    import numpy as np
-
-    try:
-        with np.load(path) as archive:
-            return dict(archive)
-    except (TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{path} is no .npz file of arrays: {error}") from None
-
-
-_NUMPY_NAMES = {
-    "tensor(float)": "float32",
-    "tensor(float16)": "float16",
-    "tensor(double)": "float64",
-    "tensor(int64)": "int64",
-    "tensor(int32)": "int32",
-    "tensor(int16)": "int16",
-    "tensor(int8)": "int8",
-    "tensor(uint64)": "uint64",
-    "tensor(uint32)": "uint32",
-    "tensor(uint16)": "uint16",
-    "tensor(uint8)": "uint8",
-    "tensor(bool)": "bool",
-}

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import math
 import numbers
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, TypeGuard, dataclass_transform
 
 from dmlvk.enums import FeatureLevel, OperatorType, TensorDataType, TensorFlags
@@ -251,6 +253,25 @@ def _dml_field_name(name: str) -> str:
 _TYPE_OF_CLASS_NAME = {class_name(operator): operator for operator in OperatorType}
 
 
+class _Missing:
+    """Stands for the default of a field that has none."""
+
+
+class _Signature:
+    """The signature of a row's constructor, for ``inspect`` and ``help``: all fields by keyword."""
+
+    def __get__(self, row: object, owner: type[OperatorDesc]) -> inspect.Signature:
+        return inspect.Signature(
+            inspect.Parameter(
+                item.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if item.default is dataclasses.MISSING else item.default,
+                annotation=item.type,
+            )
+            for item in dataclasses.fields(owner)  # type: ignore[arg-type]  # __init_subclass__ makes it a dataclass
+        )
+
+
 # Without field_specifiers a type checker takes every field for optional: what is missing is found by ``validate`` (tensors)
 # or by the constructor (attributes without a default).
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -258,7 +279,9 @@ class OperatorDesc:
     """Base of every row; see the module's text.
 
     Class attributes, all read from the class statement:
-        type: The operator.
+        type: The operator; INVALID for a row of our own that a pass makes (the class statement's ``internal``). It is not
+            in ``REGISTRY``, and so in no listing.
+        dml_name: The DirectML constant, which errors name; of such a row its class.
         fields: Its fields in the struct's order.
         in_place: Names of the inputs whose exact range an output may share.
         constraints: Rules over several fields.
@@ -267,7 +290,10 @@ class OperatorDesc:
             ``Gemm``), by type.
     """
 
+    __signature__: ClassVar[inspect.Signature] = _Signature()  # type: ignore[assignment]
     type: ClassVar[OperatorType]
+    dml_name: ClassVar[str]
+    _defaults: ClassVar[dict[str, Any]]
     fields: ClassVar[tuple[FieldSpec, ...]]
     in_place: ClassVar[tuple[str, ...]]
     constraints: ClassVar[tuple[Constraint, ...]]
@@ -281,10 +307,13 @@ class OperatorDesc:
         constraints: tuple[Constraint, ...] = (),
         fusable: bool = False,
         accepts: tuple[OperatorType, ...] = (),
+        internal: bool = False,
     ) -> None:
-        cls.type = _TYPE_OF_CLASS_NAME[cls.__name__]
+        cls.type = OperatorType.INVALID if internal else _TYPE_OF_CLASS_NAME[cls.__name__]
+        cls.dml_name = cls.__name__ if internal else cls.type.dml_name
         cls.in_place, cls.constraints, cls.fusable, cls.accepts = in_place, constraints, fusable, accepts
-        dataclass(frozen=True, kw_only=True)(cls)
+        # Compiling methods for each of 177 rows would be a third of the time that the package takes to import.
+        dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
         cls.fields = tuple(
             FieldSpec(
                 item.name,
@@ -293,7 +322,48 @@ class OperatorDesc:
             )
             for item in dataclasses.fields(cls)  # type: ignore[arg-type]  # the line above made it a dataclass
         )
-        REGISTRY[cls.type] = cls
+        cls._defaults = {
+            item.name: _Missing() if item.default is dataclasses.MISSING else item.default
+            for item in dataclasses.fields(cls)  # type: ignore[arg-type]
+        }
+        if not internal:
+            REGISTRY[cls.type] = cls
+
+    def __init__(self, **values: Any) -> None:
+        defaults = self._defaults
+        state = {**defaults, **values}
+        if len(state) > len(defaults) or _Missing in map(type, state.values()):
+            try:
+                type(self).__signature__.bind(**values)
+            except TypeError as error:
+                raise TypeError(f"{type(self).__name__} {error}") from None
+        self.__dict__.update(state)
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(map(self.__dict__.__getitem__, self._defaults))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._values()))
+
+    def __repr__(self) -> str:
+        fields = zip(self._defaults, self._values(), strict=True)
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in fields)})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    @property
+    def title(self) -> str:
+        """What reports call it."""
+        return type(self).__name__
 
     @classmethod
     def feature_level(cls) -> FeatureLevel:
@@ -317,10 +387,18 @@ class OperatorDesc:
 
     def input_slots(self) -> tuple[Slot, ...]:
         """Input binding slots in the struct's order; each element of a tensor array is a slot of its own."""
-        return tuple(self._slots(lambda kind: kind.is_input))
+        return self._input_slots
 
     def output_slots(self) -> tuple[Slot, ...]:
         """Output binding slots in the struct's order."""
+        return self._output_slots
+
+    @cached_property  # asked for at every step of a plan's making
+    def _input_slots(self) -> tuple[Slot, ...]:
+        return tuple(self._slots(lambda kind: kind.is_input))
+
+    @cached_property
+    def _output_slots(self) -> tuple[Slot, ...]:
         return tuple(self._slots(lambda kind: kind.is_output))
 
     def in_place_slots(self) -> frozenset[int]:
@@ -337,7 +415,7 @@ class OperatorDesc:
     def tensor(self, name: str) -> TensorDesc:
         """The tensor of a required field, which validation has shown to be there."""
         tensor = getattr(self, name)
-        assert isinstance(tensor, TensorDesc), f"{self.type.dml_name}.{name} used before validation"
+        assert isinstance(tensor, TensorDesc), f"{self.dml_name}.{name} used before validation"
         return tensor
 
     def replace(self, **changes: Any) -> Self:
@@ -347,7 +425,7 @@ class OperatorDesc:
     def error(self, field: str, rule: str, value: object) -> InvalidArgumentError:
         """The exception for a field (by Python name) that breaks a rule."""
         dml_name = next((spec.dml_name for spec in self.fields if spec.name == field), field)
-        return InvalidArgumentError(rule, operator=self.type.dml_name, field=dml_name, value=value)
+        return InvalidArgumentError(rule, operator=self.dml_name, field=dml_name, value=value)
 
     def validate(self) -> None:
         """Checks the desc against its row: fields first, then the constraints in order.

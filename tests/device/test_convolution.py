@@ -17,8 +17,11 @@ from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorD
 from dmlvk.cases.convolution import CASES
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.problem import Variation, build
+from dmlvk.execution.binding import BufferBinding
+from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import convolution_tiles, convolution_winograd, possible_rules
 from dmlvk.kernels.select.convolution import TILE_SHAPES, TileChoice
+from dmlvk.ops.convolution import ConvolutionAdd
 from dmlvk.verify import check, check_problem
 
 Array = NDArray[Any]
@@ -225,3 +228,68 @@ def test_a_fused_activation_is_the_activation(device: dmlvk.Device) -> None:
     ):
         found = eager.convolution(x, w, **attributes, fused_activation=fused, device=device)
         np.testing.assert_array_equal(found, alone, err_msg=type(fused).__name__)
+
+
+ADDED: dict[str, tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]]] = {
+    "whole quads": ((2, 20, 6, 8), (37, 20, 1, 1), "NCHW", {}),
+    "odd planes": ((2, 20, 5, 7), (33, 20, 1, 1), "NCHW", {}),
+    "quads of channels": ((2, 20, 5, 7), (36, 20, 1, 1), "NHWC", {}),
+    "3x3, whole rows": ((1, 32, 9, 8), (34, 32, 3, 3), "NCHW", {"start_padding": (1, 1), "end_padding": (1, 1)}),
+    "3x3, odd rows": ((2, 32, 6, 9), (33, 32, 3, 3), "NCHW", {"start_padding": (1, 1), "end_padding": (1, 1)}),
+    "groups, stride 2": ((1, 32, 9, 9), (48, 16, 3, 3), "NCHW", {"strides": (2, 2), "group_count": 2}),
+}
+"""Sizes of x and w, the layout, and attributes."""
+
+
+@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize("data_type", [TensorDataType.FLOAT32, TensorDataType.FLOAT16], ids=lambda kind: kind.name)
+def test_what_a_convolution_adds_is_added_as_by_itself(device: dmlvk.Device, name: str, data_type: TensorDataType) -> None:
+    x_sizes, w_sizes, layout, changes = ADDED[name]
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "group_count": 1}
+    attributes |= dict.fromkeys(("start_padding", "end_padding", "output_padding"), (0, 0))
+    dtype = np.float32 if data_type == TensorDataType.FLOAT32 else np.float16
+    x, w, bias = (random(*sizes).astype(dtype) for sizes in (x_sizes, w_sizes, (1, w_sizes[0], 1, 1)))
+
+    def tensor(sizes: tuple[int, ...]) -> TensorDesc:
+        return TensorDesc(data_type, sizes, dmlvk.calculate_strides(layout, sizes))
+
+    plain = dmlvk.Convolution(
+        input_tensor=tensor(x_sizes),
+        filter_tensor=TensorDesc(data_type, w_sizes),
+        bias_tensor=TensorDesc(data_type, bias.shape),
+        **(attributes | changes),
+    )
+    y_tensor = tensor(plain.inferred_output_sizes()[0])
+    plain = plain.replace(output_tensor=y_tensor)
+    fields = {spec.name: getattr(plain, spec.name) for spec in plain.fields}
+    adding = ConvolutionAdd(**{**fields, "fused_activation": dmlvk.ActivationRelu()}, addend_tensor=y_tensor)
+    addend = random(*y_tensor.sizes, key=1).astype(dtype)
+    if layout == "NHWC":
+        x, addend = (np.ascontiguousarray(array.transpose(0, 2, 3, 1)) for array in (x, addend))
+
+    buffers = [device.create_buffer(-(-array.nbytes // 4) * 4) for array in (x, w, bias, addend)]
+    for buffer, array in zip(buffers, (x, w, bias, addend), strict=True):
+        buffer.write(array)
+    inputs = [BufferBinding(buffer) for buffer in buffers]
+    output = BufferBinding(device.create_buffer(buffers[3].size_in_bytes))
+    rules = possible_rules(adding, device.capabilities)
+    assert {"tiled", "direct", "naive"} <= set(rules) <= set(possible_rules(plain, device.capabilities))
+    for rule in rules:
+        commands = device.create_command_list()
+        ReadyOperator(device, plain, rule).record(commands, inputs[:3], [output])
+        commands.submit()
+        sums = output.buffer.read(addend.nbytes).view(dtype)
+        expected = np.maximum(sums + addend.reshape(-1), dtype(0))
+        # Over the addend, too, which is what the row allows.
+        for target in (output, inputs[3]):
+            buffers[3].write(addend)
+            commands = device.create_command_list()
+            ReadyOperator(device, adding, rule).record(commands, inputs, [target])
+            commands.submit()
+            found = target.buffer.read(addend.nbytes).view(dtype)
+            if dtype == np.float16:  # one rounding where there were two
+                np.testing.assert_allclose(found, expected, rtol=2e-3, atol=4e-3, err_msg=rule)
+            elif rule == "tiled":  # whose sums begin with it
+                assert_close(found, expected)
+            else:
+                np.testing.assert_array_equal(found, expected, err_msg=rule)

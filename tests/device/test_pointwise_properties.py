@@ -6,12 +6,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from drawing import BROKEN_VALUES, Draw, broken_tensors, draw_pointwise, draw_sizes, examples
+from drawing import BROKEN_VALUES, Draw, broken_tensors, draw_pointwise, draw_sizes, examples, scheduled
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -25,24 +24,13 @@ from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.errors import UnsupportedError
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering import elementwise, explain, lower, possible_rules, quantization
+from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.runtime.memory import Buffer
 from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc
 from dmlvk.tensor import element_bits
 from dmlvk.verify import Outcome, check_problem
 
 T = TensorDataType
-
-
-@contextmanager
-def scheduled(device: dmlvk.Device, *, is_cpu: bool, items: int = 0) -> Iterator[None]:
-    """Lowers as for a CPU or a GPU, and with so many items an invocation, which otherwise only large problems have."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, is_cpu=is_cpu))
-        if items:
-            for lowering in (elementwise, quantization):
-                patch.setattr(lowering, "_item_count", lambda *problem: items)
-        yield
 
 
 def assert_passed(outcome: Outcome, desc: OperatorDesc) -> None:

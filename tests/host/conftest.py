@@ -29,7 +29,7 @@ class NativeList:
     def copy(self, *arguments: Any) -> None:
         self.commands.append(("copy", *arguments))
 
-    def submit(self) -> None:
+    def submit(self, *, defer: bool = False) -> None:
         self.submissions += 1
 
     def wait(self, timeout: float | None) -> bool:

@@ -144,7 +144,7 @@ def test_a_failed_submission_initialises_nothing(bench: Bench) -> None:
     commands = bench.new_list()
     bench.record_initializer(commands)
     native = bench.device.lists[-1]
-    native.submit = lambda: (_ for _ in ()).throw(MemoryError)
+    native.submit = lambda **_: (_ for _ in ()).throw(MemoryError)
     with pytest.raises(MemoryError):
         commands.submit()
     assert not bench.operator.initialized

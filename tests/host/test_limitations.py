@@ -19,6 +19,7 @@ from dmlvk.kernels.caps import SUBGROUPS, Capabilities
 from dmlvk.kernels.limitation import EVERY_OPERATOR, LOOP_ROUNDS, POSITIONS, SAMPLES, Limitation
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.lowering.registry import LOWERINGS, has_kernels, limitations_of, lowered_as
+from dmlvk.ops.convolution import ConvolutionAdd
 from dmlvk.schema import REGISTRY, OperatorDesc, Size2D
 from dmlvk.support import unsupported_types
 from dmlvk.tensor import TensorDesc
@@ -69,6 +70,14 @@ _DEEP_IMAGES: dict[str, Any] = {"input": (1, _DEEP, 4, 4), "filter": (1, _DEEP, 
 _FAR_IMAGES: dict[str, Any] = {"input": (1, 1, 1, 1), "filter": (1, 1, 1, 1), "output": (1, 1, 1, 2)}
 _FAR_WINDOWS: dict[str, Any] = {**tensors("FLOAT32", input=(1, 1, 1, 1), output=(1, 1, 1, 2)), **windows(2, **_FAR)}
 _NO_OUTPUT_PADDING: dict[str, Any] = {"output_padding": (0, 0)}
+_FLOATING = (ops.Convolution, ConvolutionAdd)
+
+
+def _floating(
+    row: type[ops.Convolution], x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], **given: tuple[int, ...]
+) -> OperatorDesc:
+    sizes = {"input": x, "filter": w, "output": y} | ({"addend": y} if row is ConvolutionAdd else {})
+    return row(**tensors("FLOAT32", **sizes), **windows(2, **given), **_NO_OUTPUT_PADDING)
 
 
 def _roi_align(edge: int, least: int) -> OperatorDesc:
@@ -115,22 +124,8 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
             scale=1.0,
         ),
     ),
-    (
-        LOOP_ROUNDS,
-        ops.Convolution(
-            **tensors("FLOAT32", input=(1, _DEEP, 4, 4), filter=(1, _DEEP, 3, 3), output=(1, 1, 2, 2)),
-            **windows(2),
-            **_NO_OUTPUT_PADDING,
-        ),
-    ),
-    (
-        POSITIONS,
-        ops.Convolution(
-            **tensors("FLOAT32", input=(1, 1, 1, 1), filter=(1, 1, 1, 1), output=(1, 1, 1, 2)),
-            **windows(2, **_FAR),
-            **_NO_OUTPUT_PADDING,
-        ),
-    ),
+    *((LOOP_ROUNDS, _floating(row, (1, _DEEP, 4, 4), (1, _DEEP, 3, 3), (1, 1, 2, 2))) for row in _FLOATING),
+    *((POSITIONS, _floating(row, (1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 2), **_FAR)) for row in _FLOATING),
     *((LOOP_ROUNDS, _integer(row, **_PRODUCT)) for row in _PRODUCTS),
     *((LOOP_ROUNDS, _integer(row, **_DEEP_IMAGES, **windows(2))) for row in _CONVOLUTIONS),
     *((POSITIONS, _integer(row, **_FAR_IMAGES, **windows(2, **_FAR))) for row in _CONVOLUTIONS),

@@ -20,6 +20,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Source
 from dmlvk.kernels.select.convolution import CONVOLUTION, TileChoice, tile_choice
 from dmlvk.kernels.select.rule import choose
+from dmlvk.ops.convolution import ConvolutionAdd
 from dmlvk.schema import ScaleBias
 from dmlvk.tensor import TensorDesc, calculate_strides
 
@@ -141,12 +142,15 @@ def constants(plan: Plan, kernel: str) -> dict[str, int]:
 @pytest.mark.parametrize("rule", ["tiled", "split", "winograd", "cooperative"])
 def test_an_owned_filter_is_repacked_once(rule: str) -> None:
     desc = convolution((2, 64, 28, 28), (64, 64, 3, 3), start_padding=(1, 1), end_padding=(1, 1))
+    desc = desc.replace(bias_tensor=TensorDesc(TensorDataType.FLOAT32, (1, 64, 1, 1)))
     if rule == "cooperative":
         desc = half(desc)
     kept, fresh = lower(owned(desc), COOPERATIVE, force=rule), lower(desc, COOPERATIVE, force=rule)
     count = desc.tensor("filter_tensor").element_count * (2 if rule == "cooperative" else 4)
     assert len(kept.initialize) == 1 and kept.persistent_bytes >= count
-    assert all(part.source is not Source.INPUT or part.slot == 0 for launch in kept.dispatches for part in launch.bindings)
+    known = [part.slot for launch in kept.initialize for part in launch.bindings if part.source is Source.INPUT]
+    assert set(known) == {1}, "only what is owned is bound then"
+    assert all(part.source is not Source.INPUT or part.slot != 1 for launch in kept.dispatches for part in launch.bindings)
     assert not fresh.initialize and not fresh.persistent_bytes
     if len(fresh.dispatches) > len(kept.dispatches):  # repacked before each execution, beside what else is temporary
         assert fresh.temporary_bytes - kept.temporary_bytes >= count
@@ -166,18 +170,22 @@ PIXELS, PLANES, CHANNELS, TABLE = range(4)
 @pytest.mark.parametrize(
     ("desc", "modes"),
     [
-        (convolution((2, 32, 8, 10), (32, 32, 1, 1)), (PLANES, 1)),
-        (convolution((2, 32, 7, 7), (32, 32, 1, 1)), (PIXELS, 0)),
-        (convolution((2, 32, 8, 10), (32, 32, 1, 1), strides=(2, 1)), (PIXELS, 1)),
-        (channels_last(convolution((2, 32, 7, 7), (32, 32, 3, 3))), (CHANNELS, 2)),
-        (channels_last(convolution((2, 30, 7, 7), (33, 30, 3, 3))), (PIXELS, 0)),
-        (convolution((1, 3, 34, 34), (32, 3, 3, 3), strides=(2, 2)), (TABLE, 1)),
-        (convolution((1, 32, 4, 4), (32, 16, 3, 3), output_padding=(2, 2), group_count=2), (PIXELS, 0)),
+        (convolution((2, 32, 8, 10), (32, 32, 1, 1)), (PLANES, 1, 1)),
+        (convolution((2, 32, 7, 7), (32, 32, 1, 1)), (PIXELS, 0, 1)),
+        (convolution((2, 32, 8, 10), (32, 32, 1, 1), strides=(2, 1)), (PIXELS, 1, 1)),
+        (convolution((2, 32, 8, 10), (32, 32, 1, 1), start_padding=(0, 1)), (PIXELS, 1, 0)),
+        (convolution((2, 32, 8, 10), (32, 32, 1, 1), end_padding=(1, 0)), (PIXELS, 0, 0)),
+        (convolution((2, 32, 7, 7), (32, 32, 3, 3)), (PIXELS, 0, 0)),
+        (channels_last(convolution((2, 32, 7, 7), (32, 32, 3, 3))), (CHANNELS, 2, 0)),
+        (channels_last(convolution((2, 30, 7, 7), (33, 30, 3, 3))), (PIXELS, 0, 0)),
+        (channels_last(convolution((2, 32, 7, 7), (32, 32, 1, 1))), (CHANNELS, 2, 1)),
+        (convolution((1, 3, 34, 34), (32, 3, 3, 3), strides=(2, 2)), (TABLE, 1, 0)),
+        (convolution((1, 32, 4, 4), (32, 16, 3, 3), output_padding=(2, 2), group_count=2), (PIXELS, 0, 0)),
     ],
 )
-def test_how_tiles_meet_layouts(desc: ops.Convolution, modes: tuple[int, int]) -> None:
+def test_how_tiles_meet_layouts(desc: ops.Convolution, modes: tuple[int, int, int]) -> None:
     found = constants(lower(desc, GPU, force="tiled"), "convolution_tiled")
-    assert (found["X_MODE"], found["Y_MODE"]) == modes
+    assert (found["X_MODE"], found["Y_MODE"], found["ONE_TAP"]) == modes
 
 
 def test_tiles_suit_the_problem_and_the_device() -> None:
@@ -203,7 +211,7 @@ def test_another_size_needs_no_other_pipeline() -> None:
         plans = [lower(owned(desc), GPU, force=rule) for rule in ("tiled", "winograd")]
         return {launch.kernel for plan in plans for launch in plan.dispatches if isinstance(launch, Dispatch)}
 
-    assert kernels(56) == kernels(64)
+    assert kernels(52) == kernels(56)
 
 
 def test_winograd_takes_images_together_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,3 +323,25 @@ def test_a_fused_clip_may_scale_first() -> None:
     assert isinstance(dispatch, Dispatch)
     assert dict(dispatch.kernel.constants)["ACTIVATION"] == OperatorType.ELEMENT_WISE_CLIP1
     assert struct.pack("<4f", 0.0, 1.0, 2.0, 1.0) in dispatch.params
+
+
+def test_what_is_added_lies_as_the_output() -> None:
+    plain = convolution((2, 32, 7, 8), (32, 32, 1, 1))
+    fields = {spec.name: getattr(plain, spec.name) for spec in plain.fields}
+    y = plain.tensor("output_tensor")
+    ConvolutionAdd(**fields, addend_tensor=y).validate()
+    for addend in (
+        TensorDesc(y.data_type, (2, 32, 7, 8), calculate_strides("NHWC", y.sizes)),
+        TensorDesc(y.data_type, (2, 32, 7, 8), (0, 56, 8, 1)),
+        TensorDesc(y.data_type, (2, 32, 8, 7)),
+    ):
+        with pytest.raises(InvalidArgumentError, match="laid out as the output"):
+            ConvolutionAdd(**fields, addend_tensor=addend).validate()
+
+
+def test_what_only_multiplies_one_channel_adds_in_another_kernel() -> None:
+    plain = convolution((2, 32, 9, 9), (32, 1, 3, 3), group_count=32)
+    fields = {spec.name: getattr(plain, spec.name) for spec in plain.fields}
+    adding = ConvolutionAdd(**fields, addend_tensor=plain.output_tensor)
+    assert {"depthwise", "depthwise_lanes"} <= set(possible_rules(plain, GPU))
+    assert {"depthwise", "depthwise_lanes"}.isdisjoint(possible_rules(adding, GPU))

@@ -110,6 +110,12 @@ def test_tiles_keep_a_device_busy(sizes: tuple[int, int, int], tile: tuple[int, 
     assert (constants["TILE_M"], constants["TILE_N"]) == tile
 
 
+@pytest.mark.parametrize(("columns", "tile"), [(512, (64, 64)), (1568, (128, 128)), (2048, (128, 128))])
+def test_large_tiles_leave_no_processors_without_work(columns: int, tile: tuple[int, int]) -> None:
+    ((_, constants),) = launched(gemm((36, 256, 256), (36, 256, columns)), "tiled")
+    assert (constants["TILE_M"], constants["TILE_N"]) == tile
+
+
 def test_an_output_whose_rows_are_neighbours_is_written_as_its_transpose() -> None:
     desc = gemm((64, 32), (32, 48))
     desc = desc.replace(output_tensor=TensorDesc(FLOAT32, (64, 48), (1, 64)))

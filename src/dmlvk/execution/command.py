@@ -144,8 +144,12 @@ class CommandList:
         """Ends recording. ``submit`` does so too."""
         self._closed = True
 
-    def submit(self) -> None:
+    def submit(self, *, defer: bool = False) -> None:
         """Hands the list to the device and returns. A replay waits for the list's own previous submission first.
+
+        Args:
+            defer: Hands it over together with whatever is submitted, written or read next on the device, by anybody, in the
+                order in which the calls came: one submission where there would be several. A wait does so too.
 
         Raises:
             StateError: an operator is executed before its initialiser was submitted, or initialised a second time.
@@ -159,16 +163,16 @@ class CommandList:
         if self._uses:
             with _submission_lock:
                 self._check_uses()
-                self._submit()
+                self._submit(defer)
                 for use in self._uses:
                     use.operator.initialized = True
                 self._uses = [use for use in self._uses if use.initializes]
         else:
-            self._submit()
+            self._submit(defer)
 
-    def _submit(self) -> None:
+    def _submit(self, defer: bool) -> None:
         for recording in self._recordings():
-            recording.submit()
+            recording.submit(defer=defer)
         self._submitted = True
 
     def replay(self) -> None:

@@ -65,7 +65,7 @@ class Signature:
     def of(desc: OperatorDesc) -> Signature:
         """The signature of a single operator."""
         return Signature(
-            desc.type.dml_name,
+            desc.dml_name,
             tuple(map(_tensor_slot, desc.input_slots())),
             tuple(map(_tensor_slot, desc.output_slots())),
             desc.in_place_slots(),

@@ -1,1 +1,1 @@
-"""Several operators as one: so far the planning of the memory between them."""
+"""Several operators as one: graphs, what makes them cheaper, and the memory between their operators."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.plan import BlockCopy, Launch, Plan, Range, Source
 from dmlvk.schema import FieldKind, OperatorDesc
-from dmlvk.tensor import PERSISTENT_BUFFER_ALIGNMENT
+from dmlvk.tensor import PERSISTENT_BUFFER_ALIGNMENT, TensorDesc
 
 _ALIGNMENT: Final = PERSISTENT_BUFFER_ALIGNMENT
 
@@ -56,9 +56,13 @@ class _Assembler:
     def __init__(
         self, steps: Sequence[Step], inputs: Sequence[Storage | None], outputs: Sequence[Storage], caps: Capabilities
     ) -> None:
-        self.steps = steps
         self.outputs = outputs
-        self.plans = [_lowered(step, caps) for step in steps]
+        self.steps = [step for step in steps if not step.runs_once]
+        self.first_steps = [step for step in steps if step.runs_once]
+        known = {storage for step in self.first_steps for storage in step.written()}
+        known.update(_owned(steps))
+        self.plans = [_lowered(step, owning(step.desc, constant_slots(step, known)), caps) for step in self.steps]
+        self.first_plans = [_lowered(step, _disowning(step.desc), caps) for step in self.first_steps]
         self.homes: dict[Storage, Range] = {}
         for slot, storage in enumerate(inputs):
             if storage is not None:
@@ -66,28 +70,40 @@ class _Assembler:
         for slot, storage in enumerate(outputs):
             if storage.constant is None:
                 self.homes.setdefault(storage, Range(Source.OUTPUT, slot))
+        self.persistent_bytes = 0
+        for storage in dict.fromkeys(storage.place.storage for step in self.steps for storage in step.read()):
+            if storage in known and storage not in self.homes:
+                self.homes[storage] = Range(Source.PERSISTENT, 0, self._kept(storage.nbytes))
         self.constants: dict[Storage, int] = {}
-        scratch = [plan.temporary_bytes for plan in self.plans]
-        self.placement = Placement(steps, (), (), scratch, apart=self.homes)
+        self.placement = Placement(self.steps, (), (), _scratch(self.plans), apart=self.homes)
+        self.first_placement = Placement(self.first_steps, (), (), _scratch(self.first_plans), apart=self.homes)
+
+    def _kept(self, nbytes: int) -> int:
+        """The offset of so many more bytes of the persistent resource."""
+        offset = self.persistent_bytes
+        self.persistent_bytes += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        return offset
 
     def assembly(self) -> Assembly:
         launches: list[Launch] = []
         initialize: list[Launch] = []
-        persistent = 0
-        scratch = 0
-        for index, (step, plan) in enumerate(zip(self.steps, self.plans, strict=True)):
-            offset = self.placement.scratch[index]
-            launches += [self._moved(launch, step, offset, persistent) for launch in plan.dispatches]
-            initialize += [self._moved(launch, step, 0, persistent) for launch in plan.initialize]
+        temporary = max(self.placement.nbytes, self.first_placement.nbytes)
+        for step, plan, scratch in zip(self.first_steps, self.first_plans, self.first_placement.scratch, strict=True):
+            persistent = self._kept(plan.persistent_bytes)
+            for launch in (*plan.initialize, *plan.dispatches):
+                initialize.append(self._moved(launch, step, self.first_placement, scratch, persistent))
+        for step, plan, scratch in zip(self.steps, self.plans, self.placement.scratch, strict=True):
+            persistent = self._kept(plan.persistent_bytes)
+            launches += [self._moved(launch, step, self.placement, scratch, persistent) for launch in plan.dispatches]
+            initialize += [self._moved(launch, step, self.placement, 0, persistent) for launch in plan.initialize]
             assert not plan.persistent_inputs, "what is kept as it is, is kept for the whole graph"
-            persistent += -(-plan.persistent_bytes // _ALIGNMENT) * _ALIGNMENT
             if plan.initialize:
-                scratch = max(scratch, plan.temporary_bytes)
+                temporary = max(temporary, plan.temporary_bytes)
         launches += self._copies()
-        plan = Plan(tuple(launches), max(self.placement.nbytes, scratch), persistent, tuple(initialize))
-        return Assembly(plan, tuple(self.constants), tuple(self.steps))
+        plan = Plan(tuple(launches), temporary, self.persistent_bytes, tuple(initialize))
+        return Assembly(plan, tuple(self.constants), (*self.first_steps, *self.steps))
 
-    def _moved(self, launch: Launch, step: Step, scratch: int, persistent: int) -> Launch:
+    def _moved(self, launch: Launch, step: Step, placement: Placement, scratch: int, persistent: int) -> Launch:
         """A launch of one operator as one of the graph's."""
         bindings = []
         for part in launch.bindings:
@@ -101,33 +117,49 @@ class _Assembler:
                 slot = (step.desc.input_slots() if read else step.desc.output_slots())[part.slot]
                 assert storage is not None and slot.tensor is not None, "kernels touch tensors that are there"
                 nbytes = part.nbytes or slot.tensor.total_tensor_size_in_bytes - part.offset
-                home = self._home(storage)
+                home = self._home(storage, placement)
                 part = Range(home.source, home.slot, home.offset + part.offset, nbytes)
             bindings.append(part)
         return dataclasses.replace(launch, bindings=tuple(bindings))
 
-    def _home(self, storage: Storage) -> Range:
-        """Where a storage lies: a slot of the graph, a constant, or a place in the arena."""
-        if storage in self.homes:
-            return self.homes[storage]
-        if storage.constant is not None:
-            return Range(Source.CONSTANT, self.constants.setdefault(storage, len(self.constants)))
-        return Range(Source.TEMPORARY, 0, self.placement.offset(storage))
+    def _home(self, storage: Storage, placement: Placement) -> Range:
+        """Where a storage lies: in a slot of the graph, among what is kept, in a constant, or in the arena."""
+        whole, offset = storage.place
+        if whole in self.homes:
+            home = self.homes[whole]
+            return home._replace(offset=home.offset + offset)
+        if whole.constant is not None:
+            return Range(Source.CONSTANT, self.constants.setdefault(whole, len(self.constants)), offset)
+        return Range(Source.TEMPORARY, 0, placement.offset(storage))
 
     def _copies(self) -> list[Launch]:
         """The outputs that no operator writes: a constant, and a storage that another output shows already."""
         copies: list[Launch] = []
         for slot, storage in enumerate(self.outputs):
-            home = self._home(storage)
+            home = self._home(storage, self.placement)
             if home != Range(Source.OUTPUT, slot):
                 parts = (home._replace(nbytes=storage.nbytes), Range(Source.OUTPUT, slot, 0, storage.nbytes))
                 copies.append(BlockCopy(parts))
         return copies
 
 
-def _lowered(step: Step, caps: Capabilities) -> Plan:
+def _scratch(plans: Sequence[Plan]) -> list[int]:
+    return [plan.temporary_bytes for plan in plans]
+
+
+def _owned(steps: Sequence[Step]) -> set[Storage]:
+    """The graph inputs that are OWNED_BY_DML."""
+    return {
+        storage
+        for step in steps
+        for storage, slot in zip(step.inputs, step.desc.input_slots(), strict=True)
+        if storage is not None and slot.tensor is not None and slot.tensor.owned_by_dml
+    }
+
+
+def _lowered(step: Step, desc: OperatorDesc, caps: Capabilities) -> Plan:
     try:
-        return lower(_owning_constants(step), caps)
+        return lower(desc, caps)
     except UnsupportedError as error:
         reason = f"{error.reason} ({step.origin})"
         raise UnsupportedError(
@@ -135,17 +167,15 @@ def _lowered(step: Step, caps: Capabilities) -> Plan:
         ) from error
 
 
-def _owning_constants(step: Step) -> OperatorDesc:
-    """The step's desc with its constants OWNED_BY_DML, so that what repacks them does so at initialisation."""
-    return owning(step.desc, constant_slots(step))
-
-
-def constant_slots(step: Step) -> frozenset[int]:
-    """The input slots of single tensors that are constants."""
+def constant_slots(step: Step, known: Collection[Storage] = ()) -> frozenset[int]:
+    """The input slots of single tensors that are constants, or lie in storages known at initialisation: what repacks them
+    may do so then."""
     return frozenset(
         index
         for index, (storage, slot) in enumerate(zip(step.inputs, step.desc.input_slots(), strict=True))
-        if storage is not None and storage.constant is not None and slot.field.kind is FieldKind.INPUT_TENSOR
+        if storage is not None
+        and (storage.constant is not None or storage.place.storage in known)
+        and slot.field.kind is FieldKind.INPUT_TENSOR
     )
 
 
@@ -154,3 +184,10 @@ def owning(desc: OperatorDesc, slots: Set[int]) -> OperatorDesc:
     fields = [desc.input_slots()[slot].field.name for slot in slots]
     owned = {field: dataclasses.replace(desc.tensor(field), flags=TensorFlags.OWNED_BY_DML) for field in fields}
     return desc.replace(**owned)
+
+
+def _disowning(desc: OperatorDesc) -> OperatorDesc:
+    """The desc without tensors that are OWNED_BY_DML, for what runs at initialisation itself."""
+    owned = {slot.field.name for slot in desc.input_slots() if slot.tensor is not None and slot.tensor.owned_by_dml}
+    single = {name for name in owned if isinstance(getattr(desc, name), TensorDesc)}
+    return desc.replace(**{name: dataclasses.replace(desc.tensor(name), flags=TensorFlags.NONE) for name in single})

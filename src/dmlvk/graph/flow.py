@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dmlvk.enums import TensorDataType
-from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step import Place, Step, Storage
 from dmlvk.tensor import TensorDesc, packed_strides, reshaped_strides
 
 _DTYPES: Final[dict[TensorDataType, npt.DTypeLike]] = {
@@ -26,7 +27,8 @@ Memory = dict[tuple[object, ...], Storage]
 class Flow:
     """Steps in an order in which each comes after what it reads.
 
-    A pass looks for steps that it can do without and ``replace``s them. Each storage has one writer at most.
+    A pass looks for steps that it can do without and ``replace``s them. Each byte has one writer at most: a storage whose
+    parts have writers has none itself.
 
     Args:
         steps: The steps.
@@ -51,6 +53,7 @@ class Flow:
         self.outputs = frozenset(outputs)
         self._writers: dict[Storage, Step] = {}
         self._readers: dict[Storage, list[Step]] = {}
+        self._parts: dict[Storage, list[Storage]] = {}
         for step in self.steps:
             self._connect(step)
         if keeps_dead_steps:
@@ -79,10 +82,23 @@ class Flow:
 
     def only_reader(self, storage: Storage | None) -> Step | None:
         """The one step that reads a storage, once, where nothing else does: then it need not exist."""
-        if storage is None or storage in self.outputs:
+        if storage is None or storage in self.outputs or len(list(self._sharing(storage))) > 1:
             return None
         readers = self.readers(storage)
         return readers[0] if len(readers) == 1 else None
+
+    def outlives_a_run(self, storage: Storage) -> bool:
+        """Whether a storage is a constant that steps write over, for the next run to find."""
+        return storage.constant is not None and storage in self._writers
+
+    def alignment(self, storage: Storage) -> int:
+        """The bytes on which tensors start that steps see in a storage, as their descs guarantee; 0 for no guarantee."""
+        found = 0
+        for step in {*self.readers(storage), *filter(None, (self.writer(storage),))}:
+            slots = zip((*step.desc.input_slots(), *step.desc.output_slots()), (*step.inputs, *step.outputs), strict=True)
+            own = (slot.tensor for slot, other in slots if other is storage and slot.tensor is not None)
+            found = max(found, *(tensor.guaranteed_base_offset_alignment for tensor in own))
+        return found
 
     def constant(self, storage: Storage | None, tensor: TensorDesc | None) -> npt.NDArray[Any] | None:
         """What a storage holds in every run, as a tensor sees it; None where that is not known, or not of floats."""
@@ -115,7 +131,23 @@ class Flow:
                 self.steps.remove(step)
 
     def _is_needed(self, storage: Storage) -> bool:
-        """Whether a storage is read: by a step, by the caller, or, where it outlives a run, by the next one."""
+        """Whether a storage is read: by a step, by the caller, or, where it outlives a run, by the next one; or others are
+        that have bytes in common with it."""
+        return any(map(self._is_read, self._sharing(storage)))
+
+    def _sharing(self, storage: Storage) -> Iterator[Storage]:
+        """The storage, and others that have bytes in common with it."""
+        yield storage
+        whole, start = storage.place
+        for other in (whole, *self._parts.get(whole, ())) if self._parts else ():
+            if (
+                other is not storage
+                and other.place.offset < start + storage.nbytes
+                and start < other.place.offset + other.nbytes
+            ):
+                yield other
+
+    def _is_read(self, storage: Storage) -> bool:
         return storage in self.outputs or storage.constant is not None or bool(self.readers(storage))
 
     def derived(
@@ -131,18 +163,40 @@ class Flow:
         """
         key = (name, data_type, *sources)
         if key not in self._memory:
-            array = make().astype(_DTYPES[data_type]).reshape(-1)
+            array = make().astype(_DTYPES[data_type], copy=False).reshape(-1)
             self._memory[key] = Storage(-(-array.nbytes // 4) * 4, array)
         return self._memory[key]
 
-    def replace(self, old: Sequence[Step], new: Step) -> None:
-        """Puts one step where the last of some others was."""
+    def replace(self, old: Sequence[Step], *new: Step) -> None:
+        """Puts steps where the last of some others was."""
         place = max(self.steps.index(step) for step in old)
         for step in old:
             self._disconnect(step)
-        self.steps[place] = new
+        self.steps[place : place + 1] = new
         self.steps = [step for step in self.steps if step not in old]
-        self._connect(new)
+        for step in new:
+            self._connect(step)
+
+    def rename(self, names: Mapping[Storage, Storage]) -> None:
+        """Lets steps read and write other storages in the place of some."""
+        for step in self.steps:
+            self._disconnect(step)
+        self.steps = [
+            dataclasses.replace(
+                step,
+                inputs=tuple(item and names.get(item, item) for item in step.inputs),
+                outputs=tuple(item and names.get(item, item) for item in step.outputs),
+            )
+            for step in self.steps
+        ]
+        for step in self.steps:
+            self._connect(step)
+
+    def place(self, storage: Storage, place: Place) -> None:
+        """Makes a storage, with what is part of it, part of another."""
+        storage.part_of = place
+        parts = self._parts.setdefault(storage.place.storage, [])
+        parts += [storage, *self._parts.pop(storage, ())]
 
 
 def seen_as(tensor: TensorDesc, sizes: Sequence[int]) -> TensorDesc | None:

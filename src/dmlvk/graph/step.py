@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dmlvk.schema import OperatorDesc
+
+
+class Place(NamedTuple):
+    """Where bytes lie.
+
+    Attributes:
+        storage: In what.
+        offset: How many bytes from its start.
+    """
+
+    storage: Storage
+    offset: int
 
 
 @dataclass(eq=False)
@@ -23,10 +35,20 @@ class Storage:
         nbytes: Length, a multiple of 4.
         constant: What it holds, if that is known before the run; it is then uploaded once. A step may write to it all the
             same: then that is what it holds before the first run, and any other finds what the last one wrote.
+        part_of: The bytes of another storage that are its own, where it has none for itself; said by the passes.
     """
 
     nbytes: int
     constant: npt.NDArray[np.generic] | None = field(default=None, repr=False)
+    part_of: Place | None = field(default=None, repr=False)
+
+    @property
+    def place(self) -> Place:
+        """Where it lies in the storage that is part of no other: itself, from its start, if it is none."""
+        storage, offset = self, 0
+        while (outer := storage.part_of) is not None:
+            storage, offset = outer.storage, offset + outer.offset
+        return Place(storage, offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +59,14 @@ class Step:
         origin: What asked for it, a node of a graph or of a model: named in errors and reports.
         desc: The operator, validated.
         inputs, outputs: Its bindings in slot order, None for an absent optional tensor.
+        runs_once: Whether what it computes is the same in every run, and is kept from before the first one on.
     """
 
     origin: Any
     desc: OperatorDesc
     inputs: tuple[Storage | None, ...]
     outputs: tuple[Storage | None, ...]
+    runs_once: bool = False
 
     @staticmethod
     def of(origin: Any, desc: OperatorDesc, storages: Mapping[str, Storage | None]) -> Step:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import io
+import threading
 import zipfile
 
 from dmlvk.errors import DmlvkError
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.plan import KernelVariant
 from dmlvk.kernels.spec import module_name
+from dmlvk.kernels.trim import with_cases
+
+_lock = threading.Lock()
 
 
 @functools.cache
@@ -22,7 +28,18 @@ def _pack() -> zipfile.ZipFile:
 @functools.cache
 def spirv(kernel: str, variant: tuple[tuple[str, str], ...]) -> bytes:
     """The SPIR-V of one variant of a kernel."""
-    return _pack().read(module_name(kernel, variant))
+    with _lock:  # the first of several threads opens the pack for all
+        return _pack().read(module_name(kernel, variant))
+
+
+def pipeline_spirv(kernel: KernelVariant) -> bytes:
+    """The SPIR-V to make a pipeline of: of the operators in a kernel's ``selectors`` it has no others."""
+    module = spirv(kernel.kernel, kernel.variant)
+    spec = KERNELS[kernel.kernel]
+    if not spec.selectors:
+        return module
+    values = dict(spec.constants) | dict(kernel.constants)
+    return with_cases(module, {int(values[name]) for name in spec.selectors})
 
 
 def module_names() -> list[str]:

@@ -94,6 +94,8 @@ class KernelSpec:
             handles at once (``glsl/include/lanes.glsl``).
         features: Device features beyond those that the data types need.
         extensions: GLSL extensions likewise.
+        selectors: Constants whose values are operators, if every switch of the source is over such: a pipeline's module has
+            no cases of others (``dmlvk.kernels.trim``).
     """
 
     name: str
@@ -104,6 +106,7 @@ class KernelSpec:
     variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
     features: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
+    selectors: tuple[str, ...] = ()
 
     @property
     def buffer_names(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from dmlvk.errors import InvalidArgumentError, ModelError, NoDeviceError, UnsupportedError
 from dmlvk.execution.device import Device
-from dmlvk.onnx.model import Array, load_model
+from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.session import InferenceSession, SessionOptions
 from dmlvk.onnx.types import infer_types
@@ -39,15 +39,16 @@ class PreparedModel(BackendRep):
         self.session = session
         self._outputs = namedtupledict("Outputs", [info.name for info in session.get_outputs()])
 
-    def run(self, inputs: Any, **_ignored: Any) -> tuple[Array, ...]:
+    def run(self, inputs: Any, **_ignored: Any) -> tuple[Any, ...]:
         """Runs the model.
 
         Args:
-            inputs: An array for each input (initializers are none) in the model's order, a mapping of them by name, or
-                the one array of a model with one input.
+            inputs: An array for each input (initializers are none) in the model's order, or a list of arrays for a sequence;
+                a mapping of them by name, or the one array of a model with one input.
 
         Returns:
-            A tuple of new arrays in the order of the model's outputs, which also answers to their names.
+            A tuple of new arrays in the order of the model's outputs, which also answers to their names; a list for a
+            sequence, None for an empty optional output.
 
         Raises:
             ModelError: inputs that do not fit the model.
@@ -61,7 +62,7 @@ class PreparedModel(BackendRep):
                 wanted = ", ".join(repr(info.name) for info in infos) or "none"
                 raise ModelError(f"the model's inputs are {wanted}; fed were {len(inputs)} arrays")
             inputs = {info.name: array for info, array in zip(infos, inputs, strict=True)}
-        outputs: tuple[Array, ...] = self._outputs(*self.session.run(None, inputs))
+        outputs: tuple[Any, ...] = self._outputs(*self.session.run(None, inputs))
         return outputs
 
 
@@ -115,9 +116,7 @@ class VulkanBackend(Backend):
         return PreparedModel(InferenceSession(model, chosen, options))
 
     @classmethod
-    def run_model(
-        cls, model: onnx.ModelProto, inputs: Any, device: str | Device = "CPU", **kwargs: Any
-    ) -> tuple[Array, ...]:
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str | Device = "CPU", **kwargs: Any) -> tuple[Any, ...]:
         """``prepare`` and ``PreparedModel.run``, once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
@@ -129,12 +128,13 @@ class VulkanBackend(Backend):
         device: str | Device = "CPU",
         outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
         **kwargs: Any,
-    ) -> tuple[Array, ...]:
+    ) -> tuple[Any, ...]:
         """Runs one node.
 
         Args:
             node: The node; one of another domain than ONNX's own is of that domain's version 1.
-            inputs: An array for each input that it names, in their order, or a mapping of them by name.
+            inputs: An array, or a list of arrays for a sequence, for each input that it names, in their order, or a mapping
+                of them by name.
             device: See the class.
             outputs_info: numpy type and shape of each output; where not given they are inferred.
             kwargs: ``opset_version`` of ONNX's own domain, the newest that the installed onnx knows where not given;
@@ -179,23 +179,35 @@ def _around(
     if outputs_info is not None and len(outputs_info) != len(outputs):
         raise ModelError(f"a {node.op_type} node has {len(outputs)} outputs; outputs_info describes {len(outputs_info)}")
     opsets = {"" if node.domain == "ai.onnx" else node.domain: 1, "": opset_version}
-    fed = [_described(name, np.asarray(array)) for name, array in zip(names, inputs, strict=True)]
+    fed = [_described(name, value) for name, value in zip(names, inputs, strict=True)]
     if outputs_info is None:
         made = _inferred_outputs(node, outputs, fed, opsets)
     else:
-        made = [_described(name, np.empty(shape, dtype)) for name, (dtype, shape) in zip(outputs, outputs_info, strict=True)]
+        made = [_tensor(name, dtype, shape) for name, (dtype, shape) in zip(outputs, outputs_info, strict=True)]
     return onnx.helper.make_model(
         onnx.helper.make_graph([node], node.name or node.op_type, fed, made),
         opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()],
     )
 
 
-def _described(name: str, array: Array) -> onnx.ValueInfoProto:
+def _described(name: str, value: Any) -> onnx.ValueInfoProto:
+    """What is fed: a list of arrays is a sequence."""
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, np.ndarray) for item in value):
+        proto = _tensor(name, value[0].dtype, None)
+        return onnx.helper.make_value_info(name, onnx.helper.make_sequence_type_proto(proto.type))
     try:
-        code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        array = np.asarray(value)
+    except ValueError as error:  # a ragged list
+        raise ModelError(f"{name!r} is fed what is no array ({error})") from error
+    return _tensor(name, array.dtype, array.shape)
+
+
+def _tensor(name: str, dtype: Any, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+    try:
+        code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     except (KeyError, ValueError) as error:
-        raise UnsupportedError(f"{name!r} has elements of type {array.dtype}, which ONNX does not have") from error
-    return onnx.helper.make_tensor_value_info(name, code, array.shape)
+        raise UnsupportedError(f"{name!r} has elements of type {dtype}, which ONNX does not have") from error
+    return onnx.helper.make_tensor_value_info(name, code, shape)
 
 
 def _inferred_outputs(

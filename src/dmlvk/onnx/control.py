@@ -1,4 +1,4 @@
-"""The graphs inside nodes: the branches of an If and the body of a Scan.
+"""The graphs inside nodes: the branches of an If and the bodies of loops; and how a trace follows a Scan.
 
 What a body makes gets a new name when the model is loaded, so that every value of the model has a name of its own and one
 table of values does for all of a trace.
@@ -13,18 +13,27 @@ from typing import Final
 import onnx
 
 from dmlvk import ops
+from dmlvk.errors import UnsupportedNodeError
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, Node, read_initializer, read_node
+from dmlvk.onnx.registry import find_driven
 from dmlvk.onnx.values import Value
 
-CONTROL_VERSIONS: Final = {
-    "If": frozenset({1, 11, 13, 16, 19, 21, 23, 24, 25}),
-    "Scan": frozenset({9, 11, 16, 19, 21, 23, 24, 25}),
-}
-"""Operators with bodies that a trace can follow, and the versions of their definitions."""
-
 _LONGEST_SCAN: Final = 2**16
-"""The most nodes that a Scan may become: its body's, once for each element."""
+"""The most nodes that a trace makes of a Scan: its body's, once for each element. The host drives one with more."""
+
+
+class LongScanError(UnsupportedNodeError):
+    """A Scan has too many elements for a trace to follow.
+
+    Attributes:
+        scan: The node.
+    """
+
+    def __init__(self, node: Node, rounds: int, size: int) -> None:
+        reason = f"{rounds} elements are too many for a plan of its body of {size} nodes"
+        super().__init__(node.name, node.op_type, node.domain, node.version, reason)
+        self.scan = node
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,24 +45,31 @@ class Body:
         inputs: Names of what the node hands to it.
         outputs: Names of what it hands back, its own or of values outside.
         constants: Its initializers.
+        types: What the file says of its inputs and outputs.
     """
 
     nodes: tuple[Node, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     constants: Mapping[str, Array]
+    types: Mapping[str, onnx.TypeProto]
 
 
 def has_bodies(node: Node) -> bool:
-    """Whether a trace can follow what is inside the node."""
-    return node.domain == "" and node.version in CONTROL_VERSIONS.get(node.op_type, ())
+    """Whether the node is one whose bodies are known what to do with."""
+    return node.has_subgraph and find_driven(node) is not None
+
+
+def can_be_traced(node: Node) -> bool:
+    """Whether a trace may follow the bodies: of an If, and of a Scan without batches."""
+    return node.op_type == "If" or (node.op_type == "Scan" and node.version > 8)
 
 
 def bodies_of(node: Node, opsets: Mapping[str, int], taken: set[str]) -> dict[str, Body]:
     """The node's bodies by attribute.
 
     Args:
-        node: An If or a Scan.
+        node: One that has some.
         opsets: The model's.
         taken: Names of all values so far; those that the bodies make are added.
     """
@@ -63,15 +79,23 @@ def bodies_of(node: Node, opsets: Mapping[str, int], taken: set[str]) -> dict[st
             graph = onnx.GraphProto()
             graph.CopyFrom(attribute.g)
             prefix = f"{next(filter(None, node.outputs), node.name)}/{attribute.name}/"
-            names = {name: _unused(prefix + name, taken) for name in _made(graph)}
-            _rename(graph, names)
+            names = {name: unused(prefix + name, taken) for name in _made(graph)}
+            rename(graph, names)
             bodies[attribute.name] = Body(
                 nodes=tuple(read_node(item, opsets) for item in graph.node),
                 inputs=tuple(item.name for item in graph.input),
                 outputs=tuple(item.name for item in graph.output),
                 constants={item.name: read_initializer(item) for item in graph.initializer},
+                types={item.name: _copied(item.type) for item in (*graph.input, *graph.output)},
             )
     return bodies
+
+
+def _copied(proto: onnx.TypeProto) -> onnx.TypeProto:
+    """A part of a message keeps the whole of it in memory."""
+    copy = onnx.TypeProto()
+    copy.CopyFrom(proto)
+    return copy
 
 
 def without_bodies(node: Node) -> Node:
@@ -112,7 +136,7 @@ def scan_rounds(node: Conversion, body: Body) -> list[tuple[Value, ...]]:
     if length == 0:
         raise node.invalid("a scan of no elements, from which the sizes of what it makes do not follow")
     if length * len(body.nodes) > _LONGEST_SCAN:
-        raise node.unsupported(f"{length} elements are too many for a body of {len(body.nodes)} nodes")
+        raise LongScanError(node.node, length, len(body.nodes))
     pieces = [_elements(node, x, axis) for axis, x in zip(axes, inputs, strict=True)]
     return [*zip(*(piece[::-1] if back else piece for piece, back in zip(pieces, backwards, strict=True)), strict=True)]
 
@@ -160,14 +184,15 @@ def _made(graph: onnx.GraphProto) -> list[str]:
     return [*dict.fromkeys(own + [name for node in graph.node for name in node.output if name])]
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def unused(name: str, taken: set[str]) -> str:
+    """The name, or one like it that is not taken; it is from then on."""
     while name in taken:
         name += "_"
     taken.add(name)
     return name
 
 
-def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+def rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
     """Renames values in a graph and in those inside it."""
     for item in (*graph.input, *graph.initializer, *graph.output):
         item.name = names.get(item.name, item.name)
@@ -176,4 +201,4 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
             values[:] = [names.get(name, name) for name in values]
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
-                _rename(attribute.g, names)  # one that hides an outer value is renamed like it and hides it still
+                rename(attribute.g, names)  # one that hides an outer value is renamed like it and hides it still

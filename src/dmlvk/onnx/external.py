@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import onnx
 
 from dmlvk.errors import ModelError
+from dmlvk.onnx.weights import STAND_IN
 
 _SHARING = 4
 """How many times as many bytes the tensors may have as their files: some share theirs, but a small file must not become a
@@ -52,33 +53,44 @@ def is_external(tensor: onnx.TensorProto) -> bool:
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
-def read_external(proto: onnx.ModelProto, folder: Path) -> None:
-    """Reads the bytes of all external tensors into the model.
+def read_external(proto: onnx.ModelProto, folder: Path) -> dict[str, memoryview]:
+    """Reads the bytes of all external tensors: into the model but for its initializers, which get a stand-in.
 
     Args:
         proto: The model; it is changed.
         folder: Where its file is.
+
+    Returns:
+        The bytes of the initializers, by name.
 
     Raises:
         ModelError: a path leads out of the folder or to no file, or the range is not in the file; names the tensor.
     """
     root = folder.resolve()
     sizes: dict[Path, int] = {}
-    found = [(tensor, *_range(tensor, root, sizes)) for tensor in tensors(proto) if is_external(tensor)]
-    total = sum(length for _, _, _, length in found)
+    found = [
+        (index, (tensor, *_range(tensor, root, sizes))) for index, tensor in enumerate(tensors(proto)) if is_external(tensor)
+    ]
+    total = sum(length for _, (_, _, _, length) in found)
     if total > _SHARING * sum(sizes.values()):
         raise ModelError(
             f"the tensors' external data are {total} bytes out of files of {sum(sizes.values())}: too much is read twice"
         )
-    for tensor, path, offset, length in found:
+    weights: dict[str, memoryview] = {}
+    initializers = len(proto.graph.initializer)  # the first of the tensors
+    for index, (tensor, path, offset, length) in found:
         try:
             with path.open("rb") as file:
                 file.seek(offset)
-                tensor.raw_data = file.read(length)
+                data = file.read(length)
         except (OSError, MemoryError) as error:
             raise _refused(tensor, f"cannot be read from {str(path)!r}: {error or 'out of memory'}") from error
+        if index < initializers:
+            weights[tensor.name] = memoryview(data)
+        tensor.raw_data = STAND_IN[:length] if index < initializers else data
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
+    return weights
 
 
 def _range(tensor: onnx.TensorProto, root: Path, sizes: dict[Path, int]) -> tuple[Path, int, int]:

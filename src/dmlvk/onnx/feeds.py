@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from dmlvk.onnx.model import Array, Model, ValueInfo, data_type_of
 from dmlvk.onnx.values import Sizes
 
 Feed = Array | DeviceArray
+Fed = Feed | tuple[Feed, ...] | None
+"""What is fed: a tensor, a sequence of them, or nothing to an optional input."""
 
 
-def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Feed]:
-    """The feeds as arrays, in the order of the model's inputs; those that are on a device stay there.
+def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Fed]:
+    """The feeds as arrays or tuples of them, in the order of the model's inputs; those that are on a device stay there.
 
     Raises:
         InvalidArgumentError: no mapping.
@@ -32,15 +35,35 @@ def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Feed]:
             f"the model's inputs are {', '.join(wanted) or 'none'}; missing: {missing or 'none'}, "
             f"unknown: {unknown or 'none'}"
         )
-    arrays = {info.name: check_feed(info, feeds[info.name]) for info in model.inputs}
+    arrays = {info.name: check_fed(info, feeds[info.name]) for info in model.inputs}
     named: dict[str, tuple[str, int]] = {}
     for info in model.inputs:
-        for symbol, size in zip(info.shape or (), arrays[info.name].shape, strict=False):
+        array = arrays[info.name]
+        sizes = array.shape if isinstance(array, (np.ndarray, DeviceArray)) else ()
+        for symbol, size in zip(info.shape or (), sizes, strict=False):
             if isinstance(symbol, str):
                 other, expected = named.setdefault(symbol, (info.name, size))
                 if size != expected:
                     raise ModelError(f"{symbol!r} is {size} in input {info.name!r}, but {expected} in input {other!r}")
     return arrays
+
+
+def check_fed(info: ValueInfo, feed: object) -> Fed:
+    """One feed as an array, a tuple of arrays for a sequence, or None for an optional input that is to be empty.
+
+    Raises:
+        ModelError: it is not what the model declares.
+    """
+    if info.is_tensor:
+        return check_feed(info, feed)
+    if feed is None and info.type.startswith("optional("):
+        return None
+    inner = replace(info, type=info.type[info.type.index("tensor(") :].rstrip(")") + ")")
+    if "seq(" not in info.type:
+        return check_feed(inner, feed)
+    if not isinstance(feed, (list, tuple)):
+        raise ModelError(f"input {info.name!r} is a {info.type}, a list of arrays; fed was {type(feed).__name__}")
+    return tuple(check_feed(replace(inner, name=f"{info.name}[{at}]"), item) for at, item in enumerate(feed))
 
 
 def check_feed(info: ValueInfo, feed: object) -> Feed:

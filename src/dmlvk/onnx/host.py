@@ -1,7 +1,8 @@
-"""What runs on the host, and only this: nodes whose inputs are all known before the run.
+"""What runs on the host, and only this: nodes whose inputs are all known before a plan is made.
 
 That is constant folding when the model is loaded and shape arithmetic when a plan for certain shapes is made. Each node
-goes through ONNX's own reference implementation; no node that reads computed data ever comes here.
+goes through ONNX's own reference implementation; no node that reads computed data ever comes here, but for what the host
+has read back to know a shape or the like.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import takewhile, zip_longest
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import onnx.helper
-import onnx.reference
-from onnx.reference.op_run import RuntimeContextError
 
 from dmlvk.errors import ModelError, UnsupportedNodeError
-from dmlvk.onnx.model import Array, Node
+from dmlvk.onnx.model import Array, Node, plain_constant
+
+if TYPE_CHECKING:
+    import onnx.reference
 
 SHAPE_OPERATORS: Final = frozenset({"Shape", "Size"})
 """Operators of ONNX's own domain that need their input's shape only."""
@@ -73,6 +75,13 @@ class HostEvaluator:
                 than what may be made here.
             ModelError: the node's inputs do not fit it.
         """
+        constant = plain_constant(node)
+        if constant is not None:
+            return [constant]
+        # Imported late: most models need it for nothing, and every session would wait for it.
+        import onnx.reference
+        from onnx.reference.op_run import RuntimeContextError
+
         feeds = {name: array for name, array in zip(node.inputs, inputs, strict=True) if array is not None}
         self._check_size(node, inputs)
         try:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 import numpy.typing as npt
 
 from dmlvk.array import DeviceArray
-from dmlvk.errors import ModelError, StateError
+from dmlvk.errors import ModelError, StateError, UnsupportedError
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
+from dmlvk.onnx.copies import Copies
 from dmlvk.onnx.feeds import Feed, check_feed
 from dmlvk.onnx.model import Array, ValueInfo
 from dmlvk.onnx.transfer import from_device, to_device
@@ -26,6 +27,7 @@ class IOBinding:
         outputs: What is bound to outputs, in the order in which they were bound; None for a new array at each run.
         results: The outputs of the last run, in the same order; filled by the session.
         commands: What the last run submitted last; set by the session.
+        feeding, leaving: What copies arrays to the model and from it, kept for runs with the same ones.
     """
 
     def __init__(
@@ -39,12 +41,15 @@ class IOBinding:
         self.outputs: dict[str, DeviceArray | None] = {}
         self.results: dict[str, DeviceArray] = {}
         self.commands: CommandList | None = None
+        self.feeding = Copies(device)
+        self.leaving = Copies(device)
 
     def bind_input(self, name: str, array: DeviceArray) -> None:
         """Binds an array on the session's device to an input; packed ones are read without another copy.
 
         Raises:
             ModelError: no such input, or one of another type or shape.
+            UnsupportedError: the input is a sequence, or optional.
             StateError: an array of another device.
         """
         self.inputs[name] = self._checked(name, array)
@@ -55,6 +60,7 @@ class IOBinding:
 
         Raises:
             ModelError: no such input, or one of another type or shape.
+            UnsupportedError: the input is a sequence, or optional.
         """
         values = self._checked(name, array)
         if not isinstance(values, DeviceArray):
@@ -103,6 +109,8 @@ class IOBinding:
     def _checked(self, name: str, array: object) -> Feed:
         if name not in self._inputs:
             raise ModelError(f"the model has no input {name!r}; its inputs are {', '.join(self._inputs)}")
+        if not self._inputs[name].is_tensor:
+            raise UnsupportedError(f"input {name!r} is a {self._inputs[name].type}, which run is fed")
         feed = check_feed(self._inputs[name], array)
         self._require_own_device("input", name, feed)
         return feed

@@ -23,6 +23,7 @@ from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedError
 from dmlvk.onnx.external import is_external, nodes_within, read_external, tensors
 from dmlvk.onnx.precision import in_float32
 from dmlvk.onnx.types import infer_types
+from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
 
 Array = npt.NDArray[Any]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
@@ -130,14 +131,19 @@ class ValueInfo:
     Attributes:
         name: Its name.
         shape: Sizes; a string is a symbolic size, None an unnamed one. None where the model says nothing of the shape.
-        type: ONNX's name of its type, such as "tensor(float)".
-        dtype: The numpy type.
+        type: ONNX's name of its type, such as "tensor(float)", "seq(tensor(int64))" or "optional(seq(tensor(float)))".
+        dtype: The numpy type, of a sequence that of its tensors.
     """
 
     name: str
     shape: tuple[int | str | None, ...] | None
     type: str
     dtype: np.dtype[Any] = field(repr=False)
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is no sequence, nor anything optional."""
+        return self.type.startswith("tensor(")
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,7 @@ class Node:
         inputs, outputs: Names of values, "" where an optional one is absent.
         attributes: By name: numbers, strings, lists of them, arrays.
         proto: The node as the file has it.
+        whole: The node that this one is part of, where it is none of the file's.
     """
 
     name: str
@@ -174,6 +181,7 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     proto: onnx.NodeProto
+    whole: Node | None = None
 
     @property
     def has_subgraph(self) -> bool:
@@ -218,18 +226,19 @@ def load_model(source: Source, *, float64_as_float32: bool = False) -> Model:
             opset is newer than the installed onnx.
     """
     try:
-        return _model(_checked(_read(source)), float64_as_float32)
+        proto, weights = _read(source)
+        return _model(_checked(proto, weights), weights, float64_as_float32)
     except UnicodeDecodeError as error:  # a name, an attribute, or the checker's message about one
         raise ModelError(f"the model is broken: it has text that is not UTF-8: {error}") from error
     except google.protobuf.message.Error as error:  # graphs in graphs, too deep to be written or read
         raise ModelError(f"the model is broken: {error}") from error
 
 
-def _model(proto: onnx.ModelProto, float64_as_float32: bool) -> Model:
+def _model(proto: onnx.ModelProto, weights: Weights, float64_as_float32: bool) -> Model:
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     if float64_as_float32:
-        proto = in_float32(proto)
+        proto, weights = in_float32(with_weights(proto, weights)), {}
     graph = proto.graph
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     if opsets.get("", 0) > onnx.defs.onnx_opset_version():
@@ -237,7 +246,7 @@ def _model(proto: onnx.ModelProto, float64_as_float32: bool) -> Model:
         raise UnsupportedError(f"the model has opset {opsets['']}; the installed onnx knows {newest}: install a newer one")
     if graph.sparse_initializer:
         raise UnsupportedError(f"initializer {graph.sparse_initializer[0].values.name!r} is sparse")
-    initializers = {item.name: read_initializer(item) for item in graph.initializer}
+    initializers = {item.name: read_initializer(item, weights.get(item.name)) for item in graph.initializer}
     return Model(
         nodes=tuple(read_node(item, opsets) for item in graph.node),
         initializers=initializers,
@@ -256,27 +265,42 @@ def _model(proto: onnx.ModelProto, float64_as_float32: bool) -> Model:
     )
 
 
-def _read(source: Source) -> onnx.ModelProto:
-    if isinstance(source, onnx.ModelProto):
-        return source
-    if not isinstance(source, (str, bytes, os.PathLike)):
+def _read(source: Source) -> tuple[onnx.ModelProto, Weights]:
+    """The model, and apart from it the bytes of its large initializers."""
+    if not isinstance(source, (str, bytes, os.PathLike, onnx.ModelProto)):
         raise InvalidArgumentError("is a path, bytes or a ModelProto", field="model", value=type(source).__name__)
+    if isinstance(source, onnx.ModelProto):
+        try:
+            written: bytes = source.SerializeToString()
+        except (google.protobuf.message.EncodeError, ValueError):  # too large
+            return source, {}
+        source = written
     try:
-        if isinstance(source, bytes):
-            return onnx.load_model_from_string(source)
-        # whatever the file's name ends in
-        proto = onnx.load_model(os.fspath(source), format="protobuf", load_external_data=False)
+        file = source if isinstance(source, bytes) else _content(Path(os.fsdecode(source)))
     except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
         reason = getattr(error, "strerror", None) or error
         raise ModelError(f"{os.fspath(source)!r} cannot be read: {reason}") from error
+    light, weights = without_weights(file)
+    try:
+        proto = onnx.ModelProto.FromString(light)
     except google.protobuf.message.DecodeError as error:
         what = "the bytes are" if isinstance(source, bytes) else f"{os.fspath(source)} is"
-        raise ModelError(f"{what} no ONNX model: {error}") from error
-    read_external(proto, Path(os.fsdecode(source)).parent)
-    return proto
+        raise ModelError(f"the model is broken: {what} no ONNX model: {error}") from error
+    if isinstance(source, bytes):
+        return proto, weights
+    return proto, {**weights, **read_external(proto, Path(os.fsdecode(source)).parent)}
 
 
-def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _content(path: Path) -> memoryview:
+    with path.open("rb") as file:
+        # Not read(): numpy's large arrays are of large pages, and it is touching pages that takes the time.
+        content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+        length = file.readinto(content.data)
+        rest = file.read()  # of what is no plain file, or has grown
+    return content.data[:length] if not rest else memoryview(content[:length].tobytes() + rest)
+
+
+def _checked(proto: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
     if not proto.HasField("graph"):
         raise ModelError("the file is no ONNX model: it has no graph")
     _check_functions(proto)
@@ -293,7 +317,7 @@ def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
         tensor.shape.SetInParent()
     try:
         if proto.ByteSize() <= onnx.checker.MAXIMUM_PROTOBUF:  # the checker reads larger ones from a path only
-            onnx.checker.check_model(proto)
+            onnx.checker.check_model(without_stand_ins(proto, weights))
     except onnx.checker.ValidationError as error:
         raise ModelError(f"the model is broken: {error}") from error
     finally:
@@ -402,14 +426,28 @@ def _attribute(proto: onnx.AttributeProto) -> Any:
     return list(value) if isinstance(value, Sequence) else value
 
 
-def read_initializer(proto: onnx.TensorProto) -> Array:
-    """The array of a constant tensor."""
+def read_initializer(proto: onnx.TensorProto, data: memoryview | None = None) -> Array:
+    """The array of a constant tensor; ``data`` is its raw data where they are not in the message."""
     dtype, kind = _ELEMENT_TYPES.get(proto.data_type, (None, None))
     with _reading(proto, f"initializer {proto.name!r}"):
+        if data is not None:
+            if dtype is not None and isinstance(kind, TensorDataType) and kind not in FOUR_BITS:
+                return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(proto.dims))
+            proto = with_data(proto, data)
         if dtype is not None and isinstance(kind, NarrowFloat):
             return _narrow_floats(proto, dtype)
         array: Array = onnx.numpy_helper.to_array(proto)
     return array
+
+
+def plain_constant(node: Node) -> Array | None:
+    """What a Constant node makes, if that is a tensor of one of numpy's own types."""
+    if (node.domain, node.op_type, *node.attributes) != ("", "Constant", "value"):
+        return None
+    tensor = node.proto.attribute[0].t
+    _, kind = _ELEMENT_TYPES.get(tensor.data_type, (None, None))
+    is_plain = isinstance(kind, TensorDataType) and kind not in FOUR_BITS
+    return read_initializer(tensor) if is_plain else None
 
 
 @contextlib.contextmanager
@@ -432,16 +470,27 @@ def _narrow_floats(proto: onnx.TensorProto, dtype: np.dtype[Any]) -> Array:
 
 
 def _value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
-    if proto.type.WhichOneof("value") != "tensor_type":
-        raise UnsupportedError(f"{proto.name!r} is no tensor but a {proto.type.WhichOneof('value')}")
-    tensor = proto.type.tensor_type
+    kind, inner = "{}", proto.type
+    while inner.WhichOneof("value") in ("optional_type", "sequence_type"):
+        is_sequence = inner.WhichOneof("value") == "sequence_type"
+        kind = kind.format("seq({})" if is_sequence else "optional({})")
+        inner = inner.sequence_type.elem_type if is_sequence else inner.optional_type.elem_type
+    if inner.WhichOneof("value") != "tensor_type" or kind not in _KINDS_OF_VALUES:
+        raise UnsupportedError(
+            f"{proto.name!r} is a {kind.format(inner.WhichOneof('value'))}; a model takes and makes tensors, sequences "
+            "of them, and either as optional values"
+        )
+    tensor = inner.tensor_type
     name, dtype = element_type(tensor.elem_type)
     if dtype is None:
         raise UnsupportedError(f"{proto.name!r} has elements of type {name}, which no device tensor can hold")
     shape: tuple[int | str | None, ...] | None = None
-    if tensor.HasField("shape"):
+    if tensor.HasField("shape") and kind == "{}":
         shape = tuple(_dimension(item) for item in tensor.shape.dim)
-    return ValueInfo(proto.name, shape, f"tensor({name})", dtype)
+    return ValueInfo(proto.name, shape, kind.format(f"tensor({name})"), dtype)
+
+
+_KINDS_OF_VALUES: Final = ("{}", "seq({})", "optional({})", "optional(seq({}))")
 
 
 def _dimension(proto: onnx.TensorShapeProto.Dimension) -> int | str | None:

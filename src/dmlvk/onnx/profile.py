@@ -13,7 +13,7 @@ from dmlvk.execution.command import DispatchTiming
 from dmlvk.execution.operator import CompiledOperator
 from dmlvk.graph.step import Step
 from dmlvk.kernels.plan import BlockCopy
-from dmlvk.ops.convolution import Convolution
+from dmlvk.ops.convolution import Convolution, ConvolutionAdd
 from dmlvk.ops.integer import (
     ConvolutionInteger,
     MatrixMultiplyInteger,
@@ -23,6 +23,9 @@ from dmlvk.ops.integer import (
 )
 from dmlvk.ops.matmul import Gemm
 from dmlvk.schema import OperatorDesc
+
+_LEAST_INTENSITY: Final = 4
+"""Operations a byte below which memory is the limit; an H200 does 12 in float32, a CPU about as many."""
 
 
 class KernelTime(NamedTuple):
@@ -44,7 +47,7 @@ class StepReport:
 
     Attributes:
         node, op_type: The node that it comes from; those that are merged into it have none of their own.
-        operator: DirectML's operator.
+        operator: DirectML's operator; of a chain of them, all.
         kernels: What one run launches for it.
         bytes: Of its operands and results, each slot once.
         flops: Multiplications and additions of a matrix product or a convolution, on padding too; None for other
@@ -59,6 +62,12 @@ class StepReport:
     bytes: int
     flops: int | None
     times: tuple[KernelTime, ...] | None = None
+
+    @property
+    def is_memory_bound(self) -> bool:
+        """Whether it does so little arithmetic that memory is its limit: less than what any device can do in the time in
+        which it moves the bytes."""
+        return self.flops is None or self.flops < _LEAST_INTENSITY * self.bytes
 
     @property
     def seconds(self) -> float | None:
@@ -79,7 +88,7 @@ def step_report(step: Step, operator: CompiledOperator, timings: Iterable[Dispat
     return StepReport(
         node=step.origin.name,
         op_type=step.origin.op_type,
-        operator=type(step.desc).__name__,
+        operator=step.desc.title,
         kernels=tuple(
             launch.name if isinstance(launch, BlockCopy) else launch.kernel.kernel for launch in operator.plan.dispatches
         ),
@@ -115,6 +124,7 @@ _FLOPS: Final[dict[type[OperatorDesc], Callable[[OperatorDesc], int]]] = {
     MatrixMultiplyIntegerToFloat: _product,
     QuantizedLinearMatrixMultiply: _product,
     Convolution: _convolution,
+    ConvolutionAdd: _convolution,
     ConvolutionInteger: _convolution,
     QuantizedLinearConvolution: _convolution,
 }

@@ -14,7 +14,7 @@ aligned tables (see ``convert.elementwise`` and ``convert.activation``).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,9 @@ from dmlvk.onnx.values import Value
 
 if TYPE_CHECKING:
     from dmlvk.onnx.conversion import Conversion
+    from dmlvk.onnx.execute import Run, Scope
+    from dmlvk.onnx.program import Driven
+    from dmlvk.onnx.tensors import Item
 
 Result = Value | Array
 Converter = Callable[["Conversion"], Result | tuple[Result | None, ...]]
@@ -39,6 +42,8 @@ class Row:
         types: Data types that the node's first input may have.
         host_inputs: Inputs that must be known before the run, by index: those that decide shapes.
         convert: The converter.
+        temporaries: What a row of the domain ``COUNTING`` hands on beside the count.
+        handed: Inputs that the other half needs as well.
     """
 
     domain: str
@@ -47,11 +52,19 @@ class Row:
     types: tuple[ElementKind, ...]
     host_inputs: tuple[int, ...]
     convert: Converter = field(repr=False)
+    temporaries: int = 0
+    handed: tuple[int, ...] = ()
 
     def generates(self, node: Node) -> bool:
         """Whether the node reads no tensor on the device, but only what is known before the run."""
         return bool(node.inputs) and all(index in self.host_inputs for index in range(len(node.inputs)))
 
+
+COUNTING: Final = "dmlvk/counting"
+TAKING: Final = "dmlvk/taking"
+"""Domains of the two halves of an operator of ONNX's own domain whose outputs have sizes that follow from values. The first
+half finds on the device what there is and counts it; its outputs are the count and temporaries. The second has the count,
+which the host has read by then, the temporaries and some of the operator's inputs as its inputs, and makes the outputs."""
 
 ROWS: dict[tuple[str, str, int], Row] = {}
 """(domain, operator, since-version) -> row, filled by the files of ``dmlvk.onnx.convert``."""
@@ -63,6 +76,8 @@ def converts(
     types: tuple[ElementKind, ...],
     host_inputs: tuple[int, ...] = (),
     domain: str = "",
+    temporaries: int = 0,
+    handed: tuple[int, ...] = (),
 ) -> Callable[[Converter], Converter]:
     """Registers the decorated converter for an operator's since-versions; see ``Row``."""
 
@@ -70,10 +85,52 @@ def converts(
         for version in since:
             key = (domain, op_type, version)
             assert key not in ROWS, f"{key} has two converters"
-            ROWS[key] = Row(domain, op_type, version, types, host_inputs, _refusing(convert))
+            ROWS[key] = Row(domain, op_type, version, types, host_inputs, _refusing(convert), temporaries, handed)
         return convert
 
     return register
+
+
+Driver = Callable[["Run", "Driven", Sequence["Item"], "Scope"], Sequence["Item"]]
+"""Makes a node's outputs of its inputs; the scope has the values that its bodies may read."""
+
+
+@dataclass(frozen=True)
+class DrivenRow:
+    """An operator of ONNX's own domain that the host drives around the device's graphs.
+
+    Attributes:
+        reason: Why, for the report.
+        host_inputs: Inputs that the host reads, by index.
+        always: Whether nothing else runs it.
+        run: What the host does.
+    """
+
+    reason: str
+    host_inputs: tuple[int, ...]
+    always: bool
+    run: Driver = field(repr=False)
+
+
+DRIVEN: dict[tuple[str, int], DrivenRow] = {}
+"""(operator, since-version) -> row, filled by ``dmlvk.onnx.loops`` and ``dmlvk.onnx.sequences``."""
+
+
+def drives(
+    op_type: str, *since: int, reason: str, host_inputs: tuple[int, ...] = (), always: bool = True
+) -> Callable[[Driver], Driver]:
+    """Registers the decorated function for an operator's since-versions; see ``DrivenRow``."""
+
+    def register(run: Driver) -> Driver:
+        DRIVEN.update(((op_type, version), DrivenRow(reason, host_inputs, always, run)) for version in since)
+        return run
+
+    return register
+
+
+def find_driven(node: Node) -> DrivenRow | None:
+    """The row of a node that the host may drive, or None."""
+    return DRIVEN.get((node.op_type, node.version)) if node.domain == "" else None
 
 
 def _refusing(convert: Converter) -> Converter:
@@ -92,20 +149,19 @@ def _refusing(convert: Converter) -> Converter:
     return refusing
 
 
-_SIZES_OF_VALUES: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
-"""Operators of ONNX's own domain whose outputs have no sizes before the run, unless their inputs are known by then."""
-
-
 def find_row(node: Node) -> Row | None:
     """The row for a node, or None."""
     return ROWS.get((node.domain, node.op_type, node.version))
 
 
+def find_counting(node: Node) -> Row | None:
+    """The row of the half that counts, for a node that is run in halves, or None."""
+    return ROWS.get((COUNTING, node.op_type, node.version)) if node.domain == "" else None
+
+
 def missing_reason(node: Node) -> str:
     """Why ``find_row`` found nothing."""
     versions = sorted(since for domain, op_type, since in ROWS if (domain, op_type) == (node.domain, node.op_type))
-    if not versions and node.domain == "" and node.op_type in _SIZES_OF_VALUES:
-        return "the operator has no converter: the sizes of what it makes follow from values, which only a run knows"
     if not versions:
         return "the operator has no converter"
     listed = ", ".join(map(str, versions))

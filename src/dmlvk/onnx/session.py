@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dmlvk import eager
 from dmlvk.array import DeviceArray
-from dmlvk.errors import InvalidArgumentError, ModelError, StateError, UnsupportedNodeError
+from dmlvk.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError, UnsupportedNodeError
 from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device, default_device
+from dmlvk.execution.device import Device
 from dmlvk.kernels.lowering import lower
-from dmlvk.onnx.feeds import Feed, check_feeds, fixed_sizes, stand_in_sizes
+from dmlvk.onnx.bandwidth import copy_bandwidth
+from dmlvk.onnx.control import LongScanError
+from dmlvk.onnx.copies import Copies
+from dmlvk.onnx.copies import Region as CopyRegion
+from dmlvk.onnx.execute import Account, Run
+from dmlvk.onnx.explain import NodeExplanation, explain_node
+from dmlvk.onnx.feeds import Fed, Feed, check_feeds, fixed_sizes, stand_in_sizes
 from dmlvk.onnx.iobinding import IOBinding
 from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, data_type_of, load_model
-from dmlvk.onnx.network import Network
+from dmlvk.onnx.network import Network, Spec, Trace
+from dmlvk.onnx.opening import Opening
 from dmlvk.onnx.plans import Plan, Plans, naming
-from dmlvk.onnx.profile import StepReport, step_report
+from dmlvk.onnx.program import Region
+from dmlvk.onnx.progress import FOLDING, PARSING, Count, Progress, silent
 from dmlvk.onnx.report import SessionReport
-from dmlvk.onnx.transfer import empty, empty_on_device, from_bytes, from_device, to_bytes
-from dmlvk.onnx.values import Value
+from dmlvk.onnx.tensors import Item, Tensor
+from dmlvk.onnx.transfer import empty, empty_on_device, from_bytes, from_device, packed_bytes, to_bytes
+from dmlvk.onnx.values import Sizes, Value
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.recorder import BoundRange
-from dmlvk.tensor import element_bits
 
 
 @dataclass(frozen=True)
@@ -38,19 +49,23 @@ class SessionOptions:
             lists them.
         float64_as_float32: Whether arithmetic with 64-bit floats, which DirectML does not have, is done in 32 bits, with
             their precision and range; else a model that asks for it is refused.
+        max_loop_rounds: Rounds after which a Loop is taken for one that does not end, and the run for failed.
     """
 
     plan_cache_size: int = 8
     without_passes: tuple[str, ...] = ()
     float64_as_float32: bool = False
+    max_loop_rounds: int = 1 << 20
 
 
 class InferenceSession:
     """A model ready to run; after ``onnxruntime.InferenceSession``.
 
-    Every node runs on the device, except shape arithmetic and the folding of constants (see ``report``). Weights are
-    uploaded once. A plan is made for each new set of input shapes, at the first run that has them, or when the session
-    is made if the model leaves no size open. Runs may come from several threads; they take turns.
+    Every node runs on the device, except shape arithmetic and the folding of constants (see ``report``). Where control flow
+    or sizes follow from computed values, the host reads those and drives loops, branches and sequences around the device's
+    graphs, each of which has plans of its own. Weights are uploaded once. A plan is made for each new set of input shapes,
+    at the first run that has them, or when the session is made if the model leaves no size open. Runs may come from several
+    threads; they take turns.
 
     Random nodes give new numbers at each run. With a ``seed`` they are the same ones in every session of the model, run for
     run, though not those of another runtime; without, nobody knows them.
@@ -59,6 +74,7 @@ class InferenceSession:
         model: Path of an ONNX file, its bytes, or a ModelProto.
         device: A ``Device``, a choice of one (see ``Device``), or None for the process-wide one.
         options: See ``SessionOptions``.
+        progress: Told how far the loading is, see ``dmlvk.onnx.Progress``; and later how far the making of plans is.
 
     Attributes:
         device: Where it runs.
@@ -70,19 +86,35 @@ class InferenceSession:
         NoDeviceError: there is no such device.
     """
 
-    def __init__(self, model: Source, device: Device | DeviceChoice = None, options: SessionOptions | None = None) -> None:
+    def __init__(
+        self,
+        model: Source,
+        device: Device | DeviceChoice = None,
+        options: SessionOptions | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
         self._options = options or SessionOptions()
-        if self._options.plan_cache_size < 1:
-            raise InvalidArgumentError("is at least 1", field="plan_cache_size", value=self._options.plan_cache_size)
+        for option in ("plan_cache_size", "max_loop_rounds"):
+            if getattr(self._options, option) < 1:
+                raise InvalidArgumentError("is at least 1", field=option, value=getattr(self._options, option))
+        progress = progress or silent
+        opening = Opening(device)
+        parsing = Count(progress, PARSING, 1)
         loaded = load_model(model, float64_as_float32=self._options.float64_as_float32)
+        parsing()
+        folding = Count(progress, FOLDING, 1)
         self._network = Network(loaded, self._options.without_passes)
         self._model = self._network.model
-        if device is None:
-            device = default_device()
-        self.device: Device = device if isinstance(device, Device) else Device(device)
-        self._plans = Plans(self.device, self._network, self._options.plan_cache_size)
+        self._types = {info.name: info.dtype for info in self._model.inputs}
+        ahead = self._trace_ahead()  # while the device opens
+        folding()
+        self.device: Device = opening.result()
+        self._plans = Plans(self.device, self._network, self._options.plan_cache_size, progress)
         self._lock = threading.Lock()
-        self._plan_ahead()
+        self._account: Account | None = None
+        if ahead is not None:
+            self._plan_ahead(ahead)
 
     # -- what the model says
 
@@ -101,68 +133,92 @@ class InferenceSession:
     def report(self) -> SessionReport:
         """Where the model's nodes ran and what they take; see ``profile`` for their times."""
         with self._lock:
-            plan = self._plans.newest
-            steps = zip(plan.trace.steps, plan.operators, strict=True) if plan else ()
-            return self._reported([step_report(step, operator) for step, operator in steps])
+            return self._reported()
 
     def profile(self, feeds: Mapping[str, Any]) -> SessionReport:
         """Runs the model twice, the second time with timestamps around each kernel, and reports with the times of its
-        kernels on the device. A run without a profile costs nothing of it.
+        kernels on the device. A run without a profile costs nothing of it. Where the host drives the device's graphs, their
+        times stand one after the other, without what the host did in between.
 
         Args:
             feeds: As for ``run``, whose errors this raises.
         """
         arrays = self._checked(feeds)
         with self._lock:
-            plan = self._planned(arrays)
-            self._submit(plan, arrays)
-            commands, ends = self._plans.record(plan, timestamps=True)
-            self._feed(plan, arrays)
-            self.device.execute(commands)
-            timings = commands.timings()
-            parts = [timings[first:end] for first, end in itertools.pairwise((0, *ends))]
-            works = zip(plan.trace.steps, plan.operators, parts, strict=True)
-            return self._reported([step_report(*work) for work in works])
+            for timed in (False, True):
+                plan = self._planned(arrays)
+                if plan is None:
+                    self._drive(arrays, timed=timed)
+                else:
+                    self._submit(plan, arrays, timed=timed)
+            return self._reported()
 
-    def _reported(self, steps: Sequence[StepReport]) -> SessionReport:
-        plan = self._plans.newest
-        trace = plan.trace if plan else None
+    def _reported(self) -> SessionReport:
+        account = self._account or Account({})
+        memory = self.device.memory()
         return SessionReport(
             device=self.device.info.name,
-            input_shapes=plan.sizes if plan else {},
-            gpu_nodes=trace.device_nodes if trace else (),
-            host_nodes=(*self._network.folded, *(trace.host_nodes if trace else ())),
-            removed_nodes=trace.removed_nodes if trace else (),
-            dispatches=plan.dispatches if plan else 0,
-            weights_bytes=self._plans.weights_bytes,
+            input_shapes=account.input_shapes,
+            gpu_nodes=account.device_nodes,
+            host_nodes=(*self._network.folded, *account.host_nodes),
+            removed_nodes=account.removed_nodes,
+            dispatches=account.dispatches,
+            weights_bytes=self._plans.weights.nbytes,
             activation_bytes=self._plans.arena_bytes,
-            peak_device_bytes=self.device.memory()["peak"],
+            largest_live_bytes=account.largest_live_bytes,
+            peak_device_bytes=memory["peak"],
+            staging_bytes=memory["staging"],
             plans=len(self._plans.cached),
-            planning_seconds=plan.seconds if plan else 0.0,
-            steps=tuple(steps),
+            planning_seconds=account.planning_seconds,
+            steps=account.steps(),
+            copy_bandwidth=copy_bandwidth(self.device) if account.timed and account.steps() else None,
         )
+
+    def explain(self, node: str) -> NodeExplanation:
+        """What became of a node in the last run, or in the plan that was made ahead: where it went and why, the operators
+        that it became, and of each the rules that chose its kernels, with yes or no, what it launches, and its bytes and
+        arithmetic.
+
+        Args:
+            node: Its name, or its first output's where it has none.
+
+        Raises:
+            ModelError: the model has no such node, or the run did not come by it.
+            StateError: there was no run, and the model leaves sizes open.
+        """
+        with self._lock:
+            if self._account is None:
+                raise StateError("the session has no plan yet: run it first")
+            report = self._reported()
+            placed = {"device": report.gpu_nodes, "host": report.host_nodes, "removed": report.removed_nodes}
+            return explain_node(node, placed, self._account.works(), self._plans)
 
     # -- running
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Array]:
+    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """Runs the model.
 
         Args:
             output_names: Which outputs, in this order; None for all.
-            feeds: An array for each input, of exactly its type; a ``DeviceArray`` of the session's device is copied there.
+            feeds: An array for each input, of exactly its type; a ``DeviceArray`` of the session's device is copied there. A
+                list of arrays for a sequence, and None for an optional input that is to be empty.
 
         Returns:
-            A new array for each output.
+            A new array for each output, a list of arrays for a sequence, None for an optional output that is empty.
 
         Raises:
-            ModelError: names, types or shapes that do not fit the model; the session stays usable.
-            UnsupportedNodeError: a node cannot run with these shapes.
+            InvalidArgumentError: ``output_names`` are no names, or ``feeds`` no mapping.
+            ModelError: names, types, shapes or values that do not fit the model; the session stays usable.
+            UnsupportedNodeError: a node cannot run with these shapes, or a loop does not end.
             StateError: a ``DeviceArray`` of another device.
         """
         names = self._output_names(output_names)
         arrays = self._checked(feeds)
         with self._lock:
             plan = self._planned(arrays)
+            if plan is None:
+                items = self._drive(arrays)
+                return [_on_host(items[name]) for name in names]
             self._submit(plan, arrays)
             return [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
 
@@ -170,10 +226,15 @@ class InferenceSession:
         """As ``run``, but the outputs stay on the device: a new packed array each, which may be fed again. Returns without
         waiting for the device.
 
-        A bool is a UINT8 there, and an output may have no elements.
+        A bool is a UINT8 there, and an output may have no elements. Where the host drives the device's graphs, it waits for
+        what it has to read.
+
+        Raises:
+            UnsupportedError: an output is a sequence, or optional: ``run`` gives it.
+            And what ``run`` raises.
         """
         names = self._output_names(output_names)
-        results, _ = self._run_into(dict.fromkeys(names), feeds)
+        results, _ = self._run_into(dict.fromkeys(names), feeds, Copies(self.device), Copies(self.device))
         return [results[name] for name in names]
 
     # -- binding
@@ -191,83 +252,141 @@ class InferenceSession:
                 another one.
             And what ``run`` raises.
         """
-        binding.results, binding.commands = self._run_into(binding.outputs, binding.inputs)
+        copies = binding.feeding, binding.leaving
+        binding.results, binding.commands = self._run_into(binding.outputs, binding.inputs, *copies)
 
     # -- one run
 
     def _run_into(
-        self, targets: Mapping[str, DeviceArray | None], feeds: Mapping[str, Any]
+        self, targets: Mapping[str, DeviceArray | None], feeds: Mapping[str, Any], feeding: Copies, leaving: Copies
     ) -> tuple[dict[str, DeviceArray], CommandList]:
         """Runs the model and leaves each output in the array that is given for it, or else in a new one.
+
+        Args:
+            targets: The arrays.
+            feeds: As for ``run``.
+            feeding: Records what goes to the plan.
+            leaving: Records what comes from there.
 
         Returns:
             The arrays, and the commands that write the last of them, submitted.
         """
         arrays = self._checked(feeds)
+        infos = {info.name: info for info in self._model.outputs}
+        for name in targets:
+            if not infos[name].is_tensor:
+                raise UnsupportedError(f"output {name!r} is a {infos[name].type}, which run returns")
         with self._lock:
             plan = self._planned(arrays)
-            results = {name: self._target(plan, name, target) for name, target in targets.items()}
+            made: Mapping[str, Value | Array | Tensor]
+            made = _tensors(self._drive(arrays), targets) if plan is None else plan.trace.outputs
+            results = {name: self._target(made[name], name, target) for name, target in targets.items()}
             _check_apart(results)
-            self._submit(plan, arrays)
-            commands = self.device.create_command_list()
+            regions: list[CopyRegion] = []
+            known: list[tuple[DeviceArray, Array]] = []
             for name, target in results.items():
-                result = plan.trace.outputs[name]
-                if not isinstance(result, Value):
-                    target.buffer.write(to_bytes(result), target.offset)
-                elif nbytes := _packed_bytes(target):
-                    commands.copy_buffer_region(
-                        target.buffer, target.offset, *self._plans.locate(plan, result.storage), nbytes
-                    )
-            commands.submit()
+                result, nbytes = made[name], packed_bytes(target)
+                if not nbytes:
+                    continue
+                if isinstance(result, Tensor) and not result.is_on_host:
+                    place = result.on_device().buffer, result.on_device().offset
+                elif isinstance(result, Value):
+                    assert plan is not None, "values are a plan's"
+                    place = self._plans.locate(plan, result.storage)
+                else:
+                    known.append((target, result.on_host() if isinstance(result, Tensor) else result))
+                    continue
+                regions.append(CopyRegion(target.buffer, target.offset, *place, nbytes))
+            if plan is not None:
+                self._submit(plan, arrays, feeding)
+            for target, values in known:
+                target.buffer.write(to_bytes(values), target.offset)
+            commands = leaving.of(regions)
+            commands.submit(defer=True)
+            self.device.flush()
             return results, commands
 
     def _output_names(self, wanted: Sequence[str] | None) -> list[str]:
         known = [info.name for info in self._model.outputs]
-        for name in known if wanted is None else wanted:
+        if wanted is None:
+            return known
+        if isinstance(wanted, str) or not isinstance(wanted, Iterable):
+            raise InvalidArgumentError("is a list of names, or None for all", field="output_names", value=wanted)
+        names = list(wanted)
+        for name in names:
             if name not in known:
                 raise ModelError(f"the model has no output {name!r}; its outputs are {', '.join(sorted(known))}")
-        return known if wanted is None else list(wanted)
+        return names
 
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Feed]:
+    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Fed]:
         """The feeds as the device takes them, and those that the host must know as arrays."""
         arrays = check_feeds(self._model, feeds)
         for info in self._model.inputs:
-            array = arrays[info.name]
-            if isinstance(array, DeviceArray):
-                if array.device is not self.device:
-                    raise StateError(f"input {info.name!r} lives on {array.device}, the session on {self.device}")
-                if info.name in self._network.host_inputs:
-                    arrays[info.name] = from_device(array, info.dtype)
-                elif not array.is_packed:
-                    arrays[info.name] = eager.element_wise_identity(array)
+            fed = arrays[info.name]
+            if isinstance(fed, tuple):
+                arrays[info.name] = tuple(self._packed(info, item) for item in fed)
+            elif fed is not None:
+                arrays[info.name] = self._packed(info, fed)
         return arrays
 
-    def _planned(self, arrays: Mapping[str, Feed]) -> Plan:
-        known = {name: array for name, array in sorted(arrays.items()) if name in self._network.host_inputs}
-        host_feeds = {name: array for name, array in known.items() if not isinstance(array, DeviceArray)}
-        return self._plans.get({name: array.shape for name, array in arrays.items()}, host_feeds)
+    def _packed(self, info: ValueInfo, array: Feed) -> Feed:
+        if isinstance(array, DeviceArray):
+            if array.device is not self.device:
+                raise StateError(f"input {info.name!r} lives on {array.device}, the session on {self.device}")
+            if info.name in self._network.host_inputs:
+                return from_device(array, info.dtype)
+            if not array.is_packed:
+                packed: DeviceArray = eager.element_wise_identity(array)
+                return packed
+        return array
 
-    def _submit(self, plan: Plan, arrays: Mapping[str, Feed]) -> None:
-        commands = self._plans.recorded(plan)
-        self._feed(plan, arrays)
-        if plan.dispatches:
-            commands.submit()
+    def _planned(self, arrays: Mapping[str, Fed]) -> Plan | None:
+        """The plan of a model that is one region; None where the host drives several."""
+        region = self._network.whole
+        if region is None:
+            return None
+        known = {name: array for name, array in sorted(arrays.items()) if name in region.host_inputs}
+        host_feeds = {name: array for name, array in known.items() if isinstance(array, np.ndarray)}
+        specs = {
+            name: (self._types[name], array.shape)
+            for name, array in arrays.items()
+            if name not in host_feeds and isinstance(array, (np.ndarray, DeviceArray))
+        }
+        try:
+            return self._plans.get(region, specs, host_feeds)
+        except LongScanError as error:
+            self._network.cut(error.scan)
+            return self._planned(arrays)
 
-    def _feed(self, plan: Plan, arrays: Mapping[str, Feed]) -> None:
-        """Puts the feeds where the plan reads them, which a run overwrites with what it computes later."""
-        copies = self.device.create_command_list()
-        for name, value in plan.trace.inputs.items():
-            array = arrays[name]
-            if value.storage.nbytes:
-                place = self._plans.locate(plan, value.storage)
-                if isinstance(array, DeviceArray):
-                    copies.copy_buffer_region(*place, array.buffer, array.offset, _packed_bytes(array))
-                else:
-                    place[0].write(to_bytes(array), place[1])
-        copies.submit()
+    def _submit(self, plan: Plan, arrays: Mapping[str, Fed], feeding: Copies | None = None, *, timed: bool = False) -> None:
+        """Runs a model that is one region."""
+        feeds = {name: array for name, array in arrays.items() if isinstance(array, (np.ndarray, DeviceArray))}
+        account = Account({name: array.shape for name, array in feeds.items()}, timed=timed)
+        self._started(account).submit(plan, feeds, feeding)
+        self._account = account
 
-    def _target(self, plan: Plan, name: str, given: DeviceArray | None) -> DeviceArray:
-        result = plan.trace.outputs[name]
+    def _drive(self, arrays: Mapping[str, Fed], *, timed: bool = False) -> dict[str, Item]:
+        """Runs a model whose regions the host drives; its outputs by name."""
+        tensors = {name: array for name, array in arrays.items() if isinstance(array, (np.ndarray, DeviceArray))}
+        account = Account({name: array.shape for name, array in tensors.items()}, timed=timed)
+        items = {info.name: self._item(info, arrays[info.name]) for info in self._model.inputs}
+        try:
+            made = self._started(account).whole(items)
+        except LongScanError as error:
+            self._network.cut(error.scan)
+            return self._drive(arrays, timed=timed)
+        self._account = account
+        return dict(zip((info.name for info in self._model.outputs), made, strict=True))
+
+    def _started(self, account: Account) -> Run:
+        return Run(self.device, self._network, self._plans, account, self._options.max_loop_rounds)
+
+    def _item(self, info: ValueInfo, fed: Fed) -> Item:
+        if isinstance(fed, tuple):
+            return tuple(Tensor(self.device, info.dtype, item.shape, item) for item in fed)
+        return None if fed is None else Tensor(self.device, info.dtype, fed.shape, fed)
+
+    def _target(self, result: Value | Array | Tensor, name: str, given: DeviceArray | None) -> DeviceArray:
         sizes = result.sizes if isinstance(result, Value) else result.shape
         if given is None:
             return empty_on_device(self.device, sizes, result.dtype)
@@ -291,37 +410,83 @@ class InferenceSession:
 
     # -- planning
 
-    def _plan_ahead(self) -> None:
-        """Makes the plan of a model that leaves no size open. Of any other, tries a trace of stand-in sizes, so that a
-        node that cannot run at all is found now; sizes that merely do not fit each other, or that a row refuses, prove
-        nothing."""
-        if self._network.host_inputs:
+    def _trace_ahead(self) -> _Ahead | None:
+        """Traces a model that leaves no size open, or what of it comes before the host drives the rest. Of any other, tries
+        a trace of stand-in sizes, so that a node that cannot run at all is found now; sizes that merely do not fit each
+        other, or that a row refuses, prove nothing."""
+        region = self._network.whole or next((part for part, _ in self._network.program.parts), None)
+        if not isinstance(region, Region) or region.host_inputs:
+            return None
+        start = time.perf_counter()
+        fixed = fixed_sizes(self._model)
+        sizes = stand_in_sizes(self._model) if fixed is None else fixed
+        if sizes is None:
+            return None
+        specs = {name: (self._types[name], sizes[name]) for name in region.inputs}
+        try:
+            trace = self._network.trace_region(region, specs, {})
+        except LongScanError:  # which is what the first run finds
+            return None
+        except ModelError:
+            if fixed is None:
+                return None
+            raise
+        except UnsupportedNodeError as error:
+            if fixed is None and isinstance(error.__cause__, InvalidArgumentError):
+                return None
+            raise
+        return _Ahead(region, specs, trace, fixed, time.perf_counter() - start)
+
+    def _plan_ahead(self, ahead: _Ahead) -> None:
+        """Makes the plan of a trace of fixed sizes; of any other, sees whether its operators have kernels."""
+        if ahead.sizes is not None:
+            plan = self._plans.get(ahead.region, ahead.specs, {}, ahead.trace)
+            plan.seconds += ahead.seconds
+            self._account = Account(ahead.sizes)
+            self._account.add(plan)
             return
-        fixed, stand_ins = fixed_sizes(self._model), stand_in_sizes(self._model)
-        if fixed is not None:
-            self._plans.get(fixed, {})
-        elif stand_ins is not None:
-            try:
-                steps = self._network.trace(stand_ins, {}).steps
-            except ModelError:
-                return
-            except UnsupportedNodeError as error:
-                if isinstance(error.__cause__, InvalidArgumentError):
-                    return
-                raise
-            for step in steps:
-                with naming(step):
-                    lower(self.device.create_operator(step.desc).desc, self.device.capabilities)
+        for step in ahead.trace.steps:
+            with naming(step):
+                lower(self.device.create_operator(step.desc).desc, self.device.capabilities)
 
 
-def _packed_bytes(array: DeviceArray) -> int:
-    """Bytes of the elements of a packed array."""
-    return -(-array.size * element_bits(array.data_type) // 8)
+class _Ahead(NamedTuple):
+    """A trace made when the model is loaded.
+
+    Attributes:
+        region: What of the model.
+        specs: What it is for.
+        trace: It.
+        sizes: Of the model's inputs if it leaves none open.
+        seconds: What it took.
+    """
+
+    region: Region
+    specs: Mapping[str, Spec]
+    trace: Trace
+    sizes: Mapping[str, Sizes] | None
+    seconds: float
+
+
+def _tensors(items: Mapping[str, Item], names: Iterable[str]) -> dict[str, Tensor]:
+    """Those of the items that are asked for, which the model says are tensors."""
+    found = {name: items[name] for name in names}
+    tensors = {name: item for name, item in found.items() if isinstance(item, Tensor)}
+    for name in found.keys() - tensors.keys():
+        raise ModelError(f"output {name!r} is no tensor, which the model says it is")
+    return tensors
+
+
+def _on_host(item: Item) -> Array | list[Array] | None:
+    """A value as the caller gets it."""
+    if isinstance(item, tuple):
+        return [tensor.on_host().copy() for tensor in item]
+    return None if item is None else item.on_host().copy()
 
 
 def _check_apart(results: Mapping[str, DeviceArray]) -> None:
     """No two outputs go to the same memory."""
-    ranges = {name: BoundRange(array.buffer, array.offset, _packed_bytes(array)) for name, array in results.items()}
+    ranges = {name: BoundRange(array.buffer, array.offset, packed_bytes(array)) for name, array in results.items()}
     for (name, part), (other, rest) in itertools.combinations(ranges.items(), 2):
         if part.intersects(rest):
             raise InvalidArgumentError(

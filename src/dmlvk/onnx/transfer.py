@@ -13,6 +13,7 @@ from dmlvk.enums import TensorDataType
 from dmlvk.execution.device import Device
 from dmlvk.onnx.model import FOUR_BITS, Array, data_type_of
 from dmlvk.onnx.values import Sizes, packed_value
+from dmlvk.tensor import element_bits
 
 
 def to_bytes(array: Array) -> Array:
@@ -61,3 +62,8 @@ def from_device(array: DeviceArray, dtype: np.dtype[Any]) -> Array:
     """The elements of a tensor whose data type is that of this numpy type. Waits for them."""
     found = array.numpy()
     return found.astype(dtype) if array.data_type in FOUR_BITS else found.view(dtype)
+
+
+def packed_bytes(array: DeviceArray) -> int:
+    """Bytes of the elements of a packed array."""
+    return -(-array.size * element_bits(array.data_type) // 8)

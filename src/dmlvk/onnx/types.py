@@ -113,7 +113,8 @@ def _checked_inputs(node: onnx.NodeProto, parameters: Sequence[_Parameter], type
         if not code:
             continue
         found = _TEXTS.get(code, f"unknown type {code}")
-        where = f"node {node.name or ', '.join(node.output)!r} ({node.op_type}): input {index}, {name!r}, is a {found}"
+        called = node.name or ", ".join(map(str, node.output))
+        where = f"node {called!r} ({node.op_type}): input {index}, {name!r}, is a {found}"
         if found not in parameter.allowed:
             raise ModelError(f"{where}; {parameter.name} takes {', '.join(sorted(parameter.allowed))}")
         if parameter.is_uniform and bound.setdefault(parameter.type, code) != code:

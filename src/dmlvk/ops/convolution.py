@@ -163,3 +163,28 @@ class Convolution(
                 raise self.error(violation.field, rule.rule, violation.value)
         spatial = tuple(a + b for a, b in zip(_computed_sizes(self), self.output_padding, strict=True))
         return ((self.tensor("input_tensor").sizes[0], _output_channels(self), *spatial),)
+
+
+@_c.constraint("addend", "is laid out as the output, which has no output padding")
+def _addend(desc: ConvolutionAdd) -> _s.Violation | None:
+    addend, output = desc.tensor("addend_tensor"), desc.tensor("output_tensor")
+    steps = zip(output.sizes, addend.effective_strides, output.effective_strides, strict=True)
+    if addend.sizes != output.sizes or any(size > 1 and own != wanted for size, own, wanted in steps):
+        return _s.Violation("addend_tensor", (addend.sizes, addend.effective_strides))
+    return _s.Violation("output_padding", desc.output_padding) if any(desc.output_padding) else None
+
+
+class ConvolutionAdd(
+    Convolution,
+    internal=True,
+    in_place=("addend_tensor",),
+    constraints=(*Convolution.constraints, _addend),
+    accepts=Convolution.accepts,
+):
+    """A Convolution that adds another tensor before its activation: activation(sum + bias + addend). A row of our own, which
+    a pass makes of the two operators.
+
+    It rounds to FLOAT16 once, where the two do so twice.
+    """
+
+    addend_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (3, 5))

@@ -95,12 +95,15 @@ class Device:
         """Fills the contiguous writable ``out``, after everything submitted before."""
 
     def command_list(self, *, timestamps: bool = False) -> CommandList: ...
+    def flush(self) -> None:
+        """Submits what is deferred."""
+
     def wait_idle(self) -> None: ...
     def memory(self) -> dict[str, int]:
         """Bytes: buffers (sum of live buffers), peak (its highest value), blocks (reserved from the driver), staging,
         and where memory_budget is on: budget, usage."""
 
-    def reset_peak(self) -> None: ...
+    def reset_peak(self, at_least: int = 0) -> None: ...
     def save_pipeline_cache(self) -> None: ...
     lost: str
     """"" while the device works, else why not (the call that reported VK_ERROR_DEVICE_LOST)."""
@@ -132,8 +135,10 @@ class CommandList:
     def fill(self, target: Buffer, offset: int, nbytes: int, word: int) -> None:
         """offset and nbytes are multiples of 4."""
 
-    def submit(self) -> None:
-        """Ends recording at the first call. Waits for this list's own previous submit before replaying."""
+    def submit(self, *, defer: bool = False) -> None:
+        """Ends recording at the first call. Waits for this list's own previous submit before replaying.
+
+        defer: leaves the list to the next submit, upload, download or wait of anybody, which it precedes."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Spins briefly, then blocks, GIL released. False when the timeout (seconds) ran out; the list stays valid."""

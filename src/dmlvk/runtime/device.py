@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import ctypes
 import numbers
 import os
@@ -19,14 +20,14 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dmlvk.enums import TensorDataType
 from dmlvk.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
 from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
-from dmlvk.kernels.library import spirv
+from dmlvk.kernels.library import pipeline_spirv
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import KernelVariant
 from dmlvk.kernels.spec import GLSL_TYPES
@@ -34,6 +35,7 @@ from dmlvk.runtime import _native
 from dmlvk.runtime.memory import Buffer, ParameterArena, Purpose
 
 _MOST_CHANGES: Final = 256
+_MOST_THREADS: Final = 16
 _PREFERENCE: Final = ("discrete", "integrated", "virtual", "cpu", "other")
 
 DeviceChoice = int | str | None
@@ -148,9 +150,13 @@ class ComputeDevice:
         self._purposes: dict[Purpose, int] = dict.fromkeys(Purpose, 0)
         self._changes: collections.deque[tuple[Purpose, int]] = collections.deque()
         self._kernels: dict[KernelVariant, _native.Kernel] = {}
+        self._creations: dict[KernelVariant, threading.Lock] = {}
+        self._todo: collections.deque[KernelVariant] = collections.deque()
+        self._expected: dict[KernelVariant, None] = {}
+        self._threads = 0
         self._lock = threading.Lock()
         self._pipelines_saved = 0
-        self._saved_at = 0.0
+        self._saved_at = time.monotonic()
         _OPEN_DEVICES.add(self)
 
     def __repr__(self) -> str:
@@ -188,9 +194,9 @@ class ComputeDevice:
             self._settle_changes()
             return {**totals, **{purpose.value: size for purpose, size in self._purposes.items()}, **native}
 
-    def reset_peak_memory(self) -> None:
-        """Makes ``memory()["peak"]`` start again from what is live now."""
-        self.native.reset_peak()
+    def reset_peak_memory(self, at_least: int = 0) -> None:
+        """Makes ``memory()["peak"]`` start again from what is live now, or from ``at_least`` bytes where that is more."""
+        self.native.reset_peak(at_least)
 
     def count_memory(self, purpose: Purpose, change: int) -> None:
         """Called by buffers as they come and go. Never blocks: the garbage collector may call it anywhere, in a thread
@@ -210,20 +216,48 @@ class ComputeDevice:
     # -- kernels
 
     def kernel(self, variant: KernelVariant) -> _native.Kernel:
-        """The variant's pipeline, created at the first call."""
+        """The variant's pipeline, created at the first call. Several may be created at the same time."""
         found = self._kernels.get(variant)
         if found is None:
             with self._lock:
+                creation = self._creations.setdefault(variant, threading.Lock())
+            with creation:
                 found = self._kernels.get(variant)
                 if found is None:
                     found = self._kernels[variant] = self._create_kernel(variant)
         return found
 
+    def prepare_kernels(self, variants: Iterable[KernelVariant]) -> list[KernelVariant]:
+        """Starts to create those pipelines that are missing, in several threads, and returns which they are: ``kernel``
+        waits for the one that it is asked for. What fails, fails there again, for whoever asks."""
+        with self._lock:
+            known = (self._kernels, self._expected)
+            missing = [item for item in dict.fromkeys(variants) if not any(item in found for found in known)]
+            self._expected.update(dict.fromkeys(missing))
+            self._todo.extend(missing)
+            more = min(_MOST_THREADS - self._threads, (os.cpu_count() or 1) - self._threads, len(missing))
+            for _ in range(more):
+                self._threads += 1
+                threading.Thread(target=self._create_kernels, name="dmlvk-pipelines").start()
+        return missing
+
+    def _create_kernels(self) -> None:
+        """Creates what ``prepare_kernels`` has found missing, until there is nothing left or the interpreter ends."""
+        while True:
+            with self._lock:
+                if not (self._todo and threading.main_thread().is_alive()):
+                    self._threads -= 1
+                    return
+                variant = self._todo.popleft()
+            with contextlib.suppress(Exception):
+                self.kernel(variant)
+            self._expected.pop(variant, None)
+
     def _create_kernel(self, variant: KernelVariant) -> _native.Kernel:
         spec = KERNELS[variant.kernel]
         identifiers = {name: index for index, (name, _) in enumerate(spec.constants)}
         return self.native.kernel(
-            spirv(variant.kernel, variant.variant),
+            pipeline_spirv(variant),
             name=variant.kernel,
             storage_buffers=len(spec.buffers),
             has_params=bool(spec.params),
@@ -272,6 +306,10 @@ class ComputeDevice:
         """``IDMLDevice::GetDeviceRemovedReason``: None while the device works, else the error that it was lost with."""
         lost = self.native.lost
         return DeviceLostError(f"{lost}: VK_ERROR_DEVICE_LOST", result=-4, call=lost) if lost else None
+
+    def flush(self) -> None:
+        """Hands over what has been submitted with ``defer``."""
+        self.native.flush()
 
     def wait_idle(self) -> None:
         """Waits until the device has done all that was submitted."""

@@ -192,9 +192,13 @@ class Recording:
                 copy(*arguments)
             self.labels.append((operator, kernel))
 
-    def submit(self) -> None:
-        """Submits; the first call ends recording. Waits for the previous submit of this recording."""
-        self._native.submit()
+    def submit(self, *, defer: bool = False) -> None:
+        """Submits; the first call ends recording. Waits for the previous submit of this recording.
+
+        Args:
+            defer: Whether it may wait for the next submit, upload or download of anybody, and go with that.
+        """
+        self._native.submit(defer=defer)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Whether the last submit finished within ``timeout`` seconds (None: waits as long as it takes)."""

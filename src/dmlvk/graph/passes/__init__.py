@@ -14,8 +14,14 @@ from dmlvk.errors import InvalidArgumentError
 from dmlvk.graph.flow import Flow, Memory
 from dmlvk.graph.passes.activation import fuse_activations, recognise_swish
 from dmlvk.graph.passes.attention import recognise_attention
-from dmlvk.graph.passes.bias import fuse_additions, fuse_scales
+from dmlvk.graph.passes.bias import fuse_additions, fuse_residuals, fuse_scales
+from dmlvk.graph.passes.chain import merge_chains
+from dmlvk.graph.passes.constants import run_constants_once
+from dmlvk.graph.passes.copies import remove_identities, share_ranges
 from dmlvk.graph.passes.gelu import recognise_gelu
+from dmlvk.graph.passes.images import lay_channels_last
+from dmlvk.graph.passes.join import join_in_place
+from dmlvk.graph.passes.layout import avoid_layout_copies
 from dmlvk.graph.passes.normalization import fold_batch_normalization, recognise_layer_normalization
 from dmlvk.graph.step import Step, Storage
 
@@ -36,6 +42,7 @@ class Pass(NamedTuple):
 
 PASSES: Final = (
     Pass("dead", "steps whose results nobody reads", Flow.remove_dead_steps),
+    Pass("identity", "a read and a write of what is copied as it is", remove_identities),
     Pass("layer_normalization", "eight reads and writes of the tensor of two", recognise_layer_normalization),
     Pass("gelu", "four reads and writes of the tensor of five", recognise_gelu),
     Pass("attention", "the scores: they never reach memory", recognise_attention),
@@ -43,7 +50,14 @@ PASSES: Final = (
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),
     Pass("scale", "a read and a write of a product's output", fuse_scales),
     Pass("addition", "a read and a write of a product's output", fuse_additions),
+    Pass("residual", "a read and a write of a convolution's output", fuse_residuals),
     Pass("activation", "a read and a write of the tensor", fuse_activations),
+    Pass("channels_last", "a copy of what each FLOAT16 convolution reads", lay_channels_last),
+    Pass("constants", "what would be the same in every run", run_constants_once),
+    Pass("chain", "what lies between pointwise operators: a write and a read of each", merge_chains),
+    Pass("layout", "a read and a write of what lies otherwise", avoid_layout_copies),
+    Pass("split", "a read and a write of each piece", share_ranges),
+    Pass("join", "a read and a write of each piece", join_in_place),
 )
 
 

@@ -6,6 +6,7 @@ from dmlvk import ops
 from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
+from dmlvk.ops.convolution import ConvolutionAdd
 from dmlvk.schema import OperatorDesc, fits_float32
 from dmlvk.tensor import TensorDesc
 
@@ -53,6 +54,46 @@ def _with_addend(
     per_channel = tuple(size if axis == 1 else 1 for axis, size in enumerate(sizes))
     bias = TensorDesc(other.data_type, per_channel, other.effective_strides)
     return desc.replace(**changes, bias_tensor=bias), {**product.storages(), "bias_tensor": storage}
+
+
+def fuse_residuals(flow: Flow) -> None:
+    """A tensor that is added to a convolution's output, which nothing else reads, is added by the convolution."""
+    for step in list(flow.steps):
+        if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
+            continue
+        for own, other in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
+            convolution = flow.writer(step.storage(own))
+            if convolution is None or flow.only_reader(convolution.outputs[0]) is not step:
+                continue
+            desc = _with_residual(convolution.desc, step.desc, own, other)
+            if desc is not None:
+                added = {"addend_tensor": step.storage(other), "output_tensor": step.outputs[0]}
+                flow.replace((convolution, step), Step.of(convolution.origin, desc, {**convolution.storages(), **added}))
+                break
+
+
+def _with_residual(desc: OperatorDesc, addition: OperatorDesc, own: str, other: str) -> ConvolutionAdd | None:
+    """The convolution as one that adds the addition's other operand as well; None where it cannot."""
+    if type(desc) is not ops.Convolution or desc.fused_activation is not None or any(desc.output_padding):
+        return None
+    sizes = desc.tensor("output_tensor").sizes
+    addend, output = seen_as(addition.tensor(other), sizes), seen_as(addition.tensor("output_tensor"), sizes)
+    is_depthwise = desc.group_count == desc.tensor("input_tensor").sizes[1]
+    if (
+        is_depthwise
+        or addend is None
+        or output is None
+        or not same_elements(desc.tensor("output_tensor"), addition.tensor(own))
+    ):
+        return None
+    if any(
+        size > 1 and step != wanted
+        for size, step, wanted in zip(sizes, addend.effective_strides, output.effective_strides, strict=True)
+    ):
+        return None
+    fields = {spec.name: getattr(desc, spec.name) for spec in desc.fields}
+    activation = getattr(addition, "fused_activation", None)
+    return ConvolutionAdd(**{**fields, "output_tensor": output, "fused_activation": activation}, addend_tensor=addend)
 
 
 def fuse_scales(flow: Flow) -> None:

@@ -63,7 +63,7 @@ def _folded(flow: Flow, convolution: Step, batch: Step) -> Step | None:
     backward = desc.direction == ConvolutionDirection.BACKWARD
 
     def new_filter() -> npt.NDArray[Any]:
-        return _scaled_filter(weights.astype(np.float64), factors, desc.group_count if backward else 0)
+        return _scaled_filter(weights, factors, desc.group_count if backward else 0)
 
     def new_bias() -> npt.NDArray[Any]:
         before = 0.0 if bias is None else bias.astype(np.float64).reshape(-1)
@@ -96,14 +96,17 @@ def _per_channel(values: npt.NDArray[Any], sizes: tuple[int, ...]) -> npt.NDArra
 
 def _scaled_filter(weights: npt.NDArray[Any], factors: npt.NDArray[Any], backward_groups: int) -> npt.NDArray[Any]:
     """A filter with each output channel scaled: {OutC, InC / groups, ...}, or {InC, OutC / groups, ...} of a backward
-    convolution, whose input channels are in as many runs as there are groups."""
+    convolution, whose input channels are in as many runs as there are groups. Computed in the factors' type, and of the
+    weights' type: no large array of float64 is made in between."""
     window = (1,) * (weights.ndim - 2)
-    if not backward_groups:
-        forward: npt.NDArray[Any] = weights * factors.reshape(-1, 1, *window)
-        return forward
-    groups = factors.reshape(backward_groups, 1, -1)
-    of_inputs = np.repeat(groups, weights.shape[0] // backward_groups, axis=1).reshape(weights.shape[:2])
-    scaled: npt.NDArray[Any] = weights * of_inputs.reshape(*weights.shape[:2], *window)
+    if backward_groups:
+        groups = factors.reshape(backward_groups, 1, -1)
+        of_inputs = np.repeat(groups, weights.shape[0] // backward_groups, axis=1).reshape(weights.shape[:2])
+        scales = of_inputs.reshape(*weights.shape[:2], *window)
+    else:
+        scales = factors.reshape(-1, 1, *window)
+    scaled = np.empty(weights.shape, weights.dtype)
+    np.multiply(weights, scales, out=scaled, dtype=factors.dtype, casting="same_kind")
     return scaled
 
 

@@ -32,7 +32,7 @@ def newest(desc: OperatorDesc) -> OperatorDesc:
 def _lowering(desc: OperatorDesc) -> Lowering:
     lowering = lowering_of(desc)
     if lowering is None:
-        raise UnsupportedError("has no kernel in this version", operator=desc.type.dml_name)
+        raise UnsupportedError("has no kernel in this version", operator=desc.dml_name)
     return lowering
 
 
@@ -89,7 +89,7 @@ def check_data_types(desc: OperatorDesc, caps: Capabilities) -> None:
         missing = tuple(feature for feature in GLSL_TYPES[name].features if feature not in caps.features)
         if missing:
             found = f"{slot.field.dml_name} is {name}, which needs the device feature {', '.join(missing)}"
-            raise FEATURES.error(found, desc.type.dml_name, features=missing)
+            raise FEATURES.error(found, desc.dml_name, features=missing)
 
 
 def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
@@ -103,7 +103,7 @@ def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
             raise STORAGE_BINDING.error(
                 f"{slot.field.dml_name} of {slot.tensor.total_tensor_size_in_bytes} bytes is larger than a storage "
                 f"binding of its type may be on the device, {most} bytes",
-                desc.type.dml_name,
+                desc.dml_name,
             )
 
 
@@ -115,11 +115,11 @@ def _check_dispatches(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> Non
         missing = tuple(name for name in spec.required_features(dispatch.kernel.variant) if name not in caps.features)
         if missing:
             found = f"needs the device feature {', '.join(missing)}"
-            raise FEATURES.error(found, desc.type.dml_name, features=missing)
+            raise FEATURES.error(found, desc.dml_name, features=missing)
         largest = max(binding.nbytes for binding in dispatch.bindings)
         if largest > caps.storage_buffer_bytes:
             found = f"needs a table of {largest} bytes, the device binds at most {caps.storage_buffer_bytes}"
-            raise STORAGE_BINDING.error(found, desc.type.dml_name)
+            raise STORAGE_BINDING.error(found, desc.dml_name)
         if any(count > most for count, most in zip(dispatch.grid, caps.workgroup_counts, strict=True)):
             found = f"needs {dispatch.grid} workgroups, the device launches at most {caps.workgroup_counts}"
-            raise WORKGROUPS.error(found, desc.type.dml_name)
+            raise WORKGROUPS.error(found, desc.dml_name)

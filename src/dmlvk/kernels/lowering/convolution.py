@@ -12,13 +12,14 @@ from dmlvk.kernels.lowering import matmul
 from dmlvk.kernels.lowering.convolution_cooperative import cooperative, cooperative_fits
 from dmlvk.kernels.lowering.convolution_geometry import as_it_is, dispatch_of, geometry_of
 from dmlvk.kernels.lowering.convolution_lanes import depthwise_lanes, lane_registers
-from dmlvk.kernels.lowering.convolution_tiles import X_TABLE, input_mode, split, tiled
+from dmlvk.kernels.lowering.convolution_tiles import X_TABLE, input_mode, is_lean, split, tiled
 from dmlvk.kernels.lowering.convolution_winograd import winograd, winograd_bytes
 from dmlvk.kernels.lowering.fused import fused
 from dmlvk.kernels.lowering.registry import register
 from dmlvk.kernels.plan import Plan, input_range, output_range
 from dmlvk.kernels.select.convolution import CONVOLUTION, ConvolutionProblem
 from dmlvk.kernels.shapes import check_rounds, linear_grid
+from dmlvk.ops.convolution import ConvolutionAdd
 
 _RUN = 4
 """Outputs along W that an invocation of the depthwise kernel computes."""
@@ -30,6 +31,7 @@ def _problem(desc: ops.Convolution) -> ConvolutionProblem:
     geometry = geometry_of(desc)
     width = desc.strides[-1], desc.dilations[-1], geometry.window[2]
     taps, tabled = math.prod(geometry.window), input_mode(desc, geometry) == X_TABLE
+    adds = isinstance(desc, ConvolutionAdd)
     positions = math.prod(geometry.output_sizes[2:]) * math.prod(geometry.input_sizes) * math.prod(geometry.window)
     return ConvolutionProblem(
         pixels=geometry.pixels,
@@ -39,13 +41,15 @@ def _problem(desc: ops.Convolution) -> ConvolutionProblem:
         taps=taps,
         line=geometry.group_channels * (taps if tabled else 1),
         lines=1 if tabled else taps,
+        lean=is_lean(desc, geometry),
         divided=geometry.divisor != (1, 1, 1),
         forward=desc.direction == ConvolutionDirection.FORWARD,
-        lane_registers=lane_registers(desc, geometry),
+        adds=adds,
+        lane_registers=None if adds else lane_registers(desc, geometry),
         cooperative=cooperative_fits(desc, geometry),
         winograd_bytes=winograd_bytes(desc, geometry),
         segment=(_RUN - 1) * width[0] + (width[2] - 1) * width[1] + 1,
-        is_product=desc.group_count == 1 and positions == 1 and not any(desc.start_padding + desc.output_padding),
+        is_product=desc.group_count == positions == 1 and not any(desc.start_padding + desc.output_padding) and not adds,
     )
 
 
@@ -125,6 +129,7 @@ def _vector(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabiliti
 
 register(
     ops.Convolution,
+    ConvolutionAdd,
     problem=_problem,
     rules=CONVOLUTION,
     schedules={

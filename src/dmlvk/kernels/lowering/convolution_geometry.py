@@ -16,6 +16,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.select.copy import COPY
 from dmlvk.kernels.select.rule import choose
+from dmlvk.ops.convolution import ConvolutionAdd
 from dmlvk.tensor import TensorDesc, element_bits
 
 
@@ -184,9 +185,14 @@ def dispatch_of(
         "HAS_BIAS": int(has_bias),
         "HAS_DIVISOR": int(geometry.divisor != (1, 1, 1)),
     }
+    addend: tuple[Range, ...] = ()
+    if "addend" in KERNELS[kernel].buffer_names:
+        adds = isinstance(desc, ConvolutionAdd)
+        addend = (input_range(3) if adds else filters.range,)
+        constants["HAS_ADDEND"] = int(adds)
     block = KERNELS[kernel].pack(**geometry.params, **activation.params, **params)
     variant = (*variant, ("T", desc.tensor("input_tensor").data_type.name))
-    bindings = (input_range(0), filters.range, input_range(2) if has_bias else filters.range, output_range())
+    bindings = (input_range(0), filters.range, input_range(2) if has_bias else filters.range, *addend, output_range())
     return Dispatch(KernelVariant(kernel, variant, tuple(constants.items())), bindings, block, grid)
 
 

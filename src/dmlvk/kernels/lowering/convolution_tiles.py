@@ -23,6 +23,7 @@ from dmlvk.kernels.select.convolution import ConvolutionProblem, TileChoice, til
 from dmlvk.kernels.shapes import check_rounds, divisors, linear_grid
 
 _X_PIXELS, _X_PLANES, _X_CHANNELS, X_TABLE = range(4)
+_Y_ELEMENTS, _Y_PLANES, _Y_CHANNELS = range(3)
 _MOST_TABLE = 256
 _REPACKED_PRODUCTS = 1 << 28
 """Multiplications from which on a dispatch that repacks the filter before each execution pays."""
@@ -63,16 +64,33 @@ def input_mode(desc: ops.Convolution, geometry: Geometry) -> int:
     return _X_PIXELS
 
 
+def _one_tap(geometry: Geometry) -> bool:
+    """Whether there is one tap, which every pixel meets inside the input."""
+    ranges = zip(geometry.output_sizes[2:], geometry.position_step, geometry.position_start, strict=True)
+    reach = ((start, start + (count - 1) * step) for count, step, start in ranges)
+    is_inside = all(first >= 0 and last < size for (first, last), size in zip(reach, geometry.input_sizes, strict=True))
+    return math.prod(geometry.window) == 1 and geometry.divisor == (1, 1, 1) and is_inside
+
+
+def is_lean(desc: ops.Convolution, geometry: Geometry) -> bool:
+    """Whether a round finds no taps, and tiles are written in quads of pixels."""
+    return _one_tap(geometry) and _output_mode(desc, geometry) == _Y_PLANES
+
+
+def _output_mode(desc: ops.Convolution, geometry: Geometry) -> int:
+    """How the tiled kernel writes the output."""
+    outputs, strides = geometry.output_sizes, geometry.output_strides
+    if any(desc.output_padding):
+        return _Y_ELEMENTS
+    if whole_planes(outputs, strides):
+        return _Y_PLANES
+    return _Y_CHANNELS if whole_quads(outputs, strides, 1, geometry.group_outputs) else _Y_ELEMENTS
+
+
 def _tiles(
     desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities, *, split: bool
 ) -> _Tiles:
-    outputs, strides = geometry.output_sizes, geometry.output_strides
-    padded = any(desc.output_padding)
-    x_mode, y_mode = input_mode(desc, geometry), 0
-    if not padded and whole_planes(outputs, strides):
-        y_mode = 1
-    elif not padded and whole_quads(outputs, strides, 1, geometry.group_outputs):
-        y_mode = 2
+    x_mode, y_mode = input_mode(desc, geometry), _output_mode(desc, geometry)
     choice = tile_choice(problem, caps, split=split)
     line = problem.line
     return _Tiles(choice, x_mode, y_mode, -(-line // choice.depth), choice.rounds(problem), choice.splits)
@@ -124,6 +142,7 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         "BLOCK_N": shape.block_columns,
         "TILE_K": depth,
         "X_MODE": tiles.x_mode,
+        "ONE_TAP": int(_one_tap(geometry)),
         "W_QUADS": int(quads),
         "Y_MODE": tiles.y_mode,
         "TABLE": _MOST_TABLE + depth if tiles.x_mode == X_TABLE else 1,
@@ -141,6 +160,7 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         depth=geometry.group_channels * math.prod(geometry.window),
         depth_blocks=tiles.depth_blocks,
         depth_divisor=divisors([tiles.depth_blocks]),
+        window_divisors=divisors(geometry.window[1:]),
         rounds=tiles.rounds,
         splits=tiles.splits,
         split_rounds=-(-tiles.rounds // tiles.splits),
@@ -154,12 +174,12 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         "convolution_merge",
         desc,
         filters,
-        {"LOCAL_SIZE_X": local, "Y_QUADS": int(tiles.y_mode == 1)},
+        {"LOCAL_SIZE_X": local, "Y_QUADS": int(tiles.y_mode == _Y_PLANES)},
         linear_grid(-(-channels * pitch // 4 // local), caps),
         pixels=geometry.pixels,
         splits=tiles.splits,
         partial_pitch=pitch,
     )
-    dispatch = dataclasses.replace(dispatch, bindings=(*dispatch.bindings[:3], partials))
+    dispatch = dataclasses.replace(dispatch, bindings=(*dispatch.bindings[:-1], partials))
     merge = dataclasses.replace(merge, bindings=(partials, *merge.bindings[1:]))
     return filters.plan(dispatch, merge, temporary_bytes=partials.nbytes)

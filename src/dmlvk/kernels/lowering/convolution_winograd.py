@@ -101,7 +101,13 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
     filter_bytes = groups * _PLACES * filter_matrix * 4
     weights = Range(Source.PERSISTENT if kept else Source.TEMPORARY, 0, 0, filter_bytes)
     prepare = transform(
-        "filter", {0: input_range(1), 3: weights}, groups * channels * outputs, 0, 0, {}, (filter_matrix, pitch_outputs, 1)
+        "filter",
+        {0: input_range(1), 2: input_range(1), 3: weights},
+        groups * channels * outputs,
+        0,
+        0,
+        {},
+        (filter_matrix, pitch_outputs, 1),
     )
     filters = Filter(weights, geometry, (prepare,), filter_bytes, kept)
 

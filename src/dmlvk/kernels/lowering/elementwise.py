@@ -132,9 +132,11 @@ def _runs(
     constants: Mapping[str, int],
     params: Mapping[str, Any],
 ) -> Dispatch:
-    """The launch of a kernel that walks its packed output as one line; a tensor that is packed like it moves in groups."""
+    """The launch of a kernel that walks its packed output as one line: a tensor that is packed like it moves in groups, and
+    two elements of one that repeats them along rows serve an item."""
     packed = problem.walk.strides[-1]
-    access = [Access.GROUPS if steps == packed else Access.ELEMENTS for steps in problem.walk.strides]
+    others = [Access.ELEMENTS if steps[-1] else Access.BROADCAST for steps in problem.walk.strides]
+    access = [Access.GROUPS if steps == packed else own for steps, own in zip(problem.walk.strides, others, strict=True)]
     return _items(kernel, problem, problem.group_lanes, access, caps, bindings, {**constants, "RUNS": 1}, params)
 
 
@@ -290,12 +292,17 @@ def _schedule(rule: str) -> Callable[[OperatorDesc, ElementwiseProblem, Capabili
         inputs = tuple(input_range(slot) for slot in range(len(desc.input_slots())))
         bindings = (*inputs, output_range())
         operation = _form(desc).operation
-        numbers = [getattr(desc, field.name) for field in desc.fields if _is_parameter(field)]
+        numbers = number_attributes(desc)
         if len(inputs) == 2:
             return Plan((_binary(desc, operation, problem, rule, caps, bindings, numbers),))
         return Plan((unary(operation, problem, rule, caps, bindings, getattr(desc, "scale_bias", None), numbers),))
 
     return schedule
+
+
+def number_attributes(desc: OperatorDesc) -> tuple[float, ...]:
+    """The operator's numbers for the shader, in the struct's order."""
+    return tuple(getattr(desc, field.name) for field in desc.fields if _is_parameter(field))
 
 
 def _is_parameter(field: FieldSpec) -> bool:

@@ -6,6 +6,9 @@ from dmlvk.kernels.manifest.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TIL
 from dmlvk.kernels.shapes import convolution_lanes
 from dmlvk.kernels.spec import KernelSpec
 
+_BUFFERS = ("x", "w", "bias", "y:w")
+_ADDING = ("x", "w", "bias", "addend", "y:w")
+"""Of a kernel that finishes sums of several channels, to which a ``ConvolutionAdd`` adds a tensor."""
 _CONVOLUTION_PARAMS = (
     "uint output_sizes[5]",
     "uint output_strides[5]",
@@ -48,11 +51,11 @@ _WINOGRAD_PARAMS = (
 _WINOGRAD_CONSTANTS = (("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 0), ("CHANNELS", 0))
 
 
-def _winograd(name: str, *more: tuple[str, int]) -> KernelSpec:
+def _winograd(name: str, buffers: tuple[str, ...], *more: tuple[str, int]) -> KernelSpec:
     return KernelSpec(
         f"convolution_winograd_{name}",
         f"convolution_winograd_{name}.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=buffers,
         params=_WINOGRAD_PARAMS,
         constants=(*_WINOGRAD_CONSTANTS, *more),
         variants=(("T", ("FLOAT32",)),),
@@ -63,24 +66,31 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "convolution_naive",
         "convolution_naive.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=_ADDING,
         params=(*_CONVOLUTION_PARAMS, "uint count"),
-        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 1)),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_ADDEND", 0), ("HAS_DIVISOR", 1)),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(
         "convolution_direct",
         "convolution_direct.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=_ADDING,
         params=(*_CONVOLUTION_PARAMS, "uint pixels", "uint group_blocks"),
-        constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 1), ("CHANNELS", 8)),
+        constants=(
+            ("LOCAL_SIZE_X", 64),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_ADDEND", 0),
+            ("HAS_DIVISOR", 1),
+            ("CHANNELS", 8),
+        ),
         variants=(("T", FLOATS),),
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
     KernelSpec(
         "convolution_depthwise",
         "convolution_depthwise.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=_BUFFERS,
         params=(*_CONVOLUTION_PARAMS, "uint runs", "uint row_runs"),
         constants=(
             ("LOCAL_SIZE_X", 64),
@@ -97,7 +107,7 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "convolution_depthwise_lanes",
         "convolution_depthwise_lanes.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=_BUFFERS,
         params=(*_CONVOLUTION_PARAMS, "uint count", "uint walk_sizes[4]", "uint walk_divisors[8]"),
         constants=(
             ("LOCAL_SIZE_X", 128),
@@ -120,7 +130,7 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "convolution_depthwise_channels",
         "convolution_depthwise_channels.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=_BUFFERS,
         params=(*_CONVOLUTION_PARAMS, "uint count", "uint walk_sizes[4]", "uint walk_divisors[8]"),
         constants=(
             ("LOCAL_SIZE_X", 128),
@@ -140,7 +150,7 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "convolution_tiled",
         "convolution_tiled.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=_ADDING,
         params=(
             *_CONVOLUTION_PARAMS,
             "uint pixels",
@@ -148,6 +158,7 @@ ROWS: tuple[KernelSpec, ...] = (
             "uint depth",
             "uint depth_blocks",
             "uint depth_divisor[2]",
+            "uint window_divisors[4]",
             "uint rounds",
             "uint splits",
             "uint split_rounds",
@@ -157,8 +168,10 @@ ROWS: tuple[KernelSpec, ...] = (
             *PRODUCT_TILE,
             ("ACTIVATION", 0),
             ("HAS_BIAS", 1),
+            ("HAS_ADDEND", 0),
             ("HAS_DIVISOR", 1),
             ("X_MODE", 0),
+            ("ONE_TAP", 0),
             ("W_QUADS", 1),
             ("Y_MODE", 0),
             ("TABLE", 1),
@@ -169,7 +182,7 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "convolution_cooperative",
         "convolution_cooperative.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=_ADDING,
         params=(
             *_CONVOLUTION_PARAMS,
             "uint pixels",
@@ -185,6 +198,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *COOPERATIVE_TILE,
             ("ACTIVATION", 0),
             ("HAS_BIAS", 1),
+            ("HAS_ADDEND", 0),
             ("HAS_DIVISOR", 0),
             ("WHOLE_TAPS", 1),
             ("Y_MODE", 0),
@@ -196,12 +210,19 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "convolution_merge",
         "convolution_merge.comp",
-        buffers=("x", "w", "bias", "y:w"),
+        buffers=_ADDING,
         params=(*_CONVOLUTION_PARAMS, "uint pixels", "uint splits", "uint partial_pitch"),
-        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 0), ("Y_QUADS", 1)),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_ADDEND", 0),
+            ("HAS_DIVISOR", 0),
+            ("Y_QUADS", 1),
+        ),
         variants=(("T", FLOATS),),
     ),
-    _winograd("filter"),
-    _winograd("input"),
-    _winograd("output", ("Y_QUADS", 1)),
+    _winograd("filter", _BUFFERS),
+    _winograd("input", _BUFFERS),
+    _winograd("output", _ADDING, ("HAS_ADDEND", 0), ("Y_QUADS", 1)),
 )

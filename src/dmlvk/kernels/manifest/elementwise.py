@@ -52,6 +52,7 @@ ROWS: tuple[KernelSpec, ...] = (
         params=(*ITEM_PARAMS, *steps("x", "output"), *_UNARY_PARAMS),
         constants=(*_UNARY_CONSTANTS, ("ITEMS", 1), ("RUNS", 0), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
         variants=(("LANES T U", lanes(_UNARY_TYPES)),),
+        selectors=("OPERATION",),
     ),
     KernelSpec(
         name="elementwise_unary_tiles",
@@ -66,6 +67,7 @@ ROWS: tuple[KernelSpec, ...] = (
         ),
         constants=(*_UNARY_CONSTANTS, ("ROW_DIMENSION", 0), ("X_MODE", 0), ("OUTPUT_MODE", 0)),
         variants=(("TILE LANES T U", _tiles("FLOAT64", *NUMERIC)),),
+        selectors=("OPERATION",),
     ),
     KernelSpec(
         name="elementwise_binary",
@@ -74,6 +76,7 @@ ROWS: tuple[KernelSpec, ...] = (
         params=(*ITEM_PARAMS, *steps("a", "b", "output"), *_BINARY_PARAMS),
         constants=(*_BINARY_CONSTANTS, ("ITEMS", 1), ("RUNS", 0), ("A_MODE", 0), ("B_MODE", 0), ("OUTPUT_MODE", 0)),
         variants=(("LANES T U", lanes(_BINARY_TYPES)),),
+        selectors=("OPERATION", "ACTIVATION"),
     ),
     KernelSpec(
         name="elementwise_binary_tiles",
@@ -96,5 +99,6 @@ ROWS: tuple[KernelSpec, ...] = (
             ("OUTPUT_MODE", 0),
         ),
         variants=(("TILE LANES T U", _tiles(*NUMERIC)),),
+        selectors=("OPERATION", "ACTIVATION"),
     ),
 )

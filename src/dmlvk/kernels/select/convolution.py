@@ -25,13 +25,15 @@ class ConvolutionProblem:
         groups, group_channels, group_outputs: Groups, and the input and output channels of each.
         taps: Of the window.
         line, lines: How ``convolution_tiled`` counts the terms of a sum: input channels and taps, or all in one line.
+        lean: Whether all that a round of tiles adds to its products is to load them: one tap, whole quads of pixels.
         divided: Whether positions are divided: direction BACKWARD with a stride above 1.
         forward: Whether the direction is FORWARD.
+        adds: Whether a tensor is added to the outputs.
         lane_registers: That an invocation of the depthwise lanes takes; None where they do not fit the problem.
         cooperative: Whether it is float16 that the cooperative kernel takes.
         winograd_bytes: The largest range of memory that F(4x4, 3x3) needs; None where it does not compute the problem.
         segment: Inputs along W that a run of 4 outputs reads.
-        is_product: Whether it is a plain matrix product of one pixel a batch entry: one group, one tap, no padding.
+        is_product: Whether it is nothing but a matrix product of one pixel a batch entry: one group, one tap, no padding.
     """
 
     pixels: int
@@ -41,8 +43,10 @@ class ConvolutionProblem:
     taps: int
     line: int
     lines: int
+    lean: bool
     divided: bool
     forward: bool
+    adds: bool
     lane_registers: int | None
     cooperative: bool
     winograd_bytes: int | None
@@ -53,7 +57,8 @@ class ConvolutionProblem:
 class TileShape(NamedTuple):
     """A workgroup's tile of output channels by pixels, and the block of each invocation; see ``product_tile.glsl``.
 
-    ``speed`` is what share of an H200's peak such tiles reach where there are many, as measured.
+    ``speed`` is what share of an H200's peak such tiles reach where there are many, as measured; ``lean`` and ``lean_of_8``
+    are the same for a lean problem, in rounds of 16 terms and more and in rounds of 8.
     """
 
     rows: int
@@ -61,6 +66,8 @@ class TileShape(NamedTuple):
     block_rows: int
     block_columns: int
     speed: float
+    lean: float
+    lean_of_8: float
 
     @property
     def invocations(self) -> int:
@@ -93,21 +100,27 @@ class TileChoice(NamedTuple):
 
 
 TILE_SHAPES = (
-    TileShape(128, 128, 8, 16, 0.56),
-    TileShape(128, 64, 8, 8, 0.60),
-    TileShape(64, 128, 8, 8, 0.57),
-    TileShape(64, 64, 8, 4, 0.50),
-    TileShape(32, 128, 4, 8, 0.45),
-    TileShape(32, 64, 4, 4, 0.40),
-    TileShape(32, 32, 4, 4, 0.33),
+    TileShape(128, 128, 8, 16, 0.50, 0.62, 0.70),
+    TileShape(128, 64, 8, 8, 0.60, 0.63, 0.65),
+    TileShape(64, 128, 8, 8, 0.57, 0.65, 0.55),
+    TileShape(64, 64, 8, 4, 0.50, 0.61, 0.51),
+    TileShape(32, 128, 4, 8, 0.45, 0.49, 0.41),
+    TileShape(32, 64, 4, 4, 0.40, 0.46, 0.38),
+    TileShape(32, 32, 4, 4, 0.33, 0.36, 0.30),
 )
-_CPU_TILES = TileChoice(TileShape(16, 32, 4, 4, 1.0), 4, 1, 0.0)
+_CPU_TILES = TileChoice(TileShape(16, 32, 4, 4, 1.0, 1.0, 1.0), 4, 1, 0.0)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops, and no rule chooses tiles there."""
 _PROCESSORS = 132
 _PRODUCTS_PER_MICROSECOND = 224e3
 """Multiply-adds of one processor: 128 a cycle of 1.75 GHz."""
 _SHORT_ROUND = 1.2
-"""What rounds of 8 terms take longer, a term."""
+"""What rounds of 8 terms take longer, a term, where a problem is not lean."""
+_ALONE = 0.5
+"""Waves that few ones of blocks of 128 sums take longer: a processor has registers for two workgroups of them, and the last
+waits for memory alone."""
+_FEW_WAVES = 4
+_TABLED = 1.2
+"""What blocks of 64 sums and more take longer, a term, where a table says what is read: they lack registers."""
 _DISPATCH_MICROSECONDS = 2.5
 _MERGE_MICROSECONDS = 5.0
 _MERGED_PART_MICROSECONDS = 0.07
@@ -133,23 +146,32 @@ def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool)
     return min(_tile_choices(problem, caps, split=split), key=lambda choice: choice.microseconds)
 
 
+def _speed(problem: ConvolutionProblem, shape: TileShape, depth: int) -> float:
+    if problem.lean:
+        return shape.lean_of_8 if depth == 8 else shape.lean
+    is_tabled = problem.lines == 1 < problem.taps and shape.block_rows * shape.block_columns >= 64
+    return shape.speed / (_SHORT_ROUND if depth == 8 else 1.0) / (_TABLED if is_tabled else 1.0)
+
+
 def _tile_choices(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> Iterator[TileChoice]:
     for shape in TILE_SHAPES:
         if shape.invocations > caps.workgroup_invocations:
             continue
         tiles = -(-problem.group_outputs // shape.rows) * -(-problem.pixels // shape.columns) * problem.groups
-        for depth in (32, 16, 8):
+        is_small = shape.block_rows * shape.block_columns <= 16
+        for depth in (32, 16, 8) if is_small else (16, 32, 8):  # of those that seem as fast the first
             rounds = TileChoice(shape, depth, 1, 0.0).rounds(problem)
             if shape.shared_bytes(depth) > caps.shared_memory_bytes or (depth > 16 and shape.rows * shape.columns > 4096):
                 continue
-            busy = shape.rows * shape.columns * depth / (_PRODUCTS_PER_MICROSECOND * shape.speed)
-            busy *= _SHORT_ROUND if depth == 8 else 1.0
+            busy = shape.rows * shape.columns * depth / (_PRODUCTS_PER_MICROSECOND * _speed(problem, shape, depth))
             most = max(rounds // 2, 2) if split else 1
             for parts in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if split else (1,):
                 if parts > min(most, rounds) or (split and _partial_bytes(problem, parts) > caps.storage_buffer_bytes):
                     continue
                 each = -(-rounds // parts)
-                waves = -(-tiles * parts // _PROCESSORS)
+                waves = float(-(-tiles * parts // _PROCESSORS))
+                if shape.block_rows * shape.block_columns > 64 and waves <= _FEW_WAVES:
+                    waves += _ALONE
                 time = _DISPATCH_MICROSECONDS + each * max(_LATENCY_MICROSECONDS + 0.75 * busy, waves * busy)
                 if parts > 1:
                     time += _MERGE_MICROSECONDS + 2 * _partial_bytes(problem, parts) / 3e6
@@ -163,7 +185,7 @@ def _few_pixels(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 
 def _depthwise(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     channels = problem.groups * problem.group_outputs
-    single = problem.group_channels == 1 and problem.forward
+    single = problem.group_channels == 1 and problem.forward and not problem.adds
     return single and problem.segment <= 64 and channels <= caps.workgroup_counts[2]
 
 
@@ -283,7 +305,7 @@ CONVOLUTION = (
         possible=always,
         because="enough channels and pixels to fill tiles in shared memory, on a GPU, or sums so long that tiles pay half "
         "empty; which tiles says tile_choice(). H200, "
-        "1x1 on 32x256x56x56 to 64 channels in 97 us, cuDNN 115",
+        "1x1 on 32x256x56x56 to 64 channels in 87 us, cuDNN 115",
     ),
     Rule(
         "direct",

@@ -144,7 +144,8 @@ ELEMENTWISE = (
         possible=lambda p, caps: p.output_is_packed and p.walk.sizes[-1] >= p.group_lanes,
         because="a packed output and rows that start anywhere: a group of the output takes its inputs from at most two "
         "rows: two indices serve it, and one store. H200, five dimensions in rows of 129: float16 at 2940 GB/s against 1630 "
-        "by elements, float32 at 3940 against 3250",
+        "by elements, float32 at 3940 against 3250; two numbers a channel over planes of 49: float16 at 3795 GB/s, and at "
+        "2410 where each lane loads its own",
     ),
     Rule(
         "elements",

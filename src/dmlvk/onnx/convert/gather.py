@@ -16,8 +16,11 @@ _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 @converts("Gather", 1, 11, 13, types=_ANY)
 def gather(node: Conversion) -> Value:
     """The indices' dimensions stand in the place of the axis."""
-    x, indices = node[0], node[1]
-    axis = node.axis(node.attribute("axis", 0), x.rank)
+    return taken(node, node[0], node[1], node.axis(node.attribute("axis", 0), node[0].rank))
+
+
+def taken(node: Conversion, x: Value, indices: Value, axis: int) -> Value:
+    """What the indices choose along an axis."""
     sizes = (*x.sizes[:axis], *indices.sizes, *x.sizes[axis + 1 :])
     count = max(len(sizes), x.rank)
     place = {"axis": axis + count - x.rank, "index_dimensions": indices.rank}

@@ -1,0 +1,130 @@
+"""Why an operator runs as it does: the rules that were asked, and what the chosen one launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.lowering import explain, newest
+from dmlvk.kernels.plan import BlockCopy, Launch, Plan
+from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import TensorDesc, packed_strides
+
+
+@dataclass(frozen=True)
+class RuleAnswer:
+    """One rule of the choice of kernels.
+
+    Attributes:
+        rule: Its name.
+        holds: Whether it is possible and its condition holds; the first that does is chosen.
+        because: The condition in words, and the measurement behind it.
+    """
+
+    rule: str
+    holds: bool
+    because: str
+
+
+@dataclass(frozen=True)
+class LaunchExplanation:
+    """One launch of an operator.
+
+    Attributes:
+        kernel: Its name, that of the device's own command for a copy.
+        variant: Macros of its SPIR-V.
+        constants: Specialisation constants that differ from the kernel's defaults.
+        workgroups: In x, y, z.
+    """
+
+    kernel: str
+    variant: dict[str, str]
+    constants: dict[str, int]
+    workgroups: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OperatorExplanation:
+    """How an operator runs.
+
+    Attributes:
+        operator: Its class.
+        fields: What the desc says, a text for each field that is given.
+        lowered_as: The newest re-issue, which has the kernels.
+        rules: Those of its family, in order.
+        dispatches: What an execution launches.
+        initialization: What initialisation launches.
+        temporary_bytes: Scratch.
+        persistent_bytes: What initialisation leaves for executions.
+    """
+
+    operator: str
+    fields: dict[str, str]
+    lowered_as: str
+    rules: tuple[RuleAnswer, ...]
+    dispatches: tuple[LaunchExplanation, ...]
+    initialization: tuple[LaunchExplanation, ...]
+    temporary_bytes: int
+    persistent_bytes: int
+
+    @property
+    def chosen(self) -> str:
+        """The rule that was chosen."""
+        return next(answer.rule for answer in self.rules if answer.holds)
+
+    def lines(self) -> list[str]:
+        """It as text, two spaces deep."""
+        lines = []
+        for answer in self.rules:
+            mark = "chosen" if answer.rule == self.chosen else "yes" if answer.holds else "no"
+            lines.append(f"  {mark:6}  {answer.rule}: {answer.because}")
+        for what, launches in (("initialise", self.initialization), ("dispatch", self.dispatches)):
+            for launch in launches:
+                about = (("variant", launch.variant), ("constants", launch.constants), ("workgroups", launch.workgroups))
+                lines.append(" ".join([f"  {what} {launch.kernel}", *(f"{name} {value}" for name, value in about if value)]))
+        return [*lines, f"  temporary {self.temporary_bytes:,} bytes, persistent {self.persistent_bytes:,} bytes"]
+
+
+def explain_operator(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> OperatorExplanation:
+    """How an operator runs on a device.
+
+    Args:
+        desc: Validated.
+        plan: What it was lowered to.
+        caps: The device.
+
+    Raises:
+        UnsupportedError: it has no kernel.
+    """
+    return OperatorExplanation(
+        operator=type(desc).__name__,
+        fields={spec.name: _text(value) for spec in desc.fields if (value := getattr(desc, spec.name)) is not None},
+        lowered_as=type(newest(desc)).__name__,
+        rules=tuple(RuleAnswer(rule.name, holds, rule.because) for rule, holds in explain(desc, caps)),
+        dispatches=tuple(map(_launch, plan.dispatches)),
+        initialization=tuple(map(_launch, plan.initialize)),
+        temporary_bytes=plan.temporary_bytes,
+        persistent_bytes=plan.persistent_bytes,
+    )
+
+
+def _launch(launch: Launch) -> LaunchExplanation:
+    if isinstance(launch, BlockCopy):
+        return LaunchExplanation(launch.name, {}, {}, ())
+    kernel = launch.kernel
+    return LaunchExplanation(kernel.kernel, dict(kernel.variant), dict(kernel.constants), launch.grid)
+
+
+def _text(value: object) -> str:
+    """A field as the command line spells it: ``FLOAT32[2,3]@3,1`` for a tensor."""
+    if isinstance(value, TensorDesc):
+        sizes = ",".join(map(str, value.sizes))
+        is_packed = value.effective_strides == packed_strides(value.sizes)
+        strides = "" if is_packed else "@" + ",".join(map(str, value.effective_strides))
+        return f"{value.data_type.name}[{sizes}]{strides}{', OWNED_BY_DML' if value.owned_by_dml else ''}"
+    if isinstance(value, OperatorDesc):
+        given = {spec.name: getattr(value, spec.name) for spec in value.fields if not spec.kind.is_tensor}
+        return f"{type(value).__name__}({', '.join(f'{name}={_text(item)}' for name, item in given.items())})"
+    if type(value) is tuple:
+        return ", ".join(map(_text, value))
+    return str(getattr(value, "name", value))

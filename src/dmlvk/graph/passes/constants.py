@@ -1,0 +1,33 @@
+"""What is the same in every run is computed before the first."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlvk.graph.flow import Flow
+from dmlvk.graph.step import Step, Storage
+
+
+def run_constants_once(flow: Flow) -> None:
+    """A step that reads only constants, inputs that are OWNED_BY_DML and what such steps compute runs once, on the device.
+
+    Not one whose result the caller reads, who wants it written in every run.
+    """
+    known: set[Storage] = set()
+    for step in list(flow.steps):
+        if _is_constant(flow, step, known):
+            flow.replace((step,), dataclasses.replace(step, runs_once=True))
+            known.update(step.written())
+
+
+def _is_constant(flow: Flow, step: Step, known: set[Storage]) -> bool:
+    if any(storage in flow.outputs or storage.constant is not None for storage in step.written()):
+        return False
+    read = [
+        storage in known
+        or (storage.constant is not None and not flow.outlives_a_run(storage))
+        or (slot.tensor is not None and slot.tensor.owned_by_dml)
+        for storage, slot in zip(step.inputs, step.desc.input_slots(), strict=True)
+        if storage is not None
+    ]
+    return bool(read) and all(read)

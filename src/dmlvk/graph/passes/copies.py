@@ -1,0 +1,172 @@
+"""Steps that only copy: what they show of their input could be read there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence, Set
+from typing import Final, NamedTuple
+
+from dmlvk import ops
+from dmlvk.graph.flow import Flow
+from dmlvk.graph.step import Place, Step, Storage
+from dmlvk.kernels.lowering import newest
+from dmlvk.kernels.lowering.copy import is_copy
+from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, element_bits
+
+PLACE_ALIGNMENT: Final = MINIMUM_BUFFER_TENSOR_ALIGNMENT
+"""Bytes on which a part of a storage starts: kernels rely on it for their widest accesses, as bindings do."""
+
+
+def remove_identities(flow: Flow) -> None:
+    """A copy with the layout of all that it copies goes: its readers read what it reads. Where the caller reads it, the step
+    that computes what it copies writes there."""
+    names: dict[Storage, Storage] = {}
+    for step in list(flow.steps):
+        places = shown_places(step)
+        if places is None or len(places) != 1 or places[0] is None or places[0].offset:
+            continue
+        output = step.outputs[0]
+        assert output is not None, "a copy writes something"
+        source = names.get(places[0].storage, places[0].storage)
+        if source.nbytes != output.nbytes or output.constant is not None or flow.outlives_a_run(source):
+            continue
+        if output not in flow.outputs and flow.alignment(output) <= PLACE_ALIGNMENT:
+            names[output] = source
+        elif source.constant is None and source not in flow.outputs and flow.writer(source) is not None:
+            names = {old: output if new is source else new for old, new in names.items()}
+            names[source] = output
+        else:
+            continue
+        flow.replace((step,))
+    if names:
+        flow.rename(names)
+
+
+def share_ranges(flow: Flow) -> None:
+    """What a copy shows of its input, if it is bytes of that in their order, becomes a part of the input. Pieces of a split
+    for which that does not hold are copied each by itself."""
+    for step in list(flow.steps):
+        if step.runs_once:
+            continue
+        places = shown_places(step)
+        if places is None:
+            continue
+        shared = {
+            output: place
+            for output, place in zip(step.outputs, places, strict=True)
+            if output is not None and place is not None and _may_be_part(flow, output, place)
+        }
+        if shared:
+            flow.replace((step,), *slices_without(step, shared.keys()))
+            for output, place in shared.items():
+                flow.place(output, place)
+
+
+def _may_be_part(flow: Flow, output: Storage, place: Place) -> bool:
+    source, offset = place
+    return (
+        output not in flow.outputs
+        and output.constant is None
+        and offset % PLACE_ALIGNMENT == 0
+        and offset + output.nbytes <= source.nbytes
+        and not flow.outlives_a_run(source)
+        and flow.alignment(output) <= PLACE_ALIGNMENT
+    )
+
+
+def slices_without(step: Step, shared: Set[Storage]) -> list[Step]:
+    """What is left to copy of a split but for some of its outputs, piece by piece; nothing of other steps."""
+    if len(shared) == len(step.outputs):
+        return []
+    desc = step.desc
+    assert isinstance(desc, ops.Split), "nothing else has several outputs"
+    x, axis = desc.tensor("input_tensor"), desc.axis
+    slices = []
+    for tensor, start, output in zip(desc.output_tensors, _starts(desc), step.outputs, strict=True):
+        if output in shared:
+            continue
+        piece = ops.Slice1(
+            input_tensor=x,
+            output_tensor=tensor,
+            input_window_offsets=tuple(start if index == axis else 0 for index in range(x.dimension_count)),
+            input_window_sizes=tensor.sizes,
+            input_window_strides=(1,) * x.dimension_count,
+        )
+        slices.append(Step(step.origin, piece, step.inputs, (output,)))
+    return slices
+
+
+class Window(NamedTuple):
+    """What a copy reads for one of its outputs.
+
+    Attributes:
+        place: Where it starts.
+        tensor: Its elements there, in the output's sizes.
+    """
+
+    place: Place
+    tensor: TensorDesc
+
+
+def windows_of(step: Step) -> list[Window] | None:
+    """What a step copies, output by output; None for a step that does more than copy, or that starts within a byte."""
+    source, x = (step.inputs[0], step.desc.input_slots()[0].tensor) if step.inputs else (None, None)
+    walk = None if x is None else _walk_of_copy(step, x)
+    if walk is None or source is None or x is None:
+        return None
+    windows = []
+    for slot, start in zip(step.desc.output_slots(), walk[0], strict=True):
+        assert slot.tensor is not None, "a copy writes all that it has"
+        offset, rest = divmod(start * element_bits(x.data_type), 8)
+        if rest:
+            return None
+        tensor = TensorDesc(slot.tensor.data_type, slot.tensor.sizes, walk[1])
+        windows.append(Window(Place(source, offset), tensor))
+    return windows
+
+
+def shown_places(step: Step) -> list[Place | None] | None:
+    """Where in its input each output of a step lies, as it is laid out itself; None for one of another layout, and for a
+    step that does more than copy."""
+    windows = windows_of(step)
+    if windows is None:
+        return None
+    outputs = (slot.tensor for slot in step.desc.output_slots())
+    return [
+        window.place if tensor is not None and same_steps(window.tensor, tensor, tensor.sizes) else None
+        for window, tensor in zip(windows, outputs, strict=True)
+    ]
+
+
+def same_steps(one: TensorDesc, other: TensorDesc, sizes: Sequence[int]) -> bool:
+    """Whether elements of so many in each dimension lie as far from each other in two tensors."""
+    strides = zip(sizes, one.effective_strides, other.effective_strides, strict=True)
+    return all(size == 1 or step == wanted for size, step, wanted in strides)
+
+
+def _walk_of_copy(step: Step, x: TensorDesc) -> tuple[list[int], tuple[int, ...]] | None:
+    """The element of its input with which each output of a step starts that only copies, and the strides of what follows."""
+    steps = x.effective_strides
+    desc = newest(step.desc)
+    match desc:
+        case ops.ElementWiseIdentity() | ops.ActivationIdentity() | ops.Cast():
+            return ([0], steps) if is_copy(desc) else None
+        case ops.Tile():
+            return ([0], steps) if set(desc.repeats) == {1} else None
+        case ops.Padding1():
+            return None if any(desc.start_padding) or any(desc.end_padding) else ([0], steps)
+        case ops.Slice1() if min(desc.input_window_strides) > 0:
+            start = sum(offset * own for offset, own in zip(desc.input_window_offsets, steps, strict=True))
+            return [start], tuple(own * wide for own, wide in zip(steps, desc.input_window_strides, strict=True))
+        case ops.Split():
+            return [start * steps[desc.axis] for start in _starts(desc)], steps
+        case ops.Join() if len(desc.input_tensors) == 1:
+            return [0], steps
+        case _:
+            return None
+
+
+def _starts(desc: ops.Split) -> list[int]:
+    """The first element of each piece along the axis."""
+    lengths = (tensor.sizes[desc.axis] for tensor in desc.output_tensors)
+    return list(itertools.accumulate(lengths, initial=0))[:-1]

@@ -1,0 +1,125 @@
+"""Images between convolutions of FLOAT16 lie with their channels side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from dmlvk import ops
+from dmlvk.enums import TensorDataType
+from dmlvk.graph.flow import Flow
+from dmlvk.graph.step import Step, Storage
+from dmlvk.kernels.lowering.elementwise import ROWS
+from dmlvk.ops.convolution import ConvolutionAdd
+from dmlvk.schema import OperatorDesc
+from dmlvk.tensor import TensorDesc, calculate_strides
+
+_WORD: Final = 8
+"""Channels that a cooperative convolution reads at a time."""
+_WINDOWS: Final = (
+    ops.AveragePooling,
+    ops.AveragePooling1,
+    ops.MaxPooling,
+    ops.MaxPooling1,
+    ops.MaxPooling2,
+    ops.Resample,
+    ops.Resample1,
+    ops.Resample2,
+)
+"""Rows whose output lies as their input does, or has one pixel."""
+_CONVOLUTIONS: Final = (ops.Convolution, ConvolutionAdd)
+
+
+def lay_channels_last(flow: Flow) -> None:
+    """What a FLOAT16 convolution writes for another, directly or through pointwise operators and pooling, is laid out as
+    NHWC: cooperative matrices want an input's channels side by side, and copy one that has them elsewhere.
+
+    Only intermediate tensors of such steps change, all those together that pointwise operators combine; what anything else
+    reads or writes stays as it is. H200, the kernels of ResNet-50 of batch 32 in 2.8 ms instead of 4.5, of batch 1 in 0.65
+    instead of 0.99; without cooperative matrices, which a graph does not know of, of batch 4 in 1.95 instead of 1.80.
+    """
+    images = _images(flow)
+    groups = {storage: storage for storage in images}
+
+    def home(storage: Storage) -> Storage:
+        while groups[storage] is not storage:
+            storage = groups[storage]
+        return storage
+
+    stuck: set[Storage] = set()
+    wanted: set[Storage] = set()
+    for step in flow.steps:
+        together = list(_together(step))
+        known = [home(storage) for storage in together if storage in images]
+        for storage in known[1:]:
+            groups[home(storage)] = home(known[0])
+        if len(known) < len(together):
+            stuck.update(known)
+        if isinstance(step.desc, _CONVOLUTIONS) and step.desc.group_count == 1 and step.inputs[0] in images:
+            wanted.add(step.inputs[0])
+    fixed, useful = ({home(storage) for storage in some} for some in (stuck, wanted))
+    moved = {storage for storage in images if home(storage) in useful - fixed}
+    for step in list(flow.steps):
+        desc = _channels_last(step, moved)
+        if desc is not step.desc:
+            flow.replace((step,), dataclasses.replace(step, desc=desc))
+
+
+def _operands(step: Step) -> Iterator[tuple[str, Storage, TensorDesc]]:
+    """The field, the storage and the tensor of each operand and result."""
+    slots = zip((*step.desc.input_slots(), *step.desc.output_slots()), (*step.inputs, *step.outputs), strict=True)
+    for slot, storage in slots:
+        if storage is not None and slot.tensor is not None:
+            yield slot.field.name, storage, slot.tensor
+
+
+def _images(flow: Flow) -> set[Storage]:
+    """The storages that steps compute which take any layout, for such steps only, and that all see as the same packed image
+    of FLOAT16 with whole words of channels."""
+    seen: dict[Storage, tuple[int, ...]] = {}
+    others: set[Storage] = set()
+    for step in flow.steps:
+        known = isinstance(step.desc, (*_CONVOLUTIONS, *_WINDOWS, *ROWS)) and not step.runs_once
+        for _, storage, tensor in _operands(step):
+            if not known or not _is_image(storage, tensor) or seen.setdefault(storage, tensor.sizes) != tensor.sizes:
+                others.add(storage)
+    return {
+        storage
+        for storage in seen
+        if storage not in others and storage not in flow.outputs and flow.writer(storage) is not None
+    }
+
+
+def _is_image(storage: Storage, tensor: TensorDesc) -> bool:
+    return (
+        tensor.data_type == TensorDataType.FLOAT16
+        and tensor.dimension_count == 4
+        and tensor.sizes[1] % _WORD == 0
+        and tensor.sizes[2] * tensor.sizes[3] > 1
+        and tensor.effective_strides == calculate_strides("NCHW", tensor.sizes)
+        and storage.constant is None
+        and storage.part_of is None
+    )
+
+
+def _together(step: Step) -> Iterator[Storage]:
+    """Those operands and results of a step that have one layout: not those that are broadcast, nor what has one pixel."""
+    for field, storage, tensor in _operands(step):
+        broadcast = any(size > 1 and not own for size, own in zip(tensor.sizes, tensor.effective_strides, strict=True))
+        if isinstance(step.desc, _CONVOLUTIONS):
+            follows = field in ("addend_tensor", "output_tensor")
+        else:
+            follows = isinstance(step.desc, (*_WINDOWS, *ROWS)) and tensor.sizes[2:] != (1, 1)
+        if follows and not broadcast:
+            yield storage
+
+
+def _channels_last(step: Step, moved: set[Storage]) -> OperatorDesc:
+    """The step's desc with the tensors that move."""
+    changes = {
+        field: dataclasses.replace(tensor, strides=calculate_strides("NHWC", tensor.sizes))
+        for field, storage, tensor in _operands(step)
+        if storage in moved
+    }
+    return step.desc.replace(**changes) if changes else step.desc

@@ -1,0 +1,164 @@
+"""What is joined is written where it is to lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from dmlvk import ops
+from dmlvk.graph.flow import Flow
+from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, same_steps
+from dmlvk.graph.step import Place, Step, Storage
+from dmlvk.tensor import TensorDesc, element_bits
+
+
+class _Run(NamedTuple):
+    """Neighbouring pieces of a join.
+
+    Attributes:
+        first, end: The first of them, and the one after the last.
+        whole: The storage that consists of just these pieces and may lie in the join's output; None where they are copied.
+    """
+
+    first: int
+    end: int
+    whole: Storage | None
+
+
+def join_in_place(flow: Flow) -> None:
+    """The inputs of a join that are ranges of its output become parts of it: then their writers write there.
+
+    So do pieces that are all of a storage, in their order, as those of a split, or of another join, may be. What the graph
+    is fed, what is constant and what lies elsewhere already is copied still.
+    """
+    _flatten(flow)
+    joined: set[Storage] = set()
+    for step in list(flow.steps):
+        if not isinstance(step.desc, ops.Join) or step.runs_once:
+            continue
+        output, starts = step.outputs[0], _starts(step.desc)
+        if output is None or output.constant is not None or starts is None:
+            continue
+        runs = _on_places(_runs(flow, step, starts, joined), starts)
+        if all(run.whole is None for run in runs):
+            continue
+        parts = [run.whole or Storage(starts[run.end] - starts[run.first]) for run in runs]
+        copies = [_copied(step, run, part) for run, part in zip(runs, parts, strict=True) if run.whole is None]
+        flow.replace((step,), *copies)
+        for run, part in zip(runs, parts, strict=True):
+            flow.place(part, Place(output, starts[run.first]))
+        joined.add(output)
+
+
+def _flatten(flow: Flow) -> None:
+    """A join that only another one along the same dimension reads becomes part of that."""
+    for between in [step.outputs[0] for step in flow.steps if isinstance(step.desc, ops.Join)]:
+        step, reader = flow.writer(between), flow.only_reader(between)
+        if (
+            step is None
+            or reader is None
+            or reader.runs_once != step.runs_once
+            or any(map(flow.outlives_a_run, step.read()))
+        ):
+            continue
+        inner, outer = step.desc, reader.desc
+        if not isinstance(inner, ops.Join) or not isinstance(outer, ops.Join):
+            continue
+        place = reader.inputs.index(between)
+        written, read = inner.tensor("output_tensor"), outer.input_tensors[place]
+        if inner.axis == outer.axis and written.sizes == read.sizes and same_steps(written, read, read.sizes):
+            tensors = (*outer.input_tensors[:place], *inner.input_tensors, *outer.input_tensors[place + 1 :])
+            inputs = (*reader.inputs[:place], *step.inputs, *reader.inputs[place + 1 :])
+            merged = dataclasses.replace(reader, desc=outer.replace(input_tensors=tensors), inputs=inputs)
+            flow.replace((step, reader), merged)
+
+
+def _starts(desc: ops.Join) -> list[int] | None:
+    """The byte of the output at which each piece starts, and the one behind the last, at the end of a word of 4; None where
+    pieces are no ranges of it that follow each other."""
+    output = desc.tensor("output_tensor")
+    bits, step = element_bits(output.data_type), output.effective_strides[desc.axis]
+    for tensor in desc.input_tensors:
+        of_piece = math.prod(tensor.sizes)
+        is_range = tensor.sizes[desc.axis] * step == of_piece and _is_dense(tensor.sizes, output.effective_strides)
+        if not is_range or of_piece * bits % 8:
+            return None
+    lengths = (math.prod(tensor.sizes) * bits // 8 for tensor in desc.input_tensors)
+    *starts, end = itertools.accumulate(lengths, initial=0)
+    return [*starts, -(-end // 4) * 4]
+
+
+def _is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements lie without gaps, in any order of the dimensions."""
+    wanted = 1
+    for step, size in sorted((step, size) for size, step in zip(sizes, strides, strict=True) if size > 1):
+        if step != wanted:
+            return False
+        wanted *= size
+    return True
+
+
+def _runs(flow: Flow, step: Step, starts: Sequence[int], joined: Collection[Storage]) -> list[_Run]:
+    """The pieces: those together that make up a storage, and the others one by one."""
+    runs: list[_Run] = []
+    first = 0
+    while first < len(step.inputs):
+        storage = step.inputs[first]
+        assert storage is not None, "a join has all its inputs"
+        whole = storage.place.storage
+        end = _end_of(step, starts, first, whole)
+        if end is None or whole in [run.whole for run in runs] or not _may_move(flow, whole, joined):
+            runs.append(_Run(first, first + 1, None))
+        else:
+            runs.append(_Run(first, end, whole))
+        first = runs[-1].end
+    return runs
+
+
+def _end_of(step: Step, starts: Sequence[int], first: int, whole: Storage) -> int | None:
+    """The piece behind those from the first on that make up a storage; None where they do not."""
+    output = step.desc.output_slots()[0].tensor
+    for index in range(first, len(step.inputs)):
+        storage, tensor = step.inputs[index], step.desc.input_slots()[index].tensor
+        assert storage is not None and tensor is not None and output is not None, "a join has all its tensors"
+        if storage.place != (whole, starts[index] - starts[first]) or not same_steps(tensor, output, tensor.sizes):
+            return None
+        if starts[index + 1] - starts[first] == whole.nbytes:
+            return index + 1
+    return None
+
+
+def _may_move(flow: Flow, whole: Storage, joined: Collection[Storage]) -> bool:
+    """Whether a storage that is part of no other may become part of one."""
+    writer = flow.writer(whole)
+    is_computed = whole in joined or (writer is not None and not writer.runs_once)
+    is_own = whole not in flow.outputs and whole.constant is None
+    return is_computed and is_own and flow.alignment(whole) <= PLACE_ALIGNMENT
+
+
+def _on_places(runs: Sequence[_Run], starts: Sequence[int]) -> list[_Run]:
+    """The runs, those copied that another follows where no storage may start; what is copied side by side is one."""
+    found: list[_Run] = []
+    for run in runs:
+        together = found and run.whole is None and found[-1].whole is None
+        if together or starts[run.first] % PLACE_ALIGNMENT:
+            found[-1] = _Run(found[-1].first, run.end, None)
+        else:
+            found.append(run)
+    return found
+
+
+def _copied(step: Step, run: _Run, part: Storage) -> Step:
+    """The join of some of the pieces, into their part of the output."""
+    desc, output = step.desc, step.desc.tensor("output_tensor")
+    assert isinstance(desc, ops.Join), "the caller looks for one"
+    tensors = desc.input_tensors[run.first : run.end]
+    length = sum(tensor.sizes[desc.axis] for tensor in tensors)
+    sizes = (*output.sizes[: desc.axis], length, *output.sizes[desc.axis + 1 :])
+    joined = ops.Join(
+        input_tensors=tensors, output_tensor=TensorDesc(output.data_type, sizes, output.strides), axis=desc.axis
+    )
+    return Step(step.origin, joined, step.inputs[run.first : run.end], (part,))

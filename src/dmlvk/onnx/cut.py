@@ -1,0 +1,389 @@
+"""Cuts graphs into programs, and finds each node's row.
+
+A region ends where a node needs a computed value on the host, such as the shape of a Reshape: the next region has it as an
+input that the host reads back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import onnx
+
+from dmlvk.errors import ModelError, UnsupportedNodeError
+from dmlvk.onnx.control import Body, can_be_traced, flattened, unused
+from dmlvk.onnx.known import is_shape_arithmetic, needs_shape_only, read_by_driver, wanted_on_host
+from dmlvk.onnx.model import ElementKind, Node
+from dmlvk.onnx.program import Driven, Placed, Program, Region
+from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_driven, find_row, missing_reason
+
+_SEQUENCE, _OPTIONAL = "seq", "optional"
+_MAKES_SEQUENCE: Final = frozenset(
+    {"SequenceMap", "SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SplitToSequence"}
+)
+
+
+class _ComputedError(Exception):
+    """A node needs a value on the host that is not known there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Cutter:
+    """Finds each node's row and cuts graphs into programs.
+
+    Args:
+        bodies: Of the nodes that have some.
+        types: What the graph's values are, as far as it is known.
+        constants: Names of constants.
+        inputs: Names of the graph's inputs.
+        without_traces: Nodes whose bodies no trace shall follow.
+
+    Attributes:
+        placed: The nodes of those bodies that a trace follows, with their rows.
+        reading: Nodes for which the host reads back what the device has computed.
+    """
+
+    def __init__(
+        self,
+        bodies: Mapping[Node, Mapping[str, Body]],
+        types: Mapping[str, ElementKind | None],
+        constants: Collection[str],
+        inputs: Collection[str],
+        without_traces: Collection[Node] = (),
+    ) -> None:
+        self.placed: dict[Body, list[Placed]] = {}
+        self.reading: set[Node] = set()
+        self._bodies = bodies
+        self._types = types
+        self._constants, self._inputs = constants, inputs
+        self._defined = {*constants, *inputs}
+        self._without_traces = without_traces
+        self._kinds: dict[str, str] = {}
+        """Values that are no tensors: "seq", "optional" or "optional seq"."""
+
+    def note_kinds(self, types: Mapping[str, str]) -> None:
+        """Notes which inputs are no tensors.
+
+        Args:
+            types: ONNX's names of their types.
+        """
+        kinds = {name: " ".join(text.split("tensor")[0].split("(")).strip() for name, text in types.items()}
+        self._kinds.update((name, kind) for name, kind in kinds.items() if kind)
+
+    def program(
+        self,
+        nodes: Iterable[Node],
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        known: Iterable[str],
+        types: Mapping[str, onnx.TypeProto],
+    ) -> Program:
+        """A graph as a program.
+
+        Args:
+            nodes: Of the graph.
+            inputs: What it is handed.
+            outputs: What it makes.
+            known: Names of what the host knows before it runs.
+            types: What the file says of inputs and outputs.
+
+        Raises:
+            UnsupportedNodeError: a node that no converter, or no row of DirectML's, can run.
+            ModelError: a node that does not fit what it reads.
+        """
+        known, made = {*known}, set[str]()  # made by the device since the last cut
+        parts: list[list[Placed] | Driven] = []
+        found: list[Placed] = []
+        waiting = deque(nodes)
+
+        def cut() -> None:
+            if found:
+                parts.append([*found])
+            found.clear()
+            made.clear()
+
+        while waiting:
+            node = waiting.popleft()
+            self._check_inputs(node)
+            if self._is_driven(node, known):
+                cut()
+                parts.append(Driven(node, self._programs(node, known)))
+                self._note_outputs(node)
+                continue
+            halves = () if is_shape_arithmetic(node, known) else self._halves(node)
+            if halves:
+                waiting.extendleft(reversed(halves))
+                continue
+            try:
+                row = self._row(node, known)
+            except _ComputedError as computed:
+                if computed.name in made:
+                    cut()
+                known.add(computed.name)
+                if computed.name not in self._inputs:
+                    self.reading.add(node)
+                waiting.appendleft(node)
+                continue
+            found.append((node, row))
+            self._defined.update(node.outputs)
+            made.update(name for name in node.outputs if name not in known)
+        cut()
+        self._check_made(outputs)
+        return self._finished(parts, inputs, outputs, known, types)
+
+    # -- one node
+
+    def _check_inputs(self, node: Node) -> None:
+        for name in node.inputs:
+            if name and name not in self._defined:
+                raise ModelError(f"node {node.name!r} ({node.op_type}) reads {name!r} before it is made")
+
+    def _check_made(self, outputs: Iterable[str]) -> None:
+        for name in outputs:
+            if name not in self._defined:
+                raise ModelError(f"the model is broken: nothing makes the output {name!r} of a graph")
+
+    def _is_driven(self, node: Node, known: set[str]) -> bool:
+        """Whether no trace can follow the node, but the host must. One with bodies that a trace can follow is placed."""
+        row = find_driven(node)
+        if row is None:
+            return False
+        if node not in self._bodies:
+            return row.always or not self._kinds.keys().isdisjoint(node.inputs)
+        if not can_be_traced(node) or node in self._without_traces:
+            return True
+        inside, placed, defined = {*known}, dict(self.placed), {*self._defined}
+        try:
+            self._place_inside(node, inside)
+        except _ComputedError:
+            self.placed, self._defined = placed, defined
+            return True
+        known |= inside
+        return False
+
+    def _place_inside(self, node: Node, known: set[str]) -> None:
+        """Rows for the bodies of an If or a Scan; the outputs of an If are known if they are in both branches."""
+        bodies = self._bodies[node]
+        self._check_bodies(node)
+        if node.op_type == "If" and node.inputs[0] not in known:
+            raise _ComputedError(node.inputs[0])
+        for body in bodies.values():
+            self._defined.update(body.inputs)
+            placed: list[Placed] = []
+            for inner in body.nodes:
+                self._check_inputs(inner)
+                if self._is_driven(inner, known) or not self._kinds.keys().isdisjoint(inner.inputs):
+                    raise _ComputedError(inner.name)
+                if not is_shape_arithmetic(inner, known) and find_counting(inner) is not None:
+                    raise _ComputedError(inner.name)
+                placed.append((inner, self._row(inner, known)))
+                self._defined.update(inner.outputs)
+            self._check_made(body.outputs)
+            if not self._kinds.keys().isdisjoint(body.outputs):
+                raise _ComputedError(node.name)
+            self.placed[body] = self._generated_on_device(placed, {*body.outputs})
+        if node.op_type == "If":
+            branches = zip(*(body.outputs for body in bodies.values()), strict=False)
+            known.update(name for name, made in zip(node.outputs, branches, strict=False) if known.issuperset(made))
+
+    def _check_bodies(self, node: Node) -> None:
+        """Whether the node's bodies take what it hands them and make what it makes."""
+        bodies, given = self._bodies[node], len(node.inputs)
+        wanted = ["else_branch", "then_branch"] if node.op_type == "If" else ["body"]
+        if sorted(bodies) != wanted:
+            raise ModelError(f"node {node.name!r} ({node.op_type}) has the bodies {', '.join(sorted(bodies)) or 'none'}")
+        taken, least = given, len(node.outputs)
+        if node.op_type == "If":
+            taken = 0
+        elif node.op_type == "Loop":  # the condition, and as many states as go in
+            taken, least = max(given, 2), 1 + max(least, given - 2)
+        elif node.op_type == "Scan" and node.version == 8:  # the lengths stay outside
+            taken = given - 1
+        for body in bodies.values():
+            if len(body.inputs) != taken or len(body.outputs) < least:
+                raise ModelError(
+                    f"node {node.name!r} ({node.op_type}), of {given} inputs and {len(node.outputs)} outputs, "
+                    f"has a body of {len(body.inputs)} inputs and {len(body.outputs)} outputs"
+                )
+
+    def _row(self, node: Node, known: set[str]) -> Row | None:
+        """The node's row, None for shape arithmetic, whose outputs are known too, and control flow."""
+        if node in self._bodies:
+            return None
+        for name in node.inputs:
+            if name in self._kinds:
+                raise ModelError(f"node {node.name!r} ({node.op_type}) reads {name!r}, which is no tensor")
+        if is_shape_arithmetic(node, known):
+            known.update(node.outputs)
+            return None
+        row = find_row(node)
+        if row is None:
+            raise _unsupported(node, missing_reason(node))
+        first = node.inputs[0] if node.inputs else ""
+        if first in self._types:
+            check_type(node, row, self._types[first])
+        for index in row.host_inputs:
+            name = node.inputs[index] if index < len(node.inputs) else ""
+            if name and name not in known:
+                raise _ComputedError(name)
+        return row
+
+    def _halves(self, node: Node) -> tuple[Node, ...]:
+        """A node whose outputs have as many elements as it finds as two: what finds and counts them, and what has the count
+        on the host and makes the outputs. No nodes for any other."""
+        row = find_counting(node)
+        if row is None:
+            return ()
+        between = []
+        for index in range(1 + row.temporaries):
+            name = f"{next(filter(None, node.outputs), node.name)}/{'found' if index else 'count'}{index or ''}"
+            between.append(unused(name, self._defined))
+        inputs = (*between, *(node.inputs[index] for index in row.handed))
+        return (
+            replace(node, domain=COUNTING, outputs=tuple(between), whole=node.whole or node),
+            replace(node, domain=TAKING, inputs=inputs, whole=node.whole or node),
+        )
+
+    # -- what the host drives
+
+    def _programs(self, node: Node, known: set[str]) -> dict[str, Program]:
+        """The bodies of a node that the host drives."""
+        bodies = self._bodies.get(node, {})
+        if bodies:
+            self._check_bodies(node)
+        programs = {}
+        for attribute, body in bodies.items():
+            handed: dict[str, bool] = {name: _is_scalar(body.types.get(name)) for name in body.inputs}
+            inside = {*known}
+            if node.op_type == "Loop":
+                handed[body.inputs[0]] = True
+                inside.add(body.inputs[1])  # while the loop goes on, it is true
+                for name, outer in zip(body.inputs[2:], node.inputs[2:], strict=True):
+                    if outer in self._kinds:
+                        self._kinds[name] = self._kinds[outer]
+            inside |= wanted_on_host(handed, body.nodes, body.outputs, self._bodies, branches=False)
+            self._kinds.update((name, kind) for name in body.inputs if (kind := _kind(body.types.get(name))))
+            self._defined.update(body.inputs)
+            programs[attribute] = self.program(body.nodes, body.inputs, body.outputs, inside, body.types)
+        return programs
+
+    def _note_outputs(self, node: Node) -> None:
+        """Notes what the host makes, and what of it is no tensor."""
+        self._defined.update(node.outputs)
+        first = self._kinds.get(node.inputs[0], "") if node.inputs else ""
+        if node.op_type in _MAKES_SEQUENCE:
+            kinds = [_SEQUENCE] * len(node.outputs)
+        elif node.op_type == "Identity":
+            kinds = [first]
+        elif node.op_type == "Optional":
+            declared = node.attributes.get("type")
+            kinds = [f"{_OPTIONAL} {first or _kind(declared)}".strip()]
+        elif node.op_type == "OptionalGetElement":
+            kinds = [first.removeprefix(_OPTIONAL).strip()]
+        elif node.op_type in ("If", "Loop"):
+            body = next(iter(self._bodies[node].values()))
+            made = body.outputs[node.op_type == "Loop" :]
+            kinds = [self._kinds.get(name) or _kind(body.types.get(name)) for name in made]
+        else:
+            kinds = []
+        self._kinds.update((name, kind) for name, kind in zip(node.outputs, kinds, strict=False) if kind)
+
+    # -- all of a graph
+
+    def _finished(
+        self,
+        parts: Sequence[Sequence[Placed] | Driven],
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        known: set[str],
+        types: Mapping[str, onnx.TypeProto],
+    ) -> Program:
+        """The program of these parts: which values each hands on, and to whom."""
+        read, on_host = {*outputs}, set[str]()  # by what comes later
+        finished: list[tuple[Region | Driven, frozenset[str]]] = []
+        for part in reversed(parts):
+            whole: Region | Driven
+            if isinstance(part, Driven):
+                whole = part
+                reads = {*filter(None, part.node.inputs)}.union(*(body.reads for body in part.bodies.values()))
+                on_host.update(read_by_driver(part.node))
+                on_host.update(*(body.host_reads for body in part.bodies.values()))
+                made: set[str] = {*part.node.outputs}
+            else:
+                nodes = self._generated_on_device(part, {*on_host})
+                read_here, host_here, made = self._operands(nodes)
+                reads = {name for name in read_here - made if name not in self._constants}
+                host_inputs = frozenset(reads & host_here & known)
+                whole = Region(nodes, tuple(sorted(reads)), host_inputs, tuple(sorted(made & read)))
+                on_host |= host_inputs
+            finished.append((whole, frozenset(reads - read)))
+            read = (read | reads) - made
+        return Program(
+            tuple(reversed(finished)), inputs, outputs, types, frozenset(read - {*inputs}), frozenset(on_host & read)
+        )
+
+    def _operands(self, nodes: Iterable[Placed]) -> tuple[set[str], set[str], set[str]]:
+        """What nodes and those inside them read, what of it the host does, and what they make."""
+        read: set[str] = set()
+        on_host: set[str] = set()
+        made: set[str] = set()
+        for node, row in nodes:
+            read.update(filter(None, node.inputs))
+            made.update(filter(None, node.outputs))
+            if node in self._bodies:
+                on_host.update(node.inputs[:1] if node.op_type == "If" else ())
+                for body in self._bodies[node].values():
+                    inner = self._operands(self.placed[body])
+                    read |= inner[0].union(body.outputs)
+                    on_host |= inner[1]
+                    made |= inner[2].union(body.inputs)
+            elif row is not None:
+                on_host.update(name for index, name in enumerate(node.inputs) if index in row.host_inputs)
+            elif not needs_shape_only(node):
+                on_host.update(node.inputs)
+        return read, on_host, made
+
+    def _generated_on_device(self, found: Sequence[Placed], on_host: set[str]) -> list[Placed]:
+        """Gives nodes such as Range back their rows where only the device reads what they make: it makes it where it is
+        wanted, and no plan keeps a copy."""
+        placed: list[Placed] = []
+        for node, row in reversed(found):
+            own = find_row(node)
+            if own is not None and own.generates(node) and on_host.isdisjoint(node.outputs):
+                row = own if self._types.get(node.inputs[0]) in own.types else row
+            wanted = range(len(node.inputs)) if row is None else row.host_inputs
+            on_host.update(name for index, name in enumerate(node.inputs) if index in wanted)
+            for body in self._bodies.get(node, {}).values():
+                on_host.update(body.outputs)
+                on_host.update(name for inner in flattened(body.nodes, self._bodies) for name in inner.inputs)
+            placed.append((node, row))
+        return placed[::-1]
+
+
+def check_type(node: Node, row: Row, data_type: ElementKind | None) -> None:
+    """Refuses a node whose first input has a type that its row does not take."""
+    if data_type not in row.types:
+        listed = ", ".join(item.name for item in row.types)
+        found = data_type.name if data_type is not None else "of a type that no device tensor can have"
+        raise _unsupported(node, f"its first input is {found}; the data types that have kernels are {listed}")
+
+
+def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
+    return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+
+
+def _kind(proto: onnx.TypeProto | None) -> str:
+    """What is no tensor; "" for a tensor and what nothing is known of."""
+    which = None if proto is None else proto.WhichOneof("value")
+    if proto is not None and which == "optional_type":
+        return f"{_OPTIONAL} {_kind(proto.optional_type.elem_type)}".strip()
+    return _SEQUENCE if which == "sequence_type" else ""
+
+
+def _is_scalar(proto: onnx.TypeProto | None) -> bool:
+    return proto is not None and proto.tensor_type.HasField("shape") and not proto.tensor_type.shape.dim

@@ -1,0 +1,152 @@
+"""The weights of a session's plans on the device: constants as they are, and what operators have made of theirs.
+
+Uploads go through staging memory of a fixed size and are not waited for, so that they run while pipelines are created. A
+constant that an operator repacks is on the device twice until that is done. So operators are initialised in batches, the
+largest first, whose originals take no more than what is still to come: no moment of loading takes more memory than all
+weights do in the end, unless a single original is larger than all that comes after it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from dmlvk.execution.binding import Binding, BufferArrayBinding, BufferBinding
+from dmlvk.execution.device import Device
+from dmlvk.execution.operator import CompiledOperator
+from dmlvk.graph.step import Storage
+from dmlvk.onnx.progress import Count
+from dmlvk.onnx.transfer import to_bytes
+from dmlvk.runtime.memory import Buffer, Purpose
+
+
+class Target(NamedTuple):
+    """An operator to initialise.
+
+    Attributes:
+        operator: It.
+        owned: The constants that are OWNED_BY_DML in it, in slot order.
+    """
+
+    operator: CompiledOperator
+    owned: tuple[Storage, ...]
+
+
+class DeviceWeights:
+    """Buffers of constants and persistent resources; each lives as long as a plan has its storage or operator.
+
+    Args:
+        device: Where they are.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._recorder = device.create_command_recorder()
+        self._constants: weakref.WeakKeyDictionary[Storage, Buffer] = weakref.WeakKeyDictionary()
+        self._persistent: weakref.WeakKeyDictionary[CompiledOperator, Buffer] = weakref.WeakKeyDictionary()
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory of all of them."""
+        return sum(buffer.size_in_bytes for buffer in (*self._constants.values(), *self._persistent.values()))
+
+    def known(self, storage: Storage) -> Buffer | None:
+        """The buffer of a storage that is no part of the arena: a constant, uploaded when it is first asked for, or what
+        ``reserve`` made."""
+        buffer = self._constants.get(storage)
+        if buffer is None and storage.constant is not None:
+            buffer = self._constants[storage] = self._uploaded(storage)
+        return buffer
+
+    def persistent(self, operator: CompiledOperator) -> Buffer:
+        """The persistent resource of an operator that has one."""
+        return self._persistent[operator]
+
+    def reserve(self, storage: Storage) -> None:
+        """Memory for a storage that is computed once."""
+        self._constants[storage] = self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
+
+    def release(self, storages: Iterable[Storage]) -> None:
+        """Frees constants that nothing reads any more; one that something does read after all is uploaded again."""
+        for storage in storages:
+            self._constants.pop(storage, None)
+
+    def missing_bytes(self, storages: Set[Storage]) -> int:
+        """Bytes of the constants among some storages that are not on the device."""
+        return sum(item.nbytes for item in storages if item.constant is not None and item not in self._constants)
+
+    def upload(self, storages: Iterable[Storage], count: Count) -> None:
+        """Starts to upload the constants among some storages that are not on the device. Does not wait.
+
+        Args:
+            storages: Any.
+            count: Told of the bytes.
+        """
+        for storage in storages:
+            if storage.constant is not None and storage not in self._constants:
+                self._constants[storage] = self._uploaded(storage)
+                count(storage.nbytes)
+
+    def _uploaded(self, storage: Storage) -> Buffer:
+        buffer = self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
+        assert storage.constant is not None, "constants have a value"
+        buffer.write(to_bytes(storage.constant))
+        return buffer
+
+    def initialize(self, targets: Sequence[Target], count: Count, to_come: int = 0) -> None:
+        """Initialises operators, and waits for it.
+
+        Args:
+            targets: Those not yet initialised.
+            count: Told of the bytes uploaded for it.
+            to_come: Bytes of weights that will be there in the end, and are not yet.
+        """
+        sizes = {target.operator: self._original_bytes(target) for target in targets}
+        for batch in _batches(targets, sizes, to_come):
+            self._initialize(batch)
+            count(sum(sizes[target.operator] for target in batch))
+
+    def _original_bytes(self, target: Target) -> int:
+        return sum(storage.nbytes for storage in target.owned if storage not in self._constants)
+
+    def _initialize(self, targets: Sequence[Target]) -> None:
+        initializer = self._device.create_operator_initializer([target.operator for target in targets])
+        table = self._device.create_binding_table(initializer)
+        homes: list[BufferBinding | None] = []
+        inputs: list[Binding] = []
+        for operator, owned in targets:
+            size = operator.get_binding_properties().persistent_resource_size
+            if size:
+                self._persistent[operator] = self._device.create_buffer(size, purpose=Purpose.WEIGHTS)
+            homes.append(BufferBinding(self._persistent[operator]) if size else None)
+            bindings: list[BufferBinding | None] = [None] * len(operator.signature.inputs)
+            for slot, storage in zip(operator.signature.owned_inputs, owned, strict=True):
+                bindings[slot] = BufferBinding(self._constants.get(storage) or self._uploaded(storage))
+            inputs.append(BufferArrayBinding(bindings) if owned else None)
+        table.bind_inputs(inputs)
+        table.bind_outputs(homes)
+        scratch = initializer.get_binding_properties().temporary_resource_size
+        if scratch:
+            table.bind_temporary_resource(BufferBinding(self._device.create_buffer(scratch, purpose=Purpose.TEMPORARY)))
+        commands = self._device.create_command_list()
+        self._recorder.record_dispatch(commands, initializer, table)
+        self._device.execute(commands)
+
+
+def _batches(targets: Sequence[Target], sizes: Mapping[CompiledOperator, int], to_come: int) -> Iterator[list[Target]]:
+    """The targets, those with the largest originals first; the originals of a batch are no larger than those after it and
+    what is to come, but where a batch is a single target."""
+    rest = sum(sizes.values()) + to_come
+    batch: list[Target] = []
+    taken = 0
+    for target in sorted(targets, key=lambda target: -sizes[target.operator]):
+        size = sizes[target.operator]
+        if batch and size and taken + size > rest - size:
+            yield batch
+            batch, taken = [], 0
+        batch.append(target)
+        taken += size
+        rest -= size
+    if batch:
+        yield batch

@@ -1,0 +1,86 @@
+"""What became of one node of a model, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dmlvk.errors import ModelError
+from dmlvk.execution.explanation import OperatorExplanation
+from dmlvk.execution.operator import CompiledOperator
+from dmlvk.graph.step import Step
+from dmlvk.onnx.network import NodeRecord
+from dmlvk.onnx.plans import Plans
+from dmlvk.onnx.profile import StepReport, step_report
+
+
+@dataclass(frozen=True)
+class NodeExplanation:
+    """Where a node went and what it became.
+
+    Attributes:
+        node, op_type: The node.
+        place: "device", "host" or "removed".
+        reason: Why it did not run on the device; "" where it did.
+        operators: The operators that it became, in order, with how each runs.
+        steps: What each of them is and takes, in the same order.
+    """
+
+    node: str
+    op_type: str
+    place: str
+    reason: str
+    operators: tuple[OperatorExplanation, ...]
+    steps: tuple[StepReport, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        where = {"device": "on the device", "host": "on the host", "removed": "removed"}[self.place]
+        lines = [f"{self.op_type} {self.node}: {where}{f' ({self.reason})' if self.reason else ''}"]
+        for operator, step in zip(self.operators, self.steps, strict=True):
+            arithmetic = "" if step.flops is None else f", {step.flops:,} multiplications and additions"
+            lines.append(f"{operator.operator}, lowered as {operator.lowered_as}: {step.bytes:,} bytes{arithmetic}")
+            lines += (f"  {name} = {text}" for name, text in operator.fields.items())
+            lines += operator.lines()
+        return "\n".join(lines)
+
+
+def explain_node(
+    name: str,
+    placed: Mapping[str, Sequence[NodeRecord]],
+    works: Iterable[tuple[Step, CompiledOperator]],
+    plans: Plans,
+) -> NodeExplanation:
+    """What became of a node.
+
+    Args:
+        name: Its name, or its first output's where it has none.
+        placed: The records of nodes by place: "device", "host", "removed".
+        works: The steps and operators of the plans that ran.
+        plans: Where they are from.
+
+    Raises:
+        ModelError: the model has no such node, or not in what ran.
+    """
+    for place, records in placed.items():
+        for record in records:
+            if record.name == name:
+                own = [work for work in works if work[0].origin.name == name]
+                return NodeExplanation(
+                    node=name,
+                    op_type=record.op_type,
+                    place=place,
+                    reason=record.reason,
+                    operators=tuple(plans.explained(operator) for _, operator in own),
+                    steps=tuple(step_report(*work) for work in own),
+                )
+    known = [record.name for records in placed.values() for record in records]
+    import difflib  # of use only here
+
+    near = difflib.get_close_matches(name, known, 3, 0.3)
+    raise ModelError(f"the model has no node {name!r}" + (f"; the nearest are {', '.join(near)}" if near else ""))

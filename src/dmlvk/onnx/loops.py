@@ -1,0 +1,202 @@
+"""Control flow that the host runs around the device's graphs: branches on computed values, and loops.
+
+A body's values stay on the device from round to round. The host reads a condition where it is computed, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import onnx
+
+from dmlvk.errors import ModelError, UnsupportedNodeError
+from dmlvk.onnx.model import Node, element_type
+from dmlvk.onnx.registry import drives
+from dmlvk.onnx.tensors import Item, Tensor
+
+if TYPE_CHECKING:
+    from dmlvk.onnx.execute import Run, Scope
+    from dmlvk.onnx.program import Driven, Program
+
+_REASON: Final = "control flow, run by the host around the device's graphs"
+
+
+@drives("If", 1, 11, 13, 16, 19, 21, 23, 24, 25, reason=_REASON, host_inputs=(0,), always=False)
+def branch(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """The branch that is taken."""
+    taken = run.number(driven.node, 0, operands[0])
+    return run.program(driven.bodies["then_branch" if taken else "else_branch"], {}, scope)
+
+
+@drives("Loop", 1, 11, 13, 16, 19, 21, 23, 24, 25, reason=_REASON, host_inputs=(0, 1))
+def loop(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """While the condition is true, as often as the first operand says; outputs beside the states are stacked."""
+    node, body = driven.node, driven.bodies["body"]
+    most, goes_on = (operands[index] if index < len(operands) else None for index in (0, 1))
+    rounds = None if most is None else run.number(node, 0, most)
+    more = goes_on is None or bool(run.number(node, 1, goes_on))
+    states = list(operands[2:])
+    stacks: list[list[Item]] = [[] for _ in body.outputs[1 + len(states) :]]
+    done = 0
+    while more and (rounds is None or done < rounds):
+        if done == run.most_rounds:
+            raise _unsupported(node, f"it goes on after {done} rounds; SessionOptions.max_loop_rounds allows no more")
+        handed = (_scalar(run, body, 0, np.array(done, np.int64)), _scalar(run, body, 1, np.array(True)), *states)
+        results = run.program(body, dict(zip(body.inputs, handed, strict=True)), scope)
+        more = bool(run.number(node, 1, results[0]))
+        states = results[1 : 1 + len(states)]
+        for stack, item in zip(stacks, results[1 + len(states) :], strict=True):
+            stack.append(item)
+        done += 1
+    names = body.outputs[1 + len(states) :]
+    return [*states, *(_stacked(run, node, body, name, stack) for name, stack in zip(names, stacks, strict=True))]
+
+
+@drives("Scan", 9, 11, 16, 19, 21, 23, 24, 25, reason=_REASON, always=False)
+def scan(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """One that has too many elements for a plan, or whose body needs the host."""
+    node, body = driven.node, driven.bodies["body"]
+    items = [run.required(node, index, item) for index, item in enumerate(operands)]
+    count = node.attributes.get("num_scan_inputs", 0)
+    states = len(items) - count
+    if count < 1 or not 0 <= states <= len(body.outputs):
+        raise _broken(node, f"{count} of {len(items)} inputs are scanned by a body of {len(body.outputs)} outputs")
+    made = len(body.outputs) - states
+    axes = _list(node, "scan_input_axes", count)
+    pieces = [
+        _elements(run, node, item, axis, backwards)
+        for item, axis, backwards in zip(items[states:], axes, _list(node, "scan_input_directions", count), strict=True)
+    ]
+    lasts, stacks = _scanned(run, driven, items[:states], pieces, scope)
+    outputs = []
+    axes, directions = _list(node, "scan_output_axes", made), _list(node, "scan_output_directions", made)
+    for name, stack, axis, backwards in zip(body.outputs[states:], stacks, axes, directions, strict=True):
+        outputs.append(_stacked(run, node, body, name, stack[::-1] if backwards else stack, axis))
+    return [*lasts, *outputs]
+
+
+@drives("Scan", 8, reason=_REASON, always=False)
+def batched_scan(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """Each sequence of a batch, as far as it goes; what is beyond is 0."""
+    node, body = driven.node, driven.bodies["body"]
+    items = [run.required(node, index + 1, item) for index, item in enumerate(operands[1:])]
+    count = node.attributes.get("num_scan_inputs", 0)
+    states = len(items) - count
+    directions = _list(node, "directions", count)
+    made = len(body.outputs) - states
+    if count < 1 or states < 0 or made < 0 or any(len(item.shape) < 1 + (at >= states) for at, item in enumerate(items)):
+        raise _broken(node, f"{count} of {len(items)} inputs are scanned by a body of {len(body.outputs)} outputs")
+    batch, longest = items[-1].shape[:2]
+    if any(item.shape[0] != batch for item in items) or any(item.shape[1] != longest for item in items[states:]):
+        raise _broken(node, f"inputs of sizes {', '.join(str(list(item.shape)) for item in items)}")
+    lengths = [longest] * batch
+    if operands[0] is not None:
+        lengths = run.required(node, 0, operands[0]).on_host().reshape(-1).tolist()
+    if len(lengths) != batch or not all(0 < length <= longest for length in lengths):
+        raise _broken(node, f"sequences of {lengths} elements in a batch of {batch} with {longest} each")
+    rows = [run.carrier.split(item, 0, [1] * batch, keep=False) for item in items]
+    lasts: list[list[Tensor]] = [[] for _ in range(states)]
+    stacks: list[list[Tensor]] = [[] for _ in range(made)]
+    for number, length in enumerate(lengths):
+        own = [row[number] for row in rows]
+        pieces = []
+        for item, backwards in zip(own[states:], directions, strict=True):
+            elements = _elements(run, node, item, 0, False)[:length]
+            pieces.append(elements[::-1] if backwards else elements)
+        ends, results = _scanned(run, driven, own[:states], pieces, scope)
+        for last, end in zip(lasts, ends, strict=True):
+            last.append(run.required(node, 0, end))
+        for stack, result in zip(stacks, results, strict=True):
+            found = [run.required(node, 0, item) for item in result]
+            zero = run.carrier.tensor(np.zeros(found[0].shape, found[0].dtype))
+            stack.append(_alike(run, node, [*found, *[zero] * (longest - length)], 0))
+    return [_alike(run, node, tensors, 0) for tensors in (*lasts, *stacks)]
+
+
+@drives("SequenceMap", 17, reason=_REASON)
+def sequence_map(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """The body for each tensor of a sequence, and for those at the same place of the others."""
+    node, body = driven.node, driven.bodies["body"]
+    lengths = {len(item) for item in operands if isinstance(item, tuple)}
+    if not isinstance(operands[0], tuple) or len(lengths) != 1:
+        raise _broken(node, f"sequences of {sorted(lengths)} tensors, the first input among them or not")
+    made: list[list[Tensor]] = [[] for _ in body.outputs]
+    for index in range(len(operands[0])):
+        handed = [item[index] if isinstance(item, tuple) else item for item in operands]
+        results = run.program(body, dict(zip(body.inputs, handed, strict=True)), scope)
+        for items, result in zip(made, results, strict=True):
+            items.append(run.required(node, 0, result))
+    return [tuple(items) for items in made]
+
+
+def _scanned(
+    run: Run, driven: Driven, states: Sequence[Item], pieces: Sequence[Sequence[Tensor]], scope: Scope
+) -> tuple[list[Item], list[list[Item]]]:
+    """The last states of a scan, and each round's other outputs."""
+    body = driven.bodies["body"]
+    if len({len(piece) for piece in pieces}) != 1:
+        raise _broken(driven.node, f"scanned inputs of {', '.join(str(len(piece)) for piece in pieces)} elements")
+    lasts = list(states)
+    stacks: list[list[Item]] = [[] for _ in body.outputs[len(states) :]]
+    for elements in zip(*pieces, strict=True):
+        results = run.program(body, dict(zip(body.inputs, (*lasts, *elements), strict=True)), scope)
+        lasts = results[: len(states)]
+        for stack, item in zip(stacks, results[len(states) :], strict=True):
+            stack.append(item)
+    return lasts, stacks
+
+
+def _elements(run: Run, node: Node, tensor: Tensor, axis: int, backwards: int) -> list[Tensor]:
+    if not -len(tensor.shape) <= axis < len(tensor.shape):
+        raise _broken(node, f"axis {axis} is outside of {len(tensor.shape)} dimensions")
+    axis %= len(tensor.shape)
+    elements = run.carrier.split(tensor, axis, [1] * tensor.shape[axis], keep=False)
+    return elements[::-1] if backwards else elements
+
+
+def _list(node: Node, attribute: str, count: int) -> list[int]:
+    numbers = list(node.attributes.get(attribute, [0] * count))
+    if len(numbers) != count:
+        raise _broken(node, f"{len(numbers)} {attribute} for {count} tensors")
+    return numbers
+
+
+def _stacked(run: Run, node: Node, body: Program, name: str, items: Sequence[Item], axis: int = 0) -> Tensor:
+    """What all rounds made of an output; of no rounds, none of the sizes that the file says."""
+    if items:
+        return _alike(run, node, [run.required(node, index, item) for index, item in enumerate(items)], axis)
+    proto = body.types.get(name, onnx.TypeProto())
+    found, dtype = element_type(proto.tensor_type.elem_type)
+    if dtype is None:
+        raise _unsupported(node, f"it has no rounds, and the file says that {name!r}, which they would make, is {found}")
+    sizes = [item.dim_value for item in proto.tensor_type.shape.dim]
+    sizes.insert(axis if axis >= 0 else axis + len(sizes) + 1, 0)
+    return run.carrier.tensor(np.zeros(sizes, dtype))
+
+
+def _alike(run: Run, node: Node, tensors: Sequence[Tensor], axis: int) -> Tensor:
+    first = tensors[0]
+    if any((item.shape, item.dtype) != (first.shape, first.dtype) for item in tensors):
+        listed = ", ".join(dict.fromkeys(str(list(item.shape)) for item in tensors))
+        raise _broken(node, f"its body makes tensors of sizes {listed}, which cannot be one output")
+    rank = len(first.shape) + 1
+    if not -rank <= axis < rank:
+        raise _broken(node, f"axis {axis} is outside of {rank} dimensions")
+    return run.carrier.stack(tensors, axis % rank)
+
+
+def _scalar(run: Run, body: Program, index: int, value: np.ndarray[tuple[()], np.dtype[np.generic]]) -> Tensor:
+    """What a loop hands to its body, of one dimension where the file says so."""
+    proto = body.types.get(body.inputs[index])
+    has_dimension = proto is not None and len(proto.tensor_type.shape.dim) == 1
+    return run.carrier.tensor(value.reshape(1) if has_dimension else value)
+
+
+def _broken(node: Node, reason: str) -> ModelError:
+    return ModelError(f"node {node.name!r} ({node.op_type}): {reason}")
+
+
+def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
+    return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)

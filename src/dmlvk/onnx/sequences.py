@@ -1,0 +1,138 @@
+"""Sequences and optional values: the host keeps the lists, their tensors stay on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from dmlvk.errors import ModelError
+from dmlvk.onnx.model import Node
+from dmlvk.onnx.registry import drives
+from dmlvk.onnx.tensors import Item, Tensor
+
+if TYPE_CHECKING:
+    from dmlvk.onnx.execute import Run, Scope
+    from dmlvk.onnx.program import Driven
+
+_REASON: Final = "sequences and optional values, kept by the host"
+
+
+@drives("SequenceEmpty", 11, reason=_REASON)
+def empty(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    return [()]
+
+
+@drives("SequenceConstruct", 11, reason=_REASON)
+def construct(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    return [tuple(run.required(driven.node, index, item) for index, item in enumerate(operands))]
+
+
+@drives("SequenceInsert", 11, reason=_REASON, host_inputs=(2,))
+def insert(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """In front of a place, or at the end."""
+    items, tensor = _sequence(driven.node, operands[0]), run.required(driven.node, 1, operands[1])
+    place = _place(run, driven.node, operands, 2, len(items) + 1, len(items))
+    return [(*items[:place], tensor, *items[place:])]
+
+
+@drives("SequenceErase", 11, reason=_REASON, host_inputs=(1,))
+def erase(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """The tensor at a place, or the last one."""
+    items = _sequence(driven.node, operands[0])
+    place = _place(run, driven.node, operands, 1, len(items), len(items) - 1)
+    return [(*items[:place], *items[place + 1 :])]
+
+
+@drives("SequenceAt", 11, reason=_REASON, host_inputs=(1,))
+def at(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    items = _sequence(driven.node, operands[0])
+    return [items[_place(run, driven.node, operands, 1, len(items), 0)]]
+
+
+@drives("SequenceLength", 11, reason=_REASON)
+def length(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    return [run.carrier.tensor(np.array(len(_sequence(driven.node, operands[0])), np.int64))]
+
+
+@drives("SplitToSequence", 11, 24, reason=_REASON, host_inputs=(1,))
+def split(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """Into parts of given sizes, of one size, the last of which may be smaller, or of one element."""
+    node, tensor = driven.node, run.required(driven.node, 0, operands[0])
+    axis = _axis(node, len(tensor.shape))
+    size = tensor.shape[axis]
+    if len(operands) < 2 or operands[1] is None:
+        keep = bool(node.attributes.get("keepdims", 1))
+        return [tuple(run.carrier.split(tensor, axis, [1] * size, keep=keep))]
+    given = run.required(node, 1, operands[1]).on_host()
+    sizes = [int(number) for number in given.reshape(-1)]
+    if given.ndim == 0 and sizes[0] > 0:
+        sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
+    if any(part < 0 for part in sizes) or sum(sizes) != size:
+        raise _broken(node, f"parts of {given.tolist()} elements of {size}")
+    return [tuple(run.carrier.split(tensor, axis, sizes))]
+
+
+@drives("ConcatFromSequence", 11, reason=_REASON)
+def concat(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    node, items = driven.node, _sequence(driven.node, operands[0])
+    if not items:
+        raise _broken(node, "a sequence of no tensors")
+    stacks = node.attributes.get("new_axis", 0)
+    axis = _axis(node, len(items[0].shape) + bool(stacks))
+    shapes = [(item.dtype, item.shape if stacks else (*item.shape[:axis], *item.shape[axis + 1 :])) for item in items]
+    if any(shape != shapes[0] for shape in shapes) or len({len(item.shape) for item in items}) != 1:
+        raise _broken(node, f"tensors of sizes {', '.join(str(list(item.shape)) for item in items)}")
+    return [run.carrier.stack(items, axis) if stacks else run.carrier.concat(items, axis)]
+
+
+@drives("Identity", 14, 16, 19, 21, 23, 24, 25, reason=_REASON, always=False)
+def identity(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    """Of a sequence or an optional value."""
+    return operands
+
+
+@drives("Optional", 15, reason=_REASON)
+def optional(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    return operands or [None]
+
+
+@drives("OptionalHasElement", 15, 18, reason=_REASON)
+def has_element(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    return [run.carrier.tensor(np.array(bool(operands) and operands[0] is not None))]
+
+
+@drives("OptionalGetElement", 15, 18, reason=_REASON)
+def get_element(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+    if operands[0] is None:
+        raise _broken(driven.node, "an optional value that is empty")
+    return operands
+
+
+def _sequence(node: Node, item: Item) -> tuple[Tensor, ...]:
+    if not isinstance(item, tuple):
+        raise _broken(node, f"input 0 is {'empty' if item is None else 'a tensor'}, not a sequence")
+    return item
+
+
+def _place(run: Run, node: Node, operands: Sequence[Item], index: int, count: int, default: int) -> int:
+    """A place among ``count``, counted from the front; a negative one is counted from the end of the tensors."""
+    place = default
+    if index < len(operands) and operands[index] is not None:
+        place = int(run.number(node, index, operands[index]))
+    size = len(_sequence(node, operands[0]))
+    if not -size <= place < count:
+        raise _broken(node, f"place {place} in a sequence of {size} tensors")
+    return place if place >= 0 else place + size
+
+
+def _axis(node: Node, rank: int) -> int:
+    axis = int(node.attributes.get("axis", 0))
+    if not -rank <= axis < rank:
+        raise _broken(node, f"axis {axis} is outside of {rank} dimensions")
+    return axis % rank
+
+
+def _broken(node: Node, reason: str) -> ModelError:
+    return ModelError(f"node {node.name!r} ({node.op_type}): {reason}")

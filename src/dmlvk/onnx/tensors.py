@@ -1,0 +1,170 @@
+"""What the parts of a program hand to each other: tensors, on the device, on the host or on both; and how they are taken
+apart and put together, by copies on the device."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from dmlvk import eager
+from dmlvk.array import DeviceArray
+from dmlvk.errors import UnsupportedError
+from dmlvk.execution.device import Device
+from dmlvk.onnx.model import Array
+from dmlvk.onnx.transfer import empty_on_device, from_device, to_device
+from dmlvk.onnx.values import Sizes
+from dmlvk.tensor import element_bits
+
+_SMALL: Final = 1024
+"""Bytes up to which it is cheaper to write a tensor where it is read than to keep a copy on the device."""
+
+
+class Tensor:
+    """A tensor between regions. Where it is wanted and is not, it is brought once.
+
+    Attributes:
+        dtype: numpy's type of an element.
+        shape: ONNX's shape.
+    """
+
+    __slots__ = ("_array", "_device", "_host", "dtype", "shape")
+
+    def __init__(self, device: Device, dtype: np.dtype[Any], shape: Sizes, value: Array | DeviceArray) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self._device = device
+        self._array = value if isinstance(value, DeviceArray) else None
+        self._host = None if isinstance(value, DeviceArray) else value
+
+    def on_host(self) -> Array:
+        """Its elements. Waits for the device where they are only there."""
+        if self._host is None:
+            assert self._array is not None, "it is somewhere"
+            self._host = from_device(self._array, self.dtype)
+        return self._host
+
+    def on_device(self) -> DeviceArray:
+        """It as a packed array on the device."""
+        if self._array is None:
+            assert self._host is not None, "it is somewhere"
+            self._array = to_device(self._device, self._host)
+        return self._array
+
+    def feed(self) -> Array | DeviceArray:
+        """What a plan is fed."""
+        if self._array is None and self._host is not None and self._host.nbytes <= _SMALL:
+            return self._host
+        return self.on_device()
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether reading it waits for nothing."""
+        return self._host is not None
+
+
+Item = Tensor | tuple[Tensor, ...] | None
+"""A value: a tensor, a sequence, or nothing in an optional one."""
+
+
+class Carrier:
+    """Takes tensors apart and puts them together.
+
+    Args:
+        device: Where they are.
+
+    Attributes:
+        dispatches: Kernels that it has launched.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.dispatches = 0
+
+    def tensor(self, value: Array) -> Tensor:
+        """A tensor of what the host has."""
+        return Tensor(self._device, value.dtype, value.shape, value)
+
+    def split(self, tensor: Tensor, axis: int, sizes: Sequence[int], *, keep: bool = True) -> list[Tensor]:
+        """Parts of these sizes along an axis, which goes if it is not to be kept: views where they lie in one piece."""
+        bounds = [*itertools.accumulate(sizes, initial=0)]
+        if tensor.is_on_host:
+            parts: list[Array | DeviceArray] = list(np.split(tensor.on_host(), bounds[1:-1], axis))
+        else:
+            parts = [self._part(tensor, axis, *ends) for ends in itertools.pairwise(bounds)]
+        made = []
+        for part in parts:
+            shape = part.shape if keep else (*part.shape[:axis], *part.shape[axis + 1 :])
+            made.append(Tensor(self._device, tensor.dtype, shape, _shaped(part, shape)))
+        return made
+
+    def _part(self, tensor: Tensor, axis: int, start: int, end: int) -> DeviceArray:
+        array = tensor.on_device()
+        shape = (*array.shape[:axis], end - start, *array.shape[axis + 1 :])
+        if 0 in shape:
+            return empty_on_device(self._device, shape, tensor.dtype)
+        return self._packed(array[(*(slice(None),) * axis, slice(start, end))])
+
+    def stack(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+        """Tensors of one type and shape, at least one, along a new axis."""
+        first = tensors[0]
+        shape = (1, *first.shape)
+        rows = [Tensor(self._device, item.dtype, shape, _shaped(item.on_device(), shape)) for item in tensors]
+        return self._moved(self.concat(rows, 0), axis)
+
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        """Tensors of one type and, but for the axis, one shape, at least one, one after the other."""
+        first = tensors[0]
+        shape = (*first.shape[:axis], sum(item.shape[axis] for item in tensors), *first.shape[axis + 1 :])
+        if math.prod(shape[:axis]) != 1 and 0 not in shape:
+            order = (axis, *(other for other in range(len(shape)) if other != axis))
+            turned = [
+                Tensor(self._device, item.dtype, tuple(item.shape[at] for at in order), self._turned(item, order))
+                for item in tensors
+                if 0 not in item.shape
+            ]
+            return self._moved(self.concat(turned, 0), axis)
+        target = empty_on_device(self._device, shape, first.dtype)
+        commands, offset = self._device.create_command_list(), 0
+        for item in tensors:
+            nbytes, rest = divmod(math.prod(item.shape) * element_bits(target.data_type), 8)
+            if rest:
+                raise UnsupportedError(f"a tensor of {math.prod(item.shape)} 4-bit elements in a sequence")
+            if nbytes:
+                array = item.on_device()
+                commands.copy_buffer_region(target.buffer, offset, array.buffer, array.offset, nbytes)
+                offset += nbytes
+        commands.submit()
+        return Tensor(self._device, first.dtype, shape, target)
+
+    def _moved(self, tensor: Tensor, axis: int) -> Tensor:
+        """The first axis in another place."""
+        if axis == 0:
+            return tensor
+        rank = len(tensor.shape)
+        order = (*range(1, axis + 1), 0, *range(axis + 1, rank))
+        shape = tuple(tensor.shape[at] for at in order)
+        return Tensor(self._device, tensor.dtype, shape, self._turned(tensor, order))
+
+    def _turned(self, tensor: Tensor, order: tuple[int, ...]) -> DeviceArray:
+        array = tensor.on_device()
+        if array.size == 0:
+            return empty_on_device(self._device, tuple(array.shape[at] for at in order), tensor.dtype)
+        return self._packed(array.transpose(*order))
+
+    def _packed(self, array: DeviceArray) -> DeviceArray:
+        if array.is_packed:
+            return array
+        self.dispatches += 1
+        packed: DeviceArray = eager.element_wise_identity(array)
+        return packed
+
+
+def _shaped(value: Array | DeviceArray, shape: Sizes) -> Array | DeviceArray:
+    """The same packed elements under another shape."""
+    if isinstance(value, DeviceArray):
+        return DeviceArray(value.device, value.buffer, value.data_type, shape, None, value.offset)
+    return value.reshape(shape)

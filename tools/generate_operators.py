@@ -3,7 +3,7 @@
     python tools/generate_operators.py [--check] [--output FILE]
 
 Everything on the page comes from somewhere else: fields and constraints from the rows of ``dmlvk.ops``, tolerances from
-``dmlvk.cases``, measured errors from what ``python -m dmlvk verify --json --commit COMMIT`` printed into the files of
+``dmlvk.cases``, measured errors from the accuracy cards that ``python -m dmlvk verify --full --json FILE`` wrote: those of
 MEASUREMENTS. ``--check`` writes nothing: it prints what would change and exits with status 1 if anything would.
 """
 
@@ -14,7 +14,6 @@ import dataclasses
 import difflib
 import inspect
 import itertools
-import json
 import math
 import pathlib
 import sys
@@ -34,6 +33,7 @@ from dmlvk.kernels.lowering import registry  # noqa: E402
 from dmlvk.kernels.lowering.registry import limitations_of  # noqa: E402
 from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc, class_name  # noqa: E402
 from dmlvk.support import unsupported_types  # noqa: E402
+from dmlvk.verify import card as verify_card  # noqa: E402
 
 PAGE = ROOT / "docs" / "operators.md"
 MEASUREMENTS = {"H200": "bench/results/h200-verify.json", "lavapipe": "bench/results/lavapipe-verify.json"}
@@ -88,20 +88,19 @@ def read_measurement(column: str, path: str) -> Measurement:
     """The results in a file of the repository; none where there is no file."""
     if not (ROOT / path).exists():
         return Measurement(f"- *{column}*: not measured, there is no {path}.", {})
-    found = json.loads((ROOT / path).read_text())
-    device = found["device"]
-    commit = f", commit {found['commit']}" if found.get("commit") else ""
-    errors = {(item["operator"], item["data_type"]): describe_result(item) for item in found["results"]}
-    return Measurement(f"- *{column}*: {device['name']}, driver {device['driver']}{commit} (`{path}`).", errors)
+    card = verify_card.read(ROOT / path)
+    commit = f", commit {card.machine.commit}" if card.machine.commit else ""
+    errors = {(entry.operator, entry.data_type): describe_entry(entry) for entry in card.entries}
+    return Measurement(f"- *{column}*: {card.machine.device}, driver {card.machine.driver}{commit} (`{path}`).", errors)
 
 
-def describe_result(item: dict[str, typing.Any]) -> str:
-    """A result of ``verify`` in few words."""
-    if not item["passed"]:
+def describe_entry(entry: verify_card.Entry) -> str:
+    """An entry of an accuracy card in few words."""
+    if not entry.passed:
         return "FAILED"
-    if item["unsupported"]:
+    if entry.unsupported:
         return "unsupported"
-    return rounded_up(item["max_ulp"])
+    return rounded_up(entry.max_ulp)
 
 
 def rounded_up(ulp: float) -> str:

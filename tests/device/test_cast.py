@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import dmlvk
 from dmlvk import TensorDataType, eager, ops
 from dmlvk.cases.model import NUMPY_TYPES, generator
-from dmlvk.verify import ulp_errors
+from dmlvk.verify.check import ulp_errors
 
 Array = NDArray[Any]
 TYPES = {data_type.name: NUMPY_TYPES[data_type] for data_type in ops.Cast.fields[0].data_types}

@@ -23,7 +23,7 @@ from dmlvk.kernels.lowering import possible_rules
 from dmlvk.kernels.lowering.elementwise import ROWS
 from dmlvk.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import run, ulp_errors
+from dmlvk.verify.check import run, ulp_errors
 
 F32, F16, U8 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8
 Array = NDArray[Any]

@@ -55,7 +55,7 @@ def test_json(capsys: pytest.CaptureFixture[str], model: str) -> None:
     split = ["explain", "Split", "input_tensor=INT8[4,7]", "output_tensors=INT8[4,5]+INT8[4,2]", "axis=1"]
     assert len(printed(capsys, *split)["dispatches"]) == 2
     verified = printed(capsys, "verify", "--quick", "ElementWiseModulusFloor")
-    assert {"operator", "data_type", "max_ulp", "passed"} <= set(verified["results"][0])
+    assert {"operator", "data_type", "max_ulp", "passed"} <= set(verified["entries"][0])
     assert printed(capsys, "run", model, "--size", "N=7")["outputs"]["y"] == {
         "shape": [7, 3],
         "type": "float32",

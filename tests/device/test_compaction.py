@@ -28,7 +28,7 @@ from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import compaction as lowering
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import check_problem
+from dmlvk.verify.check import check_problem
 
 Array = NDArray[Any]
 T = TensorDataType

@@ -22,7 +22,7 @@ from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import convolution_tiles, convolution_winograd, possible_rules
 from dmlvk.kernels.select.convolution import TILE_SHAPES, TileChoice
 from dmlvk.ops.convolution import ConvolutionAdd
-from dmlvk.verify import check, check_problem
+from dmlvk.verify.check import check, check_problem
 
 Array = NDArray[Any]
 

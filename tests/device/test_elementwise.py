@@ -23,7 +23,7 @@ from dmlvk.oracle import snake_case
 from dmlvk.oracle.activation import activated, error_function
 from dmlvk.schema import OperatorDesc, ScaleBias
 from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
-from dmlvk.verify import ReadyOperator, ulp_errors
+from dmlvk.verify.check import ReadyOperator, ulp_errors
 
 Array = NDArray[Any]
 COUNT = 1 << 16

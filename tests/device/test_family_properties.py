@@ -44,7 +44,7 @@ from dmlvk.errors import UnsupportedError
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.schema import FieldKind, FieldSpec, OperatorDesc, Size2D
-from dmlvk.verify import Outcome, check_problem
+from dmlvk.verify.check import Outcome, check_problem
 
 T = TensorDataType
 Sizes = tuple[int, ...]

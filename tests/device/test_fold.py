@@ -27,7 +27,7 @@ from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import Case, any_bits, normal
 from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import check_problem
+from dmlvk.verify.check import check_problem
 
 Array = NDArray[Any]
 EXAMPLES = [

@@ -14,7 +14,7 @@ from dmlvk.enums import TensorDataType
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.kernels.lowering.registry import has_kernels
 from dmlvk.schema import REGISTRY, FieldKind, OperatorDesc
-from dmlvk.verify import check
+from dmlvk.verify.check import check
 
 ACCEPTORS = [
     row

@@ -26,7 +26,7 @@ from dmlvk.cases.problem import Problem
 from dmlvk.kernels.lowering import copy, possible_rules
 from dmlvk.oracle import oracle
 from dmlvk.schema import FieldSpec, OperatorDesc
-from dmlvk.verify import run
+from dmlvk.verify.check import run
 
 T = TensorDataType
 Array = NDArray[Any]

@@ -23,7 +23,7 @@ from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.onnx import InferenceSession
 from dmlvk.schema import OperatorDesc
 from dmlvk.tensor import packed_strides
-from dmlvk.verify import check_problem, run
+from dmlvk.verify.check import check_problem, run
 
 Array = NDArray[Any]
 TINY = np.finfo(np.float32).tiny

@@ -17,7 +17,7 @@ from dmlvk.cases.model import generator
 from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import local_response as lowering
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import check
+from dmlvk.verify.check import check
 
 Array = NDArray[Any]
 FLOATS = pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -23,7 +23,7 @@ from dmlvk.cases.model import generator
 from dmlvk.enums import RoundingMode, TensorDataType
 from dmlvk.oracle import oracle, snake_case
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import ulp_errors
+from dmlvk.verify.check import ulp_errors
 
 Array = NDArray[Any]
 Function = Callable[[Array], Array]

@@ -39,7 +39,7 @@ from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.plan import Dispatch, KernelVariant
 from dmlvk.kernels.select.cooperative import cooperative_matrix
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import Outcome, check_problem
+from dmlvk.verify.check import Outcome, check_problem
 
 T = TensorDataType
 Sizes = tuple[int, ...]

@@ -22,7 +22,7 @@ from dmlvk.cases.model import Case, OperatorCases, any_bits, integer_limits
 from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.schema import FieldKind, FieldSpec, OperatorDesc
-from dmlvk.verify import check_problem
+from dmlvk.verify.check import check_problem
 
 Sizes = tuple[int, ...]
 INPUT, LENGTHS = "input_tensor", "sequence_lengths_tensor"

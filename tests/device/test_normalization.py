@@ -20,7 +20,7 @@ from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import local_response, possible_rules
 from dmlvk.kernels.lowering import normalization as lowering
 from dmlvk.schema import REGISTRY
-from dmlvk.verify import check
+from dmlvk.verify.check import check
 
 Array = NDArray[Any]
 CLOSE = {np.dtype(np.float32): 2e-6, np.dtype(np.float16): 2e-3}

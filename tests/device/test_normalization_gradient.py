@@ -19,7 +19,7 @@ from dmlvk.cases.problem import Problem, Variation, build
 from dmlvk.kernels.lowering import normalization_gradient as lowering
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.tensor import calculate_strides
-from dmlvk.verify import check, run
+from dmlvk.verify.check import check, run
 
 Array = NDArray[Any]
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16

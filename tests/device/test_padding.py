@@ -17,7 +17,7 @@ from dmlvk.cases.model import NUMPY_TYPES, Array, Case, any_bits
 from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import check_problem
+from dmlvk.verify.check import check_problem
 
 TYPES = st.sampled_from([TensorDataType.UINT8, TensorDataType.FLOAT16, TensorDataType.FLOAT32, TensorDataType.FLOAT64])
 

@@ -19,7 +19,7 @@ from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Launch
 from dmlvk.kernels.spec import module_name
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import run
+from dmlvk.verify.check import run
 
 Sizes = tuple[int, ...]
 

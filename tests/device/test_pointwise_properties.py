@@ -28,7 +28,7 @@ from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.runtime.memory import Buffer
 from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc
 from dmlvk.tensor import element_bits
-from dmlvk.verify import Outcome, check_problem
+from dmlvk.verify.check import Outcome, check_problem
 
 T = TensorDataType
 

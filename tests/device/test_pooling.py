@@ -27,7 +27,7 @@ from dmlvk.cases.model import Case, normal, special
 from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import pooling, possible_rules
 from dmlvk.onnx import InferenceSession
-from dmlvk.verify import check, check_problem
+from dmlvk.verify.check import check, check_problem
 
 Array = NDArray[Any]
 EXAMPLES = json.loads((pathlib.Path(__file__).parent.parent / "data" / "examples.json").read_text())["examples"]

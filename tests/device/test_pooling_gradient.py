@@ -25,7 +25,7 @@ from dmlvk.cases.problem import Variation, build
 from dmlvk.kernels.lowering import pooling_gradient_lanes, possible_rules
 from dmlvk.kernels.select.pooling_gradient import GRADIENT_TILE_WORDS
 from dmlvk.tensor import calculate_strides
-from dmlvk.verify import check_problem
+from dmlvk.verify.check import check_problem
 
 Array = NDArray[Any]
 EXAMPLES = json.loads((pathlib.Path(__file__).parent.parent / "data" / "examples.json").read_text())["examples"]

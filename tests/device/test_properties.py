@@ -23,7 +23,7 @@ from dmlvk.cases.model import EXACT, NUMPY_TYPES, Case, normal
 from dmlvk.cases.problem import Problem, Variation
 from dmlvk.enums import InterpolationMode, ReduceFunction
 from dmlvk.schema import FLOATS, OperatorDesc
-from dmlvk.verify import check_problem
+from dmlvk.verify.check import check_problem
 
 
 def assert_right(

@@ -20,7 +20,7 @@ from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.model import generator
 from dmlvk.cases.problem import Problem
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import run
+from dmlvk.verify.check import run
 
 Array = NDArray[Any]
 COUNT = 1 << 16

@@ -14,7 +14,7 @@ from dmlvk import AxisDirection, InterpolationMode, TensorDataType, TensorDesc, 
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.problem import Problem
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.verify import run
+from dmlvk.verify.check import run
 
 Array = NDArray[Any]
 NEAREST, LINEAR = InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR

@@ -18,7 +18,7 @@ import dmlvk
 from dmlvk import InterpolationMode, ReduceFunction, eager
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.problem import Problem
-from dmlvk.verify import run
+from dmlvk.verify.check import run
 
 Array = NDArray[Any]
 UINT_MAX = 2**32 - 1

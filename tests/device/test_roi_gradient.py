@@ -16,7 +16,7 @@ import dmlvk
 from dmlvk import InterpolationMode, ReduceFunction, eager
 from dmlvk.cases.layouts import GuardedTensor
 from dmlvk.cases.problem import Problem
-from dmlvk.verify import run
+from dmlvk.verify.check import run
 
 Array = NDArray[Any]
 EXAMPLES = json.loads((pathlib.Path(__file__).parent.parent / "data" / "examples.json").read_text())["examples"]

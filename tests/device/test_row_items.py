@@ -19,7 +19,7 @@ from dmlvk.cases.problem import Problem, Variation
 from dmlvk.kernels.lowering import copy, lower
 from dmlvk.kernels.plan import Dispatch
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import check_problem
+from dmlvk.verify.check import check_problem
 
 T = TensorDataType
 ROWS, COLUMNS = 37, 461

@@ -27,7 +27,7 @@ from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.schema import FieldSpec, OperatorDesc
-from dmlvk.verify import check, check_problem
+from dmlvk.verify.check import check, check_problem
 
 Array = NDArray[Any]
 Sizes = tuple[int, ...]

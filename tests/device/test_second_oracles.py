@@ -22,7 +22,7 @@ from dmlvk.cases.problem import Problem
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx import InferenceSession
 from dmlvk.schema import OperatorDesc
-from dmlvk.verify import run
+from dmlvk.verify.check import run
 
 Array = NDArray[Any]
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16

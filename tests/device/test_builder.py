@@ -39,6 +39,7 @@ EXPRESSIONS: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any]]] =
     "product of a transpose": (((5, 3), (4, 5)), lambda a, b: a.T @ b.T),
     "product of a vector": (((5,), (5, 4)), lambda a, b: a @ b),
     "product with a vector": (((2, 3, 5), (5,)), lambda a, b: a @ b),
+    "product with arrays": (((3, 5),), lambda a: np.ones((2, 3), np.float32) @ (a @ np.eye(5, 4, dtype=np.float32))),
     "product of two vectors": (((5,), (5,)), lambda a, b: (a @ b).reshape(1)),
     "products": (((2, 1, 3, 5), (4, 5, 6)), lambda a, b: a @ b),
     "products of six dimensions": (((2, 1, 2, 3, 5), (2, 2, 1, 5, 6)), lambda a, b: a @ b),

@@ -7,7 +7,7 @@ import importlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "torch" in getattr(item, "fixturenames", ()):
             item.add_marker("torch")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """Under DMLVK_PROFILE or DMLVK_DISABLE a test ends, with a skip that says so, where it asks for what they took."""
+    from dmlvk.errors import UnsupportedError
+
+    try:
+        return (yield)
+    except UnsupportedError as error:
+        from dmlvk.runtime.mask import Mask
+
+        if error.features and all(map(Mask.from_environment().takes, error.features)):
+            pytest.skip(f"the mask takes {' '.join(sorted(error.features))}")
+        raise
 
 
 @pytest.fixture(scope="module")

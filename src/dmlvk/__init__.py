@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         OutputGraphEdgeDesc,
     )
     from dmlvk.runtime.device import DeviceInfo, devices, validation_messages
+    from dmlvk.runtime.mask import Mask
     from dmlvk.runtime.memory import Buffer
 
 __version__ = "0.1.0"
@@ -119,6 +120,7 @@ __all__ = [
     "InterpolationMode",
     "InvalidArgumentError",
     "IsInfinityMode",
+    "Mask",
     "MatrixTransform",
     "ModelError",
     "MultiheadAttentionMaskType",
@@ -172,6 +174,7 @@ _LAZY = {
         "OutputGraphEdgeDesc",
     ),
     "dmlvk.runtime.device": ("DeviceInfo", "devices", "validation_messages"),
+    "dmlvk.runtime.mask": ("Mask",),
     "dmlvk.runtime.memory": ("Buffer",),
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}

@@ -22,6 +22,7 @@ from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.kernels.plan import Plan
 from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo
+from dmlvk.runtime.mask import Mask
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.schema import OperatorDesc
 
@@ -39,13 +40,16 @@ class Device(ComputeDevice):
             else the first discrete, integrated, virtual or CPU device.
         flags: ``CreateDeviceFlags.DEBUG`` insists on the validation layer.
         minimum_feature_level: Least level to accept.
+        mask: What to take away, so that the device does as a lesser one would; None for what the environment says
+            (DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE).
 
     Attributes:
         private_data: For the caller's own use, by any key (``SetPrivateData``).
 
     Raises:
         NoDeviceError: no such device.
-        UnsupportedError: the feature level is not reached.
+        InvalidArgumentError: the environment's mask names what there is not.
+        UnsupportedError: the feature level is not reached, or the device has no subgroups of the mask's size.
         VulkanError: the device cannot be opened.
     """
 
@@ -55,13 +59,14 @@ class Device(ComputeDevice):
         *,
         flags: CreateDeviceFlags = CreateDeviceFlags.NONE,
         minimum_feature_level: FeatureLevel = FeatureLevel.LEVEL_1_0,
+        mask: Mask | None = None,
     ) -> None:
         if flags & CreateDeviceFlags.DEBUG and os.environ.get("DMLVK_VALIDATION") != "1":
             rule = "DEBUG needs the environment variable DMLVK_VALIDATION=1 before the first use of dmlvk"
             raise InvalidArgumentError(rule, field="flags", value=flags)
         if minimum_feature_level > MAXIMUM_FEATURE_LEVEL:
             raise UnsupportedError(f"the highest feature level is {MAXIMUM_FEATURE_LEVEL.name}")
-        super().__init__(choice)
+        super().__init__(choice, mask=mask)
         self.private_data: dict[object, Any] = {}
 
     def create_operator(self, desc: OperatorDesc) -> Operator:

@@ -3,7 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+FEATURE_NAMES: Final = (
+    "float16",
+    "int8",
+    "int16",
+    "int64",
+    "float64",
+    "storage16",
+    "storage8",
+    "subgroup_size_control",
+    "full_subgroups",
+    "subgroup_arithmetic",
+    "subgroup_shuffle",
+    "cooperative_matrix",
+    "cooperative_matrix2",
+    "bfloat16",
+    "integer_dot_product",
+    "memory_budget",
+    "buffer_device_address",
+    "vulkan_memory_model",
+    "atomic_float",
+)
+"""dmlvk's names of the features that a Vulkan device may lack; what each stands for is in docs/devices.md."""
 
 SUBGROUPS = frozenset({"subgroup_arithmetic", "subgroup_shuffle"})
 """Features that Vulkan 1.3 leaves optional and every driver known to us has."""

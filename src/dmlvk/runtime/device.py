@@ -2,8 +2,9 @@
 
 Environment variables:
     DMLVK_DEVICE: The default choice: an index, a UUID or part of a name.
-    DMLVK_DISABLE: Comma-separated features (``_native.FEATURE_NAMES``) that devices are opened without.
-    DMLVK_CACHE_DIR: Folder of the pipeline caches, instead of ``$XDG_CACHE_HOME/dmlvk`` or ``~/.cache/dmlvk``.
+    DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE: What is taken away from devices; see ``Mask``.
+    DMLVK_CACHE_DIR: Folder of the pipeline caches, instead of ``dmlvk`` where the system keeps caches: ``$XDG_CACHE_HOME``
+        or ``~/.cache``, on Windows ``%LOCALAPPDATA%``, on macOS ``~/Library/Caches``.
     DMLVK_VALIDATION: "1" switches the Khronos validation layer on, core and synchronisation checks.
 """
 
@@ -13,9 +14,12 @@ import atexit
 import collections
 import contextlib
 import ctypes
+import dataclasses
+import math
 import numbers
 import os
 import pathlib
+import sys
 import threading
 import time
 import warnings
@@ -32,6 +36,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import KernelVariant
 from dmlvk.kernels.spec import GLSL_TYPES
 from dmlvk.runtime import _native
+from dmlvk.runtime.mask import Mask
 from dmlvk.runtime.memory import Buffer, ParameterArena, Purpose
 
 _MOST_CHANGES: Final = 256
@@ -135,18 +140,32 @@ class ComputeDevice:
         capabilities: What kernels may rely on here.
         native: The native device; for ``dmlvk.runtime`` only.
         parameters: Where parameter blocks live.
+        mask: What was taken away from the device.
+        has_timestamps: Whether its queue can take the time.
     """
 
-    def __init__(self, choice: DeviceChoice | DeviceInfo = None) -> None:
+    def __init__(self, choice: DeviceChoice | DeviceInfo = None, *, mask: Mask | None = None) -> None:
         if _left_behind:
             raise StateError(_FORKED)
         self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
         self._cache_path = _pipeline_cache_path(self.info)
-        self.native = _native.Device(self.info.index, disable=_disabled_features(), pipeline_cache=self._cache_path)
-        self.capabilities = _capabilities(self.native)
-        limits = self.native.physical.limits
-        self.storage_alignment = int(limits["minStorageBufferOffsetAlignment"])
+        self.mask = Mask.from_environment() if mask is None else mask
+        physical = _native.physical_devices()[self.info.index]
+        limits = physical.limits
+        reduced = self.mask.applied(
+            _reported(physical),
+            int(limits["minStorageBufferOffsetAlignment"]),
+            int(limits["maxComputeWorkgroupSubgroups"]),
+        )
+        self.native = _native.Device(self.info.index, disable=reduced.disable, pipeline_cache=self._cache_path)
+        on = frozenset(name for name, on in self.native.features.items() if on)
+        self.capabilities = dataclasses.replace(reduced.capabilities, features=reduced.capabilities.features & on)
+        self._subgroup_size = reduced.subgroup_size
+        self.storage_alignment = reduced.storage_alignment
         self.parameters = ParameterArena(self, int(limits["minUniformBufferOffsetAlignment"]))
+        self._timestamp_period = float(limits["timestampPeriod"])
+        self._timestamp_bits = int(limits["timestampValidBits"])
+        self.has_timestamps = self._timestamp_bits > 0
         self._purposes: dict[Purpose, int] = dict.fromkeys(Purpose, 0)
         self._changes: collections.deque[tuple[Purpose, int]] = collections.deque()
         self._kernels: dict[KernelVariant, _native.Kernel] = {}
@@ -161,6 +180,10 @@ class ComputeDevice:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.info.index}: {self.info.name}>"
+
+    def nanoseconds(self, earlier: int, later: int) -> float:
+        """Time between two timestamps of the queue, in ticks; the counter may have wrapped around between them."""
+        return ((later - earlier) & ((1 << self._timestamp_bits) - 1)) * self._timestamp_period
 
     # -- memory
 
@@ -256,6 +279,11 @@ class ComputeDevice:
     def _create_kernel(self, variant: KernelVariant) -> _native.Kernel:
         spec = KERNELS[variant.kernel]
         identifiers = {name: index for index, (name, _) in enumerate(spec.constants)}
+        values = dict(spec.constants) | dict(variant.constants)
+        invocations = math.prod(int(values.get(f"LOCAL_SIZE_{axis}", 1)) for axis in "XYZ")
+        most = self.capabilities.workgroup_invocations
+        if invocations > most:  # Vulkan would refuse it on a device that is what this one was reduced to
+            raise ValueError(f"kernel {variant.kernel}: workgroup invocations {invocations} exceeds {most}")
         return self.native.kernel(
             pipeline_spirv(variant),
             name=variant.kernel,
@@ -263,7 +291,7 @@ class ComputeDevice:
             has_params=bool(spec.params),
             push_bytes=4 * len(spec.buffers),
             constants=[(identifiers[name], bits) for name, bits in variant.constants],
-            subgroup_size=variant.subgroup_size,
+            subgroup_size=variant.subgroup_size or self._subgroup_size,
         )
 
     def save_pipeline_cache(self, *, at_most_every: float = 0.0) -> None:
@@ -340,7 +368,8 @@ def _leave_devices_behind() -> None:
     _OPEN_DEVICES.clear()
 
 
-os.register_at_fork(after_in_child=_leave_devices_behind)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_leave_devices_behind)
 
 
 @atexit.register
@@ -349,36 +378,40 @@ def _save_all_pipeline_caches() -> None:
         device.save_pipeline_cache()
 
 
-def _disabled_features() -> list[str]:
-    names = [name.strip() for name in os.environ.get("DMLVK_DISABLE", "").split(",") if name.strip()]
-    for name in names:
-        if name not in _native.FEATURE_NAMES:
-            rule = f"names features among {', '.join(_native.FEATURE_NAMES)}"
-            raise InvalidArgumentError(rule, field="DMLVK_DISABLE", value=name)
-    return names
+def cache_folder() -> pathlib.Path:
+    """Where pipeline caches lie: ``DMLVK_CACHE_DIR``, else ``dmlvk`` in the folder that the system keeps caches in.
+
+    Raises:
+        RuntimeError: the user has no home, as in many a container.
+    """
+    if configured := os.environ.get("DMLVK_CACHE_DIR"):
+        return pathlib.Path(configured)
+    if sys.platform == "win32":
+        base, default = os.environ.get("LOCALAPPDATA"), ("AppData", "Local")
+    elif sys.platform == "darwin":
+        base, default = None, ("Library", "Caches")
+    else:
+        base, default = os.environ.get("XDG_CACHE_HOME"), (".cache",)
+    return (pathlib.Path(base) if base else pathlib.Path.home().joinpath(*default)) / "dmlvk"
 
 
 def _pipeline_cache_path(info: DeviceInfo) -> str:
     """Of the cache file of this device under this driver; "", with a warning, where the folder cannot be made."""
-    configured = os.environ.get("DMLVK_CACHE_DIR")
-    base = os.environ.get("XDG_CACHE_HOME")
     try:
-        folder = pathlib.Path(configured or (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "dmlvk")
+        folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home, as in many a container
+    except (OSError, RuntimeError) as error:
         warnings.warn(f"dmlvk keeps no pipeline cache: {error}", RuntimeWarning, stacklevel=3)
         return ""
     version = _native.physical_devices()[info.index].driver_version
     return str(folder / f"pipelines-{info.uuid}-{version:08x}.bin")
 
 
-def _cooperative_matrices(native: _native.Device) -> tuple[CooperativeMatrix, ...]:
+def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[CooperativeMatrix, ...]:
     """Of subgroups, both factors of one type, the addend of the result's."""
-    if not native.features["cooperative_matrix"]:
-        return ()
     return tuple(
         CooperativeMatrix(shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
-        for shape in native.physical.cooperative_matrices
+        for shape in physical.cooperative_matrices
         if shape["scope"] == "subgroup"
         and shape["a_type"] == shape["b_type"]
         and shape["c_type"] == shape["result_type"]
@@ -386,20 +419,18 @@ def _cooperative_matrices(native: _native.Device) -> tuple[CooperativeMatrix, ..
     )
 
 
-def _capabilities(native: _native.Device) -> Capabilities:
-    limits: Mapping[str, Any] = native.physical.limits
-    alignment = int(limits["minStorageBufferOffsetAlignment"])
+def _reported(physical: _native.PhysicalDevice) -> Capabilities:
+    limits: Mapping[str, Any] = physical.limits
     x, y, z = (int(limits[f"maxComputeWorkGroupCount{axis}"]) for axis in range(3))
     return Capabilities(
-        features=frozenset(name for name, on in native.features.items() if on),
-        cooperative_matrices=_cooperative_matrices(native),
+        features=frozenset(name for name, on in physical.features.items() if on),
+        cooperative_matrices=_cooperative_matrices(physical),
         subgroup_size=int(limits["subgroupSize"]),
         minimum_subgroup_size=int(limits["minSubgroupSize"]),
         maximum_subgroup_size=int(limits["maxSubgroupSize"]),
         shared_memory_bytes=int(limits["maxComputeSharedMemorySize"]),
         workgroup_invocations=int(limits["maxComputeWorkGroupInvocations"]),
         workgroup_counts=(x, y, z),
-        # A binding may start up to one alignment before its tensor (see ``recorder``), which the limit must still hold.
-        storage_buffer_bytes=int(limits["maxStorageBufferRange"]) - max(alignment - 16, 0),
-        is_cpu=native.physical.type == "cpu",
+        storage_buffer_bytes=int(limits["maxStorageBufferRange"]),
+        is_cpu=physical.type == "cpu",
     )

@@ -84,8 +84,6 @@ struct InstanceTable {
 
 struct DeviceTable {
     DMLVK_DEVICE_FUNCTIONS(DMLVK_POINTER)
-    // Null where VK_KHR_push_descriptor is off.
-    PFN_vkCmdPushDescriptorSetKHR vkCmdPushDescriptorSetKHR = nullptr;
 };
 
 #undef DMLVK_POINTER

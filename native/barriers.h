@@ -18,6 +18,16 @@ inline void record_work_barrier(const DeviceTable& vk, VkCommandBuffer commands)
     vk.vkCmdPipelineBarrier(commands, kWorkStages, kWorkStages, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
+/// Orders dispatches recorded before with those after, and makes what the former wrote visible to storage buffers of the
+/// latter. Neither copies nor parameter blocks are ordered.
+inline void record_storage_barrier(const DeviceTable& vk, VkCommandBuffer commands) {
+    VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER};
+    barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT;
+    barrier.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
+    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1,
+                            &barrier, 0, nullptr, 0, nullptr);
+}
+
 /// Makes copies into host-visible memory readable by the host once the submit is over.
 inline void record_host_barrier(const DeviceTable& vk, VkCommandBuffer commands) {
     VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER};

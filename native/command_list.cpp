@@ -2,6 +2,7 @@
 #include "command_list.h"
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include <kompute/Sequence.hpp>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr uint32_t kSetsPerPool = 128;
 constexpr uint32_t kTimedDispatchesPerPool = 256;
+constexpr uint32_t kTimestampsPerPool = 16;
 
 /// Kompute calls Vulkan through vulkan.hpp's one dispatcher for the process. It gets functions that serve every device;
 /// those of one device would be wrong for the next.
@@ -94,6 +96,15 @@ void require_valid(const LogicalDevice& device, const DispatchArguments& argumen
     }
 }
 
+/// How many bytes of a range a shader may touch: of a storage buffer whole words.
+uint64_t visible_bytes(const LogicalDevice& device, const BoundRange& range, bool is_params) {
+    const uint64_t most = device.physical.limits.maxStorageBufferRange;
+    return is_params ? range.bytes : std::min(DeviceBuffer::whole_words(range.bytes), most);
+}
+
+/// A kernel and what it works on, params last.
+using Bindings = std::pair<std::shared_ptr<Kernel>, std::vector<BoundRange>>;
+
 /// The queue as one list's sequence sees it.
 class ListQueue final : public SubmitQueue {
   public:
@@ -116,13 +127,19 @@ struct CommandList::Recording {
     Recording(Device& device, bool timestamps);
     ~Recording();
 
-    /// Puts a barrier first when the accesses conflict with earlier ones, then notes them.
-    void order(const std::vector<Access>& accesses);
+    /// Puts a barrier first when accesses conflict with earlier ones, then notes them: those of shaders to storage
+    /// buffers, and all others.
+    void order(const std::vector<Access>& storage, const std::vector<Access>& others);
     void record(std::shared_ptr<Operation> operation);
     /// Records and counts work whose end shows at a pipeline stage, between two timestamps where the list has them.
     void record_timed(std::shared_ptr<Operation> operation, VkPipelineStageFlagBits end);
+    /// The set of these bindings, which the list's dispatches share; VK_NULL_HANDLE where there are none.
+    VkDescriptorSet descriptor_set(Bindings bindings);
     VkDescriptorSet allocate_set(const Kernel& kernel);
-    void add_timestamp_pool();
+    VkQueryPool timestamp_pool(uint32_t queries);
+    /// The first `count` results of the pools, in order.
+    std::vector<uint64_t> ticks(const std::vector<VkQueryPool>& pools, uint32_t queries_per_pool, size_t count);
+    void require_finished(const char* what);
     bool finished();
     void require_open(const char* what) const;
 
@@ -131,17 +148,21 @@ struct CommandList::Recording {
     const bool timestamps;
     std::shared_ptr<ListQueue> queue;
     std::shared_ptr<kp::Sequence> sequence;
-    HazardTracker hazards;
-    std::vector<Access> accesses;
+    AccessOrder accesses;
+    std::vector<Access> storage;  // Of the dispatch being recorded; kept, so that it allocates nothing.
+    std::vector<Access> others;
     bool closed = false;
     bool submitted = false;
     uint64_t dispatch_count = 0;
     uint64_t barrier_count = 0;
 
+    std::map<Bindings, VkDescriptorSet> descriptor_sets;
     std::vector<VkDescriptorPool> descriptor_pools;
     uint32_t sets_left = 0;
     uint32_t storage_descriptors_left = 0;
     std::vector<VkQueryPool> query_pools;
+    std::vector<VkQueryPool> marker_pools;
+    uint64_t marker_count = 0;
 };
 
 CommandList::Recording::Recording(Device& device, bool timestamps)
@@ -156,25 +177,32 @@ CommandList::Recording::Recording(Device& device, bool timestamps)
             queue, logical.physical.queue_family);
     });
     // Against everything submitted earlier, uploads included.
-    record(std::make_shared<BarrierOperation>(logical.vk));
+    record(std::make_shared<WorkBarrierOperation>(logical.vk));
 }
 
 CommandList::Recording::~Recording() {
     for (VkDescriptorPool pool : descriptor_pools) {
         logical.vk.vkDestroyDescriptorPool(logical.handle, pool, nullptr);
     }
-    for (VkQueryPool pool : query_pools) {
-        logical.vk.vkDestroyQueryPool(logical.handle, pool, nullptr);
+    for (const auto* pools : {&query_pools, &marker_pools}) {
+        for (VkQueryPool pool : *pools) {
+            logical.vk.vkDestroyQueryPool(logical.handle, pool, nullptr);
+        }
     }
 }
 
-void CommandList::Recording::order(const std::vector<Access>& commands) {
-    if (hazards.conflicts(commands)) {
-        record(std::make_shared<BarrierOperation>(logical.vk));
-        hazards.clear();
-        barrier_count++;
+void CommandList::Recording::order(const std::vector<Access>& storage, const std::vector<Access>& others) {
+    switch (accesses.next(storage, others)) {
+        case Barrier::none:
+            return;
+        case Barrier::storage:
+            record(std::make_shared<StorageBarrierOperation>(logical.vk));
+            break;
+        case Barrier::work:
+            record(std::make_shared<WorkBarrierOperation>(logical.vk));
+            break;
     }
-    hazards.add(commands);
+    barrier_count++;
 }
 
 void CommandList::Recording::record(std::shared_ptr<Operation> operation) {
@@ -189,12 +217,39 @@ void CommandList::Recording::record_timed(std::shared_ptr<Operation> operation, 
         return;
     }
     if (query == 0) {
-        add_timestamp_pool();
+        query_pools.push_back(timestamp_pool(2 * kTimedDispatchesPerPool));
     }
     const VkQueryPool pool = query_pools.back();
     record(std::make_shared<TimestampOperation>(logical.vk, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, pool, query));
     record(std::move(operation));
     record(std::make_shared<TimestampOperation>(logical.vk, end, pool, query + 1));
+}
+
+VkDescriptorSet CommandList::Recording::descriptor_set(Bindings bindings) {
+    if (bindings.second.empty()) {
+        return VK_NULL_HANDLE;
+    }
+    const auto entry = descriptor_sets.try_emplace(std::move(bindings), VK_NULL_HANDLE).first;
+    VkDescriptorSet& set = entry->second;
+    if (set != VK_NULL_HANDLE) {
+        return set;
+    }
+    const auto& [kernel, bound] = entry->first;
+    set = allocate_set(*kernel);
+    std::vector<VkDescriptorBufferInfo> ranges(bound.size());
+    std::vector<VkWriteDescriptorSet> writes(bound.size());
+    for (uint32_t i = 0; i < bound.size(); i++) {
+        const bool is_params = i == kernel->storage_buffers;
+        ranges[i] = {bound[i].buffer->handle, bound[i].offset, visible_bytes(logical, bound[i], is_params)};
+        writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET};
+        writes[i].dstSet = set;
+        writes[i].dstBinding = i;
+        writes[i].descriptorCount = 1;
+        writes[i].descriptorType = is_params ? VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER : VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+        writes[i].pBufferInfo = &ranges[i];
+    }
+    logical.vk.vkUpdateDescriptorSets(logical.handle, static_cast<uint32_t>(writes.size()), writes.data(), 0, nullptr);
+    return set;
 }
 
 VkDescriptorSet CommandList::Recording::allocate_set(const Kernel& kernel) {
@@ -224,14 +279,33 @@ VkDescriptorSet CommandList::Recording::allocate_set(const Kernel& kernel) {
     return set;
 }
 
-void CommandList::Recording::add_timestamp_pool() {
+VkQueryPool CommandList::Recording::timestamp_pool(uint32_t queries) {
     VkQueryPoolCreateInfo info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    info.queryCount = 2 * kTimedDispatchesPerPool;
+    info.queryCount = queries;
     VkQueryPool pool = VK_NULL_HANDLE;
     logical.check(logical.vk.vkCreateQueryPool(logical.handle, &info, nullptr, &pool), "vkCreateQueryPool");
-    query_pools.push_back(pool);
-    record(std::make_shared<ResetTimestampsOperation>(logical.vk, pool, info.queryCount));
+    record(std::make_shared<ResetTimestampsOperation>(logical.vk, pool, queries));
+    return pool;
+}
+
+std::vector<uint64_t> CommandList::Recording::ticks(const std::vector<VkQueryPool>& pools, uint32_t queries_per_pool,
+                                                    size_t count) {
+    std::vector<uint64_t> found(count);
+    for (size_t first = 0, pool = 0; first < count; first += queries_per_pool, pool++) {
+        const auto part = static_cast<uint32_t>(std::min<size_t>(count - first, queries_per_pool));
+        logical.check(logical.vk.vkGetQueryPoolResults(logical.handle, pools[pool], 0, part, part * sizeof(uint64_t),
+                                                       &found[first], sizeof(uint64_t),
+                                                       VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
+                      "vkGetQueryPoolResults");
+    }
+    return found;
+}
+
+void CommandList::Recording::require_finished(const char* what) {
+    if (!submitted || !finished()) {
+        throw std::invalid_argument(std::string(what) + ": wait for a submit first");
+    }
 }
 
 bool CommandList::Recording::finished() {
@@ -269,7 +343,6 @@ CommandList::~CommandList() {
 void CommandList::dispatch(DispatchArguments arguments) {
     std::lock_guard<std::mutex> lock(mutex_);
     Recording& recording = *recording_;
-    const DeviceTable& vk = recording.logical.vk;
     recording.require_open("dispatch");
     require_valid(recording.logical, arguments);
 
@@ -277,40 +350,21 @@ void CommandList::dispatch(DispatchArguments arguments) {
     if (arguments.params.has_value()) {
         bound.push_back(std::move(*arguments.params));
     }
-    const uint32_t storage_buffers = arguments.kernel->storage_buffers;
-    std::vector<std::shared_ptr<DeviceBuffer>> buffers(bound.size());
-    std::vector<VkDescriptorBufferInfo> ranges(bound.size());
-    std::vector<VkWriteDescriptorSet> writes(bound.size());
-    const bool push = arguments.kernel->pushes_descriptors;
-    const VkDescriptorSet set = push || bound.empty() ? VK_NULL_HANDLE : recording.allocate_set(*arguments.kernel);
-    recording.accesses.clear();
+    recording.storage.clear();
+    recording.others.clear();
     for (uint32_t i = 0; i < bound.size(); i++) {
-        const uint64_t most = recording.logical.physical.limits.maxStorageBufferRange;
-        const uint64_t words = DeviceBuffer::whole_words(bound[i].bytes);
-        ranges[i] = {bound[i].buffer->handle, bound[i].offset, i < storage_buffers ? std::min(words, most) : bound[i].bytes};
-        writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET};
-        writes[i].dstSet = set;
-        writes[i].dstBinding = i;
-        writes[i].descriptorCount = 1;
-        writes[i].descriptorType =
-            i < storage_buffers ? VK_DESCRIPTOR_TYPE_STORAGE_BUFFER : VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER;
-        writes[i].pBufferInfo = &ranges[i];
-        const bool written = i < storage_buffers && (arguments.writes >> i & 1) != 0;
-        recording.accesses.push_back(
-            {bound[i].buffer.get(), ranges[i].offset, ranges[i].offset + ranges[i].range, written});
-        buffers[i] = std::move(bound[i].buffer);
+        const bool is_params = i == arguments.kernel->storage_buffers;
+        const bool written = !is_params && (arguments.writes >> i & 1) != 0;
+        const uint64_t end = bound[i].offset + visible_bytes(recording.logical, bound[i], is_params);
+        (is_params ? recording.others : recording.storage).push_back({bound[i].buffer.get(), bound[i].offset, end, written});
     }
-    if (set != VK_NULL_HANDLE) {
-        vk.vkUpdateDescriptorSets(recording.logical.handle, static_cast<uint32_t>(writes.size()), writes.data(), 0,
-                                  nullptr);
-    }
+    const VkDescriptorSet set = recording.descriptor_set({arguments.kernel, std::move(bound)});
 
-    recording.order(recording.accesses);
+    recording.order(recording.storage, recording.others);
     const std::array<uint32_t, 3> grid = {static_cast<uint32_t>(arguments.grid[0]),
                                           static_cast<uint32_t>(arguments.grid[1]),
                                           static_cast<uint32_t>(arguments.grid[2])};
-    recording.record_timed(std::make_shared<DispatchOperation>(vk, std::move(arguments.kernel), std::move(buffers),
-                                                               std::move(writes), std::move(ranges), set,
+    recording.record_timed(std::make_shared<DispatchOperation>(recording.logical.vk, std::move(arguments.kernel), set,
                                                                std::move(arguments.push), grid),
                            VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
 }
@@ -328,7 +382,7 @@ void CommandList::copy(const std::shared_ptr<DeviceBuffer>& source, uint64_t sou
     if (source == target && source_offset < target_offset + bytes && target_offset < source_offset + bytes) {
         throw std::invalid_argument("copy: source and target overlap in the same buffer");
     }
-    recording.order({{source.get(), source_offset, source_offset + bytes, false},
+    recording.order({}, {{source.get(), source_offset, source_offset + bytes, false},
                      {target.get(), target_offset, target_offset + bytes, true}});
     recording.record_timed(std::make_shared<CopyOperation>(recording.logical.vk, source, target,
                                                            VkBufferCopy{source_offset, target_offset, bytes}),
@@ -347,7 +401,7 @@ void CommandList::fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t off
     if (bytes == 0) {
         return;
     }
-    recording.order({{target.get(), offset, offset + bytes, true}});
+    recording.order({}, {{target.get(), offset, offset + bytes, true}});
     recording.record(std::make_shared<FillOperation>(recording.logical.vk, target, offset, bytes, word));
 }
 
@@ -391,19 +445,10 @@ std::vector<std::pair<double, double>> CommandList::timings() {
     if (!recording.timestamps) {
         throw std::invalid_argument("timings: the command list was made without timestamps=True");
     }
-    if (!recording.submitted || !recording.finished()) {
-        throw std::invalid_argument("timings: wait for a submit first");
-    }
+    recording.require_finished("timings");
     const PhysicalDevice& physical = recording.logical.physical;
-    std::vector<uint64_t> ticks(2 * recording.dispatch_count);
-    for (size_t first = 0, pool = 0; first < ticks.size(); first += 2 * kTimedDispatchesPerPool, pool++) {
-        const auto count = static_cast<uint32_t>(std::min<size_t>(ticks.size() - first, 2 * kTimedDispatchesPerPool));
-        recording.logical.check(
-            recording.logical.vk.vkGetQueryPoolResults(recording.logical.handle, recording.query_pools[pool], 0, count,
-                                                       count * sizeof(uint64_t), &ticks[first], sizeof(uint64_t),
-                                                       VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
-            "vkGetQueryPoolResults");
-    }
+    const std::vector<uint64_t> ticks =
+        recording.ticks(recording.query_pools, 2 * kTimedDispatchesPerPool, 2 * recording.dispatch_count);
     const uint64_t mask =
         physical.timestamp_bits >= 64 ? UINT64_MAX : (uint64_t{1} << physical.timestamp_bits) - 1;
     std::vector<std::pair<double, double>> spans;
@@ -415,6 +460,29 @@ std::vector<std::pair<double, double>> CommandList::timings() {
         spans.emplace_back(start * period, (start + length) * period);
     }
     return spans;
+}
+
+void CommandList::timestamp() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Recording& recording = *recording_;
+    recording.require_open("timestamp");
+    if (recording.logical.physical.timestamp_bits == 0) {
+        throw std::invalid_argument("timestamp: the device's compute queue writes no timestamps");
+    }
+    const auto query = static_cast<uint32_t>(recording.marker_count % kTimestampsPerPool);
+    if (query == 0) {
+        recording.marker_pools.push_back(recording.timestamp_pool(kTimestampsPerPool));
+    }
+    recording.record(std::make_shared<TimestampOperation>(recording.logical.vk, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
+                                                          recording.marker_pools.back(), query));
+    recording.marker_count++;
+}
+
+std::vector<uint64_t> CommandList::timestamps() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Recording& recording = *recording_;
+    recording.require_finished("timestamps");
+    return recording.ticks(recording.marker_pools, kTimestampsPerPool, recording.marker_count);
 }
 
 uint64_t CommandList::dispatch_count() const {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct BoundRange {
     std::shared_ptr<DeviceBuffer> buffer;
     uint64_t offset;
     uint64_t bytes;
+
+    bool operator<(const BoundRange& other) const {
+        return std::tie(buffer, offset, bytes) < std::tie(other.buffer, other.offset, other.bytes);
+    }
 };
 
 struct DispatchArguments {
@@ -48,6 +53,10 @@ class CommandList {
     /// False when `timeout` nanoseconds (UINT64_MAX: no limit) ran out. True for a list never submitted.
     bool wait(uint64_t timeout);
     std::vector<std::pair<double, double>> timings();
+    /// Records the taking of the queue's time, once every earlier command of the list is done.
+    void timestamp();
+    /// What `timestamp` took in the last finished submit: ticks of `limits.timestampPeriod` nanoseconds.
+    std::vector<uint64_t> timestamps();
 
     uint64_t dispatch_count() const;
     /// Barriers between this list's commands; the one it starts with is not counted.

@@ -58,4 +58,21 @@ void HazardTracker::clear() {
     }
 }
 
+Barrier AccessOrder::next(const std::vector<Access>& storage, const std::vector<Access>& others) {
+    Barrier needed = Barrier::none;
+    if (others_.conflicts(storage) || others_.conflicts(others) || storage_since_work_.conflicts(others)) {
+        needed = Barrier::work;
+        storage_.clear();
+        storage_since_work_.clear();
+        others_.clear();
+    } else if (storage_.conflicts(storage)) {
+        needed = Barrier::storage;
+        storage_.clear();
+    }
+    storage_.add(storage);
+    storage_since_work_.add(storage);
+    others_.add(others);
+    return needed;
+}
+
 }  // namespace dmlvk

@@ -1,4 +1,4 @@
-// Which byte ranges have been read and written since the last barrier, and whether a command conflicts with them.
+// Which byte ranges have been read and written since the last barrier, and which barrier a command needs.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,21 @@ class HazardTracker {
         RangeSet writes;
     };
     std::unordered_map<const DeviceBuffer*, Ranges> buffers_;
+};
+
+enum class Barrier { none, storage, work };
+
+/// Of a command list. A barrier between dispatches that orders nothing but storage buffers is the cheaper one (see
+/// barriers.h), so accesses of that kind are kept apart from all others: of copies, and of parameter blocks.
+class AccessOrder {
+  public:
+    /// The barrier that a command needs, which is then taken for recorded, as is the command.
+    Barrier next(const std::vector<Access>& storage, const std::vector<Access>& others);
+
+  private:
+    HazardTracker storage_;             // Since the last barrier.
+    HazardTracker storage_since_work_;  // Since the last one that orders all work.
+    HazardTracker others_;              // Likewise.
 };
 
 }  // namespace dmlvk

@@ -40,8 +40,7 @@ void require_supported(const LogicalDevice& device, const KernelDescription& ker
         require_at_most(kernel, "workgroup size", local[axis], limits.maxComputeWorkGroupSize[axis]);
     }
     if (kernel.subgroup_size != 0) {
-        if (!device.features[Feature::subgroup_size_control] ||
-            (physical.required_subgroup_size_stages & VK_SHADER_STAGE_COMPUTE_BIT) == 0) {
+        if (!device.features[Feature::subgroup_size_control]) {
             refuse(kernel, "subgroup_size needs the feature subgroup_size_control");
         }
         const bool power_of_two = (kernel.subgroup_size & (kernel.subgroup_size - 1)) == 0;
@@ -51,6 +50,8 @@ void require_supported(const LogicalDevice& device, const KernelDescription& ker
                                std::to_string(physical.min_subgroup_size) + " to " +
                                std::to_string(physical.max_subgroup_size));
         }
+        require_at_most(kernel, "workgroup invocations", uint64_t{local[0]} * local[1] * local[2],
+                        uint64_t{kernel.subgroup_size} * physical.max_workgroup_subgroups);
     }
 }
 
@@ -61,8 +62,6 @@ Kernel::Kernel(LogicalDevice& device, const PipelineCache& cache, const KernelDe
       storage_buffers(description.storage_buffers),
       has_params(description.has_params),
       push_bytes(description.push_bytes),
-      pushes_descriptors(device.features[Feature::push_descriptor] &&
-                         bindings() <= device.physical.max_push_descriptors),
       device_(device) {
     device_.require_alive();
     try {
@@ -132,7 +131,6 @@ void Kernel::create_layouts() {
                          VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
     }
     VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO};
-    set_info.flags = pushes_descriptors ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0;
     set_info.bindingCount = bindings();
     set_info.pBindings = slots.data();
     device_.check(device_.vk.vkCreateDescriptorSetLayout(device_.handle, &set_info, nullptr, &set_layout),

@@ -40,8 +40,6 @@ class Kernel {
     const uint32_t storage_buffers;
     const bool has_params;
     const uint32_t push_bytes;
-    /// Whether bindings are pushed into the command buffer; else a descriptor set is allocated for each dispatch.
-    const bool pushes_descriptors;
     VkDescriptorSetLayout set_layout = VK_NULL_HANDLE;
     VkPipelineLayout layout = VK_NULL_HANDLE;
     VkPipeline pipeline = VK_NULL_HANDLE;

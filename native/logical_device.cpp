@@ -26,7 +26,6 @@ std::vector<const char*> extensions_for(const PhysicalDevice& physical, const Fe
             names.push_back(name);
         }
     };
-    add(features[Feature::push_descriptor], VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
     add(features[Feature::memory_budget], VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     add(features[Feature::atomic_float], "VK_EXT_shader_atomic_float");
     add(features[Feature::cooperative_matrix], "VK_KHR_cooperative_matrix");

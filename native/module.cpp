@@ -350,6 +350,8 @@ void bind_objects(nb::module_& module) {
             },
             "timeout"_a = nb::none())
         .def("timings", &CommandList::timings)
+        .def("timestamp", &CommandList::timestamp)
+        .def("timestamps", &CommandList::timestamps)
         .def_prop_ro("dispatch_count", &CommandList::dispatch_count)
         .def_prop_ro("barrier_count", &CommandList::barrier_count);
 }

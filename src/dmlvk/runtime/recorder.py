@@ -207,3 +207,11 @@ class Recording:
     def timings(self) -> list[tuple[float, float]]:
         """(start, end) of each dispatch of the last submit, nanoseconds from the first start."""
         return self._native.timings()
+
+    def timestamp(self) -> None:
+        """Appends the taking of the device's time."""
+        self._native.timestamp()
+
+    def timestamps(self) -> list[int]:
+        """What those of the last submit took, in ticks: see ``ComputeDevice.nanoseconds``."""
+        return self._native.timestamps()

@@ -12,8 +12,8 @@ demo:
 	@.venv/bin/python examples/ocr.py
 
 test:
-	@tools/setup_debian.sh vulkan-validationlayers
-	@python3 tools/setup_venv.py --extra onnx --extra test --torch
+	@tools/setup_debian.sh vulkan-validationlayers spirv-cross chromium
+	@python3 tools/setup_venv.py --extra docs --extra onnx --extra report --extra test --torch
 	@tools/run_tests.sh
 
 clean:

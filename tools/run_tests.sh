@@ -12,37 +12,76 @@ backports=$PWD/.cache/lavapipe-backports
 installed=$(ls /usr/share/vulkan/icd.d/lvp_icd*.json 2>/dev/null | head -n 1)
 export MESA_SHADER_CACHE_DIR=$PWD/.cache/mesa  # kept between runs: lavapipe compiles each kernel at its first dispatch
 mkdir -p "$MESA_SHADER_CACHE_DIR"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 
 failed=0
 table=()
-check() {  # check NAME COMMAND...: run it, keep its closing line for the table
-    local name=$1 verdict=ok
+report() {  # report NAME STATUS SECONDS LOG: a line of the table, with the closing line of what the check said
+    local verdict=ok
+    (($2 == 0)) || { verdict=FAILED; failed=1; }
+    table+=("$(printf '%-46s %-6s %4d s  %s' "$1" "$verdict" "$3" "$(grep -v '^ *$' "$4" | tail -n 1)")")
+}
+check() {  # check NAME COMMAND...: run it
+    local name=$1 start=$SECONDS status
     shift
     printf '\n=== %s\n' "$name"
-    local start=$SECONDS
-    "$@" 2>&1 | tee "$log" || { verdict=FAILED; failed=1; }
-    table+=("$(printf '%-46s %-6s %4d s  %s' "$name" "$verdict" $((SECONDS - start)) "$(grep -v '^ *$' "$log" | tail -n 1)")")
+    "$@" 2>&1 | tee "$logs/log"
+    status=${PIPESTATUS[0]}
+    report "$name" "$status" $((SECONDS - start)) "$logs/log"
+}
+beside=()
+start() {  # start NAME COMMAND...: run it beside what follows, as single threads allow, until gather
+    local name=$1 log="$logs/${#beside[@]}"
+    shift
+    beside+=("$name")
+    {
+        local start=$SECONDS
+        "$@" >"$log" 2>&1
+        echo "$? $((SECONDS - start))" >"$log.end"
+    } &
+}
+gather() {  # wait for all that was started and print it in order
+    wait
+    local index status seconds
+    for index in "${!beside[@]}"; do
+        printf '\n=== %s\n' "${beside[index]}"
+        cat "$logs/$index"
+        read -r status seconds <"$logs/$index.end"
+        report "${beside[index]}" "$status" "$seconds" "$logs/$index"
+    done
+    beside=()
 }
 
+python3 tools/setup_lavapipe.py && two_drivers=1 || two_drivers=0
+driver=("VK_DRIVER_FILES=$installed")
+((two_drivers == 0)) || driver=("VK_DRIVER_FILES=$backports/icd.json" "LD_LIBRARY_PATH=$backports/lib")
+
+start "mypy" .venv/bin/mypy
+start "wheel in a clean environment" env "${driver[@]}" .venv/bin/python tools/check_wheel.py
 check "ruff" .venv/bin/ruff check
 check "ruff format" .venv/bin/ruff format --check
-check "mypy" .venv/bin/mypy
+check "documentation site" env NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+gather
 
 # Most of the time of a first run is lavapipe compiling kernels on one core, so the tests are spread over several processes.
 workers=$(nproc)
 ((workers <= 8)) || workers=8
 pytest=(.venv/bin/python -m pytest -n "$workers")
 validated=(env DMLVK_VALIDATION=1 "${pytest[@]}")
-if python3 tools/setup_lavapipe.py; then
-    check "pytest, backported lavapipe, validation layer" env "VK_DRIVER_FILES=$backports/icd.json" "LD_LIBRARY_PATH=$backports/lib" "${validated[@]}" "$@"
+if ((two_drivers)); then
+    check "pytest, backported lavapipe, validation layer" env "${driver[@]}" "${validated[@]}" "$@"
     check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" "${pytest[@]}" -m quick "$@"
 else
     printf '\n!!! ONE DRIVER ONLY: the whole suite runs on the installed lavapipe, and nothing on the backported one.\n'
-    check "pytest, installed lavapipe, validation layer" env "VK_DRIVER_FILES=$installed" "${validated[@]}" "$@"
+    check "pytest, installed lavapipe, validation layer" env "${driver[@]}" "${validated[@]}" "$@"
     table+=("pytest, backported lavapipe                    NOT RUN: the driver could not be had, see above")
 fi
+# As on lesser devices (docs/devices.md): other subgroups, whose code has a cache of its own; then the least that Vulkan 1.3 allows.
+narrow=(LP_NATIVE_VECTOR_WIDTH=128 "MESA_SHADER_CACHE_DIR=$MESA_SHADER_CACHE_DIR-narrow" "DMLVK_CACHE_DIR=$MESA_SHADER_CACHE_DIR-narrow")
+masked=("${validated[@]}" tests/device -m quick)
+check "pytest, as MoltenVK, subgroups of 4" env "${driver[@]}" "${narrow[@]}" DMLVK_PROFILE=moltenvk DMLVK_SUBGROUP_SIZE=4 "${masked[@]}" "$@"
+check "pytest, as the least Vulkan 1.3" env "${driver[@]}" DMLVK_PROFILE=vulkan13-minimum "${masked[@]}" "$@"
 
 printf '\n=== all checks\n'
 printf '%s\n' "${table[@]}"

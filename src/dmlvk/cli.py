@@ -1,14 +1,14 @@
-"""``python -m dmlvk``: devices, ops, explain, verify, run. Each prints a table, or JSON with ``--json``.
+"""``python -m dmlvk``: devices, ops, explain, verify, run, bench. Each prints a table, or JSON with ``--json``.
 
-Exit status: 0 for success, 1 when a verification failed, 2 for what the caller can mend (an unknown device or operator,
-a bad desc, an unsupported model, a file that cannot be read), with the reason on standard error.
+Exit status: 0 for success; 1 when a verification failed, a measured result was wrong or something got slower; 2 for what
+the caller can mend (an unknown device or operator, a bad desc, an unsupported model, a file that cannot be read), with the
+reason on standard error; 130 for a benchmark that Ctrl-C ended.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import itertools
 import json
 import math
@@ -29,7 +29,9 @@ from dmlvk.execution.explanation import explain_operator
 from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.limitation import EVERY_OPERATOR
 from dmlvk.kernels.lowering.registry import has_kernels, limitations_of
+from dmlvk.kernels.profiles import PROFILES
 from dmlvk.runtime.device import devices
+from dmlvk.runtime.mask import Mask
 from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D, class_name
 from dmlvk.tensor import TensorDesc
 
@@ -62,11 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = "as compiled with ALLOW_HALF_PRECISION_COMPUTATION: FLOAT32 may be computed in float16"
     sub.add_argument("--allow-half-precision", action="store_true", help=text)
     takes_device(sub)
-    sub = command("verify", _verify, "run the operators' cases on the device against the oracle")
-    sub.add_argument("operators", nargs="*", help="class names; default all")
-    sub.add_argument("--quick", action="store_true", help="only the quick cases")
-    sub.add_argument("--commit", help="what was built, for the JSON")
-    takes_device(sub)
+    takes_device(_verify_parser(commands))
     sub = command("run", _run, "run an ONNX model")
     sub.add_argument("model", type=pathlib.Path)
     sub.add_argument("--input", type=pathlib.Path, help="an .npz file with the inputs; default: random numbers, seed 0")
@@ -76,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = "time every kernel in two more runs, list them and write a Chrome trace, which Perfetto opens"
     sub.add_argument("--profile", type=pathlib.Path, help=text)
     takes_device(sub)
+    takes_device(_bench_parser(commands))
 
     options = parser.parse_args(arguments)
     try:
@@ -88,6 +87,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DmlvkError, OSError) as error:
         print(f"dmlvk: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
+
+
+def _verify_parser(commands: Any) -> argparse.ArgumentParser:
+    """The command ``verify``."""
+    text = "run the operators' cases on the device against the oracle, and print an accuracy card"
+    verify: argparse.ArgumentParser = commands.add_parser("verify", help=text, description=text)
+    verify.set_defaults(function=_verify)
+    verify.add_argument("operators", nargs="*", help="class names; default all")
+    amount = verify.add_mutually_exclusive_group()
+    amount.add_argument("--quick", action="store_true", help="only the quick cases")
+    text = "every case in every layout under every rule; default: every case, and every layout and rule of every type once"
+    amount.add_argument("--full", action="store_true", help=text)
+    text = "of these only the runs that have this in their description, such as 'FLOAT16, strided'; implies --full"
+    amount.add_argument("--only", default="", metavar="TEXT", help=text)
+    text = "print the card as JSON instead of a table, or write it to a file as well"
+    verify.add_argument("--json", nargs="?", const="-", metavar="FILE", help=text)
+    verify.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write the card as a page")
+    verify.add_argument("--commit", default="", help="what was built, for the card; default: this checkout's HEAD")
+    return verify
+
+
+def _bench_parser(commands: Any) -> argparse.ArgumentParser:
+    """The command ``bench`` with its own two."""
+    text = "measure the device's limits, launches, operators and models, beside other implementations"
+    bench: argparse.ArgumentParser = commands.add_parser("bench", help=text, description=text)
+    bench.set_defaults(function=_bench, action="run")
+    text = "ops, matmul, conv, models, launch, with commas between; default all"
+    bench.add_argument("--suite", default="", metavar="NAMES", help=text)
+    bench.add_argument(
+        "--only", default="", metavar="WORD", help="only the problems of this family, or with this in their name"
+    )
+    text = "torch, onnxruntime, ncnn, with commas between, or all; what is not installed is named, and the run goes on"
+    bench.add_argument("--against", default="", metavar="NAMES", help=text)
+    bench.add_argument("--quick", action="store_true", help="small problems and short times, to see that everything works")
+    bench.add_argument("--json", type=pathlib.Path, metavar="FILE", help="keep the results here")
+    bench.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write a page of them")
+    bench.add_argument("--commit", default="", help="what was built, for the results; default: this checkout's HEAD")
+    text = "where ONNX files are, at any depth, for the suite models"
+    bench.add_argument("--folder", type=pathlib.Path, help=text)
+    text = "only what the project's performance targets are about, and at the end their table; on a GPU"
+    bench.add_argument("--headline", action="store_true", help=text)
+    text = "instead of all that, time every rule that could run a problem, and say where the chosen one is slower"
+    bench.add_argument("--sweep", action="store_true", help=text)
+    actions = bench.add_subparsers(metavar="compare | report")
+    text = "say what moved between two files of results"
+    sub = actions.add_parser("compare", help=text, description=text)
+    sub.set_defaults(action="compare_files")
+    sub.add_argument("before", type=pathlib.Path)
+    sub.add_argument("after", type=pathlib.Path)
+    text = "write the page of a file of results"
+    sub = actions.add_parser("report", help=text, description=text)
+    sub.set_defaults(action="report")
+    sub.add_argument("results", type=pathlib.Path)
+    sub.add_argument("--card", type=pathlib.Path, help="what verify --json wrote, for the same page")
+    sub.add_argument("--html", type=pathlib.Path, required=True, metavar="FILE")
+    return bench
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from dmlvk.bench import command
+
+    return int(getattr(command, options.action)(options))
 
 
 def _count(text: str) -> int:
@@ -126,6 +187,7 @@ def _print_table(rows: Iterable[Sequence[object]], head: Sequence[str]) -> None:
 
 
 def _devices(options: argparse.Namespace) -> int:
+    mask = str(Mask.from_environment())
     found: list[dict[str, Any]] = [
         {
             "index": info.index,
@@ -135,6 +197,7 @@ def _devices(options: argparse.Namespace) -> int:
             "type": info.type,
             "memory": info.memory_in_bytes,
             "features": dict(info.features),
+            "mask": mask,
         }
         for info in devices()
     ]
@@ -146,6 +209,7 @@ def _devices(options: argparse.Namespace) -> int:
         print(f"   driver   {item['driver']}\n   uuid     {item['uuid']}")
         print(f"   features {', '.join(name for name, there in item['features'].items() if there) or 'none'}")
         print(f"   without  {', '.join(name for name, there in item['features'].items() if not there) or 'none'}")
+    print(f"mask: {mask or 'none'}; the profiles that DMLVK_PROFILE takes are {', '.join(PROFILES)}")
     return 0
 
 
@@ -208,8 +272,8 @@ def _ops_command(options: argparse.Namespace) -> int:
 
 def parse_desc(operator: str, fields: Sequence[str]) -> OperatorDesc:
     """A desc from words: ``TYPE[sizes]`` or ``TYPE[sizes]@strides`` for a tensor, several joined by ``+`` for an array of
-    them, numbers, names of enumeration members, comma-separated arrays, a class name for a fused activation. Outputs that
-    are left out are inferred.
+    them, numbers, names of enumeration members, comma-separated arrays, a class name for a fused activation, with its fields
+    after colons (``ElementWiseClip:min=0:max=6``). Outputs that are left out are inferred.
 
     Raises:
         InvalidArgumentError: an unknown operator or field, or a word that does not parse.
@@ -259,10 +323,9 @@ def _parse_field(spec: FieldSpec, word: str) -> Any:
     if spec.kind is FieldKind.ENUM:
         assert spec.enumeration is not None
         return spec.enumeration[word.upper()]
-    if spec.kind is FieldKind.FUSED_ACTIVATION:
-        return parse_desc(word, ())
-    if spec.kind is FieldKind.OPERATOR_DESC_ARRAY:
-        return tuple(parse_desc(name, ()) for name in word.split("+"))
+    if spec.kind in (FieldKind.FUSED_ACTIVATION, FieldKind.OPERATOR_DESC_ARRAY):
+        found = tuple(parse_desc(name, fields) for name, *fields in (part.split(":") for part in word.split("+")))
+        return found if spec.kind is FieldKind.OPERATOR_DESC_ARRAY else found[0]
     if spec.kind is FieldKind.SCALE_BIAS:
         scale, bias = word.split(",")
         return ScaleBias(float(scale), float(bias))
@@ -313,65 +376,31 @@ def _explain_node(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from dmlvk.cases import all_cases
-    from dmlvk.verify import verify_operator
+    from dmlvk.verify import command
+    from dmlvk.verify.selection import Selection
 
-    entries = {entry.operator.__name__: entry for entry in all_cases().values()}
-    for name in options.operators:
-        if name not in entries:
-            raise InvalidArgumentError("is the class name of an operator with cases", field="operator", value=name)
+    if options.json in {class_name(operator) for operator in OperatorType}:
+        rule = "is a file: an operator comes before it, or after --json -"
+        raise InvalidArgumentError(rule, field="--json", value=options.json)
+    if options.html is not None:
+        from dmlvk.verify.page import page  # before minutes have passed: what it needs may not be installed
+    full = options.full or options.only
+    selection = Selection.QUICK if options.quick else Selection.FULL if full else Selection.DEFAULT
     device = Device(options.device)
-    results: list[dict[str, Any]] = []
-    started = time.perf_counter()
-    chosen = [entry for name, entry in entries.items() if not options.operators or name in options.operators]
-    for number, entry in enumerate(chosen, 1):
-        if sys.stderr.isatty():
-            print(f"\r{number}/{len(chosen)} {entry.operator.__name__:40}", end="", file=sys.stderr, flush=True)
-        outcomes = list(verify_operator(device, entry, quick=options.quick))
-        for data_type in dict.fromkeys(outcome.variation.data_type for outcome in outcomes):
-            ran = [outcome for outcome in outcomes if outcome.variation.data_type is data_type]
-            failed = [outcome for outcome in ran if not outcome.passed]
-            results.append(
-                {
-                    "operator": entry.operator.__name__,
-                    "data_type": data_type.name,
-                    "max_ulp": max(outcome.max_ulp for outcome in ran),
-                    "passed": not failed,
-                    "runs": len(ran),
-                    "dispatches": sum(outcome.dispatches for outcome in ran),
-                    "unsupported": next((outcome.unsupported for outcome in ran if outcome.unsupported), ""),
-                    "failure": f"{failed[0].variation}: {failed[0].detail}" if failed else "",
-                }
-            )
-    if sys.stderr.isatty():
-        print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
-    good = all(item["passed"] for item in results)
-    if options.json:
-        described = {"name": device.info.name, "uuid": device.info.uuid, "driver": device.info.driver}
-        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        about = {"device": described, "date": date, "commit": options.commit, "pipelines": device.pipelines_created}
-        _print_json({**about, "results": results})
-        return 0 if good else 1
-    print(f"device {device.info.name}, driver {device.info.driver}, uuid {device.info.uuid}")
-    head = ("operator", "type", "runs", "max ULP", "")
-    _print_table(
-        (
-            (
-                item["operator"],
-                item["data_type"],
-                item["runs"],
-                f"{item['max_ulp']:.4g}",
-                item["failure"] or item["unsupported"] or "ok",
-            )
-            for item in results
-        ),
-        head,
-    )
-    runs = sum(item["runs"] for item in results)
-    verdict = "all right" if good else f"{sum(not item['passed'] for item in results)} FAILED"
-    seconds = time.perf_counter() - started
-    print(f"{len(results)} operator x type, {runs} runs, {device.pipelines_created} pipelines in {seconds:.1f} s: {verdict}")
-    return 0 if good else 1
+    card = command.verify(device, options.operators, selection, only=options.only, commit=options.commit)
+    if options.json == "-":
+        _print_json(card.as_json())
+    else:
+        machine = card.machine
+        reduced = f", reduced to {machine.mask}" * bool(machine.mask)
+        print(f"device {machine.device}, driver {machine.driver}, uuid {machine.uuid}{reduced}")
+        _print_table(command.table(card), command.HEAD)
+        print("\n".join(command.summary(card)))
+        if options.json is not None:
+            card.write(pathlib.Path(options.json))
+    if options.html is not None:
+        options.html.write_text(page(card), encoding="utf-8")
+    return 0 if card.passed else 1
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -390,7 +419,7 @@ def _run(options: argparse.Namespace) -> int:
         times.append(time.perf_counter() - started)
     report = session.report() if options.profile is None else session.profile(feeds)
     if options.profile is not None:
-        options.profile.write_text(report.chrome_trace())
+        options.profile.write_text(report.chrome_trace(), encoding="utf-8")
     arrays: dict[str, Any] = {}
     for info, output in zip(session.get_outputs(), outputs, strict=True):
         if isinstance(output, list):  # a sequence

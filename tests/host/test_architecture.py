@@ -24,8 +24,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("eager", "builder"),
     ("onnx",),
     ("cases", "oracle"),
+    ("machine", "html", "progress"),
     ("verify",),
     ("support",),
+    ("bench",),
     ("cli",),
     ("__main__",),
 )

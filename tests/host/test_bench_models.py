@@ -5,33 +5,38 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import hollow_models
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import write_models as page
 from onnx import TensorProto, helper, numpy_helper
 
-from bench.models import files, networks, page
-from bench.models.layers import Weights
-from bench.models.measure import difference
-from bench.models.networks import Network
-from bench.models.onnx_layers import onnx_model
-from bench.models.timing import timed
+from dmlvk.bench.models import files, networks
+from dmlvk.bench.models.layers import Weights
+from dmlvk.bench.models.measure import difference
+from dmlvk.bench.models.networks import Network
+from dmlvk.bench.models.onnx_layers import onnx_model
+from dmlvk.bench.results import Results
+from dmlvk.errors import InvalidArgumentError
+from dmlvk.machine import Machine
 
 
 def _small(name: str) -> Network:
     single = np.dtype(np.float32)
     if name == "resnet":
-        return Network(name, single, {"input": (single, (2, 3, 64, 64))}, {"logits": (2, 1000)}, networks.resnet_50, 1.0)
+        inputs = {"input": (single, (2, 3, 64, 64))}
+        return Network(name, single, 2, inputs, {"logits": (2, 1000)}, networks.resnet_50, 1.0)
     words = (np.dtype(np.int64), (1, networks.SEQUENCE))
     inputs = {"input_ids": words, "attention_mask": words, "token_type_ids": words}
     outputs = {"hidden": (1, networks.SEQUENCE, networks.WIDTH), "pooled": (1, networks.WIDTH)}
-    return Network(name, single, inputs, outputs, networks.bert_base, 1.0)
+    return Network(name, single, 1, inputs, outputs, networks.bert_base, 1.0)
 
 
 @pytest.mark.parametrize("name", ["resnet", "bert"])
 def test_a_network_is_the_same_in_onnx_and_in_pytorch(name: str, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.models.torch_rival import TorchRival
+    from dmlvk.bench.models.torch_network import TorchNetwork
 
     monkeypatch.setattr(networks, "DEPTH", 2)
     monkeypatch.setattr(networks, "VOCABULARY", 50)
@@ -42,7 +47,7 @@ def test_a_network_is_the_same_in_onnx_and_in_pytorch(name: str, torch: Any, mon
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     expected = session.run(None, feeds)
     for layout in ("NCHW", "NHWC"):
-        found = TorchRival(network, weights, layout, graph=False).run(feeds)
+        found = TorchNetwork(network, weights, "cpu", layout, graph=False).run(feeds)
         assert difference(found, expected) < 1e-5
     feeds[next(iter(feeds))] = feeds[next(iter(feeds))][..., ::-1].copy()
     assert difference(session.run(None, feeds), expected) > 1e-2, "what is fed counts"
@@ -61,7 +66,7 @@ def test_a_hollow_model_is_filled_with_numbers_like_its_own(tmp_path: pathlib.Pa
     graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])], initializers)
     model = helper.make_model(graph)
     onnx.save(model, str(tmp_path / "whole.onnx"))
-    files.hollow(model)
+    hollow_models.hollow(model)
     onnx.save(model, str(tmp_path / "hollow.onnx"))
     whole, replaced = files.load(tmp_path / "whole.onnx")
     assert not replaced
@@ -86,9 +91,34 @@ def test_a_difference_is_relative_to_the_largest_number() -> None:
     assert difference([np.zeros(3), np.zeros(0)], wanted) == np.inf
 
 
-def test_a_quick_timing_runs_twice() -> None:
-    calls: list[None] = []
-    assert timed(lambda: calls.append(None), quick=True).runs == len(calls) == 2
+def test_a_model_is_fed_what_the_file_beside_it_says(tmp_path: pathlib.Path) -> None:
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3]),
+        helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch"]),
+        helper.make_tensor_value_info("rate", TensorProto.INT32, []),
+    ]
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph)
+    path = tmp_path / "deep/model.onnx"
+    path.parent.mkdir()
+    onnx.save(model, str(path))
+    (small,) = files.find_files(tmp_path)
+    plain = files.describe(small, tmp_path)
+    assert plain.name == "deep/model.onnx"
+    assert [array.shape for array in plain.arrays(model, 0).values()] == [(1, 3), (1,), ()]
+    said = '{"name": "M", "input_shapes": [[500, 3], [500], []], "feeds": {"rate": 16000}, "below": {"ids": 7}}'
+    path.with_suffix(".json").write_text(said)
+    described = files.describe(path, tmp_path)
+    first, second = (described.arrays(model, seed) for seed in (0, 1))
+    assert described.name == "M" and first["x"].shape == (500, 3) and first["rate"] == 16000
+    assert set(first["ids"]) == set(range(7))
+    assert not np.array_equal(first["x"], second["x"])
+    path.with_suffix(".json").write_text('{"shapes": []}')
+    with pytest.raises(InvalidArgumentError, match="input_shapes"):
+        files.describe(path, tmp_path)
+    with pytest.raises(InvalidArgumentError, match="a folder with ONNX files"):
+        files.find_files(tmp_path / "deep/nothing")
 
 
 def _row(model: str, ms: float, target: float | None, rivals: dict[str, Any], peak: int = 220) -> dict[str, Any]:
@@ -112,11 +142,9 @@ def test_the_page_says_what_missed() -> None:
         _row("e.onnx", 2.0, None, {"WebGPU": {"error": "no"}}),
     ]
     parts = {"imports": 0.1, "device": 0.1, "session": 0.2, "run": 0.1}
-    results = {
-        "models": networks_rows + files_rows,
-        "starts": [{"total": 0.9, **parts}, {"total": 0.6, **parts}],
-        **dict.fromkeys(("device", "driver", "date", "commit", "torch", "onnxruntime"), "x"),
-    }
+    machine = Machine(**dict.fromkeys(Machine.__annotations__, "x"))
+    starts = [{"total": 0.9, **parts}, {"total": 0.6, **parts}]
+    results = Results(machine, "full", models=networks_rows + files_rows, starts=starts)
     text = "\n".join(page.section(results))
     assert "| A | 2.00 | 1.00 | 7 |  | 3.00 |  | 2.5 |" in text, "a rival that differs is none"
     assert "| B | **3.00** | 1.50 | 7 |  |  | 5.00 | 2.5 |" in text

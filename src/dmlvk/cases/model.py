@@ -153,6 +153,24 @@ def uniform(low: float, high: float) -> Domain:
     return domain
 
 
+def constant(value: float) -> Domain:
+    """One number everywhere."""
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        return np.full(sizes, value, NUMPY_TYPES[data_type])
+
+    return domain
+
+
+def fixed(*values: Any) -> Domain:
+    """Exactly these values."""
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        return np.array(values, NUMPY_TYPES[data_type]).reshape(sizes)
+
+    return domain
+
+
 def special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
     """0, -0, 1, -1, infinities, NaN, extremes and subnormals of a float type, or an integer type's edges, in a random
     order (so that two inputs meet in many pairs)."""
@@ -199,5 +217,28 @@ def indices_around(*dimensions: int) -> Domain:
             edges += [2**32, 2**32 + 1] + [-(2**32), -(2**32) - 1] * (least < 0)
         outside = np.array(edges, NUMPY_TYPES[data_type])
         return np.where(rng.integers(0, 4, sizes) == 0, rng.choice(outside, sizes), inside.astype(outside.dtype))
+
+    return domain
+
+
+def indices_below(*bounds: int) -> Domain:
+    """Indices in range: below a bound or, of several, tuples along the last dimension, each index below its own."""
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        kind = NUMPY_TYPES[data_type]
+        if len(bounds) == 1:
+            return rng.integers(0, bounds[0], sizes, dtype=kind)
+        return np.stack([rng.integers(0, bound, sizes[:-1], dtype=kind) for bound in bounds], -1)
+
+    return domain
+
+
+def distinct_indices(bound: int, axis: int) -> Domain:
+    """Indices below a bound, none of them twice along an axis of the index tensor."""
+
+    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
+        lines = (*sizes[:axis], *sizes[axis + 1 :])
+        every = np.broadcast_to(np.arange(bound, dtype=NUMPY_TYPES[data_type]), (*lines, bound))
+        return np.moveaxis(rng.permuted(every, axis=-1)[..., : sizes[axis]], -1, axis)
 
     return domain

@@ -7,17 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from dmlvk import ops
-from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, normal, uniform
+from dmlvk.cases.model import NUMPY_TYPES, Array, Case, OperatorCases, Tolerance, constant, normal, uniform
 from dmlvk.enums import TensorDataType as T
 
 _TENSORS: Final = ("input_parameters_tensor", "input_first_moment_tensor", "input_second_moment_tensor", "gradient_tensor")
-
-
-def _step(number: int) -> Domain:
-    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
-        return np.full(sizes, number, NUMPY_TYPES[data_type])
-
-    return domain
 
 
 def _special(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T) -> Array:
@@ -39,7 +32,7 @@ def _adam(name: str, sizes: tuple[int, ...], step: int, *, special: bool = False
         domains={
             "": _special if special else normal,
             "input_second_moment_tensor": _special_squares if special else uniform(0, 4),
-            "training_step_tensor": _step(step),
+            "training_step_tensor": constant(step),
         },
         **flags,
     )

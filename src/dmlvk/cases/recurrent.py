@@ -16,7 +16,7 @@ _TANH, _SIGMOID = ops.ActivationTanh(), ops.ActivationSigmoid()
 _UINT32 = TensorDataType.UINT32
 
 
-def _weights(fan_in: int) -> Domain:
+def weights(fan_in: int) -> Domain:
     """Normal numbers that leave sums of so many products at about 1."""
 
     def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
@@ -82,8 +82,8 @@ def _case(
         outputs=dict(results[letter] for letter in outputs),
         data_types={"sequence_lengths_tensor": _UINT32},
         domains={
-            "weight_tensor": _weights(inputs),
-            "recurrence_tensor": _weights(hidden),
+            "weight_tensor": weights(inputs),
+            "recurrence_tensor": weights(hidden),
             "sequence_lengths_tensor": _lengths(*lengths),
         },
         quick=quick,

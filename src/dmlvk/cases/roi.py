@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, uniform
+from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, fixed, uniform
 from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
 from dmlvk.ops.roi import RoiAlign, RoiAlign1, RoiPooling
 from dmlvk.schema import Size2D
@@ -27,15 +27,6 @@ def boxes_between(least: float, most: float) -> Domain:
     def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
         low, high = np.sort(rng.uniform(least, most, (2, *sizes[:-1], 2)), axis=0)
         return np.concatenate([low, high], axis=-1).astype(NUMPY_TYPES[data_type])
-
-    return domain
-
-
-def fixed(*values: Any) -> Domain:
-    """Exactly these values."""
-
-    def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
-        return np.array(values, NUMPY_TYPES[data_type]).reshape(sizes)
 
     return domain
 

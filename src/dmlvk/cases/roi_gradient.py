@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, uniform
-from dmlvk.cases.roi import boxes_between, equal_limits, fixed, special_pixels
+from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, fixed, uniform
+from dmlvk.cases.roi import boxes_between, equal_limits, special_pixels
 from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
 from dmlvk.ops.roi_gradient import RoiAlignGrad
 

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlvk.enums import ExecutionFlags
-from dmlvk.errors import BindingError, InvalidArgumentError, StateError
+from dmlvk.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError
 from dmlvk.execution.binding import BindingTable, InitializerBindings, OperatorBindings
 from dmlvk.execution.operator import CompiledOperator, Dispatchable
 from dmlvk.runtime.memory import Buffer
@@ -225,6 +225,30 @@ class CommandList:
             for label, times in zip(recording.labels, recording.timings(), strict=True):
                 result.append(DispatchTiming(*label, *times))
         return result
+
+    def timestamp(self) -> None:
+        """Records the taking of the device's time, once everything recorded before it is done. Nothing else waits for it.
+
+        Raises:
+            UnsupportedError: the device's queue has no timestamps.
+            StateError: a closed list.
+        """
+        if not self.device.has_timestamps:
+            raise UnsupportedError(f"the compute queue of {self.device.info.name} writes no timestamps")
+        self._recording().timestamp()
+
+    def timestamps(self) -> list[float]:
+        """What each ``timestamp`` of the last submission took, in order: nanoseconds from the first. Waits for it.
+
+        Raises:
+            StateError: the list has not been submitted.
+        """
+        self.wait()
+        ticks: list[int] = []
+        for recording in self._recordings():
+            recording.wait()
+            ticks += recording.timestamps()
+        return [self.device.nanoseconds(ticks[0], tick) for tick in ticks]
 
     def _require_open(self) -> None:
         if self._closed:

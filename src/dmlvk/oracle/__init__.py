@@ -8,10 +8,12 @@ type for integers, masked where the specification leaves them undefined. Only ``
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -35,8 +37,9 @@ def snake_case(name: str) -> str:
 def oracle(operator: type[OperatorDesc]) -> Callable[..., Any] | None:
     """The operator's oracle, None where there is none."""
     wanted = snake_case(operator.__name__)
-    for module in pkgutil.iter_modules(__path__):
-        function: Callable[..., Any] | None = getattr(importlib.import_module(f"{__name__}.{module.name}"), wanted, None)
-        if function is not None:
-            return function
-    return None
+    return next((getattr(module, wanted) for module in _modules() if hasattr(module, wanted)), None)
+
+
+@functools.cache
+def _modules() -> tuple[ModuleType, ...]:
+    return tuple(importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))

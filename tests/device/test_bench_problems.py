@@ -1,0 +1,57 @@
+"""Every problem that is measured, small, against the float64 oracle."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlvk import Device
+from dmlvk.bench.check import difference
+from dmlvk.bench.measure import Loaded
+from dmlvk.bench.problems import FAMILIES, all_problems
+from dmlvk.bench.problems.model import Problem
+from dmlvk.bench.problems.scale import QUICK
+from dmlvk.cases import all_cases
+from dmlvk.cases.model import EXACT
+
+SLOW = ("resample_gradient",)
+"""lavapipe compiles the widest window for a minute."""
+
+
+def tolerance(problem: Problem) -> float:
+    """None where the operator's cases want the oracle's own bits."""
+    entry = all_cases().get(type(problem.desc))
+    types = [slot.tensor.data_type for slot in problem.desc.output_slots() if slot.tensor is not None]
+    exact = entry is not None and all(entry.tolerance.get(data_type, EXACT).ulp == 0 for data_type in types)
+    return 0.0 if exact else problem.tolerance
+
+
+@pytest.mark.parametrize("family", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FAMILIES])
+def test_small_problems_are_right(device: Device, family: str) -> None:
+    wrong = []
+    for problem in all_problems(QUICK):
+        if problem.family != family:
+            continue
+        inputs = problem.inputs()
+        loaded = Loaded(device, problem, inputs)
+        before = device.dispatches
+        loaded.run()
+        assert device.dispatches > before, problem.name
+        found = difference(problem, inputs, loaded.outputs(), by_oracle=True)
+        if not found <= tolerance(problem):
+            wrong.append(f"{problem.name}: off by {found:.2g}, at most {tolerance(problem):g}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_wrong_output_is_seen(device: Device) -> None:
+    """One that the check of a problem's own sees, and the oracle's."""
+    for name in ("random bits", "nonzero", "average pooling gradient 3x3 stride 1 NHWC", "GEMM"):
+        problem = next(problem for problem in all_problems(QUICK, name) if problem.check or name == "GEMM")
+        inputs = problem.inputs()
+        loaded = Loaded(device, problem, inputs)
+        loaded.run()
+        outputs = loaded.outputs()
+        for by_oracle in (True, False) if problem.check else (True,):
+            assert difference(problem, inputs, outputs, by_oracle=by_oracle) <= problem.tolerance
+            spoilt = [output.copy() for output in outputs]
+            spoilt[0][:4] ^= 0x15
+            assert difference(problem, inputs, spoilt, by_oracle=by_oracle) > problem.tolerance, name

@@ -1,0 +1,202 @@
+"""Build a wheel, look into it, install it into a clean virtual environment outside the checkout and try it there.
+
+    .venv/bin/python tools/check_wheel.py [WHEEL]
+
+With WHEEL nothing is built. The build reuses the objects in build/. Exit status 1, with every fault that was found.
+"""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from email.message import Message
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: Wheels of what dmlvk depends on, kept: a second run needs no network.
+KEPT = ROOT / ".cache" / "wheels"
+
+#: Compiled in, besides dmlvk's own code; each has a text in native/licenses/.
+LICENCES = ("LICENSE", "Kompute.txt", "VulkanMemoryAllocator.txt", "Vulkan-Headers.txt", "nanobind.txt")
+EXPRESSION = {"Apache-2.0", "BSD-3-Clause", "MIT"}
+EXTRAS = {"docs", "onnx", "report", "test"}
+
+#: Files that are made among the sources by running or building in place.
+MADE = (".partial", ".pyc", ".pyd", ".so", ".zip")
+
+#: What the native module may be linked with: the C library, in its parts. Vulkan's loader is opened at run time.
+LIBRARIES = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux[-\w]*)\.so\.\d+")
+
+#: What a user writes, and what mypy must know of it from the installed package.
+TYPED = """
+import numpy as np
+
+import dmlvk
+from dmlvk import ElementWiseAdd, TensorDataType, TensorDesc
+
+graph = dmlvk.Graph()
+function = graph.compile(graph.input((2, 3)) + np.ones(3, np.float32))
+tensor = TensorDesc(TensorDataType.FLOAT32, (2, 3))
+operator = dmlvk.Device().create_operator(ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor))
+reveal_type(function)
+reveal_type(tensor.total_tensor_size_in_bytes)
+reveal_type(operator)
+count: str = dmlvk.Device().dispatches
+"""
+REVEALED = ("dmlvk.builder.Function", "int", "dmlvk.execution.operator.Operator")
+REJECTED = 'expression has type "int", variable has type "str"'
+
+
+def say(message: str) -> None:
+    print(f"[wheel] {message}", flush=True)
+
+
+def run(*command: str | Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command outside the checkout's own paths; its output comes back."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run([str(word) for word in command], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def build(folder: Path) -> Path:
+    """The wheel of this checkout, made in ``folder``."""
+    done = run(sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", folder, ROOT)
+    if done.returncode:
+        sys.exit(f"[wheel] the build failed:\n{done.stdout}{done.stderr}")
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def metadata_faults(metadata: Message) -> Iterator[str]:
+    """What is missing of the metadata."""
+    for field in (
+        "Name",
+        "Version",
+        "Summary",
+        "Keywords",
+        "License-Expression",
+        "Requires-Python",
+        "Description-Content-Type",
+    ):
+        if not metadata[field]:
+            yield f"METADATA has no {field}"
+    if set(re.split(r" AND ", metadata["License-Expression"] or "")) != EXPRESSION:
+        yield f"METADATA's License-Expression is {metadata['License-Expression']}"
+    if lacking := EXTRAS - set(metadata.get_all("Provides-Extra") or []):
+        yield f"METADATA has no extras {', '.join(sorted(lacking))}"
+    needed = [text for text in metadata.get_all("Requires-Dist") or [] if "extra ==" not in text]
+    if [re.split(r"\W", text)[0] for text in needed] != ["numpy"]:
+        yield f"METADATA requires {needed}, where numpy is all"
+    if "Typing :: Typed" not in (metadata.get_all("Classifier") or []):
+        yield "METADATA lacks the classifier Typing :: Typed"
+
+
+def module_faults(module: Path) -> Iterator[str]:
+    """What a Linux user's machine could not load of the native module, or what the build left in it."""
+    dynamic = subprocess.run(["readelf", "-dW", str(module)], capture_output=True, text=True, check=True).stdout
+    for library in re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic):
+        if not LIBRARIES.fullmatch(library):
+            yield f"{module.name} is linked with {library}"
+    if found := re.search(r"\((RPATH|RUNPATH)\).*", dynamic):
+        yield f"{module.name} has a search path: {found[0]}"
+    if str(ROOT).encode() in module.read_bytes():
+        yield f"{module.name} contains the path of the build"
+
+
+def faults(wheel: Path) -> list[str]:
+    """All that is wrong with a wheel's contents, one sentence each."""
+    found: list[str] = []
+    with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as scratch:
+        names = archive.namelist()
+        (record,) = (name for name in names if name.endswith(".dist-info/RECORD"))
+        information = record.rpartition("/")[0]
+        found += [f"{name} lies outside the package" for name in names if not name.startswith(("dmlvk/", f"{information}/"))]
+        found += [
+            f"{name} is missing"
+            for name in ("dmlvk/py.typed", "dmlvk/runtime/_native.pyi", "dmlvk/kernels/kernels.zip")
+            if name not in names
+        ]
+        metadata = email.message_from_bytes(archive.read(f"{information}/METADATA"))
+        found += metadata_faults(metadata)
+        licences = metadata.get_all("License-File") or []
+        for name in LICENCES:
+            paths = [path for path in licences if path.rpartition("/")[2] == name]
+            if not paths or any(not archive.read(f"{information}/licenses/{path}").strip() for path in paths):
+                found.append(f"the licence {name} is missing")
+        modules = [name for name in names if re.fullmatch(r"dmlvk/runtime/_native\..*(so|pyd)", name)]
+        if len(modules) != 1:
+            found.append(f"there are the native modules {modules}, where one is wanted")
+        found += [
+            fault
+            for name in modules
+            if name.endswith(".so")
+            for fault in module_faults(Path(archive.extract(name, scratch)))
+        ]
+    return found
+
+
+def left_behind(wheel: Path) -> list[str]:
+    """Files of the package's sources that are not in the wheel: styles, scripts and the like are easily forgotten."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    sources = (path for path in sorted((ROOT / "src" / "dmlvk").rglob("*")) if path.is_file())
+    wanted = (path.relative_to(ROOT / "src").as_posix() for path in sources if path.suffix not in MADE)
+    return [f"{name} is in the sources and not in the wheel" for name in wanted if name not in names]
+
+
+def type_faults(python: Path, folder: Path) -> Iterator[str]:
+    """What this environment's mypy does not know of the package that is installed for ``python``."""
+    script = folder / "script.py"
+    script.write_text(TYPED)
+    options = ("--strict", "--config-file", os.devnull, "--python-executable", python)
+    said = run(sys.executable, "-m", "mypy", *options, script, folder=folder).stdout
+    for name in REVEALED:
+        if f'Revealed type is "{name}"' not in said:
+            yield f"mypy does not know {name}: {said}"
+    if REJECTED not in said or said.count(" error: ") != 1:
+        yield f"mypy finds other faults in a script than the one it has: {said}"
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """The Python of a new virtual environment in ``folder`` with the wheel and its extra onnx."""
+    venv.create(folder / "clean", with_pip=True)
+    python = folder / "clean" / "bin" / "python"
+    pip = (python, "-m", "pip", "--disable-pip-version-check", "-q")
+    offline = (*pip, "install", "--no-index", "--find-links", KEPT, f"{wheel}[onnx]")
+    if run(*offline, folder=folder).returncode:
+        run(*pip, "download", "--dest", KEPT, f"{wheel}[onnx]", folder=folder)
+        (KEPT / wheel.name).unlink(missing_ok=True)  # the one that was given is the one to try
+        done = run(*offline, folder=folder)
+        if done.returncode:
+            sys.exit(f"[wheel] the installation failed:\n{done.stderr}")
+    return python
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        wheel = Path(sys.argv[1]).resolve() if sys.argv[1:] else build(folder)
+        found = faults(wheel) + left_behind(wheel)
+        say(f"{wheel.name}, {wheel.stat().st_size / 2**20:.1f} MiB: {len(found)} faults in its contents")
+
+        python = install(wheel, folder)
+        unknown = list(type_faults(python, folder))
+        say(f"types: {len(unknown)} faults")
+        tried = run(python, ROOT / "tools" / "smoke_test.py", folder=folder)
+        print(tried.stdout, end="", flush=True)
+        if tried.returncode:
+            found.append(f"it does not work where it is installed: {tried.stderr.strip()}")
+        if found or unknown:
+            sys.exit("\n".join(f"[wheel] FAULT: {fault}" for fault in [*found, *unknown]))
+        say("installed into a clean environment, where it works")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Pictures of the pages that ``bench/results`` makes, in a headless Chromium: ``docs/images/{bench,verify}-DEVICE.png``, and
+of the H200's benchmark one as a phone shows it.
+
+python tools/screenshots.py [--chromium PROGRAM]
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from dmlvk.bench import page as bench_page
+from dmlvk.bench import results
+from dmlvk.verify import card as cards
+from dmlvk.verify import page as verify_page
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench/results"
+IMAGES = ROOT / "docs/images"
+DEVICES = ("h200", "lavapipe")
+DESKTOP, PHONE = (1280, 1700), (360, 1500)
+"""Width and height of a window."""
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+MOST_BYTES = 400_000
+"""Of a picture."""
+
+
+def browser() -> str | None:
+    """A Chromium, by the names that systems know it under."""
+    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+def run(program: str, page: str, size: tuple[int, int], *options: str) -> str:
+    """Opens a page without a window, network or profile.
+
+    Args:
+        program: The browser.
+        page: HTML.
+        size: Of the window.
+        options: What it is to do, such as ``--dump-dom``.
+
+    Returns:
+        What it printed.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = pathlib.Path(folder) / "page.html"
+        path.write_text(page, encoding="utf-8")
+        command = [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+        command += ["--disable-background-networking", "--no-first-run", f"--user-data-dir={folder}/profile"]
+        command += [f"--window-size={size[0]},{size[1]}", *options, path.as_uri()]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def picture(program: str, page: str, size: tuple[int, int], path: pathlib.Path) -> None:
+    """Writes what a window of that size shows of a page, as PNG."""
+    run(program, page, size, f"--screenshot={path}")
+    if path.stat().st_size > MOST_BYTES:
+        raise SystemExit(f"{path} has {path.stat().st_size} bytes, more than {MOST_BYTES}: show less of it")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Makes the pictures; the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--chromium", default=browser(), help="the browser, where it is not on the path")
+    options = parser.parse_args(arguments)
+    if options.chromium is None:
+        print(f"no browser: none of {', '.join(PROGRAMS)} is on the path; Debian's package is chromium", file=sys.stderr)
+        return 1
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for device in DEVICES:
+        card = cards.read(RESULTS / f"{device}-verify.json")
+        measured = bench_page.page(results.read(RESULTS / f"{device}.json"), card)
+        picture(options.chromium, measured, DESKTOP, IMAGES / f"bench-{device}.png")
+        picture(options.chromium, verify_page.page(card), DESKTOP, IMAGES / f"verify-{device}.png")
+        if device == DEVICES[0]:
+            picture(options.chromium, measured, PHONE, IMAGES / "bench-phone.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

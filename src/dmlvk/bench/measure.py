@@ -169,7 +169,7 @@ class Bench:
                 with _on_record(self._rivals[name], problem):
                     times, theirs = ready.time(), apart[name][1]
                     us = statistics.median(times)
-                    good = theirs <= problem.tolerance
+                    good = theirs <= problem.rival_tolerance
                     rivals[name] = RivalTime(us * 1e6, spread(times), us / timed.seconds, _finite(theirs), good)
         return self._row(problem, ours.plan, timed, checked, off, rivals)
 

@@ -70,13 +70,13 @@ def test_a_hollow_model_is_filled_with_numbers_like_its_own(tmp_path: pathlib.Pa
     onnx.save(model, str(tmp_path / "hollow.onnx"))
     whole, replaced = files.load(tmp_path / "whole.onnx")
     assert not replaced
-    assert (tmp_path / "hollow.onnx").stat().st_size < 170_000 < (tmp_path / "whole.onnx").stat().st_size
+    assert (tmp_path / "hollow.onnx").stat().st_size < 235_000 < (tmp_path / "whole.onnx").stat().st_size
     filled, replaced = files.load(tmp_path / "hollow.onnx")
     assert replaced
     for before, after in zip(whole.graph.initializer, filled.graph.initializer, strict=True):
         old, new = numpy_helper.to_array(before), numpy_helper.to_array(after)
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
-        if before.name in ("large", "bytes"):
+        if before.name == "large":
             assert not np.array_equal(old, new)
             assert new.mean() == pytest.approx(old.mean(), rel=0.01)
             assert new.std() == pytest.approx(old.std(), rel=0.02)

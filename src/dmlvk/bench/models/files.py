@@ -46,11 +46,7 @@ def load(path: pathlib.Path) -> tuple[onnx.ModelProto, bool]:
             mean, deviation = map(float, tensor.doc_string.removeprefix(NOTE).split(":"))
             rng = np.random.default_rng(zlib.crc32(tensor.name.encode()))
             values = rng.standard_normal(tuple(tensor.dims), dtype=np.float32) * np.float32(deviation) + np.float32(mean)
-            dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-            if dtype.kind in "iu":
-                limits = np.iinfo(dtype)
-                values = np.clip(np.rint(values), limits.min, limits.max)
-            tensor.raw_data = values.astype(dtype).tobytes()
+            tensor.raw_data = values.astype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).tobytes()
             tensor.ClearField("doc_string")
             replaced = True
     return model, replaced

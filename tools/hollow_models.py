@@ -3,9 +3,9 @@
     python tools/hollow_models.py FOLDER [--count 10]
 
 The largest models of tests/data/models.json, fetched at need, each with a note in place of every constant of 64 KiB or more
-that is a float, and beside it a JSON file of what it is fed. Quantized weights stay: with random ones a model is so sensitive
-to a rounding that two right answers differ. ``python -m dmlvk bench --suite models --folder FOLDER`` puts random numbers of
-the same mean, deviation and type in the notes' places.
+that is a float, and beside it a JSON file of what it is fed. Quantized weights stay: with random ones a model is so
+sensitive to a rounding that two right answers differ. ``python -m dmlvk bench --suite models --folder FOLDER`` puts random
+numbers of the same mean, deviation and type in the notes' places.
 """
 
 from __future__ import annotations

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from dmlvk.bench.launches import TORCH_GRAPH
-from dmlvk.bench.models.networks import NETWORKS
+from dmlvk.bench.models.networks import NETWORKS, TARGET_DEVICE
 from dmlvk.bench.results import ProblemRow, Results
 
 MET, MISSED, NOT_MEASURED, NOT_JUDGED = "met", "missed", "not measured", "not judged"
 SLACK: Final = 0.05
 """What a ceiling may be missed by: it was measured by other code, on another day."""
-_DEVICE: Final = "H200"
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,8 @@ class Target(ABC):
 
     def _absolute(self, results: Results, figure: str, ratio: float, *, met: bool, note: str = "") -> HeadlineRow:
         """Of a figure with a unit, which means nothing on another device."""
-        if _DEVICE not in results.machine.device:
-            return self._row(figure, ratio, NOT_JUDGED, f"the target is an {_DEVICE}'s")
+        if TARGET_DEVICE not in results.machine.device:
+            return self._row(figure, ratio, NOT_JUDGED, f"the target is an {TARGET_DEVICE}'s")
         return self._row(figure, ratio, MET if met else MISSED, note)
 
 

@@ -13,6 +13,8 @@ from dmlvk.bench.models.layers import Array, Layers, Value
 BLOCKS = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 """ResNet-50's stages: inner channels, blocks, stride of the first."""
 VOCABULARY, WIDTH, HEADS, DEPTH, INNER = 30522, 768, 12, 12, 3072
+TARGET_DEVICE = "H200"
+"""Part of the name of the device for which times are meant."""
 SEQUENCE = 128
 
 
@@ -27,7 +29,7 @@ class Network:
         inputs: Type and sizes of each input, by name.
         outputs: Sizes of each output, by name.
         build: Given the layers and the inputs, the outputs.
-        target_ms: A run is meant to take no longer on an H200.
+        target_ms: A run is meant to take no longer on ``TARGET_DEVICE``.
     """
 
     name: str

@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
+import page_samples
 import pytest
 
 from dmlvk.bench.command import line, summary, wrong
@@ -16,33 +17,20 @@ from dmlvk.bench.problems.scale import FULL
 from dmlvk.bench.results import Ceilings, ProblemRow, Results, RivalTime, read
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan
-from dmlvk.machine import Machine
 
 pytestmark = pytest.mark.quick
 
-MACHINE = Machine("A GPU", "0", "1.0", "discrete", "1.3.0", "", "Linux", "3.11", "0.1.0", "abc", "2026-01-01T00:00:00+00:00")
-COPY = ProblemRow(
-    problem="softmax FLOAT32 8x8",
-    suite="ops",
+COPY = page_samples.row(
+    "softmax FLOAT32 8x8",
+    100.0,
     family="softmax",
     operator="ActivationSoftmax1",
-    data_type="FLOAT32",
     rule="rows",
-    us=100.0,
-    host_us=101.0,
-    spread=0.01,
     bytes_moved=300_000_000,
-    operations=0,
-    limit="copy_gb_per_s",
     share=0.75,
     same_size_copy_share=0.8,
     target=1.5,
-    copy_target=0.9,
-    group="",
-    group_target=0.0,
-    checked="torch",
     difference=1e-6,
-    agrees=True,
     rivals={"torch": RivalTime(200.0, 0.01, 2.0, 1e-6, True), "ncnn": RivalTime(50.0, 0.01, 0.5, 1.0, False)},
 )
 PRODUCT = dataclasses.replace(
@@ -58,7 +46,9 @@ PRODUCT = dataclasses.replace(
     group_target=3.0,
 )
 WRONG = dataclasses.replace(COPY, problem="bad", us=0.0, agrees=False, difference=0.25, rivals={})
-RESULTS = Results(MACHINE, "full", {"torch": "2"}, ceilings=Ceilings(copy_gb_per_s=4000.0, float32_tflop_per_s=80.0))
+RESULTS = Results(
+    page_samples.MACHINE, "full", {"torch": "2"}, ceilings=Ceilings(copy_gb_per_s=4000.0, float32_tflop_per_s=80.0)
+)
 
 
 def with_rows(*rows: ProblemRow, **more: Any) -> Results:

@@ -5,53 +5,18 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
+import page_samples
 import pytest
 
 from dmlvk.bench.compare import compare
 from dmlvk.bench.results import Ceilings, ProblemRow, Results, read
 from dmlvk.errors import InvalidArgumentError
-from dmlvk.machine import Machine
 
-MACHINE = Machine(
-    device="A GPU",
-    uuid="0",
-    driver="1.0",
-    type="discrete",
-    api_version="1.3.0",
-    mask="",
-    system="Linux",
-    python="3.11",
-    dmlvk="0.1.0",
-    commit="abc",
-    date="2026-01-01T00:00:00+00:00",
-)
+MACHINE = dataclasses.replace(page_samples.MACHINE, device="A GPU", driver="1.0", type="discrete", mask="")
 
 
 def row(name: str, us: float, *, spread: float = 0.01, agrees: bool = True, share: float = 0.9) -> ProblemRow:
-    return ProblemRow(
-        problem=name,
-        suite="ops",
-        family="pointwise",
-        operator="ElementWiseAdd",
-        data_type="FLOAT32",
-        rule="groups",
-        us=us,
-        host_us=us,
-        spread=spread,
-        bytes_moved=1 << 20,
-        operations=0,
-        limit="copy_gb_per_s",
-        share=share,
-        same_size_copy_share=share,
-        target=0.0,
-        copy_target=0.0,
-        group="",
-        group_target=0.0,
-        checked="oracle",
-        difference=0.0,
-        agrees=agrees,
-        rivals={},
-    )
+    return page_samples.row(name, us, spread=spread, agrees=agrees, share=share, rivals={})
 
 
 def results(*rows: ProblemRow, **more: object) -> Results:

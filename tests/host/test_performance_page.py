@@ -7,36 +7,21 @@ import pathlib
 import subprocess
 import sys
 
+import page_samples
 import write_models
 import write_performance
 
 from dmlvk.bench.results import Ceilings, ProblemRow, Results, RivalTime, read
-from dmlvk.machine import Machine
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-MACHINE = Machine("A GPU", "0", "1.0", "discrete", "1.3.0", "", "Linux", "3.11", "0.1.0", "abc", "2026-01-01T00:00:00+00:00")
-ROW = ProblemRow(
-    problem="add",
-    suite="ops",
-    family="pointwise",
-    operator="ElementWiseAdd",
-    data_type="FLOAT32",
-    rule="groups",
-    us=10.0,
-    host_us=11.0,
-    spread=0.01,
+ROW = page_samples.row(
+    "add",
+    10.0,
     bytes_moved=500_000,
-    operations=0,
-    limit="copy_gb_per_s",
     share=0.5,
     same_size_copy_share=0.5,
     target=0.9,
     copy_target=0.0,
-    group="",
-    group_target=0.0,
-    checked="torch",
-    difference=0.0,
-    agrees=True,
     rivals={},
 )
 
@@ -47,7 +32,7 @@ def row(problem: str, ratio: float, **more: object) -> ProblemRow:
 
 
 def results(*rows: ProblemRow) -> Results:
-    return Results(MACHINE, "full", {"torch": "2"}, ceilings=Ceilings(copy_gb_per_s=100.0), problems=list(rows))
+    return Results(page_samples.MACHINE, "full", {"torch": "2"}, ceilings=Ceilings(copy_gb_per_s=100.0), problems=list(rows))
 
 
 def test_the_pages_are_current() -> None:

@@ -20,21 +20,19 @@ import sys
 import typing
 from collections.abc import Iterable, Iterator, Sequence
 
+from dmlvk import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.cases import all_cases
+from dmlvk.cases.model import EXACT, OperatorCases, Tolerance
+from dmlvk.enums import OperatorType, TensorDataType
+from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.limitation import EVERY_OPERATOR
+from dmlvk.kernels.lowering import registry
+from dmlvk.kernels.lowering.registry import limitations_of
+from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc, class_name
+from dmlvk.support import unsupported_types
+from dmlvk.verify import card as verify_card
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))
-
-from dmlvk import ops as _ops  # noqa: E402, F401  # fills the registry
-from dmlvk.cases import all_cases  # noqa: E402
-from dmlvk.cases.model import EXACT, OperatorCases, Tolerance  # noqa: E402
-from dmlvk.enums import OperatorType, TensorDataType  # noqa: E402
-from dmlvk.kernels.caps import Capabilities  # noqa: E402
-from dmlvk.kernels.limitation import EVERY_OPERATOR  # noqa: E402
-from dmlvk.kernels.lowering import registry  # noqa: E402
-from dmlvk.kernels.lowering.registry import limitations_of  # noqa: E402
-from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc, class_name  # noqa: E402
-from dmlvk.support import unsupported_types  # noqa: E402
-from dmlvk.verify import card as verify_card  # noqa: E402
-
 PAGE = ROOT / "docs" / "operators.md"
 MEASUREMENTS = {"H200": "bench/results/h200-verify.json", "lavapipe": "bench/results/lavapipe-verify.json"}
 """Column -> file with the measured errors; a file that is not there has measured nothing."""

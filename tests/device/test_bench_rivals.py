@@ -3,6 +3,7 @@ process does not end ours."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import pathlib
@@ -152,6 +153,7 @@ def test_models_are_measured_beside_their_rivals(
         return Network(name, single, batch, {"x": (single, (batch, 16))}, {"y": (batch, 8)}, build, 2.5)
 
     monkeypatch.setattr(models, "NETWORKS", (network("B0", 2), network("B1", 1)))
+    monkeypatch.setattr(importlib.import_module("dmlvk.bench.models.measure"), "TARGET_DEVICE", device.info.name)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
     file = helper.make_model(

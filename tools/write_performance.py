@@ -47,6 +47,11 @@ the problem has: starting and draining a dispatch costs microseconds. What is be
 
 _CEILINGS = """
 The machine's limits, measured in the same run: {figures}.
+
+![Roofline: products and convolutions below the machine's limits](images/roofline.svg)
+
+`python -m dmlvk bench --html` makes a page of all this, as it looks of [this H200](images/bench-h200.png),
+of [lavapipe on two cores](images/bench-lavapipe.png) and [on a phone](images/bench-phone.png).
 """
 
 _ARITHMETIC = """

@@ -51,7 +51,7 @@ class RivalTime:
         spread: Distance of the quartiles, as a share of the median.
         ratio: Its time to ours: above 1 we are faster.
         difference: The largest of its outputs from the reference, relative to the largest number there.
-        agrees: Whether that is within the problem's tolerance. A ratio to a wrong answer counts for nothing.
+        agrees: Whether that is within the problem's ``rival_tolerance``. A ratio to a wrong answer counts for nothing.
     """
 
     us: float

@@ -1,7 +1,7 @@
 // Blocks of images put back and added up where they overlap (col2im), one invocation an output.
 //
 //   y[n, c, p] = the sum of x[n, c * window + k, b] over the window's elements k and the blocks b for which
-//   b * stride + k * dilation - start padding = p in every spatial dimension; see ops/fold.py
+//   b * stride + k * dilation - start padding = p in every spatial dimension; see spec/ops/fold.py
 //
 // In each dimension those pairs are (k0 + i * tap_step, b0 - i * block_step), where tap_step and block_step are the stride
 // and the dilation without their common divisor: k0 * dilation is congruent to p + start padding modulo the stride, which

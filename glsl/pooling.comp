@@ -1,7 +1,7 @@
 // Pooling, one invocation an output.
 //
 //   y[n, c, o] = mean, maximum or norm of x[n, c, o * stride + t * dilation - start padding] over the taps t of the window
-//   that lie inside the input; see ops/pooling.py
+//   that lie inside the input; see spec/ops/pooling.py
 //
 // Bindings and constants: see include/pooling.glsl; also LINES and TAPS, how many lines of a window and elements of a line
 // are read together. Where LINES is above 1, lines have at most TAPS elements: else equals would not meet in order.

@@ -2,7 +2,7 @@
 //
 //   dx[i] = sum of dy[o] / divisor(o), or of a maximum of dy[o] where index(o) = i, over the windows o that hold element i
 //
-// Windows, divisors and indices are the forward operator's: see include/pooling_positions.glsl and ops/pooling.py. Whoever
+// Windows, divisors and indices are the forward operator's: see include/pooling_positions.glsl and spec/ops/pooling.py. Whoever
 // wants an element's gradient comes to fetch it, in the order of the windows: nothing is added by atomics, and so the same
 // bits come out every time. An element in no window gets 0.
 //

@@ -1,7 +1,7 @@
 // The gradient of pooling with small windows in a plane: an invocation makes a tile of ROWS x COLUMNS elements of dx.
 //
 //   dx[i] = sum of dy[o] / divisor(o), or of a maximum of dy[o] where x[i] is the first of the largest elements of window o,
-//   over the windows o that hold element i; see ops/pooling_gradient.py
+//   over the windows o that hold element i; see spec/ops/pooling_gradient.py
 //
 // Tiles are whole multiples of the windows' step, so that all have the same windows around them, which the driver knows when
 // it compiles. An invocation reads dy of those windows and, of a maximum, all elements of x in them, and finds each window's

@@ -1,7 +1,7 @@
 // Pooling with small windows: an invocation makes LANES neighbouring outputs of ROWS neighbouring rows.
 //
 //   y[n, c, o] = mean or maximum of x[n, c, o * stride + t - start padding] over the taps t of the window that lie inside
-//   the input; see ops/pooling.py
+//   the input; see spec/ops/pooling.py
 //
 // Every row of the input that its windows touch is read once, in whole 16-byte groups where those line up, and reduced to
 // one value a lane, which all windows share that hold the row. All reads of a plane are under way before the first is used.

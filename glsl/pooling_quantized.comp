@@ -1,7 +1,7 @@
 // The average of windows of a quantized tensor, one invocation an output.
 //
 //   y = clamp(rint((sum * input scale) / (divisor * output scale)) + output zero point), where sum is that of x - input zero
-//   point over the window's elements inside the input; see ops/pooling.py
+//   point over the window's elements inside the input; see spec/ops/pooling.py
 //
 // The sum is an exact integer, of 64 bits; it, both products and the quotient are rounded to float32 (include/quantizer.glsl).
 //

@@ -1,7 +1,7 @@
 // Pooling, LANES invocations an output.
 //
 //   y[n, c, o] = mean, maximum or norm of x[n, c, o * stride + t * dilation - start padding] over the taps t of the window
-//   that lie inside the input; see ops/pooling.py
+//   that lie inside the input; see spec/ops/pooling.py
 //
 // Bindings and constants: see include/pooling.glsl; also LANES (a power of two that divides LOCAL_SIZE_X).
 // Grid: x folded into y, over groups of LOCAL_SIZE_X / LANES outputs.

@@ -1,6 +1,6 @@
 // Resampling of any dimensions by any factors: y[o] = the element nearest to x(o), or the average of those around it.
 //
-//   x(o) = (o - output offset) / scale - input offset along each dimension; see ops/resample.py (Resample3)
+//   x(o) = (o - output offset) / scale - input offset along each dimension; see spec/ops/resample.py (Resample3)
 //
 // Bindings: X, Y. Constants and parameters: see include/resample.glsl; also
 //   CORNERS   elements averaged around a position, those of the columns' own two not counted: 2 for each mapped dimension

@@ -1,7 +1,7 @@
 // Resampling with antialiasing: y[o] = sum of w(i) x[i] / sum of w(i), of all elements i whose weight is positive.
 //
 //   w(i) = product over the mapped dimensions of 1 - |i - x(o)| s, where s = min(|scale|, 1)
-//   x(o) = (o - output offset) / scale - input offset; elements outside count as the edge's; see ops/resample.py (Resample3)
+//   x(o) = (o - output offset) / scale - input offset; elements outside count as the edge's; see spec/ops/resample.py (Resample3)
 //
 // Bindings: X, Y. Constants and parameters: see include/resample.glsl; also filter_scales, s, and filter_reaches, 1 / s.
 // Variants: T; LANES, the neighbours along the innermost dimension that are an item: 1 where that dimension is mapped.

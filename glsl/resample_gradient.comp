@@ -1,7 +1,7 @@
 // The gradient of resampling, whatever the sizes, scales and strides: dx[i] = sum of w(o, i) dy[o].
 //
 //   over all outputs o that read element i; w(o, i) is the product over the mapped dimensions of the weights that the forward
-//   operator uses; see ops/resample_gradient.py
+//   operator uses; see spec/ops/resample_gradient.py
 //
 // Bindings: X (dy), Y (dx). Constants and parameters: see include/resample_gradient.glsl; also MAPPED, a bit a dimension: where
 //   it is not set, element i is read by output i alone; x_step and y_step, of an element along the innermost dimension.

@@ -1,6 +1,6 @@
 // The gradient of rows and columns made smaller by 1, 2 or 4, of which no two outputs read the same element.
 //
-//   dx[F i + r, G j + s] = row_weights[r] * column_weights[s] * dy[i, j], and 0 where a weight is; see ops/resample_gradient.py
+//   dx[F i + r, G j + s] = row_weights[r] * column_weights[s] * dy[i, j], and 0 where a weight is; see spec/ops/resample_gradient.py
 //
 // Bindings: X (dy), Y (dx). The last dimensions are rows, columns and, where COLUMNS is 0, elements that lie side by side at one
 //   position (the channels of NHWC).

@@ -1,7 +1,7 @@
 // The gradient of resampling where rows are dense: one or two mapped dimensions, whatever the scales.
 //
 //   dx[i, j] = sum over columns v of w(v, j) * (sum over rows u of w(u, i) * dy[u, v]), for all outputs that read the element
-//   see ops/resample_gradient.py
+//   see spec/ops/resample_gradient.py
 //
 // Bindings: X (dy), Y (dx). Dimensions: up to 3 outer ones, whose product are planes; rows; columns; and `inner`, elements
 //   that lie side by side at one position (the channels of NHWC; 1 where columns are the densest). A line is a row's columns

@@ -2,7 +2,7 @@
 //
 //   dx[i, j] = sum over k of row_weights[k] * (sum over l of column_weights[l] * dy[F i - L + k, G j - M + l])
 //
-//   with F, L and ROW_TAPS of the rows and G, M and COLUMN_TAPS of the columns; see ops/resample_gradient.py
+//   with F, L and ROW_TAPS of the rows and G, M and COLUMN_TAPS of the columns; see spec/ops/resample_gradient.py
 //
 // Bindings: X (dy), Y (dx). The last dimensions are rows, columns and, where COLUMNS is 0, elements that lie side by side at one
 //   position (the channels of NHWC).

@@ -1,4 +1,4 @@
-// Resampling of rows enlarged by FACTOR, a divisor of LANES, other dimensions by any factors; see ops/resample.py (Resample3).
+// Resampling of rows enlarged by FACTOR, a divisor of LANES, other dimensions by any factors; see spec/ops/resample.py (Resample3).
 //
 // Bindings: X, Y. Constants and parameters: see include/resample.glsl; also
 //   CORNERS   elements averaged around a position, the columns not counted: 2 for each mapped dimension but the last

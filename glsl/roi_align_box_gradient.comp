@@ -4,7 +4,7 @@
 //                            (1 - t, t) * slope_x * dy[r, c, oy, ox] / samples
 //
 // and likewise (y1, y2), where slope_x is how the sample changes along x, and t, which is 0 at x1 and 1 at x2, says where in
-// the box it lies; see ops/roi_gradient.py. For MAXIMUM only the largest sample of each output counts, undivided.
+// the box it lies; see spec/ops/roi_gradient.py. For MAXIMUM only the largest sample of each output counts, undivided.
 //
 // Bindings: INPUT (x), INPUT_GRADIENT (dy), ROI (4 coordinates a region), BATCH (indices as 32-bit words), PARTIALS (4 floats
 // for each region and block, for roi_align_box_gradient_merge), OUTPUT (4 values a region); any strides.

@@ -3,7 +3,7 @@
 //   dx[b, c, row, column] = sum over regions r of batch entry b, their outputs (oy, ox) and the samples of these:
 //                           dy[r, c, oy, ox] / samples * (weight of the row) * (weight of the column)
 //
-// or, for MAXIMUM, over the largest sample of each output alone, undivided; see ops/roi_gradient.py and include/roi.glsl.
+// or, for MAXIMUM, over the largest sample of each output alone, undivided; see spec/ops/roi_gradient.py and include/roi.glsl.
 //
 // Bindings: INPUT (x, read for MAXIMUM only), INPUT_GRADIENT (dy), ROI (4 coordinates a region), BOUNDS (which pixels each
 // chunk of outputs reads: roi_align_chunks), OUTPUT (dx); any strides.

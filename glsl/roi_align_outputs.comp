@@ -1,7 +1,7 @@
 // ROI align, one invocation an output.
 //
 //   y[r, c, oy, ox] = average or maximum over the samples of output (oy, ox) of region r, which interpolate
-//                     x[batch_indices[r], c, ...]; see ops/roi.py (RoiAlign1), include/roi.glsl and roi_values.glsl
+//                     x[batch_indices[r], c, ...]; see spec/ops/roi.py (RoiAlign1), include/roi.glsl and roi_values.glsl
 //
 // Bindings: INPUT, ROI (4 coordinates a region), BATCH (indices as 32-bit words), OUTPUT; any strides.
 // Constants: NEAREST, CORNERS, MAXIMUM (0 or 1), BATCH_WORDS (1 or 2 words an index), CHANNELS_FASTEST (whether

@@ -2,7 +2,7 @@
 //
 //   y[r, c, oy, ox] = maximum of x[batch of r, c, rows of oy, columns of ox], 0 where there are none
 //
-// Of each axis (see ops/roi.py, RoiPooling): first and last are the region's corners times the scale, rounded to whole
+// Of each axis (see spec/ops/roi.py, RoiPooling): first and last are the region's corners times the scale, rounded to whole
 // pixels; size = last - first + 1; cell o covers the pixels from o * size / cells to ((o + 1) * size + cells - 1) / cells,
 // counted from first, as far as they lie in the image.
 //

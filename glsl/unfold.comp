@@ -1,7 +1,7 @@
 // The blocks of images as columns (im2col).
 //
 //   y[n, c * window + k, b] = x[n, c, b * stride + k * dilation - start padding], 0 where that lies in the padding; see
-//   ops/fold.py
+//   spec/ops/fold.py
 //
 // A row of include/rows.glsl is a line of blocks along the innermost spatial dimension for one element k of the window: a run
 // of a line of the image, p.x_step units apart, cut where it leaves the image.

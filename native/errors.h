@@ -9,7 +9,7 @@
 
 namespace dmlvk {
 
-/// A Vulkan call that returned an error. Python sees dmlvk.errors.vulkan_error(result, call, detail).
+/// A Vulkan call that returned an error. Python sees dmlvk.spec.errors.vulkan_error(result, call, detail).
 class VulkanFailure : public std::exception {
   public:
     VulkanFailure(VkResult result, std::string call, std::string detail = "");
@@ -23,7 +23,7 @@ class VulkanFailure : public std::exception {
     std::string message_;
 };
 
-/// No loader, no layer or no such device. Python sees dmlvk.errors.NoDeviceError(message).
+/// No loader, no layer or no such device. Python sees dmlvk.spec.errors.NoDeviceError(message).
 class NoDevice : public std::exception {
   public:
     explicit NoDevice(std::string message) : message_(std::move(message)) {}

@@ -232,16 +232,16 @@ void fill(CommandList& list, const PyBuffer& target, uint64_t offset, uint64_t n
     list.fill(target.buffer, offset, nbytes, word);
 }
 
-/// Raises what dmlvk.errors makes of a failure.
+/// Raises what dmlvk.spec.errors makes of a failure.
 void translate_failure(const std::exception_ptr& thrown, void*) {
     const auto raise = [](const nb::object& error) { PyErr_SetObject(error.type().ptr(), error.ptr()); };
     try {
         std::rethrow_exception(thrown);
     } catch (const VulkanFailure& failure) {
-        raise(nb::module_::import_("dmlvk.errors")
+        raise(nb::module_::import_("dmlvk.spec.errors")
                   .attr("vulkan_error")(static_cast<int>(failure.result), failure.call, failure.detail));
     } catch (const NoDevice& failure) {
-        raise(nb::module_::import_("dmlvk.errors").attr("NoDeviceError")(failure.what()));
+        raise(nb::module_::import_("dmlvk.spec.errors").attr("NoDeviceError")(failure.what()));
     } catch (const std::system_error& failure) {
         raise(nb::handle(PyExc_OSError)(failure.code().value(), failure.what()));
     }

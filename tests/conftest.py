@@ -43,12 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call() -> Generator[None, object, object]:
     """Under DMLVK_PROFILE or DMLVK_DISABLE a test ends, with a skip that says so, where it asks for what they took."""
-    from dmlvk.errors import UnsupportedError
+    from dmlvk.spec.errors import UnsupportedError
 
     try:
         return (yield)
     except UnsupportedError as error:
-        from dmlvk.runtime.mask import Mask
+        from dmlvk.devices.mask import Mask
 
         if error.features and all(map(Mask.from_environment().takes, error.features)):
             pytest.skip(f"the mask takes {' '.join(sorted(error.features))}")

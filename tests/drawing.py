@@ -18,16 +18,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import dmlvk
-from dmlvk import TensorDataType, TensorDesc, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.elementwise import coarse
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case, OperatorCases, normal, special
-from dmlvk.cases.problem import Problem, Variation, build
-from dmlvk.enums import TensorFlags
-from dmlvk.kernels.lowering import elementwise, quantization
-from dmlvk.kernels.lowering.elementwise import ROWS
-from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D
+from dmlvk import TensorDataType, TensorDesc
+from dmlvk.kernels.elementwise import lowering as elementwise
+from dmlvk.kernels.elementwise.lowering import ROWS
+from dmlvk.kernels.quantization import lowering as quantization
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorFlags
+from dmlvk.spec.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.elementwise import coarse
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case, OperatorCases, normal, special
+from dmlvk.verify.cases.problem import Problem, Variation, build
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 SIZES = st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 37])

@@ -21,9 +21,9 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from dmlvk import enums  # noqa: E402
+from dmlvk.kernels.common.kernel import GLSL_TYPES, KernelSpec, Variant, module_name  # noqa: E402
 from dmlvk.kernels.manifest import KERNELS  # noqa: E402
-from dmlvk.kernels.spec import GLSL_TYPES, KernelSpec, Variant, module_name  # noqa: E402
+from dmlvk.spec import enums  # noqa: E402
 
 SHARED_ENUMERATIONS: dict[str, type[enum.IntEnum]] = {
     "OP": enums.OperatorType,

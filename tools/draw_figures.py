@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 from dmlvk.bench import figures, results
-from dmlvk.html import figure, palette
+from dmlvk.verify.html import figure, palette
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results/h200.json"

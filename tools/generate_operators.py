@@ -2,8 +2,8 @@
 
     python tools/generate_operators.py [--check] [--output FILE]
 
-Everything on the page comes from somewhere else: fields and constraints from the rows of ``dmlvk.ops``, tolerances from
-``dmlvk.cases``, measured errors from the accuracy cards that ``python -m dmlvk verify --full --json FILE`` wrote: those of
+Everything on the page comes from somewhere else: fields and constraints from the rows of ``dmlvk.spec.ops``, tolerances from
+``dmlvk.verify.cases``, measured errors from the accuracy cards that ``python -m dmlvk verify --full --json FILE`` wrote: of
 MEASUREMENTS. ``--check`` writes nothing: it prints what would change and exits with status 1 if anything would.
 """
 
@@ -20,17 +20,17 @@ import sys
 import typing
 from collections.abc import Iterable, Iterator, Sequence
 
-from dmlvk import ops as _ops  # noqa: F401  # fills the registry
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import EXACT, OperatorCases, Tolerance
-from dmlvk.enums import OperatorType, TensorDataType
-from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.limitation import EVERY_OPERATOR
-from dmlvk.kernels.lowering import registry
-from dmlvk.kernels.lowering.registry import limitations_of
-from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc, class_name
-from dmlvk.support import unsupported_types
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common import registry
+from dmlvk.kernels.common.limitation import EVERY_OPERATOR
+from dmlvk.kernels.common.registry import limitations_of
+from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.spec.enums import OperatorType, TensorDataType
+from dmlvk.spec.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc, class_name
 from dmlvk.verify import card as verify_card
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import EXACT, OperatorCases, Tolerance
+from dmlvk.verify.support import unsupported_types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "operators.md"
@@ -249,7 +249,7 @@ def write_rule(row: type[OperatorDesc], constraint: Constraint) -> str:
 
 
 def families() -> dict[str, list[type[OperatorDesc]]]:
-    """The implemented rows by the name of their file in ``dmlvk.ops``, both in alphabetical order."""
+    """The implemented rows by the name of their file in ``dmlvk.spec.ops``, both in alphabetical order."""
     found: dict[str, list[type[OperatorDesc]]] = {}
     for row in sorted(filter(registry.has_kernels, REGISTRY.values()), key=lambda row: (row.__module__, row.__name__)):
         found.setdefault(row.__module__.rpartition(".")[2], []).append(row)

@@ -2,7 +2,7 @@
 
     python tools/translate_msl.py [--spirv-cross PROGRAM] [--write FOLDER] [KERNEL]...
 
-A module is expected to be translated if and only if the profile "moltenvk" (src/dmlvk/kernels/profiles.py) has every
+A module is expected to be translated if and only if the profile "moltenvk" (src/dmlvk/devices/profiles.py) has every
 feature that its manifest row names; kernels that are trimmed to the operators of a pipeline are translated in that form as
 well. Exit status 1 where it is otherwise, with the module and SPIRV-Cross's words. What comes out is text: no Metal compiler
 reads it here.
@@ -21,11 +21,11 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from dmlvk.kernels.library import pipeline_spirv, spirv
+from dmlvk.devices.profiles import PROFILES
+from dmlvk.kernels.common.kernel import KernelSpec, Variant, module_name
+from dmlvk.kernels.common.library import pipeline_spirv, spirv
+from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import KernelVariant
-from dmlvk.kernels.profiles import PROFILES
-from dmlvk.kernels.spec import KernelSpec, Variant, module_name
 
 METAL_FEATURES: Final = PROFILES["moltenvk"].capabilities.features
 MSL_VERSION: Final = "30000"

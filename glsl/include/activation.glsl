@@ -4,7 +4,7 @@
 //
 // `activation` is the OperatorType's number (OP_ACTIVATION_RELU...), best a specialisation constant so that one case
 // remains; OP_INVALID (0) means none. The two parameters are the operator's float attributes in the struct's order, 0
-// where it has fewer; `kernels/lowering/fused.py` makes (activation, param0, param1) from a desc.
+// where it has fewer; `kernels/common/activation.py` makes (activation, param0, param1) from a desc.
 // The stand-alone operator and every fused epilogue call this one function, so they agree to the last bit.
 
 #ifndef DMLVK_ACTIVATION_GLSL

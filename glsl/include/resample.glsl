@@ -1,4 +1,4 @@
-// What the resampling kernels share: the elements around positions, results. See ops/resample.py (Resample3).
+// What the resampling kernels share: the elements around positions, results. See spec/ops/resample.py (Resample3).
 //
 // Bindings: X, Y; element strides x_strides, y_strides of the dimensions, which are in the order in which y lies in memory.
 //   Those of the innermost are of an item (see the kernels), x_step and y_step of an element; of a mapped dimension

@@ -1,5 +1,5 @@
 // What the gradients of resampling share: which outputs of the forward operator read an input element, and by which weights.
-// See ops/resample_gradient.py.
+// See spec/ops/resample_gradient.py.
 //
 // Bindings: X, the gradient dy of the forward outputs, whose first element is x_start; Y, the gradient dx of its inputs. Strides
 //   of X may be negative, modulo 2^32: positions never decrease along a dimension.

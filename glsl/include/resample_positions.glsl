@@ -1,5 +1,5 @@
 // Where the outputs of a resampling lie in its input, exactly, and which elements are around: for the resampling kernels and
-// their gradients. See ops/resample.py (Resample3).
+// their gradients. See spec/ops/resample.py (Resample3).
 //
 // Constant: RANK. Parameters of a dimension d: output o lies at start + o * step, where start = start_whole + start_part / parts
 //   and step = step_whole + step_part / parts; step_estimate = floor(2^32 * step_part / parts); parts is below 2^30.

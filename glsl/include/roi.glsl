@@ -1,6 +1,6 @@
 // Where the samples of a region of interest lie, and the pixels that each one reads.
 //
-// Before including, the kernel declares the uniform block with POSITION_PARAMS (see kernels/manifest/roi.py) and the
+// Before including, the kernel declares the uniform block with POSITION_PARAMS (see kernels/roi/manifest.py) and the
 // constants NEAREST and CORNERS (0 or 1), and defines float roi_coordinate(uint element), which reads ROITensor.
 // roi_batch.glsl says in which image a region lies, roi_values.glsl what its samples are.
 //

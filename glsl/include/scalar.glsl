@@ -1,6 +1,6 @@
 // Scalars of the data type macro T from a parameter block.
 //
-//   T_MATH scalar(uint low, uint high)   the number whose bits, as `kernels/lowering/elementwise.py` packs them, are these
+//   T_MATH scalar(uint low, uint high)   the number whose bits, as `kernels/elementwise/lowering.py` packs them, are these
 
 #ifndef DMLVK_SCALAR_GLSL
 #define DMLVK_SCALAR_GLSL

@@ -30,7 +30,7 @@ bool beyond(uint count) {
     }
 
 // The same with the divisions as multiplications: `divisors` is an array of the parameter block that holds, for each
-// dimension, what `kernels/shapes.py` makes of its size. Exact for every 32-bit index.
+// dimension, what `kernels/common/shapes.py` makes of its size. Exact for every 32-bit index.
 uint quotient(uint dividend, uvec2 divisor) {
     uint high, low;
     umulExtended(dividend, divisor.x, high, low);

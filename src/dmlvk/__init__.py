@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.enums import (
+from dmlvk.spec.enums import (
     AxisDirection,
     BindingType,
     ConvolutionDirection,
@@ -39,7 +39,7 @@ from dmlvk.enums import (
     TensorFlags,
     TensorType,
 )
-from dmlvk.errors import (
+from dmlvk.spec.errors import (
     BindingError,
     DeviceLostError,
     DmlvkError,
@@ -55,14 +55,15 @@ from dmlvk.errors import (
     UnsupportedNodeError,
     VulkanError,
 )
-from dmlvk.ops import *  # noqa: F403
-from dmlvk.schema import OperatorDesc, ScaleBias, Size2D
-from dmlvk.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
+from dmlvk.spec.ops import *  # noqa: F403
+from dmlvk.spec.schema import OperatorDesc, ScaleBias, Size2D
+from dmlvk.spec.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
 
 if TYPE_CHECKING:
     from dmlvk import eager
     from dmlvk.array import DeviceArray
     from dmlvk.builder import Expression, Function, Graph
+    from dmlvk.devices.mask import Mask
     from dmlvk.execution.binding import BindingTable, BufferArrayBinding, BufferBinding
     from dmlvk.execution.command import CommandList, CommandRecorder, DispatchTiming
     from dmlvk.execution.device import Device, default_device
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
         OutputGraphEdgeDesc,
     )
     from dmlvk.runtime.device import DeviceInfo, devices, validation_messages
-    from dmlvk.runtime.mask import Mask
     from dmlvk.runtime.memory import Buffer
 
 __version__ = "0.1.0"
@@ -174,7 +174,7 @@ _LAZY = {
         "OutputGraphEdgeDesc",
     ),
     "dmlvk.runtime.device": ("DeviceInfo", "devices", "validation_messages"),
-    "dmlvk.runtime.mask": ("Mask",),
+    "dmlvk.devices.mask": ("Mask",),
     "dmlvk.runtime.memory": ("Buffer",),
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}

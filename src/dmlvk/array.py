@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import InvalidArgumentError, StateError
+from dmlvk.engine.four_bit import pack_half_bytes, unpack_half_bytes
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.device import Device, default_device
-from dmlvk.half_bytes import pack_half_bytes, unpack_half_bytes
 from dmlvk.runtime.memory import Buffer
-from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, cast_scalar, element_bits, packed_strides
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, StateError
+from dmlvk.spec.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, cast_scalar, element_bits, packed_strides
 
 _DTYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
     TensorDataType[name.upper()]: np.dtype(name)

@@ -25,8 +25,6 @@ import numpy.typing as npt
 
 from dmlvk.array import DeviceArray, data_type_of, dtype_of
 from dmlvk.calls import OUTPUT_OPTIONS, Arguments, documentation, function_name, rows_by_name, signature
-from dmlvk.enums import ExecutionFlags, TensorDataType, TensorFlags
-from dmlvk.errors import InvalidArgumentError, StateError
 from dmlvk.execution.binding import BindingTable, BufferBinding
 from dmlvk.execution.device import Device, default_device
 from dmlvk.execution.direct import initialize
@@ -41,8 +39,10 @@ from dmlvk.graph.desc import (
     OutputGraphEdgeDesc,
 )
 from dmlvk.runtime.memory import Purpose
-from dmlvk.schema import FLOATS
-from dmlvk.tensor import TensorDesc, packed_strides, reshaped_strides
+from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
+from dmlvk.spec.errors import InvalidArgumentError, StateError
+from dmlvk.spec.schema import FLOATS
+from dmlvk.spec.tensor import TensorDesc, packed_strides, reshaped_strides
 
 _GEMM_DIMENSIONS: Final = 4
 

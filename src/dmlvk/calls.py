@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.kernels.lowering.registry import has_kernels
-from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.kernels.common.registry import has_kernels
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
 
 OUTPUT_OPTIONS: Final = ("outputs", "output_sizes", "output_data_types")
 """What a call may say of its outputs."""

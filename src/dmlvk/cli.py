@@ -20,20 +20,20 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dmlvk import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.calls import inferred_data_type, inferred_sizes
-from dmlvk.enums import ExecutionFlags, OperatorType, TensorDataType
-from dmlvk.errors import DmlvkError, InvalidArgumentError
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.mask import Mask
+from dmlvk.devices.profiles import PROFILES
 from dmlvk.execution.device import Device
 from dmlvk.execution.explanation import explain_operator
-from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.limitation import EVERY_OPERATOR
-from dmlvk.kernels.lowering.registry import has_kernels, limitations_of
-from dmlvk.kernels.profiles import PROFILES
+from dmlvk.kernels.common.limitation import EVERY_OPERATOR
+from dmlvk.kernels.common.registry import has_kernels, limitations_of
 from dmlvk.runtime.device import devices
-from dmlvk.runtime.mask import Mask
-from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D, class_name
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.spec.enums import ExecutionFlags, OperatorType, TensorDataType
+from dmlvk.spec.errors import DmlvkError, InvalidArgumentError
+from dmlvk.spec.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D, class_name
+from dmlvk.spec.tensor import TensorDesc
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -216,8 +216,8 @@ def _devices(options: argparse.Namespace) -> int:
 def operator_list(caps: Capabilities) -> list[dict[str, Any]]:
     """Every DirectML operator with its status, the limitations that its descs may meet on a device, and the data types
     that the device cannot do, each with the features that it lacks."""
-    from dmlvk.cases import all_cases
-    from dmlvk.support import unsupported_types
+    from dmlvk.verify.cases import all_cases
+    from dmlvk.verify.support import unsupported_types
 
     found = []
     for operator in sorted(OperatorType)[1:]:
@@ -377,7 +377,7 @@ def _explain_node(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from dmlvk.verify import command
-    from dmlvk.verify.selection import Selection
+    from dmlvk.verify.runs import Selection
 
     if options.json in {class_name(operator) for operator in OperatorType}:
         rule = "is a file: an operator comes before it, or after --json -"

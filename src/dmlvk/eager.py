@@ -32,15 +32,15 @@ import numpy.typing as npt
 
 from dmlvk.array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.calls import OUTPUT_OPTIONS, Arguments, documentation, function_name, rows_by_name, signature
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import StateError
 from dmlvk.execution.binding import BindingTable, BufferBinding
 from dmlvk.execution.device import Device, default_device
 from dmlvk.execution.direct import initialize
 from dmlvk.execution.operator import CompiledOperator
 from dmlvk.runtime.memory import Purpose
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, element_bits
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import StateError
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _CACHED_CALLS: Final = 512
 _OPTIONS: Final = ("device",)

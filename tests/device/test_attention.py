@@ -15,11 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc, eager
-from dmlvk.errors import UnsupportedNodeError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx.session import InferenceSession
+from dmlvk.spec.errors import UnsupportedNodeError
 
 Array = NDArray[Any]
 BATCH, QUERIES, KEYS, HEADS, SIZE, WIDTH = 2, 5, 7, 3, 8, 6

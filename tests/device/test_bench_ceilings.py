@@ -13,7 +13,7 @@ import dmlvk
 from dmlvk.bench import launches
 from dmlvk.bench.ceilings import Arithmetic, chains, matrices, measure, prepared
 from dmlvk.bench.timing import recorded
-from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.kernels.manifest import KERNELS
 
 WORKGROUPS = 3

@@ -10,8 +10,8 @@ from dmlvk.bench.measure import Loaded
 from dmlvk.bench.problems import FAMILIES, all_problems
 from dmlvk.bench.problems.model import Problem
 from dmlvk.bench.problems.scale import QUICK
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import EXACT
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import EXACT
 
 SLOW = ("resample_gradient",)
 """lavapipe compiles the widest window for a minute."""

@@ -12,8 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import TensorDataType, eager, ops
-from dmlvk.cases.model import NUMPY_TYPES, generator
+from dmlvk import TensorDataType, eager
+from dmlvk.spec import ops
+from dmlvk.verify.cases.model import NUMPY_TYPES, generator
 from dmlvk.verify.check import ulp_errors
 
 Array = NDArray[Any]

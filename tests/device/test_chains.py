@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import Graph, TensorDataType, TensorDesc, ops
+from dmlvk import Graph, TensorDataType, TensorDesc
 from dmlvk.calls import function_name
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.problem import Problem
 from dmlvk.graph.passes.chain import operations_of
+from dmlvk.kernels.elementwise.lowering import ROWS
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.kernels.lowering.elementwise import ROWS
-from dmlvk.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import run, ulp_errors
 
 F32, F16, U8 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8

@@ -20,14 +20,14 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.cases import compaction as cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case, special
-from dmlvk.cases.problem import Variation, build
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
-from dmlvk.kernels.lowering import compaction as lowering
+from dmlvk.kernels.compaction import lowering
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.verify.cases import compaction as cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case, special
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check_problem
 
 Array = NDArray[Any]

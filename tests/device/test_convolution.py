@@ -14,14 +14,16 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
-from dmlvk.cases.convolution import CASES
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.problem import Variation, build
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
-from dmlvk.kernels.lowering import convolution_tiles, convolution_winograd, possible_rules
-from dmlvk.kernels.select.convolution import TILE_SHAPES, TileChoice
-from dmlvk.ops.convolution import ConvolutionAdd
+from dmlvk.kernels.convolution import tiles as convolution_tiles
+from dmlvk.kernels.convolution import winograd as convolution_winograd
+from dmlvk.kernels.convolution.rules import TILE_SHAPES, TileChoice
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.verify.cases.convolution import CASES
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check, check_problem
 
 Array = NDArray[Any]

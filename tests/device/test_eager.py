@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import DeviceArray, TensorDataType, eager
-from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.schema import REGISTRY
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.spec.schema import REGISTRY
 
 Array = NDArray[Any]
 

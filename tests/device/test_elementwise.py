@@ -13,17 +13,18 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import eager, ops
+from dmlvk import eager
 from dmlvk.array import data_type_of
-from dmlvk.cases.elementwise import FUSABLE
-from dmlvk.cases.model import generator
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.oracle import snake_case
-from dmlvk.oracle.activation import activated, error_function
-from dmlvk.schema import OperatorDesc, ScaleBias
-from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc, ScaleBias
+from dmlvk.spec.tensor import TensorDesc, TensorLayout, calculate_strides
+from dmlvk.verify.cases.elementwise import FUSABLE
+from dmlvk.verify.cases.model import generator
 from dmlvk.verify.check import ReadyOperator, ulp_errors
+from dmlvk.verify.oracle import snake_case
+from dmlvk.verify.oracle.activation import activated, error_function
 
 Array = NDArray[Any]
 COUNT = 1 << 16

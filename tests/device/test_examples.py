@@ -13,8 +13,8 @@ import pytest
 
 import dmlvk
 from dmlvk.array import data_type_of
-from dmlvk.cases.model import NUMPY_TYPES
-from dmlvk.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc
+from dmlvk.spec.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc
+from dmlvk.verify.cases.model import NUMPY_TYPES
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "examples.json"
 ROWS = {row.type.dml_name: row for row in REGISTRY.values()}

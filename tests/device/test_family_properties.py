@@ -20,8 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlvk
-from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, ops
-from dmlvk.cases import (
+from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.lowering import lower, possible_rules
+from dmlvk.spec import ops
+from dmlvk.spec.enums import InterpolationMode, ReduceFunction
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.schema import FieldKind, FieldSpec, OperatorDesc, Size2D
+from dmlvk.verify.cases import (
     local_response_gradient,
     normalization,
     normalization_gradient,
@@ -36,14 +42,9 @@ from dmlvk.cases import (
     softmax,
     sort,
 )
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, normal
-from dmlvk.cases.problem import Problem, Variation, build
-from dmlvk.enums import InterpolationMode, ReduceFunction
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.schema import FieldKind, FieldSpec, OperatorDesc, Size2D
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, normal
+from dmlvk.verify.cases.problem import Problem, Variation, build
 from dmlvk.verify.check import Outcome, check_problem
 
 T = TensorDataType

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from onnx import helper
 
 import dmlvk
-from dmlvk import TensorDataType, eager, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case, any_bits, normal
-from dmlvk.cases.problem import Variation, build
+from dmlvk import TensorDataType, eager
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.spec import ops
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case, any_bits, normal
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check_problem
 
 Array = NDArray[Any]

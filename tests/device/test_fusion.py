@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 
 import dmlvk
-from dmlvk.cases import all_cases
-from dmlvk.cases.elementwise import FUSABLE
-from dmlvk.cases.problem import Variation, build
-from dmlvk.enums import TensorDataType
+from dmlvk.kernels.common.registry import has_kernels
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.kernels.lowering.registry import has_kernels
-from dmlvk.schema import REGISTRY, FieldKind, OperatorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import REGISTRY, FieldKind, OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.elementwise import FUSABLE
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check
 
 ACCEPTORS = [

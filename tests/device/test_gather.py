@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 from onnx import helper
 
 import dmlvk
-from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager, ops
-from dmlvk.cases.layouts import unflagged
-from dmlvk.cases.model import NUMPY_TYPES, indices_around
-from dmlvk.cases.problem import Problem
-from dmlvk.kernels.lowering import copy, possible_rules
-from dmlvk.oracle import oracle
-from dmlvk.schema import FieldSpec, OperatorDesc
+from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
+from dmlvk.kernels.copy import lowering as copy
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.spec import ops
+from dmlvk.spec.schema import FieldSpec, OperatorDesc
+from dmlvk.verify.cases.layouts import unflagged
+from dmlvk.verify.cases.model import NUMPY_TYPES, indices_around
+from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import run
+from dmlvk.verify.oracle import oracle
 
 T = TensorDataType
 Array = NDArray[Any]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk import ops
 from dmlvk.execution.direct import initialize
 from dmlvk.graph.desc import (
     ConstantDataGraphNodeDesc,
@@ -21,7 +20,8 @@ from dmlvk.graph.desc import (
     OutputGraphEdgeDesc,
 )
 from dmlvk.graph.passes import PASSES
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc
 
 IN, OUT, BETWEEN = InputGraphEdgeDesc, OutputGraphEdgeDesc, IntermediateGraphEdgeDesc
 F32 = dmlvk.TensorDataType.FLOAT32

@@ -14,15 +14,15 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc, TensorFlags, eager
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import generator
-from dmlvk.cases.problem import Problem, Variation, build
-from dmlvk.kernels.lowering import integer as lowering
+from dmlvk.kernels.integer import lowering
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.onnx import InferenceSession
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import packed_strides
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import packed_strides
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import generator
+from dmlvk.verify.cases.problem import Problem, Variation, build
 from dmlvk.verify.check import check_problem, run
 
 Array = NDArray[Any]

@@ -11,12 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import eager, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import generator
-from dmlvk.cases.problem import Variation, build
-from dmlvk.kernels.lowering import local_response as lowering
+from dmlvk import eager
+from dmlvk.kernels.local_response import lowering
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.spec import ops
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import generator
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check
 
 Array = NDArray[Any]

@@ -13,12 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import IsInfinityMode, TensorDataType, calls, eager, ops
+from dmlvk import IsInfinityMode, TensorDataType, calls, eager
 from dmlvk.array import data_type_of
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import NUMPY_TYPES, generator, special
-from dmlvk.cases.problem import Variation, build
-from dmlvk.schema import FieldKind, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import FieldKind, OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import NUMPY_TYPES, generator, special
+from dmlvk.verify.cases.problem import Variation, build
 
 Array = NDArray[Any]
 

@@ -11,15 +11,15 @@ import pytest
 
 import dmlvk
 from dmlvk.cli import main
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import FEATURE_NAMES
-from dmlvk.kernels.library import spirv
+from dmlvk.devices.capabilities import FEATURE_NAMES
+from dmlvk.devices.profiles import PROFILES
+from dmlvk.kernels.common.library import spirv
+from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import KernelVariant
-from dmlvk.kernels.profiles import PROFILES
-from dmlvk.machine import describe
 from dmlvk.runtime import _native
 from dmlvk.runtime.device import validation_messages
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.verify.machine import describe
 
 WHOLE = np.arange(-5000, 5000, dtype=np.float32).reshape(20, 500)
 """Numbers whose sums are exact, in any order."""

@@ -17,13 +17,14 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import eager, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import generator
-from dmlvk.enums import RoundingMode, TensorDataType
-from dmlvk.oracle import oracle, snake_case
-from dmlvk.schema import OperatorDesc
+from dmlvk import eager
+from dmlvk.spec import ops
+from dmlvk.spec.enums import RoundingMode, TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import generator
 from dmlvk.verify.check import ulp_errors
+from dmlvk.verify.oracle import oracle, snake_case
 
 Array = NDArray[Any]
 Function = Callable[[Array], Array]

@@ -15,8 +15,9 @@ import dmlvk
 from dmlvk import MatrixTransform, TensorDataType, TensorDesc, eager
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
-from dmlvk.kernels.lowering import lower, matmul
-from dmlvk.kernels.lowering.matmul import TileShape
+from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.matmul import lowering as matmul
+from dmlvk.kernels.matmul.lowering import TileShape
 
 Array = NDArray[Any]
 NONE, TRANSPOSE = MatrixTransform

@@ -20,25 +20,26 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import TensorDataType, ops
-from dmlvk.cases import all_cases, attention, convolution, integer, matmul, recurrent
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case
-from dmlvk.cases.problem import Problem, Variation, build
-from dmlvk.enums import (
+from dmlvk import TensorDataType
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.execution.binding import BufferBinding
+from dmlvk.execution.direct import initialize
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant
+from dmlvk.kernels.lowering import lower, possible_rules
+from dmlvk.spec import ops
+from dmlvk.spec.enums import (
     ConvolutionDirection,
     ConvolutionMode,
     ExecutionFlags,
     MultiheadAttentionMaskType,
     RecurrentNetworkDirection,
 )
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import initialize
-from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.kernels.plan import Dispatch, KernelVariant
-from dmlvk.kernels.select.cooperative import cooperative_matrix
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases import all_cases, attention, convolution, integer, matmul, recurrent
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case
+from dmlvk.verify.cases.problem import Problem, Variation, build
 from dmlvk.verify.check import Outcome, check_problem
 
 T = TensorDataType

@@ -20,7 +20,7 @@ from onnx import helper
 import dmlvk
 from dmlvk import DepthSpaceOrder, PaddingMode, eager
 from dmlvk.array import data_type_of
-from dmlvk.cases.model import NUMPY_TYPES, any_bits
+from dmlvk.verify.cases.model import NUMPY_TYPES, any_bits
 
 Array = NDArray[Any]
 TYPES = [NUMPY_TYPES[data_type] for data_type in dmlvk.Slice1.fields[0].data_types]

@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlvk
-from dmlvk import DepthSpaceOrder, InvalidArgumentError, PaddingMode, TensorDataType, ops
-from dmlvk.cases import movement
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case, OperatorCases, any_bits, integer_limits
-from dmlvk.cases.problem import Problem, Variation, build
+from dmlvk import DepthSpaceOrder, InvalidArgumentError, PaddingMode, TensorDataType
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.schema import FieldKind, FieldSpec, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import FieldKind, FieldSpec, OperatorDesc
+from dmlvk.verify.cases import movement
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case, OperatorCases, any_bits, integer_limits
+from dmlvk.verify.cases.problem import Problem, Variation, build
 from dmlvk.verify.check import check_problem
 
 Sizes = tuple[int, ...]

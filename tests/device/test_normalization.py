@@ -13,13 +13,15 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import dmlvk
-from dmlvk import eager, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import Case, generator
-from dmlvk.cases.problem import Variation, build
-from dmlvk.kernels.lowering import local_response, possible_rules
-from dmlvk.kernels.lowering import normalization as lowering
-from dmlvk.schema import REGISTRY
+from dmlvk import eager
+from dmlvk.kernels.local_response import lowering as local_response
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.normalization import lowering
+from dmlvk.spec import ops
+from dmlvk.spec.schema import REGISTRY
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import Case, generator
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check
 
 Array = NDArray[Any]

@@ -11,14 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import TensorDataType, TensorDesc, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import NUMPY_TYPES, Case, generator
-from dmlvk.cases.problem import Problem, Variation, build
-from dmlvk.kernels.lowering import normalization_gradient as lowering
+from dmlvk import TensorDataType, TensorDesc
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.tensor import calculate_strides
+from dmlvk.kernels.normalization_gradient import lowering
+from dmlvk.spec import ops
+from dmlvk.spec.tensor import calculate_strides
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import NUMPY_TYPES, Case, generator
+from dmlvk.verify.cases.problem import Problem, Variation, build
 from dmlvk.verify.check import check, run
 
 Array = NDArray[Any]

@@ -13,9 +13,10 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import dmlvk
-from dmlvk import BindingError, BufferBinding, TensorDataType, TensorDesc, eager, ops
-from dmlvk.cases.model import generator
+from dmlvk import BindingError, BufferBinding, TensorDataType, TensorDesc, eager
 from dmlvk.execution.direct import ReadyOperator
+from dmlvk.spec import ops
+from dmlvk.verify.cases.model import generator
 
 Array = NDArray[Any]
 SIZES = (2, 3, 5, 7)

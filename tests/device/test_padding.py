@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlvk
-from dmlvk import PaddingMode, TensorDataType, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import NUMPY_TYPES, Array, Case, any_bits
-from dmlvk.cases.problem import Variation, build
+from dmlvk import PaddingMode, TensorDataType
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Case, any_bits
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check_problem
 
 TYPES = st.sampled_from([TensorDataType.UINT8, TensorDataType.FLOAT16, TensorDataType.FLOAT32, TensorDataType.FLOAT64])

@@ -11,14 +11,15 @@ import pytest
 from drawing import POINTWISE
 
 import dmlvk
-from dmlvk import TensorDataType, TensorDesc, ops
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import generator
-from dmlvk.cases.problem import Problem, Variation, build
+from dmlvk import TensorDataType, TensorDesc
+from dmlvk.kernels.common.kernel import module_name
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Launch
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Launch
-from dmlvk.kernels.spec import module_name
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import generator
+from dmlvk.verify.cases.problem import Problem, Variation, build
 from dmlvk.verify.check import run
 
 Sizes = tuple[int, ...]

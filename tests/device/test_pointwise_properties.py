@@ -16,18 +16,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import BindingError, BufferBinding, InvalidArgumentError, TensorDataType, TensorDesc, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import integer_limits
-from dmlvk.cases.problem import Problem, Variation, build
-from dmlvk.errors import UnsupportedError
+from dmlvk import BindingError, BufferBinding, InvalidArgumentError, TensorDataType, TensorDesc
+from dmlvk.devices.capabilities import Capabilities
 from dmlvk.execution.direct import ReadyOperator
-from dmlvk.kernels.caps import Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.runtime.memory import Buffer
-from dmlvk.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc
-from dmlvk.tensor import element_bits
+from dmlvk.spec import ops
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.schema import FLOATS, FieldKind, FieldSpec, OperatorDesc
+from dmlvk.spec.tensor import element_bits
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import integer_limits
+from dmlvk.verify.cases.problem import Problem, Variation, build
 from dmlvk.verify.check import Outcome, check_problem
 
 T = TensorDataType

@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
-from dmlvk import TensorDataType, TensorDesc, eager, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case, normal, special
-from dmlvk.cases.problem import Variation, build
-from dmlvk.kernels.lowering import pooling, possible_rules
+from dmlvk import TensorDataType, TensorDesc, eager
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.pooling import lowering as pooling
 from dmlvk.onnx import InferenceSession
+from dmlvk.spec import ops
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case, normal, special
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check, check_problem
 
 Array = NDArray[Any]

@@ -16,15 +16,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import TensorDataType, TensorDesc, eager, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case, normal, special
-from dmlvk.cases.pooling_gradient import equals
-from dmlvk.cases.problem import Variation, build
-from dmlvk.kernels.lowering import pooling_gradient_lanes, possible_rules
-from dmlvk.kernels.select.pooling_gradient import GRADIENT_TILE_WORDS
-from dmlvk.tensor import calculate_strides
+from dmlvk import TensorDataType, TensorDesc, eager
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.pooling_gradient import lanes as pooling_gradient_lanes
+from dmlvk.kernels.pooling_gradient.rules import GRADIENT_TILE_WORDS
+from dmlvk.spec import ops
+from dmlvk.spec.tensor import calculate_strides
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case, normal, special
+from dmlvk.verify.cases.pooling_gradient import equals
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check_problem
 
 Array = NDArray[Any]

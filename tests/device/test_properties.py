@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlvk
-from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import EXACT, NUMPY_TYPES, Case, normal
-from dmlvk.cases.problem import Problem, Variation
-from dmlvk.enums import InterpolationMode, ReduceFunction
-from dmlvk.schema import FLOATS, OperatorDesc
+from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import InterpolationMode, ReduceFunction
+from dmlvk.spec.schema import FLOATS, OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import EXACT, NUMPY_TYPES, Case, normal
+from dmlvk.verify.cases.problem import Problem, Variation
 from dmlvk.verify.check import check_problem
 
 

@@ -16,10 +16,10 @@ from onnx import TensorProto, helper
 
 import dmlvk
 from dmlvk import QuantizationType, TensorDataType, TensorDesc, eager
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import generator
-from dmlvk.cases.problem import Problem
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import generator
+from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import run
 
 Array = NDArray[Any]

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.cases import random as cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case
-from dmlvk.cases.problem import Variation, build
-from dmlvk.errors import BindingError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.spec.errors import BindingError
+from dmlvk.verify.cases import random as cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import check_problem
 
 Array = NDArray[Any]

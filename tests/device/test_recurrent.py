@@ -17,7 +17,7 @@ from dmlvk.array import data_type_of
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.schema import OperatorDesc
 
 Array = NDArray[Any]
 FORWARD, BACKWARD, BOTH = RecurrentNetworkDirection

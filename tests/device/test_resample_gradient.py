@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import AxisDirection, InterpolationMode, TensorDataType, TensorDesc, eager
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.problem import Problem
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import run
 
 Array = NDArray[Any]

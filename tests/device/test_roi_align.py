@@ -16,8 +16,8 @@ from onnx.reference import ReferenceEvaluator
 
 import dmlvk
 from dmlvk import InterpolationMode, ReduceFunction, eager
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.problem import Problem
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import run
 
 Array = NDArray[Any]

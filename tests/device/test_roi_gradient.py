@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import InterpolationMode, ReduceFunction, eager
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.problem import Problem
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import run
 
 Array = NDArray[Any]

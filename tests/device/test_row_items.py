@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk import PaddingMode, TensorDataType, TensorDesc, ops
-from dmlvk.cases import all_cases, movement
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case, any_bits, indices_around
-from dmlvk.cases.problem import Problem, Variation
-from dmlvk.kernels.lowering import copy, lower
-from dmlvk.kernels.plan import Dispatch
-from dmlvk.schema import OperatorDesc
+from dmlvk import PaddingMode, TensorDataType, TensorDesc
+from dmlvk.kernels.common.plan import Dispatch
+from dmlvk.kernels.copy import lowering as copy
+from dmlvk.kernels.lowering import lower
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases import all_cases, movement
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case, any_bits, indices_around
+from dmlvk.verify.cases.problem import Problem, Variation
 from dmlvk.verify.check import check_problem
 
 T = TensorDataType

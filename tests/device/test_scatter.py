@@ -19,14 +19,14 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.cases import all_cases, scatter
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import Case, OperatorCases, any_bits, indices_around
-from dmlvk.cases.problem import Variation, build, variations
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
-from dmlvk.schema import FieldSpec, OperatorDesc
+from dmlvk.spec.schema import FieldSpec, OperatorDesc
+from dmlvk.verify.cases import all_cases, scatter
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import Case, OperatorCases, any_bits, indices_around
+from dmlvk.verify.cases.problem import Variation, build, variations
 from dmlvk.verify.check import check, check_problem
 
 Array = NDArray[Any]

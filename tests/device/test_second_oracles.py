@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 import dmlvk
-from dmlvk import ConvolutionDirection, ConvolutionMode, MatrixTransform, TensorDataType, TensorDesc, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import GuardedTensor
-from dmlvk.cases.model import NUMPY_TYPES
-from dmlvk.cases.problem import Problem
+from dmlvk import ConvolutionDirection, ConvolutionMode, MatrixTransform, TensorDataType, TensorDesc
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx import InferenceSession
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import GuardedTensor
+from dmlvk.verify.cases.model import NUMPY_TYPES
+from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import run
 
 Array = NDArray[Any]

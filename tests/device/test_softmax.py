@@ -15,7 +15,7 @@ import dmlvk
 from dmlvk import eager
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.direct import ReadyOperator
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.schema import OperatorDesc
 
 Array = NDArray[Any]
 

@@ -15,23 +15,23 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import Case, OperatorCases
-from dmlvk.cases.problem import Variation, build
 from dmlvk.cli import main
-from dmlvk.enums import OperatorType
-from dmlvk.errors import DeviceLostError, OutOfDeviceMemoryError
 from dmlvk.execution.command import CommandList
-from dmlvk.kernels.library import pipeline_spirv
-from dmlvk.kernels.plan import KernelVariant
-from dmlvk.oracle import Scaled, oracle
+from dmlvk.kernels.common.library import pipeline_spirv
+from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.runtime.device import ComputeDevice
+from dmlvk.spec.enums import OperatorType
+from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError
 from dmlvk.verify import check as verify
 from dmlvk.verify.card import read
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import Case, OperatorCases
+from dmlvk.verify.cases.problem import Variation, build
 from dmlvk.verify.check import bit_errors, check, check_problem, ulp_errors, verify_operators
 from dmlvk.verify.command import table
 from dmlvk.verify.command import verify as make_card
-from dmlvk.verify.selection import Selection
+from dmlvk.verify.oracle import Scaled, oracle
+from dmlvk.verify.runs import Selection
 
 CASES = [(entry, case) for entry in all_cases().values() for case in entry.cases]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import KernelVariant
-from dmlvk.kernels.spec import KernelSpec
 from dmlvk.runtime.memory import Buffer, ParameterBlock, Purpose
 
 

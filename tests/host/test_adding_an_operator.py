@@ -5,13 +5,13 @@ from __future__ import annotations
 import pathlib
 import re
 
-from dmlvk import ops as _ops  # noqa: F401  # fills the registry
-from dmlvk.schema import REGISTRY, class_name
+from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.spec.schema import REGISTRY, class_name
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "adding-an-operator.md").read_text()
 MOST_FILES, MOST_LINES = 4, 12
-EVERY_OPERATOR = "src/dmlvk/enums.py"
+EVERY_OPERATOR = "src/dmlvk/spec/enums.py"
 """Lists DirectML's operators, whether they are implemented or not."""
 
 

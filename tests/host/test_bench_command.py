@@ -15,8 +15,8 @@ from dmlvk.bench.problems import all_problems
 from dmlvk.bench.problems.model import Problem
 from dmlvk.bench.problems.scale import FULL
 from dmlvk.bench.results import Ceilings, ProblemRow, Results, RivalTime, read
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan
 
 pytestmark = pytest.mark.quick
 

@@ -10,7 +10,7 @@ import pytest
 
 from dmlvk.bench.compare import compare
 from dmlvk.bench.results import Ceilings, ProblemRow, Results, read
-from dmlvk.errors import InvalidArgumentError
+from dmlvk.spec.errors import InvalidArgumentError
 
 MACHINE = dataclasses.replace(page_samples.MACHINE, device="A GPU", driver="1.0", type="discrete", mask="")
 

@@ -14,7 +14,7 @@ from dmlvk.bench.models.networks import NETWORKS
 from dmlvk.bench.problems import all_problems
 from dmlvk.bench.problems.scale import FULL
 from dmlvk.bench.results import Ceilings, ProblemRow, Results, RivalTime
-from dmlvk.machine import Machine
+from dmlvk.verify.machine import Machine
 
 MACHINE = Machine(*("NVIDIA H200", "", "", "discrete", "1.4.0", "", "", "", "", "", ""))
 ADD, SOFTMAX, LAYER_NORM = "add FLOAT32 268435456", "softmax FLOAT32 16384x8192", "layer norm, last axis FLOAT32 16384x8192"

@@ -19,8 +19,8 @@ from dmlvk.bench.models.measure import difference
 from dmlvk.bench.models.networks import Network
 from dmlvk.bench.models.onnx_layers import onnx_model
 from dmlvk.bench.results import Results
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.machine import Machine
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.verify.machine import Machine
 
 
 def _small(name: str) -> Network:

@@ -26,11 +26,11 @@ from dmlvk.bench.problems.scale import QUICK
 from dmlvk.bench.rivals import ncnn_layers, onnx_nodes, process
 from dmlvk.bench.rivals.base import Array, difference, handed_over, logical, present
 from dmlvk.bench.timing import QUICK as QUICK_PACE
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import NUMPY_TYPES
-from dmlvk.cases.problem import Variation, build
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import NUMPY_TYPES
+from dmlvk.verify.cases.problem import Variation, build
 
 PROBLEMS = {family: [p for p in all_problems(QUICK, family) if p.family == family] for family in FAMILIES}
 FLOAT32 = TensorDataType.FLOAT32

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from dmlvk.enums import ExecutionFlags, TensorDataType, TensorFlags
-from dmlvk.errors import BindingError, InvalidArgumentError, StateError
 from dmlvk.execution.binding import BindingTable, BufferArrayBinding, BufferBinding
 from dmlvk.execution.command import CommandList, CommandRecorder
 from dmlvk.execution.operator import CompiledOperator, OperatorInitializer, Signature, TensorSlot
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.runtime.memory import Buffer
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
+from dmlvk.spec.errors import BindingError, InvalidArgumentError, StateError
+from dmlvk.spec.tensor import TensorDesc
 
 TENSOR = TensorDesc(TensorDataType.FLOAT32, (4, 4))
 OWNED = TensorDesc(TensorDataType.FLOAT32, (5, 5), flags=TensorFlags.OWNED_BY_DML)

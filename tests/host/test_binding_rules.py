@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from dmlvk.enums import ExecutionFlags, TensorDataType, TensorFlags
-from dmlvk.errors import BindingError, StateError
 from dmlvk.execution.binding import Binding, BindingTable, BufferArrayBinding, BufferBinding
 from dmlvk.execution.command import CommandList, CommandRecorder
 from dmlvk.execution.operator import CompiledOperator, OperatorInitializer, Signature, TensorSlot
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.runtime.memory import Buffer
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
+from dmlvk.spec.errors import BindingError, StateError
+from dmlvk.spec.tensor import TensorDesc
 
 F32 = TensorDataType.FLOAT32
 TENSOR = TensorDesc(F32, (4, 4))

@@ -12,19 +12,19 @@ import pathlib
 import numpy as np
 import pytest
 
-from dmlvk.cases import all_cases
-from dmlvk.cases.layouts import LAYOUTS
 from dmlvk.cli import parse_desc
-from dmlvk.errors import InvalidArgumentError
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.execution.explanation import words
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
-from dmlvk.machine import Machine
 from dmlvk.progress import ProgressBar
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.schema import OperatorDesc
 from dmlvk.verify.card import Card, Entry, Failure, read
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.layouts import LAYOUTS
 from dmlvk.verify.check import Outcome, percentile
 from dmlvk.verify.command import summarize, summary, table
-from dmlvk.verify.selection import Selection, Trial, trials
+from dmlvk.verify.machine import Machine
+from dmlvk.verify.runs import Selection, Trial, trials
 
 ALL = Capabilities(
     features=SUBGROUPS | {"float16", "float64", "int8", "int16", "int64", "storage8", "storage16"},

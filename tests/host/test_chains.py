@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk import ops
-from dmlvk.enums import OperatorType, TensorDataType
-from dmlvk.errors import InvalidArgumentError
+from dmlvk.devices.capabilities import Capabilities
 from dmlvk.graph.passes import PASSES, optimized
 from dmlvk.graph.step import Step, Storage
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant
 from dmlvk.kernels.lowering import explain, lower
-from dmlvk.kernels.plan import Dispatch, KernelVariant
-from dmlvk.ops.chain import PointwiseChain
-from dmlvk.schema import REGISTRY, OperatorDesc, ScaleBias
-from dmlvk.tensor import TensorDesc, packed_strides
+from dmlvk.spec import ops
+from dmlvk.spec.enums import OperatorType, TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.ops.chain import PointwiseChain
+from dmlvk.spec.schema import REGISTRY, OperatorDesc, ScaleBias
+from dmlvk.spec.tensor import TensorDesc, packed_strides
 
 _FEATURES = frozenset({"storage16", "storage8", "subgroup_arithmetic", "subgroup_shuffle"})
 F32, F16, U8, I32 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8, TensorDataType.INT32

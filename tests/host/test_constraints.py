@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import dmlvk
-from dmlvk import ops as _ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.problem import Variation, build
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops as _ops
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.schema import REGISTRY, Constraint, FieldKind, FieldSpec, OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.problem import Variation, build
 
 _ATTENTION: dict[str, dict[str, Any]] = {
     "sources": {"value_tensor": None},

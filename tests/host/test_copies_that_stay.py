@@ -8,12 +8,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.graph.passes import PASSES, optimized
 from dmlvk.graph.step import Step, Storage
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
 
 HALF, WHOLE = (TensorDesc(TensorDataType.FLOAT32, (rows, 4)) for rows in (2, 4))
 ROWS = TensorDesc(TensorDataType.FLOAT32, (2, 2, 4))

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk import ElementWiseAdd, TensorDataType, TensorDesc, errors
+from dmlvk import ElementWiseAdd, TensorDataType, TensorDesc
 from dmlvk.array import data_type_of
+from dmlvk.spec import errors
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")

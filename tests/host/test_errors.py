@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from dmlvk import errors
+from dmlvk.spec import errors
 
 ERRORS = [
     errors.BindingError("is a rule", operator="DML_OPERATOR_X", field="Inputs", value=(1, 2)),

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.errors import InvalidArgumentError
 from dmlvk.graph.desc import (
     ConstantDataGraphNodeDesc,
     GraphDesc,
@@ -19,7 +18,8 @@ from dmlvk.graph.desc import (
     OutputGraphEdgeDesc,
 )
 from dmlvk.graph.wiring import wire
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.schema import OperatorDesc
 
 FLOATS = dmlvk.TensorDesc(dmlvk.TensorDataType.FLOAT32, (2, 3))
 HALVES = dmlvk.TensorDesc(dmlvk.TensorDataType.FLOAT16, (2, 6))

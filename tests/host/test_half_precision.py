@@ -7,14 +7,15 @@ import dataclasses
 
 import pytest
 
-from dmlvk import TensorDataType, TensorDesc, ops
-from dmlvk.cases import all_cases
-from dmlvk.cases.problem import Variation, build
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk import TensorDataType, TensorDesc
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.plan import Dispatch, Plan
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, Plan
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.problem import Variation, build
 
 FEATURES = {"float16", "int16", "storage16", "cooperative_matrix", "vulkan_memory_model", "subgroup_size_control"}
 EXACT = Capabilities(

@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 
-from dmlvk import ops
-from dmlvk.cases import all_cases
-from dmlvk.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels import limitation, lowering
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
-from dmlvk.kernels.limitation import EVERY_OPERATOR, LOOP_ROUNDS, POSITIONS, SAMPLES, Limitation
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels import lowering
+from dmlvk.kernels.common import limitation
+from dmlvk.kernels.common.limitation import EVERY_OPERATOR, LOOP_ROUNDS, POSITIONS, SAMPLES, Limitation
+from dmlvk.kernels.common.registry import LOWERINGS, has_kernels, limitations_of, lowered_as
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.lowering.registry import LOWERINGS, has_kernels, limitations_of, lowered_as
-from dmlvk.ops.convolution import ConvolutionAdd
-from dmlvk.schema import REGISTRY, OperatorDesc, Size2D
-from dmlvk.support import unsupported_types
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.schema import REGISTRY, OperatorDesc, Size2D
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.support import unsupported_types
 
 FEATURES = SUBGROUPS | {"float64", "int64", "storage8", "storage16"}
 GPU = Capabilities(features=FEATURES, workgroup_invocations=1024, storage_buffer_bytes=2**32 - 1)
@@ -322,7 +323,7 @@ def test_a_table_larger_than_a_binding_is_a_limitation_too() -> None:
 
 def test_kernels_refuse_nothing_but_what_is_declared() -> None:
     """No UnsupportedError is made in ``dmlvk.kernels`` but by a Limitation, or where an operator has no kernel at all."""
-    root = pathlib.Path(limitation.__file__).parent
+    root = pathlib.Path(limitation.__file__).parent.parent
     allowed = {pathlib.Path(limitation.__file__): 1, pathlib.Path(lowering.__file__): 1}
     for path in root.rglob("*.py"):
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]

@@ -9,10 +9,10 @@ import pytest
 import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.plan import Dispatch, Source
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.plan import Dispatch, Source
+from dmlvk.spec.errors import InvalidArgumentError
 
 FLOAT32, FLOAT16, INT32 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.INT32
 LEAST = Capabilities(features=SUBGROUPS | {"storage16"})

@@ -6,10 +6,10 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.tensor import element_bits
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.tensor import element_bits
 
 LARGE = Capabilities(
     features=SUBGROUPS | {"storage8", "storage16"},

@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import ConvolutionDirection, ConvolutionMode, OperatorType, TensorDataType, TensorFlags
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
-from dmlvk.kernels.lowering import convolution_winograd, lower, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Source
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.convolution import winograd as convolution_winograd
+from dmlvk.kernels.convolution.rules import CONVOLUTION, TileChoice, tile_choice
+from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Source
-from dmlvk.kernels.select.convolution import CONVOLUTION, TileChoice, tile_choice
-from dmlvk.kernels.select.rule import choose
-from dmlvk.ops.convolution import ConvolutionAdd
-from dmlvk.schema import ScaleBias
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ConvolutionDirection, ConvolutionMode, OperatorType, TensorDataType, TensorFlags
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.schema import ScaleBias
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 FLOAT32 = TensorDataType.FLOAT32
 GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152)

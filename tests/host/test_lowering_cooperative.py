@@ -6,15 +6,15 @@ import dataclasses
 
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
-from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.cooperative_tile import cooperative_tile, whole_words
+from dmlvk.kernels.common.plan import Dispatch, input_range
 from dmlvk.kernels.lowering import explain, lower
-from dmlvk.kernels.lowering.cooperative import cooperative_tile, whole_words
-from dmlvk.kernels.plan import Dispatch, input_range
-from dmlvk.kernels.select.cooperative import cooperative_matrix
-from dmlvk.schema import ScaleBias
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import ScaleBias
+from dmlvk.spec.tensor import TensorDesc
 
 FLOAT16, FLOAT32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32
 GPU = Capabilities(

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import DepthSpaceOrder, TensorDataType
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Range, Source, input_range, output_range
+from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.copy.lowering import copy, copy_problem
+from dmlvk.kernels.copy.rules import COPY
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.lowering.copy import copy, copy_problem
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import BlockCopy, Dispatch, Launch, Range, Source, input_range, output_range
-from dmlvk.kernels.select.copy import COPY
-from dmlvk.kernels.select.rule import choose
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, packed_strides
+from dmlvk.spec import ops
+from dmlvk.spec.enums import DepthSpaceOrder, TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, packed_strides
 
 FLOAT32, FLOAT16, INT8, INT64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64"))
 GPU = Capabilities(workgroup_invocations=1024, features=frozenset({"storage8", "storage16"}))

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import OperatorType, TensorDataType
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.activation import fused
+from dmlvk.kernels.common.plan import Dispatch
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.shapes import divisors
+from dmlvk.kernels.elementwise.lowering import ROWS
+from dmlvk.kernels.elementwise.rules import ELEMENTWISE, Access
 from dmlvk.kernels.lowering import lower, newest
-from dmlvk.kernels.lowering.elementwise import ROWS
-from dmlvk.kernels.lowering.fused import fused
-from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select.elementwise import ELEMENTWISE, Access
-from dmlvk.kernels.select.rule import choose
-from dmlvk.kernels.shapes import divisors
-from dmlvk.schema import REGISTRY, OperatorDesc, ScaleBias
-from dmlvk.tensor import TensorDesc, cast_scalar, packed_strides
+from dmlvk.spec import ops
+from dmlvk.spec.enums import OperatorType, TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.schema import REGISTRY, OperatorDesc, ScaleBias
+from dmlvk.spec.tensor import TensorDesc, cast_scalar, packed_strides
 
 FLOAT32, FLOAT16, INT8, INT64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64"))
 GPU = Capabilities(workgroup_invocations=1024, features=frozenset({"storage8", "storage16", "int64", "float64"}))

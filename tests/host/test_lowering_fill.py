@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Dispatch, input_range, output_range
+from dmlvk.kernels.fill.lowering import scalar_bits
 from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.kernels.lowering.fill import scalar_bits
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, input_range, output_range
-from dmlvk.ops.fill import DiagonalMatrix, DiagonalMatrix1, FillValueConstant, FillValueSequence, OneHot
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.ops.fill import DiagonalMatrix, DiagonalMatrix1, FillValueConstant, FillValueSequence, OneHot
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
 
 FLOAT64, FLOAT32, FLOAT16, INT64, INT8, UINT8, UINT32 = (
     TensorDataType[name] for name in ("FLOAT64", "FLOAT32", "FLOAT16", "INT64", "INT8", "UINT8", "UINT32")

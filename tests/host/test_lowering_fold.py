@@ -9,11 +9,11 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.fold.rules import FoldProblem
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.select.fold import FoldProblem
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 
 FLOAT32, UINT8, INT64 = TensorDataType.FLOAT32, TensorDataType.UINT8, TensorDataType.INT64
 CAPS = Capabilities(features=Capabilities().features | {"storage8", "storage16"})

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from dmlvk import TensorDataType, TensorDesc, ops
-from dmlvk.kernels.caps import Capabilities
+from dmlvk import TensorDataType, TensorDesc
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Dispatch
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.gather.rules import ChosenDimension, GatherProblem
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select.gather import ChosenDimension, GatherProblem
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc
 
 FLOAT64, FLOAT32, FLOAT16, INT8, INT64, UINT32 = (
     TensorDataType[name] for name in ("FLOAT64", "FLOAT32", "FLOAT16", "INT8", "INT64", "UINT32")

@@ -10,12 +10,12 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc, TensorFlags
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.plan import Dispatch, Plan, Source, input_range, output_range
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, Plan, Source, input_range, output_range
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.schema import OperatorDesc
 
 FLOAT32, INT32, INT16, INT8, UINT8 = (TensorDataType[name] for name in ("FLOAT32", "INT32", "INT16", "INT8", "UINT8"))
 GPU = Capabilities(

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 import pytest
 from spirv_modules import shared_bytes
 
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import OperatorCases
-from dmlvk.cases.problem import Variation, build
-from dmlvk.enums import TensorFlags
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities, CooperativeMatrix
-from dmlvk.kernels.library import spirv
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.library import spirv
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source
+from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, Range, Source
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.enums import TensorFlags
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import OperatorCases
+from dmlvk.verify.cases.problem import Variation, build
 
 STORAGE = SUBGROUPS | {"storage8", "storage16", "int64", "float64"}
 """What the operators' data types need, and no arithmetic in narrow ones."""
@@ -91,7 +91,7 @@ DEVICES = {
 PLAIN = ("least", "subgroups of 8", "subgroups of 64")
 """Those for families that know no matrices."""
 
-MATRIX_FAMILIES = {f"dmlvk.ops.{name}" for name in ("attention", "convolution", "integer", "matmul", "recurrent")}
+MATRIX_FAMILIES = {f"dmlvk.spec.ops.{name}" for name in ("attention", "convolution", "integer", "matmul", "recurrent")}
 
 
 def descs(entry: OperatorCases) -> Iterator[OperatorDesc]:

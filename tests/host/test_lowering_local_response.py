@@ -7,17 +7,17 @@ import struct
 import numpy as np
 import pytest
 
-from dmlvk import ops
-from dmlvk.cases.model import generator
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch, Plan, Source
 from dmlvk.kernels.lowering import explain, lower
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, Plan, Source
-from dmlvk.oracle.local_response_gradient import local_response_normalization_grad
-from dmlvk.oracle.normalization import local_response_normalization
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.verify.cases.model import generator
+from dmlvk.verify.oracle.local_response_gradient import local_response_normalization_grad
+from dmlvk.verify.oracle.normalization import local_response_normalization
 from tests.derivative import numerical_gradient
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import MatrixTransform, TensorDataType
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Dispatch, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, Range, Source, input_range, output_range
-from dmlvk.kernels.select.matmul import GEMM
-from dmlvk.kernels.select.rule import choose
-from dmlvk.tensor import TensorDesc
+from dmlvk.kernels.matmul.rules import GEMM
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.tensor import TensorDesc
 
 FLOAT32 = TensorDataType.FLOAT32
 GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152)

@@ -10,26 +10,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch, input_range, output_range
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.lowering import lower, newest, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, input_range, output_range
-from dmlvk.kernels.select.elementwise import Access
-from dmlvk.kernels.select.normalization import MEAN_VARIANCE_NORMALIZATION
-from dmlvk.kernels.select.rule import choose
-from dmlvk.ops.activation import ActivationLeakyRelu
-from dmlvk.ops.normalization import (
+from dmlvk.kernels.normalization.rules import MEAN_VARIANCE_NORMALIZATION
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.ops.activation import ActivationLeakyRelu
+from dmlvk.spec.ops.normalization import (
     BatchNormalization,
     BatchNormalizationTraining,
     LocalResponseNormalization,
     MeanVarianceNormalization,
     MeanVarianceNormalization2,
 )
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 STORAGE = SUBGROUPS | frozenset({"storage16"})

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlvk.enums import TensorDataType
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select.normalization_gradient import BATCH_GRADIENT
-from dmlvk.kernels.select.rule import choose
-from dmlvk.ops.normalization import BatchNormalization, BatchNormalizationTraining
-from dmlvk.ops.normalization_gradient import BatchNormalizationGrad, BatchNormalizationTrainingGrad
-from dmlvk.oracle import oracle
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.kernels.normalization_gradient.rules import BATCH_GRADIENT
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.normalization import BatchNormalization, BatchNormalizationTraining
+from dmlvk.spec.ops.normalization_gradient import BatchNormalizationGrad, BatchNormalizationTrainingGrad
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.verify.oracle import oracle
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 STORAGE = SUBGROUPS | frozenset({"storage16"})

@@ -8,14 +8,14 @@ import struct
 import numpy as np
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Dispatch, Source
 from dmlvk.kernels.lowering import explain, lower
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, Source
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.tensor import TensorDesc
 
 GPU = Capabilities(workgroup_invocations=1024, features=frozenset({"storage16"}))
 STEP = TensorDesc(TensorDataType.UINT32, (1, 1, 1, 1))

@@ -9,12 +9,13 @@ import pytest
 
 import dmlvk
 from dmlvk import PaddingMode, TensorDataType, TensorDesc
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import Capabilities
-from dmlvk.kernels.lowering import explain, lower, padding, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.select.padding import PaddedDimension
+from dmlvk.kernels.padding import lowering as padding
+from dmlvk.kernels.padding.rules import PaddedDimension
+from dmlvk.spec.errors import UnsupportedError
 
 UINT8, FLOAT16, FLOAT32, INT64 = (TensorDataType[name] for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
 CAPS = Capabilities(features=Capabilities().features | {"storage8", "storage16"})

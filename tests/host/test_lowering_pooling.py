@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch, output_range
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.lowering import lower, newest, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.plan import Dispatch, output_range
-from dmlvk.kernels.select.pooling import POOLING
-from dmlvk.kernels.select.rule import choose
-from dmlvk.ops.pooling import (
+from dmlvk.kernels.pooling.rules import POOLING
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.ops.pooling import (
     AveragePooling,
     AveragePooling1,
     LpPooling,
@@ -26,7 +26,7 @@ from dmlvk.ops.pooling import (
     MaxUnpooling,
     QuantizedLinearAveragePooling,
 )
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 FLOAT32, UINT32, UINT64 = TensorDataType.FLOAT32, TensorDataType.UINT32, TensorDataType.UINT64
 FLOAT16 = TensorDataType.FLOAT16

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch, Source, input_range, output_range
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.kernels.lowering.pooling_gradient_lanes import tiles
-from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.plan import Dispatch, Source, input_range, output_range
-from dmlvk.kernels.select.pooling_gradient import GRADIENT_TILE_WORDS
-from dmlvk.kernels.select.rule import choose
-from dmlvk.ops.pooling_gradient import AveragePoolingGrad, MaxPoolingGrad
-from dmlvk.oracle.pooling import average_pooling1, max_pooling2
-from dmlvk.oracle.pooling_gradient import average_pooling_grad, max_pooling_grad
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.kernels.pooling_gradient.lanes import tiles
+from dmlvk.kernels.pooling_gradient.rules import GRADIENT_TILE_WORDS
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.ops.pooling_gradient import AveragePoolingGrad, MaxPoolingGrad
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.verify.oracle.pooling import average_pooling1, max_pooling2
+from dmlvk.verify.oracle.pooling_gradient import average_pooling_grad, max_pooling_grad
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 GPU = Capabilities(

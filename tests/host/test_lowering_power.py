@@ -6,15 +6,15 @@ import math
 
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import OperatorType, TensorDataType
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Plan, Source
+from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.lowering import lower, newest
-from dmlvk.kernels.plan import Plan, Source
-from dmlvk.kernels.select.elementwise import Access
-from dmlvk.schema import OperatorDesc, ScaleBias
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import OperatorType, TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.schema import OperatorDesc, ScaleBias
+from dmlvk.spec.tensor import TensorDesc
 
 GPU = Capabilities(workgroup_invocations=1024, features=frozenset({"storage8", "storage16", "int64", "float64"}))
 T = TensorDataType

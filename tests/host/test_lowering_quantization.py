@@ -11,13 +11,13 @@ import pytest
 
 import dmlvk
 from dmlvk import QuantizationType, TensorDataType, TensorDesc
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch, Range, Source, input_range, output_range
+from dmlvk.kernels.elementwise.lowering import pointwise_problem
 from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.kernels.lowering.elementwise import pointwise_problem
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, Range, Source, input_range, output_range
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.schema import OperatorDesc
 
 FLOAT32, FLOAT16, INT32, INT8, UINT8, INT4, UINT4 = (
     TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "INT32", "INT8", "UINT8", "INT4", "UINT4")

@@ -6,7 +6,7 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.lowering import explain, lower
 
 LARGE = Capabilities(workgroup_invocations=1024, storage_buffer_bytes=2**32 - 1)

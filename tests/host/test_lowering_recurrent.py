@@ -9,9 +9,9 @@ import pytest
 
 import dmlvk
 from dmlvk import RecurrentNetworkDirection, TensorDataType, TensorDesc, TensorFlags
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch, Plan, Source
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.plan import Dispatch, Plan, Source
 
 LARGE = Capabilities(
     features=SUBGROUPS | {"storage16"},

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlvk.enums import AxisDirection, ReduceFunction, TensorDataType
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch, Plan, Source
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.lowering import lower, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, Plan, Source
-from dmlvk.kernels.select.reduction import REDUCTION
-from dmlvk.kernels.select.rule import choose
-from dmlvk.ops.reduction import Argmax, Argmin, Reduce
-from dmlvk.tensor import TensorDesc, calculate_strides, element_bits, packed_strides
+from dmlvk.kernels.reduction.rules import REDUCTION
+from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.ops.reduction import Argmax, Argmin, Reduce
+from dmlvk.spec.tensor import TensorDesc, calculate_strides, element_bits, packed_strides
 
 T = TensorDataType
 FLOAT32, FLOAT16, UINT8, INT64 = T.FLOAT32, T.FLOAT16, T.UINT8, T.INT64

@@ -8,16 +8,16 @@ from fractions import Fraction
 
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection, InterpolationMode, TensorDataType
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch
+from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.lowering import explain, lower
-from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select.resample import ResampleProblem
-from dmlvk.schema import Size2D
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.kernels.resample.rules import ResampleProblem
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection, InterpolationMode, TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.schema import Size2D
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 FLOAT32, FLOAT16, UINT8 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8
 NEAREST, LINEAR = InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR

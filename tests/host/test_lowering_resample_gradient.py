@@ -9,18 +9,18 @@ import struct
 import numpy as np
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection, InterpolationMode, TensorDataType
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import Dispatch
+from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch
-from dmlvk.kernels.select.resample_gradient import PATTERN_TAPS, ResampleGradientProblem
-from dmlvk.oracle.resample import resample2, weights
-from dmlvk.oracle.resample_gradient import resample_grad1
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.kernels.resample_gradient.rules import PATTERN_TAPS, ResampleGradientProblem
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection, InterpolationMode, TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.verify.oracle.resample import resample2, weights
+from dmlvk.verify.oracle.resample_gradient import resample_grad1
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 NEAREST, LINEAR = InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.ops.roi import RoiAlign, RoiAlign1, RoiPooling
-from dmlvk.schema import Size2D
-from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
+from dmlvk.spec.enums import InterpolationMode, ReduceFunction, TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.ops.roi import RoiAlign, RoiAlign1, RoiPooling
+from dmlvk.spec.schema import Size2D
+from dmlvk.spec.tensor import TensorDesc, TensorLayout, calculate_strides
 
 FLOAT32, FLOAT16, UINT32, UINT64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "UINT32", "UINT64"))
 GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from dmlvk.enums import ReduceFunction, TensorDataType
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Dispatch, Plan
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.plan import Dispatch, Plan
-from dmlvk.ops.roi_gradient import RoiAlignGrad
-from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
+from dmlvk.spec.enums import ReduceFunction, TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.ops.roi_gradient import RoiAlignGrad
+from dmlvk.spec.tensor import TensorDesc, TensorLayout, calculate_strides
 
 FLOAT32, FLOAT16, UINT32 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "UINT32"))
 GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152)

@@ -6,7 +6,7 @@ import pytest
 
 import dmlvk
 from dmlvk import AxisDirection, TensorDataType, TensorDesc
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import explain, lower
 
 LARGE = Capabilities(

@@ -6,9 +6,9 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Plan, Source
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.plan import BlockCopy, Dispatch, Plan, Source
 
 T = TensorDataType
 Sizes = tuple[int, ...]

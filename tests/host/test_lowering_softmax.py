@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.lowering import lower, newest, possible_rules
-from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.kernels.select.rule import choose
-from dmlvk.kernels.select.softmax import SOFTMAX, SoftmaxProblem, SoftmaxUnit
-from dmlvk.tensor import TensorDesc
+from dmlvk.kernels.softmax.rules import SOFTMAX, SoftmaxProblem, SoftmaxUnit
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152, storage_buffer_bytes=2**32 - 1)

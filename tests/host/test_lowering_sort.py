@@ -8,10 +8,10 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.errors import UnsupportedError
-from dmlvk.kernels.caps import SUBGROUPS, Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.lowering import explain, lower, possible_rules
-from dmlvk.kernels.select.sort import TOP_K_COUNT_BYTES
+from dmlvk.kernels.sort.rules import TOP_K_COUNT_BYTES
+from dmlvk.spec.errors import UnsupportedError
 
 LARGE = Capabilities(
     features=SUBGROUPS | {"storage8", "storage16"},

@@ -7,10 +7,10 @@ import pathlib
 
 import pytest
 
-from dmlvk.errors import InvalidArgumentError, UnsupportedError
-from dmlvk.kernels.caps import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix
-from dmlvk.kernels.profiles import PROFILES, Profile
-from dmlvk.runtime.mask import GROUPS, Mask, Reduced
+from dmlvk.devices.capabilities import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.devices.mask import GROUPS, Mask, Reduced
+from dmlvk.devices.profiles import PROFILES, Profile
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 
 GPU = Capabilities(
     features=frozenset(FEATURE_NAMES),

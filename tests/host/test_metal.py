@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from translate_msl import KNOWN_GAPS, METAL_FEATURES, Translation, find_program, translate_all
 
-from dmlvk.kernels.library import module_names
+from dmlvk.kernels.common.library import module_names
 from dmlvk.kernels.manifest import KERNELS
 
 

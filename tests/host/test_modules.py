@@ -11,9 +11,9 @@ import sys
 import pytest
 from spirv_modules import OP_DECORATE, OP_VARIABLE, SPEC_ID, capabilities, instructions
 
-from dmlvk.kernels.library import module_names, spirv
+from dmlvk.kernels.common.kernel import KernelSpec, Variant, module_name
+from dmlvk.kernels.common.library import module_names, spirv
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.spec import KernelSpec, Variant, module_name
 
 MODULES = [(spec, variant) for spec in KERNELS.values() for variant in spec.combinations()]
 

@@ -11,12 +11,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
-from dmlvk import ops
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.program import Region
 from dmlvk.onnx.registry import COUNTING, ROWS
 from dmlvk.onnx.values import Value
+from dmlvk.spec import ops
 
 
 def _network(nodes: list[Any], constants: dict[str, np.ndarray] | None = None, opset: int = 17) -> Network:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmlvk.enums import TensorDataType
 from dmlvk.onnx.values import Value, constant_value, packed_value
+from dmlvk.spec.enums import TensorDataType
 
 
 def _elements(value: Value, memory: np.ndarray) -> np.ndarray:

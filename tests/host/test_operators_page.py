@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from dmlvk import ops as _ops  # noqa: F401  # fills the registry
-from dmlvk.enums import OperatorType
-from dmlvk.kernels.limitation import EVERY_OPERATOR
-from dmlvk.kernels.lowering.registry import has_kernels, limitations_of
-from dmlvk.schema import REGISTRY, OperatorDesc
+from dmlvk.kernels.common.limitation import EVERY_OPERATOR
+from dmlvk.kernels.common.registry import has_kernels, limitations_of
+from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.spec.enums import OperatorType
+from dmlvk.spec.schema import REGISTRY, OperatorDesc
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "operators.md").read_text()

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
-from dmlvk.ops.roi import RoiAlign1
-from dmlvk.ops.roi_gradient import RoiAlignGrad
-from dmlvk.oracle.roi import roi_align1
-from dmlvk.oracle.roi_gradient import roi_align_grad
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import InterpolationMode, ReduceFunction, TensorDataType
+from dmlvk.spec.ops.roi import RoiAlign1
+from dmlvk.spec.ops.roi_gradient import RoiAlignGrad
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.oracle.roi import roi_align1
+from dmlvk.verify.oracle.roi_gradient import roi_align_grad
 
 Array = NDArray[Any]
 FLOAT32, UINT32 = TensorDataType.FLOAT32, TensorDataType.UINT32

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from dmlvk import ops as _ops  # noqa: F401  # fills the registry
-from dmlvk.cases import all_cases
-from dmlvk.cases.problem import Variation, build
-from dmlvk.enums import OperatorType
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.lowering.registry import LOWERINGS
-from dmlvk.oracle import oracle
-from dmlvk.schema import REGISTRY, FieldKind, OperatorDesc, class_name
+from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
+from dmlvk.spec.enums import OperatorType
+from dmlvk.spec.schema import REGISTRY, FieldKind, OperatorDesc, class_name
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.problem import Variation, build
+from dmlvk.verify.oracle import oracle
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "operators.json"
 SPECIFICATION: dict[str, Any] = {entry["name"]: entry for entry in json.loads(DATA.read_text())["operators"]}

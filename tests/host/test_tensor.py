@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlvk.enums import TensorDataType, TensorFlags
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.tensor import (
+from dmlvk.spec.enums import TensorDataType, TensorFlags
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.tensor import (
     TensorDesc,
     TensorLayout,
     calc_buffer_tensor_size,

@@ -11,11 +11,11 @@ import sys
 import pytest
 from spirv_modules import instructions
 
-from dmlvk.enums import OperatorType
-from dmlvk.kernels.library import pipeline_spirv, spirv
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.library import pipeline_spirv, spirv
+from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import KernelVariant
-from dmlvk.kernels.spec import KernelSpec
+from dmlvk.spec.enums import OperatorType
 
 OP_SWITCH = 251
 TRIMMED = [spec for spec in KERNELS.values() if spec.selectors]

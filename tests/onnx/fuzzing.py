@@ -19,11 +19,11 @@ import onnx
 import onnx.backend.test
 import onnx.numpy_helper
 
-from dmlvk.errors import DmlvkError
 from dmlvk.onnx.feeds import fixed_sizes
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.program import Region
+from dmlvk.spec.errors import DmlvkError
 
 MEMORY = 6 << 30
 SECONDS = 5.0

@@ -14,7 +14,7 @@ from dmlvk.graph.step import Step
 from dmlvk.onnx import InferenceSession, SessionOptions
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
-from dmlvk.tensor import calculate_strides
+from dmlvk.spec.tensor import calculate_strides
 
 SIZES = (2, 16, 10, 12)
 rng = np.random.default_rng(6)

@@ -10,11 +10,11 @@ import onnx
 import pytest
 from onnx import helper
 
-from dmlvk.errors import InvalidArgumentError
 from dmlvk.graph.passes import PASSES
 from dmlvk.onnx import InferenceSession, SessionOptions
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import MERGED, Network
+from dmlvk.spec.errors import InvalidArgumentError
 
 f16, f32, i64 = np.float16, np.float32, np.int64
 NAMES = [item.name for item in PASSES]

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import dmlvk
 from dmlvk.onnx.network import MERGED
-from dmlvk.oracle.random import random_generator
+from dmlvk.verify.oracle.random import random_generator
 
 f32, f16, f64, i64, i32 = np.float32, np.float16, np.float64, np.int64, np.int32
 Make = Callable[..., Any]

@@ -17,18 +17,18 @@ import numpy as np
 
 from dmlvk.bench.results import Ceilings
 from dmlvk.bench.timing import QUICK, SOFTWARE, THOROUGH, Pace, recorded, sample, settled_samples, time_executions
-from dmlvk.enums import TensorDataType
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.execution.direct import ReadyOperator, initialize
 from dmlvk.execution.operator import Signature, TensorSlot
-from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, output_range
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, KernelVariant, Plan, output_range
-from dmlvk.ops.elementwise import ElementWiseIdentity
 from dmlvk.runtime.memory import Buffer
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.elementwise import ElementWiseIdentity
+from dmlvk.spec.tensor import TensorDesc
 
 _PART_BYTES: Final = 1 << 24
 """Of random numbers that a large buffer is filled with, over and over."""

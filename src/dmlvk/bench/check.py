@@ -12,10 +12,10 @@ import numpy as np
 from dmlvk.bench.problems.model import Problem
 from dmlvk.bench.rivals.base import Array, logical, present
 from dmlvk.bench.rivals.base import difference as distance
-from dmlvk.cases.layouts import unflagged
-from dmlvk.cases.problem import fields_of, slot_name
-from dmlvk.oracle import Scaled, oracle
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.verify.cases.layouts import unflagged
+from dmlvk.verify.cases.problem import fields_of, slot_name
+from dmlvk.verify.oracle import Scaled, oracle
 
 
 def difference(problem: Problem, inputs: Sequence[Array], outputs: Sequence[Array], *, by_oracle: bool) -> float:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import geometric_mean
 from typing import Any, Final
 
-from dmlvk import machine
 from dmlvk.bench import ceilings, headline, launches, rivals
 from dmlvk.bench.compare import compare
 from dmlvk.bench.measure import Bench
@@ -28,9 +27,10 @@ from dmlvk.bench.results import ProblemRow, Results, read
 from dmlvk.bench.sweep import SLACK, SweepRow, slower_than_possible, sweep
 from dmlvk.bench.timing import QUICK as QUICK_PACE
 from dmlvk.bench.timing import SOFTWARE, THOROUGH, Pace
-from dmlvk.errors import InvalidArgumentError, OutOfDeviceMemoryError, UnsupportedError
 from dmlvk.execution.device import Device
 from dmlvk.progress import ProgressBar
+from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, UnsupportedError
+from dmlvk.verify import machine
 
 PROBLEM_SUITES: Final = ("ops", "matmul", "conv")
 SUITES: Final = (*PROBLEM_SUITES, "models", "launch")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlvk.bench.results import ProblemRow, Results
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.machine import Machine
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.verify.machine import Machine
 
 LEAST_CHANGE = 0.05
 """What two runs of the same build differ by on an idle GPU, whatever their spreads say."""

@@ -7,9 +7,9 @@ from statistics import geometric_mean, median
 from typing import TYPE_CHECKING, Final
 
 from dmlvk.bench.results import ProblemRow, Results
-from dmlvk.html import palette
-from dmlvk.html.figure import axes, paint, svg
-from dmlvk.html.template import number
+from dmlvk.verify.html import palette
+from dmlvk.verify.html.figure import axes, paint, svg
+from dmlvk.verify.html.template import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

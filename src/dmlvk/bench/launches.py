@@ -13,13 +13,13 @@ import numpy as np
 import dmlvk
 from dmlvk.bench.ceilings import host_seconds
 from dmlvk.bench.timing import QUICK, SINGLE, Pace, settled_samples
-from dmlvk.enums import TensorDataType
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.execution.direct import ReadyOperator
-from dmlvk.ops.elementwise import ElementWiseAdd
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.elementwise import ElementWiseAdd
+from dmlvk.spec.tensor import TensorDesc
 
 RECORDED: Final = "1 recorded and submitted"
 EAGER: Final = "eager add"

@@ -18,16 +18,16 @@ from dmlvk.bench.problems.scale import FULL, QUICK, Scale
 from dmlvk.bench.results import Ceilings, ProblemRow, RivalTime
 from dmlvk.bench.rivals.base import Array, Prepared, Rival, said
 from dmlvk.bench.timing import Pace, Timed, recorded, sample, spread, time_executions
-from dmlvk.enums import TensorDataType
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.execution.direct import ReadyOperator
+from dmlvk.kernels.common.plan import Dispatch, Plan
 from dmlvk.kernels.lowering import explain
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import Dispatch, Plan
 from dmlvk.runtime.memory import Buffer
-from dmlvk.schema import Slot
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import Slot
 
 _LARGE: Final = 1 << 30
 """Bytes of which starting and draining a dispatch takes less than 1 %."""

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from dmlvk.bench import figures, headline
 from dmlvk.bench.results import ProblemRow, Results
-from dmlvk.html import palette
-from dmlvk.html.template import number, render
 from dmlvk.verify.card import Card
+from dmlvk.verify.html import palette
+from dmlvk.verify.html.template import number, render
 from dmlvk.verify.page import heat_map
 
 CEILINGS: Final = {

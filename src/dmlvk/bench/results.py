@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import Any
 
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.machine import Machine
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.verify.machine import Machine
 
 FORMAT = 1
 """Of the file; another number is refused."""

@@ -19,11 +19,11 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dmlvk.errors import BindingError, StateError
 from dmlvk.execution.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorSlot
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Command, Resources, copy_between
-from dmlvk.tensor import (
+from dmlvk.spec.errors import BindingError, StateError
+from dmlvk.spec.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
     PERSISTENT_BUFFER_ALIGNMENT,
     TEMPORARY_BUFFER_ALIGNMENT,

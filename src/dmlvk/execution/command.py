@@ -11,12 +11,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from dmlvk.enums import ExecutionFlags
-from dmlvk.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError
 from dmlvk.execution.binding import BindingTable, InitializerBindings, OperatorBindings
 from dmlvk.execution.operator import CompiledOperator, Dispatchable
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Command, Recording, copy_between
+from dmlvk.spec.enums import ExecutionFlags
+from dmlvk.spec.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError
 
 if TYPE_CHECKING:
     from dmlvk.execution.device import Device

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from dmlvk.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType
-from dmlvk.errors import InvalidArgumentError, StateError, UnsupportedError
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.mask import Mask
 from dmlvk.execution.binding import BindingTable
 from dmlvk.execution.command import CommandList, CommandRecorder
 from dmlvk.execution.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Signature, TensorSlot
@@ -18,13 +18,13 @@ from dmlvk.graph.assemble import assemble
 from dmlvk.graph.desc import GraphDesc, OperatorGraphNodeDesc
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.wiring import wire
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import check_data_types, lower
-from dmlvk.kernels.plan import Plan
 from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo
-from dmlvk.runtime.mask import Mask
 from dmlvk.runtime.memory import Buffer, Purpose
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, StateError, UnsupportedError
+from dmlvk.spec.schema import OperatorDesc
 
 MAXIMUM_FEATURE_LEVEL = FeatureLevel.LEVEL_6_4
 """The level of the specification that the API follows, all operators included; ``dmlvk ops`` lists them, and what the

@@ -11,10 +11,10 @@ from dmlvk.execution.binding import BufferArrayBinding, BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.execution.operator import CompiledOperator, Signature
+from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.plan import Plan
 from dmlvk.runtime.memory import Purpose
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.schema import OperatorDesc
 
 
 def initialize(

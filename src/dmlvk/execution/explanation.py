@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import BlockCopy, Launch, Plan
 from dmlvk.kernels.lowering import explain, newest
-from dmlvk.kernels.plan import BlockCopy, Launch, Plan
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, packed_strides
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, packed_strides
 
 
 @dataclass(frozen=True)

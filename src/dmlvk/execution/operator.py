@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dmlvk.enums import ExecutionFlags
-from dmlvk.errors import StateError
-from dmlvk.kernels.plan import Launch, Plan, Source
+from dmlvk.kernels.common.plan import Launch, Plan, Source
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Program
-from dmlvk.schema import OperatorDesc, Slot
-from dmlvk.tensor import PERSISTENT_BUFFER_ALIGNMENT, TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
+from dmlvk.spec.enums import ExecutionFlags
+from dmlvk.spec.errors import StateError
+from dmlvk.spec.schema import OperatorDesc, Slot
+from dmlvk.spec.tensor import PERSISTENT_BUFFER_ALIGNMENT, TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
 
 if TYPE_CHECKING:
     from dmlvk.execution.device import Device

@@ -7,15 +7,15 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
-from dmlvk.enums import TensorFlags
-from dmlvk.errors import UnsupportedError
+from dmlvk.devices.capabilities import Capabilities
 from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Step, Storage
-from dmlvk.kernels.caps import Capabilities
+from dmlvk.kernels.common.plan import BlockCopy, Launch, Plan, Range, Source
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.plan import BlockCopy, Launch, Plan, Range, Source
-from dmlvk.schema import FieldKind, OperatorDesc
-from dmlvk.tensor import PERSISTENT_BUFFER_ALIGNMENT, TensorDesc
+from dmlvk.spec.enums import TensorFlags
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.schema import FieldKind, OperatorDesc
+from dmlvk.spec.tensor import PERSISTENT_BUFFER_ALIGNMENT, TensorDesc
 
 _ALIGNMENT: Final = PERSISTENT_BUFFER_ALIGNMENT
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.schema import OperatorDesc
 
 
 class DescribedOperator(Protocol):

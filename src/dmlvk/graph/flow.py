@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.enums import TensorDataType
 from dmlvk.graph.step import Place, Step, Storage
-from dmlvk.tensor import TensorDesc, packed_strides, reshaped_strides
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc, packed_strides, reshaped_strides
 
 _DTYPES: Final[dict[TensorDataType, npt.DTypeLike]] = {
     TensorDataType.FLOAT32: np.float32,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.schema import OperatorDesc
 
 
 class Place(NamedTuple):

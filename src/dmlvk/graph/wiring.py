@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from dmlvk.errors import InvalidArgumentError
 from dmlvk.graph.desc import (
     ConstantDataGraphNodeDesc,
     GraphDesc,
@@ -17,8 +16,9 @@ from dmlvk.graph.desc import (
     OutputGraphEdgeDesc,
 )
 from dmlvk.graph.step import Step, Storage
-from dmlvk.schema import Slot
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.schema import Slot
+from dmlvk.spec.tensor import TensorDesc
 
 _GRAPH: Final = "DML_GRAPH_DESC"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 
-from dmlvk.errors import MissingPackageError
+from dmlvk.spec.errors import MissingPackageError
 
 try:
     import onnx  # noqa: F401  # only to see whether it is there

@@ -15,13 +15,13 @@ import onnx.defs
 import onnx.helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from dmlvk.errors import InvalidArgumentError, ModelError, NoDeviceError, UnsupportedError
 from dmlvk.execution.device import Device
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.session import InferenceSession, SessionOptions
 from dmlvk.onnx.types import infer_types
 from dmlvk.runtime.device import choose_device
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, NoDeviceError, UnsupportedError
 
 _ANY_DEVICE: Final = ("VULKAN", "CPU")
 """Names of the process-wide device. "CPU" is what ONNX's interface says where nobody chose anything."""

@@ -6,12 +6,12 @@ import threading
 import weakref
 from typing import Final
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.device import Device
 from dmlvk.execution.direct import ReadyOperator
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
 
 _BYTES: Final = 256 << 20
 """What is copied: more than any cache holds, so that it is memory that is measured."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from dmlvk.errors import ModelError
 from dmlvk.onnx.session import InferenceSession
+from dmlvk.spec.errors import ModelError
 
 
 def loaded(model: str, device: str | None) -> InferenceSession:

@@ -12,12 +12,12 @@ from typing import Final
 
 import onnx
 
-from dmlvk import ops
-from dmlvk.errors import UnsupportedNodeError
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, Node, read_initializer, read_node
 from dmlvk.onnx.registry import find_driven
 from dmlvk.onnx.values import Value
+from dmlvk.spec import ops
+from dmlvk.spec.errors import UnsupportedNodeError
 
 _LONGEST_SCAN: Final = 2**16
 """The most nodes that a trace makes of a Scan: its body's, once for each element. The host drives one with more."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
 from dmlvk.graph.step import Step, Storage
 from dmlvk.onnx.model import Array, NarrowFloat, Node, data_type_of, element_type, kind_of
 from dmlvk.onnx.values import Sizes, Value, packed_value
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
+from dmlvk.spec.schema import OperatorDesc
 
 
 class Conversion:

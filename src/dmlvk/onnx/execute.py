@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from dmlvk.array import DeviceArray
-from dmlvk.errors import ModelError
 from dmlvk.execution.device import Device
 from dmlvk.execution.operator import CompiledOperator
 from dmlvk.graph.step import Step
@@ -26,6 +25,7 @@ from dmlvk.onnx.registry import find_driven
 from dmlvk.onnx.tensors import Carrier, Item, Tensor
 from dmlvk.onnx.transfer import empty_on_device, packed_bytes, to_bytes
 from dmlvk.onnx.values import Sizes, Value
+from dmlvk.spec.errors import ModelError
 
 Scope = ChainMap[str, Item]
 """Values by name: those of a body, and those around it."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.errors import ModelError
 from dmlvk.execution.explanation import OperatorExplanation
 from dmlvk.execution.operator import CompiledOperator
 from dmlvk.graph.step import Step
 from dmlvk.onnx.network import NodeRecord
 from dmlvk.onnx.plans import Plans
 from dmlvk.onnx.profile import StepReport, step_report
+from dmlvk.spec.errors import ModelError
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx
 
-from dmlvk.errors import ModelError
 from dmlvk.onnx.weights import STAND_IN
+from dmlvk.spec.errors import ModelError
 
 _SHARING = 4
 """How many times as many bytes the tensors may have as their files: some share theirs, but a small file must not become a

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dmlvk.array import DeviceArray
-from dmlvk.errors import InvalidArgumentError, ModelError
 from dmlvk.onnx.model import Array, Model, ValueInfo, data_type_of
 from dmlvk.onnx.values import Sizes
+from dmlvk.spec.errors import InvalidArgumentError, ModelError
 
 Feed = Array | DeviceArray
 Fed = Feed | tuple[Feed, ...] | None

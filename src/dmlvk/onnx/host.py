@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx.helper
 
-from dmlvk.errors import ModelError, UnsupportedNodeError
 from dmlvk.onnx.model import Array, Node, plain_constant
+from dmlvk.spec.errors import ModelError, UnsupportedNodeError
 
 if TYPE_CHECKING:
     import onnx.reference

@@ -7,13 +7,13 @@ from collections.abc import Collection, Sequence
 import numpy.typing as npt
 
 from dmlvk.array import DeviceArray
-from dmlvk.errors import ModelError, StateError, UnsupportedError
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.onnx.copies import Copies
 from dmlvk.onnx.feeds import Feed, check_feed
 from dmlvk.onnx.model import Array, ValueInfo
 from dmlvk.onnx.transfer import from_device, to_device
+from dmlvk.spec.errors import ModelError, StateError, UnsupportedError
 
 
 class IOBinding:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import onnx
 
-from dmlvk.errors import ModelError, UnsupportedNodeError
 from dmlvk.onnx.model import Node, element_type
 from dmlvk.onnx.registry import drives
 from dmlvk.onnx.tensors import Item, Tensor
+from dmlvk.spec.errors import ModelError, UnsupportedNodeError
 
 if TYPE_CHECKING:
     from dmlvk.onnx.execute import Run, Scope

@@ -18,12 +18,12 @@ import onnx.defs
 import onnx.inliner
 import onnx.numpy_helper
 
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import InvalidArgumentError, ModelError, UnsupportedError
 from dmlvk.onnx.external import is_external, nodes_within, read_external, tensors
 from dmlvk.onnx.precision import in_float32
 from dmlvk.onnx.types import infer_types
 from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError
 
 Array = npt.NDArray[Any]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto

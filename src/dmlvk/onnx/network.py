@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from dmlvk.errors import ModelError, UnsupportedNodeError
 from dmlvk.graph.flow import Memory
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Step, Storage
@@ -29,6 +28,7 @@ from dmlvk.onnx.model import Array, Model, Node, kind_of
 from dmlvk.onnx.program import Region
 from dmlvk.onnx.registry import Row
 from dmlvk.onnx.values import Sizes, Value, constant_value, packed_value
+from dmlvk.spec.errors import ModelError, UnsupportedNodeError
 
 FOLDED: Final = "constant, folded when the model was loaded"
 SHAPE: Final = "shape arithmetic"

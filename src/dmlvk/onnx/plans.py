@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from dmlvk.errors import UnsupportedError, UnsupportedNodeError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
@@ -18,10 +17,10 @@ from dmlvk.execution.operator import CompiledOperator, Signature
 from dmlvk.graph.assemble import constant_slots, owning
 from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Step, Storage
+from dmlvk.kernels.common.plan import BlockCopy, KernelVariant
+from dmlvk.kernels.common.plan import Plan as KernelPlan
+from dmlvk.kernels.common.plan import Source as PlanSource
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.plan import BlockCopy, KernelVariant
-from dmlvk.kernels.plan import Plan as KernelPlan
-from dmlvk.kernels.plan import Source as PlanSource
 from dmlvk.onnx.device_weights import DeviceWeights, Target
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.network import Network, Spec, Trace
@@ -29,7 +28,8 @@ from dmlvk.onnx.program import Region
 from dmlvk.onnx.progress import COMPILING, UPLOADING, Count, Progress, silent
 from dmlvk.onnx.values import Value
 from dmlvk.runtime.memory import Buffer, Purpose
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError
+from dmlvk.spec.schema import OperatorDesc
 
 _Key = tuple[Region, tuple[Spec, ...], tuple[tuple[Any, ...], ...]]
 _Work = tuple[OperatorDesc, tuple[Storage, ...]]

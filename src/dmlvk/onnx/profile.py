@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from dmlvk.enums import ConvolutionDirection, MatrixTransform
 from dmlvk.execution.command import DispatchTiming
 from dmlvk.execution.operator import CompiledOperator
 from dmlvk.graph.step import Step
-from dmlvk.kernels.plan import BlockCopy
-from dmlvk.ops.convolution import Convolution, ConvolutionAdd
-from dmlvk.ops.integer import (
+from dmlvk.kernels.common.plan import BlockCopy
+from dmlvk.spec.enums import ConvolutionDirection, MatrixTransform
+from dmlvk.spec.ops.convolution import Convolution, ConvolutionAdd
+from dmlvk.spec.ops.integer import (
     ConvolutionInteger,
     MatrixMultiplyInteger,
     MatrixMultiplyIntegerToFloat,
     QuantizedLinearConvolution,
     QuantizedLinearMatrixMultiply,
 )
-from dmlvk.ops.matmul import Gemm
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec.ops.matmul import Gemm
+from dmlvk.spec.schema import OperatorDesc
 
 _LEAST_INTENSITY: Final = 4
 """Operations a byte below which memory is the limit; an H200 does 12 in float32, a CPU about as many."""

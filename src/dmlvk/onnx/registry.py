@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dmlvk.errors import DmlvkError
 from dmlvk.onnx.model import Array, ElementKind, Node
 from dmlvk.onnx.values import Value
+from dmlvk.spec.errors import DmlvkError
 
 if TYPE_CHECKING:
     from dmlvk.onnx.conversion import Conversion

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.errors import StateError
 from dmlvk.onnx.network import NodeRecord
 from dmlvk.onnx.profile import StepReport, chrome_trace
+from dmlvk.spec.errors import StateError
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from dmlvk.errors import ModelError
 from dmlvk.onnx.model import Node
 from dmlvk.onnx.registry import drives
 from dmlvk.onnx.tensors import Item, Tensor
+from dmlvk.spec.errors import ModelError
 
 if TYPE_CHECKING:
     from dmlvk.onnx.execute import Run, Scope

@@ -13,7 +13,6 @@ import numpy as np
 
 from dmlvk import eager
 from dmlvk.array import DeviceArray
-from dmlvk.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError, UnsupportedNodeError
 from dmlvk.execution.command import CommandList
 from dmlvk.execution.device import Device
 from dmlvk.kernels.lowering import lower
@@ -37,6 +36,7 @@ from dmlvk.onnx.transfer import empty, empty_on_device, from_bytes, from_device,
 from dmlvk.onnx.values import Sizes, Value
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.recorder import BoundRange
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError, UnsupportedNodeError
 
 
 @dataclass(frozen=True)

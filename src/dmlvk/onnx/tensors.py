@@ -12,12 +12,12 @@ import numpy as np
 
 from dmlvk import eager
 from dmlvk.array import DeviceArray
-from dmlvk.errors import UnsupportedError
 from dmlvk.execution.device import Device
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.transfer import empty_on_device, from_device, to_device
 from dmlvk.onnx.values import Sizes
-from dmlvk.tensor import element_bits
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.tensor import element_bits
 
 _SMALL: Final = 1024
 """Bytes up to which it is cheaper to write a tensor where it is read than to keep a copy on the device."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dmlvk.array import DeviceArray
-from dmlvk.enums import TensorDataType
 from dmlvk.execution.device import Device
 from dmlvk.onnx.model import FOUR_BITS, Array, data_type_of
 from dmlvk.onnx.values import Sizes, packed_value
-from dmlvk.tensor import element_bits
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import element_bits
 
 
 def to_bytes(array: Array) -> Array:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import onnx
 import onnx.defs
 
-from dmlvk.errors import ModelError
+from dmlvk.spec.errors import ModelError
 
 _TYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype", "output_datatype")
 _VALUE_ATTRIBUTES: Final = {

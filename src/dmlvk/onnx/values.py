@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlvk.graph.step import Storage
 from dmlvk.onnx.model import Array, data_type_of
-from dmlvk.tensor import TensorDesc, element_bits, packed_strides, reshaped_strides
+from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides, reshaped_strides
 
 Sizes = tuple[int, ...]
 

@@ -1,7 +1,7 @@
 """The native module: one Vulkan instance, devices with features, memory, kernels and command lists.
 
 Built from ``native/`` over Kompute's C++ core. Only ``dmlvk.runtime`` imports it; nothing else in the project does.
-Every failing Vulkan call raises what ``dmlvk.errors.vulkan_error(result, call, detail)`` returns; a misuse by our own
+Every failing Vulkan call raises what ``dmlvk.spec.errors.vulkan_error(result, call, detail)`` returns; a misuse by our own
 Python raises ``ValueError``. Calls that may block release the GIL. Every object keeps what it uses alive.
 """
 

@@ -28,16 +28,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dmlvk.enums import TensorDataType
-from dmlvk.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
-from dmlvk.kernels.caps import Capabilities, CooperativeMatrix
-from dmlvk.kernels.library import pipeline_spirv
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
+from dmlvk.devices.mask import Mask
+from dmlvk.kernels.common.kernel import GLSL_TYPES
+from dmlvk.kernels.common.library import pipeline_spirv
+from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import KernelVariant
-from dmlvk.kernels.spec import GLSL_TYPES
 from dmlvk.runtime import _native
-from dmlvk.runtime.mask import Mask
 from dmlvk.runtime.memory import Buffer, ParameterArena, Purpose
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
 
 _MOST_CHANGES: Final = 256
 _MOST_THREADS: Final = 16

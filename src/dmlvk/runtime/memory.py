@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.errors import InvalidArgumentError
+from dmlvk.spec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from dmlvk.runtime import _native

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from dmlvk.kernels.common.plan import BlockCopy, Launch, Range, Source
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.plan import BlockCopy, Launch, Range, Source
 from dmlvk.runtime.memory import Buffer, ParameterBlock
 
 if TYPE_CHECKING:

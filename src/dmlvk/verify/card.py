@@ -10,8 +10,8 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmlvk.errors import InvalidArgumentError
-from dmlvk.machine import Machine
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.verify.machine import Machine
 
 FORMAT = 1
 """Of the file; another number is refused."""
@@ -76,7 +76,7 @@ class Entry:
 
     Attributes:
         operator: The row's class name.
-        family: The file of ``dmlvk.ops`` that declares it.
+        family: The file of ``dmlvk.spec.ops`` that declares it.
         data_type: Such as "FLOAT32".
         exact: Whether the tolerance is zero: every element has to be the expected one, or its very bits.
         max_ulp: The largest error of any element of any run.

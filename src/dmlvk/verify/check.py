@@ -15,21 +15,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.cases.layouts import GuardedTensor, unflagged
-from dmlvk.cases.model import EXACT, Case, OperatorCases, Tolerance
-from dmlvk.cases.problem import Problem, Variation, build, fields_of, slot_name
-from dmlvk.errors import DeviceLostError, DmlvkError, UnsupportedError
 from dmlvk.execution.binding import BufferBinding
 from dmlvk.execution.device import Device
 from dmlvk.execution.direct import ReadyOperator
 from dmlvk.execution.explanation import words
+from dmlvk.kernels.common.plan import BlockCopy, Plan
 from dmlvk.kernels.lowering import lower
-from dmlvk.kernels.plan import BlockCopy, Plan
-from dmlvk.oracle import Scaled, oracle
 from dmlvk.runtime.memory import Buffer
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.errors import DeviceLostError, DmlvkError, UnsupportedError
+from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.card import Failure
-from dmlvk.verify.selection import Selection, Trial, chosen_rule, trials
+from dmlvk.verify.cases.layouts import GuardedTensor, unflagged
+from dmlvk.verify.cases.model import EXACT, Case, OperatorCases, Tolerance
+from dmlvk.verify.cases.problem import Problem, Variation, build, fields_of, slot_name
+from dmlvk.verify.oracle import Scaled, oracle
+from dmlvk.verify.runs import Selection, Trial, chosen_rule, trials
 
 _AHEAD: Final = 512
 """Runs whose pipelines are created in other threads while the first of them is made: some 200 pipelines."""

@@ -9,16 +9,16 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dmlvk.cases import all_cases
-from dmlvk.cases.model import OperatorCases
-from dmlvk.cases.problem import variations
-from dmlvk.errors import InvalidArgumentError
 from dmlvk.execution.device import Device
-from dmlvk.machine import describe
 from dmlvk.progress import ProgressBar
+from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.card import Card, Entry
+from dmlvk.verify.cases import all_cases
+from dmlvk.verify.cases.model import OperatorCases
+from dmlvk.verify.cases.problem import variations
 from dmlvk.verify.check import Outcome, percentile, verify_operators
-from dmlvk.verify.selection import Selection
+from dmlvk.verify.machine import describe
+from dmlvk.verify.runs import Selection
 
 _MOST_REPORTS = 5
 

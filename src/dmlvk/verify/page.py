@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from dmlvk.html.figure import axes, paint, svg
-from dmlvk.html.template import number, render
 from dmlvk.verify.card import Card, Entry
+from dmlvk.verify.html.figure import axes, paint, svg
+from dmlvk.verify.html.template import number, render
 
 TYPES: Final = {
     "FLOAT32": "f32",

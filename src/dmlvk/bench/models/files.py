@@ -20,7 +20,7 @@ import onnx
 from onnx import helper
 
 from dmlvk.bench.models.layers import Array
-from dmlvk.errors import InvalidArgumentError
+from dmlvk.spec.errors import InvalidArgumentError
 
 NOTE = "random:"
 """What a note begins with, in the place of a tensor's documentation; mean and deviation follow, with a colon between."""

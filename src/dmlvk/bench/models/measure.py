@@ -21,10 +21,10 @@ from dmlvk.bench.rivals.onnxruntime_rival import OnnxRuntimeRival
 from dmlvk.bench.rivals.onnxruntime_worker import WEBGPU
 from dmlvk.bench.rivals.torch_rival import TorchRival
 from dmlvk.bench.timing import QUICK, SINGLE, settled_samples, spread
-from dmlvk.errors import DmlvkError
 from dmlvk.execution.device import Device
 from dmlvk.onnx import InferenceSession
 from dmlvk.runtime.device import choose_device
+from dmlvk.spec.errors import DmlvkError
 
 FLOAT32_TOLERANCE, FLOAT16_TOLERANCE = 1e-4, 1e-2
 """Largest difference of an output from a rival's, relative to the largest number in it."""

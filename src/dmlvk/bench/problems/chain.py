@@ -8,10 +8,10 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT32, FLOATS, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.enums import TensorDataType
-from dmlvk.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, PointwiseChain
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, element_bits
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, PointwiseChain
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Operation = tuple[OperatorDesc, tuple[int, ...], float]
 """An operator without tensors, its operands and its number."""

@@ -10,9 +10,9 @@ import dmlvk
 from dmlvk.bench.problems.data import tiled
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, UINT8, Arrays, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.cases.compaction import sparse
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.compaction import sparse
 
 _UINT32 = TensorDataType.UINT32
 

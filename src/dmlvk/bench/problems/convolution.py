@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, Group, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.enums import TensorDataType, TensorFlags
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.enums import TensorDataType, TensorFlags
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 SUITE = "conv"
 _NETWORKS = Group("layers of ResNet-50 and MobileNet-v2, float32", 0.8)

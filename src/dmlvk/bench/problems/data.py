@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from dmlvk.cases.model import NUMPY_TYPES, Array, Domain, generator, normal, uniform
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Domain, generator, normal, uniform
 
 BLOCK: Final = 4194301
 """Elements that are drawn; larger tensors repeat them. A prime, so that no two rows of a matrix, and no two lines of a

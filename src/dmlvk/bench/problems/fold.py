@@ -8,8 +8,8 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOATS, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
 
 
 def _blocks(

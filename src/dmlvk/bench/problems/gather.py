@@ -10,10 +10,10 @@ import dmlvk
 from dmlvk.bench.problems.data import tiled
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import indices_below
-from dmlvk.enums import TensorDataType
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import indices_below
 
 _INDICES_32, _INDICES_64 = TensorDataType.UINT32, TensorDataType.INT64
 

@@ -9,10 +9,10 @@ import dmlvk
 from dmlvk.bench.problems.data import tiled
 from dmlvk.bench.problems.model import Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import constant, uniform
-from dmlvk.enums import TensorDataType, TensorFlags
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType, TensorFlags
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import constant, uniform
 
 SUITE = "matmul"
 INT8, INT32 = TensorDataType.INT8, TensorDataType.INT32

@@ -7,8 +7,8 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT32, FLOATS, Problem, tensors_problem
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 _IMAGE = (32, 256, 56, 56)
 _SIZE, _ALPHA, _BETA = 5, 1e-4, 0.75

@@ -8,8 +8,8 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.enums import MatrixTransform, TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.tensor import TensorDesc
 
 SUITE = "matmul"
 

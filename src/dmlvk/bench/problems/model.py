@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from dmlvk.bench.problems.data import memory, ordinary
-from dmlvk.cases.model import Domain
-from dmlvk.cases.problem import slot_name
-from dmlvk.enums import TensorDataType
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, element_bits
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, element_bits
+from dmlvk.verify.cases.model import Domain
+from dmlvk.verify.cases.problem import slot_name
 
 FLOAT32, FLOAT16, UINT8 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8
 FLOATS = (FLOAT32, FLOAT16)

@@ -9,10 +9,10 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT32, FLOATS, UINT8, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import Domain, uniform
-from dmlvk.enums import DepthSpaceOrder, PaddingMode, TensorDataType
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.enums import DepthSpaceOrder, PaddingMode, TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.verify.cases.model import Domain, uniform
 
 _Rival = Callable[..., Any]
 _MOVED = 0.9

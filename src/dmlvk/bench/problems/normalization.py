@@ -7,9 +7,9 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import uniform
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.verify.cases.model import uniform
 
 _IMAGE = (32, 256, 56, 56)
 

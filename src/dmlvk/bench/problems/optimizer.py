@@ -9,9 +9,9 @@ import dmlvk
 from dmlvk.bench.problems.data import tiled
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import constant, uniform
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import constant, uniform
 
 _RATE, _BETA1, _BETA2, _EPSILON, _STEP = 0.01, 0.9, 0.999, 1e-8, 10
 

@@ -9,10 +9,10 @@ import dmlvk
 from dmlvk.bench.problems.data import tiled
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, FLOATS, UINT8, Problem, tensors_problem
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.cases.model import Domain, constant, uniform
-from dmlvk.enums import TensorDataType
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, calculate_strides, element_bits
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, calculate_strides, element_bits
+from dmlvk.verify.cases.model import Domain, constant, uniform
 
 
 def _packed(scale: Scale, data_type: TensorDataType, count: int) -> TensorDesc:

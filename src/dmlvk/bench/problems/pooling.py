@@ -11,10 +11,10 @@ import numpy as np
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOATS, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import NUMPY_TYPES, Array
-from dmlvk.enums import TensorDataType
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.verify.cases.model import NUMPY_TYPES, Array
 
 UINT32 = TensorDataType.UINT32
 _COPY = {"copy_target": 0.85}

@@ -11,10 +11,10 @@ import numpy as np
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOATS, Arrays, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.enums import TensorDataType
-from dmlvk.oracle.pooling_gradient import average_pooling_grad
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
+from dmlvk.verify.oracle.pooling_gradient import average_pooling_grad
 
 _IMAGE = (32, 256, 56, 56)
 _WINDOWS = ((2, 2, 0), (3, 2, 1), (3, 1, 1))

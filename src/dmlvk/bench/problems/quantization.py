@@ -7,7 +7,7 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT32, FLOATS, UINT8, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.tensor import TensorDesc
 
 
 def _quantized(torch: Any, x: Any) -> Any:

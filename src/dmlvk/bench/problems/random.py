@@ -10,10 +10,10 @@ import numpy as np
 import dmlvk
 from dmlvk.bench.problems.model import Arrays, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.cases.model import fixed
-from dmlvk.enums import TensorDataType
-from dmlvk.oracle.random import random_generator
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import fixed
+from dmlvk.verify.oracle.random import random_generator
 
 _UINT32 = TensorDataType.UINT32
 _CHECKED = 2**16

@@ -9,9 +9,9 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.cases.recurrent import weights
-from dmlvk.enums import RecurrentNetworkDirection, TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import RecurrentNetworkDirection, TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.recurrent import weights
 
 SUITE = "matmul"
 

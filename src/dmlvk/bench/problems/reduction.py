@@ -12,9 +12,9 @@ import dmlvk
 from dmlvk.bench.problems.data import ordinary, tiled
 from dmlvk.bench.problems.model import FLOATS, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import Array, uniform
-from dmlvk.enums import ReduceFunction, TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import ReduceFunction, TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import Array, uniform
 
 _COPY = 0.85
 _PARTS = tiled(uniform(2**-14, 2**-13))

@@ -9,8 +9,8 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOATS, Problem, tensors_problem
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.enums import InterpolationMode, TensorDataType
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.spec.enums import InterpolationMode, TensorDataType
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 _COPY = {"target": 1.0, "copy_target": 0.8}
 _IMAGE = (32, 64, 256, 256)

@@ -9,9 +9,9 @@ import numpy as np
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT32, FLOATS, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import NUMPY_TYPES, Array, Domain, uniform
-from dmlvk.enums import InterpolationMode, ReduceFunction, TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import InterpolationMode, ReduceFunction, TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Domain, uniform
 
 IMAGES, REGIONS = (4, 256, 200, 304), 1000
 _SAMPLED = 7

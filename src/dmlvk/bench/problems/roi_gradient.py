@@ -8,9 +8,9 @@ import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, nbytes
 from dmlvk.bench.problems.roi import random_boxes, shrunk
 from dmlvk.bench.problems.scale import Scale
-from dmlvk.cases.model import uniform
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc, TensorLayout, calculate_strides
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc, TensorLayout, calculate_strides
+from dmlvk.verify.cases.model import uniform
 
 _OUTPUT = (7, 7)
 _SAMPLES = 2

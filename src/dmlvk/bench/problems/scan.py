@@ -8,9 +8,9 @@ import dmlvk
 from dmlvk.bench.problems.data import tiled
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, tensors_problem
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import uniform
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import uniform
 
 GOAL = {"target": 0.0, "copy_target": 0.5}
 CHUNKS = {"target": 0.0, "copy_target": 0.3}

@@ -9,10 +9,10 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.cases.model import distinct_indices
-from dmlvk.enums import TensorDataType
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import distinct_indices
 
 _INDICES = TensorDataType.INT64
 

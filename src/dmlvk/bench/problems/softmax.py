@@ -7,8 +7,8 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, tensors_problem
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.enums import TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc
 
 _SINGLE_PASS = 0.85
 """Share of the copy bandwidth where rows fit on the chip: one read and one write, as a copy has."""

@@ -8,8 +8,8 @@ from typing import Any
 import dmlvk
 from dmlvk.bench.problems.model import FLOATS, Problem, nbytes
 from dmlvk.bench.problems.scale import Scale, Sizes
-from dmlvk.enums import AxisDirection, TensorDataType
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec.enums import AxisDirection, TensorDataType
+from dmlvk.spec.tensor import TensorDesc
 
 
 def _top_k(scale: Scale, data_type: TensorDataType, sizes: Sizes, axis: int, k: int, target: float) -> Problem:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from dmlvk.bench.rivals.base import Prepared, Rival, RivalMissingError
 from dmlvk.bench.timing import QUICK, THOROUGH
-from dmlvk.errors import InvalidArgumentError
 from dmlvk.execution.device import Device
+from dmlvk.spec.errors import InvalidArgumentError
 
 __all__ = ["NAMES", "Prepared", "Rival", "find"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from dmlvk.bench.problems.model import Problem
 from dmlvk.bench.timing import Pace, repeats, settled_samples
-from dmlvk.cases.layouts import logical_view
-from dmlvk.tensor import TensorDesc, element_bits
+from dmlvk.spec.tensor import TensorDesc, element_bits
+from dmlvk.verify.cases.layouts import logical_view
 
 Array = np.ndarray[Any, Any]
 _PART = 1 << 17

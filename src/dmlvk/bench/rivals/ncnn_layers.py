@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dmlvk.bench.rivals.base import Array
-from dmlvk.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform, TensorDataType
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, packed_strides
+from dmlvk.spec.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform, TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, packed_strides
 
 Sizes = tuple[int, ...]
 Weight = tuple[int, bool]

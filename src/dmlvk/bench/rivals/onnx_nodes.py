@@ -15,8 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dmlvk.bench.rivals.base import Array, logical
-from dmlvk.cases.model import NUMPY_TYPES
-from dmlvk.enums import (
+from dmlvk.spec.enums import (
     AxisDirection,
     ConvolutionDirection,
     ConvolutionMode,
@@ -29,8 +28,9 @@ from dmlvk.enums import (
     TensorDataType,
     TensorFlags,
 )
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, packed_strides
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, packed_strides
+from dmlvk.verify.cases.model import NUMPY_TYPES
 
 OPSET, IR_VERSION = 18, 9
 MICROSOFT = "com.microsoft"

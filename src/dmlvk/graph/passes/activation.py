@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dmlvk import ops
-from dmlvk.enums import OperatorType
 from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.match import Operand, computed_by, is_near, operand, plus_number, product
 from dmlvk.graph.step import Step
-from dmlvk.schema import FLOATS, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import OperatorType
+from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 
 def recognise_swish(flow: Flow) -> None:

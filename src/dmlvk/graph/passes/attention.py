@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlvk import ops
-from dmlvk.enums import MatrixTransform, TensorDataType
 from dmlvk.graph.flow import Flow, seen_as
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, product
 from dmlvk.graph.step import Step
-from dmlvk.schema import fits_float32
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.schema import fits_float32
+from dmlvk.spec.tensor import TensorDesc
 
 
 def recognise_attention(flow: Flow) -> None:

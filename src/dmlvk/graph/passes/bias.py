@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dmlvk import ops
 from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
-from dmlvk.ops.convolution import ConvolutionAdd
-from dmlvk.schema import OperatorDesc, fits_float32
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.schema import OperatorDesc, fits_float32
+from dmlvk.spec.tensor import TensorDesc
 
 
 def fuse_additions(flow: Flow) -> None:

@@ -8,17 +8,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.match import Operand
 from dmlvk.graph.step import Step, Storage
+from dmlvk.kernels.elementwise.lowering import ROWS, number_attributes
+from dmlvk.kernels.elementwise.rules import TRANSCENDENTAL
 from dmlvk.kernels.lowering import newest
-from dmlvk.kernels.lowering.elementwise import ROWS, number_attributes
-from dmlvk.kernels.select.elementwise import TRANSCENDENTAL
-from dmlvk.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
-from dmlvk.schema import FLOATS, OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
+from dmlvk.spec.schema import FLOATS, OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
 
 _TRUTH: Final = (TensorDataType.UINT8, TensorDataType.UINT32)
 _TESTS: Final = (

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
-from dmlvk import ops
 from dmlvk.graph.flow import Flow
 from dmlvk.graph.step import Place, Step, Storage
+from dmlvk.kernels.copy.lowering import is_copy
 from dmlvk.kernels.lowering import newest
-from dmlvk.kernels.lowering.copy import is_copy
-from dmlvk.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, element_bits
+from dmlvk.spec import ops
+from dmlvk.spec.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, element_bits
 
 PLACE_ALIGNMENT: Final = MINIMUM_BUFFER_TENSOR_ALIGNMENT
 """Bytes on which a part of a storage starts: kernels rely on it for their widest accesses, as bindings do."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from dmlvk import ops
 from dmlvk.graph.flow import Flow
 from dmlvk.graph.passes.match import Operand, computed_by, is_near, operand, plus_number, product
 from dmlvk.graph.step import Step
+from dmlvk.spec import ops
 
 
 def recognise_gelu(flow: Flow) -> None:

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.graph.flow import Flow
 from dmlvk.graph.step import Step, Storage
-from dmlvk.kernels.lowering.elementwise import ROWS
-from dmlvk.ops.convolution import ConvolutionAdd
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc, calculate_strides
+from dmlvk.kernels.elementwise.lowering import ROWS
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 _WORD: Final = 8
 """Channels that a cooperative convolution reads at a time."""

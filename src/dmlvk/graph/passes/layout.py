@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dmlvk import ops
 from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, Window, same_steps, slices_without, windows_of
 from dmlvk.graph.step import Place, Step, Storage
+from dmlvk.kernels.elementwise.lowering import ROWS
 from dmlvk.kernels.lowering import newest
-from dmlvk.kernels.lowering.elementwise import ROWS
-from dmlvk.ops.chain import PointwiseChain
-from dmlvk.tensor import TensorDesc, element_bits, packed_strides
+from dmlvk.spec import ops
+from dmlvk.spec.ops.chain import PointwiseChain
+from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 _ROWS = frozenset((*ROWS, PointwiseChain, ops.Gemm))
 """What takes any strides, without a loss where neighbours stay neighbours."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dmlvk import ops
 from dmlvk.graph.flow import Flow
 from dmlvk.graph.step import Step, Storage
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.tensor import TensorDesc
 
 
 class Operand(NamedTuple):

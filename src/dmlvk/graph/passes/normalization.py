@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk import ops
-from dmlvk.enums import ConvolutionDirection, ReduceFunction
 from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, plus_number
 from dmlvk.graph.step import Step
-from dmlvk.schema import OperatorDesc
-from dmlvk.tensor import TensorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ConvolutionDirection, ReduceFunction
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
 
 _BATCH = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
 

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
+from dmlvk.spec.schema import FLOATS
 
 _MICROSOFT = "com.microsoft"
 _MASK_FILTER_VALUE = -10000.0

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import QuantizationType, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.narrow import narrowed, widened
 from dmlvk.onnx.model import FOUR_BITS, NarrowFloat, data_type_of, kind_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, NUMERIC
+from dmlvk.spec import ops
+from dmlvk.spec.enums import QuantizationType, TensorDataType
+from dmlvk.spec.schema import FLOATS, NUMERIC
 
 _FLOAT = np.dtype(np.float32)
 _ANY = (TensorDataType.FLOAT64, *NUMERIC, *FOUR_BITS, *NarrowFloat)

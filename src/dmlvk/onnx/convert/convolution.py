@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dmlvk import ops
-from dmlvk.enums import ConvolutionDirection
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ConvolutionDirection
+from dmlvk.spec.schema import FLOATS
 
 
 @dataclass(frozen=True)

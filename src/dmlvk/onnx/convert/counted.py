@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection, ReduceFunction, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.gather import taken
 from dmlvk.onnx.registry import COUNTING, TAKING, Result, converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import NUMERIC
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
+from dmlvk.spec.schema import NUMERIC
 
 _COUNT = (TensorDataType.UINT32,)
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection
+from dmlvk.spec.schema import FLOATS
 
 _BOOL, _PLACE = np.dtype(np.bool_), np.dtype(np.uint32)
 _MOST_ROWS = 256

@@ -8,13 +8,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from dmlvk import ops
-from dmlvk.enums import ReduceFunction, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import NUMERIC
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ReduceFunction, TensorDataType
+from dmlvk.spec.schema import NUMERIC
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 

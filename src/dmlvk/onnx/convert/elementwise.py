@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, NUMERIC, OperatorDesc, ScaleBias
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import FLOATS, NUMERIC, OperatorDesc, ScaleBias
 
 
 class Elementwise(NamedTuple):

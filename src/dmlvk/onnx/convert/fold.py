@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS
+from dmlvk.spec import ops
+from dmlvk.spec.schema import FLOATS
 
 
 @converts("Col2Im", 18, types=FLOATS, host_inputs=(1, 2))

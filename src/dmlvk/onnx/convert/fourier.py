@@ -11,14 +11,14 @@ import math
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import PaddingMode, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS
+from dmlvk.spec import ops
+from dmlvk.spec.enums import PaddingMode, TensorDataType
+from dmlvk.spec.schema import FLOATS
 
 _DIRECT = 1024
 """Up to this length a transform is one product: 4 to 8 MiB of matrix."""

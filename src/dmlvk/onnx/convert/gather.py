@@ -3,12 +3,12 @@ operators clamp them."""
 
 from __future__ import annotations
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import NUMERIC, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import NUMERIC, OperatorDesc
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 

@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import NUMERIC
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import NUMERIC
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 _COUNTED = (TensorDataType.FLOAT32, TensorDataType.INT64, TensorDataType.INT32, TensorDataType.INT16)

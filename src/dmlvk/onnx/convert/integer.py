@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.convolution import sliding_window, spatial_kernel
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
 
 _BYTES = ops.MatrixMultiplyInteger.fields[0].data_types
 _FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 
-from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 
 def _register(op_type: str, since: int, row: type[OperatorDesc]) -> None:

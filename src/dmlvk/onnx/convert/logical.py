@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import IsInfinityMode, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.elementwise import Elementwise, register
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, NUMERIC, SIGNED, UNSIGNED
+from dmlvk.spec import ops
+from dmlvk.spec.enums import IsInfinityMode, TensorDataType
+from dmlvk.spec.schema import FLOATS, NUMERIC, SIGNED, UNSIGNED
 
 _BOOL = np.dtype(np.bool_)
 _BOOLS = (TensorDataType.UINT8,)

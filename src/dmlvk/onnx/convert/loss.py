@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import ReduceFunction
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ReduceFunction
+from dmlvk.spec.schema import FLOATS
 
 _BOOL = np.dtype(np.bool_)
 

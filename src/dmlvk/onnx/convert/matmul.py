@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dmlvk import ops
-from dmlvk.enums import MatrixTransform
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, ScaleBias
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform
+from dmlvk.spec.schema import FLOATS, ScaleBias
 
 _GEMM_DIMENSIONS = 4
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import DepthSpaceOrder, PaddingMode, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import NUMERIC
+from dmlvk.spec import ops
+from dmlvk.spec.enums import DepthSpaceOrder, PaddingMode, TensorDataType
+from dmlvk.spec.schema import NUMERIC
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 _Range = tuple[int, int, int]

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import RoundingMode
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, NarrowFloat, kind_of
 from dmlvk.onnx.values import Value
-from dmlvk.schema import OperatorDesc, ScaleBias
+from dmlvk.spec import ops
+from dmlvk.spec.enums import RoundingMode
+from dmlvk.spec.schema import OperatorDesc, ScaleBias
 
 _FLOAT, _BITS, _BOOL = np.dtype(np.float32), np.dtype(np.uint32), np.dtype(np.bool_)
 _MANTISSA, _BIAS = 23, 127

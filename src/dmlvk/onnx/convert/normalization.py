@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, ScaleBias
+from dmlvk.spec import ops
+from dmlvk.spec.schema import FLOATS, ScaleBias
 
 
 @converts("BatchNormalization", 6, 7, 9, 14, 15, types=FLOATS)

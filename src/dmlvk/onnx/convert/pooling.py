@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from dmlvk import ops
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.convolution import Window, sliding_window, spatial
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 _MAX_TYPES = ops.MaxPooling2.fields[0].data_types
 _BYTES = ops.QuantizedLinearAveragePooling.fields[0].data_types

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import QuantizationType, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import FOUR_BITS, NarrowFloat, data_type_of, kind_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import QuantizationType, TensorDataType
+from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 _FLOAT32, _UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import ReduceFunction, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS, NUMERIC, ScaleBias
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ReduceFunction, TensorDataType
+from dmlvk.spec.schema import FLOATS, NUMERIC, ScaleBias
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 _REAL = (TensorDataType.FLOAT64, *FLOATS)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import RecurrentNetworkDirection, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS, FieldKind, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import RecurrentNetworkDirection, TensorDataType
+from dmlvk.spec.schema import FLOATS, FieldKind, OperatorDesc
 
 _VERSIONS = (7, 14, 22)
 _DIRECTIONS = {

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection, ReduceFunction
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.ops.reduction import FUNCTION_TYPES
-from dmlvk.schema import NUMERIC, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection, ReduceFunction
+from dmlvk.spec.ops.reduction import FUNCTION_TYPES
+from dmlvk.spec.schema import NUMERIC, OperatorDesc
 
 
 class _Reduction(NamedTuple):

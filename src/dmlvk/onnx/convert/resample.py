@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection, InterpolationMode
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection, InterpolationMode
 
 _TYPES = ops.Resample3.fields[0].data_types
 _NEAREST = InterpolationMode.NEAREST_NEIGHBOR

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import ReduceFunction, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.sampling import split, taps_along
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Sizes, Value
-from dmlvk.schema import FLOATS, ScaleBias, Size2D
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ReduceFunction, TensorDataType
+from dmlvk.spec.schema import FLOATS, ScaleBias, Size2D
 
 _FLOAT, _INT = np.dtype(np.float32), np.dtype(np.int32)
 _UINT_MAX = 2**32 - 1

@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import PaddingMode, ReduceFunction, RoundingMode, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, NUMERIC, OperatorDesc, ScaleBias
+from dmlvk.spec import ops
+from dmlvk.spec.enums import PaddingMode, ReduceFunction, RoundingMode, TensorDataType
+from dmlvk.spec.schema import FLOATS, NUMERIC, OperatorDesc, ScaleBias
 
 _BOOL, _FLOAT, _INT = np.dtype(np.bool_), np.dtype(np.float32), np.dtype(np.int32)
 _EXACT = 2**24

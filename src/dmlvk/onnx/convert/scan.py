@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection
+from dmlvk.spec.schema import OperatorDesc
 
 _TYPES = ops.CumulativeSummation.fields[0].data_types
 

@@ -16,15 +16,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection, PaddingMode, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.sampling import split
 from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import NUMERIC, OperatorDesc
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection, PaddingMode, TensorDataType
+from dmlvk.spec.schema import NUMERIC, OperatorDesc
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 _BOOL, _INT = np.dtype(np.bool_), np.dtype(np.int32)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import AxisDirection
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import FLOATS, NUMERIC
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection
+from dmlvk.spec.schema import FLOATS, NUMERIC
 
 
 @converts("TopK", 1, types=FLOATS)

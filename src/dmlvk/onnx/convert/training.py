@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import ScaleBias
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import ScaleBias
 
 _DOMAIN = "ai.onnx.preview.training"
 _TYPES = (TensorDataType.FLOAT32,)

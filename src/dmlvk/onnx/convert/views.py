@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import NarrowFloat
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import NUMERIC
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import NUMERIC
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 

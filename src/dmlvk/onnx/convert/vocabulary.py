@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import ReduceFunction, TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ReduceFunction, TensorDataType
 
 _FLOAT, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 _MOST_PLACES = 1 << 24  # what says them, one number of the file, may be anything

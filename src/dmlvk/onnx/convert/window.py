@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 
-from dmlvk import ops
-from dmlvk.enums import TensorDataType
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
-from dmlvk.schema import ScaleBias
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import ScaleBias
 
 _COEFFICIENTS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}
 """The a of a[0] - a[1] cos(x) + a[2] cos(2 x)."""

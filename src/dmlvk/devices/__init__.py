@@ -1,0 +1,1 @@
+"""Devices as data: what one can do (capabilities, masks, profiles)."""

@@ -1,0 +1,145 @@
+"""What is taken away from a device when it is opened, so that it does as a lesser one would."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from dmlvk.devices.capabilities import FEATURE_NAMES, Capabilities
+from dmlvk.devices.profiles import PROFILES
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "8bit": ("int8", "storage8"),
+    "16bit": ("float16", "bfloat16", "int16", "storage16"),
+    "64bit": ("int64", "float64"),
+    "subgroups": ("subgroup_arithmetic", "subgroup_shuffle"),
+    "cooperative": ("cooperative_matrix", "cooperative_matrix2"),
+    "all": FEATURE_NAMES,
+}
+"""Names for several features that are left off together."""
+
+_SIZE_CONTROL: Final = frozenset({"subgroup_size_control", "full_subgroups"})
+
+
+class Reduced(NamedTuple):
+    """What a mask leaves of a device.
+
+    Attributes:
+        capabilities: What kernels may rely on.
+        disable: The features to open it without.
+        subgroup_size: What every pipeline requires, 0 for nothing.
+        storage_alignment: Of offsets of storage bindings.
+    """
+
+    capabilities: Capabilities
+    disable: tuple[str, ...]
+    subgroup_size: int
+    storage_alignment: int
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A lesser device: a profile, features to leave off, a subgroup size. By default nothing is taken away.
+
+    Attributes:
+        profile: A name among ``dmlvk.devices.profiles.PROFILES``, "" for none.
+        disable: Feature names (``FEATURE_NAMES``) and group names (``GROUPS``).
+        subgroup_size: What every kernel's subgroups have, 0 for what the device, or the profile, chooses.
+
+    Raises:
+        InvalidArgumentError: no such profile or feature, or a size that is no power of two.
+    """
+
+    profile: str = ""
+    disable: tuple[str, ...] = ()
+    subgroup_size: int = 0
+
+    def __post_init__(self) -> None:
+        if self.profile and self.profile not in PROFILES:
+            rule = f"is one of {', '.join(PROFILES)}"
+            raise InvalidArgumentError(rule, field="profile (DMLVK_PROFILE)", value=self.profile)
+        for name in self.disable:
+            if name not in FEATURE_NAMES and name not in GROUPS:
+                rule = f"names features among {', '.join(FEATURE_NAMES)} or groups of them: {', '.join(GROUPS)}"
+                raise InvalidArgumentError(rule, field="disable (DMLVK_DISABLE)", value=name)
+        if self.subgroup_size < 0 or self.subgroup_size & (self.subgroup_size - 1):
+            rule = "is a power of two, or 0 for the device's choice"
+            raise InvalidArgumentError(rule, field="subgroup_size (DMLVK_SUBGROUP_SIZE)", value=self.subgroup_size)
+
+    @classmethod
+    def from_environment(cls) -> Mask:
+        """What DMLVK_PROFILE, DMLVK_DISABLE and DMLVK_SUBGROUP_SIZE say now.
+
+        Raises:
+            InvalidArgumentError: as the class, or a size that is no number.
+        """
+        names = (name.strip() for name in os.environ.get("DMLVK_DISABLE", "").split(","))
+        size = os.environ.get("DMLVK_SUBGROUP_SIZE", "").strip() or "0"
+        if not size.isdecimal():
+            rule = "is a power of two, or 0 for the device's choice"
+            raise InvalidArgumentError(rule, field="subgroup_size (DMLVK_SUBGROUP_SIZE)", value=size)
+        return cls(os.environ.get("DMLVK_PROFILE", "").strip(), tuple(filter(None, names)), int(size))
+
+    def __str__(self) -> str:
+        """Such as "profile moltenvk, without int8 int64, subgroups of 16"; "" where nothing is taken away."""
+        parts = (
+            self.profile and f"profile {self.profile}",
+            self.disable and f"without {' '.join(self.disable)}",
+            self.subgroup_size and f"subgroups of {self.subgroup_size}",
+        )
+        return ", ".join(part for part in parts if part)
+
+    def takes(self, feature: str) -> bool:
+        """Whether a device that has the feature is opened without it."""
+        named = any(feature in GROUPS.get(name, (name,)) for name in self.disable)
+        return named or (self.profile != "" and feature not in PROFILES[self.profile].capabilities.features)
+
+    def applied(self, reported: Capabilities, storage_alignment: int, most_subgroups: int) -> Reduced:
+        """What the mask leaves of a device. Nothing becomes more than it was.
+
+        A profile's subgroup size is required of a device that can be asked for it and would else choose; on others
+        subgroups keep the device's own size, as no driver could change that.
+
+        Args:
+            reported: What the device says of itself.
+            storage_alignment: Likewise.
+            most_subgroups: In a workgroup whose subgroup size is required.
+
+        Raises:
+            UnsupportedError: the device has no subgroups of ``subgroup_size``.
+        """
+        off = {feature for name in self.disable for feature in GROUPS.get(name, (name,))}
+        features = reported.features - off
+        caps = dataclasses.replace(reported, features=features)
+        smallest, largest = reported.minimum_subgroup_size, reported.maximum_subgroup_size
+        can_require = "subgroup_size_control" in features and smallest != largest
+        required = 0
+        if self.profile:
+            profile = PROFILES[self.profile]
+            caps = profile.reduced(caps)
+            storage_alignment = max(storage_alignment, profile.storage_alignment)
+            if can_require and smallest <= profile.capabilities.subgroup_size <= largest:
+                required = profile.capabilities.subgroup_size
+                caps = dataclasses.replace(caps, subgroup_size=required, maximum_subgroup_size=required)
+        if size := self.subgroup_size:
+            if not smallest <= size <= largest or not (can_require or smallest == largest):
+                own = f"from {smallest} to {largest}" if smallest != largest else f"of {smallest}"
+                reason = f"subgroups of {size} (DMLVK_SUBGROUP_SIZE): this device's are {own}"
+                without = ", and no size can be required of it without the feature subgroup_size_control"
+                raise UnsupportedError(reason + ("" if can_require or smallest == largest else without))
+            required = size if can_require else 0
+            caps = dataclasses.replace(caps, subgroup_size=size, minimum_subgroup_size=size, maximum_subgroup_size=size)
+        if required:
+            caps = dataclasses.replace(
+                caps, workgroup_invocations=min(caps.workgroup_invocations, required * most_subgroups)
+            )
+        if "cooperative_matrix" not in caps.features:
+            caps = dataclasses.replace(caps, cooperative_matrices=())
+        kept = caps.features | (_SIZE_CONTROL & features if required else frozenset())
+        # A binding may start up to one alignment before its tensor (see ``recorder``), which the limit must still hold.
+        caps = dataclasses.replace(caps, storage_buffer_bytes=caps.storage_buffer_bytes - max(storage_alignment - 16, 0))
+        return Reduced(caps, tuple(name for name in FEATURE_NAMES if name not in kept), required, storage_alignment)

@@ -1,0 +1,1 @@
+"""The engine behind every door."""

@@ -1,0 +1,1 @@
+"""The family attention: manifest rows, rules, lowering."""

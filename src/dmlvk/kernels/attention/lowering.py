@@ -1,0 +1,551 @@
+"""Plans for multi-head attention."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.attention.rules import (
+    ATTENTION,
+    ATTENTION_SPLIT_KEYS,
+    ATTENTION_WORKGROUPS,
+    AttentionProblem,
+    matrix_shape,
+    whole_matrices,
+)
+from dmlvk.kernels.common.limitation import LOOP_ROUNDS
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import LOWERINGS, register
+from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.attention import AttentionSizes, attention_sizes
+from dmlvk.spec.tensor import TEMPORARY_BUFFER_ALIGNMENT, TensorDesc, element_bits
+
+Strides = tuple[int, int, int, int]
+"""In elements, of (batch entry, row, head, element)."""
+
+_LENGTHS = {TensorDataType.INT32: 1, TensorDataType.FLOAT32: 2, TensorDataType.FLOAT16: 3}
+_PRESENTS = (("key", "output_present_key_tensor"), ("value", "output_present_value_tensor"))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of heads in memory: from element ``start`` of a range on."""
+
+    where: Range
+    start: int
+    strides: Strides
+
+    def in_groups(self, count: int) -> bool:
+        """Whether rows are contiguous and start on groups of so many elements."""
+        return self.strides[3] == 1 and all(step % count == 0 for step in (self.start, *self.strides[:3]))
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """What the kernels read and write, wherever the desc has it.
+
+    Attributes:
+        data_type: Of all floating tensors.
+        sizes: Those of the desc; ``keys`` of them stand where k and v are.
+        q, k, v, y: Queries, keys, values, output.
+        keys: Rows of k and v of an entry.
+        q_bias, kv_bias: Whether the bias is to be added to q, and to k and v.
+        before: Launches that make k and v, and the desc's present outputs.
+        temporary_bytes: What they need.
+    """
+
+    data_type: TensorDataType
+    sizes: AttentionSizes
+    q: _Rows
+    k: _Rows
+    v: _Rows
+    y: _Rows
+    keys: int
+    q_bias: bool
+    kv_bias: bool
+    before: tuple[Launch, ...]
+    temporary_bytes: int
+
+
+def _slot(desc: ops.MultiheadAttention1, name: str) -> Range:
+    """The range of a tensor, which the desc has."""
+    for slots, make in ((desc.input_slots(), input_range), (desc.output_slots(), output_range)):
+        for index, slot in enumerate(slots):
+            if slot.field.name == name:
+                return make(index)
+    raise AssertionError(f"{name} is no tensor")
+
+
+def _separate(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc, head_size: int) -> _Rows:
+    """A tensor {batch, rows, heads * size}."""
+    entry, row, element = tensor.effective_strides[-3:]
+    return _Rows(_slot(desc, name), 0, (entry, row, element * head_size, element))
+
+
+def _beside(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc, place: int) -> _Rows:
+    """One of those that stand side by side in a tensor {batch, rows, heads, 2 or 3, size}."""
+    entry, row, head, kind, element = tensor.effective_strides
+    return _Rows(_slot(desc, name), place * kind, (entry, row, head, element))
+
+
+def _by_head(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc) -> _Rows:
+    """A tensor {batch, heads, rows, size}: past or present."""
+    entry, head, row, element = tensor.effective_strides[-4:]
+    return _Rows(_slot(desc, name), 0, (entry, row, head, element))
+
+
+def _given(desc: ops.MultiheadAttention1, sizes: AttentionSizes) -> dict[str, _Rows]:
+    """The rows of queries, keys and values that the desc's tensors hold, without the past."""
+    found = {}
+    for name, size in (("query", sizes.head_size), ("key", sizes.head_size), ("value", sizes.value_head_size)):
+        tensor: TensorDesc | None = getattr(desc, f"{name}_tensor")
+        if tensor is not None:
+            found[name] = _separate(desc, f"{name}_tensor", tensor, size)
+    for field, names in (
+        ("stacked_query_key_tensor", ("query", "key")),
+        ("stacked_key_value_tensor", ("key", "value")),
+        ("stacked_query_key_value_tensor", ("query", "key", "value")),
+    ):
+        tensor = getattr(desc, field)
+        if tensor is not None:
+            found.update({name: _beside(desc, field, tensor, place) for place, name in enumerate(names)})
+    return found
+
+
+def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> _Operands:
+    """Keys and values are read where they are, unless a past of another place or of lengths of its own stands before them:
+    then from the present tensors, or from temporary memory where the desc has none."""
+    sizes = attention_sizes(desc)
+    rows = _given(desc, sizes)
+    y = desc.tensor("output_tensor")
+    lengths = desc.past_sequence_lengths_tensor is not None
+    joined = bool(sizes.new) and (desc.past_key_tensor is not None or lengths)
+    before: list[Launch] = []
+    temporary_bytes = 0
+    for name, present in _PRESENTS:
+        target: TensorDesc | None = getattr(desc, present)
+        past: TensorDesc | None = getattr(desc, f"past_{name}_tensor")
+        size = sizes.head_size if name == "key" else sizes.value_head_size
+        made: _Rows | None = None
+        if target is not None:
+            made = _by_head(desc, present, target)
+        elif joined:
+            nbytes = math.prod((sizes.batch, sizes.key_heads, sizes.total, size)) * element_bits(y.data_type) // 8
+            where = Range(Source.TEMPORARY, 0, temporary_bytes, -(-nbytes // 4) * 4)
+            temporary_bytes += _aligned(nbytes)
+            head = sizes.total * size
+            made = _Rows(where, 0, (sizes.key_heads * head, size, head, 1))
+        if made is not None:
+            before.append(_present(desc, sizes, name, rows.get(name), made, caps))
+        if joined and made is not None:
+            rows[name] = made
+        elif name not in rows:
+            assert past is not None, "keys and values are the past alone"
+            rows[name] = _by_head(desc, f"past_{name}_tensor", past)
+    return _Operands(
+        data_type=y.data_type,
+        sizes=sizes,
+        q=rows["query"],
+        k=rows["key"],
+        v=rows["value"],
+        y=_separate(desc, "output_tensor", y, sizes.value_head_size),
+        keys=sizes.total,
+        q_bias=desc.bias_tensor is not None,
+        kv_bias=desc.bias_tensor is not None and not joined and sizes.new > 0,
+        before=tuple(before),
+        temporary_bytes=temporary_bytes,
+    )
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // TEMPORARY_BUFFER_ALIGNMENT) * TEMPORARY_BUFFER_ALIGNMENT
+
+
+def _last_strides(tensor: TensorDesc | None, count: int) -> tuple[int, ...]:
+    """Strides of a tensor's last dimensions, those that it lacks and those of size 1 as 0."""
+    if tensor is None:
+        return (0,) * count
+    own = [0 if size == 1 else step for size, step in zip(tensor.sizes, tensor.effective_strides, strict=True)]
+    return (0,) * (count - len(own)) + tuple(own[-count:])
+
+
+def _present(
+    desc: ops.MultiheadAttention1, sizes: AttentionSizes, name: str, new: _Rows | None, made: _Rows, caps: Capabilities
+) -> Dispatch:
+    """The past and the new rows in one tensor; where that tensor holds the past already, the new rows alone."""
+    y, bias, lengths = desc.tensor("output_tensor"), desc.bias_tensor, desc.past_sequence_lengths_tensor
+    past: TensorDesc | None = getattr(desc, f"past_{name}_tensor")
+    old = None if past is None else _by_head(desc, f"past_{name}_tensor", past)
+    append = lengths is not None and past is None
+    size, hidden = sizes.head_size, (sizes.query_heads + sizes.key_heads) * sizes.head_size
+    bias_start = sizes.query_heads * size
+    if name == "value":
+        size, bias_start = sizes.value_head_size, hidden
+    has_bias = bias is not None and new is not None
+    quads = size % 4 == 0 and all(rows is None or rows.in_groups(4) for rows in (new, old, made))
+    quads = quads and (not has_bias or _last_strides(bias, 1) == (1,))
+    count = sizes.batch * sizes.key_heads * (sizes.new if append else sizes.total) * -(-size // 4)
+    local = min(128, most_invocations(caps))
+    constants = {
+        "LOCAL_SIZE_X": local,
+        "HAS_PAST": int(old is not None),
+        "HAS_BIAS": int(has_bias),
+        "LENGTHS": 0 if lengths is None else _LENGTHS[lengths.data_type],
+        "APPEND": int(append),
+        "QUADS": int(quads),
+    }
+    block = KERNELS["attention_present"].pack(
+        count=count,
+        rows=sizes.total,
+        new_rows=sizes.new,
+        heads=sizes.key_heads,
+        size=size,
+        x_start=0 if new is None else new.start,
+        x_strides=(0, 0, 0, 0) if new is None else new.strides,
+        past_strides=_in_memory_order(old),
+        y_strides=_in_memory_order(made),
+        bias_start=bias_start,
+        bias_stride=_last_strides(bias, 1)[0],
+        lengths_stride=_last_strides(lengths, 1)[0],
+    )
+    some = old if new is None else new
+    assert some is not None, "there are keys"
+    bindings = (
+        some.where,
+        some.where if old is None else old.where,
+        some.where if bias is None else _slot(desc, "bias_tensor"),
+        some.where if lengths is None else _slot(desc, "past_sequence_lengths_tensor"),
+        made.where,
+    )
+    variant = KernelVariant("attention_present", (("T", y.data_type.name),), tuple(constants.items()))
+    return Dispatch(variant, bindings, block, linear_grid(-(-count // local), caps))
+
+
+def _in_memory_order(rows: _Rows | None) -> Strides:
+    """Strides of (batch entry, head, row, element)."""
+    if rows is None:
+        return (0, 0, 0, 0)
+    entry, row, head, element = rows.strides
+    return (entry, head, row, element)
+
+
+def _problem(desc: ops.MultiheadAttention1) -> AttentionProblem:
+    operands = _operands(desc, Capabilities())
+    sizes = operands.sizes
+    rows = (operands.q, operands.k, operands.v, operands.y)
+    bits = element_bits(operands.data_type)
+
+    def grouped(count: int) -> bool:
+        wide = sizes.head_size % count == 0 and sizes.value_head_size % count == 0
+        return wide and all(own.in_groups(count) for own in rows)
+
+    return AttentionProblem(
+        bits=bits,
+        batch=sizes.batch,
+        queries=sizes.queries,
+        keys=operands.keys,
+        key_heads=sizes.key_heads,
+        group=sizes.query_heads // sizes.key_heads,
+        head_size=sizes.head_size,
+        value_size=sizes.value_head_size,
+        quads=grouped(4) and (desc.bias_tensor is None or _last_strides(desc.bias_tensor, 1) == (1,)),
+        words=grouped(128 // bits) and not operands.q_bias,
+        unpadded=desc.mask_type is MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
+    )
+
+
+class _Kernel(NamedTuple):
+    """A dispatch of a kernel of attention, but for what it shares with the others."""
+
+    name: str
+    constants: dict[str, int]
+    grid: tuple[int, int, int]
+    params: dict[str, int]
+    bindings: tuple[Range, ...] = ()
+    variant: tuple[tuple[str, str], ...] = ()
+    subgroup_size: int = 0
+
+
+def _dispatch(desc: ops.MultiheadAttention1, problem: AttentionProblem, operands: _Operands, kernel: _Kernel) -> Dispatch:
+    sizes, mask, lengths = operands.sizes, desc.mask_tensor, desc.past_sequence_lengths_tensor
+    bounds = {MaskType.KEY_SEQUENCE_LENGTH: 1, MaskType.KEY_SEQUENCE_END_START: 2}
+    constants = {
+        "Q_BIAS": int(operands.q_bias),
+        "KV_BIAS": int(operands.kv_bias),
+        "MASK_BOUNDS": bounds.get(desc.mask_type, 0),
+        "MASK_BOOLEAN": int(desc.mask_type is MaskType.BOOLEAN),
+        "HAS_RELATIVE": int(desc.relative_position_bias_tensor is not None),
+        "LENGTHS": 0 if lengths is None else _LENGTHS[lengths.data_type],
+        "UNPADDED": int(problem.unpadded),
+        "QUADS": int(problem.quads),
+        **kernel.constants,
+    }
+    block = KERNELS[kernel.name].pack(
+        batch=sizes.batch,
+        queries=sizes.queries,
+        keys=operands.keys,
+        new_keys=sizes.new,
+        key_heads=sizes.key_heads,
+        group=problem.group,
+        head_size=sizes.head_size,
+        value_size=sizes.value_head_size,
+        q_start=operands.q.start,
+        k_start=operands.k.start,
+        v_start=operands.v.start,
+        q_strides=operands.q.strides,
+        k_strides=operands.k.strides,
+        v_strides=operands.v.strides,
+        y_strides=operands.y.strides,
+        mask_strides=_last_strides(mask, 4),
+        relative_strides=_last_strides(desc.relative_position_bias_tensor, 4),
+        bias_stride=_last_strides(desc.bias_tensor, 1)[0],
+        k_bias=sizes.query_heads * sizes.head_size,
+        v_bias=(sizes.query_heads + sizes.key_heads) * sizes.head_size,
+        lengths_stride=_last_strides(lengths, 1)[0],
+        scale=desc.scale,
+        mask_filter=desc.mask_filter_value,
+        **kernel.params,
+    )
+
+    def optional(name: str) -> Range:
+        return operands.q.where if getattr(desc, name) is None else _slot(desc, name)
+
+    shared = tuple(
+        map(optional, ("bias_tensor", "mask_tensor", "relative_position_bias_tensor", "past_sequence_lengths_tensor"))
+    )
+    macros = (("T", operands.data_type.name), *kernel.variant)
+    variant = KernelVariant(kernel.name, macros, tuple(constants.items()), kernel.subgroup_size)
+    bindings = (operands.q.where, operands.k.where, operands.v.where, *shared, operands.y.where, *kernel.bindings)
+    return Dispatch(variant, bindings, block, kernel.grid)
+
+
+def _zeros(desc: ops.MultiheadAttention1, caps: Capabilities) -> tuple[Launch, ...]:
+    """Rows that are no sequence's."""
+    y = desc.tensor("output_tensor")
+    fill = ops.FillValueConstant(output_tensor=y, value_data_type=y.data_type, value=0)
+    lowering = LOWERINGS[ops.FillValueConstant]
+    problem = lowering.problem(fill)
+    plan: Plan = lowering.schedules[choose(lowering.rules, problem, caps).name](fill, problem, caps)
+    return plan.dispatches
+
+
+def _naive(desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capabilities) -> Plan:
+    check_rounds(problem.keys * -(-problem.head_size // 4) + problem.batch, caps, desc.type.dml_name)
+    operands = _operands(desc, caps)
+    count = desc.tensor("output_tensor").element_count
+    local = min(128, most_invocations(caps))
+    grid = linear_grid(-(-count // local), caps)
+    dispatch = _dispatch(
+        desc, problem, operands, _Kernel("attention_naive", {"LOCAL_SIZE_X": local, "QUADS": 0}, grid, {"count": count})
+    )
+    return Plan((*operands.before, dispatch), temporary_bytes=operands.temporary_bytes)
+
+
+def _matrices(
+    desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capabilities, *, reductions: bool, split: bool = False
+) -> Plan:
+    operands = _operands(desc, caps)
+    found = matrix_shape(problem, caps, reductions=reductions)
+    assert found is not None, "the rule is possible"
+    shape, matrix = found
+    rows = matrix.m * shape.blocks
+    row_tiles = -(-problem.rows // (shape.subgroups * rows))
+    parts = _parts(problem, operands, shape.keys, row_tiles, _MATRIX_WORKGROUPS if split else 0)
+    constants = {
+        "LOCAL_SIZE_X": shape.subgroups * caps.subgroup_size,
+        "SUBGROUP": caps.subgroup_size,
+        "MAT_M": matrix.m,
+        "MAT_N": matrix.n,
+        "MAT_K": matrix.k,
+        "TILE_ROWS": shape.subgroups * rows,
+        "SUB_ROWS": rows,
+        "TILE_KEYS": shape.keys,
+        "HEAD": whole_matrices(problem.head_size, matrix),
+        "VALUE": whole_matrices(problem.value_size, matrix),
+        "HOLD_QUERIES": int(shape.hold_queries),
+        "SPLIT": int(split),
+    }
+    kernel = _Kernel(
+        "attention_reductions" if reductions else "attention_cooperative",
+        constants,
+        (row_tiles, problem.heads, parts.number),
+        {"part_tiles": parts.tiles, "summaries": parts.summaries},
+        (parts.where if split else operands.y.where,),
+        variant=(("REDUCTIONS", str(int(reductions))),),
+        subgroup_size=caps.subgroup_size,
+    )
+    return _plan(desc, problem, operands, caps, kernel, parts if split else None)
+
+
+class _Parts(NamedTuple):
+    """How keys are shared out.
+
+    Attributes:
+        number: Of parts.
+        tiles: Of keys in each of them.
+        where: Temporary memory for what they leave, see ``glsl/attention_merge.comp``.
+        summaries: Where in it peaks and sums of weights start, in numbers.
+    """
+
+    number: int
+    tiles: int
+    where: Range
+    summaries: int
+
+
+_MATRIX_WORKGROUPS = 528
+_TILE_WORKGROUPS = 2112
+"""How many workgroups parts of the keys should make: several for each core."""
+
+
+def _parts(problem: AttentionProblem, operands: _Operands, tile_keys: int, row_tiles: int, workgroups: int) -> _Parts:
+    """Parts that together make about so many workgroups; 0 for one part, which needs no memory."""
+    key_tiles = -(-problem.keys // tile_keys)
+    wanted = -(-workgroups // (problem.heads * row_tiles))
+    most = max(-(-problem.keys // ATTENTION_SPLIT_KEYS), 2)
+    tiles = -(-key_tiles // max(min(wanted, most, key_tiles), 1))
+    count = -(-key_tiles // tiles)
+    all_rows = count * problem.heads * problem.rows
+    nbytes = 4 * all_rows * (problem.value_size + 2) if workgroups else 0
+    where = Range(Source.TEMPORARY, 0, operands.temporary_bytes, nbytes)
+    return _Parts(count, tiles, where, all_rows * problem.value_size if workgroups else 0)
+
+
+def _plan(
+    desc: ops.MultiheadAttention1,
+    problem: AttentionProblem,
+    operands: _Operands,
+    caps: Capabilities,
+    kernel: _Kernel,
+    parts: _Parts | None,
+) -> Plan:
+    """The kernel between what it needs before and after."""
+    launches = (*operands.before, _dispatch(desc, problem, operands, kernel))
+    if problem.unpadded:
+        launches = (*_zeros(desc, caps), *launches)
+    if parts is None:
+        return Plan(launches, temporary_bytes=operands.temporary_bytes)
+    merge = _merge(problem, operands, caps, parts)
+    return Plan((*launches, merge), temporary_bytes=operands.temporary_bytes + _aligned(parts.where.nbytes))
+
+
+class TileShape(NamedTuple):
+    """How a workgroup covers a tile; see ``glsl/attention_tiles.comp``. ``depth``, at most ``keys``, divides it."""
+
+    invocations: int
+    rows: int
+    keys: int
+    depth: int
+
+    def columns(self, problem: AttentionProblem) -> int:
+        """Of the values, that the sums in registers hold."""
+        return 128 if problem.value_size > 64 and self.depth > 16 else 64
+
+    def stage(self, problem: AttentionProblem) -> int:
+        """Groups of four elements in the staging memory."""
+        return max((self.rows + self.keys) * (self.depth // 4 + 1), self.depth * self.columns(problem) // 4)
+
+    def shared_memory_bytes(self, problem: AttentionProblem) -> int:
+        """Of a workgroup."""
+        quads = self.stage(problem) + self.rows * (self.keys // 4 + 1)
+        return 16 * quads + 4 * (2 * self.invocations + self.rows)
+
+
+_ACROSS = 16
+_TILE_SHAPES = (
+    TileShape(256, 64, 64, 32),
+    TileShape(256, 32, 64, 32),
+    TileShape(256, 16, 64, 32),
+    TileShape(128, 8, 64, 32),
+    TileShape(128, 32, 32, 16),
+)
+"""From the largest to the one that every device has."""
+_CPU_TILE_SHAPE = TileShape(64, 8, 32, 8)
+"""Small, because a CPU's driver takes seconds to compile unrolled loops."""
+
+
+def tile_shape(problem: AttentionProblem, caps: Capabilities) -> TileShape:
+    """The largest tile that the device has room for, still gives it enough workgroups and is not mostly empty."""
+    if caps.is_cpu:
+        return _CPU_TILE_SHAPE
+    found = _TILE_SHAPES[-1]
+    for shape in _TILE_SHAPES[:-1]:
+        if shape.invocations > caps.workgroup_invocations or shape.shared_memory_bytes(problem) > caps.shared_memory_bytes:
+            continue
+        found = shape
+        if problem.heads * -(-problem.rows // shape.rows) >= ATTENTION_WORKGROUPS and problem.rows > shape.rows // 2:
+            break
+    return found
+
+
+def _tiled(desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capabilities, *, split: bool = False) -> Plan:
+    shape = tile_shape(problem, caps)
+    operands = _operands(desc, caps)
+    columns = shape.columns(problem)
+    column_tiles = -(-problem.value_size // columns)
+    row_tiles = -(-problem.rows // shape.rows)
+    parts = _parts(problem, operands, shape.keys, row_tiles * column_tiles, _TILE_WORKGROUPS if split else 0)
+    staged = (shape.rows + shape.keys) * shape.depth // 4 // shape.invocations + 1
+    rounds = -(-problem.head_size // shape.depth) * staged + shape.keys // shape.depth * staged + shape.keys // 4
+    check_rounds(parts.tiles * rounds, caps, desc.type.dml_name)
+    constants = {
+        "LOCAL_SIZE_X": shape.invocations,
+        "ACROSS": _ACROSS,
+        "TILE_ROWS": shape.rows,
+        "TILE_KEYS": shape.keys,
+        "TILE_COLUMNS": columns,
+        "DEPTH": shape.depth,
+        "STAGE": shape.stage(problem),
+        "SPLIT": int(split),
+    }
+    kernel = _Kernel(
+        "attention_tiles",
+        constants,
+        (row_tiles, problem.heads, parts.number * column_tiles),
+        {"part_tiles": parts.tiles, "summaries": parts.summaries},
+        (parts.where if split else operands.y.where,),
+    )
+    return _plan(desc, problem, operands, caps, kernel, parts if split else None)
+
+
+def _merge(problem: AttentionProblem, operands: _Operands, caps: Capabilities, parts: _Parts) -> Dispatch:
+    """Brings the sums of the parts together."""
+    count = problem.heads * problem.rows * problem.value_size
+    local = min(128, most_invocations(caps))
+    block = KERNELS["attention_merge"].pack(
+        count=count,
+        parts=parts.number,
+        summaries=parts.summaries,
+        queries=problem.queries,
+        key_heads=problem.key_heads,
+        group=problem.group,
+        value_size=problem.value_size,
+        y_strides=operands.y.strides,
+    )
+    variant = KernelVariant("attention_merge", (("T", operands.data_type.name),), (("LOCAL_SIZE_X", local),))
+    return Dispatch(variant, (parts.where, operands.y.where), block, linear_grid(-(-count // local), caps))
+
+
+register(
+    ops.MultiheadAttention1,
+    problem=_problem,
+    rules=ATTENTION,
+    schedules={
+        "reductions split": functools.partial(_matrices, reductions=True, split=True),
+        "reductions": functools.partial(_matrices, reductions=True),
+        "cooperative split": functools.partial(_matrices, reductions=False, split=True),
+        "cooperative": functools.partial(_matrices, reductions=False),
+        "split": functools.partial(_tiled, split=True),
+        "tiles": _tiled,
+        "naive": _naive,
+    },
+    limitations=(LOOP_ROUNDS,),
+)

@@ -1,0 +1,91 @@
+"""The kernels of multi-head attention."""
+
+from __future__ import annotations
+
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FLOATS, SUBGROUP_SUMS
+
+_BUFFERS = ("q", "k", "v", "bias", "mask", "relative", "lengths", "y:w")
+_PARAMS = (
+    *("uint batch", "uint queries", "uint keys", "uint new_keys", "uint key_heads", "uint group"),
+    *("uint head_size", "uint value_size", "uint q_start", "uint k_start", "uint v_start"),
+    *(f"uint {name}_strides[4]" for name in ("q", "k", "v", "y", "mask", "relative")),
+    *("uint bias_stride", "uint k_bias", "uint v_bias", "uint lengths_stride", "float scale", "float mask_filter"),
+)
+"""What every attention kernel reads; see ``glsl/include/attention.glsl``."""
+_CONSTANTS = (
+    ("LOCAL_SIZE_X", 128),
+    ("Q_BIAS", 0),
+    ("KV_BIAS", 0),
+    ("MASK_BOUNDS", 0),
+    ("MASK_BOOLEAN", 0),
+    ("HAS_RELATIVE", 0),
+    ("LENGTHS", 0),
+    ("UNPADDED", 0),
+    ("QUADS", 0),
+)
+
+ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "attention_naive",
+        "attention_naive.comp",
+        buffers=_BUFFERS,
+        params=(*_PARAMS, "uint count"),
+        constants=_CONSTANTS,
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "attention_tiles",
+        "attention_tiles.comp",
+        buffers=(*_BUFFERS, "partials:w"),
+        params=(*_PARAMS, "uint part_tiles", "uint summaries"),
+        constants=(
+            *_CONSTANTS,
+            *(("ACROSS", 16), ("TILE_ROWS", 32), ("TILE_KEYS", 32), ("TILE_COLUMNS", 64), ("DEPTH", 16), ("STAGE", 320)),
+            ("SPLIT", 0),
+        ),
+        variants=(("T", FLOATS),),
+    ),
+    *(
+        KernelSpec(
+            name,
+            "attention_cooperative.comp",
+            buffers=(*_BUFFERS, "partials:w"),
+            params=(*_PARAMS, "uint part_tiles", "uint summaries"),
+            constants=(
+                *_CONSTANTS,
+                *(("SUBGROUP", 32), ("MAT_M", 16), ("MAT_N", 16), ("MAT_K", 16)),
+                *(("TILE_ROWS", 64), ("SUB_ROWS", 16), ("TILE_KEYS", 32), ("HEAD", 128), ("VALUE", 128)),
+                *(("HOLD_QUERIES", 1), ("SPLIT", 0)),
+            ),
+            variants=(("T", ("FLOAT16",)), ("REDUCTIONS", (reductions,))),
+            extensions=(*COOPERATIVE_EXTENSIONS, *SUBGROUP_SUMS, *extensions),
+        )
+        for name, reductions, extensions in (
+            ("attention_cooperative", "0", ()),
+            ("attention_reductions", "1", ("GL_NV_cooperative_matrix2",)),
+        )
+    ),
+    KernelSpec(
+        "attention_merge",
+        "attention_merge.comp",
+        buffers=("partials", "y:w"),
+        params=(
+            *("uint count", "uint parts", "uint summaries", "uint queries", "uint key_heads", "uint group"),
+            *("uint value_size", "uint y_strides[4]"),
+        ),
+        constants=(("LOCAL_SIZE_X", 128),),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "attention_present",
+        "attention_present.comp",
+        buffers=("x", "past", "bias", "lengths", "y:w"),
+        params=(
+            *("uint count", "uint rows", "uint new_rows", "uint heads", "uint size", "uint x_start", "uint x_strides[4]"),
+            *("uint past_strides[4]", "uint y_strides[4]", "uint bias_start", "uint bias_stride", "uint lengths_stride"),
+        ),
+        constants=(("LOCAL_SIZE_X", 128), ("HAS_PAST", 0), ("HAS_BIAS", 0), ("LENGTHS", 0), ("APPEND", 0), ("QUADS", 0)),
+        variants=(("T", FLOATS),),
+    ),
+)

@@ -1,0 +1,231 @@
+"""The rules of multi-head attention."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.rule import Condition, Rule, always
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """Attention, as its kernels see it.
+
+    Attributes:
+        bits: Of an element.
+        batch: Batch entries, or sequences without padding.
+        queries: Query rows of an entry.
+        keys: Most keys that a query sees.
+        key_heads: Heads of keys and values.
+        group: Query heads that share one of them.
+        head_size, value_size: Elements of a row of a head: of queries and keys, and of values.
+        quads: Whether all rows that a kernel reads and writes consist of aligned groups of four elements.
+        words: Whether they all consist of aligned 16-byte words, and nothing is added to them.
+        unpadded: Whether sequences have starts of their own.
+    """
+
+    bits: int
+    batch: int
+    queries: int
+    keys: int
+    key_heads: int
+    group: int
+    head_size: int
+    value_size: int
+    quads: bool
+    words: bool
+    unpadded: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of queries that meet one head of keys."""
+        return self.queries * self.group
+
+    @property
+    def heads(self) -> int:
+        """Heads of keys, of all entries."""
+        return self.batch * self.key_heads
+
+
+ATTENTION_WORKGROUPS = 132
+"""Fewer leave cores of a large GPU idle."""
+ATTENTION_SPLIT_KEYS = 256
+"""Fewest keys that a part of them should have."""
+ATTENTION_MATRIX_HEAD = 128
+"""Widest heads of which a tile of sums fits a subgroup's registers."""
+
+
+class CooperativeShape(NamedTuple):
+    """How subgroups that multiply matrices cover a tile; see ``glsl/attention_cooperative.comp``.
+
+    Attributes:
+        subgroups: Of a workgroup.
+        blocks: Rows of matrices that each has.
+        keys: Of a tile.
+        hold_queries: Whether queries stay in matrices, and not in shared memory.
+        widest: Widest heads that it is meant for.
+    """
+
+    subgroups: int
+    blocks: int
+    keys: int
+    hold_queries: bool
+    widest: int = 128
+
+    def shared_memory_bytes(self, matrix: CooperativeMatrix, head: int, value: int, *, reductions: bool) -> int:
+        """Of a workgroup, with heads of whole matrices."""
+        rows = self.subgroups * self.blocks * matrix.m
+        tiles, scores = self.keys * (head // 8 + 1 + value // 8 + 1), rows * (self.keys // 4 + 1)
+        work = max(tiles, scores) if reductions else tiles + scores
+        queries = rows * (head // 8 + 1)
+        words = max(work, queries) if self.hold_queries else work + queries
+        return 16 * words + (0 if reductions else 4 * rows)
+
+
+ATTENTION_SHAPES = {
+    True: (
+        CooperativeShape(4, 2, 64, True, widest=64),
+        CooperativeShape(8, 1, 64, True),
+        CooperativeShape(4, 1, 64, True),
+        CooperativeShape(4, 1, 32, True),
+    ),
+    False: (
+        CooperativeShape(4, 2, 32, True),
+        CooperativeShape(4, 1, 64, True),
+        CooperativeShape(2, 1, 64, True),
+        CooperativeShape(4, 1, 32, True),
+        CooperativeShape(2, 1, 32, True),
+    ),
+}
+"""By whether matrices have reductions, from the one with most rows to the one with the fewest. H200, 2 x 32 heads of 4096
+rows: of 128 elements, 220 TFLOP/s with 8 subgroups and 210 with 4, 33 where the matrices are the whole workgroup's; of 64,
+183 with two rows of matrices a subgroup, 165 with one."""
+
+
+def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
+    """A head's size, rounded up."""
+    whole = math.lcm(matrix.n, matrix.k, 8)
+    return -(-size // whole) * whole
+
+
+def matrix_shape(
+    problem: AttentionProblem, caps: Capabilities, *, reductions: bool
+) -> tuple[CooperativeShape, CooperativeMatrix] | None:
+    """The shape with most rows that the device has room for and that still gives it enough workgroups, else the one with the
+    fewest; with the matrices to multiply. None where nothing fits."""
+    matrix = cooperative_matrix(caps, "float16", "float32")
+    if matrix is None:
+        return None
+    head, value = whole_matrices(problem.head_size, matrix), whole_matrices(problem.value_size, matrix)
+    found: CooperativeShape | None = None
+    for shape in ATTENTION_SHAPES[reductions]:
+        rows = shape.blocks * matrix.m
+        if (
+            max(head, value) > shape.widest
+            or caps.subgroup_size % rows
+            or shape.keys % matrix.k
+            or shape.keys % (8 * caps.subgroup_size // rows)
+            or shape.subgroups * caps.subgroup_size > caps.workgroup_invocations
+            or shape.shared_memory_bytes(matrix, head, value, reductions=reductions) > caps.shared_memory_bytes
+        ):
+            continue
+        if found is None or found.subgroups * found.blocks > shape.subgroups * shape.blocks:
+            found = shape
+        if problem.heads * -(-problem.rows // (shape.subgroups * rows)) >= ATTENTION_WORKGROUPS:
+            break
+    return None if found is None else (found, matrix)
+
+
+def _halves(problem: AttentionProblem, caps: Capabilities) -> bool:
+    """Whether cooperative matrices can be read where the operands lie, and a subgroup holds a tile of sums."""
+    return (
+        problem.bits == 16
+        and problem.words
+        and not problem.unpadded
+        and problem.head_size <= ATTENTION_MATRIX_HEAD
+        and problem.value_size <= ATTENTION_MATRIX_HEAD
+        and problem.heads <= caps.workgroup_counts[1]
+    )
+
+
+def _matrices(*, reductions: bool) -> Condition:
+    """Whether subgroups can multiply matrices, and with reductions make factors of what they found."""
+
+    def possible(problem: AttentionProblem, caps: Capabilities) -> bool:
+        if not _halves(problem, caps) or (reductions and "cooperative_matrix2" not in caps.features):
+            return False
+        found = matrix_shape(problem, caps, reductions=reductions)
+        return found is not None and (not reductions or found[1].n == found[1].k)
+
+    return possible
+
+
+def _tiles(problem: AttentionProblem, caps: Capabilities) -> bool:
+    return problem.heads <= caps.workgroup_counts[1]
+
+
+def _few_rows(problem: AttentionProblem, caps: Capabilities) -> bool:
+    """Whether tiles of rows alone would leave most of a GPU idle."""
+    few = problem.heads * -(-problem.rows // 64) < ATTENTION_WORKGROUPS
+    return not caps.is_cpu and few and problem.keys >= 2 * ATTENTION_SPLIT_KEYS
+
+
+def _parts(possible: Condition) -> Condition:
+    """Whether a schedule is possible with the keys shared out."""
+    return lambda problem, caps: possible(problem, caps) and not problem.unpadded and problem.keys > 64
+
+
+ATTENTION = (
+    Rule(
+        "reductions split",
+        when=_few_rows,
+        possible=_parts(_matrices(reductions=True)),
+        because="few rows and many keys, as when a text is written word by word: the keys are shared out, or few workgroups "
+        "would read them all. H200, one row in 8 x 32 heads, 8 of keys, 8192 keys of 128: 107 us, 2.5 TB/s (PyTorch 76)",
+    ),
+    Rule(
+        "reductions",
+        when=lambda problem, caps: problem.rows >= 16,
+        possible=_matrices(reductions=True),
+        because="float16 where matrices can be reduced along rows and become factors in place: scores never leave "
+        "registers. H200, 2 x 32 heads of 4096 rows of 128: 220 TFLOP/s (PyTorch 653); 12 heads of 128 rows of 64: 7.5 us",
+    ),
+    Rule(
+        "cooperative split",
+        when=_few_rows,
+        possible=_parts(_matrices(reductions=False)),
+        because="the same without reductions: 113 us",
+    ),
+    Rule(
+        "cooperative",
+        when=lambda problem, caps: problem.rows >= 16 and not caps.is_cpu,
+        possible=_matrices(reductions=False),
+        because="float16 where subgroups multiply matrices: scores pass through shared memory only. H200: 176 TFLOP/s where "
+        "reductions have 220, and 10 us where they have 7.5",
+    ),
+    Rule(
+        "split",
+        when=_few_rows,
+        possible=_parts(_tiles),
+        because="the same without matrices. H200, one row in 8 x 32 heads, 8 of keys, 4096 keys of 128 in float32: 175 us, "
+        "1.5 TB/s (PyTorch 1512)",
+    ),
+    Rule(
+        "tiles",
+        when=always,
+        possible=_tiles,
+        because="tiles of scores in shared memory, in float32: each key and value read once a tile of rows. H200, 4 x 16 "
+        "heads of 2048 rows of 64 in float32: 22 TFLOP/s (PyTorch 34)",
+    ),
+    Rule(
+        "naive",
+        when=always,
+        possible=always,
+        because="any attention: one invocation an element of the output. H200, 2 x 4 heads of 193 rows and 333 keys of 64: "
+        "797 us where tiles take 36",
+    ),
+)

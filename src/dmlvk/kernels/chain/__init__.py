@@ -1,0 +1,1 @@
+"""The family chain: manifest rows, rules, lowering."""

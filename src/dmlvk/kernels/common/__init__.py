@@ -1,0 +1,1 @@
+"""What the families of kernels share: plans, kernel rows, rules, shape arithmetic."""

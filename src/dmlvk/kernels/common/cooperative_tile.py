@@ -1,0 +1,124 @@
+"""Tiles of products by cooperative matrices, for every family that has some; see ``glsl/include/cooperative_tile.glsl``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
+from dmlvk.kernels.common.plan import Range
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import element_bits
+
+WORD = 8
+"""Elements that are staged at a time."""
+
+
+class CooperativeTile(NamedTuple):
+    """How a workgroup covers a tile: its rows and columns, the depth staged at a time, the block of each subgroup, how
+    many tiles there are in shared memory at a time, and over how many steps the loads of the next one are spread (0: before
+    the first)."""
+
+    rows: int
+    columns: int
+    depth: int
+    block_rows: int
+    block_columns: int
+    buffers: int = 1
+    spread: int = 1
+
+    @property
+    def subgroups(self) -> int:
+        """In a workgroup."""
+        return self.rows // self.block_rows * (self.columns // self.block_columns)
+
+    @property
+    def shared_bytes(self) -> int:
+        """At most, whichever way the factors lie: lines of 16-byte words and one of padding."""
+        along = (self.rows + self.columns) * (self.depth // WORD + 1)
+        across = self.depth * ((self.rows + self.columns) // WORD + 2)
+        return 16 * max(along, across) * self.buffers
+
+    def is_shared_evenly(self, invocations: int) -> bool:
+        """Whether so many of them stage as many words each, of either factor."""
+        return not any(size * self.depth // WORD % invocations for size in (self.rows, self.columns))
+
+    def tiles(self, rows: int, columns: int) -> int:
+        """How many of them cover a matrix."""
+        return -(-rows // self.rows) * -(-columns // self.columns)
+
+
+_TILES = (
+    CooperativeTile(128, 256, 48, 64, 64, spread=2),
+    CooperativeTile(128, 128, 64, 64, 64),
+    CooperativeTile(64, 128, 64, 32, 32),
+    CooperativeTile(32, 64, 128, 16, 32),
+    CooperativeTile(32, 64, 64, 16, 32),
+    CooperativeTile(16, 64, 128, 16, 16, spread=0),
+    CooperativeTile(16, 64, 64, 16, 16, spread=0),
+)
+"""Largest first. On an H200 in float16, TFLOP/s: 338 with the first at 4096^3 and 317 with the second, 262 with tiles of
+128 x 256 x 32 and 250 with blocks of 64 x 32; at 1024^3 135 with the third and 126 with 64 x 64; 16 x 8192 by 8192 x 16384
+at 3.5 TB/s with 16 x 64 x 128, at 2.4 with 16 x 64 x 64."""
+_WIDEST_ALONG_DEPTH = 128
+_CPU_TILE = CooperativeTile(16, 32, 16, 8, 16)
+"""Small, because a CPU's driver takes long to compile a large one's unrolled loops; no rule chooses it
+there."""
+_TILES_TO_FILL_A_DEVICE = 120
+
+
+def cooperative_tile(
+    rows: int, columns: int, matrices: int, caps: Capabilities, *, b_along_depth: bool = False
+) -> CooperativeTile:
+    """The largest tile of which half is in use and that still gives the device enough workgroups, else the smallest that
+    fits so many rows. Of those that differ in depth alone, the deepest that fits shared memory.
+
+    The widest is not for a second factor whose neighbours lie along the depth: on an H200 275 TFLOP/s at 4096^3 against
+    336 with the next.
+    """
+    if caps.is_cpu:
+        return _CPU_TILE
+    fitting = [
+        tile
+        for tile in _TILES
+        if not (b_along_depth and tile.columns > _WIDEST_ALONG_DEPTH)
+        and tile.shared_bytes <= caps.shared_memory_bytes
+        and tile.subgroups * caps.subgroup_size <= caps.workgroup_invocations
+        and tile.is_shared_evenly(tile.subgroups * caps.subgroup_size)
+    ]
+    used = [tile for tile in fitting if rows * 2 > tile.rows and columns * 2 > tile.columns]
+    for tile in used:
+        if tile.tiles(rows, columns) * matrices >= _TILES_TO_FILL_A_DEVICE:
+            return tile
+    smallest = (used or fitting)[-1]
+    return next(tile for tile in fitting if (tile.rows, tile.columns) == (smallest.rows, smallest.columns))
+
+
+def cooperative_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps: Capabilities) -> dict[str, int]:
+    """Those of ``manifest.terms.COOPERATIVE_TILE`` but for the factors' directions."""
+    return {
+        "LOCAL_SIZE_X": tile.subgroups * caps.subgroup_size,
+        "TILE_M": tile.rows,
+        "TILE_N": tile.columns,
+        "TILE_K": tile.depth,
+        "SUB_M": tile.block_rows,
+        "SUB_N": tile.block_columns,
+        "MAT_M": matrix.m,
+        "MAT_N": matrix.n,
+        "MAT_K": matrix.k,
+        "BUFFERS": tile.buffers,
+        "SPREAD": tile.spread,
+    }
+
+
+def whole_words(
+    data_type: TensorDataType, place: Range, strides: tuple[int, ...], inner: int, size: int, *, along_depth: bool
+) -> bool:
+    """Whether a factor whose elements are neighbours in dimension ``inner``, of so many, can be read in words of 8.
+
+    Across the depth a word may reach past the end, into what follows in the last 16 bytes of the tensor.
+    """
+    bits = element_bits(data_type)
+    aligned = 128 // bits
+    starts = all(step % aligned == 0 for dimension, step in enumerate(strides) if dimension != inner)
+    ends = size % WORD == 0 or (not along_depth and aligned == WORD)
+    return strides[inner] == 1 and starts and place.offset % 16 == 0 and ends

@@ -1,0 +1,163 @@
+"""What a kernel's manifest row says, and the packing of its parameter block.
+
+The row is the only place where a kernel's buffers, parameters and constants are declared: the build script writes the
+GLSL declarations from it (see ``tools/build_kernels.py``) and the host packs and binds by the same names.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class GlslType(NamedTuple):
+    """How a tensor data type appears in GLSL.
+
+    Attributes:
+        storage: Type of a buffer element.
+        arithmetic: Type to compute in.
+        features: Device features that loading, storing and computing it need.
+        extensions: GLSL extensions likewise.
+    """
+
+    storage: str
+    arithmetic: str
+    features: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+
+
+_INT64 = ("GL_EXT_shader_explicit_arithmetic_types_int64",)
+_STORAGE16 = ("GL_EXT_shader_16bit_storage",)
+_STORAGE8 = ("GL_EXT_shader_8bit_storage",)
+
+GLSL_TYPES: dict[str, GlslType] = {
+    "FLOAT32": GlslType("float", "float"),
+    "FLOAT16": GlslType("float16_t", "float", ("storage16",), _STORAGE16),
+    "FLOAT64": GlslType("double", "double", ("float64",)),
+    "INT64": GlslType("int64_t", "int64_t", ("int64",), _INT64),
+    "UINT64": GlslType("uint64_t", "uint64_t", ("int64",), _INT64),
+    "INT32": GlslType("int", "int"),
+    "UINT32": GlslType("uint", "uint"),
+    "INT16": GlslType("int16_t", "int", ("storage16",), _STORAGE16),
+    "UINT16": GlslType("uint16_t", "uint", ("storage16",), _STORAGE16),
+    "INT8": GlslType("int8_t", "int", ("storage8",), _STORAGE8),
+    "UINT8": GlslType("uint8_t", "uint", ("storage8",), _STORAGE8),
+    "BITS64": GlslType("uvec2", "uvec2"),
+    "BITS128": GlslType("uvec4", "uvec4"),
+}
+"""By ``TensorDataType`` name, and by two for bits of no type: a variant macro whose value is one of these names is a data
+type macro."""
+
+_EXTENSION_FEATURES = {
+    "GL_KHR_shader_subgroup_arithmetic": "subgroup_arithmetic",
+    "GL_KHR_shader_subgroup_shuffle": "subgroup_shuffle",
+    "GL_EXT_shader_explicit_arithmetic_types_float16": "float16",
+    "GL_EXT_shader_explicit_arithmetic_types_int16": "int16",
+    "GL_EXT_integer_dot_product": "integer_dot_product",
+    "GL_KHR_cooperative_matrix": "cooperative_matrix",
+    "GL_NV_cooperative_matrix2": "cooperative_matrix2",
+    "GL_KHR_memory_scope_semantics": "vulkan_memory_model",
+}
+"""Device features that GLSL extensions stand for."""
+
+Variant = tuple[tuple[str, str], ...]
+"""A SPIR-V variant: (macro, value) pairs in the manifest row's order."""
+
+_PARAM = re.compile(r"(uint|int|float) (\w+)(?:\[(\d+)\])?")
+
+
+class Param(NamedTuple):
+    """One member of a parameter block: 32-bit scalars, ``length`` of them (0 for a plain scalar)."""
+
+    type: str
+    name: str
+    length: int
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """A manifest row.
+
+    Attributes:
+        name: The kernel's name, which plans, rules and reports use.
+        source: File in ``glsl/``.
+        buffers: Storage buffers in binding order, "name" read only or "name:w" written (and perhaps read).
+        params: Members of the parameter block in order, such as "uint count", "uint sizes[8]", "float epsilon".
+        constants: Specialisation constants by name with their defaults (an int is a uint, a float a float); the id is
+            the position. LOCAL_SIZE_X, LOCAL_SIZE_Y and LOCAL_SIZE_Z are the workgroup's size.
+        variants: Macro -> values; every combination is a SPIR-V module. Macros that go together are one entry:
+            ("T U", ("FLOAT32 UINT8", ...)). Beside data types, a macro LANES says how many elements an invocation
+            handles at once (``glsl/include/lanes.glsl``).
+        features: Device features beyond those that the data types need.
+        extensions: GLSL extensions likewise.
+        selectors: Constants whose values are operators, if every switch of the source is over such: a pipeline's module has
+            no cases of others (``dmlvk.kernels.common.trim``).
+    """
+
+    name: str
+    source: str
+    buffers: tuple[str, ...]
+    params: tuple[str, ...] = ()
+    constants: tuple[tuple[str, int | float], ...] = ()
+    variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    features: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    selectors: tuple[str, ...] = ()
+
+    @property
+    def buffer_names(self) -> tuple[str, ...]:
+        """Names of the storage buffers in binding order."""
+        return tuple(buffer.partition(":")[0] for buffer in self.buffers)
+
+    @property
+    def writes(self) -> int:
+        """Bit i is set where storage buffer i is written."""
+        return sum(1 << i for i, buffer in enumerate(self.buffers) if buffer.endswith(":w"))
+
+    @property
+    def members(self) -> tuple[Param, ...]:
+        """The parameter block's members."""
+        parsed = []
+        for text in self.params:
+            match = _PARAM.fullmatch(text)
+            assert match, f"{self.name}: parameter {text!r} is not a scalar or array of uint, int or float"
+            parsed.append(Param(match[1], match[2], int(match[3] or 0)))
+        return tuple(parsed)
+
+    def combinations(self) -> Iterator[Variant]:
+        """Every SPIR-V variant, as (macro, value) pairs in the row's order."""
+        macros = [macro for group, _ in self.variants for macro in group.split()]
+        for groups in itertools.product(*(values for _, values in self.variants)):
+            yield tuple(zip(macros, (value for group in groups for value in group.split()), strict=True))
+
+    def required_features(self, variant: Variant) -> tuple[str, ...]:
+        """Device features that a variant needs."""
+        needed = [*self.features]
+        needed += [_EXTENSION_FEATURES[name] for name in self.extensions if name in _EXTENSION_FEATURES]
+        for _, value in variant:
+            if value in GLSL_TYPES:
+                needed += GLSL_TYPES[value].features
+        return tuple(dict.fromkeys(needed))
+
+    def pack(self, **values: int | float | tuple[int, ...] | tuple[float, ...]) -> bytes:
+        """The parameter block's bytes. Arrays shorter than declared are padded with zeros."""
+        data = b""
+        members = self.members
+        assert {member.name for member in members} == set(values), f"{self.name} takes {members}, got {sorted(values)}"
+        for member in members:
+            value = values[member.name]
+            items = value if isinstance(value, tuple) else (value,)
+            length = max(member.length, 1)
+            assert len(items) <= length, f"{self.name}: {member.name} has {length} entries, got {items}"
+            code = {"uint": "I", "int": "i", "float": "f"}[member.type]
+            data += struct.pack(f"<{length}{code}", *items, *(0,) * (length - len(items)))
+        return data
+
+
+def module_name(kernel: str, variant: Variant) -> str:
+    """The module's file name in the SPIR-V pack."""
+    return "-".join([kernel, *(f"{macro}.{value}" for macro, value in variant)]) + ".spv"

@@ -1,0 +1,85 @@
+"""Which rows have kernels, and how each becomes a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.limitation import EVERY_OPERATOR, Limitation
+from dmlvk.kernels.common.plan import Plan
+from dmlvk.kernels.common.rule import Rule
+from dmlvk.spec.schema import OperatorDesc
+
+Schedule = Callable[[Any, Any, Capabilities], Plan]
+"""(desc, problem, capabilities) -> plan."""
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """A family's way from desc to plan.
+
+    Attributes:
+        problem: What the family's rules read, made from a desc: a frozen dataclass.
+        rules: The family's rules, from ``kernels.select``.
+        schedules: By rule name, what builds the plan.
+        limitations: What problem and schedules may raise, beside what any operator may.
+    """
+
+    problem: Callable[[Any], Any]
+    rules: tuple[Rule, ...]
+    schedules: Mapping[str, Schedule]
+    limitations: tuple[Limitation, ...] = ()
+
+
+LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
+"""Every row that has kernels."""
+
+_SPECIAL: dict[type[OperatorDesc], tuple[Callable[[Any], bool], Lowering]] = {}
+"""Of rows, some of whose descs are another family's: whether a desc is, and how it is lowered then."""
+
+
+def lowering_of(desc: OperatorDesc) -> Lowering | None:
+    """How a desc is lowered; None where its row has no kernels."""
+    when, lowering = _SPECIAL.get(type(desc), (None, None))
+    return lowering if when is not None and when(desc) else LOWERINGS.get(type(desc))
+
+
+def has_kernels(row: type[OperatorDesc]) -> bool:
+    """Whether a row has kernels: its own, or those of the re-issue that it upgrades to."""
+    return row in LOWERINGS or row.upgrade is not OperatorDesc.upgrade
+
+
+def lowered_as(row: type[OperatorDesc]) -> type[OperatorDesc]:
+    """The newest re-issue of a row, which has the kernels: what ``upgrade`` says in its annotation that it returns."""
+    while row.upgrade is not OperatorDesc.upgrade:
+        row = get_type_hints(row.upgrade)["return"]
+    return row
+
+
+def limitations_of(row: type[OperatorDesc]) -> tuple[Limitation, ...]:
+    """Every limitation that a desc of a row with kernels may meet."""
+    newest = lowered_as(row)
+    own = LOWERINGS[newest].limitations
+    if newest in _SPECIAL:
+        own += _SPECIAL[newest][1].limitations
+    return tuple(dict.fromkeys(EVERY_OPERATOR + own))
+
+
+def register(
+    *rows: type[OperatorDesc],
+    problem: Callable[[Any], Any],
+    rules: tuple[Rule, ...],
+    schedules: Mapping[str, Schedule],
+    when: Callable[[Any], bool] | None = None,
+    limitations: tuple[Limitation, ...] = (),
+) -> None:
+    """Gives rows their lowering, or with ``when`` those descs of theirs. Every rule has its schedule."""
+    assert {rule.name for rule in rules} == set(schedules), "rules and schedules name the same things"
+    lowering = Lowering(problem, rules, schedules, limitations)
+    for row in rows:
+        if when is None:
+            LOWERINGS[row] = lowering
+        else:
+            _SPECIAL[row] = (when, lowering)

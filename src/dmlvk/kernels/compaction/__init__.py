@@ -1,0 +1,1 @@
+"""The family compaction: manifest rows, rules, lowering."""

@@ -1,0 +1,158 @@
+"""Plans for finding what is not zero."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.shapes import check_rounds, coalesce, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.compaction.rules import NONZERO, NonzeroProblem
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.spec.ops.compaction import NonzeroCoordinates
+from dmlvk.spec.schema import FLOATS
+from dmlvk.spec.tensor import element_bits, packed_strides
+
+_MASK_ELEMENTS = 32
+_CAPACITY = 2048
+"""Elements that a workgroup gathers in shared memory before it writes their rows."""
+_MOST_CHUNKS = 4096
+"""Of an input: the workgroup of each adds up the counts of all before it."""
+_ALIGNMENT = 256
+"""Of a range in temporary memory, in bytes."""
+
+
+class _Shape(NamedTuple):
+    """How many invocations a workgroup has that finds masks, and how many units each of them loads of a tile."""
+
+    invocations: int
+    units: int
+
+
+def _problem(desc: NonzeroCoordinates) -> NonzeroProblem:
+    x = desc.tensor("input_tensor")
+    walk = coalesce(x.sizes, [x.effective_strides])
+    bits = element_bits(x.data_type)
+    word = 128 // bits
+    *outer, inner = walk.strides[0]
+    length = walk.sizes[-1]
+    in_words = length >= word and not any(step % word for step in (*outer, *(length,) * bool(outer)))
+    return NonzeroProblem(bits, x.element_count, word if inner == 1 and in_words else 1, walk)
+
+
+def _units_in_flight(problem: NonzeroProblem, caps: Capabilities) -> int:
+    """64 bytes an invocation in words, but at most a mask of elements; a CPU's caches need none of those."""
+    if caps.is_cpu:
+        return 2
+    return min(4, _MASK_ELEMENTS // problem.unit_elements) if problem.unit_elements > 1 else 8
+
+
+def _mask_fields(
+    desc: NonzeroCoordinates, problem: NonzeroProblem, shape: _Shape
+) -> tuple[tuple[tuple[str, str], ...], dict[str, int], dict[str, int | tuple[int, ...]]]:
+    """Variant, constants and parameters of a kernel that finds masks."""
+    unit = problem.unit_elements
+    sizes = (*problem.walk.sizes[:-1], -(-problem.walk.sizes[-1] // unit))
+    strides = problem.walk.strides[0]
+    if unit > 1:
+        strides = (*(step // unit for step in strides[:-1]), 1)
+    constants = {
+        "LOCAL_SIZE_X": shape.invocations,
+        "UNITS": shape.units,
+        "RANK": len(sizes),
+        "IS_FLOAT": int(desc.tensor("input_tensor").data_type in FLOATS),
+    }
+    params: dict[str, int | tuple[int, ...]] = {
+        "units": problem.elements // unit,
+        "tail": problem.elements % unit,
+        "sizes": sizes,
+        "divisors": divisors(sizes),
+        "strides": strides,
+    }
+    return (("T", f"UINT{problem.bits}"), ("WORDS", str(int(unit > 1)))), constants, params
+
+
+def _row_params(desc: NonzeroCoordinates) -> dict[str, int | tuple[int, ...]]:
+    """Parameters of a kernel that writes rows."""
+    sizes, target = desc.tensor("input_tensor").sizes, desc.tensor("output_coordinates_tensor")
+    columns = target.sizes[-1]
+    return {
+        "columns": columns,
+        "column_sizes": sizes[-columns:],
+        "column_divisors": divisors(sizes[-columns:]),
+        "step_divisors": divisors(packed_strides(sizes)[-columns:]),
+        "row_step": target.effective_strides[-2],
+        "column_step": target.effective_strides[-1],
+    }
+
+
+def _row_rounds(desc: NonzeroCoordinates, invocations: int, elements: int, caps: Capabilities) -> int:
+    """At most so many rounds of loops to write the rows of a tile: sums over subgroups, then for each time that elements
+    are gathered their bits and their rows."""
+    columns = desc.tensor("output_coordinates_tensor").sizes[-1]
+    gathered = _MASK_ELEMENTS + -(-min(elements, _CAPACITY) // (invocations // columns))
+    return 1 + -(-invocations // caps.minimum_subgroup_size) + -(-elements // _CAPACITY) * (1 + gathered)
+
+
+def _mask_rounds(units: int) -> int:
+    """At most so many rounds of loops to find the masks of a tile: neighbours merge their bits."""
+    return 1 + units * (_MASK_ELEMENTS.bit_length() - 1)
+
+
+def _whole(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilities) -> Plan:
+    units = _units_in_flight(problem, caps)
+    wanted = power_of_two(-(-problem.elements // (problem.unit_elements * units)))
+    invocations = min(max(wanted, 128), most_invocations(caps))
+    variant, constants, params = _mask_fields(desc, problem, _Shape(invocations, units))
+    rows = _row_params(desc)
+    tile = invocations * units * problem.unit_elements
+    rounds = _mask_rounds(units) + _row_rounds(desc, invocations, tile, caps)
+    check_rounds(-(-problem.elements // tile) * rounds, caps, desc.type.dml_name)
+    return Plan(
+        (
+            Dispatch(
+                KernelVariant("nonzero_whole", variant, (*constants.items(), ("CAPACITY", _CAPACITY))),
+                (input_range(0), output_range(0), output_range(1)),
+                KERNELS["nonzero_whole"].pack(**params, **rows),
+                (1, 1, 1),
+            ),
+        )
+    )
+
+
+def _chunks(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilities) -> Plan:
+    invocations = min(128 if caps.is_cpu else 256, most_invocations(caps))
+    masks = -(-problem.elements // _MASK_ELEMENTS)
+    tiles = -(-masks // invocations)
+    chunk_tiles = -(-tiles // _MOST_CHUNKS)
+    chunks = -(-tiles // chunk_tiles)
+    shape = _Shape(invocations, _units_in_flight(problem, caps))
+    mask_tiles = _MASK_ELEMENTS // (shape.units * problem.unit_elements)  # of those that rows are written by
+    rounds = max(mask_tiles * _mask_rounds(shape.units), _row_rounds(desc, invocations, invocations * _MASK_ELEMENTS, caps))
+    check_rounds(-(-chunks // invocations) + chunk_tiles * rounds, caps, desc.type.dml_name)
+
+    variant, constants, params = _mask_fields(desc, problem, shape)
+    chunk_masks = chunk_tiles * invocations
+    found = Range(Source.TEMPORARY, 0, 0, 4 * masks)
+    start = -(-found.nbytes // _ALIGNMENT) * _ALIGNMENT
+    counts = Range(Source.TEMPORARY, 0, start, 4 * chunks)
+    grid = linear_grid(chunks, caps)
+    first = Dispatch(
+        KernelVariant("nonzero_masks", variant, tuple(constants.items())),
+        (input_range(0), found, counts),
+        KERNELS["nonzero_masks"].pack(
+            **params, chunks=chunks, chunk_units=chunk_masks * _MASK_ELEMENTS // problem.unit_elements
+        ),
+        grid,
+    )
+    second = Dispatch(
+        KernelVariant("nonzero_write", (), (("LOCAL_SIZE_X", invocations), ("CAPACITY", _CAPACITY))),
+        (found, counts, output_range(0), output_range(1)),
+        KERNELS["nonzero_write"].pack(**_row_params(desc), masks=masks, chunks=chunks, chunk_masks=chunk_masks),
+        grid,
+    )
+    return Plan((first, second), temporary_bytes=start + counts.nbytes)
+
+
+register(NonzeroCoordinates, problem=_problem, rules=NONZERO, schedules={"whole": _whole, "chunks": _chunks})

@@ -1,0 +1,1 @@
+"""The family convolution: manifest rows, rules, lowering."""

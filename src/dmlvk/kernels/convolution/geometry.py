@@ -1,0 +1,223 @@
+"""What every convolution kernel is told, and how filters are repacked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.activation import fused
+from dmlvk.kernels.common.limitation import POSITIONS
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.copy.lowering import copy_launch, copy_problem
+from dmlvk.kernels.copy.rules import COPY
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ConvolutionDirection, ConvolutionMode
+from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.tensor import TensorDesc, element_bits
+
+
+def _spatial(values: tuple[int, ...], fill: int) -> tuple[int, int, int]:
+    """One value for each of D, H and W: ``fill`` where the desc has fewer dimensions."""
+    depth, height, width = (fill,) * (3 - len(values)) + values
+    return (depth, height, width)
+
+
+def _five(tensor: TensorDesc) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and strides as {N, C, D, H, W}."""
+    sizes, strides = tensor.sizes, tensor.effective_strides
+    return (*sizes[:2], *_spatial(sizes[2:], 1)), (*strides[:2], *_spatial(strides[2:], 0))
+
+
+def _modular(values: int | tuple[int, ...]) -> int | tuple[int, ...]:
+    """Signed numbers as the shaders' modular uints."""
+    return values % 2**32 if isinstance(values, int) else tuple(value % 2**32 for value in values)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution in the shaders' terms; see ``glsl/include/convolution.glsl``. Steps may be negative."""
+
+    output_sizes: tuple[int, ...]
+    output_strides: tuple[int, ...]
+    input_sizes: tuple[int, ...]
+    input_strides: tuple[int, ...]
+    window: tuple[int, ...]
+    filter_strides: tuple[int, ...]
+    filter_offset: int
+    filter_group_stride: int
+    bias_stride: int
+    group_channels: int
+    group_outputs: int
+    computed_sizes: tuple[int, ...]
+    position_step: tuple[int, ...]
+    tap_step: tuple[int, ...]
+    position_start: tuple[int, ...]
+    divisor: tuple[int, ...]
+
+    @property
+    def pixels(self) -> int:
+        """Output positions, all batch entries counted."""
+        return self.output_sizes[0] * math.prod(self.output_sizes[2:])
+
+    @property
+    def params(self) -> dict[str, int | tuple[int, ...]]:
+        """What every kernel's parameter block has of it."""
+        return {name: _modular(value) for name, value in vars(self).items()}
+
+
+def geometry_of(desc: ops.Convolution) -> Geometry:
+    """A convolution in the terms of the shaders. Raises UnsupportedError where its positions pass 31 bits."""
+    forward = desc.direction == ConvolutionDirection.FORWARD
+    input_sizes, input_strides = _five(desc.tensor("input_tensor"))
+    output_sizes, output_strides = _five(desc.tensor("output_tensor"))
+    filter_sizes, filter_strides = _five(desc.tensor("filter_tensor"))
+    strides, dilations = _spatial(desc.strides, 1), _spatial(desc.dilations, 1)
+    starts, paddings = _spatial(desc.start_padding, 0), _spatial(desc.output_padding, 0)
+    window, tap_strides = filter_sizes[2:], filter_strides[2:]
+    group_channels = input_sizes[1] // desc.group_count
+    group_outputs = output_sizes[1] // desc.group_count
+    by_output, by_input = filter_strides[:2] if forward else filter_strides[1::-1]
+    reach = max(
+        output * (stride if forward else 1) + (taps - 1) * dilation + start
+        for output, stride, taps, dilation, start in zip(output_sizes[2:], strides, window, dilations, starts, strict=True)
+    )
+    if max(reach, *strides, *dilations) >= 2**31:
+        raise POSITIONS.error("positions in the padded input reach 2**31", desc.type.dml_name)
+    offset = 0
+    if desc.mode == ConvolutionMode.CONVOLUTION:
+        offset = sum((taps - 1) * step for taps, step in zip(window, tap_strides, strict=True))
+        tap_strides = tuple(-step for step in tap_strides)
+    return Geometry(
+        output_sizes=output_sizes,
+        output_strides=output_strides,
+        input_sizes=input_sizes[2:],
+        input_strides=input_strides,
+        window=window,
+        filter_strides=(by_output, by_input, *tap_strides),
+        filter_offset=offset,
+        filter_group_stride=by_output * group_outputs if forward else by_input * group_channels,
+        bias_stride=0 if desc.bias_tensor is None else desc.bias_tensor.effective_strides[1],
+        group_channels=group_channels,
+        group_outputs=group_outputs,
+        computed_sizes=tuple(size - padding for size, padding in zip(output_sizes[2:], paddings, strict=True)),
+        position_step=strides if forward else (1, 1, 1),
+        tap_step=dilations if forward else tuple(-dilation for dilation in dilations),
+        position_start=tuple(-start for start in starts) if forward else starts,
+        divisor=(1, 1, 1) if forward else strides,
+    )
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Where a kernel finds the filter.
+
+    Attributes:
+        range: Its bytes.
+        geometry: The convolution with the filter's strides there.
+        launches: What repacks it, if anything does.
+        nbytes: Of the repacked filter, which lies in the persistent resource where ``kept`` and in temporary memory else.
+        kept: Whether that is done once, at initialisation.
+    """
+
+    range: Range
+    geometry: Geometry
+    launches: tuple[Launch, ...] = ()
+    nbytes: int = 0
+    kept: bool = False
+
+    def plan(self, *dispatches: Launch, temporary_bytes: int = 0) -> Plan:
+        """The plan of these dispatches, whose own temporary memory starts where ``scratch`` says."""
+        if self.kept:
+            return Plan(dispatches, temporary_bytes, self.nbytes, initialize=self.launches)
+        return Plan((*self.launches, *dispatches), self.scratch + temporary_bytes)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of temporary memory that it takes itself, a multiple of 256."""
+        return 0 if self.kept else -(-self.nbytes // 256) * 256
+
+
+def as_it_is(geometry: Geometry) -> Filter:
+    """The filter where it is bound, in its own layout."""
+    return Filter(input_range(1), geometry)
+
+
+def repacked(
+    desc: ops.Convolution, geometry: Geometry, strides: tuple[int, ...], elements: int, caps: Capabilities
+) -> Filter:
+    """The filter with other strides, in elements: {group, output of the group, input of the group, D, H, W}.
+
+    An OWNED_BY_DML filter is repacked once, at initialisation; any other by a first dispatch of each execution.
+    """
+    tensor = desc.tensor("filter_tensor")
+    bits = element_bits(tensor.data_type)
+    nbytes = -(-elements * bits // 128) * 16
+    place = Range(Source.PERSISTENT if tensor.owned_by_dml else Source.TEMPORARY, 0, 0, nbytes)
+    sizes = (desc.group_count, geometry.group_outputs, geometry.group_channels, *geometry.window)
+    problem = copy_problem(
+        bits, sizes, ((geometry.filter_group_stride, *geometry.filter_strides), strides), (geometry.filter_offset, 0)
+    )
+    launch = copy_launch(problem, choose(COPY, problem, caps).name, (input_range(1), place), caps)
+    moved = dataclasses.replace(geometry, filter_offset=0, filter_group_stride=strides[0], filter_strides=strides[1:])
+    return Filter(place, moved, (launch,), nbytes, tensor.owned_by_dml)
+
+
+def dispatch_of(
+    kernel: str,
+    desc: ops.Convolution,
+    filters: Filter,
+    constants: dict[str, int],
+    grid: tuple[int, int, int],
+    variant: tuple[tuple[str, str], ...] = (),
+    **params: int | tuple[int, ...],
+) -> Dispatch:
+    """A launch of a kernel of the family, with what all of them are told."""
+    geometry = filters.geometry
+    activation = fused(desc.fused_activation)
+    has_bias = desc.bias_tensor is not None
+    constants = {
+        **constants,
+        "ACTIVATION": activation.id,
+        "HAS_BIAS": int(has_bias),
+        "HAS_DIVISOR": int(geometry.divisor != (1, 1, 1)),
+    }
+    addend: tuple[Range, ...] = ()
+    if "addend" in KERNELS[kernel].buffer_names:
+        adds = isinstance(desc, ConvolutionAdd)
+        addend = (input_range(3) if adds else filters.range,)
+        constants["HAS_ADDEND"] = int(adds)
+    block = KERNELS[kernel].pack(**geometry.params, **activation.params, **params)
+    variant = (*variant, ("T", desc.tensor("input_tensor").data_type.name))
+    bindings = (input_range(0), filters.range, input_range(2) if has_bias else filters.range, *addend, output_range())
+    return Dispatch(KernelVariant(kernel, variant, tuple(constants.items())), bindings, block, grid)
+
+
+def whole_quads(sizes: tuple[int, ...], strides: tuple[int, ...], axis: int, size: int) -> bool:
+    """Whether a tensor lies in aligned quads along a dimension, ``size`` elements of which follow each other."""
+    return (
+        strides[axis] == 1
+        and size % 4 == 0
+        and all(
+            count == 1 or other == axis or step % 4 == 0
+            for other, (count, step) in enumerate(zip(sizes, strides, strict=True))
+        )
+    )
+
+
+def whole_planes(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether each channel's spatial elements follow each other in memory, in whole aligned quads."""
+    size, step = 1, 1
+    for count, own in zip(sizes[:1:-1], strides[:1:-1], strict=True):
+        if count > 1 and own != step:
+            return False
+        size, step = size * count, step * count
+    return size % 4 == 0 and all(count == 1 or step % 4 == 0 for count, step in zip(sizes[:2], strides[:2], strict=True))
+
+
+def channels_last(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether channels are denser in memory than the last spatial dimension; ``sizes`` are the spatial ones."""
+    return strides[1] < strides[4] if sizes[2] > 1 else strides[1] == 1

@@ -1,0 +1,205 @@
+"""Plans for depthwise convolutions, in groups of neighbouring outputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Plan
+from dmlvk.kernels.common.shapes import convolution_lanes, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, channels_last, dispatch_of, geometry_of, repacked
+from dmlvk.kernels.convolution.rules import CONVOLUTION_LANE_REGISTERS, ConvolutionProblem
+from dmlvk.kernels.elementwise.rules import Access
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ConvolutionDirection
+from dmlvk.spec.tensor import element_bits
+
+_LANE_REGISTERS = 190
+"""Most registers of elements, weights and sums with which an invocation of the depthwise lanes takes several rows."""
+_LANE_INVOCATIONS = 1 << 16
+"""Invocations from which on each takes several rows: fewer leave the device idle."""
+_LANE_WORKGROUP = 128
+_GROUP_LANES = 8
+"""Invocations along contiguous channels: whole lines of the cache."""
+_CHANNELS_WORKGROUP = 128
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """How ``convolution_depthwise_lanes`` sees a problem.
+
+    Attributes:
+        bits: Of an element.
+        lanes: Neighbouring outputs an invocation makes.
+        channels: Whether they are neighbouring channels.
+        modes: How lanes lie in the input and the output.
+        shift: Elements of a group before the first one that is read.
+        window, stride: In the plane, {H, W}.
+    """
+
+    bits: int
+    lanes: int
+    channels: bool
+    modes: tuple[Access, Access]
+    shift: int
+    window: tuple[int, int]
+    stride: tuple[int, int]
+
+    @property
+    def columns(self) -> int:
+        """Neighbouring outputs of a row that an invocation makes of contiguous channels. H200, 256 channels of 32x56x56 in
+        float32: 3x3 in 70 us with 2 and 78 with 4, 5x5 in 154 and 115."""
+        return 2 if self.window[1] <= 3 else 4
+
+    @property
+    def groups(self) -> int:
+        """Groups of lanes that are read of an input row."""
+        span = (self.lanes - 1) * self.stride[1] + self.window[1]
+        return self.window[1] if self.channels else -(-(self.shift + span) // self.lanes)
+
+    def registers(self, rows: int) -> int:
+        """For the elements read, the weights and the sums, for so many rows of the output."""
+        if self.channels and Access.ELEMENTS not in self.modes:  # a row of the window at a time
+            read = (self.columns - 1) * self.stride[1] + self.window[1]
+            return self.lanes * (read * self.bits // 32 + self.window[1] + self.columns)
+        read = ((rows - 1) * self.stride[0] + self.window[0]) * self.groups * self.lanes
+        packed = self.bits // 16 if self.modes[0] is Access.GROUPS else 2
+        return read * packed // 2 + math.prod(self.window) * (self.lanes if self.channels else 1) + rows * self.lanes
+
+
+def _lanes(desc: ops.Convolution, geometry: Geometry) -> _Lanes:
+    """The form with the most lanes of those that fit the registers, in groups if input and output lie in groups."""
+    bits = element_bits(desc.tensor("input_tensor").data_type)
+    forms = [_form_of_lanes(desc, geometry, lanes) for lanes in convolution_lanes(bits)]
+    fit = [form for form in forms if form.registers(1) <= CONVOLUTION_LANE_REGISTERS] or forms[-1:]
+    return next((form for form in fit if Access.ELEMENTS not in form.modes), fit[0])
+
+
+def _form_of_lanes(desc: ops.Convolution, geometry: Geometry, lanes: int) -> _Lanes:
+    steps = geometry.input_strides
+    channels = channels_last(geometry.input_sizes, steps)
+    lane_axis = 1 if channels else 4
+
+    def mode(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Access:
+        whole = all(
+            size == 1 or (step == 1 and size % lanes == 0 if axis == lane_axis else step % lanes == 0)
+            for axis, (size, step) in enumerate(zip(sizes, strides, strict=True))
+        )
+        return Access.GROUPS if whole and sizes[lane_axis] > 1 else Access.ELEMENTS
+
+    outputs, inputs = geometry.output_sizes, (*geometry.output_sizes[:2], *geometry.input_sizes)
+    of_input = mode(inputs, steps)
+    return _Lanes(
+        bits=element_bits(desc.tensor("input_tensor").data_type),
+        lanes=lanes,
+        channels=channels,
+        modes=(of_input, mode(outputs, geometry.output_strides)),
+        shift=geometry.position_start[2] % lanes if of_input is Access.GROUPS and not channels else 0,
+        window=(geometry.window[1], geometry.window[2]),
+        stride=(desc.strides[-2] if len(desc.strides) > 1 else 1, desc.strides[-1]),
+    )
+
+
+def _depthwise_channels(desc: ops.Convolution, geometry: Geometry, form: _Lanes, caps: Capabilities) -> Plan:
+    """A workgroup makes a block of rows and columns of a few channels."""
+    n, c, _, h, w = geometry.output_sizes
+    _, height, width = geometry.window
+    # A row of taps is a row of groups of channels.
+    filters = repacked(desc, geometry, (1, 1, 0, 0, width * c, c), height * width * c, caps)
+    local = min(_CHANNELS_WORKGROUP, most_invocations(caps))
+    columns = min(power_of_two(-(-w // form.columns)), local // _GROUP_LANES // 4)
+    rows = local // (_GROUP_LANES * columns)
+    walk = (n, -(-h // rows), -(-w // (columns * form.columns)), -(-c // (_GROUP_LANES * form.lanes)))
+    dispatch = dispatch_of(
+        "convolution_depthwise_channels",
+        desc,
+        filters,
+        {
+            "LOCAL_SIZE_X": local,
+            "COLUMNS": form.columns,
+            "GROUP_LANES": _GROUP_LANES,
+            "GROUP_COLUMNS": columns,
+            "WINDOW_H": form.window[0],
+            "WINDOW_W": form.window[1],
+            "STRIDE_H": form.stride[0],
+            "STRIDE_W": form.stride[1],
+        },
+        linear_grid(math.prod(walk), caps),
+        (("LANES", str(form.lanes)),),
+        count=math.prod(walk),
+        walk_sizes=walk,
+        walk_divisors=divisors(walk),
+    )
+    return filters.plan(dispatch)
+
+
+def lane_registers(desc: ops.Convolution, geometry: Geometry) -> int | None:
+    """Registers of an invocation of the depthwise lanes that makes one row; None where they do not fit the problem."""
+    planes = geometry.output_sizes[2] == geometry.input_sizes[0] == geometry.window[0] == 1
+    padded = any(desc.output_padding)
+    forward = desc.direction == ConvolutionDirection.FORWARD
+    single = geometry.group_channels == geometry.group_outputs == 1
+    if not (planes and forward and single) or padded or set(desc.dilations) != {1}:
+        return None
+    form = _lanes(desc, geometry)
+    return form.registers(1) if form.groups <= 32 else None
+
+
+def depthwise_lanes(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+    """Groups of neighbouring outputs of one channel, or of neighbouring channels."""
+    geometry = geometry_of(desc)
+    form = _lanes(desc, geometry)
+    if form.channels and Access.ELEMENTS not in form.modes:
+        return _depthwise_channels(desc, geometry, form, caps)
+    filters = as_it_is(geometry)
+    n, c, _, h, w = geometry.output_sizes
+    lane_groups = -(-(c if form.channels else w) // form.lanes)
+    row_invocations = n * (w if form.channels else c) * lane_groups
+    rows = next(
+        (
+            rows
+            for rows in (4, 2)
+            if not caps.is_cpu
+            and 2 * form.stride[0] <= form.window[0]
+            and form.registers(rows) <= _LANE_REGISTERS
+            and -(-h // rows) * row_invocations >= _LANE_INVOCATIONS
+        ),
+        1,
+    )
+    row_groups = -(-h // rows)
+    walk = (n, row_groups, w, lane_groups) if form.channels else (n, c, row_groups, lane_groups)
+    # The first and the last column of each group that is read of a row, over all invocations.
+    group_step = 1 if form.channels else form.lanes
+    first = geometry.position_start[2] - form.shift
+    last = first + ((w if form.channels else lane_groups * form.lanes) - group_step) * form.stride[1]
+    inside = [
+        first + g * group_step >= 0 and last + g * group_step < geometry.input_sizes[2]
+        for g in range(form.groups if form.channels or form.modes[0] is Access.GROUPS else 0)
+    ]
+    local = min(_LANE_WORKGROUP, caps.workgroup_invocations)
+    constants = {
+        "LOCAL_SIZE_X": local,
+        "CHANNELS": int(form.channels),
+        "ROWS": rows,
+        "WINDOW_H": form.window[0],
+        "WINDOW_W": form.window[1],
+        "STRIDE_H": form.stride[0],
+        "STRIDE_W": form.stride[1],
+        "SHIFT": form.shift,
+        "INSIDE": sum(1 << g for g, always in enumerate(inside) if always),
+        "X_MODE": int(form.modes[0]),
+        "Y_MODE": int(form.modes[1]),
+    }
+    dispatch = dispatch_of(
+        "convolution_depthwise_lanes",
+        desc,
+        filters,
+        constants,
+        linear_grid(-(-math.prod(walk) // local), caps),
+        (("LANES", str(form.lanes)),),
+        count=math.prod(walk),
+        walk_sizes=walk,
+        walk_divisors=divisors(walk),
+    )
+    return filters.plan(dispatch)

@@ -1,0 +1,228 @@
+"""The kernels of convolution."""
+
+from __future__ import annotations
+
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.shapes import convolution_lanes
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, bits
+
+_BUFFERS = ("x", "w", "bias", "y:w")
+_ADDING = ("x", "w", "bias", "addend", "y:w")
+"""Of a kernel that finishes sums of several channels, to which a ``ConvolutionAdd`` adds a tensor."""
+_CONVOLUTION_PARAMS = (
+    "uint output_sizes[5]",
+    "uint output_strides[5]",
+    "uint input_sizes[3]",
+    "uint input_strides[5]",
+    "uint window[3]",
+    "uint filter_strides[5]",
+    "uint filter_offset",
+    "uint filter_group_stride",
+    "uint bias_stride",
+    "uint group_channels",
+    "uint group_outputs",
+    "uint computed_sizes[3]",
+    "uint position_step[3]",
+    "uint tap_step[3]",
+    "uint position_start[3]",
+    "uint divisor[3]",
+    "float param0",
+    "float param1",
+    "float clip_scale",
+    "float clip_bias",
+)
+"""What every convolution kernel reads; see ``glsl/include/convolution.glsl``."""
+
+_CONVOLUTION_LANES = tuple(f"{count} {name}" for name in FLOATS for count in convolution_lanes(bits(name)))
+
+_WINOGRAD_PARAMS = (
+    *_CONVOLUTION_PARAMS,
+    "uint count",
+    "uint groups",
+    "uint first_image",
+    "uint blocks",
+    "uint block_rows",
+    "uint block_columns",
+    "uint matrix",
+    "uint channel_step",
+    "uint block_step",
+)
+"""What Winograd's transforms read; see ``glsl/include/winograd.glsl``."""
+_WINOGRAD_CONSTANTS = (("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 0), ("CHANNELS", 0))
+
+
+def _winograd(name: str, buffers: tuple[str, ...], *more: tuple[str, int]) -> KernelSpec:
+    return KernelSpec(
+        f"convolution_winograd_{name}",
+        f"convolution_winograd_{name}.comp",
+        buffers=buffers,
+        params=_WINOGRAD_PARAMS,
+        constants=(*_WINOGRAD_CONSTANTS, *more),
+        variants=(("T", ("FLOAT32",)),),
+    )
+
+
+ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "convolution_naive",
+        "convolution_naive.comp",
+        buffers=_ADDING,
+        params=(*_CONVOLUTION_PARAMS, "uint count"),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_ADDEND", 0), ("HAS_DIVISOR", 1)),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "convolution_direct",
+        "convolution_direct.comp",
+        buffers=_ADDING,
+        params=(*_CONVOLUTION_PARAMS, "uint pixels", "uint group_blocks"),
+        constants=(
+            ("LOCAL_SIZE_X", 64),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_ADDEND", 0),
+            ("HAS_DIVISOR", 1),
+            ("CHANNELS", 8),
+        ),
+        variants=(("T", FLOATS),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
+    ),
+    KernelSpec(
+        "convolution_depthwise",
+        "convolution_depthwise.comp",
+        buffers=_BUFFERS,
+        params=(*_CONVOLUTION_PARAMS, "uint runs", "uint row_runs"),
+        constants=(
+            ("LOCAL_SIZE_X", 64),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_DIVISOR", 0),
+            ("PIXELS", 4),
+            ("WINDOW_W", 3),
+            ("STRIDE_W", 1),
+            ("DILATION_W", 1),
+        ),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "convolution_depthwise_lanes",
+        "convolution_depthwise_lanes.comp",
+        buffers=_BUFFERS,
+        params=(*_CONVOLUTION_PARAMS, "uint count", "uint walk_sizes[4]", "uint walk_divisors[8]"),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_DIVISOR", 0),
+            ("CHANNELS", 0),
+            ("ROWS", 1),
+            ("WINDOW_H", 3),
+            ("WINDOW_W", 3),
+            ("STRIDE_H", 1),
+            ("STRIDE_W", 1),
+            ("SHIFT", 0),
+            ("INSIDE", 0),
+            ("X_MODE", 0),
+            ("Y_MODE", 0),
+        ),
+        variants=(("LANES T", _CONVOLUTION_LANES),),
+    ),
+    KernelSpec(
+        "convolution_depthwise_channels",
+        "convolution_depthwise_channels.comp",
+        buffers=_BUFFERS,
+        params=(*_CONVOLUTION_PARAMS, "uint count", "uint walk_sizes[4]", "uint walk_divisors[8]"),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_DIVISOR", 0),
+            ("COLUMNS", 4),
+            ("GROUP_LANES", 8),
+            ("GROUP_COLUMNS", 4),
+            ("WINDOW_H", 3),
+            ("WINDOW_W", 3),
+            ("STRIDE_H", 1),
+            ("STRIDE_W", 1),
+        ),
+        variants=(("LANES T", _CONVOLUTION_LANES),),
+    ),
+    KernelSpec(
+        "convolution_tiled",
+        "convolution_tiled.comp",
+        buffers=_ADDING,
+        params=(
+            *_CONVOLUTION_PARAMS,
+            "uint pixels",
+            "uint groups",
+            "uint depth",
+            "uint depth_blocks",
+            "uint depth_divisor[2]",
+            "uint window_divisors[4]",
+            "uint rounds",
+            "uint splits",
+            "uint split_rounds",
+            "uint partial_pitch",
+        ),
+        constants=(
+            *PRODUCT_TILE,
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_ADDEND", 0),
+            ("HAS_DIVISOR", 1),
+            ("X_MODE", 0),
+            ("ONE_TAP", 0),
+            ("W_QUADS", 1),
+            ("Y_MODE", 0),
+            ("TABLE", 1),
+            ("PARTIAL", 0),
+        ),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "convolution_cooperative",
+        "convolution_cooperative.comp",
+        buffers=_ADDING,
+        params=(
+            *_CONVOLUTION_PARAMS,
+            "uint pixels",
+            "uint groups",
+            "uint depth",
+            "uint channel_divisor[2]",
+            "uint window_divisor[2]",
+            "uint plane",
+            "uint plane_divisor[2]",
+            "uint pixel_step",
+        ),
+        constants=(
+            *COOPERATIVE_TILE,
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_ADDEND", 0),
+            ("HAS_DIVISOR", 0),
+            ("WHOLE_TAPS", 1),
+            ("Y_MODE", 0),
+        ),
+        variants=(("T", ("FLOAT16",)),),
+        features=("storage16",),
+        extensions=COOPERATIVE_EXTENSIONS,
+    ),
+    KernelSpec(
+        "convolution_merge",
+        "convolution_merge.comp",
+        buffers=_ADDING,
+        params=(*_CONVOLUTION_PARAMS, "uint pixels", "uint splits", "uint partial_pitch"),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            ("ACTIVATION", 0),
+            ("HAS_BIAS", 1),
+            ("HAS_ADDEND", 0),
+            ("HAS_DIVISOR", 0),
+            ("Y_QUADS", 1),
+        ),
+        variants=(("T", FLOATS),),
+    ),
+    _winograd("filter", _BUFFERS),
+    _winograd("input", _BUFFERS),
+    _winograd("output", _ADDING, ("HAS_ADDEND", 0), ("Y_QUADS", 1)),
+)

@@ -1,0 +1,318 @@
+"""The rules of convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.rule import Rule, always
+from dmlvk.kernels.matmul.rules import GEMM_VECTOR_ROWS
+
+CONVOLUTION_LANE_REGISTERS = 208
+"""Most registers of elements, weights and sums: with what else an invocation needs they stay below 255, the most that it
+has."""
+
+
+@dataclass(frozen=True)
+class ConvolutionProblem:
+    """What the convolution rules read.
+
+    Attributes:
+        pixels: Output positions, all batch entries counted.
+        groups, group_channels, group_outputs: Groups, and the input and output channels of each.
+        taps: Of the window.
+        line, lines: How ``convolution_tiled`` counts the terms of a sum: input channels and taps, or all in one line.
+        lean: Whether all that a round of tiles adds to its products is to load them: one tap, whole quads of pixels.
+        divided: Whether positions are divided: direction BACKWARD with a stride above 1.
+        forward: Whether the direction is FORWARD.
+        adds: Whether a tensor is added to the outputs.
+        lane_registers: That an invocation of the depthwise lanes takes; None where they do not fit the problem.
+        cooperative: Whether it is float16 that the cooperative kernel takes.
+        winograd_bytes: The largest range of memory that F(4x4, 3x3) needs; None where it does not compute the problem.
+        segment: Inputs along W that a run of 4 outputs reads.
+        is_product: Whether it is nothing but a matrix product of one pixel a batch entry: one group, one tap, no padding.
+    """
+
+    pixels: int
+    groups: int
+    group_channels: int
+    group_outputs: int
+    taps: int
+    line: int
+    lines: int
+    lean: bool
+    divided: bool
+    forward: bool
+    adds: bool
+    lane_registers: int | None
+    cooperative: bool
+    winograd_bytes: int | None
+    segment: int
+    is_product: bool
+
+
+class TileShape(NamedTuple):
+    """A workgroup's tile of output channels by pixels, and the block of each invocation; see ``product_tile.glsl``.
+
+    ``speed`` is what share of an H200's peak such tiles reach where there are many, as measured; ``lean`` and ``lean_of_8``
+    are the same for a lean problem, in rounds of 16 terms and more and in rounds of 8.
+    """
+
+    rows: int
+    columns: int
+    block_rows: int
+    block_columns: int
+    speed: float
+    lean: float
+    lean_of_8: float
+
+    @property
+    def invocations(self) -> int:
+        """Of the workgroup."""
+        return self.rows // self.block_rows * (self.columns // self.block_columns)
+
+    def shared_bytes(self, depth: int) -> int:
+        """Of its two buffers of so much of the depth, and the largest table."""
+        return 2 * depth * (self.rows + self.columns + 8) * 4 + 16 * (256 + depth)
+
+
+class TileChoice(NamedTuple):
+    """Tiles for a problem.
+
+    Attributes:
+        shape: Of a tile.
+        depth: Terms of the sums that a round multiplies.
+        splits: Parts that the rounds are split into, whose sums another dispatch adds.
+        microseconds: That this would take on an H200.
+    """
+
+    shape: TileShape
+    depth: int
+    splits: int
+    microseconds: float
+
+    def rounds(self, problem: ConvolutionProblem) -> int:
+        """Of a sum."""
+        return -(-problem.line // self.depth) * problem.lines
+
+
+TILE_SHAPES = (
+    TileShape(128, 128, 8, 16, 0.50, 0.62, 0.70),
+    TileShape(128, 64, 8, 8, 0.60, 0.63, 0.65),
+    TileShape(64, 128, 8, 8, 0.57, 0.65, 0.55),
+    TileShape(64, 64, 8, 4, 0.50, 0.61, 0.51),
+    TileShape(32, 128, 4, 8, 0.45, 0.49, 0.41),
+    TileShape(32, 64, 4, 4, 0.40, 0.46, 0.38),
+    TileShape(32, 32, 4, 4, 0.33, 0.36, 0.30),
+)
+_CPU_TILES = TileChoice(TileShape(16, 32, 4, 4, 1.0, 1.0, 1.0), 4, 1, 0.0)
+"""Small, because a CPU's driver takes seconds to compile a large block's unrolled loops, and no rule chooses tiles there."""
+_PROCESSORS = 132
+_PRODUCTS_PER_MICROSECOND = 224e3
+"""Multiply-adds of one processor: 128 a cycle of 1.75 GHz."""
+_SHORT_ROUND = 1.2
+"""What rounds of 8 terms take longer, a term, where a problem is not lean."""
+_ALONE = 0.5
+"""Waves that few ones of blocks of 128 sums take longer: a processor has registers for two workgroups of them, and the last
+waits for memory alone."""
+_FEW_WAVES = 4
+_TABLED = 1.2
+"""What blocks of 64 sums and more take longer, a term, where a table says what is read: they lack registers."""
+_DISPATCH_MICROSECONDS = 2.5
+_MERGE_MICROSECONDS = 5.0
+_MERGED_PART_MICROSECONDS = 0.07
+"""What each part after the 32nd adds to that."""
+_SURELY = 0.75
+"""Tiles that are not full are taken where they would need at most so much of the time without tiles."""
+_TERM_MICROSECONDS = 0.12
+"""Of a term of the direct kernel's sums where little else runs: 20 us for 144 terms, 37 for 288, 231 for 2048."""
+_EXCHANGE_MICROSECONDS = 3.5e-5
+"""Of a subgroup's term where all processors are busy: 8 shuffles, of which each of them does one a cycle."""
+_LATENCY_MICROSECONDS = 0.45
+"""Of a round's loads and barrier, of which the multiplication of the round before hides a quarter."""
+
+
+def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> TileChoice:
+    """The fastest tiles that the device takes, by a model of a large device's processors: each has its share of the
+    workgroups, and a round of one takes what its products take, or a memory's latency where there is one workgroup only.
+
+    Within 15 % of what an H200 took for 1x1 layers of ResNet-50.
+    """
+    if caps.is_cpu:
+        return _CPU_TILES._replace(splits=min(3, _CPU_TILES.rounds(problem)) if split else 1)
+    return min(_tile_choices(problem, caps, split=split), key=lambda choice: choice.microseconds)
+
+
+def _speed(problem: ConvolutionProblem, shape: TileShape, depth: int) -> float:
+    if problem.lean:
+        return shape.lean_of_8 if depth == 8 else shape.lean
+    is_tabled = problem.lines == 1 < problem.taps and shape.block_rows * shape.block_columns >= 64
+    return shape.speed / (_SHORT_ROUND if depth == 8 else 1.0) / (_TABLED if is_tabled else 1.0)
+
+
+def _tile_choices(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> Iterator[TileChoice]:
+    for shape in TILE_SHAPES:
+        if shape.invocations > caps.workgroup_invocations:
+            continue
+        tiles = -(-problem.group_outputs // shape.rows) * -(-problem.pixels // shape.columns) * problem.groups
+        is_small = shape.block_rows * shape.block_columns <= 16
+        for depth in (32, 16, 8) if is_small else (16, 32, 8):  # of those that seem as fast the first
+            rounds = TileChoice(shape, depth, 1, 0.0).rounds(problem)
+            if shape.shared_bytes(depth) > caps.shared_memory_bytes or (depth > 16 and shape.rows * shape.columns > 4096):
+                continue
+            busy = shape.rows * shape.columns * depth / (_PRODUCTS_PER_MICROSECOND * _speed(problem, shape, depth))
+            most = max(rounds // 2, 2) if split else 1
+            for parts in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if split else (1,):
+                if parts > min(most, rounds) or (split and _partial_bytes(problem, parts) > caps.storage_buffer_bytes):
+                    continue
+                each = -(-rounds // parts)
+                waves = float(-(-tiles * parts // _PROCESSORS))
+                if shape.block_rows * shape.block_columns > 64 and waves <= _FEW_WAVES:
+                    waves += _ALONE
+                time = _DISPATCH_MICROSECONDS + each * max(_LATENCY_MICROSECONDS + 0.75 * busy, waves * busy)
+                if parts > 1:
+                    time += _MERGE_MICROSECONDS + 2 * _partial_bytes(problem, parts) / 3e6
+                    time += max(parts - 32, 0) * _MERGED_PART_MICROSECONDS
+                yield TileChoice(shape, depth, -(-rounds // each), time)
+
+
+def _few_pixels(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.is_product and problem.pixels <= GEMM_VECTOR_ROWS
+
+
+def _depthwise(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    channels = problem.groups * problem.group_outputs
+    single = problem.group_channels == 1 and problem.forward and not problem.adds
+    return single and problem.segment <= 64 and channels <= caps.workgroup_counts[2]
+
+
+def _depthwise_lanes(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.lane_registers is not None and problem.lane_registers <= CONVOLUTION_LANE_REGISTERS
+
+
+def _direct(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.groups * problem.group_outputs <= caps.workgroup_counts[2]
+
+
+def _fills_tiles(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return (
+        not caps.is_cpu
+        and problem.group_channels * problem.taps >= 8
+        and problem.group_outputs >= 16
+        and problem.pixels >= 32
+    )
+
+
+def _cooperative(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.cooperative and cooperative_matrix(caps, "float16", "float32") is not None
+
+
+def _winograd(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.winograd_bytes is not None and problem.winograd_bytes <= caps.storage_buffer_bytes
+
+
+def _partial_bytes(problem: ConvolutionProblem, parts: int) -> int:
+    """Of the float32 sums of so many parts, rows of whole quads of pixels."""
+    return 16 * parts * problem.groups * problem.group_outputs * -(-problem.pixels // 4)
+
+
+def _split(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.line * problem.lines >= 64 and _partial_bytes(problem, 3) <= caps.storage_buffer_bytes
+
+
+def _untiled_microseconds(problem: ConvolutionProblem) -> float:
+    """That an invocation for 8 channels of a pixel takes: a memory's latency a term, or the subgroup's exchanges."""
+    subgroups = problem.groups * -(-problem.group_outputs // 8) * -(-problem.pixels // 32)
+    term = max(_TERM_MICROSECONDS, subgroups * _EXCHANGE_MICROSECONDS)
+    return _DISPATCH_MICROSECONDS + problem.line * problem.lines * term
+
+
+def _tiles_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    if caps.is_cpu or _fills_tiles(problem, caps):
+        return not caps.is_cpu
+    return tile_choice(problem, caps, split=False).microseconds < _SURELY * _untiled_microseconds(problem)
+
+
+def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    if caps.is_cpu:
+        return False
+    whole = tile_choice(problem, caps, split=False).microseconds
+    if not _fills_tiles(problem, caps):
+        whole = min(whole, _SURELY * _untiled_microseconds(problem))
+    return tile_choice(problem, caps, split=True).microseconds < whole
+
+
+CONVOLUTION = (
+    Rule(
+        "vector",
+        when=lambda problem, caps: not caps.is_cpu,
+        possible=_few_pixels,
+        because="one pixel of at most 4 images under a 1x1 window is a matrix times few vectors, which needs one read of "
+        "the weights; see the rule of that name for Gemm",
+    ),
+    Rule(
+        "depthwise_lanes",
+        when=lambda problem, caps: not caps.is_cpu,
+        possible=_depthwise_lanes,
+        because="one channel in and out a group, planes without dilation, on a GPU: groups of neighbouring outputs whose "
+        "windows' elements are read once and in 16-byte groups, in either layout. H200, 3x3 over 32x256x56x56 in float32 in "
+        "57 us, with runs of outputs 130, PyTorch 241; channels contiguous in 70, PyTorch 71",
+    ),
+    Rule(
+        "depthwise",
+        when=always,
+        possible=_depthwise,
+        because="one input channel a group, FORWARD, where the rule before is not possible, and on CPUs: what windows of a "
+        "run of outputs share is read once; 3x3 on 32x256x56x56 on an H200 in 0.13 ms against 0.50 with an invocation an "
+        "output, on lavapipe 4 times faster, too",
+    ),
+    Rule(
+        "cooperative",
+        when=lambda problem, caps: (
+            not caps.is_cpu and min(problem.group_channels, problem.group_outputs) >= 16 and problem.pixels >= 32
+        ),
+        possible=_cooperative,
+        because="float16 with whole words of channels, on a device with cooperative matrices; an input whose channels are "
+        "not contiguous is copied first. H200, 3x3 on 32x256x56x56 with contiguous channels in 375 us, 315 TFLOP/s, else in "
+        "452, with tiles 3390",
+    ),
+    Rule(
+        "winograd",
+        when=lambda problem, caps: (
+            not caps.is_cpu and min(problem.group_channels, problem.group_outputs) >= 32 and problem.pixels >= 128
+        ),
+        possible=_winograd,
+        because="3x3 windows of step 1 in float32: a quarter of the multiplications, for two transforms through temporary "
+        "memory of up to 256 MiB. H200, 256 channels of 32x56x56 in 0.9 ms, with tiles 3.2, cuDNN 2.6; 256 of 14x14 in 20 "
+        "us, split 33; 512 of 7x7, too few blocks to fill tiles, in 43, split 33. Rounding errors are those of plain "
+        "sums, but an infinity or NaN reaches all outputs of its 6x6 block",
+    ),
+    Rule(
+        "split",
+        when=_split_pays,
+        possible=_split,
+        because="few tiles and long sums: parts of the sums fill the device, and a second dispatch adds them, where the "
+        "model of tile_choice() says that it pays. H200, 1x1 on 1024x14x14 to 256 channels in 13 us with 8 parts, else 27; "
+        "the gradient of 32 filters of 3x3 over 64 images of 28x28, 288 sums of 50176 terms, in 33 us with 121 parts, "
+        "7273 with an invocation a pixel, PyTorch 28",
+    ),
+    Rule(
+        "tiled",
+        when=_tiles_pay,
+        possible=always,
+        because="enough channels and pixels to fill tiles in shared memory, on a GPU, or sums so long that tiles pay half "
+        "empty; which tiles says tile_choice(). H200, "
+        "1x1 on 32x256x56x56 to 64 channels in 87 us, cuDNN 115",
+    ),
+    Rule(
+        "direct",
+        when=lambda problem, caps: problem.group_outputs > 1 and problem.pixels >= 8,
+        possible=_direct,
+        because="several output channels a group: each input value read serves 8 of them, without barriers; the 1x1 layers "
+        "of a MobileNet run 5 times faster on lavapipe than with an invocation an output",
+    ),
+    Rule("naive", when=always, possible=always, because="any convolution: one invocation an output"),
+)

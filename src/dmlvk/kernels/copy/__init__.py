@@ -1,0 +1,1 @@
+"""The family copy: manifest rows, rules, lowering."""

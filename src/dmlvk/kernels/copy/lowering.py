@@ -1,0 +1,369 @@
+"""Copies bit for bit, from any strides to any strides: what moves elements without looking at them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import BlockCopy, Dispatch, KernelVariant, Launch, Plan, Range, input_range, output_range
+from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid
+from dmlvk.kernels.copy.rules import COPY, CopyProblem
+from dmlvk.kernels.elementwise.lowering import launch
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.spec.enums import OperatorType, TensorDataType
+from dmlvk.spec.ops import ActivationIdentity, Cast, ElementWiseIdentity
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import element_bits
+
+_WORKGROUP = 128
+_WORD_BITS = 128
+_LONG_ROW = 16
+"""Words of a row from which on an invocation makes two, where there are many. H200: rows of 61 float16 in 153 us with one
+and 197 with two, of 253 in 158 and 147."""
+_SECTOR_BITS = 256
+"""What memory moves at least."""
+_NEIGHBOURS = 32
+"""Invocations whose accesses are made together."""
+_STAGED_BYTES = 8192
+"""Of strips in shared memory, to which an eighth is added."""
+
+
+def copy(
+    source: Range,
+    destination: Range,
+    data_type: TensorDataType,
+    sizes: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    caps: Capabilities,
+) -> Launch:
+    """The copy of a tensor's elements; ``strides`` are the source's and the destination's in elements."""
+    problem = copy_problem(element_bits(data_type), sizes, strides)
+    return copy_launch(problem, choose(COPY, problem, caps).name, (source, destination), caps)
+
+
+def copy_problem(
+    bits: int, sizes: Sequence[int], strides: Sequence[Sequence[int]], starts: tuple[int, int] = (0, 0)
+) -> CopyProblem:
+    """The problem of elements of so many bits.
+
+    Args:
+        bits: Of an element: 8, 16, 32 or 64.
+        sizes: Of the elements to copy.
+        strides: The source's and the destination's in elements; the source's may be 0 or negative.
+        starts: The first element of either.
+
+    Units are as wide as all places allow; those of a block are elements, so that its length chooses no other pipeline.
+    """
+    order = sorted(range(len(sizes)), key=lambda axis: -strides[1][axis])
+    walk = coalesce([sizes[axis] for axis in order], [[steps[axis] for axis in order] for steps in strides])
+    problem = CopyProblem(bits, walk, starts)
+    while problem.bits < _WORD_BITS and problem.is_even and not problem.is_block:
+        problem = _rescaled(problem, 2, 1)
+    return problem
+
+
+def _rescaled(problem: CopyProblem, wider: int, narrower: int) -> CopyProblem:
+    """The problem in units that are ``wider`` times as large, or ``narrower`` times as small; rows are contiguous."""
+    *outer, inner = problem.walk.sizes
+
+    def scaled(number: int) -> int:
+        return number * narrower // wider
+
+    strides = tuple((*map(scaled, steps[:-1]), 1) for steps in problem.walk.strides)
+    walk = Coalesced((*outer, scaled(inner)), strides)
+    first, second = problem.starts
+    return CopyProblem(problem.bits * wider // narrower, walk, (scaled(first), scaled(second)))
+
+
+def copy_launch(problem: CopyProblem, rule: str, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
+    """What a copy launches by a rule."""
+    return _LAUNCHES[rule](problem, bindings, caps)
+
+
+def _block(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
+    nbytes = problem.walk.sizes[0] * problem.bits // 8
+    source, target = (
+        part._replace(offset=part.offset + start * problem.bits // 8, nbytes=nbytes)
+        for part, start in zip(bindings, problem.starts, strict=True)
+    )
+    return BlockCopy((source, target))
+
+
+def _tiles(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
+    tiled = problem.elementwise
+    assert tiled is not None, "the rule has shown it to be there"
+    constants = {"OPERATION": OperatorType.ELEMENT_WISE_IDENTITY, "HAS_SCALE_BIAS": 0}
+    params = {"scale": 1.0, "bias": 0.0, "param0": (0, 0), "param1": (0, 0)}
+    starts = {"x_start": problem.starts[0], "output_start": problem.starts[1]}
+    return launch("elementwise_unary", "tiles", tiled, caps, bindings, constants, {**params, **starts})
+
+
+def _strips(shared: bool) -> Callable[[CopyProblem, tuple[Range, Range], Capabilities], Launch]:
+    return lambda problem, bindings, caps: _strip_dispatch(problem, bindings, shared, caps)
+
+
+def _strip_dispatch(problem: CopyProblem, bindings: tuple[Range, Range], shared: bool, caps: Capabilities) -> Dispatch:
+    strip = problem.strip
+    assert strip is not None, "the rule has shown it to be there"
+    problem, bindings = _narrowed(problem, bindings)
+    units = strip.word_bits // problem.bits
+    dimensions = [axis for axis in range(len(problem.walk.sizes)) if axis not in (strip.short, strip.long)] + [strip.long]
+    sizes = [problem.walk.sizes[axis] for axis in dimensions]
+    sizes[-1] //= units
+    # A run's next word lies next to it, that of a strip beyond those of the short dimension.
+    runs, strips = problem.walk.strides if strip.interleaves else problem.walk.strides[::-1]
+    of_runs = [runs[axis] // units for axis in dimensions[:-1]] + [1]
+    of_strips = [strips[axis] // units for axis in dimensions[:-1]] + [strip.size]
+    x, output = (of_runs, of_strips) if strip.interleaves else (of_strips, of_runs)
+    workgroup = _strip_workgroup(strip.size * strip.word_bits // 8) if shared else _WORKGROUP
+    count = math.prod(sizes)
+    block = KERNELS["copy_strips"].pack(
+        count=count,
+        x_start=problem.starts[0] // units,
+        output_start=problem.starts[1] // units,
+        run_step=runs[strip.short] // units % 2**32,
+        sizes=tuple(sizes),
+        divisors=divisors(sizes),
+        x_strides=tuple(step % 2**32 for step in x),
+        output_strides=tuple(output),
+    )
+    constants = {
+        "LOCAL_SIZE_X": workgroup,
+        "RANK": len(sizes),
+        "SHORT": strip.size,
+        "INTERLEAVES": int(strip.interleaves),
+        "STAGED": int(shared),
+    }
+    variant = (("BITS", str(problem.bits)), ("T", unit_type(strip.word_bits)))
+    kernel = KernelVariant("copy_strips", variant, tuple(constants.items()))
+    return Dispatch(kernel, bindings, block, linear_grid(-(-count // workgroup), caps))
+
+
+def _strip_workgroup(nbytes: int) -> int:
+    """Invocations that share strips of which each moves so many bytes."""
+    workgroup = _WORKGROUP
+    while workgroup * nbytes > _STAGED_BYTES:
+        workgroup //= 2
+    return workgroup
+
+
+def _rows(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
+    if problem.bits > 32:
+        problem = _rescaled(problem, 1, problem.bits // 32)
+    problem, bindings = _narrowed(problem, bindings)
+    in_line = problem.output_is_packed and problem.starts[1] == 0
+    return _dispatch(problem, bindings, caps, in_words=True, packed=in_line)
+
+
+def _units(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
+    problem, bindings = _narrowed(problem, bindings)
+    return _dispatch(dataclasses.replace(problem, walk=_cheaper_walk(problem)), bindings, caps, in_words=False)
+
+
+def _narrowed(problem: CopyProblem, bindings: tuple[Range, Range]) -> tuple[CopyProblem, tuple[Range, Range]]:
+    """With only those bytes of the target bound that are written, where they follow each other and start on a word: pieces
+    of one output then need no barrier between them."""
+    start = problem.starts[1] * problem.bits
+    if not problem.output_is_packed or start % _WORD_BITS:
+        return problem, bindings
+    source, target = bindings
+    nbytes = math.prod(problem.walk.sizes) * problem.bits // 8
+    target = target._replace(offset=target.offset + start // 8, nbytes=nbytes)
+    return dataclasses.replace(problem, starts=(problem.starts[0], 0)), (source, target)
+
+
+def _cheaper_walk(problem: CopyProblem) -> Coalesced:
+    """The order of the dimensions in which neighbouring invocations touch less memory: the output's, or the input's."""
+    walk = problem.walk
+    order = sorted(range(len(walk.sizes)), key=lambda axis: -abs(walk.strides[0][axis]))
+    by_input = coalesce([walk.sizes[axis] for axis in order], [[own[axis] for axis in order] for own in walk.strides])
+    return min(walk, by_input, key=lambda found: _sectors(found, problem.bits))
+
+
+def _sectors(walk: Coalesced, bits: int) -> int:
+    """Sectors of memory that the first neighbouring invocations touch."""
+    count = min(_NEIGHBOURS, math.prod(walk.sizes))
+    touched: set[tuple[int, int]] = set()
+    for number in range(count):
+        rest, places = number, [0] * len(walk.strides)
+        for axis in reversed(range(len(walk.sizes))):
+            rest, coordinate = divmod(rest, walk.sizes[axis])
+            places = [place + coordinate * own[axis] for place, own in zip(places, walk.strides, strict=True)]
+        touched |= {(tensor, place * bits // _SECTOR_BITS) for tensor, place in enumerate(places)}
+    return len(touched)
+
+
+def _dispatch(
+    problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities, *, in_words: bool, packed: bool = False
+) -> Dispatch:
+    *outer, inner = problem.walk.sizes
+    x, output = problem.walk.strides
+    outer = outer or [1]
+    return rows_dispatch(
+        "copy",
+        RowUnits(problem.bits, math.prod(outer), inner, x[-1], output[-1]),
+        bindings,
+        caps,
+        in_words=in_words,
+        packed=packed,
+        constants={"RANK": len(outer)},
+        params={
+            "x_start": problem.starts[0],
+            "output_start": problem.starts[1],
+            "sizes": tuple(outer),
+            "divisors": divisors(outer),
+            "x_strides": tuple(step % 2**32 for step in x[:-1]),
+            "output_strides": output[:-1],
+        },
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RowUnits:
+    """What a kernel that includes ``rows.glsl`` is told of its rows.
+
+    Attributes:
+        bits: Of a unit: 8 to 128, or 8 to 32 for words.
+        rows: Their number.
+        size: Units of a row of the output.
+        x_step, output_step: Units from one to the next.
+        fill: The bits of a unit that comes from nowhere: two words, that repeat.
+    """
+
+    bits: int
+    rows: int
+    size: int
+    x_step: int = 1
+    output_step: int = 1
+    fill: tuple[int, int] = (0, 0)
+
+
+def rows_dispatch(
+    kernel: str,
+    units: RowUnits,
+    bindings: tuple[Range, ...],
+    caps: Capabilities,
+    *,
+    in_words: bool,
+    packed: bool = True,
+    constants: dict[str, int],
+    params: dict[str, Any],
+) -> Dispatch:
+    """A dispatch of a kernel that includes ``rows.glsl``.
+
+    Args:
+        kernel: Its name.
+        units: The rows.
+        bindings: Of its buffers.
+        caps: The device's.
+        in_words: Whether an invocation makes 16 bytes of the output (ROWS 1), or moves single units.
+        packed: Of words: whether the output's rows follow each other from the start of its binding on.
+        constants, params: The kernel's own.
+    """
+    total = units.rows * units.size
+    of_word = _WORD_BITS // units.bits
+    row_words = (units.size + of_word - 2) // of_word + 1
+    if not in_words:
+        count, items = total, unit_items(units.bits, total, caps)
+    else:
+        count = -(-total // of_word) if packed else units.rows * row_words
+        items = word_items(row_words, count, caps)
+    block = KERNELS[kernel].pack(
+        count=count,
+        units=total,
+        inner_size=units.size,
+        inner_divisor=divisors([units.size]),
+        row_words=row_words,
+        row_words_divisor=divisors([row_words]),
+        x_step=units.x_step % 2**32,
+        output_step=units.output_step,
+        fill=units.fill,
+        **params,
+    )
+    constants = {
+        "LOCAL_SIZE_X": _WORKGROUP,
+        "ITEMS": items,
+        "PACKED": int(packed and in_words),
+        **constants,
+    }
+    variant = (("ROWS", str(int(in_words))), ("T", unit_type(units.bits)))
+    grid = linear_grid(-(-count // (_WORKGROUP * items)), caps)
+    return Dispatch(KernelVariant(kernel, variant, tuple(constants.items())), bindings, block, grid)
+
+
+def unit_type(bits: int) -> str:
+    """The variant's type for units of so many bits."""
+    return f"UINT{bits}" if bits <= 32 else f"BITS{bits}"
+
+
+def unit_items(bits: int, count: int, caps: Capabilities) -> int:
+    """Units an invocation: several where they are small and there are enough of them to fill the device."""
+    if caps.is_cpu or count < 1 << 20:
+        return 1
+    return 4 if bits < _WORD_BITS else 2
+
+
+def word_items(row_words: int, count: int, caps: Capabilities) -> int:
+    """Words an invocation: two of long rows, where there are enough of them."""
+    return 1 if caps.is_cpu or count < 1 << 20 or row_words < _LONG_ROW else 2
+
+
+_LAUNCHES: dict[str, Callable[[CopyProblem, tuple[Range, Range], Capabilities], Launch]] = {
+    "block": _block,
+    "strips_shared": _strips(shared=True),
+    "strips": _strips(shared=False),
+    "tiles": _tiles,
+    "rows": _rows,
+    "units": _units,
+}
+
+# -- operators that are a copy
+
+
+def is_copy(desc: OperatorDesc) -> bool:
+    """Whether a pointwise desc computes nothing: an identity, or a cast that keeps all bits."""
+    if getattr(desc, "scale_bias", None) is not None:
+        return False
+    if not isinstance(desc, Cast):
+        return True
+    # A cast between integers keeps low bits.
+    source, target = desc.tensor("input_tensor").data_type, desc.tensor("output_tensor").data_type
+    floats = source.name.startswith("FLOAT") or target.name.startswith("FLOAT")
+    return source is target or (not floats and element_bits(source) == element_bits(target))
+
+
+def _problem(desc: OperatorDesc) -> CopyProblem:
+    x, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
+    return copy_problem(element_bits(x.data_type), output.sizes, (x.effective_strides, output.effective_strides))
+
+
+def copy_schedules(
+    plan: Callable[[Any, CopyProblem, str, Capabilities], Plan],
+) -> dict[str, Callable[[Any, CopyProblem, Capabilities], Plan]]:
+    """By rule of COPY, what builds a plan, given the name of the rule."""
+
+    def schedule(rule: str) -> Callable[[Any, CopyProblem, Capabilities], Plan]:
+        return lambda desc, problem, caps: plan(desc, problem, rule, caps)
+
+    return {rule.name: schedule(rule.name) for rule in COPY}
+
+
+def copy_plan(desc: OperatorDesc, problem: CopyProblem, rule: str, caps: Capabilities) -> Plan:
+    """The plan of an operator that is one copy of its first input."""
+    return Plan((copy_launch(problem, rule, (input_range(0), output_range(0)), caps),))
+
+
+register(
+    ElementWiseIdentity,
+    ActivationIdentity,
+    Cast,
+    when=is_copy,
+    problem=_problem,
+    rules=COPY,
+    schedules=copy_schedules(copy_plan),
+)

@@ -1,0 +1,1 @@
+"""The family elementwise: manifest rows, rules, lowering."""

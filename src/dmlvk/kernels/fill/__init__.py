@@ -1,0 +1,1 @@
+"""The family fill: manifest rows, rules, lowering."""

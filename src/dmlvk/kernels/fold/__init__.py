@@ -1,0 +1,1 @@
+"""The family fold: manifest rows, rules, lowering."""

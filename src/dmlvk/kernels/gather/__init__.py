@@ -1,0 +1,1 @@
+"""The family gather: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family integer: manifest rows, rules, lowering."""

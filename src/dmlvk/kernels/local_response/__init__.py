@@ -1,0 +1,1 @@
+"""The family local_response: manifest rows, rules, lowering."""

@@ -1,0 +1,122 @@
+"""Lowering: desc -> plan. Each family's ``lowering.py`` registers its rows with ``register``."""
+
+from __future__ import annotations
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.families import family_modules
+from dmlvk.kernels.common.kernel import GLSL_TYPES
+from dmlvk.kernels.common.limitation import FEATURES, STORAGE_BINDING, WORKGROUPS
+from dmlvk.kernels.common.plan import BlockCopy, Plan
+from dmlvk.kernels.common.registry import Lowering, lowering_of, register
+from dmlvk.kernels.common.rule import Rule, choose
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import element_bits
+
+__all__ = ["Lowering", "check_data_types", "explain", "lower", "newest", "possible_rules", "register"]
+
+tuple(family_modules("lowering"))  # importing them registers their rows
+
+
+def newest(desc: OperatorDesc) -> OperatorDesc:
+    """The desc after every upgrade: the one that has kernels."""
+    while (upgraded := desc.upgrade()) is not desc:
+        desc = upgraded
+    return desc
+
+
+def _lowering(desc: OperatorDesc) -> Lowering:
+    lowering = lowering_of(desc)
+    if lowering is None:
+        raise UnsupportedError("has no kernel in this version", operator=desc.dml_name)
+    return lowering
+
+
+def explain(desc: OperatorDesc, caps: Capabilities) -> list[tuple[Rule, bool]]:
+    """Every rule of the desc's family in order, with whether it holds; the first True is the one chosen."""
+    desc = newest(desc)
+    lowering = _lowering(desc)
+    problem = lowering.problem(desc)
+    return [(rule, rule.possible(problem, caps) and rule.when(problem, caps)) for rule in lowering.rules]
+
+
+def possible_rules(desc: OperatorDesc, caps: Capabilities) -> list[str]:
+    """Names of the rules that ``lower`` may be forced to use."""
+    desc = newest(desc)
+    lowering = _lowering(desc)
+    problem = lowering.problem(desc)
+    return [rule.name for rule in lowering.rules if rule.possible(problem, caps)]
+
+
+def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
+    """The plan of a validated desc.
+
+    Args:
+        desc: Any version of the operator; older ones are upgraded first.
+        caps: The device.
+        force: A rule to use instead of the chosen one (tests and sweeps).
+
+    Raises:
+        UnsupportedError: the operator has no kernel, or the device lacks a feature or a limit that the desc needs.
+    """
+    desc = newest(desc)
+    lowering = _lowering(desc)
+    problem = lowering.problem(desc)
+    name = force or choose(lowering.rules, problem, caps).name
+    _check_sizes(desc, caps)
+    plan = lowering.schedules[name](desc, problem, caps)
+    _check_dispatches(desc, plan, caps)
+    return plan
+
+
+def check_data_types(desc: OperatorDesc, caps: Capabilities) -> None:
+    """Refuses data types that the device cannot load and store, whatever kernel a plan would have: some move bytes alone.
+
+    Any device moves 64-bit elements, as pairs of words, and writes 64-bit indices so; whether it computes with them is asked
+    of the kernels that do. 4-bit elements go in 32-bit words.
+
+    Raises:
+        UnsupportedError: the device lacks a feature.
+    """
+    for slot in desc.input_slots() + desc.output_slots():
+        if slot.tensor is None or element_bits(slot.tensor.data_type) in (4, 64):
+            continue
+        name = slot.tensor.data_type.name
+        missing = tuple(feature for feature in GLSL_TYPES[name].features if feature not in caps.features)
+        if missing:
+            found = f"{slot.field.dml_name} is {name}, which needs the device feature {', '.join(missing)}"
+            raise FEATURES.error(found, desc.dml_name, features=missing)
+
+
+def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
+    """Before there is a plan: steps that stay in these tensors fit the 32-bit numbers of a parameter block."""
+    for slot in desc.input_slots() + desc.output_slots():
+        if slot.tensor is None:
+            continue
+        # A kernel counts elements in 32 bits; of 4-bit ones that is half of what the largest binding could hold.
+        most = min(caps.storage_buffer_bytes, 2**32 * element_bits(slot.tensor.data_type) // 8)
+        if slot.tensor.total_tensor_size_in_bytes > most:
+            raise STORAGE_BINDING.error(
+                f"{slot.field.dml_name} of {slot.tensor.total_tensor_size_in_bytes} bytes is larger than a storage "
+                f"binding of its type may be on the device, {most} bytes",
+                desc.dml_name,
+            )
+
+
+def _check_dispatches(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> None:
+    for dispatch in plan.dispatches + plan.initialize:
+        if isinstance(dispatch, BlockCopy):
+            continue
+        spec = KERNELS[dispatch.kernel.kernel]
+        missing = tuple(name for name in spec.required_features(dispatch.kernel.variant) if name not in caps.features)
+        if missing:
+            found = f"needs the device feature {', '.join(missing)}"
+            raise FEATURES.error(found, desc.dml_name, features=missing)
+        largest = max(binding.nbytes for binding in dispatch.bindings)
+        if largest > caps.storage_buffer_bytes:
+            found = f"needs a table of {largest} bytes, the device binds at most {caps.storage_buffer_bytes}"
+            raise STORAGE_BINDING.error(found, desc.dml_name)
+        if any(count > most for count, most in zip(dispatch.grid, caps.workgroup_counts, strict=True)):
+            found = f"needs {dispatch.grid} workgroups, the device launches at most {caps.workgroup_counts}"
+            raise WORKGROUPS.error(found, desc.dml_name)

@@ -1,0 +1,1 @@
+"""The family matmul: manifest rows, rules, lowering."""

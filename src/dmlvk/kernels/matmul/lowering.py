@@ -1,0 +1,533 @@
+"""Plans for matrix products."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.activation import Activation, fused
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.cooperative_tile import cooperative_constants, cooperative_tile, whole_words
+from dmlvk.kernels.common.limitation import LOOP_ROUNDS
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.matmul.rules import GEMM, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
+from dmlvk.kernels.softmax.lowering import over_last_dimension
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, element_bits
+
+Strides = tuple[int, int, int, int]
+"""In elements, of (outer batch, inner batch, row, column)."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """y = activation(alpha * a b + beta * c), matrix by matrix, whichever operator asked for it.
+
+    Attributes:
+        batch: Outer and inner batch sizes.
+        rows, columns, depth: Of y, y and the sums.
+        a, b, c, y: Where the operands lie; c may be any range where ``has_c`` is False.
+        a_strides, b_strides, c_strides, y_strides: Of the untransposed product: a is (rows, depth), b (depth, columns).
+    """
+
+    data_type: TensorDataType
+    batch: tuple[int, int]
+    rows: int
+    columns: int
+    depth: int
+    a: Range
+    b: Range
+    c: Range
+    y: Range
+    a_strides: Strides
+    b_strides: Strides
+    c_strides: Strides
+    y_strides: Strides
+    has_c: bool
+    alpha: float
+    beta: float
+    activation: Activation
+
+    @property
+    def matrices(self) -> int:
+        """Of the whole batch."""
+        return math.prod(self.batch)
+
+    def trimmed(self) -> Product:
+        """The same product, strides of dimensions of size 1 being 0."""
+
+        def trim(strides: Strides, rows: int, columns: int) -> Strides:
+            outer, inner, row, column = (
+                0 if size == 1 else step for size, step in zip((*self.batch, rows, columns), strides, strict=True)
+            )
+            return (outer, inner, row, column)
+
+        return dataclasses.replace(
+            self,
+            a_strides=trim(self.a_strides, self.rows, self.depth),
+            b_strides=trim(self.b_strides, self.depth, self.columns),
+            c_strides=trim(self.c_strides, self.rows, self.columns),
+            y_strides=trim(self.y_strides, self.rows, self.columns),
+        )
+
+    def normalized(self) -> Product:
+        """Trimmed, and written the way round in which y's columns are neighbours where one of them is."""
+        trimmed = self.trimmed()
+        return trimmed.transposed() if trimmed.y_strides[2] == 1 != trimmed.y_strides[3] else trimmed
+
+    def transposed(self) -> Product:
+        """The same product written as y^T = b^T a^T."""
+        return dataclasses.replace(
+            self,
+            rows=self.columns,
+            columns=self.rows,
+            a=self.b,
+            b=self.a,
+            a_strides=_transposed(self.b_strides),
+            b_strides=_transposed(self.a_strides),
+            c_strides=_transposed(self.c_strides),
+            y_strides=_transposed(self.y_strides),
+        )
+
+
+def _transposed(strides: Strides) -> Strides:
+    outer, inner, rows, columns = strides
+    return (outer, inner, columns, rows)
+
+
+def _dispatch(
+    kernel: str, product: Product, constants: Mapping[str, int], grid: tuple[int, int, int], **params: int
+) -> Dispatch:
+    constants = {**constants, "ACTIVATION": product.activation.id, "HAS_C": int(product.has_c)}
+    block = KERNELS[kernel].pack(
+        rows=product.rows,
+        columns=product.columns,
+        depth=product.depth,
+        inner_batch=product.batch[1],
+        a_strides=product.a_strides,
+        b_strides=product.b_strides,
+        c_strides=product.c_strides,
+        y_strides=product.y_strides,
+        alpha=product.alpha,
+        beta=product.beta,
+        **product.activation.params,
+        **params,
+    )
+    variant = KernelVariant(kernel, (("T", product.data_type.name),), tuple(constants.items()))
+    return Dispatch(variant, (product.a, product.b, product.c, product.y), block, grid)
+
+
+def naive(product: Product, caps: Capabilities) -> Plan:
+    """One invocation an output."""
+    local = min(128, caps.workgroup_invocations)
+    count = product.matrices * product.rows * product.columns
+    grid = linear_grid(-(-count // local), caps)
+    return Plan((_dispatch("gemm_naive", product, {"LOCAL_SIZE_X": local}, grid, count=count),))
+
+
+def rows(product: Product, caps: Capabilities) -> Plan:
+    """Several rows of one column an invocation."""
+    local = 32 if caps.is_cpu else 64
+    block = min(8, caps.minimum_subgroup_size)
+    grid = (-(-product.columns // local), -(-product.rows // block), product.matrices)
+    return Plan((_dispatch("gemm_rows", product, {"LOCAL_SIZE_X": local, "ROWS": block}, grid),))
+
+
+class TileShape(NamedTuple):
+    """How a workgroup covers a tile: invocations along columns and rows, and the block that each has in registers."""
+
+    local_x: int
+    local_y: int
+    block_rows: int
+    block_columns: int
+
+    @property
+    def rows(self) -> int:
+        """Of the tile."""
+        return self.local_y * self.block_rows
+
+    @property
+    def columns(self) -> int:
+        """Of the tile."""
+        return self.local_x * self.block_columns
+
+    def shared_bytes(self, depth: int) -> int:
+        """Shared memory of two tiles a factor, whose rows are padded by a quad."""
+        return 2 * depth * (self.rows + self.columns + 8) * 4
+
+    def tiles(self, rows: int, columns: int) -> int:
+        """How many of them cover a matrix."""
+        return -(-rows // self.rows) * -(-columns // self.columns)
+
+    @property
+    def invocations(self) -> int:
+        """Of a workgroup."""
+        return self.local_x * self.local_y
+
+
+_FEW_ROWS = 16
+"""Rows up to which a product takes flat tiles."""
+_FLAT_TILE_SHAPE = TileShape(16, 4, 4, 8)
+_LARGE_TILE_SHAPE = TileShape(8, 16, 8, 16)
+_TILE_SHAPES = (
+    (_LARGE_TILE_SHAPE, 256, 0.78),
+    (TileShape(16, 8, 8, 8), 128, 0.71),
+    (TileShape(8, 8, 8, 8), 128, 0.67),
+    (TileShape(16, 8, 4, 4), 128, 0.42),
+)
+"""Largest first, each with the tiles from which on it keeps a device busy, and what share of an H200's peak it reaches."""
+_PROCESSORS = 132
+_MOST_WAVES = 8
+"""Of tiles on all processors: from there on it does not matter that the last wave is no full one."""
+_SMALLEST_TILE_SHAPE = TileShape(8, 8, 4, 4)
+_SPLIT_INVOCATIONS = 1 << 15
+"""Invocations that the parts of split sums make together."""
+_LEAST_ROUNDS = 8
+"""Of a part of a split sum: fewer are not worth its start and its trip through memory."""
+_MOST_PARTS = 256
+"""Of a sum: each output's are added by one invocation."""
+_TILES_TO_FILL_A_DEVICE = 128
+"""Of cooperative matrices, whose workgroups are whole processors'."""
+_CPU_TILE_SHAPE = TileShape(8, 4, 4, 4)
+"""Small, because a CPU's driver takes seconds to compile a large block's unrolled loops."""
+_CPU_TILE_DEPTH = 4
+
+
+def tile_shape(rows: int, columns: int, matrices: int, caps: Capabilities, *, vector: bool = True) -> TileShape:
+    """The largest shape of which half is in use and whose tiles keep the device busy, else the smallest. The largest of all
+    leaves no registers for factors that are not read four elements at a time (``vector``)."""
+    if caps.is_cpu:
+        return _CPU_TILE_SHAPE
+    if rows <= _FEW_ROWS:
+        return _FLAT_TILE_SHAPE
+    for shape, least, _ in _TILE_SHAPES:
+        fits = shape.invocations <= caps.workgroup_invocations and shape.shared_bytes(8) <= caps.shared_memory_bytes
+        used = rows * 2 > shape.rows and columns * 2 > shape.columns
+        fits = fits and (vector or shape != _LARGE_TILE_SHAPE)
+        if fits and used and shape.tiles(rows, columns) * matrices >= least:
+            return shape
+    return _SMALLEST_TILE_SHAPE
+
+
+def even_tile_shape(shape: TileShape, rows: int, columns: int, matrices: int) -> TileShape:
+    """Instead of the largest shape, of which a processor has two at a time, a smaller one that leaves fewer processors
+    without work at the end, if that makes up for its being slower. H200: 36 products of 256x512 of depth 256 (Winograd's, of
+    256 channels of 14x14) in 77 us instead of 104, 40 of 300x300x300 in 72 instead of 123."""
+
+    def time(known: tuple[TileShape, int, float]) -> float:
+        own, _, speed = known
+        waves = -(-own.tiles(rows, columns) * matrices // _PROCESSORS)
+        return waves * own.rows * own.columns / speed
+
+    if shape != _LARGE_TILE_SHAPE or shape.tiles(rows, columns) * matrices >= _MOST_WAVES * _PROCESSORS:
+        return shape
+    return min(_TILE_SHAPES, key=time)[0]
+
+
+def tile_depth(shape: TileShape, depth: int, caps: Capabilities, deepest: int = 16) -> int:
+    """How much of the depth is staged at a time: as much as fits in shared memory, but little more than there is."""
+    if caps.is_cpu:
+        return _CPU_TILE_DEPTH
+    while deepest > 8 and (shape.shared_bytes(deepest) > caps.shared_memory_bytes or deepest >= 2 * depth):
+        deepest //= 2
+    return deepest
+
+
+def tile_constants(shape: TileShape, depth: int) -> dict[str, int]:
+    """Those of ``manifest.terms.PRODUCT_TILE``, for tiles of so much of the depth."""
+    return {
+        "LOCAL_SIZE_X": shape.local_x * shape.local_y,
+        "TILE_M": shape.rows,
+        "TILE_N": shape.columns,
+        "TILE_K": depth,
+        "BLOCK_M": shape.block_rows,
+        "BLOCK_N": shape.block_columns,
+    }
+
+
+class Access(NamedTuple):
+    """How a kernel reads a factor: neighbours along the depth or across it, four of them at once or one."""
+
+    along_depth: bool
+    vector: bool
+
+
+_QUAD = 4
+
+
+def factor_access(data_type: TensorDataType, place: Range, strides: Strides, across: int) -> Access:
+    """Of a factor whose rows or columns are dimension ``across`` and whose depth is the other one. The strides of dimensions
+    of size 1 are 0."""
+    depth = 5 - across
+    along = strides[depth] != 0 and (strides[across] == 0 or strides[depth] <= strides[across])
+    inner = depth if along else across
+    return Access(along, strides[inner] == 1 and _whole_quads(data_type, place, strides, inner))
+
+
+def _whole_quads(data_type: TensorDataType, place: Range, strides: Strides, inner: int) -> bool:
+    """Whether every run along a dimension begins at a multiple of four elements."""
+    starts = all(step % _QUAD == 0 for dimension, step in enumerate(strides) if dimension != inner)
+    return starts and place.offset % (_QUAD * element_bits(data_type) // 8) == 0
+
+
+def _output_quads(product: Product) -> bool:
+    return (
+        product.y_strides[3] == 1
+        and product.columns % _QUAD == 0
+        and _whole_quads(product.data_type, product.y, product.y_strides, 3)
+    )
+
+
+def _split(product: Product, caps: Capabilities, rounds: int, parts: int) -> tuple[int, int]:
+    """Into how many parts a sum of so many rounds is split, about as many as wanted, and the rounds of each."""
+    most = caps.storage_buffer_bytes // partial_bytes(product.matrices, product.rows, product.columns)
+    each = -(-rounds // max(min(parts, most, rounds), 1))
+    return -(-rounds // each), each
+
+
+def _parts_and_merge(
+    kernel: str,
+    product: Product,
+    caps: Capabilities,
+    constants: Mapping[str, int],
+    workgroups: int,
+    parts: tuple[int, int],
+    variant: tuple[str, str] | None = None,
+    subgroup_size: int = 0,
+) -> Plan:
+    """A kernel that may split sums, and where it does the dispatch that adds them. ``workgroups`` are those of a part,
+    ``variant`` what the kernel has beside the data type."""
+    splits, split_rounds = parts
+    pitch = -(-product.columns // _QUAD) * _QUAD
+    params = {"matrices": product.matrices, "splits": splits, "partial_pitch": pitch}
+    constants = {**constants, "VECTOR_Y": int(_output_quads(product)), "PARTIAL": int(splits > 1)}
+    grid = linear_grid(workgroups * splits, caps)
+    if splits == 1:
+        whole = _dispatch(kernel, product, constants, grid, **params, split_rounds=split_rounds)
+        return Plan((_varied(whole, variant, subgroup_size),))
+    scratch = Range(Source.TEMPORARY, 0, 0, splits * partial_bytes(product.matrices, product.rows, product.columns))
+    sums = dataclasses.replace(product, y=scratch, c=product.a, has_c=False, activation=fused(None))
+    local = min(128, caps.workgroup_invocations)
+    merged = dataclasses.replace(product, a=scratch, b=scratch, c=product.c if product.has_c else scratch)
+    merge_grid = linear_grid(-(-product.matrices * product.rows * (pitch // _QUAD) // local), caps)
+    merge_constants = {"LOCAL_SIZE_X": local, "VECTOR_Y": constants["VECTOR_Y"]}
+    return Plan(
+        (
+            _varied(_dispatch(kernel, sums, constants, grid, **params, split_rounds=split_rounds), variant, subgroup_size),
+            _dispatch("gemm_merge", merged, merge_constants, merge_grid, **params),
+        ),
+        temporary_bytes=scratch.nbytes,
+    )
+
+
+def _varied(dispatch: Dispatch, variant: tuple[str, str] | None, subgroup_size: int) -> Dispatch:
+    """With another macro and a required subgroup size."""
+    kernel = dispatch.kernel
+    macros = kernel.variant + ((variant,) if variant else ())
+    return dataclasses.replace(dispatch, kernel=kernel._replace(variant=macros, subgroup_size=subgroup_size))
+
+
+def tiled(product: Product, caps: Capabilities) -> Plan:
+    """Tiles through shared memory."""
+    return _tiled(product, caps, most_parts=1)
+
+
+def split(product: Product, caps: Capabilities) -> Plan:
+    """Tiles of parts of the depth, whose sums a second dispatch adds."""
+    return _tiled(product, caps, most_parts=min(max(2, product.depth // (16 * _LEAST_ROUNDS)), _MOST_PARTS))
+
+
+def _tiled(product: Product, caps: Capabilities, most_parts: int) -> Plan:
+    """In parts as many as keep the device busy, ``most_parts`` at most."""
+    product = product.normalized()
+    if product.columns <= _FEW_ROWS < product.rows:  # flat tiles are for few rows
+        product = product.transposed()
+    a = factor_access(product.data_type, product.a, product.a_strides, 2)
+    b = factor_access(product.data_type, product.b, product.b_strides, 3)
+    matrices = product.matrices * most_parts
+    shape = tile_shape(product.rows, product.columns, matrices, caps, vector=a.vector and b.vector)
+    if most_parts == 1 and not caps.is_cpu:
+        shape = even_tile_shape(shape, product.rows, product.columns, matrices)
+    # Many columns that lie along the depth are read in pieces of 128 bytes.
+    depth = tile_depth(shape, product.depth, caps, 32 if shape == _FLAT_TILE_SHAPE and b.along_depth else 16)
+    rounds = -(-product.depth // depth)
+    workgroups = shape.tiles(product.rows, product.columns) * product.matrices
+    parts = min(most_parts, max(2, _SPLIT_INVOCATIONS // (workgroups * shape.invocations)))
+    constants = {
+        **tile_constants(shape, depth),
+        "A_ALONG_K": int(a.along_depth),
+        "B_ALONG_K": int(b.along_depth),
+        "VECTOR_A": int(a.vector),
+        "VECTOR_B": int(b.vector),
+    }
+    divided = _split(product, caps, rounds, parts)
+    return _parts_and_merge("gemm_tiled", product, caps, constants, workgroups, divided)
+
+
+def cooperative(product: Product, caps: Capabilities) -> Plan:
+    """Tiles by cooperative matrices, in parts of the depth where they are few."""
+    product = product.normalized()
+    matrix = cooperative_matrix(caps, "float16", "float32")
+    assert matrix is not None, "the rule asks for one"
+    a = factor_access(product.data_type, product.a, product.a_strides, 2)
+    b = factor_access(product.data_type, product.b, product.b_strides, 3)
+    tile = cooperative_tile(product.rows, product.columns, product.matrices, caps, b_along_depth=b.along_depth)
+    words = [
+        whole_words(product.data_type, place, strides, inner, size, along_depth=access.along_depth)
+        for place, strides, access, inner, size in (
+            (product.a, product.a_strides, a, *((3, product.depth) if a.along_depth else (2, product.rows))),
+            (product.b, product.b_strides, b, *((2, product.depth) if b.along_depth else (3, product.columns))),
+        )
+    ]
+    constants = {
+        **cooperative_constants(tile, matrix, caps),
+        "A_ALONG_K": int(a.along_depth),
+        "B_ALONG_K": int(b.along_depth),
+        "VECTOR_A": int(words[0]),
+        "VECTOR_B": int(words[1]),
+    }
+    workgroups = tile.tiles(product.rows, product.columns) * product.matrices
+    rounds = -(-product.depth // tile.depth)
+    few = 2 * workgroups <= _TILES_TO_FILL_A_DEVICE
+    parts = min(_TILES_TO_FILL_A_DEVICE * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1
+    divided = _split(product, caps, rounds, parts)
+    more = ("WHOLE", str(int(all(words)))), caps.subgroup_size
+    return _parts_and_merge("gemm_cooperative", product, caps, constants, workgroups, divided, *more)
+
+
+_VECTOR_INVOCATIONS = 1 << 17
+"""Invocations that keep enough loads in flight."""
+_VECTOR_GROUPS = 128
+"""Workgroups that keep a device's processors busy."""
+
+
+class _VectorShape(NamedTuple):
+    """How a workgroup of the schedule for vectors covers columns: quads of them, the lanes that share the depth of each, and
+    the blocks of four by four that each lane loads at a time."""
+
+    columns: int
+    lanes: int
+    unroll: int
+
+
+def _vector_shape(quads: int, depth: int, caps: Capabilities, *, along_depth: bool) -> _VectorShape:
+    """For so many quads of columns of all matrices."""
+    most = min(most_invocations(caps), power_of_two(caps.shared_memory_bytes // 40 + 1) // 2)
+    wanted = power_of_two(max(_VECTOR_INVOCATIONS // quads, 1))
+    useful = power_of_two(-(-depth // _QUAD))
+    # Neighbours read at least 128 bytes side by side: lanes along the depth, or columns.
+    if along_depth:
+        lanes = max(2, min(max(wanted, 32), useful, most))
+        columns = max(1, 64 // lanes)
+    else:
+        columns = next((count for count in (32, 16) if quads >= count * _VECTOR_GROUPS), 8)
+        columns = min(columns, power_of_two(quads), most // 2)
+        lanes = max(2, min(wanted, useful, most // columns))
+    return _VectorShape(columns, lanes, 1 if caps.is_cpu else 2)
+
+
+def vector(product: Product, caps: Capabilities) -> Plan:
+    """Few rows, or few columns after swapping the operands."""
+    if product.rows > GEMM_VECTOR_ROWS:
+        product = product.transposed()
+    product = product.trimmed()
+    a = factor_access(product.data_type, product.a, product.a_strides, 2)
+    b = factor_access(product.data_type, product.b, product.b_strides, 3)
+    quads = -(-product.columns // _QUAD)
+    shape = _vector_shape(quads * product.matrices, product.depth, caps, along_depth=b.along_depth)
+    constants = {
+        "LOCAL_SIZE_X": shape.lanes * shape.columns,
+        "ROWS": product.rows,
+        "LANES": shape.lanes,
+        "ALONG_K": int(b.along_depth),
+        "UNROLL": shape.unroll,
+        "VECTOR_A": int(a.vector and a.along_depth),
+        "VECTOR_B": int(b.vector),
+    }
+    workgroups = -(-quads // shape.columns) * product.matrices
+    rounds = -(-product.depth // (_QUAD * shape.lanes))
+    parts = min(_VECTOR_GROUPS // workgroups, rounds // _LEAST_ROUNDS)
+    divided = _split(product, caps, rounds, parts)
+    return _parts_and_merge("gemm_vector", product, caps, constants, workgroups, divided)
+
+
+def _strides(tensor: TensorDesc, transform: MatrixTransform = MatrixTransform.NONE) -> Strides:
+    outer, inner, row, column = (0,) * (4 - tensor.dimension_count) + tensor.effective_strides
+    return (outer, inner, column, row) if transform == MatrixTransform.TRANSPOSE else (outer, inner, row, column)
+
+
+def _product(desc: ops.Gemm) -> Product:
+    a, b, y = desc.tensor("a_tensor"), desc.tensor("b_tensor"), desc.tensor("output_tensor")
+    outer, inner, row_count, column_count = (1,) * (4 - y.dimension_count) + y.sizes
+    has_c = desc.c_tensor is not None
+    return Product(
+        data_type=a.data_type,
+        batch=(outer, inner),
+        rows=row_count,
+        columns=column_count,
+        depth=a.sizes[-2] if desc.trans_a == MatrixTransform.TRANSPOSE else a.sizes[-1],
+        a=input_range(0),
+        b=input_range(1),
+        c=input_range(2 if has_c else 0),
+        y=output_range(),
+        a_strides=_strides(a, desc.trans_a),
+        b_strides=_strides(b, desc.trans_b),
+        c_strides=(0, 0, 0, 0) if desc.c_tensor is None else _strides(desc.c_tensor),
+        y_strides=_strides(y),
+        has_c=has_c,
+        alpha=desc.alpha,
+        beta=desc.beta,
+        activation=fused(None if _is_softmax(desc.fused_activation) else desc.fused_activation),
+    )
+
+
+def _is_softmax(activation: OperatorDesc | None) -> bool:
+    return isinstance(activation, ops.ActivationSoftmax | ops.ActivationSoftmax1)
+
+
+def _problem(desc: ops.Gemm) -> GemmProblem:
+    product = _product(desc)
+    is_half = product.data_type == TensorDataType.FLOAT16
+    scales_clip = product.activation.id == OperatorType.ELEMENT_WISE_CLIP1
+    return GemmProblem(product.rows, product.columns, product.depth, product.matrices, is_half, scales_clip)
+
+
+def _schedule(
+    build: Callable[[Product, Capabilities], Plan], round_depth: int = 1
+) -> Callable[[ops.Gemm, GemmProblem, Capabilities], Plan]:
+    """A rule's schedule; a CPU's invocation covers at least ``round_depth`` of a sum in a round of its loop."""
+
+    def schedule(desc: ops.Gemm, problem: GemmProblem, caps: Capabilities) -> Plan:
+        check_rounds(-(-problem.depth // round_depth), caps, desc.type.dml_name)
+        plan = build(_product(desc), caps)
+        if not _is_softmax(desc.fused_activation):
+            return plan
+        softmax = over_last_dimension(desc.tensor("output_tensor"), output_range(), caps)
+        return dataclasses.replace(plan, dispatches=(*plan.dispatches, softmax))
+
+    return schedule
+
+
+register(
+    ops.Gemm,
+    problem=_problem,
+    rules=GEMM,
+    schedules={
+        "vector": _schedule(vector, _QUAD),
+        "cooperative": _schedule(cooperative),
+        "split": _schedule(split, _CPU_TILE_DEPTH),
+        "tiled": _schedule(tiled, _CPU_TILE_DEPTH),
+        "rows": _schedule(rows),
+        "naive": _schedule(naive),
+    },
+    limitations=(LOOP_ROUNDS,),
+)

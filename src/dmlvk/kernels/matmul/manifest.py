@@ -1,0 +1,110 @@
+"""The kernels of matrix multiplication."""
+
+from __future__ import annotations
+
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE
+
+_GEMM_PARAMS = (
+    "uint rows",
+    "uint columns",
+    "uint depth",
+    "uint inner_batch",
+    "uint a_strides[4]",
+    "uint b_strides[4]",
+    "uint c_strides[4]",
+    "uint y_strides[4]",
+    "float alpha",
+    "float beta",
+    "float param0",
+    "float param1",
+    "float clip_scale",
+    "float clip_bias",
+)
+"""What every matrix product reads; see ``glsl/include/gemm.glsl``."""
+_SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
+"""What a product whose depth is split reads, too."""
+
+ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "gemm_naive",
+        "gemm_naive.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_GEMM_PARAMS, "uint count"),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1)),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_rows",
+        "gemm_rows.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=_GEMM_PARAMS,
+        constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ROWS", 8)),
+        variants=(("T", FLOATS),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
+    ),
+    KernelSpec(
+        "gemm_tiled",
+        "gemm_tiled.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        constants=(
+            *PRODUCT_TILE,
+            ("ACTIVATION", 0),
+            ("HAS_C", 1),
+            ("A_ALONG_K", 1),
+            ("B_ALONG_K", 0),
+            ("VECTOR_A", 1),
+            ("VECTOR_B", 1),
+            ("VECTOR_Y", 1),
+            ("PARTIAL", 0),
+        ),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_merge",
+        "gemm_merge.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("VECTOR_Y", 1)),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_vector",
+        "gemm_vector.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        constants=(
+            ("LOCAL_SIZE_X", 256),
+            ("ACTIVATION", 0),
+            ("HAS_C", 1),
+            ("ROWS", 1),
+            ("LANES", 32),
+            ("ALONG_K", 1),
+            ("UNROLL", 2),
+            ("VECTOR_A", 1),
+            ("VECTOR_B", 1),
+            ("VECTOR_Y", 1),
+            ("PARTIAL", 0),
+        ),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "gemm_cooperative",
+        "gemm_cooperative.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        constants=(
+            *COOPERATIVE_TILE,
+            ("ACTIVATION", 0),
+            ("HAS_C", 1),
+            ("VECTOR_A", 1),
+            ("VECTOR_B", 1),
+            ("VECTOR_Y", 1),
+            ("PARTIAL", 0),
+        ),
+        variants=(("T", FLOATS), ("WHOLE", ("0", "1"))),
+        features=("storage16",),
+        extensions=COOPERATIVE_EXTENSIONS,
+    ),
+)

@@ -1,0 +1,103 @@
+"""The rules of matrix multiplication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.rule import Rule, always
+from dmlvk.kernels.common.shapes import within_rounds
+
+GEMM_VECTOR_ROWS = 4
+"""Most rows (or columns) of a product that the schedule for vectors takes: it keeps one sum a row in registers."""
+
+
+@dataclass(frozen=True)
+class GemmProblem:
+    """What the matrix product rules read: rows and columns of the output, terms of each sum, matrices, whether the tensors
+    are FLOAT16, and whether a clip with a ScaleBias is fused."""
+
+    rows: int
+    columns: int
+    depth: int
+    batch: int
+    is_half: bool = False
+    scales_clip: bool = False
+
+
+def partial_bytes(matrices: int, rows: int, columns: int) -> int:
+    """Of the partial sums of one part of a split product: float32, whole quads of columns."""
+    return 16 * matrices * rows * -(-columns // 4)
+
+
+def _few_rows(problem: GemmProblem, caps: Capabilities) -> bool:
+    return min(problem.rows, problem.columns) <= GEMM_VECTOR_ROWS
+
+
+def _splittable(problem: GemmProblem, caps: Capabilities) -> bool:
+    orders = (problem.rows, problem.columns), (problem.columns, problem.rows)
+    parts = max(2 * partial_bytes(problem.batch, *order) for order in orders)
+    return problem.depth > 32 and parts <= caps.storage_buffer_bytes
+
+
+def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:
+    allowed = problem.is_half or caps.allow_half_precision
+    return allowed and not problem.scales_clip and cooperative_matrix(caps, "float16", "float32") is not None
+
+
+def _few_tiles(problem: GemmProblem) -> bool:
+    """Whether tiles of 64 by 64, or of 16 by 128 where one side is so short, are too few for a device."""
+    short, long = sorted((problem.rows, problem.columns))
+    if short <= 16:
+        return -(-long // 128) * problem.batch <= 256
+    return -(-short // 64) * -(-long // 64) * problem.batch <= 96
+
+
+def _naive(problem: GemmProblem, caps: Capabilities) -> bool:
+    return within_rounds(problem.depth, caps)
+
+
+def _rows(problem: GemmProblem, caps: Capabilities) -> bool:
+    fits = problem.rows <= caps.workgroup_counts[1] and problem.batch <= caps.workgroup_counts[2]
+    return fits and within_rounds(problem.depth, caps)
+
+
+GEMM = (
+    Rule(
+        "vector",
+        when=lambda problem, caps: not caps.is_cpu,
+        possible=_few_rows,
+        because="at most 4 rows or columns, on a GPU: bound by one read of the other operand; 1 and 4 rows by float32 "
+        "16384x16384 on an H200 in 243 and 245 us, 4.4 TB/s (transposed in 253 and 260); 8 rows take three times as long",
+    ),
+    Rule(
+        "cooperative",
+        when=lambda problem, caps: not caps.is_cpu and problem.columns >= 16 and problem.depth >= 16,
+        possible=_cooperative,
+        because="float16 factors, or float32 ones that may be rounded to it, on a device with cooperative matrices: on an "
+        "H200 331 TFLOP/s at 4096^3, where tiles have 46 in float32, and 155 at 1024^3; 16x16384 of depth 16384 at 3.6 TB/s",
+    ),
+    Rule(
+        "split",
+        when=lambda problem, caps: not caps.is_cpu and _few_tiles(problem) and problem.depth >= 768,
+        possible=_splittable,
+        because="few tiles and long sums, on a GPU: parts of the sums in parallel; on an H200 256x256 of depth 16384 in "
+        "64 us, 128x3072 of depth 768 in 26 (36 whole), and 16x16384 of depth 16384 in 307, 3.5 TB/s",
+    ),
+    Rule(
+        "rows",
+        when=lambda problem, caps: caps.is_cpu,
+        possible=_rows,
+        because="each value of B read serves 8 rows, without barriers: on lavapipe 256^3 in 7 ms of one core against 22 "
+        "with tiles and 40 with an invocation an output",
+    ),
+    Rule(
+        "tiled",
+        when=always,
+        possible=always,
+        because="any product, tile by tile through shared memory: on an H200 45 TFLOP/s at 4096^3, 46 at 8192^3, 44 at "
+        "64 times 512^3, 40 at 4093^3 and 34 at 1024^3, in float32",
+    ),
+    Rule("naive", when=always, possible=_naive, because="one invocation an output: what the others are checked against"),
+)

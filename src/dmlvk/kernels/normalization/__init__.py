@@ -1,0 +1,1 @@
+"""The family normalization: manifest rows, rules, lowering."""

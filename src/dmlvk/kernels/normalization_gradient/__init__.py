@@ -1,0 +1,1 @@
+"""The family normalization_gradient: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family optimizer: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family padding: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family pooling: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family pooling_gradient: manifest rows, rules, lowering."""

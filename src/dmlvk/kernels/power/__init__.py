@@ -1,0 +1,1 @@
+"""The family power: manifest rows, lowering."""

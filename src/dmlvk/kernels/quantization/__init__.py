@@ -1,0 +1,1 @@
+"""The family quantization: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family random: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family recurrent: manifest rows, rules, lowering."""

@@ -1,0 +1,454 @@
+"""Plans for recurrent networks.
+
+The input's products of all steps do not depend on each other: one matrix product makes them, in float32, with a bias
+added later. What remains of a step is the product of the state with the recurrence matrix, the gates and the new state,
+in one dispatch (two for a GRU whose reset gate comes before its product), or all steps in one dispatch where the network
+is small. States are float32 in temporary memory. What the steps read many times is staged there as well, as packed rows
+of float32, unless it lies in memory like that already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.activation import fused
+from dmlvk.kernels.common.limitation import LOOP_ROUNDS
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import lowering_of, register
+from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.recurrent.rules import RECURRENT, RecurrentProblem, most_lanes, resident_shape
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, RecurrentNetworkDirection, TensorDataType
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
+
+Recurrent = ops.Rnn | ops.Lstm | ops.Gru
+
+_RNN, _LSTM, _GRU, _GRU_RESET, _GRU_STATE = range(5)
+"""Values of the constant CELL in ``glsl/include/recurrent.glsl``."""
+_ALIGNMENT: Final = 256
+_MOST_ENTRIES: Final = 16
+"""Sequences that share a read of the recurrence matrix: more need more registers than there are."""
+_MANY_WORKGROUPS: Final = 512
+"""Of 128 invocations: on an H200, of 132 processors, 64 sequences of 512 units take 1.57 ms with larger ones and 1.79
+without; 16 sequences take 0.88 with them and 0.78 without."""
+
+
+class _Memory:
+    """Memory given out piece by piece.
+
+    Attributes:
+        end: Bytes so far.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.end = 0
+        self._source = source
+
+    def take(self, nbytes: int) -> Range:
+        """A range of its own."""
+        start = -(-self.end // _ALIGNMENT) * _ALIGNMENT
+        self.end = start + nbytes
+        return Range(self._source, 0, start, nbytes)
+
+
+class _Work:
+    """A plan being made.
+
+    Attributes:
+        caps: The device.
+        temporary, persistent: Its memory.
+        launches, initialize: What it launches.
+    """
+
+    def __init__(self, caps: Capabilities) -> None:
+        self.caps = caps
+        self.temporary = _Memory(Source.TEMPORARY)
+        self.persistent = _Memory(Source.PERSISTENT)
+        self.launches: list[Launch] = []
+        self.initialize: list[Launch] = []
+
+    def plan(self) -> Plan:
+        """The plan."""
+        return Plan(
+            tuple(self.launches),
+            temporary_bytes=self.temporary.end,
+            persistent_bytes=self.persistent.end,
+            initialize=tuple(self.initialize),
+        )
+
+
+class _States(NamedTuple):
+    """Where the sets of states begin, in elements of one range: two that take turns, the cells (or update gates), and what
+    a GRU's second product is made of."""
+
+    range: Range
+    row: int
+    hidden: tuple[int, int]
+    cell: int
+    reset: int
+
+
+def _slot(desc: Recurrent, name: str) -> Range:
+    names = [slot.field.name for slot in desc.input_slots()]
+    return input_range(names.index(name))
+
+
+def _tensor(desc: Recurrent, name: str) -> TensorDesc | None:
+    tensor = getattr(desc, name, None)
+    assert tensor is None or isinstance(tensor, TensorDesc), f"{name} is a tensor"
+    return tensor
+
+
+def _problem(desc: Recurrent) -> RecurrentProblem:
+    _, steps, batch, inputs = desc.tensor("input_tensor").sizes
+    _, directions, rows, hidden = desc.tensor("recurrence_tensor").sizes
+    products = 2 if isinstance(desc, ops.Gru) and not desc.linear_before_reset else 1
+    return RecurrentProblem(rows // hidden, products, directions, steps, batch, inputs, hidden)
+
+
+def _cells(desc: Recurrent) -> tuple[int, ...]:
+    """The constant CELL of each dispatch of a step."""
+    if isinstance(desc, ops.Rnn):
+        return (_RNN,)
+    if isinstance(desc, ops.Lstm):
+        return (_LSTM,)
+    return (_GRU,) if desc.linear_before_reset else (_GRU_RESET, _GRU_STATE)
+
+
+# -- staging
+
+
+def _stage(x: TensorDesc, source: Range, target: Range, row: int, rows: int, given: int, caps: Capabilities) -> Dispatch:
+    """Writes ``rows`` rows of ``row`` float32 numbers: the first ``given`` are the tensor's, the rest 0."""
+    local = min(128, caps.workgroup_invocations)
+    block = KERNELS["recurrent_stage"].pack(
+        count=rows * row,
+        given=given,
+        columns=x.sizes[3],
+        row=row,
+        rows=x.sizes[1:3],
+        strides=x.effective_strides,
+    )
+    variant = KernelVariant("recurrent_stage", (("T", x.data_type.name),), (("LOCAL_SIZE_X", local),))
+    return Dispatch(variant, (source, target), block, linear_grid(-(-rows * row // local), caps))
+
+
+def _states(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> _States:
+    """Room for the states, and what writes the first ones. Padding is 0 in every set that a product reads."""
+    row = 4 * problem.quads
+    rows = problem.directions * problem.batch
+    has_cell = isinstance(desc, ops.Lstm)
+    # In the order in which one dispatch can write them: the initial states, then zeros.
+    sets = 1 + problem.products
+    hidden = work.temporary.take(4 * sets * rows * row)
+    cell = work.temporary.take(4 * rows * row) if has_cell or problem.products == 2 else hidden
+    firsts = [("hidden_init_tensor", hidden, sets * rows)] + [("cell_mem_init_tensor", cell, rows)] * has_cell
+    for name, target, count in firsts:
+        given = _tensor(desc, name)
+        source = _slot(desc, name) if given is not None else input_range(0)
+        tensor = given if given is not None else desc.tensor("input_tensor")
+        work.launches.append(_stage(tensor, source, target, row, count, rows if given is not None else 0, work.caps))
+    return _States(
+        hidden._replace(nbytes=work.temporary.end - hidden.offset),
+        row,
+        (0, rows * row),
+        (cell.offset - hidden.offset) // 4,
+        2 * rows * row if problem.products == 2 else 0,
+    )
+
+
+def _staged(desc: Recurrent, name: str, row: int, work: _Work) -> tuple[Range, int, int]:
+    """An input as packed rows of float32, each padded to ``row`` elements: the range, and the steps of its planes and rows
+    in elements. One that is OWNED_BY_DML is staged at initialisation."""
+    tensor = desc.tensor(name)
+    rows = math.prod(tensor.sizes[:3])
+    target = (work.persistent if tensor.owned_by_dml else work.temporary).take(4 * rows * row)
+    launch = _stage(tensor, _slot(desc, name), target, row, rows, rows, work.caps)
+    (work.initialize if tensor.owned_by_dml else work.launches).append(launch)
+    return target, tensor.sizes[2] * row, row
+
+
+# -- the input's products
+
+
+def _embed(desc: OperatorDesc, inputs: tuple[Range, ...], output: Range, work: _Work) -> None:
+    """Launches another operator on these ranges."""
+    lowering = lowering_of(desc)
+    assert lowering is not None, f"{desc.type.dml_name} has kernels"
+    problem = lowering.problem(desc)
+    plan = lowering.schedules[choose(lowering.rules, problem, work.caps).name](desc, problem, work.caps)
+    assert not plan.initialize and not plan.persistent_bytes, "nothing of it is OWNED_BY_DML"
+    temporary = work.temporary.take(plan.temporary_bytes)
+    places = {Source.INPUT: inputs, Source.OUTPUT: (output,), Source.TEMPORARY: (temporary,)}
+
+    def moved(part: Range) -> Range:
+        place = places[part.source][part.slot]
+        return place._replace(offset=place.offset + part.offset, nbytes=part.nbytes or place.nbytes)
+
+    for launch in plan.dispatches:
+        work.launches.append(dataclasses.replace(launch, bindings=tuple(map(moved, launch.bindings))))
+
+
+def _row_step(tensor: TensorDesc) -> int | None:
+    """How far apart in memory the rows of both dimensions before the last are, if one number says it."""
+    _, planes, rows, _ = tensor.sizes
+    _, plane, step, _ = tensor.effective_strides
+    if rows == 1:
+        return plane
+    return step if planes == 1 or plane == step * rows else None
+
+
+def _projection(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> Range:
+    """x[t] W^T for every direction, step and sequence, as [direction, step, sequence, gate, unit] in float32."""
+    x, w = desc.tensor("input_tensor"), desc.tensor("weight_tensor")
+    x_range, w_range = _slot(desc, "input_tensor"), _slot(desc, "weight_tensor")
+    x_step, w_strides = _row_step(x), w.effective_strides[1:]
+    x_strides = (x_step or 0, x.effective_strides[3])
+    half = x.data_type != TensorDataType.FLOAT32
+    if half or x_step is None:
+        x_range, _, row = _staged(desc, "input_tensor", problem.inputs, work)
+        x_strides = (row, 1)
+    if half:
+        w_range, plane, row = _staged(desc, "weight_tensor", problem.inputs, work)
+        w_strides = (plane, row, 1)
+    output = work.temporary.take(problem.projection_bytes)
+    float32, columns = TensorDataType.FLOAT32, problem.gates * problem.hidden
+    rows = problem.steps * problem.batch
+    product = ops.Gemm(
+        a_tensor=TensorDesc(float32, (1, problem.directions, rows, problem.inputs), (0, 0, *x_strides)),
+        b_tensor=TensorDesc(float32, (1, problem.directions, columns, problem.inputs), (0, *w_strides)),
+        output_tensor=TensorDesc(float32, (1, problem.directions, rows, columns)),
+        trans_b=MatrixTransform.TRANSPOSE,
+    )
+    _embed(product, (x_range, w_range), output, work)
+    return output
+
+
+# -- the steps
+
+
+def _activations(desc: Recurrent) -> tuple[dict[str, int], tuple[float, ...]]:
+    """The constants ACTIVATION_F, _G, _H of both directions, and all their parameters."""
+    directions = 2 if desc.direction == RecurrentNetworkDirection.BIDIRECTIONAL else 1
+    functions = len(desc.activation_descs) // directions
+    constants: dict[str, int] = {}
+    parameters = [0.0] * 12
+    for direction in range(2):
+        # One direction alone has both sets, so that the shader's choice between them folds away.
+        first = functions * direction % len(desc.activation_descs)
+        for index, activation in enumerate(desc.activation_descs[first : first + functions]):
+            arguments = fused(activation)
+            constants["ACTIVATION_" + "FGH"[index] + "1" * direction] = arguments.id
+            at = 6 * direction + 2 * index
+            parameters[at : at + 2] = [arguments.param0, arguments.param1]
+    return constants, tuple(parameters)
+
+
+class _Cell(NamedTuple):
+    """What every kernel that advances states is given: constants, parameters and the ranges of its shared buffers."""
+
+    constants: dict[str, int]
+    params: dict[str, int | float | tuple[int, ...] | tuple[float, ...]]
+    bindings: tuple[Range, ...]
+
+
+def _cell(desc: Recurrent, problem: RecurrentProblem, states: _States) -> _Cell:
+    constants, parameters = _activations(desc)
+    outputs = {slot.field.name: index for index, slot in enumerate(desc.output_slots()) if slot.tensor is not None}
+
+    def strides(name: str, first: int) -> tuple[int, ...]:
+        tensor = _tensor(desc, name)
+        return (0,) if tensor is None else tensor.effective_strides[first:]
+
+    def bound(name: str) -> Range:
+        """The tensor's range; of an absent one any that the kernel may read, or write."""
+        if name.startswith("output"):
+            return output_range(outputs[name]) if name in outputs else states.range
+        return input_range(0) if _tensor(desc, name) is None else _slot(desc, name)
+
+    clip = float(desc.clip_threshold) if isinstance(desc, ops.Lstm) and desc.use_clip_threshold else None
+    constants |= {
+        "HAS_CELL": int(isinstance(desc, ops.Lstm) or problem.products == 2),
+        "HAS_BIAS": int(desc.bias_tensor is not None),
+        "HAS_PEEPHOLE": int(_tensor(desc, "peephole_tensor") is not None),
+        "HAS_LENGTHS": int(desc.sequence_lengths_tensor is not None),
+        "HAS_SEQUENCE": int("output_sequence_tensor" in outputs),
+        "HAS_SINGLE": int("output_single_tensor" in outputs),
+        "HAS_CELL_SINGLE": int("output_cell_single_tensor" in outputs),
+        "CLIPPED": int(clip is not None),
+        "COUPLED": int(isinstance(desc, ops.Lstm) and desc.couple_input_forget),
+    }
+    params: dict[str, int | float | tuple[int, ...] | tuple[float, ...]] = {
+        "steps": problem.steps,
+        "batch": problem.batch,
+        "hidden": problem.hidden,
+        "row": states.row,
+        "first_reversed": 0 if desc.direction == RecurrentNetworkDirection.BACKWARD else 1,
+        "previous": states.hidden[0],
+        "cell": states.cell,
+        "bias_strides": strides("bias_tensor", 2),
+        "peephole_strides": strides("peephole_tensor", 2),
+        "lengths_stride": strides("sequence_lengths_tensor", 3)[0],
+        "sequence_strides": strides("output_sequence_tensor", 0),
+        "single_strides": strides("output_single_tensor", 1),
+        "cell_single_strides": strides("output_cell_single_tensor", 1),
+        "clip": clip or 0.0,
+        "activation_params": parameters,
+    }
+    names = ("bias_tensor", "peephole_tensor", "sequence_lengths_tensor")
+    outs = ("output_sequence_tensor", "output_single_tensor", "output_cell_single_tensor")
+    return _Cell(constants, params, (*map(bound, names), states.range, *map(bound, outs)))
+
+
+def _steps(desc: Recurrent, problem: RecurrentProblem, states: _States) -> Iterator[tuple[int, dict[str, int]]]:
+    """CELL and the parameters of each dispatch of each step, the states taking turns."""
+    for step in range(problem.steps):
+        previous, following = states.hidden[step % 2], states.hidden[1 - step % 2]
+        for cell in _cells(desc):
+            yield (
+                cell,
+                {
+                    "step": step,
+                    "previous": previous,
+                    "next": states.reset if cell == _GRU_RESET else following,
+                    "vector": states.reset if cell == _GRU_STATE else previous,
+                },
+            )
+
+
+def _dispatch(
+    desc: Recurrent,
+    kernel: str,
+    cell: _Cell,
+    bindings: Iterable[Range],
+    constants: dict[str, int],
+    params: dict[str, int | tuple[int, ...]],
+    grid: tuple[int, int, int],
+) -> Dispatch:
+    variant = (("T", desc.tensor("input_tensor").data_type.name),)
+    return Dispatch(
+        KernelVariant(kernel, variant, tuple((cell.constants | constants).items())),
+        (*bindings, *cell.bindings),
+        KERNELS[kernel].pack(**(cell.params | params)),
+        grid,
+    )
+
+
+def _naive(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
+    check_rounds(problem.gates * (problem.inputs + problem.hidden), caps, desc.type.dml_name)
+    work = _Work(caps)
+    states = _states(desc, problem, work)
+    cell = _cell(desc, problem, states)
+    local = min(128, caps.workgroup_invocations)
+    count = problem.directions * problem.batch * problem.hidden
+    names = ("input_tensor", "weight_tensor", "recurrence_tensor")
+    x, w, r = (desc.tensor(name).effective_strides[1:] for name in names)
+    own: dict[str, int | tuple[int, ...]] = {"count": count, "inputs": problem.inputs}
+    own |= {"x_strides": x, "w_strides": w, "r_strides": r}
+    for kind, params in _steps(desc, problem, states):
+        work.launches.append(
+            _dispatch(
+                desc,
+                "recurrent_naive",
+                cell,
+                [_slot(desc, name) for name in names],
+                {"LOCAL_SIZE_X": local, "CELL": kind},
+                {**own, **params},
+                linear_grid(-(-count // local), caps),
+            )
+        )
+    return work.plan()
+
+
+class _Shape(NamedTuple):
+    """How invocations share the units' products; see ``glsl/recurrent_step.comp``."""
+
+    local: int
+    lanes: int
+    entries: int
+    in_flight: int
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """As the kernels take it."""
+        return {"LOCAL_SIZE_X": self.local, "LANES": self.lanes, "ENTRIES": self.entries, "IN_FLIGHT": self.in_flight}
+
+
+def step_shape(problem: RecurrentProblem, caps: Capabilities) -> _Shape:
+    """As many sequences for each read of the recurrence matrix as shared memory and registers hold, and enough of it in
+    flight. Many workgroups hide each other's waiting; then larger ones with less in flight share more."""
+    lanes = most_lanes(problem, caps)
+    entries = min(power_of_two(problem.batch), _MOST_ENTRIES, lanes)
+    local = min(128, most_invocations(caps))
+    workgroups = problem.directions * problem.hidden * lanes // local * -(-problem.batch // entries)
+    many = workgroups >= _MANY_WORKGROUPS and caps.workgroup_invocations >= 2 * local
+    in_flight = min(2 if many else 4, power_of_two(-(-problem.quads // lanes)))
+    room = caps.shared_memory_bytes // (16 * lanes * in_flight)
+    return _Shape(2 * local if many else local, lanes, min(entries, 1 << (room.bit_length() - 1)), in_flight)
+
+
+def _prepared(
+    desc: Recurrent, problem: RecurrentProblem, work: _Work
+) -> tuple[_States, tuple[Range, Range], dict[str, int | tuple[int, ...]]]:
+    """The states, the ranges XW and R and the product's parameters, with what must be launched before the first step."""
+    recurrence = desc.tensor("recurrence_tensor")
+    _, plane, row, element = recurrence.effective_strides
+    if recurrence.data_type == TensorDataType.FLOAT32 and element == 1 and not (problem.hidden | plane | row) % 4:
+        r = _slot(desc, "recurrence_tensor")
+    else:
+        r, plane, row = _staged(desc, "recurrence_tensor", 4 * problem.quads, work)
+    states = _states(desc, problem, work)
+    xw = _projection(desc, problem, work)
+    return states, (xw, r), {"quads": problem.quads, "r_strides": (plane // 4, row // 4)}
+
+
+def _step(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
+    work = _Work(caps)
+    states, bindings, product = _prepared(desc, problem, work)
+    cell = _cell(desc, problem, states)
+    shape = step_shape(problem, caps)
+    grid = (
+        -(-problem.hidden // (shape.local // shape.lanes)),
+        -(-problem.batch // shape.entries),
+        problem.directions,
+    )
+    for kind, params in _steps(desc, problem, states):
+        constants = {**shape.constants, "CELL": kind}
+        work.launches.append(_dispatch(desc, "recurrent_step", cell, bindings, constants, {**product, **params}, grid))
+    return work.plan()
+
+
+def _whole(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
+    work = _Work(caps)
+    states, bindings, product = _prepared(desc, problem, work)
+    cell = _cell(desc, problem, states)
+    shape = resident_shape(problem, caps)
+    assert shape is not None, "the rule saw to it"
+    constants = {
+        "LOCAL_SIZE_X": shape.local,
+        "LANES": shape.lanes,
+        "SHARE": shape.share,
+        "CAPACITY": power_of_two(max(problem.quads, shape.lanes * shape.share)),
+        "CELL": _cells(desc)[0],
+    }
+    grid = (problem.batch, problem.directions, 1)
+    work.launches.append(_dispatch(desc, "recurrent_whole", cell, bindings, constants, product, grid))
+    return work.plan()
+
+
+register(
+    ops.Rnn,
+    ops.Lstm,
+    ops.Gru,
+    problem=_problem,
+    rules=RECURRENT,
+    schedules={"whole": _whole, "step": _step, "naive": _naive},
+    limitations=(LOOP_ROUNDS,),
+)

@@ -1,0 +1,94 @@
+"""The kernels of recurrent networks."""
+
+from __future__ import annotations
+
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.terms import FLOATS
+
+_CELL_BUFFERS = ("bias", "peephole", "lengths", "state:w", "sequence:w", "single:w", "cell_single:w")
+_CELL_PARAMS = (
+    "uint steps",
+    "uint batch",
+    "uint hidden",
+    "uint row",
+    "uint first_reversed",
+    "uint previous",
+    "uint cell",
+    "uint bias_strides[2]",
+    "uint peephole_strides[2]",
+    "uint lengths_stride",
+    "uint sequence_strides[4]",
+    "uint single_strides[3]",
+    "uint cell_single_strides[3]",
+    "float clip",
+    "float activation_params[12]",
+)
+_CELL = (
+    ("CELL", 0),
+    ("ACTIVATION_F", 0),
+    ("ACTIVATION_G", 0),
+    ("ACTIVATION_H", 0),
+    ("ACTIVATION_F1", 0),
+    ("ACTIVATION_G1", 0),
+    ("ACTIVATION_H1", 0),
+    ("HAS_CELL", 0),
+    ("HAS_BIAS", 0),
+    ("HAS_PEEPHOLE", 0),
+    ("HAS_LENGTHS", 0),
+    ("HAS_SEQUENCE", 0),
+    ("HAS_SINGLE", 0),
+    ("HAS_CELL_SINGLE", 0),
+    ("CLIPPED", 0),
+    ("COUPLED", 0),
+)
+"""What ``glsl/include/recurrent.glsl`` reads; the two tuples above likewise."""
+_STEP_PARAMS = ("uint step", "uint next", "uint vector")
+"""Which step a dispatch takes, and where it finds and leaves the state."""
+_PRODUCT_PARAMS = ("uint quads", "uint r_strides[2]")
+"""The recurrence matrix's rows: words of 16 bytes, and steps between directions and between rows."""
+_SHUFFLE = ("GL_KHR_shader_subgroup_shuffle",)
+
+ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "recurrent_stage",
+        "recurrent_stage.comp",
+        buffers=("x", "y:w"),
+        params=("uint count", "uint given", "uint columns", "uint row", "uint rows[2]", "uint strides[4]"),
+        constants=(("LOCAL_SIZE_X", 128),),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "recurrent_naive",
+        "recurrent_naive.comp",
+        buffers=("x", "w", "r", *_CELL_BUFFERS),
+        params=(
+            *_CELL_PARAMS,
+            *_STEP_PARAMS,
+            "uint count",
+            "uint inputs",
+            "uint x_strides[3]",
+            "uint w_strides[3]",
+            "uint r_strides[3]",
+        ),
+        constants=(("LOCAL_SIZE_X", 128), *_CELL),
+        variants=(("T", FLOATS),),
+    ),
+    KernelSpec(
+        "recurrent_step",
+        "recurrent_step.comp",
+        buffers=("xw", "r", *_CELL_BUFFERS),
+        params=(*_CELL_PARAMS, *_STEP_PARAMS, *_PRODUCT_PARAMS),
+        constants=(("LOCAL_SIZE_X", 128), ("LANES", 32), ("ENTRIES", 1), ("IN_FLIGHT", 4), *_CELL),
+        variants=(("T", FLOATS),),
+        extensions=_SHUFFLE,
+    ),
+    KernelSpec(
+        "recurrent_whole",
+        "recurrent_whole.comp",
+        buffers=("xw", "r", *_CELL_BUFFERS),
+        params=(*_CELL_PARAMS, *_PRODUCT_PARAMS),
+        constants=(("LOCAL_SIZE_X", 256), ("LANES", 4), ("SHARE", 4), ("CAPACITY", 64), *_CELL),
+        variants=(("T", FLOATS),),
+        extensions=_SHUFFLE,
+    ),
+)

@@ -1,0 +1,1 @@
+"""The family reduction: manifest rows, rules, lowering."""

@@ -1,0 +1,53 @@
+"""The kernels of reductions."""
+
+from __future__ import annotations
+
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.terms import NUMERIC, bits
+
+ACCUMULATOR_PARAMS = ("uint decreasing", "uint index_words", "float divisor")
+_REDUCE_PARAMS = (
+    *ACCUMULATOR_PARAMS,
+    "uint row_elements",
+    "uint chunks",
+    "uint chunk_units",
+    *("uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]", "uint kept_x[8]", "uint kept_output[8]"),
+    *("uint row_rank", "uint row_sizes[8]", "uint row_divisors[16]", "uint row_x[8]"),
+)
+_REDUCE_CONSTANTS = (("LOCAL_SIZE_X", 128), ("FUNCTION", 10), ("SPLIT", 0))
+_WORD_LANES = tuple(f"{count} {name}" for name in NUMERIC for count in (1, 128 // bits(name)))
+"""The variants "LANES T" of a kernel of one data type: one element at a time, and 16 bytes."""
+
+ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "reduce_rows",
+        "reduce_rows.comp",
+        buffers=("x", "output:w", "partials:w"),
+        params=("uint rows", "uint row_units", *_REDUCE_PARAMS),
+        constants=(*_REDUCE_CONSTANTS, ("TEAM", 1), ("UNITS", 1), ("ROW_RUNS", 0)),
+        variants=(("LANES T", _WORD_LANES),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
+    ),
+    KernelSpec(
+        "reduce_columns",
+        "reduce_columns.comp",
+        buffers=("x", "output:w", "partials:w"),
+        params=("uint columns", "uint inner_size", "uint output_step", *_REDUCE_PARAMS),
+        constants=(*_REDUCE_CONSTANTS, ("COLUMNS", 1), ("ROW_RUNS", 0)),
+        variants=(("LANES T", _WORD_LANES),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
+    ),
+    KernelSpec(
+        "reduce_partials",
+        "reduce_partials.comp",
+        buffers=("output:w", "partials"),
+        params=(
+            *ACCUMULATOR_PARAMS,
+            *("uint rows", "uint chunks"),
+            *("uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]", "uint kept_output[8]"),
+        ),
+        constants=(*_REDUCE_CONSTANTS, ("TEAM", 1)),
+        variants=(("LANES T", tuple(f"1 {name}" for name in NUMERIC)),),
+        extensions=("GL_KHR_shader_subgroup_shuffle",),
+    ),
+)

@@ -1,0 +1,1 @@
+"""The family resample: manifest rows, rules, lowering."""

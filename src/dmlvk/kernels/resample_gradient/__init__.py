@@ -1,0 +1,1 @@
+"""The family resample_gradient: manifest rows, rules, lowering."""

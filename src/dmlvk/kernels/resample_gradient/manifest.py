@@ -1,0 +1,91 @@
+"""The kernels of resampling's gradients."""
+
+from __future__ import annotations
+
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.shapes import convolution_lanes, group_lanes
+from dmlvk.kernels.common.terms import FLOATS, bits
+
+_POSITIONS = (
+    "uint input_sizes[4]",
+    "uint output_sizes[4]",
+    "int start_whole[4]",
+    "uint start_part[4]",
+    "int step_whole[4]",
+    "uint step_part[4]",
+    "uint step_estimate[4]",
+    "uint parts[4]",
+    "float weight_of_part[4]",
+    "float enlargement[4]",
+    "float enlargement_start[4]",
+)
+"""What says where outputs lie; see ``glsl/include/resample_gradient.glsl``."""
+
+ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "resample_gradient",
+        "resample_gradient.comp",
+        buffers=("x", "y:w"),
+        params=(
+            *("uint count", "uint inner_size", "uint sizes[4]", "uint divisors[8]"),
+            *("uint x_strides[4]", "uint y_strides[4]", "uint x_start", "uint x_step", "uint y_step"),
+            *_POSITIONS,
+        ),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("RANK", 1), ("MAPPED", 0), ("LINEAR", 1)),
+            *(("X_MODE", 0), ("Y_MODE", 0)),
+        ),
+        variants=(("LANES T", tuple(f"{n} {t}" for t in FLOATS for n in (1, group_lanes(bits(t))))),),
+    ),
+    KernelSpec(
+        "resample_gradient_tiles",
+        "resample_gradient_tiles.comp",
+        buffers=("x", "y:w"),
+        params=(
+            *("uint count", "uint x_start", "uint planes", "uint inner_size"),
+            *("uint outer_sizes[3]", "uint outer_divisors[6]", "uint outer_x[3]", "uint outer_y[3]"),
+            *("uint row_step", "uint column_step", "uint y_row_step", "uint y_column_step"),
+            *("uint rows", "uint columns", "uint chunk", "uint together", "uint rounds"),
+            *("uint row_tiles", "uint column_tiles", "uint chunks", "uint width", "uint words"),
+            *("uint word_divisor[2]", "uint chunk_divisor[2]", "uint line_divisor[2]"),
+            *_POSITIONS,
+        ),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("LINEAR", 1), ("FLAT", 1), ("X_MODE", 0), ("Y_MODE", 0), ("TAPS", 4)),
+            *(("TILE", 2048), ("PLANE_TABLE", 128), ("ROW_TABLE", 64), ("COLUMN_TABLE", 256), ("WEIGHT_TABLE", 512)),
+        ),
+        variants=(("LANES T", tuple(f"{group_lanes(bits(t))} {t}" for t in FLOATS)),),
+    ),
+    KernelSpec(
+        "resample_gradient_whole",
+        "resample_gradient_whole.comp",
+        buffers=("x", "y:w"),
+        params=(
+            *("uint count", "uint x_start", "uint sizes[5]", "uint divisors[10]", "uint x_strides[5]", "uint y_strides[5]"),
+            *("uint rows", "uint columns", "uint row_step", "uint y_row_step", "uint column_step", "uint y_column_step"),
+            *("float row_weights[24]", "float column_weights[24]"),
+        ),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("RANK", 3), ("COLUMNS", 1), ("ROWS", 2)),
+            *(("ROW_FACTOR", 2), ("ROW_LEFT", 1), ("ROW_TAPS", 4)),
+            *(("COLUMN_FACTOR", 2), ("COLUMN_LEFT", 1), ("COLUMN_TAPS", 4)),
+        ),
+        variants=(("LANES T", tuple(f"{n} {t}" for t in FLOATS for n in convolution_lanes(bits(t)))),),
+    ),
+    KernelSpec(
+        "resample_gradient_spread",
+        "resample_gradient_spread.comp",
+        buffers=("x", "y:w"),
+        params=(
+            *("uint count", "uint x_start", "uint sizes[5]", "uint divisors[10]", "uint x_strides[5]", "uint y_strides[5]"),
+            *("uint rows", "uint read_rows", "uint read_columns"),
+            *("uint row_step", "uint y_row_step", "uint column_step", "uint y_column_step"),
+            *("float row_weights[4]", "float column_weights[4]"),
+        ),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("RANK", 3), ("COLUMNS", 1), ("X_MODE", 0)),
+            *(("ROW_FACTOR", 2), ("COLUMN_FACTOR", 2)),
+        ),
+        variants=(("LANES T", tuple(f"{n} {t}" for t in FLOATS for n in convolution_lanes(bits(t)))),),
+    ),
+)

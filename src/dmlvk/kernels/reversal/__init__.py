@@ -1,0 +1,1 @@
+"""The family reversal: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family roi: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family roi_gradient: manifest rows, rules, lowering."""

@@ -1,0 +1,1 @@
+"""The family scan: manifest rows, rules, lowering."""

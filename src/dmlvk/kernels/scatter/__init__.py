@@ -1,0 +1,1 @@
+"""The family scatter: manifest rows, rules, lowering."""

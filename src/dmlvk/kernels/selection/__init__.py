@@ -1,0 +1,1 @@
+"""The family selection: manifest rows, lowering."""

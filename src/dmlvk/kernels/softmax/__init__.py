@@ -1,0 +1,1 @@
+"""The family softmax: manifest rows, rules, lowering."""

@@ -1,0 +1,248 @@
+"""Plans for softmax and its relatives, which normalize rows: softmax, its logarithm, hardmax and Lp normalization."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid, power_of_two
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.softmax.rules import SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
+from dmlvk.spec import ops
+from dmlvk.spec.tensor import TensorDesc, element_bits
+
+_Normalizer = ops.ActivationSoftmax1 | ops.ActivationLogSoftmax1 | ops.ActivationHardmax1 | ops.LpNormalization
+
+_PARTIAL_BYTES = 16
+_MOST_CHUNKS = 1024
+"""Chunks of a split row: every chunk's workgroup reads what is known of all of them."""
+
+
+class _Shape(NamedTuple):
+    """How workgroups share rows: ``columns`` neighbouring groups of rows, ``lanes`` invocations for each of these groups,
+    ``units`` held by each of them at a time; powers of two, so that many row lengths share a pipeline."""
+
+    invocations: int
+    lanes: int
+    columns: int
+    units: int
+
+    @property
+    def tile(self) -> int:
+        """Units of a row in registers at a time."""
+        return self.lanes * self.units
+
+
+def _problem(desc: _Normalizer) -> SoftmaxProblem:
+    x, y = desc.tensor("input_tensor"), desc.tensor("output_tensor")
+    strides = x.effective_strides, y.effective_strides
+    axes = (desc.axis,) if isinstance(desc, ops.LpNormalization) else desc.axes
+    # Sums do not depend on the order of dimensions, so memory's order makes the longest runs. Which of equal elements comes
+    # first does.
+    order = sorted(range(x.dimension_count), key=lambda axis: (strides[1][axis], strides[0][axis]), reverse=True)
+    in_row = sorted(axes) if isinstance(desc, ops.ActivationHardmax1) else [axis for axis in order if axis in axes]
+
+    def merge(dimensions: Sequence[int]) -> Coalesced:
+        return coalesce([x.sizes[axis] for axis in dimensions], [[steps[axis] for axis in dimensions] for steps in strides])
+
+    kept, row = merge([axis for axis in order if axis not in axes]), merge(in_row)
+    word = 128 // element_bits(x.data_type)
+    side_by_side = kept.sizes != (1,) and (row.sizes == (1,) or kept.strides[1][-1] < min(row.strides[1]))
+    if side_by_side:
+        unit = SoftmaxUnit.WORD_OF_ROWS if _whole_words(kept, row, word) else SoftmaxUnit.ELEMENT
+    else:
+        unit = SoftmaxUnit.WORD_OF_A_ROW if _whole_words(row, kept, word) else SoftmaxUnit.ELEMENT
+    return SoftmaxProblem(
+        side_by_side=side_by_side,
+        unit=unit,
+        unit_elements=1 if unit is SoftmaxUnit.ELEMENT else word,
+        groups=math.prod(kept.sizes) // (word if unit is SoftmaxUnit.WORD_OF_ROWS else 1),
+        row_units=math.prod(row.sizes) // (word if unit is SoftmaxUnit.WORD_OF_A_ROW else 1),
+        kept=kept,
+        row=row,
+    )
+
+
+def _whole_words(inner: Coalesced, outer: Coalesced, word: int) -> bool:
+    """Whether the last of the inner dimensions is contiguous and runs of it are whole words at whole words."""
+    around = [*inner.sizes[:-1], *outer.sizes]
+    steps = [(*ours[:-1], *others) for ours, others in zip(inner.strides, outer.strides, strict=True)]
+    return (
+        inner.sizes[-1] % word == 0
+        and all(ours[-1] == 1 for ours in inner.strides)
+        and all(size == 1 or step % word == 0 for tensor in steps for size, step in zip(around, tensor, strict=True))
+    )
+
+
+def _shape(problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> _Shape:
+    """Every number of the schedules: how a group of rows and its neighbours are shared out."""
+    most = problem.most_invocations(caps)
+    if caps.is_cpu:
+        return _cpu_shape(problem, most, whole=whole)
+    units = problem.units_held if whole else max(SOFTMAX_HELD // 2 // problem.unit_elements, 1)
+    lanes = power_of_two(-(-problem.row_units // units))
+    if not problem.side_by_side:
+        # Neighbours read whole lines of 128 bytes before each of them reads more.
+        line = min(power_of_two(-(-problem.row_units // 4)), 32)
+        if problem.unit is SoftmaxUnit.WORD_OF_A_ROW:
+            line = min(power_of_two(problem.row_units), 8)
+        columns = 1
+        lanes = min(max(lanes, line), most if whole else min(most, 256))
+        invocations = max(lanes, min(most, 128))
+    else:
+        # Neighbours read 64 bytes: more where that leaves few invocations, fewer where it takes too many. Where rows are
+        # walked, whole lines.
+        columns = 4 if problem.unit is SoftmaxUnit.WORD_OF_ROWS else 16
+        if whole:
+            lanes = min(lanes, most // problem.least_columns)
+        else:
+            columns *= 2
+            lanes = min(lanes, max(min(most, 256) // columns, 1))
+        columns = min(max(columns, 128 // lanes), most // lanes, power_of_two(problem.groups))
+        invocations = lanes * columns
+    return _Shape(invocations, lanes, columns, power_of_two(-(-problem.row_units // lanes)) if whole else units)
+
+
+def _cpu_shape(problem: SoftmaxProblem, most: int, *, whole: bool) -> _Shape:
+    """Few shapes, and few elements an invocation: CPUs take long to compile what is unrolled over them."""
+    columns = problem.least_columns
+    units = max(4 // problem.unit_elements, 1)
+    lanes = 4
+    while lanes * columns < most and lanes * units < problem.row_units:
+        lanes = min(lanes * 8, most // columns)
+    if whole:
+        units = max(units, power_of_two(-(-problem.row_units // lanes)))
+    return _Shape(max(lanes * columns, min(64, most)), lanes, columns, units)
+
+
+def _dispatch(
+    desc: _Normalizer,
+    problem: SoftmaxProblem,
+    caps: Capabilities,
+    shape: _Shape,
+    kernel: str,
+    workgroups: int,
+    *,
+    variant: tuple[tuple[str, str], ...] = (),
+    constants: tuple[tuple[str, int], ...] = (),
+    bindings: tuple[Range, ...] = (),
+    params: dict[str, int] | None = None,
+) -> Dispatch:
+    """A dispatch of one of the kernels, with what it has beyond the others."""
+    kept, row, unit = problem.kept, problem.row, problem.unit_elements
+    along_row = problem.unit is SoftmaxUnit.WORD_OF_A_ROW
+    across = problem.unit is SoftmaxUnit.WORD_OF_ROWS
+
+    def in_units(sizes: tuple[int, ...], *, inner: bool) -> tuple[int, ...]:
+        return (*sizes[:-1], sizes[-1] // unit) if inner else sizes
+
+    def steps(strides: tuple[int, ...], *, inner: bool) -> tuple[int, ...]:
+        """The dimension that units are made of counts them itself."""
+        found = tuple(step // unit for step in strides)
+        return (*found[:-1], 1) if inner else found
+
+    kept_sizes, row_sizes = in_units(kept.sizes, inner=across), in_units(row.sizes, inner=along_row)
+    runs = -(-shape.invocations // max(caps.minimum_subgroup_size, shape.columns))
+    merged = runs * shape.columns * (unit if across else 1)
+    all_constants = {
+        "LOCAL_SIZE_X": shape.invocations,
+        "OPERATION": int(desc.type),
+        "POWER": desc.p if isinstance(desc, ops.LpNormalization) else 2,
+        "ROW_RUNS": int(len(row_sizes) > 1),
+        "LANES": shape.lanes,
+        "COLUMNS": shape.columns,
+        "UNITS": shape.units,
+        "MERGED": merged if shape.lanes > 1 and shape.lanes * shape.columns > caps.minimum_subgroup_size else 1,
+        **dict(constants),
+    }
+    block = KERNELS[kernel].pack(
+        groups=problem.groups,
+        row_units=problem.row_units,
+        epsilon=desc.epsilon if isinstance(desc, ops.LpNormalization) else 0.0,
+        kept_rank=len(kept_sizes),
+        row_rank=len(row_sizes),
+        kept_sizes=kept_sizes,
+        kept_divisors=divisors(kept_sizes),
+        kept_x=steps(kept.strides[0], inner=across),
+        kept_y=steps(kept.strides[1], inner=across),
+        row_sizes=row_sizes,
+        row_divisors=divisors(row_sizes),
+        row_x=steps(row.strides[0], inner=along_row),
+        row_y=steps(row.strides[1], inner=along_row),
+        **(params or {}),
+    )
+    found = (("T", desc.tensor("input_tensor").data_type.name), ("UNIT", str(int(problem.unit))), *variant)
+    return Dispatch(
+        KernelVariant(kernel, found, tuple(all_constants.items())),
+        (input_range(0), output_range(), *bindings),
+        block,
+        linear_grid(workgroups, caps),
+    )
+
+
+def _one_dispatch(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities, *, whole: bool) -> Dispatch:
+    shape = _shape(problem, caps, whole=whole)
+    workgroups = -(-problem.groups // (shape.invocations // shape.lanes))
+    return _dispatch(desc, problem, caps, shape, "softmax", workgroups, constants=(("WHOLE", int(whole)),))
+
+
+def _whole(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
+    return Plan((_one_dispatch(desc, problem, caps, whole=True),))
+
+
+def _looped(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
+    return Plan((_one_dispatch(desc, problem, caps, whole=False),))
+
+
+def _split(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities) -> Plan:
+    shape = _shape(problem, caps, whole=False)
+    shape = shape._replace(invocations=shape.lanes * shape.columns)
+    blocks = -(-problem.groups // shape.columns)
+    chunk_bytes = _PARTIAL_BYTES * math.prod(problem.kept.sizes)
+    # Several workgroups for each core, and temporary memory of at most 1 MiB or 1 % of the input.
+    wanted = -(-(16 if caps.is_cpu else 2048) // blocks)
+    memory = max(2**20, desc.tensor("input_tensor").total_tensor_size_in_bytes // 100) // chunk_bytes
+    tiles = -(-problem.row_units // shape.tile)
+    each = -(-tiles // max(min(wanted, memory, _MOST_CHUNKS, tiles), 1))
+    chunks = -(-tiles // each)
+    partials = Range(Source.TEMPORARY, 0, 0, chunks * chunk_bytes)
+
+    def dispatch(apply: int) -> Dispatch:
+        return _dispatch(
+            desc,
+            problem,
+            caps,
+            shape,
+            "softmax_split",
+            blocks * chunks,
+            variant=(("APPLY", str(apply)),),
+            bindings=(partials,),
+            params={"tiles": each, "chunks": chunks},
+        )
+
+    return Plan((dispatch(0), dispatch(1)), temporary_bytes=partials.nbytes)
+
+
+def over_last_dimension(tensor: TensorDesc, where: Range, caps: Capabilities) -> Dispatch:
+    """Softmax in place, as the last step of another operator: each element is read before it is written."""
+    last = tensor.dimension_count - 1
+    desc = ops.ActivationSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=(last,))
+    problem = _problem(desc)
+    dispatch = _one_dispatch(desc, problem, caps, whole=problem.fits_in_registers(caps))
+    return dataclasses.replace(dispatch, bindings=(where, where))
+
+
+register(
+    ops.ActivationSoftmax1,
+    ops.ActivationLogSoftmax1,
+    ops.ActivationHardmax1,
+    ops.LpNormalization,
+    problem=_problem,
+    rules=SOFTMAX,
+    schedules={"whole": _whole, "looped": _looped, "split": _split},
+)

@@ -1,0 +1,98 @@
+"""The rules of softmax and its relatives."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.rule import Rule, always
+from dmlvk.kernels.common.shapes import Coalesced
+
+
+class SoftmaxUnit(enum.IntEnum):
+    """What an invocation of the softmax kernels moves at once; ``glsl/include/row_tiles.glsl``."""
+
+    ELEMENT = 0
+    WORD_OF_A_ROW = 1
+    WORD_OF_ROWS = 2
+
+
+SOFTMAX_HELD = 32
+"""Elements that an invocation holds in registers at most: with what else it needs, four workgroups of 256 share a core of
+65,536 registers. Words of rows side by side are 8 at most, though that be 64 elements: fewer make the workgroups larger than
+the device likes. H200, 8x1000x64x64 over the channels in float16: 98 us, 206 with 4 words."""
+
+
+@dataclass(frozen=True)
+class SoftmaxProblem:
+    """Softmax and its relatives, as their kernels see them.
+
+    Attributes:
+        side_by_side: Whether neighbours in memory belong to different rows.
+        unit: What moves at once.
+        unit_elements: Elements in a unit.
+        groups: Groups of rows: single ones, or with ``WORD_OF_ROWS`` as many as elements in a unit.
+        row_units: Units in a row.
+        kept, row: The kept and the reduced dimensions, merged: steps of x, y in elements.
+    """
+
+    side_by_side: bool
+    unit: SoftmaxUnit
+    unit_elements: int
+    groups: int
+    row_units: int
+    kept: Coalesced
+    row: Coalesced
+
+    @property
+    def least_columns(self) -> int:
+        """Neighbouring groups of a workgroup, at least: as many as a memory sector of 32 bytes has."""
+        if not self.side_by_side:
+            return 1
+        return 2 if self.unit is SoftmaxUnit.WORD_OF_ROWS else 8
+
+    def most_invocations(self, caps: Capabilities) -> int:
+        """The largest workgroup, a power of two. Merging takes 16 bytes of shared memory for each row of a group, of each of
+        up to 8 columns of a subgroup."""
+        most = min(caps.workgroup_invocations, 1024)
+        if self.unit is SoftmaxUnit.WORD_OF_ROWS:
+            most = min(most, caps.shared_memory_bytes * max(caps.minimum_subgroup_size, 8) // (16 * self.unit_elements * 8))
+        return 1 << (most.bit_length() - 1)
+
+    def fits_in_registers(self, caps: Capabilities) -> bool:
+        """Whether a workgroup can hold the rows that it cannot do without."""
+        invocations = self.most_invocations(caps) // self.least_columns
+        return self.row_units <= invocations * self.units_held
+
+    @property
+    def units_held(self) -> int:
+        """Units that an invocation holds in registers at most."""
+        least = 8 if self.unit is SoftmaxUnit.WORD_OF_ROWS else 1
+        return max(SOFTMAX_HELD // self.unit_elements, least)
+
+
+SOFTMAX = (
+    Rule(
+        "whole",
+        when=always,
+        possible=lambda problem, caps: problem.fits_in_registers(caps),
+        because="rows fit into the registers of a workgroup: one read and one write of each byte. H200, 16384x8192 in "
+        "float32: 4061 GB/s",
+    ),
+    Rule(
+        "looped",
+        when=lambda problem, caps: problem.groups >= (4096 if problem.side_by_side else 512),
+        possible=always,
+        because="rows longer than that, but enough of them to fill the device with a workgroup each: two reads, the second "
+        "of which finds the ends of rows in the cache, and one write. H200, 1024 rows of 131072 float32: 418 us, PyTorch "
+        "526",
+    ),
+    Rule(
+        "split",
+        when=always,
+        possible=always,
+        because="few long rows: two reads and one write by as many workgroups as the device can use. H200, 4 rows of 2^24 "
+        "float32: 227 us, PyTorch 6030",
+    ),
+)

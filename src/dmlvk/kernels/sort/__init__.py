@@ -1,0 +1,1 @@
+"""The family sort: manifest rows, rules, lowering."""

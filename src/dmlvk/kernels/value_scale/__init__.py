@@ -1,0 +1,1 @@
+"""The family value_scale: rules, lowering."""

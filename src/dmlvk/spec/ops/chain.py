@@ -1,0 +1,82 @@
+"""A row of our own, which is no operator of DirectML: what a pass over a graph makes of several.
+
+It is not in the table: neither ``dmlvk`` nor the reference, the eager functions or the command line show it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dmlvk.spec import constraints as _c
+from dmlvk.spec import schema as _s
+from dmlvk.spec.enums import TensorDataType as _T
+from dmlvk.spec.ops import activation, elementwise, gradient, logical
+from dmlvk.spec.tensor import TensorDesc
+
+MOST_INPUTS: Final = 6
+MOST_OPERATIONS: Final = 8
+FIRST_NUMBER: Final = MOST_INPUTS
+FIRST_RESULT: Final = MOST_INPUTS + 2
+NONE: Final = 15
+
+_FAMILIES = tuple(file.__name__ for file in (activation, elementwise, gradient, logical))
+
+
+@_c.constraint(
+    "program", "every operation has three operands, which are inputs, numbers or earlier results, and two numbers"
+)
+def _program(desc: PointwiseChain) -> _s.Violation | None:
+    count = len(desc.operator_descs)
+    if not 0 < count <= MOST_OPERATIONS or len(desc.input_tensors) > MOST_INPUTS:
+        return _s.Violation("operator_descs", count)
+    if len(desc.operands) != 3 * count or len(desc.numbers) != 2 * count:
+        return _s.Violation("operands", desc.operands)
+    for place, operand in enumerate(desc.operands):
+        is_input = operand < len(desc.input_tensors)
+        is_number = FIRST_NUMBER <= operand < FIRST_RESULT
+        is_result = FIRST_RESULT <= operand < FIRST_RESULT + place // 3
+        if not (is_input or is_number or is_result or (operand == NONE and place % 3)):
+            return _s.Violation("operands", operand)
+    return None
+
+
+@_c.constraint("types", "inputs are of the output's type, or of INT32 where only casts to FLOAT32 read them")
+def _types(desc: PointwiseChain) -> _s.Violation | None:
+    output = desc.tensor("output_tensor").data_type
+    for index, tensor in enumerate(desc.input_tensors):
+        readers = [desc.operator_descs[place // 3] for place, name in enumerate(desc.operands) if name == index]
+        casts = {isinstance(reader, elementwise.Cast) for reader in readers}
+        is_cast = (tensor.data_type, output) == (_T.INT32, _T.FLOAT32) and casts == {True}
+        if not is_cast and (tensor.data_type != output or True in casts):
+            return _s.Violation("input_tensors", tensor.data_type)
+    return None
+
+
+class PointwiseChain(
+    _s.OperatorDesc,
+    internal=True,
+    in_place=("input_tensors",),
+    constraints=(_c.same_sizes(), _program, _types),
+    accepts=tuple(kind for kind, row in _s.REGISTRY.items() if row.__module__ in _FAMILIES),
+):
+    """y = the last of up to 8 pointwise operations, each of inputs, numbers and the results of earlier ones.
+
+    input_tensors: Up to 6, of the output's sizes; broadcasting is a stride of 0. One of INT32 is only cast.
+    operator_descs: The operations, without tensors.
+    operands: Three of each operation: an input's number, ``FIRST_NUMBER`` or the next for one of its numbers,
+        ``FIRST_RESULT`` + k for the result of operation k, ``NONE`` where it has fewer. A truth value is 1 or 0.
+    numbers: Two of each operation, 0 where it reads fewer.
+
+    FLOAT32 results are those of the operations one after the other, bit for bit; of FLOAT16 only the last is rounded.
+    """
+
+    input_tensors: tuple[TensorDesc, ...] = _s.input_tensor_array((*_s.FLOATS, _T.INT32))
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
+    operator_descs: tuple[_s.OperatorDesc, ...] = _s.operator_desc_array()
+    operands: tuple[int, ...] = _s.uint_array(())
+    numbers: tuple[float, ...] = _s.float_array(())
+
+    @property
+    def title(self) -> str:
+        """With the operations: "PointwiseChain(ElementWiseMultiply, ActivationRelu)"."""
+        return f"{super().title}({', '.join(operation.title for operation in self.operator_descs)})"

@@ -1,0 +1,69 @@
+"""Matrix multiplication."""
+
+from __future__ import annotations
+
+from dmlvk.spec import constraints as _c
+from dmlvk.spec import schema as _s
+from dmlvk.spec.enums import MatrixTransform, OperatorType
+from dmlvk.spec.tensor import TensorDesc
+
+__all__ = ["Gemm"]
+
+
+def _transformed(sizes: tuple[int, ...], transform: MatrixTransform) -> tuple[int, int]:
+    rows, columns = sizes[-2:]
+    return (columns, rows) if transform == MatrixTransform.TRANSPOSE else (rows, columns)
+
+
+@_c.constraint("inner_sizes", "has as many rows (transformed) as a_tensor has columns, and the same leading sizes")
+def _inner_sizes(desc: Gemm) -> _s.Violation | None:
+    a, b = desc.tensor("a_tensor").sizes, desc.tensor("b_tensor").sizes
+    inner = _transformed(a, desc.trans_a)[1], _transformed(b, desc.trans_b)[0]
+    good = inner[0] == inner[1] and a[:-2] == b[:-2]
+    return None if good else _s.Violation("b_tensor", f"{b}, with a_tensor {a}")
+
+
+@_c.constraint("softmax_axes", "a fused softmax is over the last dimension")
+def _softmax_axes(desc: Gemm) -> _s.Violation | None:
+    axes = getattr(desc.fused_activation, "axes", None)
+    last = desc.tensor("output_tensor").dimension_count - 1
+    return None if axes is None or axes == (last,) else _s.Violation("fused_activation", axes)
+
+
+class Gemm(
+    _s.OperatorDesc,
+    constraints=(
+        _c.same_data_type(),
+        _c.same_dimension_count(),
+        _inner_sizes,
+        _c.same_sizes("c_tensor", "output_tensor"),
+        _c.output_sizes_match(),
+        _softmax_axes,
+    ),
+    accepts=(
+        OperatorType.ELEMENT_WISE_CLIP,
+        OperatorType.ACTIVATION_SOFTMAX,
+        OperatorType.ACTIVATION_SOFTMAX1,
+    ),
+):
+    """y = activation(alpha * op(A) op(B) + beta * C), for each leading index; op transposes the last two dimensions or
+    not. A is {..., M, K}, B {..., K, N} (or their transposes), C and y {..., M, N}; a C of fewer rows, columns or
+    matrices is broadcast by zero strides. Without C, beta is ignored.
+
+    Products are summed in float32 for both data types. A fused softmax, over the last dimension, works on the sums as
+    rounded to the tensor's type. No tensor has a size of 0, so K is at least 1.
+    """
+
+    a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))
+    b_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))
+    c_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4), optional=True)
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 4))
+    trans_a: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    trans_b: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    alpha: float = _s.floating(1.0)
+    beta: float = _s.floating(1.0)
+    fused_activation: _s.OperatorDesc | None = _s.fused_activation()
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        a, b = self.tensor("a_tensor").sizes, self.tensor("b_tensor").sizes
+        return ((*a[:-2], _transformed(a, self.trans_a)[0], _transformed(b, self.trans_b)[1]),)

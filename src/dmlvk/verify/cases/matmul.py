@@ -1,0 +1,75 @@
+"""Cases of the matrix product."""
+
+from __future__ import annotations
+
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.verify.cases.model import Case, OperatorCases, Tolerance
+
+
+def _case(
+    name: str,
+    rows: int,
+    depth: int,
+    columns: int,
+    *,
+    batch: tuple[int, ...] = (),
+    c: bool = False,
+    a_transposed: bool = False,
+    b_transposed: bool = False,
+    quick: bool = False,
+    layouts: bool = True,
+    **attributes: object,
+) -> Case:
+    inputs = {
+        "a_tensor": (*batch, depth, rows) if a_transposed else (*batch, rows, depth),
+        "b_tensor": (*batch, columns, depth) if b_transposed else (*batch, depth, columns),
+    }
+    if c:
+        inputs["c_tensor"] = (*batch, rows, columns)
+    transforms = {"trans_a": MatrixTransform(int(a_transposed)), "trans_b": MatrixTransform(int(b_transposed))}
+    return Case(name, inputs, {**transforms, **attributes}, quick=quick, layouts=layouts)
+
+
+CASES = (
+    OperatorCases(
+        ops.Gemm,
+        # At the magnitude of the summed terms: at most n / 2 ULP for a float32 sum of n products, and far less where
+        # rounding errors are of either sign. The broadcast layout can make all products of a sum equal, and then they
+        # are not: 4.4 ULP for 19 products.
+        {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)},
+        (
+            _case("small", 5, 7, 11, c=True, quick=True),
+            # Sizes that are no multiples of anything, then whole quads in both directions, then one past a tile's sizes.
+            _case("ragged", 19, 23, 41, c=True, alpha=0.5, beta=-2.0),
+            _case("whole quads", 20, 12, 36, c=True, alpha=0.5),
+            _case("one past the tiles", 33, 33, 65, layouts=False),
+            _case("whole tiles", 64, 48, 96, layouts=False),
+            _case("A transposed", 35, 19, 41, a_transposed=True, layouts=False),
+            _case("A transposed, whole quads", 36, 19, 40, a_transposed=True),
+            _case("B transposed", 35, 19, 41, b_transposed=True, alpha=-1.5, layouts=False),
+            _case("B transposed, whole quads", 36, 20, 41, b_transposed=True),
+            _case("both transposed", 17, 19, 23, a_transposed=True, b_transposed=True, c=True),
+            _case("both transposed, whole quads", 24, 36, 20, a_transposed=True, b_transposed=True, layouts=False),
+            _case("one row", 1, 129, 67, c=True, quick=True),
+            _case("one row, whole quads", 1, 256, 64, beta=0.5, c=True),
+            _case("three rows, B transposed", 3, 65, 37, b_transposed=True),
+            _case("eight rows, B transposed, whole quads", 8, 68, 36, b_transposed=True, layouts=False),
+            _case("one column", 37, 131, 1, c=True),
+            _case("two columns, A transposed", 31, 67, 2, a_transposed=True, beta=0.25, c=True),
+            _case("a long sum", 2, 1100, 3, c=True, layouts=False),
+            _case("one number", 1, 1, 1, c=True),
+            _case("outer product", 13, 1, 29),
+            _case("batch of three", 9, 17, 10, batch=(3,), c=True),
+            _case("batch of two by three, both transposed", 6, 5, 18, batch=(2, 3), a_transposed=True, b_transposed=True),
+            _case("batch of rows", 1, 33, 12, batch=(2, 2), c=True, beta=3.0),
+            _case("deep batch", 10, 70, 12, batch=(2, 2), c=True, alpha=0.5, layouts=False),
+            _case("fused tanh", 11, 9, 21, c=True, fused_activation=ops.ActivationTanh(), layouts=False),
+            _case("fused tanh of a long sum", 11, 65, 24, c=True, fused_activation=ops.ActivationTanh(), layouts=False),
+            _case("fused linear", 3, 9, 21, fused_activation=ops.ActivationLinear(alpha=0.75, beta=0.5), layouts=False),
+            _case("fused softmax", 11, 9, 21, c=True, fused_activation=ops.ActivationSoftmax()),
+            _case("fused softmax by its axis", 5, 9, 16, batch=(2,), fused_activation=ops.ActivationSoftmax1(axes=(2,))),
+            _case("fused clip", 11, 9, 21, c=True, fused_activation=ops.ElementWiseClip(min=-1.0, max=0.5), layouts=False),
+        ),
+    ),
+)

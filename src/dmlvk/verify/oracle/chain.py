@@ -1,0 +1,29 @@
+"""Chains of pointwise operators in float64: the operators' own oracles, one after the other, nothing rounded between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, PointwiseChain
+from dmlvk.verify.oracle import Scaled, oracle
+from dmlvk.verify.oracle.activation import FORMULAS, activated
+
+
+def pointwise_chain(desc: PointwiseChain, *inputs: NDArray[Any]) -> NDArray[Any]:
+    """``PointwiseChain``, whose operators have no tensors."""
+    known: dict[int, Any] = {index: values.astype(np.float64) for index, values in enumerate(inputs)}
+    for index, operator in enumerate(desc.operator_descs):
+        for place in range(2):
+            known[FIRST_NUMBER + place] = np.float64(np.float32(desc.numbers[2 * index + place]))
+        given = [known[operand] for operand in desc.operands[3 * index : 3 * index + 3] if operand != NONE]
+        function = oracle(type(operator))
+        if type(operator) in FORMULAS:
+            result: Any = activated(operator, *given)
+        else:
+            assert function is not None, f"{type(operator).__name__} has no oracle"
+            result = function(operator, *given)
+        known[FIRST_RESULT + index] = result.value if isinstance(result, Scaled) else result
+    return np.asarray(known[FIRST_RESULT + len(desc.operator_descs) - 1])

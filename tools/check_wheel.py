@@ -51,7 +51,7 @@ reveal_type(tensor.total_tensor_size_in_bytes)
 reveal_type(operator)
 count: str = dmlvk.Device().dispatches
 """
-REVEALED = ("dmlvk.builder.Function", "int", "dmlvk.execution.operator.Operator")
+REVEALED = ("dmlvk.builder.Function", "int", "dmlvk.directml.operator.Operator")
 REJECTED = 'expression has type "int", variable has type "str"'
 
 

@@ -61,13 +61,13 @@ from dmlvk.spec.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size,
 
 if TYPE_CHECKING:
     from dmlvk import eager
-    from dmlvk.array import DeviceArray
     from dmlvk.builder import Expression, Function, Graph
     from dmlvk.devices.mask import Mask
-    from dmlvk.execution.binding import BindingTable, BufferArrayBinding, BufferBinding
-    from dmlvk.execution.command import CommandList, CommandRecorder, DispatchTiming
-    from dmlvk.execution.device import Device, default_device
-    from dmlvk.execution.operator import BindingProperties, CompiledOperator, Operator, OperatorInitializer
+    from dmlvk.directml.binding import BindingTable, BufferArrayBinding, BufferBinding
+    from dmlvk.directml.command import CommandList, CommandRecorder, DispatchTiming
+    from dmlvk.directml.device import Device, default_device
+    from dmlvk.directml.operator import BindingProperties, CompiledOperator, Operator, OperatorInitializer
+    from dmlvk.engine.device_array import DeviceArray
     from dmlvk.graph.desc import (
         ConstantDataGraphNodeDesc,
         GraphDesc,
@@ -159,12 +159,12 @@ __all__ = [
 ]
 
 _LAZY = {
-    "dmlvk.array": ("DeviceArray",),
+    "dmlvk.engine.device_array": ("DeviceArray",),
     "dmlvk.builder": ("Expression", "Function", "Graph"),
-    "dmlvk.execution.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
-    "dmlvk.execution.command": ("CommandList", "CommandRecorder", "DispatchTiming"),
-    "dmlvk.execution.device": ("Device", "default_device"),
-    "dmlvk.execution.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
+    "dmlvk.directml.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
+    "dmlvk.directml.command": ("CommandList", "CommandRecorder", "DispatchTiming"),
+    "dmlvk.directml.device": ("Device", "default_device"),
+    "dmlvk.directml.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
     "dmlvk.graph.desc": (
         "ConstantDataGraphNodeDesc",
         "GraphDesc",

@@ -23,12 +23,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.array import DeviceArray, data_type_of, dtype_of
-from dmlvk.calls import OUTPUT_OPTIONS, Arguments, documentation, function_name, rows_by_name, signature
-from dmlvk.execution.binding import BindingTable, BufferBinding
-from dmlvk.execution.device import Device, default_device
-from dmlvk.execution.direct import initialize
-from dmlvk.execution.operator import CompiledOperator
+from dmlvk.arguments import OUTPUT_OPTIONS, Arguments, documentation, function_name, rows_by_name, signature
+from dmlvk.directml.binding import BindingTable, BufferBinding
+from dmlvk.directml.device import Device, default_device
+from dmlvk.directml.operator import CompiledOperator
+from dmlvk.directml.ready_operator import initialize
+from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of
 from dmlvk.graph.desc import (
     ConstantDataGraphNodeDesc,
     GraphDesc,

@@ -20,12 +20,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dmlvk.calls import inferred_data_type, inferred_sizes
+from dmlvk.arguments import inferred_data_type, inferred_sizes
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.mask import Mask
 from dmlvk.devices.profiles import PROFILES
-from dmlvk.execution.device import Device
-from dmlvk.execution.explanation import explain_operator
+from dmlvk.directml.device import Device
+from dmlvk.engine.explanation import explain_operator
 from dmlvk.kernels.common.limitation import EVERY_OPERATOR
 from dmlvk.kernels.common.registry import has_kernels, limitations_of
 from dmlvk.runtime.device import devices

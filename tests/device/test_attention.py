@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc, eager
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx.session import InferenceSession
 from dmlvk.spec.errors import UnsupportedNodeError

@@ -16,8 +16,8 @@ from dmlvk.bench.problems import all_problems
 from dmlvk.bench.problems.scale import MEDIUM, QUICK
 from dmlvk.bench.results import Ceilings, ProblemRow, Results, read
 from dmlvk.cli import main
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator, initialize
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator, initialize
 from dmlvk.spec.errors import StateError, UnsupportedError
 
 GEMM = "GEMM depth 64 FLOAT32"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import Graph, TensorDataType, TensorDesc
-from dmlvk.calls import function_name
+from dmlvk.arguments import function_name
 from dmlvk.graph.passes.chain import operations_of
 from dmlvk.kernels.elementwise.lowering import ROWS
 from dmlvk.kernels.lowering import possible_rules

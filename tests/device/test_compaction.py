@@ -20,8 +20,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.compaction import lowering
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.verify.cases import compaction as cases

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import eager
-from dmlvk.array import data_type_of
-from dmlvk.execution.binding import BufferBinding
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.engine.device_array import data_type_of
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.spec import ops
 from dmlvk.spec.schema import OperatorDesc, ScaleBias

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.execution.direct import initialize
+from dmlvk.directml.ready_operator import initialize
 from dmlvk.graph.desc import (
     ConstantDataGraphNodeDesc,
     GraphDesc,

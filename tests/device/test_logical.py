@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import IsInfinityMode, TensorDataType, calls, eager
-from dmlvk.array import data_type_of
+from dmlvk import IsInfinityMode, TensorDataType, arguments, eager
+from dmlvk.engine.device_array import data_type_of
 from dmlvk.spec import ops
 from dmlvk.spec.schema import FieldKind, OperatorDesc
 from dmlvk.verify.cases import all_cases
@@ -158,7 +158,7 @@ def test_no_output_type_is_inferred_wrongly(row: type[OperatorDesc]) -> None:
             wanted = desc.tensor(spec.name).data_type
             answers = spec.data_types == (TensorDataType.UINT32, TensorDataType.UINT8)
             try:
-                found = calls.inferred_data_type(bare, spec)
+                found = arguments.inferred_data_type(bare, spec)
             except dmlvk.InvalidArgumentError as error:
                 assert error.rule.startswith("is given: ")
             else:

@@ -13,8 +13,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import MatrixTransform, TensorDataType, TensorDesc, eager
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.kernels.matmul.lowering import TileShape

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import dmlvk
 from dmlvk import BindingError, BufferBinding, TensorDataType, TensorDesc, eager
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.spec import ops
 from dmlvk.verify.cases.model import generator
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import dmlvk
 from dmlvk import BindingError, BufferBinding, InvalidArgumentError, TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.runtime.memory import Buffer
 from dmlvk.spec import ops

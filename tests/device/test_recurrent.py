@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 import dmlvk
 from dmlvk import RecurrentNetworkDirection, TensorDesc, TensorFlags
-from dmlvk.array import data_type_of
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.engine.device_array import data_type_of
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec.schema import OperatorDesc
 

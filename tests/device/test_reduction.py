@@ -19,9 +19,9 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import AxisDirection, ReduceFunction, TensorDataType, TensorDesc, eager
-from dmlvk.array import data_type_of, dtype_of
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.engine.device_array import data_type_of, dtype_of
 from dmlvk.kernels.lowering import possible_rules
 
 Array = NDArray[Any]

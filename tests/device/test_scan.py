@@ -15,8 +15,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import AxisDirection, TensorDataType, TensorDesc, eager
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
 
 Array = NDArray[Any]
 DECREASING = AxisDirection.DECREASING

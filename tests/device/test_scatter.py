@@ -19,8 +19,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.spec.schema import FieldSpec, OperatorDesc
 from dmlvk.verify.cases import all_cases, scatter
@@ -140,7 +140,7 @@ def run_rule(device: dmlvk.Device, desc: dmlvk.ScatterElements | dmlvk.ScatterNd
 
 
 def described(*arrays: Array) -> list[TensorDesc]:
-    return [TensorDesc(dmlvk.array.data_type_of(array.dtype), array.shape) for array in arrays]
+    return [TensorDesc(dmlvk.engine.device_array.data_type_of(array.dtype), array.shape) for array in arrays]
 
 
 def along_one_axis(x: Array, indices: Array, updates: Array) -> dmlvk.ScatterElements:

@@ -13,8 +13,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import eager
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.spec.schema import OperatorDesc
 
 Array = NDArray[Any]

@@ -15,8 +15,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import AxisDirection, TensorDataType, TensorDesc, eager
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 
 Array = NDArray[Any]
@@ -35,7 +35,7 @@ def top_k(
         axis=axis % x.ndim,
         k=k,
         axis_direction=direction,
-        output_data_types=(dmlvk.array.data_type_of(x.dtype), TensorDataType.UINT32),
+        output_data_types=(dmlvk.engine.device_array.data_type_of(x.dtype), TensorDataType.UINT32),
         device=device,
     )
     return results

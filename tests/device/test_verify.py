@@ -16,7 +16,7 @@ import pytest
 
 import dmlvk
 from dmlvk.cli import main
-from dmlvk.execution.command import CommandList
+from dmlvk.directml.command import CommandList
 from dmlvk.kernels.common.library import pipeline_spirv
 from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.runtime.device import ComputeDevice

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dmlvk.graph.memory import ARENA_ALIGNMENT, Arena, Block, Lifetime, plan_arena
+from dmlvk.graph.arena import ARENA_ALIGNMENT, Arena, Block, Lifetime, plan_arena
 
 
 def _check(blocks: Sequence[Block]) -> Arena:

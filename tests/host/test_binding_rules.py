@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dmlvk.execution.binding import Binding, BindingTable, BufferArrayBinding, BufferBinding
-from dmlvk.execution.command import CommandList, CommandRecorder
-from dmlvk.execution.operator import CompiledOperator, OperatorInitializer, Signature, TensorSlot
+from dmlvk.directml.binding import Binding, BindingTable, BufferArrayBinding, BufferBinding
+from dmlvk.directml.command import CommandList, CommandRecorder
+from dmlvk.directml.operator import CompiledOperator, OperatorInitializer, Signature, TensorSlot
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
 from dmlvk.runtime.memory import Buffer
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags

@@ -16,8 +16,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.cli import main
+from dmlvk.engine.profile import chrome_trace
 from dmlvk.onnx import InferenceSession, KernelTime, StepReport
-from dmlvk.onnx.profile import chrome_trace
 
 pytestmark = pytest.mark.quick
 f32 = np.float32

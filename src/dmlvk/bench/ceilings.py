@@ -18,11 +18,11 @@ import numpy as np
 from dmlvk.bench.results import Ceilings
 from dmlvk.bench.timing import QUICK, SOFTWARE, THOROUGH, Pace, recorded, sample, settled_samples, time_executions
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
-from dmlvk.execution.direct import ReadyOperator, initialize
-from dmlvk.execution.operator import Signature, TensorSlot
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.directml.operator import Signature, TensorSlot
+from dmlvk.directml.ready_operator import ReadyOperator, initialize
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, output_range
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer

@@ -27,8 +27,8 @@ from dmlvk.bench.results import ProblemRow, Results, read
 from dmlvk.bench.sweep import SLACK, SweepRow, slower_than_possible, sweep
 from dmlvk.bench.timing import QUICK as QUICK_PACE
 from dmlvk.bench.timing import SOFTWARE, THOROUGH, Pace
-from dmlvk.execution.device import Device
-from dmlvk.progress import ProgressBar
+from dmlvk.directml.device import Device
+from dmlvk.engine.progress_bar import ProgressBar
 from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, UnsupportedError
 from dmlvk.verify import machine
 

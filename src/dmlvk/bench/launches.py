@@ -13,10 +13,10 @@ import numpy as np
 import dmlvk
 from dmlvk.bench.ceilings import host_seconds
 from dmlvk.bench.timing import QUICK, SINGLE, Pace, settled_samples
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.elementwise import ElementWiseAdd
 from dmlvk.spec.tensor import TensorDesc

@@ -18,10 +18,10 @@ from dmlvk.bench.problems.scale import FULL, QUICK, Scale
 from dmlvk.bench.results import Ceilings, ProblemRow, RivalTime
 from dmlvk.bench.rivals.base import Array, Prepared, Rival, said
 from dmlvk.bench.timing import Pace, Timed, recorded, sample, spread, time_executions
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.common.plan import Dispatch, Plan
 from dmlvk.kernels.lowering import explain
 from dmlvk.kernels.manifest import KERNELS

@@ -10,7 +10,7 @@ from typing import Final
 from dmlvk.bench.measure import Loaded, chosen_rule
 from dmlvk.bench.problems.model import Problem
 from dmlvk.bench.timing import Pace
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 from dmlvk.kernels.lowering import possible_rules
 
 SLACK: Final = 1.05

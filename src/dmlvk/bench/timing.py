@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
 
 S = TypeVar("S")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from dmlvk.graph.memory import Lifetime, largest_live_set, plan_arena
+from dmlvk.graph.arena import Lifetime, largest_live_set, plan_arena
 from dmlvk.graph.step import Step, Storage
 
 

@@ -17,11 +17,11 @@ except ImportError as error:
 _collects = gc.isenabled()
 gc.disable()  # modules make no garbage, and looking for some is a tenth of the time of importing these
 try:
+    from dmlvk.engine.profile import KernelTime, StepReport
+    from dmlvk.engine.progress import Progress
     from dmlvk.onnx.explain import NodeExplanation
     from dmlvk.onnx.iobinding import IOBinding
     from dmlvk.onnx.model import ModelMetadata, ValueInfo
-    from dmlvk.onnx.profile import KernelTime, StepReport
-    from dmlvk.onnx.progress import Progress
     from dmlvk.onnx.report import SessionReport
     from dmlvk.onnx.session import InferenceSession, SessionOptions
 finally:

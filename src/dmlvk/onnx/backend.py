@@ -15,7 +15,7 @@ import onnx.defs
 import onnx.helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.session import InferenceSession, SessionOptions

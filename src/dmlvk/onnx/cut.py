@@ -14,7 +14,7 @@ from typing import Final
 import onnx
 
 from dmlvk.onnx.control import Body, can_be_traced, flattened, unused
-from dmlvk.onnx.known import is_shape_arithmetic, needs_shape_only, read_by_driver, wanted_on_host
+from dmlvk.onnx.host_values import is_shape_arithmetic, needs_shape_only, read_by_driver, wanted_on_host
 from dmlvk.onnx.model import ElementKind, Node
 from dmlvk.onnx.program import Driven, Placed, Program, Region
 from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_driven, find_row, missing_reason

@@ -12,11 +12,11 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from dmlvk.execution.binding import Binding, BufferArrayBinding, BufferBinding
-from dmlvk.execution.device import Device
-from dmlvk.execution.operator import CompiledOperator
+from dmlvk.directml.binding import Binding, BufferArrayBinding, BufferBinding
+from dmlvk.directml.device import Device
+from dmlvk.directml.operator import CompiledOperator
+from dmlvk.engine.progress import Count
 from dmlvk.graph.step import Storage
-from dmlvk.onnx.progress import Count
 from dmlvk.onnx.transfer import to_bytes
 from dmlvk.runtime.memory import Buffer, Purpose
 

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dmlvk.array import DeviceArray
-from dmlvk.execution.device import Device
-from dmlvk.execution.operator import CompiledOperator
+from dmlvk.directml.device import Device
+from dmlvk.directml.operator import CompiledOperator
+from dmlvk.engine.copies import Copies
+from dmlvk.engine.copies import Region as CopyRegion
+from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.profile import StepReport, step_report
 from dmlvk.graph.step import Step
-from dmlvk.onnx.copies import Copies
-from dmlvk.onnx.copies import Region as CopyRegion
 from dmlvk.onnx.model import Array, Node
 from dmlvk.onnx.network import Network, NodeRecord
 from dmlvk.onnx.plans import Plan, Plans
-from dmlvk.onnx.profile import StepReport, step_report
 from dmlvk.onnx.program import Driven, Program, Region
 from dmlvk.onnx.registry import find_driven
 from dmlvk.onnx.tensors import Carrier, Item, Tensor

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.execution.explanation import OperatorExplanation
-from dmlvk.execution.operator import CompiledOperator
+from dmlvk.directml.operator import CompiledOperator
+from dmlvk.engine.explanation import OperatorExplanation
+from dmlvk.engine.profile import StepReport, step_report
 from dmlvk.graph.step import Step
 from dmlvk.onnx.network import NodeRecord
 from dmlvk.onnx.plans import Plans
-from dmlvk.onnx.profile import StepReport, step_report
 from dmlvk.spec.errors import ModelError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.array import DeviceArray
+from dmlvk.engine.device_array import DeviceArray
 from dmlvk.onnx.model import Array, Model, ValueInfo, data_type_of
 from dmlvk.onnx.values import Sizes
 from dmlvk.spec.errors import InvalidArgumentError, ModelError

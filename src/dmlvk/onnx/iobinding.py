@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 
 import numpy.typing as npt
 
-from dmlvk.array import DeviceArray
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
-from dmlvk.onnx.copies import Copies
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.engine.copies import Copies
+from dmlvk.engine.device_array import DeviceArray
 from dmlvk.onnx.feeds import Feed, check_feed
 from dmlvk.onnx.model import Array, ValueInfo
 from dmlvk.onnx.transfer import from_device, to_device

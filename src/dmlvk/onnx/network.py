@@ -14,16 +14,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from dmlvk.graph.flow import Memory
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step_graph import Memory
 from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the registry
 from dmlvk.onnx.control import Body, bodies_of, has_bodies, scan_outputs, scan_rounds, without_bodies
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.cut import Cutter, check_type
 from dmlvk.onnx.functions import OPSETS, expanded
 from dmlvk.onnx.host import HostEvaluator, may_run_on_host, shape_of
-from dmlvk.onnx.known import is_always_driven, needs_shape_only, wanted_on_host
+from dmlvk.onnx.host_values import is_always_driven, needs_shape_only, wanted_on_host
 from dmlvk.onnx.model import Array, Model, Node, kind_of
 from dmlvk.onnx.program import Region
 from dmlvk.onnx.registry import Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from dmlvk.execution.device import Device, default_device
+from dmlvk.directml.device import Device, default_device
 from dmlvk.runtime.device import DeviceChoice
 
 

@@ -9,11 +9,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
-from dmlvk.execution.explanation import OperatorExplanation, explain_operator
-from dmlvk.execution.operator import CompiledOperator, Signature
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.directml.operator import CompiledOperator, Signature
+from dmlvk.engine.explanation import OperatorExplanation, explain_operator
+from dmlvk.engine.progress import COMPILING, UPLOADING, Count, Progress, silent
 from dmlvk.graph.assemble import constant_slots, owning
 from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Step, Storage
@@ -25,7 +26,6 @@ from dmlvk.onnx.device_weights import DeviceWeights, Target
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.network import Network, Spec, Trace
 from dmlvk.onnx.program import Region
-from dmlvk.onnx.progress import COMPILING, UPLOADING, Count, Progress, silent
 from dmlvk.onnx.values import Value
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError

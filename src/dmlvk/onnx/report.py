@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dmlvk.engine.profile import StepReport, chrome_trace
 from dmlvk.onnx.network import NodeRecord
-from dmlvk.onnx.profile import StepReport, chrome_trace
 from dmlvk.spec.errors import StateError
 
 

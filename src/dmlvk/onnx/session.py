@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlvk import eager
-from dmlvk.array import DeviceArray
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.engine.bandwidth import copy_bandwidth
+from dmlvk.engine.copies import Copies
+from dmlvk.engine.copies import Region as CopyRegion
+from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.progress import FOLDING, PARSING, Count, Progress, silent
 from dmlvk.kernels.lowering import lower
-from dmlvk.onnx.bandwidth import copy_bandwidth
 from dmlvk.onnx.control import LongScanError
-from dmlvk.onnx.copies import Copies
-from dmlvk.onnx.copies import Region as CopyRegion
 from dmlvk.onnx.execute import Account, Run
 from dmlvk.onnx.explain import NodeExplanation, explain_node
 from dmlvk.onnx.feeds import Fed, Feed, check_feeds, fixed_sizes, stand_in_sizes
@@ -29,7 +30,6 @@ from dmlvk.onnx.network import Network, Spec, Trace
 from dmlvk.onnx.opening import Opening
 from dmlvk.onnx.plans import Plan, Plans, naming
 from dmlvk.onnx.program import Region
-from dmlvk.onnx.progress import FOLDING, PARSING, Count, Progress, silent
 from dmlvk.onnx.report import SessionReport
 from dmlvk.onnx.tensors import Item, Tensor
 from dmlvk.onnx.transfer import empty, empty_on_device, from_bytes, from_device, packed_bytes, to_bytes

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from dmlvk import eager
-from dmlvk.array import DeviceArray
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
+from dmlvk.engine.device_array import DeviceArray
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.transfer import empty_on_device, from_device, to_device
 from dmlvk.onnx.values import Sizes

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.array import DeviceArray
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
+from dmlvk.engine.device_array import DeviceArray
 from dmlvk.onnx.model import FOUR_BITS, Array, data_type_of
 from dmlvk.onnx.values import Sizes, packed_value
 from dmlvk.spec.enums import TensorDataType

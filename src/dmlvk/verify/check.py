@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.device import Device
-from dmlvk.execution.direct import ReadyOperator
-from dmlvk.execution.explanation import words
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.device import Device
+from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.engine.explanation import words
 from dmlvk.kernels.common.plan import BlockCopy, Plan
 from dmlvk.kernels.lowering import lower
 from dmlvk.runtime.memory import Buffer

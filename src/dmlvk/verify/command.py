@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dmlvk.execution.device import Device
-from dmlvk.progress import ProgressBar
+from dmlvk.directml.device import Device
+from dmlvk.engine.progress_bar import ProgressBar
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.card import Card, Entry
 from dmlvk.verify.cases import all_cases

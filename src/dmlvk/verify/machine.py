@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 
 import dmlvk
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dmlvk.bench.models.measure import FLOAT16_TOLERANCE, FLOAT32_TOLERANCE, Can
 from dmlvk.bench.models.networks import NETWORKS, Network
 from dmlvk.bench.models.onnx_layers import onnx_model
 from dmlvk.bench.models.start import starts
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 
 SEEDS = (0, 1)
 _CACHES = ("DMLVK_CACHE_DIR", "__GL_SHADER_DISK_CACHE_PATH")

@@ -21,7 +21,7 @@ from dmlvk.bench.rivals.onnxruntime_rival import OnnxRuntimeRival
 from dmlvk.bench.rivals.onnxruntime_worker import WEBGPU
 from dmlvk.bench.rivals.torch_rival import TorchRival
 from dmlvk.bench.timing import QUICK, SINGLE, settled_samples, spread
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 from dmlvk.onnx import InferenceSession
 from dmlvk.runtime.device import choose_device
 from dmlvk.spec.errors import DmlvkError

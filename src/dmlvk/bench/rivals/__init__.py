@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dmlvk.bench.rivals.base import Prepared, Rival, RivalMissingError
 from dmlvk.bench.timing import QUICK, THOROUGH
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 from dmlvk.spec.errors import InvalidArgumentError
 
 __all__ = ["NAMES", "Prepared", "Rival", "find"]

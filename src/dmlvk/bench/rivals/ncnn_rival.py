@@ -19,7 +19,7 @@ from dmlvk.bench.rivals.base import Array, RivalMissingError, difference, logica
 from dmlvk.bench.rivals.ncnn_layers import layer_of, network, weights_of
 from dmlvk.bench.rivals.process import RivalProcess
 from dmlvk.bench.timing import Pace
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 
 COPIES, FEW_COPIES = 16, 4
 """How many more the second net has; few where they are large."""

@@ -18,7 +18,7 @@ from dmlvk.bench.rivals.base import Array, RivalMissingError, difference, has_wh
 from dmlvk.bench.rivals.onnx_nodes import Node, model_of, node_of, our_outputs
 from dmlvk.bench.rivals.process import RivalProcess
 from dmlvk.bench.timing import Pace
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 
 _NO_KERNEL = "fallback to CPU EP has been explicitly disabled"
 """What ONNX Runtime says then."""

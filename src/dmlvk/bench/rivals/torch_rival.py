@@ -16,7 +16,7 @@ import numpy as np
 from dmlvk.bench.problems.model import Problem
 from dmlvk.bench.rivals.base import Array, RivalMissingError, has_whole_bytes, logical, paced, present, said
 from dmlvk.bench.timing import Pace, repeats, settled_samples
-from dmlvk.execution.device import Device
+from dmlvk.directml.device import Device
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases.model import NUMPY_TYPES
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from dmlvk.graph.flow import Flow, Memory
 from dmlvk.graph.passes.activation import fuse_activations, recognise_swish
 from dmlvk.graph.passes.attention import recognise_attention
 from dmlvk.graph.passes.bias import fuse_additions, fuse_residuals, fuse_scales
@@ -23,6 +22,7 @@ from dmlvk.graph.passes.join import join_in_place
 from dmlvk.graph.passes.layout import avoid_layout_copies
 from dmlvk.graph.passes.normalization import fold_batch_normalization, recognise_layer_normalization
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step_graph import Flow, Memory
 from dmlvk.spec.errors import InvalidArgumentError
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step_graph import Flow, same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.schema import OperatorDesc, fits_float32

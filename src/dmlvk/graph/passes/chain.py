@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.match import Operand
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step_graph import Flow, same_elements, seen_as
 from dmlvk.kernels.elementwise.lowering import ROWS, number_attributes
 from dmlvk.kernels.elementwise.rules import TRANSCENDENTAL
 from dmlvk.kernels.lowering import newest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from dmlvk.graph.flow import Flow
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step_graph import Flow
 
 
 def run_constants_once(flow: Flow) -> None:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
-from dmlvk.graph.flow import Flow
 from dmlvk.graph.step import Place, Step, Storage
+from dmlvk.graph.step_graph import Flow
 from dmlvk.kernels.copy.lowering import is_copy
 from dmlvk.kernels.lowering import newest
 from dmlvk.spec import ops

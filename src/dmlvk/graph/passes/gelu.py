@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dmlvk.graph.flow import Flow
 from dmlvk.graph.passes.match import Operand, computed_by, is_near, operand, plus_number, product
 from dmlvk.graph.step import Step
+from dmlvk.graph.step_graph import Flow
 from dmlvk.spec import ops
 
 

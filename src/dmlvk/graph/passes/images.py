@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from dmlvk.graph.flow import Flow
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step_graph import Flow
 from dmlvk.kernels.elementwise.lowering import ROWS
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType

@@ -8,9 +8,9 @@ import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from dmlvk.graph.flow import Flow
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, same_steps
 from dmlvk.graph.step import Place, Step, Storage
+from dmlvk.graph.step_graph import Flow
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc, element_bits
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dmlvk.graph.flow import Flow, same_elements, seen_as
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, Window, same_steps, slices_without, windows_of
 from dmlvk.graph.step import Place, Step, Storage
+from dmlvk.graph.step_graph import Flow, same_elements, seen_as
 from dmlvk.kernels.elementwise.lowering import ROWS
 from dmlvk.kernels.lowering import newest
 from dmlvk.spec import ops

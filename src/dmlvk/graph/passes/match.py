@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dmlvk.graph.flow import Flow
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step_graph import Flow
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlvk.execution.binding import BufferArrayBinding, BufferBinding
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
-from dmlvk.execution.operator import CompiledOperator, Signature
+from dmlvk.directml.binding import BufferArrayBinding, BufferBinding
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.directml.operator import CompiledOperator, Signature
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import lower
 from dmlvk.runtime.memory import Purpose

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.device import Device, default_device
 from dmlvk.engine.four_bit import pack_half_bytes, unpack_half_bytes
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.device import Device, default_device
 from dmlvk.runtime.memory import Buffer
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, StateError

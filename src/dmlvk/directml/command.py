@@ -11,15 +11,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from dmlvk.execution.binding import BindingTable, InitializerBindings, OperatorBindings
-from dmlvk.execution.operator import CompiledOperator, Dispatchable
+from dmlvk.directml.binding import BindingTable, InitializerBindings, OperatorBindings
+from dmlvk.directml.operator import CompiledOperator, Dispatchable
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Command, Recording, copy_between
 from dmlvk.spec.enums import ExecutionFlags
 from dmlvk.spec.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError
 
 if TYPE_CHECKING:
-    from dmlvk.execution.device import Device
+    from dmlvk.directml.device import Device
 
 _submission_lock = threading.Lock()
 """Held while the initialisation of operators is checked, submitted and noted, all in one step."""

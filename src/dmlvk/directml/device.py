@@ -11,9 +11,9 @@ from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.mask import Mask
-from dmlvk.execution.binding import BindingTable
-from dmlvk.execution.command import CommandList, CommandRecorder
-from dmlvk.execution.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Signature, TensorSlot
+from dmlvk.directml.binding import BindingTable
+from dmlvk.directml.command import CommandList, CommandRecorder
+from dmlvk.directml.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Signature, TensorSlot
 from dmlvk.graph.assemble import assemble
 from dmlvk.graph.desc import GraphDesc, OperatorGraphNodeDesc
 from dmlvk.graph.passes import optimized

@@ -6,9 +6,9 @@ import threading
 import weakref
 from typing import Final
 
-from dmlvk.execution.binding import BufferBinding
-from dmlvk.execution.device import Device
-from dmlvk.execution.direct import ReadyOperator
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.device import Device
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import TensorDesc

@@ -22,7 +22,7 @@ from dmlvk.spec.schema import OperatorDesc, Slot
 from dmlvk.spec.tensor import PERSISTENT_BUFFER_ALIGNMENT, TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
 
 if TYPE_CHECKING:
-    from dmlvk.execution.device import Device
+    from dmlvk.directml.device import Device
 
 
 class BindingProperties(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from dmlvk.execution.command import DispatchTiming
-from dmlvk.execution.operator import CompiledOperator
+from dmlvk.directml.command import DispatchTiming
+from dmlvk.directml.operator import CompiledOperator
 from dmlvk.graph.step import Step
 from dmlvk.kernels.common.plan import BlockCopy
 from dmlvk.spec.enums import ConvolutionDirection, MatrixTransform

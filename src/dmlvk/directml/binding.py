@@ -19,7 +19,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dmlvk.execution.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorSlot
+from dmlvk.directml.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorSlot
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Command, Resources, copy_between
 from dmlvk.spec.errors import BindingError, StateError
@@ -31,7 +31,7 @@ from dmlvk.spec.tensor import (
 )
 
 if TYPE_CHECKING:
-    from dmlvk.execution.device import Device
+    from dmlvk.directml.device import Device
 
 _INITIALIZER = "OperatorInitializer"
 _INTEGERS = (int, numbers.Integral)  # int first: asking an abstract class is slow

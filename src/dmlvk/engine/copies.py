@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dmlvk.execution.command import CommandList
-from dmlvk.execution.device import Device
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
 from dmlvk.runtime.memory import Buffer
 
 

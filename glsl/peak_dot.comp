@@ -1,5 +1,5 @@
 // Products of four pairs of bytes and their sums, in registers: what the device reaches without memory. No operator; for
-// dmlvk.bench.ceilings.
+// dmlvk_bench.ceilings.
 //
 //   y[i] = the sum over chains of value, where value += dot product of value's bytes and the factor's, rounds * STEPS times
 //

@@ -1,4 +1,4 @@
-// Multiply-adds in registers: what the device's arithmetic reaches without memory. No operator; for dmlvk.bench.ceilings.
+// Multiply-adds in registers: what the device's arithmetic reaches without memory. No operator; for dmlvk_bench.ceilings.
 //
 //   y[i] = the sum over chains of value, where value = fma(value, factor, addend) rounds * STEPS times
 //

@@ -1,5 +1,5 @@
 // Multiply-adds of cooperative matrices in registers: what the device reaches without memory. No operator; for
-// dmlvk.bench.ceilings.
+// dmlvk_bench.ceilings.
 //
 //   sums[i] = a * b[i] + sums[i], rounds * STEPS times; Y has the sum over i for each subgroup
 //

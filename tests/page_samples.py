@@ -6,9 +6,9 @@ import dataclasses
 import math
 from typing import Any
 
-from dmlvk.bench.results import Ceilings, ProblemRow, Results, RivalTime
 from dmlvk.verify.card import Card, Entry, Failure
 from dmlvk.verify.machine import Machine
+from dmlvk_bench.results import Ceilings, ProblemRow, Results, RivalTime
 
 MACHINE = Machine(
     device='A <b>card</b> & "more" with a rather long name, (LLVM 15.0.6, 256 bits)',

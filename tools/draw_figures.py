@@ -13,8 +13,8 @@ import hashlib
 import pathlib
 import sys
 
-from dmlvk.bench import figures, results
 from dmlvk.verify.html import figure, palette
+from dmlvk_bench import figures, results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results/h200.json"

@@ -20,12 +20,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from dmlvk.bench.models.files import NOTE, constants
+from dmlvk_bench.models.files import NOTE, constants
 
 LEAST_BYTES = 65536
 KINDS = (TensorProto.FLOAT, TensorProto.FLOAT16)
 KEPT = ("input_shapes", "feeds", "below", "tolerance")
-"""Of a row of the list: what ``dmlvk.bench.models.files.Description`` reads."""
+"""Of a row of the list: what ``dmlvk_bench.models.files.Description`` reads."""
 
 
 def hollow(model: onnx.ModelProto) -> None:

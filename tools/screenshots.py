@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 
-from dmlvk.bench import page as bench_page
-from dmlvk.bench import results
 from dmlvk.verify import card as cards
 from dmlvk.verify import page as verify_page
+from dmlvk_bench import page as bench_page
+from dmlvk_bench import results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import geometric_mean
 from typing import Any
 
-from dmlvk.bench.results import Results
+from dmlvk_bench.results import Results
 
 GOAL, START_GOAL, MEMORY_GOAL = 2.0, 0.5, 1.2
 """Times as fast as WebGPU on the geometric mean of the files; seconds to a first result at the second start; peak memory

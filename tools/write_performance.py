@@ -12,8 +12,8 @@ import sys
 
 import write_models
 
-from dmlvk.bench import headline
-from dmlvk.bench.results import ProblemRow, Results, read
+from dmlvk_bench import headline
+from dmlvk_bench.results import ProblemRow, Results, read
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results/h200.json"

@@ -146,7 +146,7 @@ def _bench_parser(commands: Any) -> argparse.ArgumentParser:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from dmlvk.bench import command
+    from dmlvk_bench import command
 
     return int(getattr(command, options.action)(options))
 

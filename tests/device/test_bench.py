@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.bench import command, measure, rivals, timing
-from dmlvk.bench.measure import CopyCurve, Loaded
-from dmlvk.bench.problems import all_problems
-from dmlvk.bench.problems.scale import MEDIUM, QUICK
-from dmlvk.bench.results import Ceilings, ProblemRow, Results, read
 from dmlvk.cli import main
 from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator, initialize
 from dmlvk.spec.errors import StateError, UnsupportedError
+from dmlvk_bench import command, measure, rivals, timing
+from dmlvk_bench.measure import CopyCurve, Loaded
+from dmlvk_bench.problems import all_problems
+from dmlvk_bench.problems.scale import MEDIUM, QUICK
+from dmlvk_bench.results import Ceilings, ProblemRow, Results, read
 
 GEMM = "GEMM depth 64 FLOAT32"
 

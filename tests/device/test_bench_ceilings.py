@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk.bench import launches
-from dmlvk.bench.ceilings import Arithmetic, chains, matrices, measure, prepared
-from dmlvk.bench.timing import recorded
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.kernels.manifest import KERNELS
+from dmlvk_bench import launches
+from dmlvk_bench.ceilings import Arithmetic, chains, matrices, measure, prepared
+from dmlvk_bench.timing import recorded
 
 WORKGROUPS = 3
 Values = NDArray[Any]

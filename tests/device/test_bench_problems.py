@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dmlvk import Device
-from dmlvk.bench.check import difference
-from dmlvk.bench.measure import Loaded
-from dmlvk.bench.problems import FAMILIES, all_problems
-from dmlvk.bench.problems.model import Problem
-from dmlvk.bench.problems.scale import QUICK
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import EXACT
+from dmlvk_bench.check import difference
+from dmlvk_bench.measure import Loaded
+from dmlvk_bench.problems import FAMILIES, all_problems
+from dmlvk_bench.problems.model import Problem
+from dmlvk_bench.problems.scale import QUICK
 
 SLOW = ("resample_gradient",)
 """lavapipe compiles the widest window for a minute."""

@@ -16,15 +16,15 @@ import pytest
 from onnx import TensorProto, helper
 
 import dmlvk
-from dmlvk.bench import models, rivals, timing
-from dmlvk.bench.measure import Loaded
-from dmlvk.bench.models.networks import Network
-from dmlvk.bench.models.start import starts
-from dmlvk.bench.problems import all_problems
-from dmlvk.bench.problems.model import Problem
-from dmlvk.bench.problems.scale import QUICK
-from dmlvk.bench.rivals import ncnn_rival
-from dmlvk.bench.rivals.base import Array
+from dmlvk_bench import models, rivals, timing
+from dmlvk_bench.measure import Loaded
+from dmlvk_bench.models.networks import Network
+from dmlvk_bench.models.start import starts
+from dmlvk_bench.problems import all_problems
+from dmlvk_bench.problems.model import Problem
+from dmlvk_bench.problems.scale import QUICK
+from dmlvk_bench.rivals import ncnn_rival
+from dmlvk_bench.rivals.base import Array
 
 NAMES = (
     "ActivationSigmoid FLOAT32 131072",
@@ -153,7 +153,7 @@ def test_models_are_measured_beside_their_rivals(
         return Network(name, single, batch, {"x": (single, (batch, 16))}, {"y": (batch, 8)}, build, 2.5)
 
     monkeypatch.setattr(models, "NETWORKS", (network("B0", 2), network("B1", 1)))
-    monkeypatch.setattr(importlib.import_module("dmlvk.bench.models.measure"), "TARGET_DEVICE", device.info.name)
+    monkeypatch.setattr(importlib.import_module("dmlvk_bench.models.measure"), "TARGET_DEVICE", device.info.name)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
     file = helper.make_model(

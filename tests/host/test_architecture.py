@@ -22,7 +22,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("eager", "builder"),
     ("onnx",),
     ("verify",),
-    ("bench",),
     ("cli",),
     ("__main__",),
 )

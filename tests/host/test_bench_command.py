@@ -9,14 +9,14 @@ from typing import Any
 import page_samples
 import pytest
 
-from dmlvk.bench.command import line, summary, wrong
-from dmlvk.bench.measure import limit, named_type
-from dmlvk.bench.problems import all_problems
-from dmlvk.bench.problems.model import Problem
-from dmlvk.bench.problems.scale import FULL
-from dmlvk.bench.results import Ceilings, ProblemRow, Results, RivalTime, read
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan
 from dmlvk.kernels.manifest import KERNELS
+from dmlvk_bench.command import line, summary, wrong
+from dmlvk_bench.measure import limit, named_type
+from dmlvk_bench.problems import all_problems
+from dmlvk_bench.problems.model import Problem
+from dmlvk_bench.problems.scale import FULL
+from dmlvk_bench.results import Ceilings, ProblemRow, Results, RivalTime, read
 
 pytestmark = pytest.mark.quick
 

@@ -8,9 +8,9 @@ import pathlib
 import page_samples
 import pytest
 
-from dmlvk.bench.compare import compare
-from dmlvk.bench.results import Ceilings, ProblemRow, Results, read
 from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk_bench.compare import compare
+from dmlvk_bench.results import Ceilings, ProblemRow, Results, read
 
 MACHINE = dataclasses.replace(page_samples.MACHINE, device="A GPU", driver="1.0", type="discrete", mask="")
 

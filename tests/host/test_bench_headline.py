@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from dmlvk.bench import headline
-from dmlvk.bench.headline import HEADLINE, MET, MISSED, NOT_JUDGED, NOT_MEASURED, Beside, HeadlineRow
-from dmlvk.bench.launches import TORCH_GRAPH
-from dmlvk.bench.models.networks import NETWORKS
-from dmlvk.bench.problems import all_problems
-from dmlvk.bench.problems.scale import FULL
-from dmlvk.bench.results import Ceilings, ProblemRow, Results, RivalTime
 from dmlvk.verify.machine import Machine
+from dmlvk_bench import headline
+from dmlvk_bench.headline import HEADLINE, MET, MISSED, NOT_JUDGED, NOT_MEASURED, Beside, HeadlineRow
+from dmlvk_bench.launches import TORCH_GRAPH
+from dmlvk_bench.models.networks import NETWORKS
+from dmlvk_bench.problems import all_problems
+from dmlvk_bench.problems.scale import FULL
+from dmlvk_bench.results import Ceilings, ProblemRow, Results, RivalTime
 
 MACHINE = Machine(*("NVIDIA H200", "", "", "discrete", "1.4.0", "", "", "", "", "", ""))
 ADD, SOFTMAX, LAYER_NORM = "add FLOAT32 268435456", "softmax FLOAT32 16384x8192", "layer norm, last axis FLOAT32 16384x8192"

@@ -13,14 +13,14 @@ import pytest
 import write_models as page
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlvk.bench.models import files, networks
-from dmlvk.bench.models.layers import Weights
-from dmlvk.bench.models.measure import difference
-from dmlvk.bench.models.networks import Network
-from dmlvk.bench.models.onnx_layers import onnx_model
-from dmlvk.bench.results import Results
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.machine import Machine
+from dmlvk_bench.models import files, networks
+from dmlvk_bench.models.layers import Weights
+from dmlvk_bench.models.measure import difference
+from dmlvk_bench.models.networks import Network
+from dmlvk_bench.models.onnx_layers import onnx_model
+from dmlvk_bench.results import Results
 
 
 def _small(name: str) -> Network:
@@ -36,7 +36,7 @@ def _small(name: str) -> Network:
 
 @pytest.mark.parametrize("name", ["resnet", "bert"])
 def test_a_network_is_the_same_in_onnx_and_in_pytorch(name: str, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dmlvk.bench.models.torch_network import TorchNetwork
+    from dmlvk_bench.models.torch_network import TorchNetwork
 
     monkeypatch.setattr(networks, "DEPTH", 2)
     monkeypatch.setattr(networks, "VOCABULARY", 50)

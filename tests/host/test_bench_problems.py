@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.bench.problems import FAMILIES, all_problems, twin
-from dmlvk.bench.problems.data import BLOCK, memory, ordinary, tiled
-from dmlvk.bench.problems.model import Problem, nbytes
-from dmlvk.bench.problems.scale import FULL, MEDIUM, QUICK, SCALES, Scale
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases.model import NUMPY_TYPES, distinct_indices, generator, indices_below, uniform
+from dmlvk_bench.problems import FAMILIES, all_problems, twin
+from dmlvk_bench.problems.data import BLOCK, memory, ordinary, tiled
+from dmlvk_bench.problems.model import Problem, nbytes
+from dmlvk_bench.problems.scale import FULL, MEDIUM, QUICK, SCALES, Scale
 
 ON_RECORD = pathlib.Path(__file__).parents[2] / "bench" / "results" / "h200.json"
 

@@ -18,19 +18,19 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.bench import rivals
-from dmlvk.bench.check import _expected
-from dmlvk.bench.problems import FAMILIES, all_problems
-from dmlvk.bench.problems.model import Problem
-from dmlvk.bench.problems.scale import QUICK
-from dmlvk.bench.rivals import ncnn_layers, onnx_nodes, process
-from dmlvk.bench.rivals.base import Array, difference, handed_over, logical, present
-from dmlvk.bench.timing import QUICK as QUICK_PACE
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import NUMPY_TYPES
 from dmlvk.verify.cases.problem import Variation, build
+from dmlvk_bench import rivals
+from dmlvk_bench.check import _expected
+from dmlvk_bench.problems import FAMILIES, all_problems
+from dmlvk_bench.problems.model import Problem
+from dmlvk_bench.problems.scale import QUICK
+from dmlvk_bench.rivals import ncnn_layers, onnx_nodes, process
+from dmlvk_bench.rivals.base import Array, difference, handed_over, logical, present
+from dmlvk_bench.timing import QUICK as QUICK_PACE
 
 PROBLEMS = {family: [p for p in all_problems(QUICK, family) if p.family == family] for family in FAMILIES}
 FLOAT32 = TensorDataType.FLOAT32
@@ -69,7 +69,7 @@ def test_a_rival_that_is_not_installed_says_how_to_get_it(name: str, package: st
             raise ImportError(f"No module named {wanted!r}")
         return imported(wanted, *rest)
 
-    importing("dmlvk.bench.rivals." + name + "_rival")
+    importing("dmlvk_bench.rivals." + name + "_rival")
     monkeypatch.setattr(importlib, "import_module", importing)
     monkeypatch.setattr(importlib.util, "find_spec", lambda wanted: None)
     found, missing = rivals.find([name])

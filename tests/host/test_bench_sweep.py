@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmlvk.bench.sweep import SweepRow, is_hopeless, slower_than_possible
+from dmlvk_bench.sweep import SweepRow, is_hopeless, slower_than_possible
 
 pytestmark = pytest.mark.quick
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dmlvk.bench.timing import QUICK, REPEATS, SINGLE, THOROUGH, Pace, repeats, settled_samples, spread
+from dmlvk_bench.timing import QUICK, REPEATS, SINGLE, THOROUGH, Pace, repeats, settled_samples, spread
 
 pytestmark = pytest.mark.quick
 

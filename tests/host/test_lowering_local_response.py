@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 import pytest
+from tests.derivative import numerical_gradient
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.common.plan import Dispatch, Plan, Source
@@ -18,7 +19,6 @@ from dmlvk.spec.tensor import TensorDesc, calculate_strides
 from dmlvk.verify.cases.model import generator
 from dmlvk.verify.oracle.local_response_gradient import local_response_normalization_grad
 from dmlvk.verify.oracle.normalization import local_response_normalization
-from tests.derivative import numerical_gradient
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 GPU = Capabilities(features=SUBGROUPS | {"storage16"}, workgroup_invocations=1024, storage_buffer_bytes=2**32 - 1)

@@ -11,13 +11,13 @@ import draw_figures
 import page_samples
 import pytest
 
-from dmlvk.bench.page import page as bench_page
-from dmlvk.bench.results import Ceilings, ProblemRow, Results
 from dmlvk.spec.errors import MissingPackageError
 from dmlvk.verify.html import palette
 from dmlvk.verify.html.figure import axes, svg
 from dmlvk.verify.html.template import number
 from dmlvk.verify.page import page as verify_page
+from dmlvk_bench.page import page as bench_page
+from dmlvk_bench.results import Ceilings, ProblemRow, Results
 
 SCREENS = ("light", "dark")
 VOID = {"meta", "link", "input", "br", "hr", "img"}
@@ -215,8 +215,8 @@ def test_numbers_have_three_digits_that_count(value: float, text: str) -> None:
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
 def test_without_a_package_the_error_says_what_brings_it(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("dmlvk.verify.html") or name == "dmlvk.bench.page"]:
+    for name in [name for name in sys.modules if name.startswith("dmlvk.verify.html") or name == "dmlvk_bench.page"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=rf"{package}: pip install 'dmlvk\[report\]'"):
-        __import__("dmlvk.bench.page")
+        __import__("dmlvk_bench.page")

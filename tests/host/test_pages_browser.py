@@ -12,8 +12,8 @@ import page_samples
 import pytest
 import screenshots
 
-from dmlvk.bench.page import page as bench_page
 from dmlvk.verify.page import page as verify_page
+from dmlvk_bench.page import page as bench_page
 
 BROWSER = screenshots.browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed, which shows the pages")

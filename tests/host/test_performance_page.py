@@ -11,7 +11,7 @@ import page_samples
 import write_models
 import write_performance
 
-from dmlvk.bench.results import Ceilings, ProblemRow, Results, RivalTime, read
+from dmlvk_bench.results import Ceilings, ProblemRow, Results, RivalTime, read
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 ROW = page_samples.row(

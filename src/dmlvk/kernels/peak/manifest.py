@@ -1,4 +1,4 @@
-"""The kernels of ``dmlvk.bench.ceilings``: arithmetic in registers and nothing else. No rule chooses them."""
+"""The kernels of ``dmlvk_bench.ceilings``: arithmetic in registers and nothing else. No rule chooses them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,268 @@
+"""What a machine can do at most, measured on it: the limits that every other figure is a share of.
+
+Copies are those of the operator that copies. Arithmetic rates come from kernels of their own that compute in registers and
+write a number each at the end (``glsl/peak_*.comp``), so that no operator can be faster.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
+from dmlvk.directml.binding import BufferBinding
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.directml.operator import Signature, TensorSlot
+from dmlvk.directml.ready_operator import ReadyOperator, initialize
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, output_range
+from dmlvk.kernels.manifest import KERNELS
+from dmlvk.runtime.memory import Buffer
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.elementwise import ElementWiseIdentity
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk_bench.results import Ceilings
+from dmlvk_bench.timing import QUICK, SOFTWARE, THOROUGH, Pace, recorded, sample, settled_samples, time_executions
+
+_PART_BYTES: Final = 1 << 24
+"""Of random numbers that a large buffer is filled with, over and over."""
+_INVOCATIONS: Final = 256
+"""In a workgroup, where the device allows so many."""
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """How much is measured.
+
+    Attributes:
+        pace, warm_pace: How long to look; the latter once the clocks are up.
+        copy_bytes: That a copy reads and writes: several times what caches hold.
+        transfer_bytes: That go from the host's memory to the device's and back.
+        seconds: That a dispatch of arithmetic takes at least, so that starting it counts for nothing.
+        workgroups: Of arithmetic: enough for every core to be busy to the end.
+    """
+
+    pace: Pace
+    warm_pace: Pace
+    copy_bytes: int
+    transfer_bytes: int
+    seconds: float
+    workgroups: int
+
+    @staticmethod
+    def of(device: Device, *, quick: bool) -> _Effort:
+        """That a device is worth."""
+        if device.capabilities.is_cpu:
+            pace = QUICK if quick else SOFTWARE
+            return _Effort(pace, pace, 1 << (25 if quick else 27), 1 << (24 if quick else 26), 0.005, 64)
+        if quick:
+            return _Effort(QUICK, QUICK, 1 << 28, 1 << 26, 0.001, 16384)
+        return _Effort(THOROUGH, replace(THOROUGH, warm_up=0.05, longest=0.5), 1 << 31, 1 << 28, 0.004, 16384)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A kernel that does nothing but compute.
+
+    Attributes:
+        kernel: Its name in the manifest.
+        constants: Of specialisation, where they differ from the manifest's.
+        params: Of its parameter block, without ``rounds``.
+        operations: Of a workgroup in a round; a multiply-add counts as two.
+        output_bytes: That a workgroup writes.
+    """
+
+    kernel: str
+    constants: Mapping[str, int]
+    params: Mapping[str, int | float]
+    operations: int
+    output_bytes: int
+
+    @property
+    def variant(self) -> KernelVariant:
+        """Its pipeline: such a kernel has one variant."""
+        (macros,) = KERNELS[self.kernel].combinations()
+        return KernelVariant(self.kernel, macros, tuple(self.constants.items()))
+
+    def is_possible(self, caps: Capabilities) -> bool:
+        """Whether a device has the features that it needs."""
+        return caps.features.issuperset(KERNELS[self.kernel].required_features(self.variant.variant))
+
+    def plan(self, workgroups: int, rounds: int) -> Plan:
+        """One dispatch of it."""
+        params = KERNELS[self.kernel].pack(rounds=rounds, **self.params)
+        return Plan((Dispatch(self.variant, (output_range(),), params, (workgroups, 1, 1)),))
+
+
+def measure(device: Device, *, quick: bool = False) -> Ceilings:
+    """A device's limits.
+
+    Args:
+        device: Which.
+        quick: Smaller and shorter, to see that everything works.
+    """
+    caps, effort = device.capabilities, _Effort.of(device, quick=quick)
+    upload, download = _transfers(device, effort)
+    return Ceilings(
+        copy_gb_per_s=copy_bandwidth(device, effort.copy_bytes, effort.pace),
+        float32_tflop_per_s=_best(device, [chains(caps, "peak_float32", 2)], effort),
+        float16_tflop_per_s=_best(device, [chains(caps, "peak_float16", 4)], effort),
+        int8_top_per_s=_best(device, [chains(caps, "peak_int8", 8)], effort),
+        matrix_float16_tflop_per_s=_best(device, matrices(caps, "float16", "float32"), effort),
+        matrix_int8_top_per_s=_best(device, matrices(caps, "int8", "int32"), effort),
+        upload_gb_per_s=upload,
+        download_gb_per_s=download,
+    )
+
+
+def copy_bandwidth(device: Device, bytes_moved: int, pace: Pace = THOROUGH) -> float:
+    """GB read and written a second by the kernel that copies.
+
+    Args:
+        device: Where it runs.
+        bytes_moved: Read and written in one execution, at least 8; fewer where a binding, or a quarter of the memory, is
+            smaller.
+        pace: How long to look.
+    """
+    most = min(2 * device.capabilities.storage_buffer_bytes, device.info.memory_in_bytes // 4)
+    count = min(bytes_moved, most) // 8
+    tensor = TensorDesc(TensorDataType.FLOAT32, (count,))
+    operator = ReadyOperator(device, ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor))
+    source, target = (device.create_buffer(4 * count) for _ in range(2))
+    _fill(source)
+    record = partial(operator.record, inputs=[BufferBinding(source)], outputs=[BufferBinding(target)])
+    return 8 * count / time_executions(device, record, pace).seconds * 1e-9
+
+
+def chains(caps: Capabilities, kernel: str, operations: int) -> Arithmetic:
+    """Independent chains of multiply-adds in every invocation.
+
+    Args:
+        caps: What the device can do.
+        kernel: "peak_float32", "peak_float16" or "peak_int8".
+        operations: Of one instruction.
+    """
+    invocations = min(_INVOCATIONS, caps.workgroup_invocations)
+    defaults = dict(KERNELS[kernel].constants)
+    params: dict[str, int | float] = (
+        {"factor": 0x7F030501} if kernel == "peak_int8" else {"factor": 0.75, "addend": 0.3, "step": 2.0**-10}
+    )
+    each = int(defaults["CHAINS"] * defaults["STEPS"]) * operations
+    return Arithmetic(kernel, {"LOCAL_SIZE_X": invocations}, params, invocations * each, 4 * invocations)
+
+
+def matrices(caps: Capabilities, operands: str, sums: str) -> list[Arithmetic]:
+    """Independent sums of products of cooperative matrices, one for each shape that the device multiplies.
+
+    Args:
+        caps: What the device can do.
+        operands: Component type of the factors, "float16" or "int8".
+        sums: Of the sums.
+    """
+    shapes = [shape for shape in caps.cooperative_matrices if (shape.operands, shape.sums) == (operands, sums)]
+    return [_products(caps, shape) for shape in shapes]
+
+
+def _products(caps: Capabilities, shape: CooperativeMatrix) -> Arithmetic:
+    kernel = f"peak_matrix_{shape.operands}"
+    subgroups = max(1, min(_INVOCATIONS, caps.workgroup_invocations) // caps.subgroup_size)
+    constants = {"LOCAL_SIZE_X": subgroups * caps.subgroup_size, "MAT_M": shape.m, "MAT_N": shape.n, "MAT_K": shape.k}
+    defaults = dict(KERNELS[kernel].constants)
+    each = int(defaults["SUMS"] * defaults["STEPS"]) * 2 * shape.m * shape.n * shape.k
+    return Arithmetic(kernel, constants, {"factor": 7}, subgroups * each, subgroups * shape.m * shape.n * 4)
+
+
+def _best(device: Device, ways: Iterable[Arithmetic], effort: _Effort) -> float:
+    """Trillions of operations a second of the fastest way that the device has, 0 where it has none."""
+    return max(
+        (
+            rate(device, way, effort.workgroups, effort.seconds, effort.warm_pace)
+            for way in ways
+            if way.is_possible(device.capabilities)
+        ),
+        default=0.0,
+    )
+
+
+def rate(device: Device, way: Arithmetic, workgroups: int, seconds: float, pace: Pace) -> float:
+    """Trillions of operations a second.
+
+    Args:
+        device: Where it runs.
+        way: What computes.
+        workgroups: Of a dispatch, fewer where their output would not fit one binding.
+        seconds: That a dispatch takes at least.
+        pace: How long to look.
+    """
+    workgroups = min(workgroups, device.capabilities.storage_buffer_bytes // way.output_bytes)
+    output = device.create_buffer(workgroups * way.output_bytes)
+    rounds = 1
+    while True:
+        record = prepared(device, way, output, rounds)
+        once = recorded(device, record)
+        sample(once)  # the driver may compile at the first execution
+        taken = sample(once).device
+        if taken >= seconds / 2:
+            return way.operations * workgroups * rounds / time_executions(device, record, pace).seconds * 1e-12
+        rounds *= max(2, min(64, round(seconds / max(taken, 1e-9))))
+
+
+def prepared(device: Device, way: Arithmetic, output: Buffer, rounds: int) -> Callable[[CommandList], None]:
+    """What records one dispatch of arithmetic.
+
+    Args:
+        device: Where it runs.
+        way: What computes.
+        output: As many times ``output_bytes`` as there are workgroups.
+        rounds: Of each.
+    """
+    tensor = TensorDesc(TensorDataType.UINT32, (output.size_in_bytes // 4,))
+    signature = Signature(way.kernel, (), (TensorSlot("Y", tensor),), frozenset())
+    compiled = device.compile_plan(signature, way.plan(output.size_in_bytes // way.output_bytes, rounds))
+    initialize(device, compiled)
+    table = device.create_binding_table(compiled)
+    table.bind_outputs([BufferBinding(output)])
+    recorder = device.create_command_recorder()
+    return partial(recorder.record_dispatch, dispatchable=compiled, binding_table=table)
+
+
+def _transfers(device: Device, effort: _Effort) -> tuple[float, float]:
+    """GB a second from the host's memory to a buffer, until the device has them, and back."""
+    nbytes = min(effort.transfer_bytes, device.info.memory_in_bytes // 4)
+    buffer = device.create_buffer(nbytes)
+    values = np.resize(_random(), nbytes)
+
+    def upload() -> None:
+        buffer.write(values)
+        buffer.read(4)
+
+    upload()  # memory of this size is touched, and staging memory made, for the first time
+    times = [
+        statistics.median(settled_samples(partial(host_seconds, run), float, effort.pace))
+        for run in (upload, partial(buffer.read_into, values))
+    ]
+    return nbytes / times[0] * 1e-9, nbytes / times[1] * 1e-9
+
+
+def host_seconds(run: Callable[[], object]) -> float:
+    """That a call takes."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def _fill(buffer: Buffer) -> None:
+    """With random bytes."""
+    part = _random()
+    for offset in range(0, buffer.size_in_bytes, part.nbytes):
+        buffer.write(part[: buffer.size_in_bytes - offset], offset)
+
+
+def _random() -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.random.default_rng(0).integers(0, 256, _PART_BYTES, np.uint8)

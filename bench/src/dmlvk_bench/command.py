@@ -1,0 +1,322 @@
+"""``python -m dmlvk bench``: measures the device and whoever is to be beside it, and keeps what was found.
+
+First the machine's limits, then launches, then the problems of the suites, then whole models, so that every figure stands
+beside limits of the same run. The file of results is written anew after each problem: whatever ends the run takes no figure
+with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import importlib.util
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from statistics import geometric_mean
+from typing import Any, Final
+
+from dmlvk.directml.device import Device
+from dmlvk.engine.progress_bar import ProgressBar
+from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, UnsupportedError
+from dmlvk.verify import machine
+from dmlvk_bench import ceilings, headline, launches, rivals
+from dmlvk_bench.compare import compare
+from dmlvk_bench.measure import Bench
+from dmlvk_bench.problems import all_problems
+from dmlvk_bench.problems.model import Problem
+from dmlvk_bench.problems.scale import FULL, MEDIUM, QUICK, Scale
+from dmlvk_bench.results import ProblemRow, Results, read
+from dmlvk_bench.sweep import SLACK, SweepRow, slower_than_possible, sweep
+from dmlvk_bench.timing import QUICK as QUICK_PACE
+from dmlvk_bench.timing import SOFTWARE, THOROUGH, Pace
+
+PROBLEM_SUITES: Final = ("ops", "matmul", "conv")
+SUITES: Final = (*PROBLEM_SUITES, "models", "launch")
+_HARDWARE: Final = FULL, THOROUGH
+_SOFTWARE: Final = MEDIUM, SOFTWARE
+INTERRUPTED: Final = 130
+"""Exit status after Ctrl-C."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures what the options say and prints it as it comes; returns the exit status: 1 where a result was wrong.
+
+    Raises:
+        InvalidArgumentError: an option's value is none of those that there are, or nothing is left to measure.
+        DeviceLostError: the device was lost; what was measured before is in the file.
+    """
+    suites = _named("suite", options.suite, SUITES) or SUITES
+    against = rivals.NAMES if options.against == "all" else _named("against", options.against, (*rivals.NAMES, "all"))
+    pages = _Pages(options.json, options.html)
+    device = Device(options.device)
+    scale, pace = _SOFTWARE if device.info.type == "cpu" else _HARDWARE
+    if options.quick:
+        scale, pace = QUICK, QUICK_PACE
+    problems = [
+        problem for suite in PROBLEM_SUITES if suite in suites for problem in all_problems(scale, options.only, suite)
+    ]
+    if options.headline:
+        if scale is not FULL:
+            rule = "is for a GPU and without --quick: the targets are those of its sizes, which take minutes on a CPU"
+            raise InvalidArgumentError(rule, field="headline", value=True)
+        problems = [problem for problem in problems if problem.name in headline.problems()]
+    if not problems and "models" not in suites and "launch" not in suites:
+        words = f"is a family of the suites {', '.join(suites)}, or part of a problem's name there"
+        raise InvalidArgumentError(words, field="only", value=options.only)
+    if options.sweep:
+        if against or options.html:
+            raise InvalidArgumentError(
+                "is not given with --against or --html: a sweep has neither", field="sweep", value=True
+            )
+        return _sweep(device, problems, pace, options.json)
+    found, missing = rivals.find(against, device, quick=options.quick)
+    results = Results(
+        machine.describe(device, options.commit),
+        scale.name,
+        rivals={name: rival.version for name, rival in found.items()},
+        missing=missing,
+        complete=False,
+        clock="device" if device.has_timestamps else "host",
+    )
+    growing = _Run(device, scale, pace, results, found, pages)
+    status = INTERRUPTED
+    try:
+        growing.limits()
+        if "launch" in suites and (not options.only or options.suite):
+            growing.launches()
+        growing.problems(problems)
+        if "models" in suites:
+            growing.models(options, explicitly=bool(options.suite))
+        growing.results = dataclasses.replace(growing.results, complete=True)
+        status = int(bool(wrong(growing.results)))
+    except KeyboardInterrupt:
+        print("interrupted: what was measured is kept")
+    print("\n".join(summary(growing.results)))
+    if options.headline:
+        print(f"\n{headline.table(headline.rows(growing.results))}")
+    pages.write(growing.results)
+    return status
+
+
+def compare_files(options: argparse.Namespace) -> int:
+    """Prints what moved between two files of results; returns the exit status: 1 where something got slower, or wrong."""
+    comparison = compare(read(options.before), read(options.after))
+    print("\n".join(comparison.lines()))
+    return int(not comparison.good)
+
+
+def report(options: argparse.Namespace) -> int:
+    """Writes the page of a file of results, and of an accuracy card beside it."""
+    from dmlvk.verify import card
+    from dmlvk_bench.page import page
+
+    text = page(read(options.results), options.card and card.read(options.card))
+    options.html.write_text(text, encoding="utf-8")
+    return 0
+
+
+def wrong(results: Results) -> list[str]:
+    """The problems whose outputs are wrong, and the models that do not run or that no rival agrees with: one that agrees
+    shows that another one is off."""
+    found = [row.problem for row in results.problems if not row.agrees]
+    for row in results.models:
+        agreed = [rival["agrees"] for rival in row["rivals"].values() if "agrees" in rival]
+        if "error" in row or (agreed and not any(agreed)):
+            found.append(row["model"])
+    return found
+
+
+def line(row: ProblemRow, results: Results) -> str:
+    """A problem as it is printed."""
+    if not row.agrees:
+        return f"{row.problem:56} {row.rule:>13} WRONG: off {row.difference:.1e} by {row.checked}; not timed"
+    if row.limit == "copy_gb_per_s":
+        speed = f"{row.gb_per_s:8.1f} GB/s    {row.share:5.2f} of copy ({row.same_size_copy_share:.2f} of as many bytes)"
+    else:
+        unit = "TOP/s" if "top" in row.limit else "TFLOP/s"
+        speed = f"{row.tflop_per_s:8.3f} {unit:7} {row.share:5.2f} of {row.limit.rpartition('_t')[0]}"
+    beside = [f"{name} x{rival.ratio:.2f}{'' if rival.agrees else ' (WRONG)'}" for name, rival in row.rivals.items()]
+    targets = [f"x{row.target:.2f}"] * bool(row.target) + [f"{row.copy_target:.2f} of copy"] * bool(row.copy_target)
+    goal = f"{'BELOW' if results.missed(row) else 'target'} {' and '.join(targets)}" if targets else ""
+    return ", ".join(
+        [
+            f"{row.problem:56} {row.rule:>13} {row.us:9.1f} us {speed}",
+            *beside,
+            *[goal] * bool(goal),
+            f"off {row.difference:.0e}",
+        ]
+    )
+
+
+def summary(results: Results) -> Iterable[str]:
+    """What a run says at its end."""
+    rows = [row for row in results.problems if row.agrees]
+    for name in results.rivals:
+        for suite in PROBLEM_SUITES:
+            ratios = [row.rivals[name].ratio for row in rows if row.suite == suite and name in row.rivals]
+            if ratios:
+                faster = sum(ratio >= 1 for ratio in ratios)
+                mean = geometric_mean(ratios)
+                yield f"{suite}: x{mean:.2f} of {name}'s speed (geometric mean of {len(ratios)}, {faster} at least as fast)"
+    for group, (count, mean, target) in results.group_means().items():
+        goal = f" (target {target:.2f})" if target else ""
+        yield f"geometric mean of {count} problems of {group}: x{mean:.2f}{goal}"
+    for problem, why in results.skipped.items():
+        yield f"not run: {problem}: {why}"
+    for name, failures in results.failures.items():
+        yield from (f"{name} failed at {problem}: {why}" for problem, why in failures.items())
+    for name, why in results.missing.items():
+        yield f"not there: {name}: {why}"
+    missed = sum(map(results.missed, rows))
+    names = wrong(results)
+    verdict = f"WRONG: {', '.join(names)}" if names else "all right"
+    unfinished = "" if results.complete else " before the run was ended"
+    yield f"{len(results.problems)} problems, {missed} below a target, {len(results.models)} models{unfinished}: {verdict}"
+
+
+class _Pages:
+    """Where results go. That they can go there is known before anything is measured."""
+
+    def __init__(self, json_path: pathlib.Path | None, html_path: pathlib.Path | None) -> None:
+        self._json, self._html = json_path, html_path
+        for name, path in (("json", json_path), ("html", html_path)):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise InvalidArgumentError("is a file in a folder that exists", field=name, value=str(path))
+        self._page = None if html_path is None else importlib.import_module("dmlvk_bench.page").page
+
+    def keep(self, results: Results) -> None:
+        """Writes the file of results."""
+        if self._json is not None:
+            results.write(self._json)
+
+    def write(self, results: Results) -> None:
+        """Writes both."""
+        self.keep(results)
+        if self._html is not None and self._page is not None:
+            self._html.write_text(self._page(results), encoding="utf-8")
+
+
+class _Run:
+    """A run as it grows.
+
+    Attributes:
+        results: So far.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        scale: Scale,
+        pace: Pace,
+        results: Results,
+        found: dict[str, rivals.Rival],
+        pages: _Pages,
+    ) -> None:
+        self._device, self._scale, self._pace, self._rivals, self._pages = device, scale, pace, found, pages
+        self._quick = scale is QUICK
+        self.results = results
+        print(f"{results.machine.device}, {results.machine.driver}; problems of scale {scale.name}")
+        if results.clock == "host":
+            print("the device has no timestamps: times are the host's, from submit to seen done")
+        for name, version in results.rivals.items():
+            print(f"beside {name} {version}")
+        for name, why in results.missing.items():
+            print(f"without {name}: {why}")
+
+    def _found(self, **more: Any) -> None:
+        """Adds to the results, and writes them."""
+        self.results = dataclasses.replace(self.results, **more)
+        self._pages.keep(self.results)
+
+    def limits(self) -> None:
+        """Measures what the machine can do at most."""
+        limits = ceilings.measure(self._device, quick=self._quick)
+        for name, value in dataclasses.asdict(limits).items():
+            if value:
+                kind, _, unit = name.rpartition("_t" if "_per_s" in name and "_t" in name else "_gb")
+                unit = {"flop_per_s": "TFLOP/s", "op_per_s": "TOP/s"}.get(unit, "GB/s")
+                print(f"{kind.replace('_', ' '):>16} {value:10.3f} {unit}")
+        self._found(ceilings=limits)
+
+    def launches(self) -> None:
+        """Measures lists of tiny dispatches."""
+        found = launches.measure(self._device, quick=self._quick, against=self._rivals)
+        for name, microseconds in found.items():
+            print(f"{name:>32} {microseconds:9.1f} us")
+        self._found(launches=found)
+
+    def problems(self, problems: Sequence[Problem]) -> None:
+        """Measures problems."""
+        bench = Bench(self._device, self._scale, self._pace, self.results.ceilings, self._rivals)
+        _each(problems, lambda problem: self._measured(bench, problem))
+
+    def _measured(self, bench: Bench, problem: Problem) -> str:
+        """What is said of a problem, once it is in the results."""
+        try:
+            row = bench.measure(problem)
+        except (UnsupportedError, OutOfDeviceMemoryError) as error:
+            self._found(skipped={**self.results.skipped, problem.name: str(error)})
+            return f"{problem.name:56} not run: {error}"
+        failures = {name: dict(rival.failures) for name, rival in self._rivals.items() if rival.failures}
+        self._found(problems=[*self.results.problems, row], failures=failures)
+        return line(row, self.results)
+
+    def models(self, options: argparse.Namespace, *, explicitly: bool) -> None:
+        """Measures whole models, where what reads them is installed."""
+        if importlib.util.find_spec("onnx") is None:
+            why = "the suite models needs the package onnx: pip install 'dmlvk[onnx]'"
+            if explicitly:
+                raise InvalidArgumentError(why, field="suite", value="models")
+            self._found(missing={**self.results.missing, "models": why})
+            return
+        from dmlvk_bench.models import measure_all
+
+        _, starts = measure_all(
+            options.device,
+            list(self._rivals),
+            quick=self._quick,
+            only=options.only,
+            folder=options.folder,
+            found=lambda row: self._found(models=[*self.results.models, row]),
+        )
+        self._found(starts=starts)
+
+
+def _sweep(device: Device, problems: Sequence[Problem], pace: Pace, path: pathlib.Path | None) -> int:
+    """Times every rule of the problems, prints them and says where another one than the chosen is faster."""
+    rows: list[SweepRow] = []
+
+    def measured(problem: Problem) -> str:
+        found = sweep(device, problem, pace)
+        rows.extend(found)
+        return "\n".join(map(str, found))
+
+    _each(problems, measured)
+    lines = list(slower_than_possible(rows))
+    print("\n".join([*lines, f"{len(lines)} choices are more than {SLACK - 1:.0%} slower than the best rule"]))
+    if path is not None:
+        path.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
+    return 0
+
+
+def _each(problems: Sequence[Problem], measured: Callable[[Problem], str]) -> None:
+    """Prints what is said of each problem, as soon as it is known, and on a terminal how far it is."""
+    with ProgressBar(len(problems)) as bar:
+        for number, problem in enumerate(problems):
+            bar.update(number, problem.name)
+            words = measured(problem)
+            bar.erase()
+            print(words, flush=True)
+
+
+def _named(field: str, words: str, choices: Sequence[str]) -> tuple[str, ...]:
+    """What is named, with commas between."""
+    names = tuple(dict.fromkeys(name for name in words.split(",") if name))
+    for name in names:
+        if name not in choices:
+            raise InvalidArgumentError(
+                f"is one or more of {', '.join(choices)}, with commas between", field=field, value=name
+            )
+    return names

@@ -1,0 +1,49 @@
+"""The measured problems, each declared once: the desc, what a rival computes for it, the bytes that must move.
+
+One file a family, with a function ``problems`` of the scale; files are found by themselves. ``SUITE`` in a file is the
+suite of its problems that do not name one, "ops" without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+
+from dmlvk_bench.problems.model import Problem
+from dmlvk_bench.problems.scale import FULL, Scale
+
+_NO_FAMILIES = ("data", "model", "scale")
+FAMILIES = tuple(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _NO_FAMILIES)
+
+
+def all_problems(scale: Scale = FULL, only: str = "", suite: str = "") -> list[Problem]:
+    """Every problem of every family; where two are the same once they are cut down, the first of them.
+
+    Args:
+        scale: How large.
+        only: Those of this family, or those whose name contains this.
+        suite: Those of this suite.
+    """
+    found: dict[str, Problem] = {}
+    for family in FAMILIES:
+        for problem in _of_family(family, scale):
+            if (only == family or only in problem.name) and suite in ("", problem.suite):
+                found.setdefault(problem.name, problem)
+    return list(found.values())
+
+
+def twin(problem: Problem, scale: Scale) -> Problem:
+    """The same problem at another scale; always there, also where ``all_problems`` has another one in its place."""
+    return _of_family(problem.family, scale)[problem.position]
+
+
+@functools.cache
+def _of_family(family: str, scale: Scale) -> tuple[Problem, ...]:
+    module = importlib.import_module(f"{__name__}.{family}")
+    suite = getattr(module, "SUITE", "ops")
+    return tuple(
+        dataclasses.replace(problem, family=family, position=position, suite=problem.suite or suite)
+        for position, problem in enumerate(module.problems(scale))
+    )

@@ -1,0 +1,89 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import dmlvk
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk_bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, nbytes
+from dmlvk_bench.problems.scale import Scale, Sizes
+
+SUITE = "matmul"
+
+
+_FEW_ROWS = 16
+"""A product of no more of them is bound by one read of the other factor, so it has as many at every scale."""
+
+
+def _elements(sizes: Sizes) -> int:
+    """Of the largest matrices, given batch, rows, depth and columns."""
+    batch, rows, depth, columns = sizes
+    return batch * max(rows * depth, depth * columns, rows * columns)
+
+
+def _operations(sizes: Sizes) -> int:
+    return 2 * math.prod(sizes)
+
+
+def _product(
+    scale: Scale,
+    data_type: TensorDataType,
+    rows: int,
+    depth: int,
+    columns: int,
+    target: float,
+    *,
+    copy_target: float = 0.0,
+    batch: int = 1,
+    transposed: bool = False,
+) -> Problem:
+    """A product whose B is {columns, depth} where it is transposed."""
+
+    def rival(torch: Any, a: Any, b: Any) -> Any:
+        return a @ (b.transpose(-1, -2) if transposed else b)
+
+    sizes = (batch, rows, depth, columns)
+    free = [axis for axis, size in enumerate(sizes) if size > _FEW_ROWS]
+    batch, rows, depth, columns = scale.fit(sizes, *free, elements=_elements, operations=_operations)
+    leading = (batch,) * (batch > 1)
+    matrices = (rows, depth), (columns, depth) if transposed else (depth, columns), (rows, columns)
+    a, b, y = (TensorDesc(data_type, (*leading, *matrix)) for matrix in matrices)
+    desc = dmlvk.Gemm(a_tensor=a, b_tensor=b, output_tensor=y, trans_b=MatrixTransform(int(transposed)))
+    return Problem(
+        f"GEMM{' B transposed' * transposed} depth {depth} {data_type.name} {'x'.join(map(str, y.sizes))}",
+        desc,
+        rival,
+        target,
+        copy_target=copy_target,
+        bytes_moved=nbytes(a, b, y),
+        operations=_operations((batch, rows, depth, columns)),
+        tolerance=1e-3 if data_type == FLOAT16 else 1e-5,
+    )
+
+
+def problems(scale: Scale) -> list[Problem]:
+    """Every problem, in the order of the report."""
+    large = 16384
+    found = [
+        _product(scale, FLOAT32, 4096, 4096, 4096, 0.9),
+        _product(scale, FLOAT32, 4096, 4096, 4096, 0.9, transposed=True),
+        _product(scale, FLOAT32, 8192, 8192, 8192, 0.9),
+        _product(scale, FLOAT32, 4093, 4093, 4093, 0.85),
+        _product(scale, FLOAT32, 1024, 1024, 1024, 0.9),
+        _product(scale, FLOAT32, 512, 512, 512, 0.9, batch=64),
+        _product(scale, FLOAT32, 32, 32, 32, 0.9, batch=4096),
+        _product(scale, FLOAT32, 256, large, 256, 0.9),
+        _product(scale, FLOAT32, 128, 768, 3072, 0.9),
+        _product(scale, FLOAT16, 4096, 4096, 4096, 0.6),
+        _product(scale, FLOAT16, 8192, 8192, 8192, 0.6),
+        _product(scale, FLOAT16, 1024, 1024, 1024, 0.7),
+    ]
+    for data_type in FLOATS:
+        for rows in (1, 4, 8, 16):
+            for transposed in (False, True):
+                found.append(_product(scale, data_type, rows, large, large, 0.9, copy_target=0.9, transposed=transposed))
+        found.append(_product(scale, data_type, large, large, 1, 0.9, copy_target=0.9))
+    return found

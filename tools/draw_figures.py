@@ -32,7 +32,7 @@ def drawings(found: results.Results) -> tuple[str, ...]:
 
 
 def digest() -> str:
-    """Of the results and of the code that draws them."""
+    """A digest of the results and of the code that draws them."""
     total = hashlib.sha256(RESULTS.read_bytes())
     for module in (figures, figure, palette):
         total.update(pathlib.Path(str(module.__file__)).read_bytes())

@@ -55,14 +55,14 @@ class MismatchError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a model ran.
+    """The outcome of a model's run.
 
     Attributes:
-        dispatches: Of a run with all passes.
-        unpassed: Of a run with none.
-        nodes: On the device, on the host, removed.
+        dispatches: The number of a run with all passes.
+        unpassed: The number of a run with none.
+        nodes: The numbers of nodes on the device, on the host, and removed.
         difference: The largest one in any output, as a share of what is allowed.
-        meaning: What it said of the input of its row's ``meaning``; empty without one.
+        meaning: Its answer to the input of its row's ``meaning``; empty without one.
     """
 
     dispatches: int
@@ -198,7 +198,7 @@ def meaning_of(row: Row, session: InferenceSession) -> str:
 
 
 def run_apart(row: Row, timeout: float) -> Outcome:
-    """As ``run_model``, in a process of its own.
+    """``run_model`` in a process of its own.
 
     Raises:
         MismatchError: whatever went wrong there.
@@ -223,8 +223,8 @@ class Record:
     """The table of docs/models.md as it is.
 
     Attributes:
-        device: What wrote it; empty where there is none.
-        lines: By model.
+        device: The device that wrote the table; empty if there is none.
+        lines: The table's lines by model.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ class Record:
         self.lines = {name: line for name, line in self.lines.items() if name.endswith(".onnx")}
 
     def dispatches(self, name: str) -> int | None:
-        """Of a run of a model with all passes; None where the table does not have it."""
+        """The dispatches of a run of a model with all passes; None if the table does not have the model."""
         return int(self.lines[name].split("|")[DISPATCHES].strip()) if name in self.lines else None
 
     def check(self, name: str, dispatches: int) -> None:

@@ -26,7 +26,7 @@ DESKTOP, PHONE = (1280, 1700), (360, 1500)
 """Width and height of a window."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MOST_BYTES = 400_000
-"""Of a picture."""
+"""The most bytes of a picture."""
 
 
 def browser() -> str | None:
@@ -40,8 +40,8 @@ def run(program: str, page: str, size: tuple[int, int], *options: str) -> str:
     Args:
         program: The browser.
         page: HTML.
-        size: Of the window.
-        options: What it is to do, such as ``--dump-dom``.
+        size: The size of the window.
+        options: Chromium's options, such as ``--dump-dom``.
 
     Returns:
         What it printed.

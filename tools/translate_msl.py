@@ -36,8 +36,8 @@ class KnownGap(NamedTuple):
     """What an old SPIRV-Cross cannot translate, and the one inside MoltenVK can.
 
     Attributes:
-        feature: Of the modules.
-        message: What it then says.
+        feature: The feature that the modules use.
+        message: The translator's message.
         reason: Since when it can.
     """
 
@@ -58,12 +58,12 @@ KNOWN_GAPS: Final = (
 
 
 class Translation(NamedTuple):
-    """What became of a module.
+    """The outcome of a module's translation.
 
     Attributes:
         name: The module's, with "(trimmed)" where it has the cases of one pipeline only.
         needs: The features that its row names.
-        text: In Metal's language, "" where it could not be translated.
+        text: The module in Metal's language, "" if it could not be translated.
         message: SPIRV-Cross's, where it could not.
     """
 

@@ -29,10 +29,10 @@ class Reduced(NamedTuple):
     """What a mask leaves of a device.
 
     Attributes:
-        capabilities: What kernels may rely on.
+        capabilities: The capabilities that kernels may rely on.
         disable: The features to open it without.
-        subgroup_size: What every pipeline requires, 0 for nothing.
-        storage_alignment: Of offsets of storage bindings.
+        subgroup_size: The subgroup size that every pipeline requires, 0 for none.
+        storage_alignment: The alignment of offsets of storage bindings, in bytes.
     """
 
     capabilities: Capabilities
@@ -48,7 +48,7 @@ class Mask:
     Attributes:
         profile: A name among ``dmlvk.devices.profiles.PROFILES``, "" for none.
         disable: Feature names (``FEATURE_NAMES``) and group names (``GROUPS``).
-        subgroup_size: What every kernel's subgroups have, 0 for what the device, or the profile, chooses.
+        subgroup_size: The size of every kernel's subgroups, 0 for the choice of the device or the profile.
 
     Raises:
         InvalidArgumentError: no such profile or feature, or a size that is no power of two.
@@ -72,7 +72,7 @@ class Mask:
 
     @classmethod
     def from_environment(cls) -> Mask:
-        """What DMLVK_PROFILE, DMLVK_DISABLE and DMLVK_SUBGROUP_SIZE say now.
+        """The mask that DMLVK_PROFILE, DMLVK_DISABLE and DMLVK_SUBGROUP_SIZE ask for now.
 
         Raises:
             InvalidArgumentError: as the class, or a size that is no number.
@@ -85,7 +85,7 @@ class Mask:
         return cls(os.environ.get("DMLVK_PROFILE", "").strip(), tuple(filter(None, names)), int(size))
 
     def __str__(self) -> str:
-        """Such as "profile moltenvk, without int8 int64, subgroups of 16"; "" where nothing is taken away."""
+        """The mask in words, such as "profile moltenvk, without int8, subgroups of 16"; "" if it takes nothing away."""
         parts = (
             self.profile and f"profile {self.profile}",
             self.disable and f"without {' '.join(self.disable)}",
@@ -105,9 +105,9 @@ class Mask:
         subgroups keep the device's own size, as no driver could change that.
 
         Args:
-            reported: What the device says of itself.
-            storage_alignment: Likewise.
-            most_subgroups: In a workgroup whose subgroup size is required.
+            reported: The capabilities that the device reports.
+            storage_alignment: The alignment of storage offsets that the device reports.
+            most_subgroups: The most subgroups of a workgroup whose subgroup size is required.
 
         Raises:
             UnsupportedError: the device has no subgroups of ``subgroup_size``.

@@ -22,10 +22,10 @@ class Profile:
     """A lesser device.
 
     Attributes:
-        name: Which ``DMLVK_PROFILE`` takes.
-        text: What it stands for, as a phrase.
-        source: Where its facts are from, and of when.
-        capabilities: What it can do at most.
+        name: The name that ``DMLVK_PROFILE`` takes.
+        text: The devices that it stands for, as a phrase.
+        source: The source of its facts, with its date.
+        capabilities: The most that it can do.
         storage_alignment: Bytes that offsets of storage bindings are multiples of, at least.
     """
 
@@ -97,4 +97,4 @@ _ALL: Final = (
 )
 
 PROFILES: Final = {profile.name: profile for profile in _ALL}
-"""By name."""
+"""The profiles by name."""

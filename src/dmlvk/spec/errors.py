@@ -53,7 +53,7 @@ class UnsupportedError(DmlvkError, NotImplementedError):
 
     Attributes:
         operator: The operator's DirectML name, "" where none is concerned.
-        reason: What is missing.
+        reason: The reason, such as a missing feature.
         limitation: Name of the limitation that ``dmlvk ops`` lists for the operator, "" where none is concerned.
         features: The device features that it would take, where only those are missing.
     """
@@ -80,7 +80,7 @@ class UnsupportedNodeError(UnsupportedError):
 
     Attributes:
         node: The node's name, or its first output's where it has none.
-        op_type, domain, version: What the model asks for.
+        op_type, domain, version: The operator that the model asks for.
     """
 
     def __init__(self, node: str, op_type: str, domain: str, version: int, reason: str) -> None:

@@ -14,7 +14,7 @@ from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.machine import Machine
 
 FORMAT = 1
-"""Of the file; another number is refused."""
+"""The version of the file's format; a file with another number is refused."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Failure:
     Attributes:
         case, layout, in_place, rule: The variation; ``rule`` is the one that ran.
         desc: The operator's desc in the words that ``python -m dmlvk explain`` takes.
-        what: What was wrong, as a sentence without its end.
+        what: The fault, as a sentence without its full stop.
         output: The output's field; "" where no element is to blame.
-        index: Of its first wrong element.
-        actual, expected: That element, with the fewest digits that tell it from others of its type.
+        index: The index of its first wrong element.
+        actual, expected: That element's value, with the fewest digits that tell it from others of its type.
         ulp, bound_ulp: Its error and what the tolerance allows.
-        wrong, elements: How many elements of the output are wrong, and how many it has.
-        worst_index, worst_ulp: Of the largest error of the output.
+        wrong, elements: The number of wrong elements, and of all elements of the output.
+        worst_index, worst_ulp: The place and the size of the output's largest error.
         kernels: Those that ran, in order.
         same_bits: Whether two runs gave the same bits.
-        only: What ``python -m dmlvk verify OPERATOR --only`` takes to run it again.
+        only: The argument of ``python -m dmlvk verify OPERATOR --only`` that runs it again.
     """
 
     case: str
@@ -77,7 +77,7 @@ class Entry:
     Attributes:
         operator: The row's class name.
         family: The file of ``dmlvk.spec.ops`` that declares it.
-        data_type: Such as "FLOAT32".
+        data_type: The name of the data type, such as "FLOAT32".
         exact: Whether the tolerance is zero: every element has to be the expected one, or its very bits.
         max_ulp: The largest error of any element of any run.
         typical_ulp: The median over the runs of each run's median error of the elements.
@@ -85,10 +85,10 @@ class Entry:
         bound_ulp: The largest error that the tolerance allows.
         same_bits: Whether every run gave the same bits twice.
         passed: Whether everything held.
-        runs, dispatches, elements: How many.
+        runs, dispatches, elements: Counts of each.
         rules: The kernel rules that ran.
         unsupported: Why the device cannot run it, where it cannot run any of it.
-        partly: How many runs the device cannot do, and why, where it can do others; they are not among ``runs``.
+        partly: The number of runs that the device cannot do, and why, where it can do others; they are not among ``runs``.
         failure: The first, where something did not hold.
     """
 
@@ -112,7 +112,7 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """In few words."""
+        """The entry's result in a few words."""
         if not self.passed:
             return "FAILED"
         if self.unsupported:
@@ -125,13 +125,13 @@ class Card:
     """A verification.
 
     Attributes:
-        machine: Where.
+        machine: The machine that it was measured on.
         selection: "quick", "default" or "full".
         capabilities: What kernels relied on, as ``command.capabilities`` gives it: ``features`` that are on, those
             ``switched_off`` and ``missing``, subgroup sizes, limits, ``cooperative_matrices`` in words.
-        seconds: How long it took.
-        pipelines: How many were created.
-        entries: In the order of the operators' list.
+        seconds: The duration of the whole run.
+        pipelines: The number of pipelines created.
+        entries: One for each operator and data type, in the order of the operators' list.
         stopped: Why it ended before all was run, "" where it did not.
     """
 
@@ -149,12 +149,12 @@ class Card:
         return not self.stopped and all(entry.passed for entry in self.entries)
 
     def as_json(self) -> dict[str, Any]:
-        """It as JSON has it: null for an infinite error."""
+        """The entry for JSON; an infinite error is null."""
         found: dict[str, Any] = _without_infinity({"format": FORMAT, **dataclasses.asdict(self)})
         return found
 
     def write(self, path: pathlib.Path) -> None:
-        """As JSON, a line for each entry."""
+        """The card as JSON, one line for each entry."""
         whole = self.as_json()
         lines = ",\n  ".join(json.dumps(entry, allow_nan=False) for entry in whole.pop("entries"))
         head = json.dumps(whole, indent=1, allow_nan=False).removesuffix("\n}")

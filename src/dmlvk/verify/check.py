@@ -41,16 +41,16 @@ class Outcome:
 
     Attributes:
         operator: The row's class name.
-        variation: What was run.
+        variation: The variation that ran.
         rule: The rule that ran.
         max_ulp: The largest error of any output element, in ULP of its type.
         typical_ulp, high_ulp: The median and the 99th percentile of the errors of all output elements.
         bound_ulp: The largest that the tolerances of its outputs allow.
         same_bits: Whether both times gave the same bytes.
-        dispatches: How many dispatches the device ran for it, the first time.
-        elements: Of all outputs.
+        dispatches: The number of dispatches of the first run.
+        elements: The number of elements of all outputs.
         unsupported: Why the device cannot run it, where it cannot; then nothing was run.
-        failure: What did not hold, where something did not.
+        failure: The failed check; None if all held.
         lost_device: Whether the device is gone since.
     """
 
@@ -75,7 +75,7 @@ class Outcome:
 
     @property
     def detail(self) -> str:
-        """What did not hold, with the first wrong element; "" when passed."""
+        """The failed check, with the first wrong element; "" when passed."""
         return "" if self.failure is None else self.failure.sentence()
 
 
@@ -84,8 +84,8 @@ class Run(NamedTuple):
 
     Attributes:
         buffers: Those of the output slots as they are afterwards.
-        dispatches: What the device counted.
-        planned: What the plan launches, without copies of bytes onto themselves.
+        dispatches: The number that the device counted.
+        planned: The number that the plan launches, without copies of bytes onto themselves.
     """
 
     buffers: list[NDArray[np.uint8] | None]
@@ -97,10 +97,10 @@ class Execution:
     """A problem compiled and bound, which runs as often as wanted.
 
     Args:
-        device: Where.
+        device: The device that runs it.
         problem: The operator with its tensors.
         rule: The rule of its family to use instead of the one that would be chosen.
-        plan: What the desc was lowered to, where it has been.
+        plan: The plan of the desc, if it has been lowered already.
 
     Attributes:
         operator: The compiled operator.
@@ -158,11 +158,11 @@ def check_problem(
     """Runs a problem twice and compares it with the oracle. What dmlvk or the driver refuse is a failure too.
 
     Args:
-        device: Where.
+        device: The device that runs it.
         entry: Says what is tolerated.
         variation: Describes the problem and gives its rule.
         problem: The operator with its tensors.
-        plan: What the desc was lowered to, where it has been.
+        plan: The plan of the desc, if it has been lowered already.
     """
     name, rule = entry.operator.__name__, variation.rule or chosen_rule(problem.desc, device.capabilities)
     try:
@@ -225,9 +225,9 @@ def verify_operators(
     """Runs operators' cases, while other threads create the pipelines of those that come next.
 
     Args:
-        device: Where to run.
+        device: The device that runs them.
         entries: The operators' cases.
-        selection: How many of their runs.
+        selection: Which of their runs.
         cases: Only these of the cases.
         only: Only runs whose variation, as text, contains this.
     """
@@ -271,7 +271,7 @@ class _Compared(NamedTuple):
 
     @property
     def wrong(self) -> int:
-        """How many elements are."""
+        """The number of elements whose error is over the limit."""
         return int(np.count_nonzero(self.errors > self.limit.ulp))
 
 
@@ -337,7 +337,7 @@ def ulp_errors(actual: NDArray[Any], expected: NDArray[Any] | Scaled, magnitude:
     """Each element's distance from the expected value in ULP of its type, infinite where only one is NaN or infinite.
 
     Args:
-        actual: What came out.
+        actual: The device's result.
         expected: float64 for floating types, else the exact type; of the same shape. Integers that are masked are
             undefined, and any number is as good.
         magnitude: ULPs are those of at least this value.

@@ -34,11 +34,11 @@ def verify(
     """Runs operators' cases against the oracle, with a progress bar on a terminal.
 
     Args:
-        device: Where.
+        device: The device to verify.
         operators: Class names; all where none are given.
-        selection: How much is run.
+        selection: Which of the runs.
         only: Only runs whose variation, as text, contains this.
-        commit: What was built, where the package does not know.
+        commit: The commit that was built, if the package does not know it.
 
     Raises:
         InvalidArgumentError: an operator without cases, or nothing is left to run.
@@ -130,7 +130,7 @@ def capabilities(device: Device) -> dict[str, Any]:
 
 
 HEAD = ("operator", "type", "max ULP", "typical", "99 %", "allowed", "runs", "")
-"""Of the table."""
+"""The heads of the table's columns."""
 
 
 def table(card: Card) -> Iterator[tuple[str, ...]]:

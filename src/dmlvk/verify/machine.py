@@ -1,4 +1,4 @@
-"""Where and of what something was measured: what every file of results begins with."""
+"""The machine, the device and the build of a measurement, with which every file of results begins."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dmlvk.directml.device import Device
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and of what a run was.
+    """The machine, the device and the build of a run.
 
     Attributes:
-        device, uuid, driver, type, api_version: As the driver says it; see ``dmlvk.DeviceInfo``.
+        device, uuid, driver, type, api_version: The driver's own words; see ``dmlvk.DeviceInfo``.
         mask: The profile, features and subgroup size that the device was reduced to, in words; "" for none.
         system: Operating system and processor.
         python, dmlvk: Versions.
-        commit: What was built; "" where unknown.
+        commit: The commit that was built; "" if unknown.
         date: UTC, ISO 8601.
     """
 
@@ -45,7 +45,7 @@ def describe(device: Device, commit: str = "") -> Machine:
 
     Args:
         device: The one that measures.
-        commit: What was built; this checkout's HEAD where it is not given and the package runs from one.
+        commit: The commit that was built; without it this checkout's HEAD, if the package runs from one.
     """
     info = device.info
     return Machine(

@@ -37,7 +37,7 @@ CLASSES: Final = {
     "ulp-failed": "failed",
     "ulp-unsupported": "cannot run here",
 }
-"""Of errors, by the style sheet's names."""
+"""The classes of errors, by the style sheet's names."""
 
 _LIMITS: Final = (("ulp-0", 0.5), ("ulp-1", 1.0), ("ulp-2", 2.0), ("ulp-4", 4.0), ("ulp-more", math.inf))
 
@@ -176,7 +176,7 @@ def _tiles(ran: list[Entry], rules: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _values(value: Any) -> list[str]:
-    """What a capability is, as words to show beside each other."""
+    """A capability's value as words to show beside each other."""
     if isinstance(value, Mapping):
         return [f"{name.replace('_', ' ')} {', '.join(_values(item))}" for name, item in value.items()]
     if isinstance(value, list | tuple):
@@ -187,7 +187,7 @@ def _values(value: Any) -> list[str]:
 
 
 def _distribution(ran: list[Entry]) -> str:
-    """Which share of the operators has at most an error, by floating type; "" where none may have any."""
+    """The share of the operators with at most a given error, by floating type; "" if none may have any."""
     inexact = {entry.data_type for entry in ran if not entry.exact}
     kinds = [kind for kind in TYPES if kind.startswith("FLOAT") and kind in inexact]
     if not kinds:

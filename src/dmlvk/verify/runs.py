@@ -1,4 +1,4 @@
-"""Which runs a verification has: all that the cases allow, the quick ones, or enough of them to meet everything once."""
+"""The runs of a verification: all that the cases allow, the quick ones, or enough of them to meet everything once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlvk.verify.cases.problem import Variation, build, variations
 
 
 class Selection(enum.Enum):
-    """How much is run.
+    """Which of the possible runs are made.
 
     ``FULL``: every case with every data type of the operator, in every layout and in place on every input that allow it,
     each of these (but in place) also under every other rule that might have chosen its kernel, unless the operator's
@@ -38,7 +38,7 @@ class Trial:
 
     Attributes:
         entry: The operator's cases.
-        variation: Which; it names a rule only where that is not the one that would be chosen.
+        variation: The variation; it names a rule only if that is not the one that would be chosen.
         desc: The operator.
         rule: The one that runs.
     """
@@ -65,7 +65,7 @@ def trials(
     Args:
         entry: The operator's cases.
         caps: The device.
-        selection: How many of them.
+        selection: Which of them.
         cases: Only these of the cases.
     """
     found = list(_all(entry, caps, cases, quick=selection is Selection.QUICK))
@@ -85,7 +85,7 @@ def _all(entry: OperatorCases, caps: Capabilities, cases: Iterable[Case] | None,
 
 
 def _traits(trial: Trial) -> tuple[tuple[str, ...], ...]:
-    """What a run shows: its rule, and its layout or the input that the output shares, each with its data type."""
+    """The things that a run shows: its rule, and its layout or the input that the output shares, each with its data type."""
     variation = trial.variation
     return (
         ("rule", variation.data_type.name, trial.rule),

@@ -12,7 +12,7 @@ from dmlvk.spec.tensor import TensorDesc
 __all__ = ["AveragePoolingGrad", "MaxPoolingGrad"]
 
 _OWN_NAMES = {"input_tensor": "output_gradient_tensor", "output_tensor": "input_gradient_tensor"}
-"""Of the forward operator's tensors: the gradients that have their sizes."""
+"""The forward operator's tensors, each with the gradient that has the same sizes."""
 
 
 def _of_forward(forward: _s.Constraint, rule: str) -> _s.Constraint:

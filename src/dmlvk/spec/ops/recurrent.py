@@ -18,7 +18,7 @@ def _directions(desc: Rnn | Lstm | Gru) -> int:
 
 
 def _inferred(desc: Rnn | Lstm | Gru) -> tuple[tuple[int, ...], ...]:
-    """Of the sequence of states, and of each last state."""
+    """The sizes of the sequence of states, and of each last state."""
     _, steps, batch, _ = desc.tensor("input_tensor").sizes
     state = (_directions(desc), batch, desc.tensor("recurrence_tensor").sizes[3])
     return ((steps, *state), *((1, *state),) * (len(desc.output_slots()) - 1))

@@ -115,7 +115,7 @@ _ND: Final = (
 
 
 def _unbatched(case: Case) -> Case:
-    """As a GatherNd's case."""
+    """The same case for GatherNd."""
     names = ("input_dimension_count", "indices_dimension_count")
     attributes = {name: case.attributes[name] for name in names}
     return Case(

@@ -53,10 +53,10 @@ def _parameter(kind: str, name: str, rank: int, place: int, size: int, zero_poin
 
     Args:
         kind: "" for a scale of one element alone, "one" for one element each, "each" for ``size`` of them.
-        name: Of the tensor.
+        name: The tensor's name.
         rank: Dimensions.
-        place: Which of them has ``size``.
-        size: How many there are with "each".
+        place: The dimension that has ``size`` elements.
+        size: The number of elements with "each".
         zero_point: The zero point's type.
         scale: The scale's type; None for no scale.
     """

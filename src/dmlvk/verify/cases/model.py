@@ -82,7 +82,7 @@ class Case:
         attributes: The other fields; those with a default may be left out.
         outputs: Sizes of each output by field name, where the row does not infer them.
         data_types: Types per field that do not follow the case's data type, such as index tensors.
-        domains: How inputs are filled, by field name; "" for all others. Without one: ``normal``.
+        domains: The values that inputs are filled with, by field name; "" stands for all others. The default is ``normal``.
         layouts: Whether the runner also runs it strided, broadcast, offset and in place.
         only: Data types it is meant for; empty for all of the operator's.
         quick: Whether it belongs to the quick tier.
@@ -105,12 +105,12 @@ class OperatorCases:
 
     Attributes:
         operator: The row.
-        tolerance: By output data type; types left out are exact.
+        tolerance: The tolerance of each output data type; types left out are exact.
         cases: The cases.
         data_types: The types to cross with: those of the first input tensor unless given.
         every_rule: Whether the runner also forces the rules that are possible but not chosen. Not for operators that share
             their kernels with others and differ from them in a line of arithmetic.
-        rule_tolerance: Of rules whose arithmetic has larger errors, instead of ``tolerance``.
+        rule_tolerance: The tolerance of rules whose arithmetic has larger errors, instead of ``tolerance``.
     """
 
     operator: type[OperatorDesc]

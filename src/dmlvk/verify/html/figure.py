@@ -77,8 +77,8 @@ def svg(
     Args:
         figure: Drawn inside ``axes``.
         name: Begins each of its ids, so that several figures share a page.
-        label: What it shows, for those who cannot see it.
-        tips: What to say of each mark of a collection, in their order, by the collection's ``gid``.
+        label: A description for readers who cannot see the figure.
+        tips: The text of each mark of a collection, in their order, by the collection's ``gid``.
         alone: Whether it is a file of its own, which then carries colours and paper, and not a part of a page.
     """
     matplotlib.rcParams["svg.hashsalt"] = name

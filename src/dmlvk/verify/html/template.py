@@ -27,7 +27,7 @@ def render(template: str, **values: Any) -> str:
 
     Args:
         template: Its file in ``templates``; what it writes of values is escaped.
-        values: What it shows.
+        values: The values that the template shows.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),

@@ -1,4 +1,4 @@
-"""What is not zero, and where."""
+"""The elements that are not zero, and their places."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 def _taps(desc: Fold | Unfold) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Of each element of a window: its number, and where it lies in the padded image for every block."""
+    """For each element of a window its number and its place in the padded image, for every block."""
     for number, tap in enumerate(itertools.product(*map(range, desc.window_sizes))):
         places = (
             slice(t * dilation, t * dilation + (count - 1) * stride + 1, stride)

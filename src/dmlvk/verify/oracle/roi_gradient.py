@@ -85,10 +85,10 @@ class _Terms(NamedTuple):
     Attributes:
         corners: The samples' pixels.
         pixels: Their values {C, H, W}, where boxes have a gradient.
-        shares: By how much each sample counts in its output, {C, H * samples, W * samples}.
+        shares: The weight of each sample in its output, {C, H * samples, W * samples}.
         gradient: dy, {C, H, W}.
-        near: How far samples move with x1 and with y1.
-        far: How far with x2 and with y2.
+        near: The distance that samples move with x1 and with y1.
+        far: The same with x2 and with y2.
     """
 
     corners: list[_Corner]

@@ -13,7 +13,7 @@ demo:
 
 test:
 	@tools/setup_debian.sh vulkan-validationlayers spirv-cross chromium
-	@python3 tools/setup_venv.py --extra docs --extra onnx --extra report --extra test --torch
+	@python3 tools/setup_venv.py --extra docs --extra onnx --extra report --extra test --torch --bench
 	@tools/run_tests.sh
 
 clean:

@@ -1,8 +1,10 @@
-"""Build a wheel, look into it, install it into a clean virtual environment outside the checkout and try it there.
+"""Build the wheels of dmlvk and of its benchmark, look into them, install them into a clean virtual environment outside the
+checkout and try them there.
 
     .venv/bin/python tools/check_wheel.py [WHEEL]
 
-With WHEEL nothing is built. The build reuses the objects in build/. Exit status 1, with every fault that was found.
+WHEEL is dmlvk's, which is then not built. A build reuses the objects in build/. Exit status 1, with every fault that was
+found.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from email.message import Message
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+BENCH = ROOT / "bench"
 
 #: Wheels of what dmlvk depends on, kept: a second run needs no network.
 KEPT = ROOT / ".cache" / "wheels"
@@ -65,9 +68,9 @@ def run(*command: str | Path, folder: Path = ROOT) -> subprocess.CompletedProces
     return subprocess.run([str(word) for word in command], cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def build(folder: Path) -> Path:
-    """The wheel of this checkout, made in ``folder``."""
-    done = run(sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", folder, ROOT)
+def build(project: Path, folder: Path) -> Path:
+    """The wheel of a project of this checkout, made in ``folder``."""
+    done = run(sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", folder, project)
     if done.returncode:
         sys.exit(f"[wheel] the build failed:\n{done.stdout}{done.stderr}")
     (wheel,) = folder.glob("*.whl")
@@ -142,13 +145,29 @@ def faults(wheel: Path) -> list[str]:
     return found
 
 
-def left_behind(wheel: Path) -> list[str]:
-    """Files of the package's sources that are not in the wheel: styles, scripts and the like are easily forgotten."""
+def differences(wheel: Path, package: Path) -> list[str]:
+    """Files that are in a package's sources or in its wheel alone. Styles and scripts are easily forgotten, and what an
+    earlier build left is easily taken along."""
+    sources = {path.relative_to(package.parent).as_posix() for path in package.rglob("*") if path.is_file()}
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-    sources = (path for path in sorted((ROOT / "src" / "dmlvk").rglob("*")) if path.is_file())
-    wanted = (path.relative_to(ROOT / "src").as_posix() for path in sources if path.suffix not in MADE)
-    return [f"{name} is in the sources and not in the wheel" for name in wanted if name not in names]
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    alone = [(name, "sources", "wheel") for name in sources - packed] + [(n, "wheel", "sources") for n in packed - sources]
+    return [
+        f"{name} is in the {one} and not in the {other}"
+        for name, one, other in sorted(alone)
+        if Path(name).suffix not in MADE
+    ]
+
+
+def bench_faults(wheel: Path) -> Iterator[str]:
+    """What is wrong with the contents of the benchmark's wheel."""
+    yield from differences(wheel, BENCH / "src" / "dmlvk_bench")
+    with zipfile.ZipFile(wheel) as archive:
+        (entries,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/entry_points.txt"))
+    if not wheel.name.endswith("-py3-none-any.whl"):
+        yield f"{wheel.name} is not for every Python and every platform"
+    if "[dmlvk.commands]\nbench = " not in entries:
+        yield f"{wheel.name} adds no command bench: {entries}"
 
 
 def type_faults(python: Path, folder: Path) -> Iterator[str]:
@@ -164,8 +183,11 @@ def type_faults(python: Path, folder: Path) -> Iterator[str]:
         yield f"mypy finds other faults in a script than the one it has: {said}"
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """The Python of a new virtual environment in ``folder`` with the wheel and its extra onnx."""
+def install(wheel: Path, bench: Path, folder: Path) -> Path:
+    """The Python of a new virtual environment in ``folder`` with dmlvk's wheel, its extra onnx and the benchmark.
+
+    The extra report, which the benchmark asks for, is left out: the smoke test tries what is said without it.
+    """
     venv.create(folder / "clean", with_pip=True)
     python = folder / "clean" / "bin" / "python"
     pip = (python, "-m", "pip", "--disable-pip-version-check", "-q")
@@ -176,17 +198,22 @@ def install(wheel: Path, folder: Path) -> Path:
         done = run(*offline, folder=folder)
         if done.returncode:
             sys.exit(f"[wheel] the installation failed:\n{done.stderr}")
+    done = run(*pip, "install", "--no-index", "--no-deps", bench, folder=folder)
+    if done.returncode:
+        sys.exit(f"[wheel] the installation of the benchmark failed:\n{done.stderr}")
     return python
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        wheel = Path(sys.argv[1]).resolve() if sys.argv[1:] else build(folder)
-        found = faults(wheel) + left_behind(wheel)
-        say(f"{wheel.name}, {wheel.stat().st_size / 2**20:.1f} MiB: {len(found)} faults in its contents")
+        wheel = Path(sys.argv[1]).resolve() if sys.argv[1:] else build(ROOT, folder / "dmlvk")
+        bench = build(BENCH, folder / "bench")
+        found = [*faults(wheel), *differences(wheel, ROOT / "src" / "dmlvk"), *bench_faults(bench)]
+        sizes = " and ".join(f"{path.name}, {path.stat().st_size / 2**20:.2f} MiB" for path in (wheel, bench))
+        say(f"{sizes}: {len(found)} faults in their contents")
 
-        python = install(wheel, folder)
+        python = install(wheel, bench, folder)
         unknown = list(type_faults(python, folder))
         say(f"types: {len(unknown)} faults")
         tried = run(python, ROOT / "tools" / "smoke_test.py", folder=folder)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the native module and the SPIR-V pack into src/dmlvk, for `PYTHONPATH=src python ...` without an installation.
+# Builds the native module and the SPIR-V pack into src/dmlvk, for `PYTHONPATH=src:bench/src python ...` without an installation.
 #
 #   tools/develop.sh [native|kernels]
 #

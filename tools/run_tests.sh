@@ -58,7 +58,7 @@ driver=("VK_DRIVER_FILES=$installed")
 ((two_drivers == 0)) || driver=("VK_DRIVER_FILES=$backports/icd.json" "LD_LIBRARY_PATH=$backports/lib")
 
 start "mypy" .venv/bin/mypy
-start "wheel in a clean environment" env "${driver[@]}" .venv/bin/python tools/check_wheel.py
+start "wheels in a clean environment" env "${driver[@]}" .venv/bin/python tools/check_wheel.py
 check "ruff" .venv/bin/ruff check
 check "ruff format" .venv/bin/ruff format --check
 check "documentation site" env NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict

@@ -1,6 +1,6 @@
 """Create .venv and install dmlvk into it; a second run whose inputs have not changed does nothing.
 
-    python3 tools/setup_venv.py [--extra NAME]... [--with REQUIREMENT]... [--torch]
+    python3 tools/setup_venv.py [--extra NAME]... [--with REQUIREMENT]... [--torch] [--bench]
 
 The build requirements stay in the environment and the compiled objects in build/, so a change in Python alone
 reinstalls without compiling C++.
@@ -24,8 +24,9 @@ ENVIRONMENT = ROOT / ".venv"
 PYTHON = ENVIRONMENT / "bin" / "python"
 STAMP = ENVIRONMENT / "dmlvk-stamp.json"
 
-#: Everything that the installed package is made from.
+#: Everything that the installed packages are made from.
 INPUTS = ("pyproject.toml", "CMakeLists.txt", "README.md", "native", "glsl", "src/dmlvk", "tools/build_kernels.py")
+BENCH_INPUTS = ("bench/pyproject.toml", "bench/README.md", "bench/src")
 
 #: scikit-build-core takes both from these wheels, so that no Debian package of either is needed.
 BUILD_PROGRAMS = ("cmake", "ninja")
@@ -43,9 +44,9 @@ def pip(*arguments: str) -> None:
     subprocess.run(command, check=True, cwd=ROOT, stdout=sys.stderr)
 
 
-def input_files() -> Iterator[Path]:
-    """The files under INPUTS, without what a build in place leaves among them."""
-    for name in INPUTS:
+def input_files(names: Iterable[str]) -> Iterator[Path]:
+    """The files under these, without what a build in place leaves among them."""
+    for name in names:
         path = ROOT / name
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and file.suffix not in (".pyc", ".so", ".zip"):
@@ -82,6 +83,7 @@ def main() -> None:
     parser.add_argument("--extra", action="append", default=[], help="an extra of pyproject.toml to install")
     parser.add_argument("--with", action="append", default=[], dest="requirements", help="one more requirement")
     parser.add_argument("--torch", action="store_true", help="install PyTorch's CPU build where pip can find one")
+    parser.add_argument("--bench", action="store_true", help="install dmlvk-bench as well")
     wanted = parser.parse_args()
 
     # A checkout that was moved, or a Python that went away, leaves an environment that does not start.
@@ -111,11 +113,16 @@ def main() -> None:
         say(f"PyTorch: {stamp['torch']}")
 
     extras = sorted({*wanted.extra, *stamp.get("extras", [])})
-    key = digest(input_files())
+    key = digest(input_files(INPUTS))
     if stamp.get("project") != key or extras != stamp.get("extras"):
         say(f"building and installing dmlvk with extras {', '.join(extras)} (the first time, some minutes)")
         pip("install", "-q", "--no-build-isolation", f"{ROOT}[{','.join(extras)}]")
         done(project=key, extras=extras)
+
+    if wanted.bench and stamp.get("bench") != (key := digest(input_files(BENCH_INPUTS))):
+        say("installing dmlvk-bench")
+        pip("install", "-q", "--no-build-isolation", f"{ROOT / 'bench'}")
+        done(bench=key)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""``python -m dmlvk``: devices, ops, explain, verify, run, bench. Each prints a table, or JSON with ``--json``.
+"""``python -m dmlvk``: devices, ops, explain, verify, run. Each prints a table, or JSON with ``--json``.
 
-Exit status: 0 for success; 1 when a verification failed, a measured result was wrong or something got slower; 2 for what
-the caller can mend (an unknown device or operator, a bad desc, an unsupported model, a file that cannot be read), with the
-reason on standard error; 130 for a benchmark that Ctrl-C ended.
+Another distribution adds a command by an entry point of the group ``dmlvk.commands``: its name is the command's, and its
+object is a function that takes the command's ``ArgumentParser``, adds the arguments and sets the default ``function``, which
+takes the parsed options and returns the exit status. It is imported when its command is asked for.
+
+Exit status: 0 for success; 1 when a verification failed; 2 for what the caller can mend (an unknown device or operator, a
+bad desc, an unsupported model, a file that cannot be read), with the reason on standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.metadata
 import itertools
 import json
 import math
@@ -17,8 +21,8 @@ import pathlib
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from dmlvk.arguments import inferred_data_type, inferred_sizes
 from dmlvk.devices.capabilities import Capabilities
@@ -31,13 +35,50 @@ from dmlvk.kernels.common.registry import has_kernels, limitations_of
 from dmlvk.runtime.device import devices
 from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.spec.enums import ExecutionFlags, OperatorType, TensorDataType
-from dmlvk.spec.errors import DmlvkError, InvalidArgumentError
+from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, MissingPackageError
 from dmlvk.spec.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D, class_name
 from dmlvk.spec.tensor import TensorDesc
+
+COMMANDS: Final = "dmlvk.commands"
+"""The group of the entry points that add commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+
+    def run() -> int:
+        options = _parser(words).parse_args(words)
+        return int(options.function(options))
+
+    return exit_status(run)
+
+
+def exit_status(run: Callable[[], int]) -> int:
+    """Runs a command; returns its exit status. What the caller can mend is said on standard error, and the status is 2."""
+    try:
+        status = run()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader, such as `head`, has what it wanted; what is left goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (DmlvkError, OSError) as error:
+        print(f"dmlvk: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+
+
+def takes_device(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--device``, whose value ``Device`` takes."""
+    parser.add_argument("--device", help="index, UUID or part of the name; default DMLVK_DEVICE, else the best")
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of these words: all commands, and the arguments of the one that they name.
+
+    Raises:
+        MissingPackageError: they name a command that is not installed.
+    """
     parser = argparse.ArgumentParser(prog="dmlvk", description="DirectML's operators on every Vulkan GPU.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -46,9 +87,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sub.add_argument("--json", action="store_true", help="print JSON")
         sub.set_defaults(function=function)
         return sub
-
-    def takes_device(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--device", help="index, UUID or part of the name; default DMLVK_DEVICE, else the best")
 
     def takes_sizes(sub: argparse.ArgumentParser) -> None:
         text = "value of a model's symbolic dimension: NAME=SIZE, of one without a name: INPUT.AXIS=SIZE; default 1"
@@ -74,19 +112,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = "time every kernel in two more runs, list them and write a Chrome trace, which Perfetto opens"
     sub.add_argument("--profile", type=pathlib.Path, help=text)
     takes_device(sub)
-    takes_device(_bench_parser(commands))
 
-    options = parser.parse_args(arguments)
-    try:
-        status = int(options.function(options))
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:  # the reader, such as `head`, has what it wanted; what is left goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (DmlvkError, OSError) as error:
-        print(f"dmlvk: {type(error).__name__}: {error}", file=sys.stderr)
-        return 2
+    asked = words[0] if words and not words[0].startswith("-") else None
+    for entry in importlib.metadata.entry_points(group=COMMANDS):
+        text = entry.dist.metadata["Summary"] if entry.dist is not None else ""
+        sub = commands.add_parser(entry.name, help=text, description=text)
+        if entry.name == asked:
+            entry.load()(sub)
+    if asked is not None and asked not in commands.choices:
+        there = ", ".join(commands.choices)
+        raise MissingPackageError(
+            f"there is no command {asked!r}, only {there}; a distribution adds bench: pip install dmlvk-bench"
+        )
+    return parser
 
 
 def _verify_parser(commands: Any) -> argparse.ArgumentParser:
@@ -106,49 +144,6 @@ def _verify_parser(commands: Any) -> argparse.ArgumentParser:
     verify.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write the card as a page")
     verify.add_argument("--commit", default="", help="what was built, for the card; default: this checkout's HEAD")
     return verify
-
-
-def _bench_parser(commands: Any) -> argparse.ArgumentParser:
-    """The command ``bench`` with its own two."""
-    text = "measure the device's limits, launches, operators and models, beside other implementations"
-    bench: argparse.ArgumentParser = commands.add_parser("bench", help=text, description=text)
-    bench.set_defaults(function=_bench, action="run")
-    text = "ops, matmul, conv, models, launch, with commas between; default all"
-    bench.add_argument("--suite", default="", metavar="NAMES", help=text)
-    bench.add_argument(
-        "--only", default="", metavar="WORD", help="only the problems of this family, or with this in their name"
-    )
-    text = "torch, onnxruntime, ncnn, with commas between, or all; what is not installed is named, and the run goes on"
-    bench.add_argument("--against", default="", metavar="NAMES", help=text)
-    bench.add_argument("--quick", action="store_true", help="small problems and short times, to see that everything works")
-    bench.add_argument("--json", type=pathlib.Path, metavar="FILE", help="keep the results here")
-    bench.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write a page of them")
-    bench.add_argument("--commit", default="", help="what was built, for the results; default: this checkout's HEAD")
-    text = "where ONNX files are, at any depth, for the suite models"
-    bench.add_argument("--folder", type=pathlib.Path, help=text)
-    text = "only what the project's performance targets are about, and at the end their table; on a GPU"
-    bench.add_argument("--headline", action="store_true", help=text)
-    text = "instead of all that, time every rule that could run a problem, and say where the chosen one is slower"
-    bench.add_argument("--sweep", action="store_true", help=text)
-    actions = bench.add_subparsers(metavar="compare | report")
-    text = "say what moved between two files of results"
-    sub = actions.add_parser("compare", help=text, description=text)
-    sub.set_defaults(action="compare_files")
-    sub.add_argument("before", type=pathlib.Path)
-    sub.add_argument("after", type=pathlib.Path)
-    text = "write the page of a file of results"
-    sub = actions.add_parser("report", help=text, description=text)
-    sub.set_defaults(action="report")
-    sub.add_argument("results", type=pathlib.Path)
-    sub.add_argument("--card", type=pathlib.Path, help="what verify --json wrote, for the same page")
-    sub.add_argument("--html", type=pathlib.Path, required=True, metavar="FILE")
-    return bench
-
-
-def _bench(options: argparse.Namespace) -> int:
-    from dmlvk_bench import command
-
-    return int(getattr(command, options.action)(options))
 
 
 def _count(text: str) -> int:

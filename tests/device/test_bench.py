@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.cli import main
 from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator, initialize
 from dmlvk.spec.errors import StateError, UnsupportedError
 from dmlvk_bench import command, measure, rivals, timing
+from dmlvk_bench.cli import main
 from dmlvk_bench.measure import CopyCurve, Loaded
 from dmlvk_bench.problems import all_problems
 from dmlvk_bench.problems.scale import MEDIUM, QUICK
@@ -26,7 +26,7 @@ GEMM = "GEMM depth 64 FLOAT32"
 def bench(tmp_path: pathlib.Path, *arguments: str) -> tuple[int, Results]:
     """The exit status, and the file."""
     path = tmp_path / "results.json"
-    status = main(["bench", "--quick", "--json", str(path), *arguments])
+    status = main(["--quick", "--json", str(path), *arguments])
     return status, read(path)
 
 
@@ -183,7 +183,7 @@ def test_what_the_device_cannot_run_is_said(
 
 
 def test_a_sweep_times_every_rule(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--quick", "--sweep", "--only", GEMM, "--json", str(tmp_path / "sweep.json")]) == 0
+    assert main(["--quick", "--sweep", "--only", GEMM, "--json", str(tmp_path / "sweep.json")]) == 0
     printed = capsys.readouterr().out
     assert "* " in printed and "naive  " in printed and "choices are more than 5% slower" in printed
     assert '"rule": "naive"' in (tmp_path / "sweep.json").read_text()
@@ -202,7 +202,7 @@ def test_a_sweep_times_every_rule(tmp_path: pathlib.Path, capsys: pytest.Capture
     ],
 )
 def test_bad_arguments_end_with_the_choices(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", *arguments]) == 2
+    assert main(arguments) == 2
     assert words in capsys.readouterr().err
 
 
@@ -210,9 +210,9 @@ def test_a_planted_slowdown_is_named(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, after = tmp_path / "before.json", tmp_path / "after.json"
-    words = ["bench", "--quick", "--suite", "ops", "--only", "softmax FLOAT", "--json"]
+    words = ["--quick", "--suite", "ops", "--only", "softmax FLOAT", "--json"]
     assert main([*words, str(before)]) == 0
-    assert main(["bench", "compare", str(before), str(before)]) == 0
+    assert main(["compare", str(before), str(before)]) == 0
     assert "0 slower, 0 faster" in capsys.readouterr().out
     planted = read(before).problems[0].problem
     record = Loaded.record
@@ -224,7 +224,7 @@ def test_a_planted_slowdown_is_named(
     monkeypatch.setattr(Loaded, "record", slowly)
     assert main([*words, str(after)]) == 0, "what is slow is right"
     capsys.readouterr()
-    assert main(["bench", "compare", str(before), str(after)]) == 1
+    assert main(["compare", str(before), str(after)]) == 1
     said = capsys.readouterr().out.splitlines()
     assert planted in said[said.index("slower:") + 1], "the worst comes first"
 

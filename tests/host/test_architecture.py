@@ -61,6 +61,11 @@ def test_imports_point_down() -> None:
             assert allowed, f"{path.relative_to(SOURCE)} imports dmlvk.{name}, which is not below it"
 
 
+def test_the_package_knows_no_other_distribution() -> None:
+    for path in SOURCE.rglob("*.py"):
+        assert not re.search(r"^\s*(import|from) dmlvk_", path.read_text(), re.MULTILINE), path
+
+
 def test_only_the_runtime_imports_the_native_module() -> None:
     for path in SOURCE.rglob("*.py"):
         if path.relative_to(SOURCE).parts[0] != "runtime":

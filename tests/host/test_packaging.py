@@ -103,6 +103,30 @@ def test_what_lies_outside_the_package_is_a_fault(tmp_path: pathlib.Path) -> Non
     assert faults(tmp_path, contents() | {"tests/test.py": b""}) == ["tests/test.py lies outside the package"]
 
 
+def wheel_of(path: pathlib.Path, *names: str) -> pathlib.Path:
+    """A wheel with files of these names."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "")
+    return path
+
+
+def test_a_wheel_has_what_the_sources_have_and_nothing_else(tmp_path: pathlib.Path) -> None:
+    package = tmp_path / "src" / "package"
+    package.mkdir(parents=True)
+    for name in ("style.css", "module.py", "module.pyc"):
+        (package / name).touch()
+    wheel = wheel_of(tmp_path / "w.whl", "package/module.py", "package/bench.py", "package/_native.so", "w.dist-info/RECORD")
+    assert check_wheel.differences(wheel, package) == [
+        "package/bench.py is in the wheel and not in the sources",
+        "package/style.css is in the sources and not in the wheel",
+    ]
+
+
+def test_the_wheel_of_the_benchmark(tmp_path: pathlib.Path) -> None:
+    assert list(check_wheel.bench_faults(check_wheel.build(check_wheel.BENCH, tmp_path))) == []
+
+
 def test_a_module_that_was_linked_carelessly(tmp_path: pathlib.Path) -> None:
     source, module = tmp_path / "module.cpp", tmp_path / "_native.so"
     source.write_text(f'extern const char path[] = "{ROOT}/build";\n')

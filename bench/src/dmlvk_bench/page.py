@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Iterator
 from statistics import geometric_mean
@@ -13,6 +14,8 @@ from dmlvk.verify.html.template import number, render
 from dmlvk.verify.page import heat_map
 from dmlvk_bench import figures, headline
 from dmlvk_bench.results import ProblemRow, Results
+
+TEMPLATE: Final = pathlib.Path(__file__).parent / "templates" / "bench.html"
 
 CEILINGS: Final = {
     "copy_gb_per_s": ("GB/s", "copied on the device"),
@@ -74,7 +77,7 @@ def page(results: Results, card: Card | None = None) -> str:
     for row in sorted(judged, key=lambda row: row.verdict != headline.MISSED):
         parts.setdefault(row.part, []).append(row)
     return render(
-        "bench.html",
+        TEMPLATE,
         results=results,
         card=card,
         scores=scores,

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from dmlvk.verify.card import Card, Entry
 from dmlvk.verify.html.figure import axes, paint, svg
-from dmlvk.verify.html.template import number, render
+from dmlvk.verify.html.template import FOLDER, number, render
 
 TYPES: Final = {
     "FLOAT32": "f32",
@@ -120,7 +120,7 @@ def page(card: Card) -> str:
     summary += f"; it ended before all was run: {card.stopped}" if card.stopped else ""
     rules = sorted({rule for entry in ran for rule in entry.rules})
     return render(
-        "verify.html",
+        FOLDER / "verify.html",
         card=card,
         verdict="PASS" if card.passed else "FAIL",
         summary=summary,

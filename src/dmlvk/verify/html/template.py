@@ -22,15 +22,15 @@ def number(value: float) -> str:
     return f"{value:.{digits}f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
-def render(template: str, **values: Any) -> str:
+def render(template: pathlib.Path, **values: Any) -> str:
     """A page.
 
     Args:
-        template: Its file in ``templates``; what it writes of values is escaped.
+        template: Its file, which may extend and include those of ``FOLDER``; what it writes of values is escaped.
         values: The values that the template shows.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
+        loader=jinja2.FileSystemLoader((template.parent, FOLDER)),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -40,4 +40,4 @@ def render(template: str, **values: Any) -> str:
     environment.filters["colour_of"] = palette.colour_of
     style = palette.style_sheet() + (FOLDER / "style.css").read_text(encoding="utf-8")
     script = (FOLDER / "script.js").read_text(encoding="utf-8")
-    return str(environment.get_template(template).render(style=style, script=script, **values))
+    return str(environment.get_template(template.name).render(style=style, script=script, **values))

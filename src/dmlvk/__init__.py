@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.spec.enums import (
     AxisDirection,
     BindingType,
@@ -46,6 +47,7 @@ from dmlvk.spec.errors import (
     FeatureNotPresentError,
     InitializationFailedError,
     InvalidArgumentError,
+    MissingPackageError,
     ModelError,
     NoDeviceError,
     OutOfDeviceMemoryError,
@@ -55,12 +57,12 @@ from dmlvk.spec.errors import (
     UnsupportedNodeError,
     VulkanError,
 )
-from dmlvk.spec.ops import *  # noqa: F403
-from dmlvk.spec.schema import OperatorDesc, ScaleBias, Size2D
+from dmlvk.spec.schema import REGISTRY, OperatorDesc, ScaleBias, Size2D
 from dmlvk.spec.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
 
 if TYPE_CHECKING:
     from dmlvk import eager
+    from dmlvk import onnx as onnx  # not in __all__: it needs a package that may not be there
     from dmlvk.builder import Expression, Function, Graph
     from dmlvk.devices.mask import Mask
     from dmlvk.directml.binding import BindingTable, BufferArrayBinding, BufferBinding
@@ -78,6 +80,9 @@ if TYPE_CHECKING:
     )
     from dmlvk.runtime.device import DeviceInfo, devices, validation_messages
     from dmlvk.runtime.memory import Buffer
+    from dmlvk.spec.ops import *  # noqa: F403
+else:
+    globals().update({row.__name__: row for row in REGISTRY.values()})
 
 __version__ = "0.1.0"
 
@@ -122,6 +127,7 @@ __all__ = [
     "IsInfinityMode",
     "Mask",
     "MatrixTransform",
+    "MissingPackageError",
     "ModelError",
     "MultiheadAttentionMaskType",
     "NoDeviceError",
@@ -157,6 +163,7 @@ __all__ = [
     "eager",
     "validation_messages",
 ]
+__all__ += [row.__name__ for row in REGISTRY.values()]
 
 _LAZY = {
     "dmlvk.engine.device_array": ("DeviceArray",),
@@ -179,15 +186,22 @@ _LAZY = {
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}
 
+_SUBMODULES = ("eager", "onnx")
 
-def __getattr__(name: str) -> Any:
-    if name == "eager":
-        return importlib.import_module("dmlvk.eager")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'dmlvk' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
+
+if not TYPE_CHECKING:  # a type checker knows all names, and refuses others
+
+    def __getattr__(name: str) -> Any:
+        if name in _SUBMODULES:
+            try:
+                return importlib.import_module(f"dmlvk.{name}")
+            except MissingPackageError as error:
+                raise AttributeError(str(error)) from error
+        if name not in _HOMES:
+            raise AttributeError(f"module 'dmlvk' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "eager"})
+    return sorted({*__all__, *_SUBMODULES, "__version__"})

@@ -5,8 +5,6 @@ Needs the package onnx: ``pip install dmlvk[onnx]``.
 
 from __future__ import annotations
 
-import gc
-
 from dmlvk.spec.errors import MissingPackageError
 
 try:
@@ -14,19 +12,13 @@ try:
 except ImportError as error:
     raise MissingPackageError("dmlvk.onnx needs the package onnx: pip install dmlvk[onnx]") from error
 
-_collects = gc.isenabled()
-gc.disable()  # modules make no garbage, and looking for some is a tenth of the time of importing these
-try:
-    from dmlvk.engine.profile import KernelTime, StepReport
-    from dmlvk.engine.progress import Progress
-    from dmlvk.onnx.explain import NodeExplanation
-    from dmlvk.onnx.iobinding import IOBinding
-    from dmlvk.onnx.model import ModelMetadata, ValueInfo
-    from dmlvk.onnx.report import SessionReport
-    from dmlvk.onnx.session import InferenceSession, SessionOptions
-finally:
-    if _collects:
-        gc.enable()
+from dmlvk.engine.profile import KernelTime, StepReport
+from dmlvk.engine.progress import Progress
+from dmlvk.onnx.explain import NodeExplanation
+from dmlvk.onnx.iobinding import IOBinding
+from dmlvk.onnx.model import ModelMetadata, ValueInfo
+from dmlvk.onnx.report import SessionReport
+from dmlvk.onnx.session import InferenceSession, SessionOptions
 
 __all__ = [
     "IOBinding",
@@ -40,3 +32,7 @@ __all__ = [
     "StepReport",
     "ValueInfo",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -15,6 +15,7 @@ import collections
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import math
 import numbers
 import os
@@ -26,7 +27,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.devices.mask import Mask
@@ -34,10 +35,14 @@ from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.library import pipeline_spirv
 from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.runtime import _native
 from dmlvk.runtime.memory import Buffer, ParameterArena, Purpose
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
+
+if TYPE_CHECKING:
+    # Where it runs, it is imported inside functions: loading it registers functions to be called at exit, which importing
+    # dmlvk must not.
+    from dmlvk.runtime import _native
 
 _MOST_CHANGES: Final = 256
 _MOST_THREADS: Final = 16
@@ -72,6 +77,12 @@ class DeviceInfo:
     features: Mapping[str, bool] = field(hash=False)
 
 
+def _physical_devices() -> list[_native.PhysicalDevice]:
+    from dmlvk.runtime import _native
+
+    return _native.physical_devices()
+
+
 def devices() -> list[DeviceInfo]:
     """Every device of at least Vulkan 1.3 with a compute queue, in the loader's order. Opens none of them.
 
@@ -89,7 +100,7 @@ def devices() -> list[DeviceInfo]:
             native.memory_bytes,
             dict(native.features),
         )
-        for native in _native.physical_devices()
+        for native in _physical_devices()
     ]
 
 
@@ -129,6 +140,8 @@ def validation_messages(clear: bool = True) -> list[str]:
     Args:
         clear: Whether to forget the messages that are returned.
     """
+    from dmlvk.runtime import _native
+
     return _native.validation_messages(clear)
 
 
@@ -145,12 +158,14 @@ class ComputeDevice:
     """
 
     def __init__(self, choice: DeviceChoice | DeviceInfo = None, *, mask: Mask | None = None) -> None:
+        from dmlvk.runtime import _native
+
         if _left_behind:
             raise StateError(_FORKED)
         self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
         self._cache_path = _pipeline_cache_path(self.info)
         self.mask = Mask.from_environment() if mask is None else mask
-        physical = _native.physical_devices()[self.info.index]
+        physical = _physical_devices()[self.info.index]
         limits = physical.limits
         reduced = self.mask.applied(
             _reported(physical),
@@ -176,6 +191,7 @@ class ComputeDevice:
         self._lock = threading.Lock()
         self._pipelines_saved = 0
         self._saved_at = time.monotonic()
+        _register_hooks()
         _OPEN_DEVICES.add(self)
 
     def __repr__(self) -> str:
@@ -368,14 +384,16 @@ def _leave_devices_behind() -> None:
     _OPEN_DEVICES.clear()
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_leave_devices_behind)
-
-
-@atexit.register
 def _save_all_pipeline_caches() -> None:
     for device in list(_OPEN_DEVICES):
         device.save_pipeline_cache()
+
+
+@functools.cache  # once, when the first device opens: importing dmlvk leaves a process as it is
+def _register_hooks() -> None:
+    atexit.register(_save_all_pipeline_caches)
+    if hasattr(os, "register_at_fork"):  # Windows has no fork
+        os.register_at_fork(after_in_child=_leave_devices_behind)
 
 
 def cache_folder() -> pathlib.Path:
@@ -403,7 +421,7 @@ def _pipeline_cache_path(info: DeviceInfo) -> str:
     except (OSError, RuntimeError) as error:
         warnings.warn(f"dmlvk keeps no pipeline cache: {error}", RuntimeWarning, stacklevel=3)
         return ""
-    version = _native.physical_devices()[info.index].driver_version
+    version = _physical_devices()[info.index].driver_version
     return str(folder / f"pipelines-{info.uuid}-{version:08x}.bin")
 
 

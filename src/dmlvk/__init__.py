@@ -83,6 +83,9 @@ if TYPE_CHECKING:
     from dmlvk.spec.ops import *  # noqa: F403
 else:
     globals().update({row.__name__: row for row in REGISTRY.values()})
+    # The package dmlvk.devices has the name of a public function. Importing a package puts it here, but only the first time.
+    importlib.import_module("dmlvk.devices")
+    del devices
 
 __version__ = "0.1.0"
 

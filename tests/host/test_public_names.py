@@ -1,0 +1,62 @@
+"""dir() of the package and of its public modules is what docs/api.md lists."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import dmlvk
+import dmlvk.eager
+import dmlvk.onnx
+from dmlvk.spec.enums import OperatorType
+from dmlvk.spec.schema import REGISTRY
+
+PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
+SECTIONS: dict[str, str] = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+OPERATORS = {row.__name__ for row in REGISTRY.values()}
+
+
+def listed(*titles: str) -> list[str]:
+    """The names in the first columns of the sections' tables."""
+    return [name for title in titles for name in re.findall(r"^\| `(\w+)` \| .+ \|$", SECTIONS[title], re.MULTILINE)]
+
+
+def test_the_package_has_what_is_documented() -> None:
+    names = listed(*(title for title in SECTIONS if not title.startswith("dmlvk.")))
+    assert len(names) == len(set(names))
+    assert dir(dmlvk) == sorted({*names, *OPERATORS})
+    assert {*dmlvk.__all__, "onnx", "__version__"} == set(dir(dmlvk)), "a star import needs no extra"
+    assert len(dmlvk.__all__) == len(set(dmlvk.__all__))
+
+
+def test_the_onnx_door_has_what_is_documented() -> None:
+    assert dir(dmlvk.onnx) == sorted(dmlvk.onnx.__all__) == sorted(listed("dmlvk.onnx"))
+
+
+def test_the_eager_door_has_a_function_for_each_operator() -> None:
+    names = {operator.name.lower() for operator in OperatorType} - {"invalid"}
+    assert set(dir(dmlvk.eager)) == names
+    assert {getattr(dmlvk.eager, name).__name__ for name in names} == names
+
+
+def test_the_number_of_operators_is_true() -> None:
+    assert f"[{len(OPERATORS)} operators]" in SECTIONS["Operators"]
+
+
+EVERYTHING = """
+import importlib, pkgutil, types, dmlvk
+
+for module in pkgutil.walk_packages(dmlvk.__path__, "dmlvk."):
+    if module.name != "dmlvk.__main__":
+        importlib.import_module(module.name)
+modules = {name for name in dir(dmlvk) if isinstance(getattr(dmlvk, name), types.ModuleType)}
+assert modules == {"eager", "onnx"}, modules
+assert callable(dmlvk.devices)
+"""
+
+
+def test_names_stay_what_they_are_whatever_else_is_imported() -> None:
+    """The package dmlvk.devices has the name of a public function."""
+    subprocess.run([sys.executable, "-c", EVERYTHING], check=True)

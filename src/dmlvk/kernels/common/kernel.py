@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 
@@ -118,7 +119,17 @@ class KernelSpec:
         """Bit i is set where storage buffer i is written."""
         return sum(1 << i for i, buffer in enumerate(self.buffers) if buffer.endswith(":w"))
 
-    @property
+    @cached_property
+    def macros(self) -> tuple[str, ...]:
+        """Names of the variants' macros, in order."""
+        return tuple(macro for group, _ in self.variants for macro in group.split())
+
+    @cached_property
+    def defaults(self) -> dict[str, int | float]:
+        """The constants' defaults by name."""
+        return dict(self.constants)
+
+    @cached_property
     def members(self) -> tuple[Param, ...]:
         """The parameter block's members."""
         parsed = []
@@ -130,9 +141,8 @@ class KernelSpec:
 
     def combinations(self) -> Iterator[Variant]:
         """Every SPIR-V variant, as (macro, value) pairs in the row's order."""
-        macros = [macro for group, _ in self.variants for macro in group.split()]
         for groups in itertools.product(*(values for _, values in self.variants)):
-            yield tuple(zip(macros, (value for group in groups for value in group.split()), strict=True))
+            yield tuple(zip(self.macros, (value for group in groups for value in group.split()), strict=True))
 
     def required_features(self, variant: Variant) -> tuple[str, ...]:
         """Device features that a variant needs."""

@@ -49,7 +49,7 @@ class KernelVariant(NamedTuple):
     Attributes:
         kernel: Name in the manifest.
         variant: Preprocessor variant, (macro, value) pairs such as ("T", "FLOAT16").
-        constants: Specialisation constants that differ from the manifest's defaults, (name, 32-bit pattern) pairs.
+        constants: Specialisation constants, (name, 32-bit pattern) pairs; those left out have the manifest's defaults.
         subgroup_size: Required subgroup size, 0 for the device's choice.
     """
 

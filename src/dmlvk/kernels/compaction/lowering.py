@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.compaction.rules import NONZERO, NonzeroProblem
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.ops.compaction import NonzeroCoordinates
 from dmlvk.spec.schema import FLOATS
 from dmlvk.spec.tensor import element_bits, packed_strides
@@ -50,7 +50,7 @@ def _units_in_flight(problem: NonzeroProblem, caps: Capabilities) -> int:
 
 def _mask_fields(
     desc: NonzeroCoordinates, problem: NonzeroProblem, shape: _Shape
-) -> tuple[tuple[tuple[str, str], ...], dict[str, int], dict[str, int | tuple[int, ...]]]:
+) -> tuple[dict[str, str | int], dict[str, int], dict[str, int | tuple[int, ...]]]:
     """Variant, constants and parameters of a kernel that finds masks."""
     unit = problem.unit_elements
     sizes = (*problem.walk.sizes[:-1], -(-problem.walk.sizes[-1] // unit))
@@ -70,7 +70,7 @@ def _mask_fields(
         "divisors": divisors(sizes),
         "strides": strides,
     }
-    return (("T", f"UINT{problem.bits}"), ("WORDS", str(int(unit > 1)))), constants, params
+    return {"T": f"UINT{problem.bits}", "WORDS": unit > 1}, constants, params
 
 
 def _row_params(desc: NonzeroCoordinates) -> dict[str, int | tuple[int, ...]]:
@@ -111,11 +111,14 @@ def _whole(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilities
     check_rounds(-(-problem.elements // tile) * rounds, caps, desc.type.dml_name)
     return Plan(
         (
-            Dispatch(
-                KernelVariant("nonzero_whole", variant, (*constants.items(), ("CAPACITY", _CAPACITY))),
+            make_dispatch(
+                "nonzero_whole",
                 (input_range(0), output_range(0), output_range(1)),
-                KERNELS["nonzero_whole"].pack(**params, **rows),
                 (1, 1, 1),
+                variant=variant,
+                constants={**constants, "CAPACITY": _CAPACITY},
+                **params,
+                **rows,
             ),
         )
     )
@@ -138,19 +141,26 @@ def _chunks(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilitie
     start = -(-found.nbytes // _ALIGNMENT) * _ALIGNMENT
     counts = Range(Source.TEMPORARY, 0, start, 4 * chunks)
     grid = linear_grid(chunks, caps)
-    first = Dispatch(
-        KernelVariant("nonzero_masks", variant, tuple(constants.items())),
+    first = make_dispatch(
+        "nonzero_masks",
         (input_range(0), found, counts),
-        KERNELS["nonzero_masks"].pack(
-            **params, chunks=chunks, chunk_units=chunk_masks * _MASK_ELEMENTS // problem.unit_elements
-        ),
         grid,
+        variant=variant,
+        constants=constants,
+        **params,
+        chunks=chunks,
+        chunk_units=chunk_masks * _MASK_ELEMENTS // problem.unit_elements,
     )
-    second = Dispatch(
-        KernelVariant("nonzero_write", (), (("LOCAL_SIZE_X", invocations), ("CAPACITY", _CAPACITY))),
+    second = make_dispatch(
+        "nonzero_write",
         (found, counts, output_range(0), output_range(1)),
-        KERNELS["nonzero_write"].pack(**_row_params(desc), masks=masks, chunks=chunks, chunk_masks=chunk_masks),
         grid,
+        variant={},
+        constants={"LOCAL_SIZE_X": invocations, "CAPACITY": _CAPACITY},
+        **_row_params(desc),
+        masks=masks,
+        chunks=chunks,
+        chunk_masks=chunk_masks,
     )
     return Plan((first, second), temporary_bytes=start + counts.nbytes)
 

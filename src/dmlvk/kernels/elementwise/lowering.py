@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, tile_edge, tile_lanes
 from dmlvk.kernels.elementwise.rules import ELEMENTWISE, TRANSCENDENTAL, Access, ElementwiseProblem
@@ -163,13 +164,19 @@ def _items(
     for name, own in zip(names, walk.strides, strict=True):
         steps |= {f"{name}_strides": (*own[:-1], _step(own[-1], of_item)), f"{name}_step": own[-1]}
     constants = {**constants, **_modes(names, access), "LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), "ITEMS": items}
-    variant = (("LANES", str(lanes)), ("T", problem.input_type.name), ("U", problem.output_type.name))
     shape: dict[str, Any] = {"elements": elements, "inner_size": walk.sizes[-1]}
-    return Dispatch(
-        KernelVariant(kernel, variant, tuple((name, int(value)) for name, value in constants.items())),
+    return make_dispatch(
+        kernel,
         bindings,
-        spec.pack(count=count, sizes=sizes, divisors=divisors(sizes), **shape, **steps, **params),
         linear_grid(-(-count // (_WORKGROUP * items)), caps),
+        variant={"LANES": lanes, "T": problem.input_type.name, "U": problem.output_type.name},
+        constants=constants,
+        count=count,
+        sizes=sizes,
+        divisors=divisors(sizes),
+        **shape,
+        **steps,
+        **params,
     )
 
 
@@ -203,17 +210,17 @@ def _tiles(
         constants = {**constants, "ODD": turned.tensor}
     constants = {**constants, **_modes(spec.buffer_names, problem.access(lanes, turned))}
     constants |= {"LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), "ROW_DIMENSION": turned.row}
-    variant = (
-        ("TILE", str(edge)),
-        ("LANES", str(lanes)),
-        ("T", problem.input_type.name),
-        ("U", problem.output_type.name),
-    )
-    return Dispatch(
-        KernelVariant(spec.name, variant, tuple((name, int(value)) for name, value in constants.items())),
+    return make_dispatch(
+        spec.name,
         bindings,
-        spec.pack(count=count, sizes=sizes, divisors=divisors(sizes), **steps, **params),
         linear_grid(count, caps),
+        variant={"TILE": edge, "LANES": lanes, "T": problem.input_type.name, "U": problem.output_type.name},
+        constants=constants,
+        count=count,
+        sizes=sizes,
+        divisors=divisors(sizes),
+        **steps,
+        **params,
     )
 
 

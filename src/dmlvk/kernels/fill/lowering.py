@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid
 from dmlvk.kernels.fill.rules import FILL, FillProblem
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.fill import DiagonalMatrix1, FillValueConstant, FillValueSequence, OneHot
 from dmlvk.spec.schema import OperatorDesc
@@ -149,27 +149,23 @@ def _plan(kernel: _Kernel, problem: FillProblem, caps: Capabilities, elements: i
     constants = {"LOCAL_SIZE_X": workgroup, "RANK": len(sizes), "HALVES": problem.halves, **kernel.constants}
     return Plan(
         (
-            Dispatch(
-                KernelVariant(
-                    kernel.name,
-                    (("WORDS", str(int(elements > 1))), ("T", problem.data_type.name)),
-                    tuple(constants.items()),
-                ),
+            make_dispatch(
+                kernel.name,
                 (*kernel.inputs, output_range()),
-                KERNELS[kernel.name].pack(
-                    count=count,
-                    sizes=sizes,
-                    divisors=divisors(sizes),
-                    inner_size=walk.sizes[-1],
-                    position=kernel.position,
-                    position_strides=of_items(position),
-                    source_strides=of_items(source),
-                    output_strides=of_items(output),
-                    position_step=position[-1],
-                    source_step=source[-1],
-                    **kernel.params,
-                ),
                 linear_grid(-(-count // workgroup), caps),
+                variant={"WORDS": elements > 1, "T": problem.data_type.name},
+                constants=constants,
+                count=count,
+                sizes=sizes,
+                divisors=divisors(sizes),
+                inner_size=walk.sizes[-1],
+                position=kernel.position,
+                position_strides=of_items(position),
+                source_strides=of_items(source),
+                output_strides=of_items(output),
+                position_step=position[-1],
+                source_step=source[-1],
+                **kernel.params,
             ),
         )
     )

@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Sequence
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, input_range, output_range
+from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, coalesce, divisors, linear_grid
 from dmlvk.kernels.copy.lowering import RowUnits, rows_dispatch
 from dmlvk.kernels.fold.rules import FOLD, UNFOLD, BlockDimension, FoldProblem
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.ops.fold import Fold, Unfold, block_counts, image_sizes
 from dmlvk.spec.tensor import element_bits, packed_strides
 
@@ -151,29 +151,36 @@ def _outputs(desc: Fold, problem: FoldProblem, caps: Capabilities) -> Plan:
     strides, common = [own.stride for own in dimensions], [pair.divisor for pair in pairs]
     tap_steps, block_steps = [pair.tap_step for pair in pairs], [pair.block_step for pair in pairs]
     count = math.prod(sizes)
-    params = KERNELS["fold"].pack(
-        count=count,
-        sizes=sizes,
-        divisors=divisors(sizes),
-        y_strides=(*image_steps, *(own.step for own in dimensions)),
-        x_kept=column_steps,
-        window=tuple(own.window for own in dimensions),
-        blocks=tuple(own.blocks for own in dimensions),
-        start_padding=tuple(own.start for own in dimensions),
-        dilation=tuple(own.dilation for own in dimensions),
-        inverse=tuple(pair.inverse for pair in pairs),
-        divisor=tuple(common),
-        tap_step=tuple(tap_steps),
-        block_step=tuple(block_steps),
-        x_tap=_steps([own.window for own in dimensions], problem.tap_step),
-        x_block=_steps([own.blocks for own in dimensions], problem.block_step),
-        stride_divisors=divisors(strides),
-        divisor_divisors=divisors(common),
-        tap_step_divisors=divisors(tap_steps),
-        block_step_divisors=divisors(block_steps),
+    return Plan(
+        (
+            make_dispatch(
+                "fold",
+                (input_range(0), output_range()),
+                linear_grid(-(-count // size), caps),
+                variant={"T": desc.tensor("input_tensor").data_type.name},
+                constants=constants,
+                count=count,
+                sizes=sizes,
+                divisors=divisors(sizes),
+                y_strides=(*image_steps, *(own.step for own in dimensions)),
+                x_kept=column_steps,
+                window=tuple(own.window for own in dimensions),
+                blocks=tuple(own.blocks for own in dimensions),
+                start_padding=tuple(own.start for own in dimensions),
+                dilation=tuple(own.dilation for own in dimensions),
+                inverse=tuple(pair.inverse for pair in pairs),
+                divisor=tuple(common),
+                tap_step=tuple(tap_steps),
+                block_step=tuple(block_steps),
+                x_tap=_steps([own.window for own in dimensions], problem.tap_step),
+                x_block=_steps([own.blocks for own in dimensions], problem.block_step),
+                stride_divisors=divisors(strides),
+                divisor_divisors=divisors(common),
+                tap_step_divisors=divisors(tap_steps),
+                block_step_divisors=divisors(block_steps),
+            ),
+        )
     )
-    kernel = KernelVariant("fold", (("T", desc.tensor("input_tensor").data_type.name),), tuple(constants.items()))
-    return Plan((Dispatch(kernel, (input_range(0), output_range()), params, linear_grid(-(-count // size), caps)),))
 
 
 def _rows(desc: Unfold, problem: FoldProblem, caps: Capabilities) -> Plan:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.cooperative_tile import CooperativeTile, cooperative_constants
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import Schedule, register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.integer.rules import (
@@ -229,7 +231,7 @@ def _dispatch(
     grid: tuple[int, int, int],
     params: dict[str, int],
     *,
-    variant: dict[str, str] | None = None,
+    variant: Mapping[str, int] | None = None,
     places: dict[str, Range] | None = None,
     subgroup_size: int = 0,
 ) -> Dispatch:
@@ -244,17 +246,15 @@ def _dispatch(
         "SUM": "int" if problem.exact else "float",
     }
     found = {name: input_range(index) for name, (index, _) in slots.items()} | {"y": output_range()} | (places or {})
-    return Dispatch(
-        KernelVariant(
-            kernel,
-            tuple((types | (variant or {})).items()),
-            tuple((constants | _constants(desc)).items()),
-            subgroup_size,
-        ),
-        # Of an absent buffer, which is not read, any range.
+    return make_dispatch(
+        kernel,
         tuple(found.get(name, found["x"]) for name in KERNELS[kernel].buffer_names),
-        KERNELS[kernel].pack(**vars(_geometry(desc)), **params),
         grid,
+        subgroup_size,
+        variant={**types, **(variant or {})},
+        constants=constants | _constants(desc),
+        **vars(_geometry(desc)),
+        **params,
     )
 
 
@@ -386,19 +386,19 @@ def _packing(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities, mu
             "HAS_ZERO_POINT": int(fills),
             "HAS_SUMS": needed[name],
         }
-        launch = Dispatch(
-            KernelVariant("integer_pack", (("U", "UINT8"),), tuple(constants.items())),
+        launch = make_dispatch(
+            "integer_pack",
             (source, input_range(slots[read[-1]][0]), places[name], places[f"{name}_sums"]),
-            KERNELS["integer_pack"].pack(
-                channels=problem.channels,
-                words=channels // _WORD,
-                lines=lines,
-                inner_groups=geometry.inner_groups,
-                sizes=inner_sizes,
-                strides=strides,
-                zero_point_strides=geometry.w_zero_point_strides,
-            ),
             (-(-lines // PACKED_LINES), tiles, problem.groups),
+            variant={"U": "UINT8"},
+            constants=constants,
+            channels=problem.channels,
+            words=channels // _WORD,
+            lines=lines,
+            inner_groups=geometry.inner_groups,
+            sizes=inner_sizes,
+            strides=strides,
+            zero_point_strides=geometry.w_zero_point_strides,
         )
         (initialize if once else launches).append(launch)
     return _Packed(
@@ -464,7 +464,7 @@ def _multiplying(
         constants | packed.constants,
         grid,
         packed.params,
-        variant={"DOT": str(int(has_dot))},
+        variant={"DOT": has_dot},
         places=packed.places,
     )
 

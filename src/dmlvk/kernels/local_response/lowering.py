@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid
 from dmlvk.kernels.elementwise.lowering import pointwise_problem
@@ -18,7 +19,6 @@ from dmlvk.kernels.local_response.rules import (
     LOCAL_RESPONSE_NORMALIZATION,
     LocalResponseProblem,
 )
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops import LocalResponseNormalization, LocalResponseNormalizationGrad
 
@@ -102,7 +102,7 @@ def _dispatch(
         more_constants: What the kernel has beside the include's.
         params: Likewise.
     """
-    spec, axes = KERNELS[kernel], _region_axes(desc)
+    axes = _region_axes(desc)
     problem = _walk(desc, *types, [tensor.strides for tensor in tensors.values()])
     walk, rank = problem.walk, len(problem.walk.sizes)
     *others, last = tensors
@@ -141,12 +141,13 @@ def _dispatch(
     for name, tensor in tensors.items():
         values[f"{name}_step"] = inner[name]
         values[f"{name}_neighbour"] = tuple(tensor.strides[axis] for axis in axes)
-    variant = (("LANES", str(lanes)), ("T", types[0].name), ("U", types[1].name))
-    return Dispatch(
-        KernelVariant(kernel, variant, tuple(constants.items())),
+    return make_dispatch(
+        kernel,
         tuple(tensor.part for tensor in tensors.values()),
-        spec.pack(**values),
         linear_grid(-(-count // _WORKGROUP), caps),
+        variant={"LANES": lanes, "T": types[0].name, "U": types[1].name},
+        constants=constants,
+        **values,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import (
     Coalesced,
@@ -172,7 +173,7 @@ def _mean_variance_dispatch(
     workgroups: int,
     caps: Capabilities,
     constants: dict[str, int],
-    extra_variant: tuple[tuple[str, str], ...] = (),
+    extra_variant: Mapping[str, int] | None = None,
     extra_bindings: tuple[Range, ...] = (),
     extra_params: dict[str, int] | None = None,
     *,
@@ -200,7 +201,15 @@ def _mean_variance_dispatch(
     def of_units(steps: tuple[int, ...]) -> tuple[int, ...]:
         return (*steps[:-1], steps[-1] * across)
 
-    params = KERNELS[kernel].pack(
+    x, y = input_range(0), output_range(0)
+    inputs = (input_range(i) if tensor is not None else x for i, tensor in enumerate(form[:4]))
+    outputs = (output_range(i) if tensor is not None else y for i, tensor in enumerate(form[4:7]))
+    return make_dispatch(
+        kernel,
+        (*inputs, *outputs, *extra_bindings),
+        linear_grid(workgroups, caps),
+        variant={"T": form.x.data_type.name, "WORDS": width > 1, **(extra_variant or {})},
+        constants=constants,
         rows=problem.rows // across,
         row_units=problem.row_units,
         epsilon=desc.epsilon,
@@ -220,16 +229,6 @@ def _mean_variance_dispatch(
         **{f"row_{name}": in_units(row.strides[i], unit) for i, name in enumerate(("x", "add", "y"))},
         **{f"side_{name}": side.strides[i] for i, name in enumerate(("scale", "bias"))},
         **(extra_params or {}),
-    )
-    x, y = input_range(0), output_range(0)
-    inputs = (input_range(i) if tensor is not None else x for i, tensor in enumerate(form[:4]))
-    outputs = (output_range(i) if tensor is not None else y for i, tensor in enumerate(form[4:7]))
-    variant = [("T", form.x.data_type.name), ("WORDS", str(int(width > 1)))]
-    return Dispatch(
-        KernelVariant(kernel, (*variant, *extra_variant), tuple(constants.items())),
-        (*inputs, *outputs, *extra_bindings),
-        params,
-        linear_grid(workgroups, caps),
     )
 
 
@@ -339,7 +338,7 @@ def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capa
             workgroups,
             caps,
             {"LOCAL_SIZE_X": columns * lanes, "COLUMNS": columns, **more},
-            (("STAGE", str(stage)),),
+            {"STAGE": stage},
             (partials,),
             {"tiles": tiles, "chunks": chunks, "blocks": blocks},
             applies=stage == 2,
@@ -370,7 +369,7 @@ def _split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilitie
             problem.rows * chunks,
             caps,
             constants,
-            (("APPLY", str(apply)),),
+            {"APPLY": apply},
             (partials,),
             {"tiles": tiles, "chunks": chunks},
             applies=apply == 1,
@@ -435,7 +434,13 @@ def _batch_plan(
     strides = {name: (*own[:-1], own[-1] * lanes % 2**32) for name, own in zip(names, walk.strides, strict=True)}
     modes = {f"{name.upper()}_MODE": int(mode) for name, mode in zip(names, problem.access(lanes), strict=True)}
     constants = {"LOCAL_SIZE_X": 128, "RANK": rank, "ITEMS": items, "RUNS": int(run_size > 0), "ACTIVATION": activation.id}
-    params = spec.pack(
+    data_type = problem.input_type.name
+    dispatch = make_dispatch(
+        spec.name,
+        (*(input_range(slot) for slot in range(5)), output_range()),
+        linear_grid(-(-count // 128), caps),
+        variant={"LANES": lanes, "T": data_type, "U": data_type},
+        constants=constants | modes,
         count=count,
         epsilon=desc.epsilon,
         activation_param0=activation.param0,
@@ -453,14 +458,6 @@ def _batch_plan(
         run_steps=run_steps,
         **{f"{name}_strides": own for name, own in strides.items()},
         **{f"{name}_step": own[-1] for name, own in zip(names, walk.strides, strict=True)},
-    )
-    data_type = problem.input_type.name
-    variant = (("LANES", str(lanes)), ("T", data_type), ("U", data_type))
-    dispatch = Dispatch(
-        KernelVariant(spec.name, variant, tuple((constants | modes).items())),
-        (*(input_range(slot) for slot in range(5)), output_range()),
-        params,
-        linear_grid(-(-count // 128), caps),
     )
     return Plan((dispatch,))
 

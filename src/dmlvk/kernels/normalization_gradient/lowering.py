@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import (
     Coalesced,
@@ -16,7 +18,6 @@ from dmlvk.kernels.common.shapes import (
     most_invocations,
     power_of_two,
 )
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.normalization.lowering import _in_units, _width, column_chunks
 from dmlvk.kernels.normalization_gradient.rules import BATCH_GRADIENT, BatchGradientProblem
 from dmlvk.spec.ops.normalization_gradient import BatchNormalizationGrad, BatchNormalizationTrainingGrad
@@ -90,7 +91,7 @@ def _dispatch(
     workgroups: int,
     caps: Capabilities,
     constants: dict[str, int],
-    extra_variant: tuple[tuple[str, str], ...] = (),
+    extra_variant: Mapping[str, int] | None = None,
     extra_bindings: tuple[Range, ...] = (),
     **extra_params: int,
 ) -> Dispatch:
@@ -109,7 +110,16 @@ def _dispatch(
     def of_units(steps: tuple[int, ...]) -> tuple[int, ...]:
         return (*steps[:-1], steps[-1] * across)
 
-    params = KERNELS[kernel].pack(
+    if "COLUMNS" in constants:
+        given = [kept.strides[i] for i in (_SIDES["mean"], _SIDES["variance"], _SIDES["scale"])]
+        constants = {**constants, "GIVEN_WORDS": int(across > 1 and _width(kept.sizes, given, (), (), across) > 1)}
+    constants = {**constants, "ROW_RANK": len(row.sizes), "TRAINING": int(problem.training)}
+    return make_dispatch(
+        kernel,
+        (*map(input_range, range(5)), *map(output_range, range(3)), *extra_bindings),
+        linear_grid(workgroups, caps),
+        variant={"T": desc.tensor("input_tensor").data_type.name, "WORDS": width > 1, **(extra_variant or {})},
+        constants=constants,
         rows=problem.rows // across,
         row_units=problem.row_elements // unit,
         row_elements=problem.row_elements,
@@ -124,17 +134,6 @@ def _dispatch(
         **{f"neighbour_{name}": kept.strides[i][-1] if across > 1 else 0 for name, i in _SIDES.items()},
         **{f"row_{name}": in_units(row.strides[i], unit) for i, name in enumerate(_DATA)},
         **extra_params,
-    )
-    variant = (("T", desc.tensor("input_tensor").data_type.name), ("WORDS", str(int(width > 1))))
-    if "COLUMNS" in constants:
-        given = [kept.strides[i] for i in (_SIDES["mean"], _SIDES["variance"], _SIDES["scale"])]
-        constants = {**constants, "GIVEN_WORDS": int(across > 1 and _width(kept.sizes, given, (), (), across) > 1)}
-    constants = {**constants, "ROW_RANK": len(row.sizes), "TRAINING": int(problem.training)}
-    return Dispatch(
-        KernelVariant(kernel, (*variant, *extra_variant), tuple(constants.items())),
-        (*map(input_range, range(5)), *map(output_range, range(3)), *extra_bindings),
-        params,
-        linear_grid(workgroups, caps),
     )
 
 
@@ -192,7 +191,7 @@ def _column_split(desc: _Gradient, problem: BatchGradientProblem, caps: Capabili
             workgroups,
             caps,
             {"LOCAL_SIZE_X": columns * lanes, "COLUMNS": columns, **more},
-            (("STAGE", str(stage)),),
+            {"STAGE": stage},
             (partials,),
             tiles=tiles,
             chunks=chunks,
@@ -223,7 +222,7 @@ def _split(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) -
             workgroups,
             caps,
             {"LOCAL_SIZE_X": invocations, "UNITS": units},
-            (("STAGE", str(stage)),),
+            {"STAGE": stage},
             (partials,),
             tiles=tiles,
             chunks=chunks,
@@ -246,7 +245,7 @@ def _together(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities
             workgroups,
             caps,
             {"LOCAL_SIZE_X": invocations, "UNITS": units},
-            (("STAGE", str(stage)),),
+            {"STAGE": stage},
             (partials,),
             tiles=1,
             chunks=chunks,

@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.shapes import divisors, linear_grid
 from dmlvk.kernels.elementwise.rules import Access
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.pooling.lowering import Walk, check_extents, rows_contiguous, walk_of
 from dmlvk.kernels.pooling_gradient.rules import GRADIENT_TILE_WORDS
 from dmlvk.spec.enums import ReduceFunction
@@ -231,7 +231,12 @@ def tiled(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities) -> Plan
     }
     plane = (0, 1, 3, 4)  # of {N, C, D, H, W}
     of_dx, of_dy, of_x = (tuple(strides[axis] for axis in plane) for strides in walk.strides)
-    params = KERNELS["pooling_gradient_lanes"].pack(
+    dispatch = make_dispatch(
+        "pooling_gradient_lanes",
+        (input_range(0), input_range(int(tile.is_max)), output_range()),
+        linear_grid(-(-math.prod(order) // size), caps),
+        variant={"T": desc.tensor("output_gradient_tensor").data_type.name},
+        constants=constants,
         count=math.prod(order),
         sizes=order,
         divisors=divisors(order),
@@ -244,12 +249,5 @@ def tiled(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities) -> Plan
         input_strides=of_x,
         gradient_strides=of_dy,
         output_strides=of_dx,
-    )
-    variant = (("T", desc.tensor("output_gradient_tensor").data_type.name),)
-    dispatch = Dispatch(
-        KernelVariant("pooling_gradient_lanes", variant, tuple(constants.items())),
-        (input_range(0), input_range(int(tile.is_max)), output_range()),
-        params,
-        linear_grid(-(-math.prod(order) // size), caps),
     )
     return Plan((dispatch,))

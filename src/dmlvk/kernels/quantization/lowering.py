@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations
 from dmlvk.kernels.elementwise.lowering import launch, pointwise_problem
@@ -122,17 +123,17 @@ def _plan(desc: OperatorDesc, problem: QuantizationProblem, packed: bool, caps: 
         bindings = (input_range(0), output_range(1), output_range(2), output_range(0))
     else:
         bindings = (input_range(0), input_range(1), input_range(0 if zero_point is None else 2), output_range())
-    dispatch = Dispatch(
-        KernelVariant(kernel, tuple(variant.items()), tuple(constants.items())),
+    dispatch = make_dispatch(
+        kernel,
         bindings,
-        KERNELS[kernel].pack(
-            count=count,
-            inner_size=elements,
-            sizes=walk.sizes,
-            divisors=divisors(walk.sizes),
-            **{f"{name}_strides": own for name, own in strides.items()},
-        ),
         linear_grid(-(-count // (_WORKGROUP * items)), caps),
+        variant=variant,
+        constants=constants,
+        count=count,
+        inner_size=elements,
+        sizes=walk.sizes,
+        divisors=divisors(walk.sizes),
+        **{f"{name}_strides": own for name, own in strides.items()},
     )
     return Plan((dispatch,))
 
@@ -163,15 +164,16 @@ def _dynamic(
         assert reading.partials is not None, "rows are split"
         team = min(most_invocations(caps), _WORKGROUP)
         signed = int(desc.tensor("output_tensor").data_type is TensorDataType.INT8)
-        merging = Dispatch(
-            KernelVariant(
-                "quantization_range",
-                (("LANES", "1"), ("T", "FLOAT32"), ("U", "UINT8")),
-                (("LOCAL_SIZE_X", team), ("TEAM", team), ("SIGNED", signed)),
-            ),
+        merging = make_dispatch(
+            "quantization_range",
             (output_range(1), output_range(2), reading.partials),
-            KERNELS["quantization_range"].pack(decreasing=0, index_words=0, divisor=1.0, chunks=reading.chunks),
             (1, 1, 1),
+            variant={"LANES": 1, "T": "FLOAT32", "U": "UINT8"},
+            constants={"LOCAL_SIZE_X": team, "TEAM": team, "SIGNED": signed},
+            decreasing=0,
+            index_words=0,
+            divisor=1.0,
+            chunks=reading.chunks,
         )
         dispatches = (reading.dispatch, merging, *quantize(desc, problem, caps).dispatches)
         return Plan(dispatches, temporary_bytes=reading.partials.nbytes)

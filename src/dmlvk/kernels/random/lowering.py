@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.random.rules import RANDOM, RandomProblem
 from dmlvk.spec.ops.random import RandomGenerator
 
@@ -34,22 +34,21 @@ def _plan(desc: RandomGenerator, problem: RandomProblem, caps: Capabilities, *, 
         "RANK": len(sizes),
         "HAS_OUTPUT_STATE": int(output_state is not None),
     }
-    params = KERNELS["random_philox"].pack(
-        elements=problem.elements,
-        blocks=blocks,
-        sizes=sizes,
-        divisors=divisors(sizes),
-        strides=strides,
-        state_step=desc.tensor("input_state_tensor").effective_strides[-1],
-        output_state_step=0 if output_state is None else output_state.effective_strides[-1],
-    )
     return Plan(
         (
-            Dispatch(
-                KernelVariant("random_philox", (("WORDS", str(int(words))),), tuple(constants.items())),
+            make_dispatch(
+                "random_philox",
                 (input_range(0), output_range(0), output_range(0 if output_state is None else 1)),
-                params,
                 linear_grid(-(-blocks // (invocations * units)), caps),
+                variant={"WORDS": words},
+                constants=constants,
+                elements=problem.elements,
+                blocks=blocks,
+                sizes=sizes,
+                divisors=divisors(sizes),
+                strides=strides,
+                state_step=desc.tensor("input_state_tensor").effective_strides[-1],
+                output_state_step=0 if output_state is None else output_state.effective_strides[-1],
             ),
         )
     )

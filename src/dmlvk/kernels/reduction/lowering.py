@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.reduction.rules import REDUCTION, ReductionProblem
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
@@ -136,7 +136,12 @@ def _reading(
 ) -> Reading:
     """A ``reduce_*`` kernel over the input."""
     written = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * problem.partial_bytes) if split else output_range()
-    block = KERNELS[kernel].pack(
+    dispatch = make_dispatch(
+        kernel,
+        (input_range(0), written, written),
+        linear_grid(workgroups, caps),
+        variant={"LANES": lanes, "T": problem.data_type.name},
+        constants={"FUNCTION": accumulator.function, **constants, "SPLIT": int(split)},
         **accumulator.params,
         row_elements=problem.row_elements,
         chunks=chunks,
@@ -144,16 +149,6 @@ def _reading(
         kept_rank=len(problem.kept.sizes),
         row_rank=len(problem.row.sizes),
         **params,
-    )
-    dispatch = Dispatch(
-        KernelVariant(
-            kernel,
-            (("LANES", str(lanes)), ("T", problem.data_type.name)),
-            tuple({"FUNCTION": accumulator.function, **constants, "SPLIT": int(split)}.items()),
-        ),
-        (input_range(0), written, written),
-        block,
-        linear_grid(workgroups, caps),
     )
     return Reading(dispatch, chunks, written if split else None)
 
@@ -165,23 +160,19 @@ def _finished(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabi
     chunks = reading.chunks
     team = caps.subgroup_size if chunks <= 8 * caps.subgroup_size else _most_invocations(caps)
     local = _most_invocations(caps)
-    merging = Dispatch(
-        KernelVariant(
-            "reduce_partials",
-            (("LANES", "1"), ("T", problem.data_type.name)),
-            (("FUNCTION", accumulator.function), ("LOCAL_SIZE_X", local), ("TEAM", team), ("SPLIT", 0)),
-        ),
+    merging = make_dispatch(
+        "reduce_partials",
         (output_range(), reading.partials),
-        KERNELS["reduce_partials"].pack(
-            **accumulator.params,
-            rows=problem.rows,
-            chunks=chunks,
-            kept_rank=len(problem.kept.sizes),
-            kept_sizes=problem.kept.sizes,
-            kept_divisors=divisors(problem.kept.sizes),
-            kept_output=problem.kept.strides[1],
-        ),
         linear_grid(-(-problem.rows // (local // team)), caps),
+        variant={"LANES": 1, "T": problem.data_type.name},
+        constants={"FUNCTION": accumulator.function, "LOCAL_SIZE_X": local, "TEAM": team, "SPLIT": 0},
+        **accumulator.params,
+        rows=problem.rows,
+        chunks=chunks,
+        kept_rank=len(problem.kept.sizes),
+        kept_sizes=problem.kept.sizes,
+        kept_divisors=divisors(problem.kept.sizes),
+        kept_output=problem.kept.strides[1],
     )
     return Plan((reading.dispatch, merging), temporary_bytes=reading.partials.nbytes)
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, input_range, output_range
+from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid
 from dmlvk.kernels.elementwise.rules import Access
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.resample.rules import RESAMPLE, ResampleProblem, SampledDimension
 from dmlvk.spec.enums import AxisDirection, InterpolationMode
 from dmlvk.spec.ops.resample import Resample3
@@ -164,7 +164,22 @@ def _launch(
     item_step = inner.input_step if inner.mapped else inner.input_step * item
     steps = [divmod(dimension.step, dimension.parts) for dimension in dimensions]
     starts = [divmod(dimension.start, dimension.parts) for dimension in dimensions]
-    params = KERNELS[kernel].pack(
+    mapped = sum(1 << axis for axis, dimension in enumerate(dimensions) if dimension.mapped)
+    constants = {
+        "LOCAL_SIZE_X": _WORKGROUP,
+        "RANK": len(dimensions),
+        "MAPPED": mapped,
+        "LINEAR": int(problem.linear),
+        "X_MODE": int(access(input_steps, lanes)),
+        "Y_MODE": int(access(output_steps, lanes)),
+        **constants,
+    }
+    dispatch = make_dispatch(
+        kernel,
+        (input_range(0), output_range()),
+        linear_grid(-(-count // _WORKGROUP), caps),
+        variant={"LANES": lanes, "T": problem.data_type.name},
+        constants=constants,
         count=count,
         inner_size=inner.outputs,
         sizes=sizes,
@@ -184,23 +199,6 @@ def _launch(
         weight_of_part=tuple(1 / dimension.parts for dimension in dimensions),
         filter_scales=tuple(dimension.filter_scale for dimension in dimensions),
         filter_reaches=tuple(1 / dimension.filter_scale for dimension in dimensions),
-    )
-    mapped = sum(1 << axis for axis, dimension in enumerate(dimensions) if dimension.mapped)
-    constants = {
-        "LOCAL_SIZE_X": _WORKGROUP,
-        "RANK": len(dimensions),
-        "MAPPED": mapped,
-        "LINEAR": int(problem.linear),
-        "X_MODE": int(access(input_steps, lanes)),
-        "Y_MODE": int(access(output_steps, lanes)),
-        **constants,
-    }
-    variant = (("LANES", str(lanes)), ("T", problem.data_type.name))
-    dispatch = Dispatch(
-        KernelVariant(kernel, variant, tuple(constants.items())),
-        (input_range(0), output_range()),
-        params,
-        linear_grid(-(-count // _WORKGROUP), caps),
     )
     return Plan((dispatch,))
 

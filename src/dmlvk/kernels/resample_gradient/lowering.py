@@ -7,12 +7,12 @@ import math
 from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, input_range, output_range
+from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid, power_of_two
 from dmlvk.kernels.elementwise.rules import Access
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.resample.lowering import access, sampled_dimension
 from dmlvk.kernels.resample.rules import SampledDimension
 from dmlvk.kernels.resample_gradient.rules import MOST_ROWS, RESAMPLE_GRADIENT, Lines, ResampleGradientProblem
@@ -115,11 +115,13 @@ def _launch(
     workgroups: int = 0,
 ) -> Plan:
     """The launch of a kernel, in workgroups for the ``count`` of its parameters unless their number is given."""
-    dispatch = Dispatch(
-        KernelVariant(kernel, (("LANES", str(lanes)), ("T", problem.data_type.name)), tuple(constants.items())),
+    dispatch = make_dispatch(
+        kernel,
         (input_range(0), output_range()),
-        KERNELS[kernel].pack(**params),
         linear_grid(workgroups or -(-params["count"] // _WORKGROUP), caps),
+        variant={"LANES": lanes, "T": problem.data_type.name},
+        constants=constants,
+        **params,
     )
     return Plan((dispatch,))
 

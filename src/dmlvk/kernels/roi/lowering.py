@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, SAMPLES
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, input_range, output_range
+from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.roi.rules import ROI_ALIGN, ROI_POOLING, ROI_TABLE_COLUMNS, ROI_TABLE_ROWS, RoiAlignProblem
 from dmlvk.spec.enums import InterpolationMode, ReduceFunction, TensorDataType
 from dmlvk.spec.ops.roi import RoiAlign1, RoiPooling
@@ -136,11 +136,14 @@ def _plan(
         "BATCH_WORDS": 2 if wide else 1,
         **constants,
     }
-    dispatch = Dispatch(
-        KernelVariant(kernel, (("T", desc.tensor("input_tensor").data_type.name),), tuple(constants.items())),
-        bindings=(input_range(0), input_range(1), input_range(2), output_range()),
-        params=KERNELS[kernel].pack(**_params(desc), **params),
-        grid=linear_grid(workgroups, caps),
+    dispatch = make_dispatch(
+        kernel,
+        (input_range(0), input_range(1), input_range(2), output_range()),
+        linear_grid(workgroups, caps),
+        variant={"T": desc.tensor("input_tensor").data_type.name},
+        constants=constants,
+        **_params(desc),
+        **params,
     )
     return Plan((dispatch,))
 
@@ -197,7 +200,12 @@ def _pooling(desc: RoiPooling, problem: bool, caps: Capabilities) -> Plan:
     divisions = 32 * 4 if max(desc.pooled_size) >= 2**16 else 0
     check_rounds(source.sizes[2] * (-(-source.sizes[3] // 4) + 1) + divisions, caps, desc.type.dml_name)
     outputs, size = output.element_count, min(256, caps.workgroup_invocations)
-    params = KERNELS["roi_pooling"].pack(
+    dispatch = make_dispatch(
+        "roi_pooling",
+        (input_range(0), input_range(1), output_range()),
+        linear_grid(-(-outputs // size), caps),
+        variant={"T": source.data_type.name},
+        constants={"LOCAL_SIZE_X": size, "CHANNELS_FASTEST": int(not problem)},
         outputs=outputs,
         roi_count=output.sizes[0],
         batch_count=source.sizes[0],
@@ -211,13 +219,6 @@ def _pooling(desc: RoiPooling, problem: bool, caps: Capabilities) -> Plan:
         roi_stride=regions.effective_strides[2],
         coordinate_stride=regions.effective_strides[3],
         scale=desc.spatial_scale,
-    )
-    constants = (("LOCAL_SIZE_X", size), ("CHANNELS_FASTEST", int(not problem)))
-    dispatch = Dispatch(
-        KernelVariant("roi_pooling", (("T", source.data_type.name),), constants),
-        bindings=(input_range(0), input_range(1), output_range()),
-        params=params,
-        grid=linear_grid(-(-outputs // size), caps),
     )
     return Plan((dispatch,))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, SAMPLES
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.roi.lowering import (
     check_samples,
     most_samples,
@@ -53,8 +53,8 @@ def _problem(desc: RoiAlignGrad) -> RoiAlignGradProblem:
     return RoiAlignGradProblem(rows_contiguous=_images(desc).sizes[1] == 1 or width_stride <= channels_stride)
 
 
-def _variant(desc: RoiAlignGrad, kernel: str, constants: dict[str, int]) -> KernelVariant:
-    return KernelVariant(kernel, (("T", _images(desc).data_type.name),), tuple(constants.items()))
+def _variant(desc: RoiAlignGrad) -> dict[str, str]:
+    return {"T": _images(desc).data_type.name}
 
 
 def _params(desc: RoiAlignGrad) -> dict[str, int | float | tuple[int, ...]]:
@@ -114,22 +114,25 @@ def _image_gradient(
         "TILE_HEIGHT": ROI_TILE_HEIGHT,
         "CHANNELS_FASTEST": int(not problem.rows_contiguous),
     }
-    find_chunks = Dispatch(
-        _variant(desc, "roi_align_chunks", shared),
-        bindings=(_ROI, _BATCH, bounds),
-        params=KERNELS["roi_align_chunks"].pack(**_params(desc), items=items),
-        grid=linear_grid(-(-items // size), caps),
+    find_chunks = make_dispatch(
+        "roi_align_chunks",
+        (_ROI, _BATCH, bounds),
+        linear_grid(-(-items // size), caps),
+        variant=_variant(desc),
+        constants=shared,
+        **_params(desc),
+        items=items,
     )
-    gather = Dispatch(
-        _variant(desc, "roi_align_image_gradient", {**shared, **constants}),
-        bindings=(_INPUT_GRADIENT if desc.input_tensor is None else _INPUT, _INPUT_GRADIENT, _ROI, bounds, _IMAGE_GRADIENT),
-        params=KERNELS["roi_align_image_gradient"].pack(
-            **_params(desc),
-            **_value_params(desc),
-            items=items,
-            output_strides=output.effective_strides,
-        ),
-        grid=linear_grid(tiles, caps),
+    gather = make_dispatch(
+        "roi_align_image_gradient",
+        (_INPUT_GRADIENT if desc.input_tensor is None else _INPUT, _INPUT_GRADIENT, _ROI, bounds, _IMAGE_GRADIENT),
+        linear_grid(tiles, caps),
+        variant=_variant(desc),
+        constants={**shared, **constants},
+        **_params(desc),
+        **_value_params(desc),
+        items=items,
+        output_strides=output.effective_strides,
     )
     return (find_chunks, gather), bounds.nbytes
 
@@ -162,21 +165,29 @@ def _box_gradient(desc: RoiAlignGrad, caps: Capabilities, start: int) -> tuple[t
     placed = _placed_samples(desc)
     constants |= {"FIXED": int(placed > 0), "SAMPLES": max(placed, 1)}
     constants |= {"ROUND": round_samples(caps), "PARTIAL": int(blocks > 1)}
-    gather = Dispatch(
-        _variant(desc, "roi_align_box_gradient", constants),
-        bindings=(_INPUT, _INPUT_GRADIENT, _ROI, _BATCH, partials, _BOX_GRADIENT),
-        params=KERNELS["roi_align_box_gradient"].pack(
-            **_params(desc), **_value_params(desc), roi_count=rois, box_strides=box_strides, block_channels=block
-        ),
-        grid=linear_grid(rois * blocks, caps),
+    gather = make_dispatch(
+        "roi_align_box_gradient",
+        (_INPUT, _INPUT_GRADIENT, _ROI, _BATCH, partials, _BOX_GRADIENT),
+        linear_grid(rois * blocks, caps),
+        variant=_variant(desc),
+        constants=constants,
+        **_params(desc),
+        **_value_params(desc),
+        roi_count=rois,
+        box_strides=box_strides,
+        block_channels=block,
     )
     if blocks == 1:
         return (gather,), 0
-    merge = Dispatch(
-        _variant(desc, "roi_align_box_gradient_merge", {"LOCAL_SIZE_X": size}),
-        bindings=(partials, _BOX_GRADIENT),
-        params=KERNELS["roi_align_box_gradient_merge"].pack(roi_count=rois, blocks=blocks, box_strides=box_strides),
-        grid=linear_grid(-(-4 * rois // size), caps),
+    merge = make_dispatch(
+        "roi_align_box_gradient_merge",
+        (partials, _BOX_GRADIENT),
+        linear_grid(-(-4 * rois // size), caps),
+        variant=_variant(desc),
+        constants={"LOCAL_SIZE_X": size},
+        roi_count=rois,
+        blocks=blocks,
+        box_strides=box_strides,
     )
     return (gather, merge), temporary
 

@@ -6,10 +6,10 @@ import math
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, power_of_two
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.scan.rules import SCAN, ScanProblem
 from dmlvk.spec.enums import AxisDirection
 from dmlvk.spec.ops.scan import CumulativeProduct, CumulativeSummation
@@ -95,7 +95,20 @@ def _dispatch(
         **({"LANES": shape.lanes} if kernel == "scan_rows" else {"COLUMNS": shape.rows}),
         "UNITS": shape.units,
     }
-    params = KERNELS[kernel].pack(
+    data_type = desc.tensor("input_tensor").data_type.name
+    totals = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
+    bindings = {
+        _WHOLE: (input_range(0), output_range(), output_range()),
+        _TOTALS: (input_range(0), totals, totals),
+        _APPLY: (input_range(0), output_range(), totals),
+    }
+    grid = linear_grid(-(-problem.rows // shape.rows) * chunks, caps)
+    return make_dispatch(
+        kernel,
+        bindings[phase],
+        grid,
+        variant={"T": data_type.replace("INT", "UINT").replace("UU", "U"), "WORDS": unit > 1},
+        constants=constants,
         rows=problem.rows,
         units=problem.units,
         chunks=chunks,
@@ -110,16 +123,6 @@ def _dispatch(
         kept_x=tuple(step // unit for step in kept.strides[0]),
         kept_y=tuple(step // unit for step in kept.strides[1]),
     )
-    data_type = desc.tensor("input_tensor").data_type.name
-    variant = (("T", data_type.replace("INT", "UINT").replace("UU", "U")), ("WORDS", str(int(unit > 1))))
-    totals = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
-    bindings = {
-        _WHOLE: (input_range(0), output_range(), output_range()),
-        _TOTALS: (input_range(0), totals, totals),
-        _APPLY: (input_range(0), output_range(), totals),
-    }
-    grid = linear_grid(-(-problem.rows // shape.rows) * chunks, caps)
-    return Dispatch(KernelVariant(kernel, variant, tuple(constants.items())), bindings[phase], params, grid)
 
 
 def _whole(desc: _Scan, problem: ScanProblem, caps: Capabilities, kernel: str, shape: _Shape) -> Plan:

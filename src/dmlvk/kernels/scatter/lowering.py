@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid
 from dmlvk.kernels.copy.lowering import copy, unit_items, unit_type
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.scatter.rules import SCATTER, ScatterProblem
 from dmlvk.spec.ops.scatter import ScatterElements, ScatterNd
 from dmlvk.spec.schema import OperatorDesc
@@ -224,10 +224,17 @@ def _dispatch(
     """The launch of a kernel with an invocation, or one of ITEMS, for each index into ``sizes``."""
     count = math.prod(sizes)
     constants = {"LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), **constants}
-    block = KERNELS[kernel].pack(count=count, sizes=tuple(sizes), divisors=divisors(sizes), **params)
-    variant = (("T", unit_type(unit_bits)),) if unit_bits else ()
-    grid = linear_grid(-(-count // (_WORKGROUP * constants.get("ITEMS", 1))), caps)
-    return Dispatch(KernelVariant(kernel, variant, tuple(constants.items())), bindings, block, grid)
+    return make_dispatch(
+        kernel,
+        bindings,
+        linear_grid(-(-count // (_WORKGROUP * constants.get("ITEMS", 1))), caps),
+        variant={"T": unit_type(unit_bits)} if unit_bits else {},
+        constants=constants,
+        count=count,
+        sizes=tuple(sizes),
+        divisors=divisors(sizes),
+        **params,
+    )
 
 
 def _index_constants(desc: OperatorDesc, scatter: _Scatter) -> dict[str, int]:

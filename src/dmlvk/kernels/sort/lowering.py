@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.sort.rules import TOP_K, TopKProblem
 from dmlvk.spec.enums import AxisDirection, TensorDataType
 from dmlvk.spec.ops.sort import TopK1
@@ -109,7 +109,14 @@ def _dispatch(
     wide_indices = desc.tensor("output_index_tensor").data_type == TensorDataType.UINT64
     kept = problem.kept
     kept_x, x_step = x_steps or (kept.strides[0], problem.steps[0])
-    block = KERNELS[kernel].pack(
+    halves = 2 if problem.bits == 64 else 1
+    own = (input_range(0), output_range(0), output_range(1))
+    return make_dispatch(
+        kernel,
+        bindings + own[len(bindings) :],
+        linear_grid(workgroups, caps),
+        variant={"T": f"UINT{problem.bits // halves}", "HALVES": halves, **({} if words is None else {"WORDS": words})},
+        constants={**constants, "IS_FLOAT": data_type in FLOATS},
         rows=problem.rows if rows is None else rows,
         k=problem.k,
         flip=(largest ^ (_SIGN_BIT if data_type in SIGNED else 0), largest),
@@ -124,17 +131,6 @@ def _dispatch(
         kept_values=kept.strides[1],
         kept_indices=kept.strides[2],
         **params,
-    )
-    constants = {**constants, "IS_FLOAT": int(data_type in FLOATS)}
-    halves = 2 if problem.bits == 64 else 1
-    variant = [("T", f"UINT{problem.bits // halves}"), ("HALVES", str(halves))]
-    variant += [] if words is None else [("WORDS", str(int(words)))]
-    own = (input_range(0), output_range(0), output_range(1))
-    return Dispatch(
-        KernelVariant(kernel, tuple(variant), tuple(constants.items())),
-        bindings + own[len(bindings) :],
-        block,
-        linear_grid(workgroups, caps),
     )
 
 

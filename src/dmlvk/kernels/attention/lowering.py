@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,12 +17,12 @@ from dmlvk.kernels.attention.rules import (
     matrix_shape,
     whole_matrices,
 )
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import LOWERINGS, register
-from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.parts import chosen_plan
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.spec.enums import TensorDataType
@@ -202,7 +203,21 @@ def _present(
         "APPEND": int(append),
         "QUADS": int(quads),
     }
-    block = KERNELS["attention_present"].pack(
+    some = old if new is None else new
+    assert some is not None, "there are keys"
+    bindings = (
+        some.where,
+        some.where if old is None else old.where,
+        some.where if bias is None else _slot(desc, "bias_tensor"),
+        some.where if lengths is None else _slot(desc, "past_sequence_lengths_tensor"),
+        made.where,
+    )
+    return make_dispatch(
+        "attention_present",
+        bindings,
+        linear_grid(-(-count // local), caps),
+        variant={"T": y.data_type.name},
+        constants=constants,
         count=count,
         rows=sizes.total,
         new_rows=sizes.new,
@@ -216,17 +231,6 @@ def _present(
         bias_stride=_last_strides(bias, 1)[0],
         lengths_stride=_last_strides(lengths, 1)[0],
     )
-    some = old if new is None else new
-    assert some is not None, "there are keys"
-    bindings = (
-        some.where,
-        some.where if old is None else old.where,
-        some.where if bias is None else _slot(desc, "bias_tensor"),
-        some.where if lengths is None else _slot(desc, "past_sequence_lengths_tensor"),
-        made.where,
-    )
-    variant = KernelVariant("attention_present", (("T", y.data_type.name),), tuple(constants.items()))
-    return Dispatch(variant, bindings, block, linear_grid(-(-count // local), caps))
 
 
 def _in_memory_order(rows: _Rows | None) -> Strides:
@@ -270,7 +274,7 @@ class _Kernel(NamedTuple):
     grid: tuple[int, int, int]
     params: dict[str, int]
     bindings: tuple[Range, ...] = ()
-    variant: tuple[tuple[str, str], ...] = ()
+    variant: Mapping[str, int] = {}
     subgroup_size: int = 0
 
 
@@ -288,7 +292,21 @@ def _dispatch(desc: ops.MultiheadAttention1, problem: AttentionProblem, operands
         "QUADS": int(problem.quads),
         **kernel.constants,
     }
-    block = KERNELS[kernel.name].pack(
+
+    def optional(name: str) -> Range:
+        return operands.q.where if getattr(desc, name) is None else _slot(desc, name)
+
+    shared = tuple(
+        map(optional, ("bias_tensor", "mask_tensor", "relative_position_bias_tensor", "past_sequence_lengths_tensor"))
+    )
+    bindings = (operands.q.where, operands.k.where, operands.v.where, *shared, operands.y.where, *kernel.bindings)
+    return make_dispatch(
+        kernel.name,
+        bindings,
+        kernel.grid,
+        kernel.subgroup_size,
+        variant={"T": operands.data_type.name, **kernel.variant},
+        constants=constants,
         batch=sizes.batch,
         queries=sizes.queries,
         keys=operands.keys,
@@ -315,26 +333,12 @@ def _dispatch(desc: ops.MultiheadAttention1, problem: AttentionProblem, operands
         **kernel.params,
     )
 
-    def optional(name: str) -> Range:
-        return operands.q.where if getattr(desc, name) is None else _slot(desc, name)
-
-    shared = tuple(
-        map(optional, ("bias_tensor", "mask_tensor", "relative_position_bias_tensor", "past_sequence_lengths_tensor"))
-    )
-    macros = (("T", operands.data_type.name), *kernel.variant)
-    variant = KernelVariant(kernel.name, macros, tuple(constants.items()), kernel.subgroup_size)
-    bindings = (operands.q.where, operands.k.where, operands.v.where, *shared, operands.y.where, *kernel.bindings)
-    return Dispatch(variant, bindings, block, kernel.grid)
-
 
 def _zeros(desc: ops.MultiheadAttention1, caps: Capabilities) -> tuple[Launch, ...]:
     """Rows that are no sequence's."""
     y = desc.tensor("output_tensor")
     fill = ops.FillValueConstant(output_tensor=y, value_data_type=y.data_type, value=0)
-    lowering = LOWERINGS[ops.FillValueConstant]
-    problem = lowering.problem(fill)
-    plan: Plan = lowering.schedules[choose(lowering.rules, problem, caps).name](fill, problem, caps)
-    return plan.dispatches
+    return chosen_plan(fill, caps).dispatches
 
 
 def _naive(desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capabilities) -> Plan:
@@ -379,7 +383,7 @@ def _matrices(
         (row_tiles, problem.heads, parts.number),
         {"part_tiles": parts.tiles, "summaries": parts.summaries},
         (parts.where if split else operands.y.where,),
-        variant=(("REDUCTIONS", str(int(reductions))),),
+        variant={"REDUCTIONS": reductions},
         subgroup_size=caps.subgroup_size,
     )
     return _plan(desc, problem, operands, caps, kernel, parts if split else None)
@@ -520,7 +524,12 @@ def _merge(problem: AttentionProblem, operands: _Operands, caps: Capabilities, p
     """Brings the sums of the parts together."""
     count = problem.heads * problem.rows * problem.value_size
     local = min(128, most_invocations(caps))
-    block = KERNELS["attention_merge"].pack(
+    return make_dispatch(
+        "attention_merge",
+        (parts.where, operands.y.where),
+        linear_grid(-(-count // local), caps),
+        variant={"T": operands.data_type.name},
+        constants={"LOCAL_SIZE_X": local},
         count=count,
         parts=parts.number,
         summaries=parts.summaries,
@@ -530,8 +539,6 @@ def _merge(problem: AttentionProblem, operands: _Operands, caps: Capabilities, p
         value_size=problem.value_size,
         y_strides=operands.y.strides,
     )
-    variant = KernelVariant("attention_merge", (("T", operands.data_type.name),), (("LOCAL_SIZE_X", local),))
-    return Dispatch(variant, (parts.where, operands.y.where), block, linear_grid(-(-count // local), caps))
 
 
 register(

@@ -9,7 +9,6 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.cooperative_tile import WORD, cooperative_constants, cooperative_tile
 from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, input_range
-from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid
 from dmlvk.kernels.convolution.geometry import (
     Geometry,
@@ -21,7 +20,6 @@ from dmlvk.kernels.convolution.geometry import (
 )
 from dmlvk.kernels.convolution.rules import ConvolutionProblem
 from dmlvk.kernels.copy.lowering import copy_launch, copy_problem
-from dmlvk.kernels.copy.rules import COPY
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 
@@ -75,7 +73,7 @@ def cooperative(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         scratch = -(-2 * math.prod(inputs) // 256) * 256
         source = Range(Source.TEMPORARY, 0, filters.scratch, scratch)
         copied = copy_problem(16, inputs, (geometry.input_strides, steps))
-        before = (copy_launch(copied, choose(COPY, copied, caps).name, (input_range(0), source), caps),)
+        before = (copy_launch(copied, (input_range(0), source), caps),)
         filters = dataclasses.replace(filters, geometry=dataclasses.replace(filters.geometry, input_strides=steps))
 
     tile = cooperative_tile(geometry.pixels, outputs, groups, caps)
@@ -101,6 +99,8 @@ def cooperative(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
             "Y_MODE": y_mode,
         },
         linear_grid(groups * tile.tiles(geometry.pixels, outputs), caps),
+        places={"x": source},
+        subgroup_size=caps.subgroup_size,
         pixels=geometry.pixels,
         groups=groups,
         depth=depth,
@@ -109,11 +109,6 @@ def cooperative(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         plane=plane,
         plane_divisor=divisors([plane]),
         pixel_step=pixels.strides[0][-1],
-    )
-    dispatch = dataclasses.replace(
-        dispatch,
-        kernel=dispatch.kernel._replace(subgroup_size=caps.subgroup_size),
-        bindings=(source, *dispatch.bindings[1:]),
     )
     return filters.plan(*before, dispatch, temporary_bytes=scratch)
 

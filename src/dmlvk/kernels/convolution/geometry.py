@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import POSITIONS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.copy.lowering import copy_launch, copy_problem
-from dmlvk.kernels.copy.rules import COPY
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, ConvolutionMode
@@ -161,7 +161,7 @@ def repacked(
     problem = copy_problem(
         bits, sizes, ((geometry.filter_group_stride, *geometry.filter_strides), strides), (geometry.filter_offset, 0)
     )
-    launch = copy_launch(problem, choose(COPY, problem, caps).name, (input_range(1), place), caps)
+    launch = copy_launch(problem, (input_range(1), place), caps)
     moved = dataclasses.replace(geometry, filter_offset=0, filter_group_stride=strides[0], filter_strides=strides[1:])
     return Filter(place, moved, (launch,), nbytes, tensor.owned_by_dml)
 
@@ -170,12 +170,16 @@ def dispatch_of(
     kernel: str,
     desc: ops.Convolution,
     filters: Filter,
-    constants: dict[str, int],
+    constants: Mapping[str, int],
     grid: tuple[int, int, int],
-    variant: tuple[tuple[str, str], ...] = (),
+    *,
+    variant: Mapping[str, int] | None = None,
+    places: Mapping[str, Range] | None = None,
+    subgroup_size: int = 0,
     **params: int | tuple[int, ...],
 ) -> Dispatch:
-    """A launch of a kernel of the family, with what all of them are told."""
+    """A launch of a kernel of the family, with what all of them are told. ``places`` are the buffers, by the names of the
+    manifest, that are not the operator's tensors."""
     geometry = filters.geometry
     activation = fused(desc.fused_activation)
     has_bias = desc.bias_tensor is not None
@@ -185,15 +189,29 @@ def dispatch_of(
         "HAS_BIAS": int(has_bias),
         "HAS_DIVISOR": int(geometry.divisor != (1, 1, 1)),
     }
-    addend: tuple[Range, ...] = ()
-    if "addend" in KERNELS[kernel].buffer_names:
-        adds = isinstance(desc, ConvolutionAdd)
-        addend = (input_range(3) if adds else filters.range,)
+    names = KERNELS[kernel].buffer_names
+    adds = isinstance(desc, ConvolutionAdd)
+    if "addend" in names:
         constants["HAS_ADDEND"] = int(adds)
-    block = KERNELS[kernel].pack(**geometry.params, **activation.params, **params)
-    variant = (*variant, ("T", desc.tensor("input_tensor").data_type.name))
-    bindings = (input_range(0), filters.range, input_range(2) if has_bias else filters.range, *addend, output_range())
-    return Dispatch(KernelVariant(kernel, variant, tuple(constants.items())), bindings, block, grid)
+    buffers = {
+        "x": input_range(0),
+        "w": filters.range,
+        "bias": input_range(2) if has_bias else filters.range,
+        "addend": input_range(3) if adds else filters.range,
+        "y": output_range(),
+        **(places or {}),
+    }
+    return make_dispatch(
+        kernel,
+        [buffers[name] for name in names],
+        grid,
+        subgroup_size,
+        variant={**(variant or {}), "T": desc.tensor("input_tensor").data_type.name},
+        constants=constants,
+        **geometry.params,
+        **activation.params,
+        **params,
+    )
 
 
 def whole_quads(sizes: tuple[int, ...], strides: tuple[int, ...], axis: int, size: int) -> bool:

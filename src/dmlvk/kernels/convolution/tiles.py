@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -148,6 +147,7 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         "TABLE": _MOST_TABLE + depth if tiles.x_mode == X_TABLE else 1,
         "PARTIAL": int(partial),
     }
+    partials = Range(Source.TEMPORARY, 0, filters.scratch, tiles.splits * channels * pitch * 4)
     tile_count = -(-geometry.pixels // shape.columns) * -(-geometry.group_outputs // shape.rows)
     dispatch = dispatch_of(
         "convolution_tiled",
@@ -155,6 +155,7 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         filters,
         constants,
         linear_grid(groups * tiles.splits * tile_count, caps),
+        places={"y": partials} if partial else {},
         pixels=geometry.pixels,
         groups=groups,
         depth=geometry.group_channels * math.prod(geometry.window),
@@ -168,7 +169,6 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
     )
     if not partial:
         return filters.plan(dispatch)
-    partials = Range(Source.TEMPORARY, 0, filters.scratch, tiles.splits * channels * pitch * 4)
     local = min(128, caps.workgroup_invocations)
     merge = dispatch_of(
         "convolution_merge",
@@ -176,10 +176,9 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         filters,
         {"LOCAL_SIZE_X": local, "Y_QUADS": int(tiles.y_mode == _Y_PLANES)},
         linear_grid(-(-channels * pitch // 4 // local), caps),
+        places={"x": partials},
         pixels=geometry.pixels,
         splits=tiles.splits,
         partial_pitch=pitch,
     )
-    dispatch = dataclasses.replace(dispatch, bindings=(*dispatch.bindings[:-1], partials))
-    merge = dataclasses.replace(merge, bindings=(partials, *merge.bindings[1:]))
     return filters.plan(dispatch, merge, temporary_bytes=partials.nbytes)

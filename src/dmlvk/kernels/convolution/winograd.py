@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
-from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range
 from dmlvk.kernels.common.shapes import linear_grid
 from dmlvk.kernels.convolution.geometry import (
     Filter,
@@ -68,7 +66,7 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
 
     def transform(
         kernel: str,
-        bindings: dict[int, Range],
+        places: dict[str, Range],
         size: int,
         first: int,
         blocks: int,
@@ -76,12 +74,13 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
         matrix: tuple[int, int, int],
     ) -> Dispatch:
         local = min(128, caps.workgroup_invocations)
-        dispatch = dispatch_of(
+        return dispatch_of(
             f"convolution_winograd_{kernel}",
             desc,
             filters,
             {"LOCAL_SIZE_X": local, **constants},
             linear_grid(-(-size // local), caps),
+            places=places,
             count=size,
             groups=groups,
             first_image=first,
@@ -92,8 +91,6 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
             channel_step=matrix[1],
             block_step=matrix[2],
         )
-        ranges = tuple(bindings.get(index, own) for index, own in enumerate(dispatch.bindings))
-        return dataclasses.replace(dispatch, bindings=ranges)
 
     # The filter: {group, place, input channel, output channel}.
     filter_matrix = channels * pitch_outputs
@@ -102,7 +99,7 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
     weights = Range(Source.PERSISTENT if kept else Source.TEMPORARY, 0, 0, filter_bytes)
     prepare = transform(
         "filter",
-        {0: input_range(1), 2: input_range(1), 3: weights},
+        {"x": input_range(1), "bias": input_range(1), "y": weights},
         groups * channels * outputs,
         0,
         0,
@@ -118,7 +115,7 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
     start = filters.scratch
     windows = Range(Source.TEMPORARY, 0, start, -(-groups * _PLACES * input_steps[0] // 64) * 256)
     products = Range(Source.TEMPORARY, 0, start + windows.nbytes, -(-groups * _PLACES * output_steps[0] // 64) * 256)
-    dispatches: list[Dispatch] = []
+    dispatches: list[Launch] = []
     for first in range(0, images, images_each):
         blocks = min(images_each, images - first) * per_image
         product = matmul.Product(
@@ -143,17 +140,17 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
         dispatches += [
             transform(
                 "input",
-                {1: weights, 3: windows},
+                {"w": weights, "y": windows},
                 groups * channels * blocks,
                 first,
                 blocks,
                 {"CHANNELS": int(input_last)},
                 input_steps,
             ),
-            *(launch for launch in matmul.tiled(product, caps).dispatches if isinstance(launch, Dispatch)),
+            *matmul.tiled(product, caps).dispatches,
             transform(
                 "output",
-                {0: products, 1: weights},
+                {"x": products, "w": weights},
                 groups * outputs * blocks,
                 first,
                 blocks,

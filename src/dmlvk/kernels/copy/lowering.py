@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import BlockCopy, Dispatch, KernelVariant, Launch, Plan, Range, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid
 from dmlvk.kernels.copy.rules import COPY, CopyProblem
 from dmlvk.kernels.elementwise.lowering import launch
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.enums import OperatorType, TensorDataType
 from dmlvk.spec.ops import ActivationIdentity, Cast, ElementWiseIdentity
 from dmlvk.spec.schema import OperatorDesc
@@ -43,7 +43,7 @@ def copy(
 ) -> Launch:
     """The copy of a tensor's elements; ``strides`` are the source's and the destination's in elements."""
     problem = copy_problem(element_bits(data_type), sizes, strides)
-    return copy_launch(problem, choose(COPY, problem, caps).name, (source, destination), caps)
+    return copy_launch(problem, (source, destination), caps)
 
 
 def copy_problem(
@@ -80,9 +80,9 @@ def _rescaled(problem: CopyProblem, wider: int, narrower: int) -> CopyProblem:
     return CopyProblem(problem.bits * wider // narrower, walk, (scaled(first), scaled(second)))
 
 
-def copy_launch(problem: CopyProblem, rule: str, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
-    """What a copy launches by a rule."""
-    return _LAUNCHES[rule](problem, bindings, caps)
+def copy_launch(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities, rule: str = "") -> Launch:
+    """What a copy launches by a rule, without one by the rule that is chosen."""
+    return _LAUNCHES[rule or choose(COPY, problem, caps).name](problem, bindings, caps)
 
 
 def _block(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
@@ -122,7 +122,19 @@ def _strip_dispatch(problem: CopyProblem, bindings: tuple[Range, Range], shared:
     x, output = (of_runs, of_strips) if strip.interleaves else (of_strips, of_runs)
     workgroup = _strip_workgroup(strip.size * strip.word_bits // 8) if shared else _WORKGROUP
     count = math.prod(sizes)
-    block = KERNELS["copy_strips"].pack(
+    constants = {
+        "LOCAL_SIZE_X": workgroup,
+        "RANK": len(sizes),
+        "SHORT": strip.size,
+        "INTERLEAVES": int(strip.interleaves),
+        "STAGED": int(shared),
+    }
+    return make_dispatch(
+        "copy_strips",
+        bindings,
+        linear_grid(-(-count // workgroup), caps),
+        variant={"BITS": problem.bits, "T": unit_type(strip.word_bits)},
+        constants=constants,
         count=count,
         x_start=problem.starts[0] // units,
         output_start=problem.starts[1] // units,
@@ -132,16 +144,6 @@ def _strip_dispatch(problem: CopyProblem, bindings: tuple[Range, Range], shared:
         x_strides=tuple(step % 2**32 for step in x),
         output_strides=tuple(output),
     )
-    constants = {
-        "LOCAL_SIZE_X": workgroup,
-        "RANK": len(sizes),
-        "SHORT": strip.size,
-        "INTERLEAVES": int(strip.interleaves),
-        "STAGED": int(shared),
-    }
-    variant = (("BITS", str(problem.bits)), ("T", unit_type(strip.word_bits)))
-    kernel = KernelVariant("copy_strips", variant, tuple(constants.items()))
-    return Dispatch(kernel, bindings, block, linear_grid(-(-count // workgroup), caps))
 
 
 def _strip_workgroup(nbytes: int) -> int:
@@ -273,7 +275,19 @@ def rows_dispatch(
     else:
         count = -(-total // of_word) if packed else units.rows * row_words
         items = word_items(row_words, count, caps)
-    block = KERNELS[kernel].pack(
+    constants = {
+        "LOCAL_SIZE_X": _WORKGROUP,
+        "ITEMS": items,
+        "PACKED": int(packed and in_words),
+        **constants,
+    }
+    grid = linear_grid(-(-count // (_WORKGROUP * items)), caps)
+    return make_dispatch(
+        kernel,
+        bindings,
+        grid,
+        variant={"ROWS": in_words, "T": unit_type(units.bits)},
+        constants=constants,
         count=count,
         units=total,
         inner_size=units.size,
@@ -285,15 +299,6 @@ def rows_dispatch(
         fill=units.fill,
         **params,
     )
-    constants = {
-        "LOCAL_SIZE_X": _WORKGROUP,
-        "ITEMS": items,
-        "PACKED": int(packed and in_words),
-        **constants,
-    }
-    variant = (("ROWS", str(int(in_words))), ("T", unit_type(units.bits)))
-    grid = linear_grid(-(-count // (_WORKGROUP * items)), caps)
-    return Dispatch(KernelVariant(kernel, variant, tuple(constants.items())), bindings, block, grid)
 
 
 def unit_type(bits: int) -> str:
@@ -355,7 +360,7 @@ def copy_schedules(
 
 def copy_plan(desc: OperatorDesc, problem: CopyProblem, rule: str, caps: Capabilities) -> Plan:
     """The plan of an operator that is one copy of its first input."""
-    return Plan((copy_launch(problem, rule, (input_range(0), output_range(0)), caps),))
+    return Plan((copy_launch(problem, (input_range(0), output_range(0)), caps, rule),))
 
 
 register(

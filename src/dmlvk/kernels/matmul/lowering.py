@@ -12,11 +12,11 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import Activation, fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.cooperative_tile import cooperative_constants, cooperative_tile, whole_words
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.matmul.rules import GEMM, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
 from dmlvk.kernels.softmax.lowering import over_last_dimension
 from dmlvk.spec import ops
@@ -105,10 +105,23 @@ def _transposed(strides: Strides) -> Strides:
 
 
 def _dispatch(
-    kernel: str, product: Product, constants: Mapping[str, int], grid: tuple[int, int, int], **params: int
+    kernel: str,
+    product: Product,
+    constants: Mapping[str, int],
+    grid: tuple[int, int, int],
+    variant: Mapping[str, int] | None = None,
+    subgroup_size: int = 0,
+    /,
+    **params: int,
 ) -> Dispatch:
     constants = {**constants, "ACTIVATION": product.activation.id, "HAS_C": int(product.has_c)}
-    block = KERNELS[kernel].pack(
+    return make_dispatch(
+        kernel,
+        (product.a, product.b, product.c, product.y),
+        grid,
+        subgroup_size,
+        variant={"T": product.data_type.name, **(variant or {})},
+        constants=constants,
         rows=product.rows,
         columns=product.columns,
         depth=product.depth,
@@ -122,8 +135,6 @@ def _dispatch(
         **product.activation.params,
         **params,
     )
-    variant = KernelVariant(kernel, (("T", product.data_type.name),), tuple(constants.items()))
-    return Dispatch(variant, (product.a, product.b, product.c, product.y), block, grid)
 
 
 def naive(product: Product, caps: Capabilities) -> Plan:
@@ -301,7 +312,8 @@ def _parts_and_merge(
     constants: Mapping[str, int],
     workgroups: int,
     parts: tuple[int, int],
-    variant: tuple[str, str] | None = None,
+    *,
+    variant: Mapping[str, int] | None = None,
     subgroup_size: int = 0,
 ) -> Plan:
     """A kernel that may split sums, and where it does the dispatch that adds them. ``workgroups`` are those of a part,
@@ -311,9 +323,12 @@ def _parts_and_merge(
     params = {"matrices": product.matrices, "splits": splits, "partial_pitch": pitch}
     constants = {**constants, "VECTOR_Y": int(_output_quads(product)), "PARTIAL": int(splits > 1)}
     grid = linear_grid(workgroups * splits, caps)
+
+    def multiplied(operands: Product) -> Dispatch:
+        return _dispatch(kernel, operands, constants, grid, variant, subgroup_size, **params, split_rounds=split_rounds)
+
     if splits == 1:
-        whole = _dispatch(kernel, product, constants, grid, **params, split_rounds=split_rounds)
-        return Plan((_varied(whole, variant, subgroup_size),))
+        return Plan((multiplied(product),))
     scratch = Range(Source.TEMPORARY, 0, 0, splits * partial_bytes(product.matrices, product.rows, product.columns))
     sums = dataclasses.replace(product, y=scratch, c=product.a, has_c=False, activation=fused(None))
     local = min(128, caps.workgroup_invocations)
@@ -322,18 +337,11 @@ def _parts_and_merge(
     merge_constants = {"LOCAL_SIZE_X": local, "VECTOR_Y": constants["VECTOR_Y"]}
     return Plan(
         (
-            _varied(_dispatch(kernel, sums, constants, grid, **params, split_rounds=split_rounds), variant, subgroup_size),
+            multiplied(sums),
             _dispatch("gemm_merge", merged, merge_constants, merge_grid, **params),
         ),
         temporary_bytes=scratch.nbytes,
     )
-
-
-def _varied(dispatch: Dispatch, variant: tuple[str, str] | None, subgroup_size: int) -> Dispatch:
-    """With another macro and a required subgroup size."""
-    kernel = dispatch.kernel
-    macros = kernel.variant + ((variant,) if variant else ())
-    return dataclasses.replace(dispatch, kernel=kernel._replace(variant=macros, subgroup_size=subgroup_size))
 
 
 def tiled(product: Product, caps: Capabilities) -> Plan:
@@ -400,8 +408,16 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     few = 2 * workgroups <= _TILES_TO_FILL_A_DEVICE
     parts = min(_TILES_TO_FILL_A_DEVICE * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1
     divided = _split(product, caps, rounds, parts)
-    more = ("WHOLE", str(int(all(words)))), caps.subgroup_size
-    return _parts_and_merge("gemm_cooperative", product, caps, constants, workgroups, divided, *more)
+    return _parts_and_merge(
+        "gemm_cooperative",
+        product,
+        caps,
+        constants,
+        workgroups,
+        divided,
+        variant={"WHOLE": all(words)},
+        subgroup_size=caps.subgroup_size,
+    )
 
 
 _VECTOR_INVOCATIONS = 1 << 17
@@ -512,7 +528,7 @@ def _schedule(
         if not _is_softmax(desc.fused_activation):
             return plan
         softmax = over_last_dimension(desc.tensor("output_tensor"), output_range(), caps)
-        return dataclasses.replace(plan, dispatches=(*plan.dispatches, softmax))
+        return dataclasses.replace(plan, dispatches=plan.dispatches + softmax)
 
     return schedule
 

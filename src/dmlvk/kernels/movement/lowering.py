@@ -108,8 +108,7 @@ def _plan_pieces(desc: Split | Join, problem: CopyProblem, rule: str, caps: Capa
     launches = []
     for piece in _pieces(desc):
         possible = by_name[rule].possible(piece.problem, caps)
-        chosen = rule if forced and possible else choose(COPY, piece.problem, caps).name
-        launches.append(copy_launch(piece.problem, chosen, piece.bindings, caps))
+        launches.append(copy_launch(piece.problem, piece.bindings, caps, rule if forced and possible else ""))
     return Plan(tuple(launches))
 
 

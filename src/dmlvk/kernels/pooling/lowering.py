@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import LOWERINGS, register
-from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.parts import chosen_plan
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid, pooling_lanes
 from dmlvk.kernels.elementwise.rules import Access
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.pooling.rules import MAX_UNPOOLING, POOLING, QUANTIZED_POOLING, MaxUnpoolingProblem, PoolingProblem
 from dmlvk.spec.enums import ReduceFunction, TensorDataType
 from dmlvk.spec.ops.pooling import AveragePooling1, LpPooling1, MaxPooling2, MaxUnpooling, QuantizedLinearAveragePooling
@@ -103,9 +104,7 @@ def _reduce(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan
         output_tensor=desc.output_tensor,
         axes=tuple(range(2, source.dimension_count)),
     )
-    lowering = LOWERINGS[Reduce]
-    rows = lowering.problem(reduce)
-    return lowering.schedules[choose(lowering.rules, rows, caps).name](reduce, rows, caps)
+    return chosen_plan(reduce, caps)
 
 
 def rows_contiguous(source: TensorDesc) -> bool:
@@ -186,22 +185,15 @@ def _includes_padding(desc: _Windows) -> bool:
 def _dispatch(
     desc: _Pooling,
     kernel: str,
-    variant: tuple[tuple[str, str], ...],
-    constants: dict[str, int],
-    params: bytes,
+    variant: Mapping[str, str | int],
+    constants: Mapping[str, int],
     workgroups: int,
     caps: Capabilities,
+    **params: Any,
 ) -> Plan:
-    return Plan(
-        (
-            Dispatch(
-                KernelVariant(kernel, variant, tuple(constants.items())),
-                bindings=(input_range(0), output_range(0), output_range(1 if _index_words(desc) else 0)),
-                params=params,
-                grid=linear_grid(workgroups, caps),
-            ),
-        )
-    )
+    bindings = (input_range(0), output_range(0), output_range(1 if _index_words(desc) else 0))
+    grid = linear_grid(workgroups, caps)
+    return Plan((make_dispatch(kernel, bindings, grid, variant=variant, constants=constants, **params),))
 
 
 def position_terms(desc: _Windows, channels_fastest: bool) -> tuple[dict[str, int], dict[str, Any]]:
@@ -248,9 +240,9 @@ def _plan(
         "NORM_ORDER": order if order <= 2 else 0,
         "INDEX_WORDS": _index_words(desc),
     }
-    variant = (("T", desc.tensor("input_tensor").data_type.name),)
-    block = KERNELS[kernel].pack(**params, norm_order=float(order))
-    return _dispatch(desc, kernel, variant, {**positions, **own, **constants}, block, workgroups, caps)
+    variant = {"T": desc.tensor("input_tensor").data_type.name}
+    constants = {**positions, **own, **constants}
+    return _dispatch(desc, kernel, variant, constants, workgroups, caps, **params, norm_order=float(order))
 
 
 def _outputs(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
@@ -417,8 +409,13 @@ def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
         "OUTPUT_MODE": int(form.modes[1]),
         "INDEX_MODE": int(form.modes[2]),
     }
-    data_type = desc.tensor("input_tensor").data_type
-    params = KERNELS["pooling_lanes"].pack(
+    return _dispatch(
+        desc,
+        "pooling_lanes",
+        {"LANES": form.lanes, "T": desc.tensor("input_tensor").data_type.name},
+        constants,
+        -(-math.prod(order) // size),
+        caps,
         count=math.prod(order),
         sizes=order,
         divisors=divisors(order),
@@ -435,8 +432,6 @@ def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
         depth_dilation=three(desc.dilations, 1)[0],
         include_padding=int(_includes_padding(desc)),
     )
-    variant = (("LANES", str(form.lanes)), ("T", data_type.name))
-    return _dispatch(desc, "pooling_lanes", variant, constants, params, -(-math.prod(order) // size), caps)
 
 
 # -- quantized
@@ -480,14 +475,15 @@ def _quantized(desc: QuantizedLinearAveragePooling, problem: PoolingProblem, cap
     size, taps = min(256, caps.workgroup_invocations), min(desc.window_size[-1], 4)
     check_rounds(_rounds(desc, taps), caps, desc.type.dml_name)
     constants |= {**positions, "LOCAL_SIZE_X": size, "TAPS": taps}
-    block = KERNELS["pooling_quantized"].pack(
-        **params, channels=desc.tensor("input_tensor").sizes[1], side_strides=tuple(strides)
-    )
-    dispatch = Dispatch(
-        KernelVariant("pooling_quantized", (("T", "UINT8"),), tuple(constants.items())),
+    dispatch = make_dispatch(
+        "pooling_quantized",
         (input_range(0), output_range(), *bindings),
-        block,
         linear_grid(-(-problem.outputs // size), caps),
+        variant={"T": "UINT8"},
+        constants=constants,
+        **params,
+        channels=desc.tensor("input_tensor").sizes[1],
+        side_strides=tuple(strides),
     )
     return Plan((dispatch,))
 
@@ -518,7 +514,12 @@ def _unpooling(desc: MaxUnpooling, in_output: bool, caps: Capabilities) -> Plan:
             "INDEX_WORDS": element_bits(indices.data_type) // 32,
             "IN_OUTPUT": int(in_output),
         }
-        params = KERNELS["max_unpooling"].pack(
+        return make_dispatch(
+            "max_unpooling",
+            (input_range(0), input_range(1), output_range(), table),
+            linear_grid(-(-count // size), caps),
+            variant={"T": f"UINT{min(bits, 32)}"},
+            constants=constants,
             count=count,
             first=first,
             places=places,
@@ -529,12 +530,6 @@ def _unpooling(desc: MaxUnpooling, in_output: bool, caps: Capabilities) -> Plan:
             output_sizes=output.sizes,
             output_divisors=divisors(output.sizes),
             output_strides=output.effective_strides,
-        )
-        return Dispatch(
-            KernelVariant("max_unpooling", (("T", f"UINT{min(bits, 32)}"),), tuple(constants.items())),
-            (input_range(0), input_range(1), output_range(), table),
-            params,
-            linear_grid(-(-count // size), caps),
         )
 
     dispatches = (dispatch(first, phase) for first in range(0, outputs, part) for phase in range(3))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import LOWERINGS, register
-from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.parts import chosen_plan, placed
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.pooling.lowering import position_terms, rows_contiguous, walk_of
 from dmlvk.kernels.pooling_gradient.lanes import tiled, tiles
 from dmlvk.kernels.pooling_gradient.rules import (
@@ -22,7 +22,7 @@ from dmlvk.spec.enums import ReduceFunction, TensorDataType
 from dmlvk.spec.ops.elementwise import ElementWiseIdentity
 from dmlvk.spec.ops.pooling import MaxPooling2
 from dmlvk.spec.ops.pooling_gradient import AveragePoolingGrad, MaxPoolingGrad
-from dmlvk.spec.schema import OperatorDesc, ScaleBias
+from dmlvk.spec.schema import ScaleBias
 from dmlvk.spec.tensor import TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
 
 _Gradient = AveragePoolingGrad | MaxPoolingGrad
@@ -39,13 +39,6 @@ def _problem(desc: _Gradient) -> PoolingGradientProblem:
     )
 
 
-def _forward_plan(desc: OperatorDesc, caps: Capabilities) -> Plan:
-    """The plan of another operator, by its own rules."""
-    lowering = LOWERINGS[type(desc)]
-    problem = lowering.problem(desc)
-    return lowering.schedules[choose(lowering.rules, problem, caps).name](desc, problem, caps)
-
-
 def _broadcast(desc: AveragePoolingGrad, problem: PoolingGradientProblem, caps: Capabilities) -> Plan:
     source, target = desc.tensor("input_gradient_tensor"), desc.tensor("output_gradient_tensor")
     counted = target.sizes[2:]
@@ -60,7 +53,7 @@ def _broadcast(desc: AveragePoolingGrad, problem: PoolingGradientProblem, caps: 
         output_tensor=target,
         scale_bias=ScaleBias(1 / math.prod(counted), 0.0),
     )
-    return _forward_plan(scaled, caps)
+    return chosen_plan(scaled, caps)
 
 
 def _gathered(desc: _Gradient, function: ReduceFunction, indices: Range, caps: Capabilities) -> Dispatch:
@@ -85,11 +78,14 @@ def _gathered(desc: _Gradient, function: ReduceFunction, indices: Range, caps: C
     params |= {"outputs": dx.element_count, "walk_sizes": order, "walk_divisors": divisors(order)}
     constants |= {"LOCAL_SIZE_X": size, "FUNCTION": int(function)}
     gradient = input_range(1 if isinstance(desc, MaxPoolingGrad) else 0)
-    return Dispatch(
-        KernelVariant("pooling_gradient", (("T", dx.data_type.name),), tuple(constants.items())),
+    return make_dispatch(
+        "pooling_gradient",
         (gradient, indices, output_range()),
-        KERNELS["pooling_gradient"].pack(**params, window_counts=counts),
         linear_grid(-(-dx.element_count // size), caps),
+        variant={"T": dx.data_type.name},
+        constants=constants,
+        **params,
+        window_counts=counts,
     )
 
 
@@ -100,20 +96,14 @@ def _elements(desc: AveragePoolingGrad, problem: PoolingGradientProblem, caps: C
 def _indices(desc: MaxPoolingGrad, problem: PoolingGradientProblem, caps: Capabilities) -> Plan:
     dy = desc.tensor("input_gradient_tensor")
     maxima, indices = (TensorDesc(data_type, dy.sizes) for data_type in (dy.data_type, TensorDataType.UINT32))
-    plan = _forward_plan(
+    plan = chosen_plan(
         desc.forward().replace(input_tensor=desc.input_tensor, output_tensor=maxima, output_indices_tensor=indices), caps
     )
     start = -(-maxima.total_tensor_size_in_bytes // TEMPORARY_BUFFER_ALIGNMENT) * TEMPORARY_BUFFER_ALIGNMENT
-    places = {
-        output_range(0): Range(Source.TEMPORARY, 0, 0, maxima.total_tensor_size_in_bytes),
-        output_range(1): Range(Source.TEMPORARY, 0, start, indices.total_tensor_size_in_bytes),
-    }
-    search = tuple(
-        Dispatch(launch.kernel, tuple(places.get(place, place) for place in launch.bindings), launch.params, launch.grid)
-        for launch in plan.dispatches
-        if isinstance(launch, Dispatch)
-    )
-    gathered = _gathered(desc, ReduceFunction.MAX, places[output_range(1)], caps)
+    found = Range(Source.TEMPORARY, 0, 0, maxima.total_tensor_size_in_bytes)
+    places = Range(Source.TEMPORARY, 0, start, indices.total_tensor_size_in_bytes)
+    search = placed(plan, inputs=(input_range(0),), outputs=(found, places))
+    gathered = _gathered(desc, ReduceFunction.MAX, places, caps)
     return Plan((*search, gathered), temporary_bytes=start + indices.total_tensor_size_in_bytes)
 
 

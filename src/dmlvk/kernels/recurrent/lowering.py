@@ -9,23 +9,21 @@ of float32, unless it lies in memory like that already.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
+from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Launch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import lowering_of, register
-from dmlvk.kernels.common.rule import choose
+from dmlvk.kernels.common.parts import chosen_plan, placed
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.recurrent.rules import RECURRENT, RecurrentProblem, most_lanes, resident_shape
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, RecurrentNetworkDirection, TensorDataType
-from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
 Recurrent = ops.Rnn | ops.Lstm | ops.Gru
@@ -128,7 +126,12 @@ def _cells(desc: Recurrent) -> tuple[int, ...]:
 def _stage(x: TensorDesc, source: Range, target: Range, row: int, rows: int, given: int, caps: Capabilities) -> Dispatch:
     """Writes ``rows`` rows of ``row`` float32 numbers: the first ``given`` are the tensor's, the rest 0."""
     local = min(128, caps.workgroup_invocations)
-    block = KERNELS["recurrent_stage"].pack(
+    return make_dispatch(
+        "recurrent_stage",
+        (source, target),
+        linear_grid(-(-rows * row // local), caps),
+        variant={"T": x.data_type.name},
+        constants={"LOCAL_SIZE_X": local},
         count=rows * row,
         given=given,
         columns=x.sizes[3],
@@ -136,8 +139,6 @@ def _stage(x: TensorDesc, source: Range, target: Range, row: int, rows: int, giv
         rows=x.sizes[1:3],
         strides=x.effective_strides,
     )
-    variant = KernelVariant("recurrent_stage", (("T", x.data_type.name),), (("LOCAL_SIZE_X", local),))
-    return Dispatch(variant, (source, target), block, linear_grid(-(-rows * row // local), caps))
 
 
 def _states(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> _States:
@@ -178,24 +179,6 @@ def _staged(desc: Recurrent, name: str, row: int, work: _Work) -> tuple[Range, i
 # -- the input's products
 
 
-def _embed(desc: OperatorDesc, inputs: tuple[Range, ...], output: Range, work: _Work) -> None:
-    """Launches another operator on these ranges."""
-    lowering = lowering_of(desc)
-    assert lowering is not None, f"{desc.type.dml_name} has kernels"
-    problem = lowering.problem(desc)
-    plan = lowering.schedules[choose(lowering.rules, problem, work.caps).name](desc, problem, work.caps)
-    assert not plan.initialize and not plan.persistent_bytes, "nothing of it is OWNED_BY_DML"
-    temporary = work.temporary.take(plan.temporary_bytes)
-    places = {Source.INPUT: inputs, Source.OUTPUT: (output,), Source.TEMPORARY: (temporary,)}
-
-    def moved(part: Range) -> Range:
-        place = places[part.source][part.slot]
-        return place._replace(offset=place.offset + part.offset, nbytes=part.nbytes or place.nbytes)
-
-    for launch in plan.dispatches:
-        work.launches.append(dataclasses.replace(launch, bindings=tuple(map(moved, launch.bindings))))
-
-
 def _row_step(tensor: TensorDesc) -> int | None:
     """How far apart in memory the rows of both dimensions before the last are, if one number says it."""
     _, planes, rows, _ = tensor.sizes
@@ -227,7 +210,9 @@ def _projection(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> Rang
         output_tensor=TensorDesc(float32, (1, problem.directions, rows, columns)),
         trans_b=MatrixTransform.TRANSPOSE,
     )
-    _embed(product, (x_range, w_range), output, work)
+    plan = chosen_plan(product, work.caps)
+    scratch = work.temporary.take(plan.temporary_bytes)
+    work.launches += placed(plan, inputs=(x_range, w_range), outputs=(output,), temporary=scratch.offset)
     return output
 
 
@@ -332,12 +317,13 @@ def _dispatch(
     params: dict[str, int | tuple[int, ...]],
     grid: tuple[int, int, int],
 ) -> Dispatch:
-    variant = (("T", desc.tensor("input_tensor").data_type.name),)
-    return Dispatch(
-        KernelVariant(kernel, variant, tuple((cell.constants | constants).items())),
+    return make_dispatch(
+        kernel,
         (*bindings, *cell.bindings),
-        KERNELS[kernel].pack(**(cell.params | params)),
         grid,
+        variant={"T": desc.tensor("input_tensor").data_type.name},
+        constants=cell.constants | constants,
+        **cell.params | params,
     )
 
 

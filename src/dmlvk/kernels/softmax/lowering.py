@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.parts import placed
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid, power_of_two
-from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.softmax.rules import SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -128,7 +128,7 @@ def _dispatch(
     kernel: str,
     workgroups: int,
     *,
-    variant: tuple[tuple[str, str], ...] = (),
+    variant: Mapping[str, int] | None = None,
     constants: tuple[tuple[str, int], ...] = (),
     bindings: tuple[Range, ...] = (),
     params: dict[str, int] | None = None,
@@ -160,7 +160,12 @@ def _dispatch(
         "MERGED": merged if shape.lanes > 1 and shape.lanes * shape.columns > caps.minimum_subgroup_size else 1,
         **dict(constants),
     }
-    block = KERNELS[kernel].pack(
+    return make_dispatch(
+        kernel,
+        (input_range(0), output_range(), *bindings),
+        linear_grid(workgroups, caps),
+        variant={"T": desc.tensor("input_tensor").data_type.name, "UNIT": problem.unit, **(variant or {})},
+        constants=all_constants,
         groups=problem.groups,
         row_units=problem.row_units,
         epsilon=desc.epsilon if isinstance(desc, ops.LpNormalization) else 0.0,
@@ -175,13 +180,6 @@ def _dispatch(
         row_x=steps(row.strides[0], inner=along_row),
         row_y=steps(row.strides[1], inner=along_row),
         **(params or {}),
-    )
-    found = (("T", desc.tensor("input_tensor").data_type.name), ("UNIT", str(int(problem.unit))), *variant)
-    return Dispatch(
-        KernelVariant(kernel, found, tuple(all_constants.items())),
-        (input_range(0), output_range(), *bindings),
-        block,
-        linear_grid(workgroups, caps),
     )
 
 
@@ -220,7 +218,7 @@ def _split(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities) -> Pl
             shape,
             "softmax_split",
             blocks * chunks,
-            variant=(("APPLY", str(apply)),),
+            variant={"APPLY": apply},
             bindings=(partials,),
             params={"tiles": each, "chunks": chunks},
         )
@@ -228,13 +226,13 @@ def _split(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities) -> Pl
     return Plan((dispatch(0), dispatch(1)), temporary_bytes=partials.nbytes)
 
 
-def over_last_dimension(tensor: TensorDesc, where: Range, caps: Capabilities) -> Dispatch:
+def over_last_dimension(tensor: TensorDesc, where: Range, caps: Capabilities) -> tuple[Launch, ...]:
     """Softmax in place, as the last step of another operator: each element is read before it is written."""
     last = tensor.dimension_count - 1
     desc = ops.ActivationSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=(last,))
     problem = _problem(desc)
-    dispatch = _one_dispatch(desc, problem, caps, whole=problem.fits_in_registers(caps))
-    return dataclasses.replace(dispatch, bindings=(where, where))
+    plan = Plan((_one_dispatch(desc, problem, caps, whole=problem.fits_in_registers(caps)),))
+    return placed(plan, inputs=(where,), outputs=(where,))
 
 
 register(

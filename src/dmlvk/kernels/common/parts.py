@@ -1,0 +1,37 @@
+"""Plans of other operators as parts of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Launch, Plan, Range, Source
+from dmlvk.kernels.common.registry import lowering_of
+from dmlvk.kernels.common.rule import choose
+from dmlvk.spec.schema import OperatorDesc
+
+
+def chosen_plan(desc: OperatorDesc, caps: Capabilities) -> Plan:
+    """The plan of another operator, by the rule that its family chooses. The desc is the newest re-issue of its operator."""
+    lowering = lowering_of(desc)
+    assert lowering is not None, f"{desc.dml_name} has kernels"
+    problem = lowering.problem(desc)
+    return lowering.schedules[choose(lowering.rules, problem, caps).name](desc, problem, caps)
+
+
+def placed(plan: Plan, *, inputs: tuple[Range, ...], outputs: tuple[Range, ...], temporary: int = 0) -> tuple[Launch, ...]:
+    """The launches of a plan that is a part of another.
+
+    Args:
+        plan: The part. It keeps nothing from its initialisation.
+        inputs, outputs: Where the tensors of its slots lie.
+        temporary: Where its ``temporary_bytes`` begin among those of the whole.
+    """
+    assert not plan.initialize and not plan.persistent_bytes, "a part has no tensor that is OWNED_BY_DML"
+    places = {Source.INPUT: inputs, Source.OUTPUT: outputs, Source.TEMPORARY: (Range(Source.TEMPORARY, 0, temporary),)}
+
+    def moved(part: Range) -> Range:
+        place = places[part.source][part.slot]
+        return place._replace(offset=place.offset + part.offset, nbytes=part.nbytes or place.nbytes)
+
+    return tuple(dataclasses.replace(launch, bindings=tuple(map(moved, launch.bindings))) for launch in plan.dispatches)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections import Counter
 from collections.abc import Sequence
@@ -68,14 +67,49 @@ def plan_arena(blocks: Sequence[Block]) -> Arena:
     The largest block is placed first, each at the lowest place where it meets no other.
     """
     offsets = [0] * len(blocks)
-    placed: list[_Taken] = []
+    placed = _Placed()
+    nbytes = 0
     order = sorted(range(len(blocks)), key=lambda index: (-_length(blocks[index]), _first(blocks[index])))
     for index in order:
         offset = offsets[index] = _lowest(blocks[index], placed)
         for part in blocks[index]:
-            start = offset + part.offset
-            bisect.insort(placed, _Taken(start, start + part.nbytes, part), key=lambda taken: taken.start)
-    return Arena(tuple(offsets), max((_aligned(taken.end) for taken in placed), default=0))
+            taken = _Taken(offset + part.offset, offset + part.offset + part.nbytes, part)
+            placed.add(taken)
+            nbytes = max(nbytes, _aligned(taken.end))
+    return Arena(tuple(offsets), nbytes)
+
+
+class _Placed:
+    """What has been placed, found by time: a search takes as long as the lifetime and what is found, not what there is."""
+
+    def __init__(self) -> None:
+        self._by_first: dict[int, list[_Taken]] = {}
+        self._by_range: dict[tuple[int, int], list[_Taken]] = {}  # ranges of 2**level steps; a lifetime is cut into few
+        self._levels = 0
+
+    def add(self, taken: _Taken) -> None:
+        """Notes a part."""
+        first, end = taken.lifetime.first, taken.lifetime.last + 1
+        self._by_first.setdefault(first, []).append(taken)
+        level = 0
+        while first < end:
+            if first & 1:
+                self._by_range.setdefault((level, first), []).append(taken)
+                first += 1
+            if end & 1:
+                end -= 1
+                self._by_range.setdefault((level, end), []).append(taken)
+            first, end, level = first >> 1, end >> 1, level + 1
+        self._levels = max(self._levels, level)
+
+    def during(self, lifetime: Lifetime) -> list[_Taken]:
+        """What is in use in a part's lifetime, by its start."""
+        found = [
+            taken for level in range(self._levels) for taken in self._by_range.get((level, lifetime.first >> level), ())
+        ]
+        for step in range(lifetime.first + 1, lifetime.last + 1):
+            found += self._by_first.get(step, ())
+        return sorted(found, key=lambda taken: taken.start)
 
 
 def _length(block: Block) -> int:
@@ -86,17 +120,17 @@ def _first(block: Block) -> int:
     return min(part.first for part in block)
 
 
-def _lowest(block: Block, placed: Sequence[_Taken]) -> int:
-    """The lowest offset of a block; ``placed`` are sorted by their start."""
+def _lowest(block: Block, placed: _Placed) -> int:
+    """The lowest offset of a block."""
+    others = [placed.during(part) for part in block]
     offset = 0
     while True:
         before = offset
-        for part in block:
-            for start, end, (_, first, last, _) in placed:
-                if first <= part.last and part.first <= last:
-                    if offset + part.offset + part.nbytes <= start:
-                        break
-                    offset = max(offset, _aligned(end - part.offset))
+        for part, met in zip(block, others, strict=True):
+            for start, end, _ in met:
+                if offset + part.offset + part.nbytes <= start:
+                    break
+                offset = max(offset, _aligned(end - part.offset))
         if offset == before or len(block) == 1:  # where one part makes way, another may meet something else
             return offset
 

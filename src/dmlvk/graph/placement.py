@@ -53,10 +53,12 @@ class Placement:
         for storage in first:
             parts.setdefault(storage.place.storage, []).append(storage)
 
+        ends = {whole: max(last[part] for part in own) for whole, own in parts.items()}
+
         self._home = {whole: whole for whole in parts}
         for index, step in enumerate(steps):
             dying = {whole for whole in in_arena(step.inputs) if whole.part_of is None}
-            dying = {whole for whole in dying if max(last[part] for part in parts[whole]) == index}
+            dying = {whole for whole in dying if ends[whole] == index}
             home = _overwritten(step, dying, self._home)
             output = step.outputs[0]
             if home is not None and output in self._home:
@@ -83,10 +85,14 @@ class Placement:
 
 def _block(uses: Sequence[Lifetime]) -> list[Lifetime]:
     """One block of bytes that lie over each other: each from the first use of any to the last use of any."""
+    starting: dict[int, list[Lifetime]] = {}
+    for use in uses:
+        starting.setdefault(use.offset, []).append(use)
     edges = sorted({edge for use in uses for edge in (use.offset, use.offset + use.nbytes)})
     block: list[Lifetime] = []
+    over: list[Lifetime] = []
     for start, end in itertools.pairwise(edges):
-        over = [use for use in uses if use.offset <= start and end <= use.offset + use.nbytes]
+        over = [use for use in (*over, *starting.get(start, ())) if end <= use.offset + use.nbytes]
         if not over:
             continue
         first, last = min(use.first for use in over), max(use.last for use in over)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -37,7 +38,9 @@ class Flow:
         keeps_dead_steps: Whether steps stay whose results nobody reads to begin with.
 
     Attributes:
-        steps: As they are now.
+        outputs: As given, and, where dead steps are kept, what those write.
+
+    A change costs as much as what it changes, however many steps there are.
     """
 
     def __init__(
@@ -49,43 +52,66 @@ class Flow:
         keeps_dead_steps: bool = False,
     ) -> None:
         self._memory = {} if memory is None else memory
-        self.steps = list(steps)
         self.outputs = frozenset(outputs)
+        self._after: dict[Step | None, Step | None] = {None: None}  # a ring of the steps; None lies between last and first
+        self._before: dict[Step | None, Step | None] = {None: None}
         self._writers: dict[Storage, Step] = {}
-        self._readers: dict[Storage, list[Step]] = {}
+        self._readers: dict[Storage, Counter[Step]] = {}
         self._parts: dict[Storage, list[Storage]] = {}
-        for step in self.steps:
-            self._connect(step)
+        self._numbers: dict[tuple[Storage, TensorDesc | None], float | None] = {}
+        for step in steps:
+            self._insert(step, None)
         if keeps_dead_steps:
             self.outputs |= {storage for storage in self._writers if not self.readers(storage)}
 
-    def _connect(self, step: Step) -> None:
+    def _insert(self, step: Step, after: Step | None) -> None:
+        """Puts a step before another, or, before None, at the end."""
+        before = self._before[after]
+        self._after[before], self._before[step] = step, before
+        self._after[step], self._before[after] = after, step
         self._writers.update(dict.fromkeys(step.written(), step))
         for storage in step.read():
-            self._readers.setdefault(storage, []).append(step)
+            self._readers.setdefault(storage, Counter())[step] += 1
 
-    def _disconnect(self, step: Step) -> None:
+    def _remove(self, step: Step) -> Step | None:
+        """Takes a step out; returns the one behind it, None at the end."""
+        before, after = self._before.pop(step), self._after.pop(step)
+        self._after[before], self._before[after] = after, before
         for storage in step.written():
             del self._writers[storage]
         for storage in step.read():
-            self._readers[storage].remove(step)
+            self._readers[storage].pop(step, None)
+        return after
 
     # -- questions
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps as they are now, in order: a list that later changes leave as it is."""
+        found = []
+        step = self._after[None]
+        while step is not None:
+            found.append(step)
+            step = self._after[step]
+        return found
+
+    def __contains__(self, step: Step) -> bool:
+        return step in self._after
 
     def writer(self, storage: Storage | None) -> Step | None:
         """The step that writes a storage."""
         return None if storage is None else self._writers.get(storage)
 
-    def readers(self, storage: Storage) -> Sequence[Step]:
-        """The steps that read a storage, one that reads it twice counted twice."""
-        return self._readers.get(storage, ())
+    def readers(self, storage: Storage) -> Mapping[Step, int]:
+        """The steps that read a storage, each with how many times it does."""
+        return self._readers.get(storage, {})
 
     def only_reader(self, storage: Storage | None) -> Step | None:
         """The one step that reads a storage, once, where nothing else does: then it need not exist."""
-        if storage is None or storage in self.outputs or len(list(self._sharing(storage))) > 1:
+        if storage is None or storage in self.outputs or any(other is not storage for other in self._sharing(storage)):
             return None
         readers = self.readers(storage)
-        return readers[0] if len(readers) == 1 else None
+        return next(iter(readers)) if list(readers.values()) == [1] else None
 
     def outlives_a_run(self, storage: Storage) -> bool:
         """Whether a storage is a constant that steps write over, for the next run to find."""
@@ -113,13 +139,12 @@ class Flow:
 
     def number(self, storage: Storage | None, tensor: TensorDesc | None) -> float | None:
         """The one number that all elements of a constant are; None where there is none."""
-        values = self.constant(storage, tensor)
-        if values is None or values.size == 0:
+        if storage is None or storage.constant is None:
             return None
-        values = values[tuple(slice(None, 1 if step == 0 else None) for step in values.strides)]  # each element once
-        if not np.all(values == values.flat[0]):
-            return None
-        return float(values.flat[0])
+        key = (storage, tensor)
+        if key not in self._numbers:
+            self._numbers[key] = _only_number(self.constant(storage, tensor))
+        return self._numbers[key]
 
     # -- changes
 
@@ -127,8 +152,7 @@ class Flow:
         """Removes the steps whose results nobody reads, and those that only they read."""
         for step in reversed(self.steps):
             if not any(self._is_needed(storage) for storage in step.written()):
-                self._disconnect(step)
-                self.steps.remove(step)
+                self._remove(step)
 
     def _is_needed(self, storage: Storage) -> bool:
         """Whether a storage is read: by a step, by the caller, or, where it outlives a run, by the next one; or others are
@@ -168,35 +192,40 @@ class Flow:
         return self._memory[key]
 
     def replace(self, old: Sequence[Step], *new: Step) -> None:
-        """Puts steps where the last of some others was."""
-        place = max(self.steps.index(step) for step in old)
+        """Puts steps where the last of some others was; ``old`` are given in their order."""
+        after = None
         for step in old:
-            self._disconnect(step)
-        self.steps[place : place + 1] = new
-        self.steps = [step for step in self.steps if step not in old]
+            after = self._remove(step)
         for step in new:
-            self._connect(step)
+            self._insert(step, after)
 
     def rename(self, names: Mapping[Storage, Storage]) -> None:
         """Lets steps read and write other storages in the place of some."""
-        for step in self.steps:
-            self._disconnect(step)
-        self.steps = [
-            dataclasses.replace(
+        writers = filter(None, map(self.writer, names))
+        changed = dict.fromkeys((*writers, *(step for storage in names for step in self.readers(storage))))
+        for step in changed:
+            renamed = dataclasses.replace(
                 step,
                 inputs=tuple(item and names.get(item, item) for item in step.inputs),
                 outputs=tuple(item and names.get(item, item) for item in step.outputs),
             )
-            for step in self.steps
-        ]
-        for step in self.steps:
-            self._connect(step)
+            self.replace((step,), renamed)
 
     def place(self, storage: Storage, place: Place) -> None:
         """Makes a storage, with what is part of it, part of another."""
         storage.part_of = place
         parts = self._parts.setdefault(storage.place.storage, [])
         parts += [storage, *self._parts.pop(storage, ())]
+
+
+def _only_number(values: npt.NDArray[Any] | None) -> float | None:
+    """The one number that all elements are; None where there is none."""
+    if values is None or values.size == 0:
+        return None
+    values = values[tuple(slice(None, 1 if step == 0 else None) for step in values.strides)]  # each element once
+    if not np.all(values == values.flat[0]):
+        return None
+    return float(values.flat[0])
 
 
 def seen_as(tensor: TensorDesc, sizes: Sequence[int]) -> TensorDesc | None:

@@ -13,7 +13,7 @@ from dmlvk.spec.schema import FLOATS, OperatorDesc
 def recognise_swish(flow: Flow) -> None:
     """x * sigmoid(x) becomes a Swish. x * hard_sigmoid(x) becomes a HardSwish, and so does x * clip(x + b, 0, c) / c, as
     which exporters write it, its factors in any order."""
-    for step in list(flow.steps):
+    for step in flow.steps:
         if not isinstance(step.desc, ops.ElementWiseMultiply | ops.ElementWiseDivide):
             continue
         whole = product(flow, operand(step, "output_tensor"))
@@ -50,7 +50,7 @@ def _swish(flow: Flow, x: Operand, gate: Operand, number: float) -> OperatorDesc
 
 def fuse_activations(flow: Flow) -> None:
     """An activation whose input an operator computes for it alone becomes that operator's ``FusedActivation``."""
-    for step in list(flow.steps):
+    for step in flow.steps:
         activation = _activation(step.desc)
         producer = flow.writer(step.inputs[0]) if step.inputs else None
         if activation is None or producer is None or flow.only_reader(producer.outputs[0]) is not step:

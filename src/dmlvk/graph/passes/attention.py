@@ -20,7 +20,7 @@ def recognise_attention(flow: Flow) -> None:
     only: an H200 runs BERT-base, 128 words, in 3.3 ms with it and in 8.8 without any pass, but in FLOAT32, whose attention
     has no cooperative matrices, in 9.1 ms where the products by themselves take 3.6.
     """
-    for step in list(flow.steps):
+    for step in flow.steps:
         desc = step.desc
         if isinstance(desc, ops.ActivationSoftmax1) and desc.tensor("output_tensor").data_type == TensorDataType.FLOAT16:
             found = _attention(flow, step)

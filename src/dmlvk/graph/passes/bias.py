@@ -17,7 +17,7 @@ def fuse_additions(flow: Flow) -> None:
     To a convolution's output that is a number a channel, where it has no bias yet; to a GEMM's anything of its sizes,
     broadcast or not, where it has no C yet.
     """
-    for step in list(flow.steps):
+    for step in flow.steps:
         if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
             continue
         for product_field, other_field in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
@@ -58,7 +58,7 @@ def _with_addend(
 
 def fuse_residuals(flow: Flow) -> None:
     """A tensor that is added to a convolution's output, which nothing else reads, is added by the convolution."""
-    for step in list(flow.steps):
+    for step in flow.steps:
         if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
             continue
         for own, other in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
@@ -98,7 +98,7 @@ def _with_residual(desc: OperatorDesc, addition: OperatorDesc, own: str, other: 
 
 def fuse_scales(flow: Flow) -> None:
     """A number that a GEMM's output is multiplied with or divided by, and that nothing else reads, goes into its alpha."""
-    for step in list(flow.steps):
+    for step in flow.steps:
         found = _factor(flow, step)
         gemm = flow.writer(found[0].storage) if found else None
         if found is None or gemm is None or flow.only_reader(gemm.outputs[0]) is not step:

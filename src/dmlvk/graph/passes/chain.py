@@ -62,11 +62,11 @@ def merge_chains(flow: Flow) -> None:
     """
     place = {step: index for index, step in enumerate(flow.steps)}
     merged: set[Step] = set()
-    for root in reversed(list(flow.steps)):
+    for root in reversed(flow.steps):
         chain = None if root in merged or not _is_operation(root) else _grown(flow, root, place)
         if chain is not None:
             merged.update(chain.members)
-            flow.replace(list(chain.members), chain.step())
+            flow.replace(sorted(chain.members, key=place.__getitem__), chain.step())
 
 
 def _grown(flow: Flow, root: Step, place: Mapping[Step, int]) -> _Chain | None:

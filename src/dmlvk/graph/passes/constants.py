@@ -14,7 +14,7 @@ def run_constants_once(flow: Flow) -> None:
     Not one whose result the caller reads, who wants it written in every run.
     """
     known: set[Storage] = set()
-    for step in list(flow.steps):
+    for step in flow.steps:
         if _is_constant(flow, step, known):
             flow.replace((step,), dataclasses.replace(step, runs_once=True))
             known.update(step.written())

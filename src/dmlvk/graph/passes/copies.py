@@ -21,31 +21,36 @@ def remove_identities(flow: Flow) -> None:
     """A copy with the layout of all that it copies goes: its readers read what it reads. Where the caller reads it, the step
     that computes what it copies writes there."""
     names: dict[Storage, Storage] = {}
-    for step in list(flow.steps):
+
+    def final(storage: Storage) -> Storage:
+        while storage in names:
+            storage = names[storage]
+        return storage
+
+    for step in flow.steps:
         places = shown_places(step)
         if places is None or len(places) != 1 or places[0] is None or places[0].offset:
             continue
         output = step.outputs[0]
         assert output is not None, "a copy writes something"
-        source = names.get(places[0].storage, places[0].storage)
+        source = final(places[0].storage)
         if source.nbytes != output.nbytes or output.constant is not None or flow.outlives_a_run(source):
             continue
         if output not in flow.outputs and flow.alignment(output) <= PLACE_ALIGNMENT:
             names[output] = source
         elif source.constant is None and source not in flow.outputs and flow.writer(source) is not None:
-            names = {old: output if new is source else new for old, new in names.items()}
             names[source] = output
         else:
             continue
         flow.replace((step,))
     if names:
-        flow.rename(names)
+        flow.rename({storage: final(storage) for storage in names})
 
 
 def share_ranges(flow: Flow) -> None:
     """What a copy shows of its input, if it is bytes of that in their order, becomes a part of the input. Pieces of a split
     for which that does not hold are copied each by itself."""
-    for step in list(flow.steps):
+    for step in flow.steps:
         if step.runs_once:
             continue
         places = shown_places(step)

@@ -12,7 +12,7 @@ from dmlvk.spec import ops
 
 def recognise_gelu(flow: Flow) -> None:
     """The formula, its factors in any order, becomes an ActivationGelu of x."""
-    for step in list(flow.steps):
+    for step in flow.steps:
         if not isinstance(step.desc, ops.ElementWiseMultiply):
             continue
         whole = product(flow, operand(step, "output_tensor"))

@@ -60,7 +60,7 @@ def lay_channels_last(flow: Flow) -> None:
             wanted.add(step.inputs[0])
     fixed, useful = ({home(storage) for storage in some} for some in (stuck, wanted))
     moved = {storage for storage in images if home(storage) in useful - fixed}
-    for step in list(flow.steps):
+    for step in flow.steps:
         desc = _channels_last(step, moved)
         if desc is not step.desc:
             flow.replace((step,), dataclasses.replace(step, desc=desc))

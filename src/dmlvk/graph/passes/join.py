@@ -36,7 +36,7 @@ def join_in_place(flow: Flow) -> None:
     """
     _flatten(flow)
     joined: set[Storage] = set()
-    for step in list(flow.steps):
+    for step in flow.steps:
         if not isinstance(step.desc, ops.Join) or step.runs_once:
             continue
         output, starts = step.outputs[0], _starts(step.desc)
@@ -104,16 +104,18 @@ def _is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 def _runs(flow: Flow, step: Step, starts: Sequence[int], joined: Collection[Storage]) -> list[_Run]:
     """The pieces: those together that make up a storage, and the others one by one."""
     runs: list[_Run] = []
+    moving: set[Storage] = set()
     first = 0
     while first < len(step.inputs):
         storage = step.inputs[first]
         assert storage is not None, "a join has all its inputs"
         whole = storage.place.storage
         end = _end_of(step, starts, first, whole)
-        if end is None or whole in [run.whole for run in runs] or not _may_move(flow, whole, joined):
+        if end is None or whole in moving or not _may_move(flow, whole, joined):
             runs.append(_Run(first, first + 1, None))
         else:
             runs.append(_Run(first, end, whole))
+            moving.add(whole)
         first = runs[-1].end
     return runs
 

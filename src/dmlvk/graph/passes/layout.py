@@ -22,9 +22,9 @@ def avoid_layout_copies(flow: Flow) -> None:
     """Products and pointwise operators whose result is only copied to another layout write it in that, as the heads of
     attention side by side; and they read where it is what would be copied for them, as one of several tensors whose heads
     lie in turns. Rows stay rows, so that their kernels stay the same."""
-    for step in list(flow.steps):
+    for step in flow.steps:
         _write_through(flow, step)
-    for step in list(flow.steps):
+    for step in flow.steps:
         _read_through(flow, step)
 
 
@@ -63,7 +63,7 @@ def _is_avoided(flow: Flow, output: Storage, copied: TensorDesc, window: Window)
     nbytes = window.tensor.total_tensor_size_in_bytes
     is_there = offset % PLACE_ALIGNMENT == 0 and offset + nbytes <= source.nbytes and not flow.outlives_a_run(source)
     is_own = output not in flow.outputs and output.constant is None and flow.alignment(output) <= PLACE_ALIGNMENT
-    readers = list(dict.fromkeys(flow.readers(output)))
+    readers = list(flow.readers(output))
     if not readers or not is_there or not is_own:
         return False
     part = Storage(nbytes)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import Flow
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc
+
+_MOST_FACTORS: Final = 16
+"""No pattern has as many: a product of more is not followed to its end, so that each step is looked at a few times."""
 
 
 class Operand(NamedTuple):
@@ -47,20 +50,29 @@ def computed_by(flow: Flow, part: Operand) -> Step | None:
 
 
 def product(flow: Flow, part: Operand) -> Product:
-    """What an operand is a product of, as far back as multiplications, and divisions by numbers, go."""
-    number = flow.number(*part)
-    if number is not None:
-        return Product(number, ())
-    step = computed_by(flow, part)
-    if step is not None and isinstance(step.desc, ops.ElementWiseMultiply):
-        a, b = (product(flow, operand(step, field)) for field in ("a_tensor", "b_tensor"))
-        return Product(a.number * b.number, a.operands + b.operands)
-    if step is not None and isinstance(step.desc, ops.ElementWiseDivide):
-        divisor = flow.number(*operand(step, "b_tensor"))
-        if divisor:
-            dividend = product(flow, operand(step, "a_tensor"))
-            return Product(dividend.number / divisor, dividend.operands)
-    return Product(1.0, (part,))
+    """What an operand is a product of, as far back as multiplications, and divisions by numbers, go: the nearest few."""
+    number, operands = 1.0, []
+    waiting = [part]
+    looked_at = 0
+    while waiting:
+        own = waiting.pop()
+        constant = flow.number(*own)
+        step = computed_by(flow, own) if constant is None and looked_at < _MOST_FACTORS else None
+        looked_at += 1
+        if constant is not None:
+            number *= constant
+        elif step is not None and isinstance(step.desc, ops.ElementWiseMultiply):
+            waiting += (operand(step, "b_tensor"), operand(step, "a_tensor"))
+        elif (
+            step is not None
+            and isinstance(step.desc, ops.ElementWiseDivide)
+            and (divisor := flow.number(*operand(step, "b_tensor")))
+        ):
+            number /= divisor
+            waiting.append(operand(step, "a_tensor"))
+        else:
+            operands.append(own)
+    return Product(number, tuple(operands))
 
 
 def plus_number(flow: Flow, part: Operand) -> tuple[Operand, float] | None:

@@ -22,7 +22,7 @@ _BATCH = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
 def fold_batch_normalization(flow: Flow) -> None:
     """A BatchNormalization with constant statistics behind a convolution with constant weights goes into these: filter and
     bias of each output channel are scaled on the host, in float64, when the graph is compiled."""
-    for step in list(flow.steps):
+    for step in flow.steps:
         if not isinstance(step.desc, ops.BatchNormalization):
             continue
         convolution = flow.writer(step.storage("input_tensor"))
@@ -113,8 +113,8 @@ def _scaled_filter(weights: npt.NDArray[Any], factors: npt.NDArray[Any], backwar
 def recognise_layer_normalization(flow: Flow) -> None:
     """(x - mean) / sqrt(mean((x - mean)^2) + epsilon) over some axes, and what scales and shifts that, becomes one
     MeanVarianceNormalization1."""
-    for step in list(flow.steps):
-        if step not in flow.steps or not isinstance(step.desc, ops.ElementWiseDivide):
+    for step in flow.steps:
+        if step not in flow or not isinstance(step.desc, ops.ElementWiseDivide):
             continue
         found = _normalized(flow, step)
         if found is None:

@@ -5,37 +5,18 @@ The functions of ``dmlvk.eager`` and of ``dmlvk.builder`` have the same argument
 
 from __future__ import annotations
 
-import inspect
 import numbers
 import operator
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from dmlvk.kernels.common.registry import has_kernels
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError
-from dmlvk.spec.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc
+from dmlvk.spec.functions import OUTPUT_OPTIONS, function_name, input_fields, suggestion
+from dmlvk.spec.schema import FieldKind, FieldSpec, OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
-
-OUTPUT_OPTIONS: Final = ("outputs", "output_sizes", "output_data_types")
-"""What a call may say of its outputs."""
-
-
-def function_name(row: type[OperatorDesc]) -> str:
-    """The operator's name in snake case."""
-    return row.type.name.lower()
-
-
-def rows_by_name() -> dict[str, type[OperatorDesc]]:
-    """The rows that have kernels, by function name."""
-    return {function_name(row): row for row in REGISTRY.values() if has_kernels(row)}
-
-
-def input_fields(row: type[OperatorDesc]) -> tuple[FieldSpec, ...]:
-    """A row's input tensors."""
-    return tuple(spec for spec in row.fields if spec.kind.is_input)
 
 
 class Arguments:
@@ -44,7 +25,7 @@ class Arguments:
     Args:
         row: The operator.
         args, named: The call's.
-        options: Names of arguments, beside the operator's own and those of outputs, that the caller knows.
+        options: Arguments, beside the operator's own and those of outputs, that the caller knows, with their defaults.
 
     Attributes:
         row: The operator.
@@ -52,26 +33,27 @@ class Arguments:
         counts: For each input field how many of them are its elements, None for a single tensor.
         attributes: By field.
         outputs, output_sizes, output_data_types: The options of outputs.
-        options: The caller's, by name, as far as they are given.
+        options: The caller's, by name.
 
     Raises:
         TypeError: an argument that the function does not have, or one twice.
     """
 
     def __init__(
-        self, row: type[OperatorDesc], args: tuple[Any, ...], named: dict[str, Any], options: tuple[str, ...] = ()
+        self, row: type[OperatorDesc], args: tuple[Any, ...], named: dict[str, Any], options: Mapping[str, object]
     ) -> None:
         inputs = input_fields(row)
         allowed = {spec.name for spec in row.fields if not spec.kind.is_output}.union(OUTPUT_OPTIONS, options)
         if not allowed.issuperset(named):
-            raise TypeError(f"{function_name(row)}() has no argument {sorted(set(named) - allowed)[0]!r}")
+            wrong = min(set(named) - allowed)
+            raise TypeError(f"{function_name(row)}() has no argument {wrong!r}{suggestion(wrong, sorted(allowed))}")
         if len(args) > len(inputs):
             raise TypeError(f"{function_name(row)}() takes {len(inputs)} tensors, got {len(args)}")
         self.row = row
         self.outputs = named.pop("outputs", ())
         self.output_sizes = named.pop("output_sizes", None)
         self.output_data_types = named.pop("output_data_types", None)
-        self.options = {name: named.pop(name) for name in options if name in named}
+        self.options: dict[str, Any] = {name: named.pop(name, default) for name, default in options.items()}
         self.operands: list[Any] = []
         self.counts: list[tuple[FieldSpec, int | None]] = []
         for position, spec in enumerate(inputs):
@@ -158,7 +140,7 @@ class Arguments:
 def _attribute(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | tuple) else value
 
 
 def inferred_sizes(desc: OperatorDesc, specs: list[FieldSpec]) -> tuple[tuple[int, ...], ...]:
@@ -221,39 +203,3 @@ def _validate_inputs(desc: OperatorDesc, outputs: list[FieldSpec]) -> None:
         data_type = next((item for item in spec.data_types if _may_have(desc, spec, item)), spec.data_types[0])
         guesses[spec.name] = TensorDesc(data_type, sizes)
     desc.replace(**guesses).validate()
-
-
-def signature(row: type[OperatorDesc], options: Iterable[str]) -> inspect.Signature:
-    """The signature of a row's function: tensors, attributes and options."""
-    inputs = input_fields(row)
-    defaults = {name: parameter.default for name, parameter in inspect.signature(row).parameters.items()}
-    last_required = max((i for i, spec in enumerate(inputs) if not spec.optional), default=-1)
-    parameters = [
-        inspect.Parameter(
-            spec.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=None if index > last_required else inspect.Parameter.empty,
-        )
-        for index, spec in enumerate(inputs)
-    ]
-    parameters += [
-        inspect.Parameter(spec.name, inspect.Parameter.KEYWORD_ONLY, default=defaults[spec.name])
-        for spec in row.fields
-        if not spec.kind.is_tensor
-    ]
-    option_defaults = {"outputs": ()}
-    parameters += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option_defaults.get(name)) for name in options
-    ]
-    return inspect.Signature(parameters)
-
-
-def documentation(row: type[OperatorDesc]) -> str:
-    """The docstring of a row's function."""
-    lines = [inspect.getdoc(row) or row.__name__, "", f"See ``dmlvk.{row.__name__}``.", "", "Args:"]
-    for spec in row.fields:
-        if spec.kind.is_input:
-            types = ", ".join(data_type.name.lower() for data_type in spec.data_types)
-            lines.append(f"    {spec.name}: {'Optional tensor' if spec.optional else 'Tensor'} of {types}.")
-    outputs = [spec.name + (" (on request)" if spec.optional else "") for spec in row.fields if spec.kind.is_output]
-    return "\n".join([*lines, "", "Returns:", f"    {', '.join(outputs)}."])

@@ -9,7 +9,7 @@
     predict.initialize({w: weights})
     probabilities = predict(images)
 
-A graph has a method for each operator that has kernels, with the arguments of the function of that name in
+A graph has a method for each operator, with the arguments of the function of that name in
 ``dmlvk.eager``, but that its operands are expressions. Expressions have numpy's operators, broadcasting included;
 ``transpose``, ``broadcast_to`` and most of ``reshape`` are other strides of the same memory and cost nothing.
 """
@@ -17,13 +17,13 @@ A graph has a method for each operator that has kernels, with the arguments of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.arguments import OUTPUT_OPTIONS, Arguments, documentation, function_name, rows_by_name, signature
+from dmlvk.arguments import Arguments
 from dmlvk.directml.binding import BindingTable, BufferBinding
 from dmlvk.directml.device import Device, default_device
 from dmlvk.directml.operator import CompiledOperator
@@ -38,6 +38,7 @@ from dmlvk.graph.desc import (
     OperatorGraphNodeDesc,
     OutputGraphEdgeDesc,
 )
+from dmlvk.graph_methods import GraphMethods
 from dmlvk.runtime.memory import Purpose
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError, StateError
@@ -142,7 +143,8 @@ class Expression:
         strides = reshaped_strides(self.shape, self.desc.effective_strides, sizes)
         if strides is not None:
             return self._seen(sizes, strides)
-        return self.graph.element_wise_identity(self)._seen(sizes, packed_strides(sizes))  # type: ignore[no-any-return]
+        copied: Expression = self.graph.element_wise_identity(self)
+        return copied._seen(sizes, packed_strides(sizes))
 
     # -- arithmetic
 
@@ -186,14 +188,17 @@ class Expression:
 
     def __pow__(self, exponent: Operand) -> Expression:
         if not isinstance(exponent, Expression) and self.data_type in FLOATS:
-            return self.graph.element_wise_constant_pow(self, exponent=float(exponent))  # type: ignore[no-any-return]
+            result: Expression = self.graph.element_wise_constant_pow(self, exponent=float(exponent))
+            return result
         return self._elementwise("element_wise_pow", exponent)
 
     def __neg__(self) -> Expression:
-        return self.graph.element_wise_negate(self)  # type: ignore[no-any-return]
+        result: Expression = self.graph.element_wise_negate(self)
+        return result
 
     def __abs__(self) -> Expression:
-        return self.graph.element_wise_abs(self)  # type: ignore[no-any-return]
+        result: Expression = self.graph.element_wise_abs(self)
+        return result
 
     def __matmul__(self, other: Operand) -> Expression:
         """numpy's matmul of two floating-point tensors: a vector counts as one row or one column, leading dimensions
@@ -213,9 +218,9 @@ class Expression:
         if len(batch) > _GEMM_DIMENSIONS - 2:
             count = math.prod(batch)
             left, right = (item.reshape(count, *item.shape[-2:]) for item in (left, right))
-        product = self.graph.gemm(left, right)
+        product: Expression = self.graph.gemm(left, right)
         sizes = batch + left.shape[-2:-1] * (self.ndim > 1) + right.shape[-1:] * (other.ndim > 1)
-        return product.reshape(*(sizes or (1,)))  # type: ignore[no-any-return]
+        return product.reshape(*(sizes or (1,)))
 
     def __rmatmul__(self, other: npt.NDArray[Any]) -> Expression:
         return self._operand(other) @ self
@@ -225,7 +230,7 @@ Operand = Expression | Number | npt.NDArray[Any]
 """What arithmetic takes beside an expression: numbers and arrays become constants of the expression's type."""
 
 
-class Graph:
+class Graph(GraphMethods):
     """A graph under construction; see the module's text.
 
     Args:
@@ -274,22 +279,6 @@ class Graph:
         self._bytes[source] = desc.total_tensor_size_in_bytes
         return Expression(self, source, desc)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        row = rows_by_name().get(name)
-        if row is None:
-            raise AttributeError(f"a Graph has no operator {name!r}")
-
-        def node(*args: Any, **named: Any) -> Any:
-            return self._node(Arguments(row, args, named, ("name",)))
-
-        node.__name__ = node.__qualname__ = function_name(row)
-        node.__doc__ = documentation(row)
-        node.__signature__ = signature(row, (*OUTPUT_OPTIONS, "name"))  # type: ignore[attr-defined]  # for help()
-        return node
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *rows_by_name()})
-
     def _node(self, call: Arguments) -> Any:
         """Adds a node; returns its outputs as ``dmlvk.eager`` does."""
         for operand in call.operands:
@@ -297,7 +286,7 @@ class Graph:
                 raise StateError(f"{call.row.type.dml_name}: operands are expressions of this graph, not {operand!r}")
         desc = call.describe(None if operand is None else operand.desc for operand in call.operands)
         index = len(self._nodes)
-        self._nodes.append(OperatorGraphNodeDesc(self.device.create_operator(desc), call.options.get("name", "")))
+        self._nodes.append(OperatorGraphNodeDesc(self.device.create_operator(desc), call.options["name"]))
         for slot, operand in enumerate(call.operands):
             if operand is not None and operand._source.node < 0:
                 self._fed.append(InputGraphEdgeDesc(operand._source.slot, index, slot))

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import Graph, TensorDataType, TensorDesc
-from dmlvk.arguments import function_name
 from dmlvk.graph.passes.chain import operations_of
 from dmlvk.kernels.elementwise.lowering import ROWS
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.spec import ops
+from dmlvk.spec.functions import function_name
 from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.verify.cases.layouts import GuardedTensor

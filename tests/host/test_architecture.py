@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("directml",),
     ("engine",),
     ("arguments",),
+    ("eager_calls", "graph_methods"),
     ("eager", "builder"),
     ("onnx",),
     ("verify",),

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 VALIDATED = os.environ.get("DMLVK_VALIDATION") == "1"
 
 MARKERS = {
-    "quick": "part of the short run on the second driver",
+    "quick": "part of the short runs: of make check, on the second driver, as a lesser device",
     "slow": "more than about ten seconds on lavapipe",
+    "full": "of the whole cross only, which make test-full runs",
     "torch": "compares with PyTorch; set on every test that uses the fixture of that name",
 }
 

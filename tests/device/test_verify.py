@@ -1,4 +1,4 @@
-"""The operators' cases on the device, against the oracle: what ``python -m dmlvk verify`` runs, each case a test."""
+"""The operators' cases on the device, against the oracle: what ``python -m dmlvk verify`` runs, each operator a test."""
 
 from __future__ import annotations
 
@@ -27,40 +27,50 @@ from dmlvk.verify.card import read
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import Case, OperatorCases
 from dmlvk.verify.cases.problem import Variation, build
-from dmlvk.verify.check import bit_errors, check, check_problem, ulp_errors, verify_operators
+from dmlvk.verify.check import bit_errors, check, check_problem, check_trials, ulp_errors
 from dmlvk.verify.command import table
 from dmlvk.verify.command import verify as make_card
 from dmlvk.verify.oracle import Scaled, oracle
-from dmlvk.verify.runs import Selection
+from dmlvk.verify.runs import Selection, trials
 
-CASES = [(entry, case) for entry in all_cases().values() for case in entry.cases]
-
-
-def identify(value: object) -> str | None:
-    if isinstance(value, OperatorCases):
-        return value.operator.__name__
-    return value.name.replace(" ", "_") if isinstance(value, Case) else None
+ENTRIES = list(all_cases().values())
 
 
-def run(device: dmlvk.Device, entry: OperatorCases, case: Case, selection: Selection) -> None:
-    outcomes = list(verify_operators(device, (entry,), selection, (case,)))
-    assert outcomes
-    assert not [f"{outcome.variation}: {outcome.detail}" for outcome in outcomes if not outcome.passed]
+def run(device: dmlvk.Device, entry: OperatorCases, selection: Selection, *earlier: Selection) -> None:
+    """Makes the runs of a selection that no earlier one has, so that none is made twice in a session."""
+    made = {str(trial.variation) for other in earlier for trial in trials(entry, device.capabilities, other)}
+    chosen = [trial for trial in trials(entry, device.capabilities, selection) if str(trial.variation) not in made]
+    outcomes = list(check_trials(device, chosen))
+    assert len(outcomes) == len(chosen)
+    wrong = [f"{outcome.variation}: {outcome.detail}" for outcome in outcomes if not outcome.passed]
+    assert not wrong, f"{len(wrong)} of {len(chosen)} runs:\n" + "\n".join(wrong)
     unsupported = {outcome.unsupported for outcome in outcomes if outcome.unsupported}
     if device.mask == dmlvk.Mask():
         assert not unsupported, "the CI's device can do everything"
     assert all("needs the device feature" in reason for reason in unsupported)
 
 
-@pytest.mark.parametrize(("entry", "case"), CASES, ids=identify)
-def test_case(device: dmlvk.Device, entry: OperatorCases, case: Case) -> None:
-    run(device, entry, case, Selection.FULL)
+def identify(entry: OperatorCases) -> str:
+    return entry.operator.__name__
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("entry", "case"), [pair for pair in CASES if pair[1].quick], ids=identify)
-def test_quick_case(device: dmlvk.Device, entry: OperatorCases, case: Case) -> None:
-    run(device, entry, case, Selection.QUICK)
+@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if any(case.quick for case in entry.cases)], ids=identify)
+def test_quick_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
+    run(device, entry, Selection.QUICK)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=identify)
+def test_default_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
+    """Each case with each data type; each rule, layout and shared input of a data type once (tests/host/test_card.py)."""
+    run(device, entry, Selection.DEFAULT, Selection.QUICK)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("entry", ENTRIES, ids=identify)
+def test_all_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
+    """Each case with each data type in each layout and in place, under each rule."""
+    run(device, entry, Selection.FULL, Selection.QUICK, Selection.DEFAULT)
 
 
 # -- the verdict itself can fail

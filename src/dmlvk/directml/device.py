@@ -21,6 +21,7 @@ from dmlvk.graph.wiring import wire
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo
+from dmlvk.runtime.measure import learn_model
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.spec.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, StateError, UnsupportedError
@@ -67,6 +68,7 @@ class Device(ComputeDevice):
         if minimum_feature_level > MAXIMUM_FEATURE_LEVEL:
             raise UnsupportedError(f"the highest feature level is {MAXIMUM_FEATURE_LEVEL.name}")
         super().__init__(choice, mask=mask)
+        learn_model(self)
         self.private_data: dict[object, Any] = {}
 
     def create_operator(self, desc: OperatorDesc) -> Operator:

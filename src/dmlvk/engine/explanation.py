@@ -51,6 +51,7 @@ class OperatorExplanation:
         operator: Its class.
         fields: What the desc says, a text for each field that is given.
         lowered_as: The newest re-issue, which has the kernels.
+        model: The model of the device that the rules read, each number with its source.
         rules: Those of its family, in order.
         dispatches: What an execution launches.
         initialization: What initialisation launches.
@@ -61,6 +62,7 @@ class OperatorExplanation:
     operator: str
     fields: dict[str, str]
     lowered_as: str
+    model: str
     rules: tuple[RuleAnswer, ...]
     dispatches: tuple[LaunchExplanation, ...]
     initialization: tuple[LaunchExplanation, ...]
@@ -74,7 +76,7 @@ class OperatorExplanation:
 
     def lines(self) -> list[str]:
         """It as text, two spaces deep."""
-        lines = []
+        lines = [f"  model   {self.model}"]
         for answer in self.rules:
             mark = "chosen" if answer.rule == self.chosen else "yes" if answer.holds else "no"
             lines.append(f"  {mark:6}  {answer.rule}: {answer.because}")
@@ -100,6 +102,7 @@ def explain_operator(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> Oper
         operator=type(desc).__name__,
         fields={spec.name: _text(value) for spec in desc.fields if (value := getattr(desc, spec.name)) is not None},
         lowered_as=type(newest(desc)).__name__,
+        model=str(caps.model),
         rules=tuple(RuleAnswer(rule.name, holds, rule.because) for rule, holds in explain(desc, caps)),
         dispatches=tuple(map(_launch, plan.dispatches)),
         initialization=tuple(map(_launch, plan.initialize)),

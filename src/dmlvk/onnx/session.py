@@ -14,7 +14,6 @@ import numpy as np
 from dmlvk import eager
 from dmlvk.directml.command import CommandList
 from dmlvk.directml.device import Device
-from dmlvk.engine.bandwidth import copy_bandwidth
 from dmlvk.engine.copies import Copies
 from dmlvk.engine.copies import Region as CopyRegion
 from dmlvk.engine.device_array import DeviceArray
@@ -35,6 +34,7 @@ from dmlvk.onnx.tensors import Item, Tensor
 from dmlvk.onnx.transfer import empty, empty_on_device, from_bytes, from_device, packed_bytes, to_bytes
 from dmlvk.onnx.values import Sizes, Value
 from dmlvk.runtime.device import DeviceChoice
+from dmlvk.runtime.measure import copy_bandwidth
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError, UnsupportedNodeError
 

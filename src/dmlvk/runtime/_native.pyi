@@ -36,7 +36,7 @@ class PhysicalDevice:
     """VkPhysicalDeviceLimits members that matter to compute, by their Vulkan names (an array gives an entry an element:
     maxComputeWorkGroupCount0, 1, 2; maxComputeWorkGroupSize0, 1, 2), plus subgroupSize, minSubgroupSize,
     maxSubgroupSize, maxComputeWorkgroupSubgroups, maxMemoryAllocationSize, maxBufferSize, timestampValidBits (of the
-    queue)."""
+    queue) and, where an extension of the vendor tells them, processors and processorSubgroups (that one holds)."""
     cooperative_matrices: list[dict[str, Any]]
     """One entry a reported shape: m, n, k, a_type, b_type, c_type, result_type ("float16", "bfloat16", "int8", ...),
     saturating, scope ("subgroup", "workgroup", ...)."""

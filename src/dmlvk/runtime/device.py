@@ -2,9 +2,9 @@
 
 Environment variables:
     DMLVK_DEVICE: The default choice: an index, a UUID or part of a name.
-    DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE: What is taken away from devices; see ``Mask``.
-    DMLVK_CACHE_DIR: Folder of the pipeline caches, instead of ``dmlvk`` where the system keeps caches: ``$XDG_CACHE_HOME``
-        or ``~/.cache``, on Windows ``%LOCALAPPDATA%``, on macOS ``~/Library/Caches``.
+    DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE, DMLVK_MODEL: What is taken away from devices; see ``Mask``.
+    DMLVK_CACHE_DIR: Folder of the pipeline caches and measured models, instead of ``dmlvk`` where the system keeps caches:
+        ``$XDG_CACHE_HOME`` or ``~/.cache``, on Windows ``%LOCALAPPDATA%``, on macOS ``~/Library/Caches``.
     DMLVK_VALIDATION: "1" switches the Khronos validation layer on, core and synchronisation checks.
 """
 
@@ -31,11 +31,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.devices.mask import Mask
+from dmlvk.devices.model import CPU, DEVICES, GENERIC_GPU, DeviceModel, Source
 from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.library import pipeline_spirv
 from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterArena, Purpose
+from dmlvk.runtime.model_file import read_model
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
 
@@ -163,12 +165,12 @@ class ComputeDevice:
         if _left_behind:
             raise StateError(_FORKED)
         self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
-        self._cache_path = _pipeline_cache_path(self.info)
+        self._cache_path = str(_cached_file(self.info, "pipelines", "bin") or "")
         self.mask = Mask.from_environment() if mask is None else mask
         physical = _physical_devices()[self.info.index]
         limits = physical.limits
         reduced = self.mask.applied(
-            _reported(physical),
+            _reported(physical, known_model(self.info)),
             int(limits["minStorageBufferOffsetAlignment"]),
             int(limits["maxComputeWorkgroupSubgroups"]),
         )
@@ -397,7 +399,8 @@ def _register_hooks() -> None:
 
 
 def cache_folder() -> pathlib.Path:
-    """Where pipeline caches lie: ``DMLVK_CACHE_DIR``, else ``dmlvk`` in the folder that the system keeps caches in.
+    """Where pipeline caches and measured models lie: ``DMLVK_CACHE_DIR``, else ``dmlvk`` in the folder that the system keeps
+    caches in.
 
     Raises:
         RuntimeError: the user has no home, as in many a container.
@@ -413,16 +416,16 @@ def cache_folder() -> pathlib.Path:
     return (pathlib.Path(base) if base else pathlib.Path.home().joinpath(*default)) / "dmlvk"
 
 
-def _pipeline_cache_path(info: DeviceInfo) -> str:
-    """Of the cache file of this device under this driver; "", with a warning, where the folder cannot be made."""
+def _cached_file(info: DeviceInfo, kind: str, suffix: str) -> pathlib.Path | None:
+    """The file of what is kept of this device under this driver; None, with a warning, where the folder cannot be made."""
     try:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:
-        warnings.warn(f"dmlvk keeps no pipeline cache: {error}", RuntimeWarning, stacklevel=3)
-        return ""
+        warnings.warn(f"dmlvk keeps no pipeline cache: {error}", RuntimeWarning, stacklevel=4)
+        return None
     version = _physical_devices()[info.index].driver_version
-    return str(folder / f"pipelines-{info.uuid}-{version:08x}.bin")
+    return folder / f"{kind}-{info.uuid}-{version:08x}.{suffix}"
 
 
 def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[CooperativeMatrix, ...]:
@@ -437,7 +440,27 @@ def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[Cooperative
     )
 
 
-def _reported(physical: _native.PhysicalDevice) -> Capabilities:
+def model_path(info: DeviceInfo) -> pathlib.Path | None:
+    """The file of what was measured of this device under this driver; None where nothing can be kept."""
+    return _cached_file(info, "model", "json")
+
+
+def known_model(info: DeviceInfo) -> DeviceModel:
+    """What is known of a device without opening it: its shipped row, else a general one with what was measured once, and
+    what Vulkan tells of its processors."""
+    physical = _physical_devices()[info.index]
+    model = DEVICES.get(info.name, CPU if physical.type == "cpu" else GENERIC_GPU)
+    if model is GENERIC_GPU and (path := model_path(info)) and (found := read_model(path)):
+        model = model.told(Source.MEASURED, found)
+    held = physical.limits.get("processorSubgroups")
+    told = {
+        "processors": physical.limits.get("processors"),
+        "resident_invocations": held and held * physical.limits["subgroupSize"],
+    }
+    return model.told(Source.VULKAN, told)
+
+
+def _reported(physical: _native.PhysicalDevice, model: DeviceModel) -> Capabilities:
     limits: Mapping[str, Any] = physical.limits
     x, y, z = (int(limits[f"maxComputeWorkGroupCount{axis}"]) for axis in range(3))
     return Capabilities(
@@ -451,4 +474,5 @@ def _reported(physical: _native.PhysicalDevice) -> Capabilities:
         workgroup_counts=(x, y, z),
         storage_buffer_bytes=int(limits["maxStorageBufferRange"]),
         is_cpu=physical.type == "cpu",
+        model=model,
     )

@@ -1,7 +1,7 @@
 """Runs the operators' cases on a device and holds every result against the oracle.
 
 Every tensor lies between guard bytes, every run is done twice, and the device's own counter shows that the GPU did it.
-``python -m dmlvk verify`` and the tests both call ``verify_operators``.
+``python -m dmlvk verify`` and the tests both call ``check_trials``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dmlvk.spec.errors import DeviceLostError, DmlvkError, UnsupportedError
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.card import Failure
 from dmlvk.verify.cases.layouts import GuardedTensor, unflagged
-from dmlvk.verify.cases.model import EXACT, Case, OperatorCases, Tolerance
+from dmlvk.verify.cases.model import EXACT, OperatorCases, Tolerance
 from dmlvk.verify.cases.problem import Problem, Variation, build, fields_of, slot_name
 from dmlvk.verify.oracle import Scaled, oracle
 from dmlvk.verify.runs import Selection, Trial, chosen_rule, trials
@@ -219,30 +219,32 @@ def verify_operators(
     device: Device,
     entries: Iterable[OperatorCases],
     selection: Selection = Selection.FULL,
-    cases: Iterable[Case] | None = None,
     only: str = "",
 ) -> Iterator[Outcome]:
-    """Runs operators' cases, while other threads create the pipelines of those that come next.
+    """Makes the runs of operators' cases, as ``check_trials`` does.
 
     Args:
         device: The device that runs them.
         entries: The operators' cases.
         selection: Which of their runs.
-        cases: Only these of the cases.
         only: Only runs whose variation, as text, contains this.
     """
+    chosen = (trial for entry in entries for trial in trials(entry, device.capabilities, selection))
+    return check_trials(device, (trial for trial in chosen if only in str(trial.variation)))
+
+
+def check_trials(device: Device, chosen: Iterable[Trial]) -> Iterator[Outcome]:
+    """Makes runs one after the other, while other threads create the pipelines of those that come next."""
     waiting: collections.deque[tuple[Trial, Plan | None]] = collections.deque()
 
     def first() -> Outcome:
         trial, plan = waiting.popleft()
         return check_problem(device, trial.entry, trial.variation, build(trial.entry.operator, trial.variation), plan)
 
-    for entry in entries:
-        for trial in trials(entry, device.capabilities, selection, cases):
-            if only in str(trial.variation):
-                waiting.append((trial, _prepared(device, trial)))
-                if len(waiting) > _AHEAD:
-                    yield first()
+    for trial in chosen:
+        waiting.append((trial, _prepared(device, trial)))
+        if len(waiting) > _AHEAD:
+            yield first()
     while waiting:
         yield first()
 

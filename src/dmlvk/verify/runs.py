@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.lowering import explain, possible_rules
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.verify.cases.model import Case, OperatorCases
+from dmlvk.verify.cases.model import OperatorCases
 from dmlvk.verify.cases.problem import Variation, build, variations
 
 
@@ -54,26 +54,20 @@ def chosen_rule(desc: OperatorDesc, caps: Capabilities) -> str:
     return next(rule.name for rule, holds in explain(desc, caps) if holds)
 
 
-def trials(
-    entry: OperatorCases,
-    caps: Capabilities,
-    selection: Selection = Selection.FULL,
-    cases: Iterable[Case] | None = None,
-) -> list[Trial]:
+def trials(entry: OperatorCases, caps: Capabilities, selection: Selection = Selection.FULL) -> list[Trial]:
     """An operator's runs on a device, case after case.
 
     Args:
         entry: The operator's cases.
         caps: The device.
         selection: Which of them.
-        cases: Only these of the cases.
     """
-    found = list(_all(entry, caps, cases, quick=selection is Selection.QUICK))
-    return _cover(found) if selection is Selection.DEFAULT else found
+    found = list(_all(entry, caps, quick=selection is Selection.QUICK))
+    return cover(found) if selection is Selection.DEFAULT else found
 
 
-def _all(entry: OperatorCases, caps: Capabilities, cases: Iterable[Case] | None, *, quick: bool) -> Iterator[Trial]:
-    for variation in variations(entry, cases, quick=quick):
+def _all(entry: OperatorCases, caps: Capabilities, *, quick: bool) -> Iterator[Trial]:
+    for variation in variations(entry, quick=quick):
         desc = build(entry.operator, variation).desc
         chosen = chosen_rule(desc, caps)
         yield Trial(entry, variation, desc, chosen)
@@ -93,7 +87,7 @@ def _traits(trial: Trial) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _cover(found: list[Trial]) -> list[Trial]:
+def cover(found: list[Trial]) -> list[Trial]:
     """Those that are packed and chosen, and others until there is one with every trait that any has. What few have comes
     first; of the runs that show the most that is new the next one is taken each time, so that cases take turns."""
     having: dict[tuple[str, ...], list[int]] = {}

@@ -1,4 +1,4 @@
-"""The kernels of ``dmlvk_bench.ceilings``: arithmetic in registers and nothing else. No rule chooses them."""
+"""The kernels of ``arithmetic``, which measures what a device computes at most. No rule chooses them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class _Past(NamedTuple):
 
 
 class _Sizes(NamedTuple):
-    """Of the output: batch entries, query rows, heads, keys that there are in all, and elements of a row of values."""
+    """The output's batch entries, query rows and heads, the keys in all, and the elements of a row of values."""
 
     batch: int
     queries: int

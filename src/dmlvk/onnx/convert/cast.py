@@ -51,7 +51,7 @@ def cast_to(node: Conversion, x: Value, dtype: np.dtype[Any], saturate: bool = T
 
 
 def _cast_4_bits(node: Conversion, x: Value, dtype: np.dtype[Any]) -> Value:
-    """By the operators that have these types, with a scale of 1: from floats to the nearest, halves to even, as ONNX."""
+    """The operators of these types do it with a scale of 1: from floats to the nearest, halves to even, as ONNX says."""
     quantizes = data_type_of(dtype) in FOUR_BITS
     real = x.dtype if quantizes else dtype
     if data_type_of(real) not in FLOATS:

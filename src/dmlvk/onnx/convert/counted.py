@@ -26,7 +26,7 @@ def _count(node: Conversion) -> int:
 
 
 def _nonzero(node: Conversion, x: Value) -> tuple[Result, Result]:
-    """How many elements are not zero, and the coordinates of all of them in the first rows."""
+    """The number of elements that are not zero, and their coordinates in the first rows."""
     if 0 in x.sizes:
         return np.zeros(1, np.uint32), np.zeros((0, x.rank), np.uint32)
     if x.dtype.itemsize == 8:
@@ -132,7 +132,7 @@ def _sorted(node: Conversion, rows: Value) -> Value:
 
 
 def _places(node: Conversion, values: Value) -> Value:
-    """Where the values come from when they are sorted."""
+    """The place that each value has before sorting."""
     places = node.new(values.sizes, _INT64)
     node.launch(
         ops.TopK1,

@@ -23,8 +23,8 @@ class Elementwise(NamedTuple):
     Attributes:
         op_type, since: The ONNX operator.
         row: The DirectML operator.
-        types: Of ONNX's first input, where the row allows more than the operator; None for the row's own.
-        dtype: Of the output; None for that of the first input.
+        types: The types of ONNX's first input, if the row allows more than the operator; None for the row's own.
+        dtype: The output's type; None for that of the first input.
     """
 
     op_type: str
@@ -155,6 +155,6 @@ def _bound(node: Conversion, index: int) -> float | int:
 
 
 def _clip(node: Conversion, low: float | int, high: float | int) -> Value:
-    """Where the bounds cross, ONNX gives the upper one everywhere: callers pass it twice."""
+    """If the bounds cross, ONNX gives the upper one everywhere: callers pass it twice."""
     data_type = data_type_of(node[0].dtype)
     return node.elementwise(ops.ElementWiseClip1, node[0], min_max_data_type=data_type, min=low, max=high)

@@ -77,7 +77,7 @@ def short_time_transform(node: Conversion) -> Value:
 
 
 def _outputs(node: Conversion, length: int, onesided: int) -> int:
-    """How many frequencies are wanted: half of them, and 0, where the rest follows from them."""
+    """The number of frequencies that are wanted: half of them, and 0, if the rest follows from them."""
     if length < 1:
         raise node.invalid(f"a transform of {length} elements")
     return length // 2 + 1 if node.attribute("onesided", onesided) else length

@@ -20,7 +20,7 @@ def gather(node: Conversion) -> Value:
 
 
 def taken(node: Conversion, x: Value, indices: Value, axis: int) -> Value:
-    """What the indices choose along an axis."""
+    """The elements that indices choose along an axis."""
     sizes = (*x.sizes[:axis], *indices.sizes, *x.sizes[axis + 1 :])
     count = max(len(sizes), x.rank)
     place = {"axis": axis + count - x.rank, "index_dimensions": indices.rank}

@@ -27,8 +27,8 @@ class _Matrices(NamedTuple):
     """Two stacks of matrices that numpy's matmul would multiply, as DirectML takes them.
 
     Attributes:
-        a, b: Of the same leading sizes, at most two.
-        sizes: Of the product in ONNX's terms.
+        a, b: The factors; they have the same leading sizes, at most two.
+        sizes: The product's sizes in ONNX's terms.
     """
 
     a: Value
@@ -37,7 +37,7 @@ class _Matrices(NamedTuple):
 
     @property
     def product_sizes(self) -> Sizes:
-        """Of the product in DirectML's terms."""
+        """The product's sizes in DirectML's terms."""
         return (*self.a.sizes[:-1], self.b.sizes[-1])
 
 

@@ -100,7 +100,7 @@ def split(node: Conversion) -> tuple[Value, ...]:
 
 
 def _lengths(node: Conversion, size: int) -> list[int]:
-    """What Split splits into: as it says, or as equally as possible with the last piece the shortest."""
+    """The lengths that Split splits into: those given, or equal ones with the last piece the shortest."""
     given = node.host(1) if node.node.version >= 13 else node.attribute("split", None)
     if given is not None:
         return [int(length) for length in given]

@@ -19,7 +19,7 @@ from dmlvk.spec.schema import OperatorDesc, ScaleBias
 
 _FLOAT, _BITS, _BOOL = np.dtype(np.float32), np.dtype(np.uint32), np.dtype(np.bool_)
 _MANTISSA, _BIAS = 23, 127
-"""Of float32."""
+"""The bits of a float32's fraction, and its exponent's bias."""
 
 _INFINITY = 0x7F800000
 
@@ -102,7 +102,7 @@ def _chosen(node: Conversion, condition: Value, number: int, other: Value) -> Va
 
 
 def _numbers(kind: NarrowFloat) -> Array:
-    """What each of 256 bytes means."""
+    """The number that each of 256 bytes stands for."""
     codes = np.arange(256)
     exponents, mantissas = codes >> kind.mantissa & (0x7F >> kind.mantissa), codes & ((1 << kind.mantissa) - 1)
     normal = exponents > 0

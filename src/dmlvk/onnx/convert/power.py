@@ -74,7 +74,7 @@ def _whole_power(node: Conversion, x: Value, exponent: int) -> Value:
 
 
 def _power_of_64_bits(node: Conversion, x: Value, exponents: Value) -> Value:
-    """As ``ElementWisePow``: whole exponents give the power's low bits, others the float32 power, toward zero."""
+    """Like ``ElementWisePow``: whole exponents give the power's low bits, others the float32 power, toward zero."""
     if exponents.dtype.kind != "f":
         return _computed_whole_power(node, x, exponents)
     whole = cast_to(node, exponents, _INT64)

@@ -26,7 +26,7 @@ class _Quantized(NamedTuple):
         x: The tensor; a dimension may be split in blocks.
         scale: The scale.
         zero_points: The zero point, or nothing.
-        sizes: Of the node's output.
+        sizes: The sizes of the node's output.
     """
 
     x: Value
@@ -83,14 +83,14 @@ def dynamic_quantize(node: Conversion) -> tuple[Value, Value, Value]:
 
 
 def _output_type(node: Conversion, parts: _Quantized) -> np.dtype[Any]:
-    """That of the zero point, or where there is none ``output_dtype``."""
+    """The type of the zero point; without one ``output_dtype``."""
     if parts.zero_points:
         return parts.zero_points[0].dtype
     return node.element_type("output_dtype", np.dtype(np.uint8), narrow=True)
 
 
 def _launch_of_4_bits(node: Conversion, row: type[OperatorDesc], parts: _Quantized, dtype: np.dtype[Any]) -> Value:
-    """By the rows that have these types. Their scale has as many dimensions as the tensor."""
+    """The rows of these types do it. Their scale has as many dimensions as the tensor."""
     x, zero_points = parts.x, parts.zero_points
     kind = QuantizationType.SCALE_ZERO_POINT if zero_points else QuantizationType.SCALE
     own = (1,) * (x.rank - parts.scale.rank) + parts.scale.sizes

@@ -27,14 +27,14 @@ from dmlvk.spec.schema import FLOATS, NUMERIC, ScaleBias
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 _REAL = (TensorDataType.FLOAT64, *FLOATS)
 _BITS = 24
-"""Of a word, its upper ones: as many as a float32 holds."""
+"""The upper bits of a word: as many as a float32 holds."""
 _FLOAT32, _UINT32, _BOOL = np.dtype(np.float32), np.dtype(np.uint32), np.dtype(np.bool_)
 
 
 @converts("RandomUniform", 1, 22, types=_REAL)
 @converts("RandomUniformLike", 1, 22, types=_ANY)
 def random_uniform(node: Conversion) -> Value:
-    """From low to the largest number below high: what rounding would make of one above that is not in the range."""
+    """Numbers from low to the largest one below high: rounding must not make one that is out of range."""
     sizes, dtype = _described(node)
     kind = np.float16 if dtype == np.float16 else np.float32
     low, high = kind(node.attribute("low", 0.0)), kind(node.attribute("high", 1.0))
@@ -50,7 +50,7 @@ def random_uniform(node: Conversion) -> Value:
 @converts("RandomNormal", 1, 22, types=_REAL)
 @converts("RandomNormalLike", 1, 22, types=_ANY)
 def random_normal(node: Conversion) -> Value:
-    """By the method of Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v), at most 5.8 standard deviations from the mean."""
+    """The method of Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v), at most 5.8 standard deviations from the mean."""
     sizes, dtype = _described(node)
     radius_counts, angle_counts = _counts(node, sizes, 2)
     # 1 - u has the distribution of u + 2^-24, which is never 0.
@@ -77,7 +77,7 @@ def bernoulli(node: Conversion) -> Value:
 
 @converts("Multinomial", 7, 22, types=_REAL)
 def multinomial(node: Conversion) -> Value:
-    """For each number in [0, 1), how many classes' running sums of probabilities are not above it."""
+    """For each number in [0, 1), the number of classes whose running sum of probabilities is not above it."""
     logits, count = cast_to(node, node[0], _FLOAT32), int(node.attribute("sample_size", 1))
     if logits.rank != 2 or logits.sizes[1] < 1 or count < 1:
         raise node.invalid(f"{count} samples of logarithms of sizes {logits.sizes}")
@@ -150,7 +150,7 @@ def _initial_state(node: Conversion) -> Array:
 
 
 def _counts(node: Conversion, sizes: Sizes, count: int) -> list[Value]:
-    """So many tensors of whole numbers below 2^24, float32, from the node's state on, which is moved on."""
+    """``count`` tensors of whole numbers below 2^24, float32, from the node's state, which moves on."""
     kept = node.kept(lambda: _initial_state(node))
     state = node.copy(kept)
     made = []

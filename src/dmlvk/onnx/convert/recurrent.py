@@ -34,7 +34,7 @@ _ACTIVATIONS: dict[str, OperatorDesc] = {
     "tanh": ops.ActivationTanh(),
     "thresholdedrelu": ops.ActivationThresholdedRelu(alpha=1.0),
 }
-"""By ONNX's name in small letters, with the defaults that ONNX gives alpha and beta. A Softplus has neither in ONNX."""
+"""Activations by ONNX's name in small letters, with ONNX's defaults of alpha and beta. Softplus has neither in ONNX."""
 _NUMBERS = ("alpha", "beta")
 
 
@@ -141,7 +141,7 @@ def _recurrent(
 
 
 def _four_dimensional(node: Conversion, value: Value | None) -> Value | None:
-    """With leading dimensions of size 1."""
+    """The value with leading dimensions of size 1."""
     return None if value is None else node.reshape(value, (1,) * (4 - value.rank) + value.sizes)
 
 

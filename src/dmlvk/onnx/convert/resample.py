@@ -41,7 +41,7 @@ class _Axis(NamedTuple):
         inputs, outputs: Its sizes.
         given: ONNX's scale.
         scale, before, after: DirectML's, and its input and output pixel offsets.
-        inside: Which outputs lie on the input; the others take extrapolation_value. None where that does not count.
+        inside: The outputs that lie on the input; the others take extrapolation_value. None if that does not count.
     """
 
     inputs: int

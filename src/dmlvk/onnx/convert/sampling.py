@@ -30,7 +30,7 @@ _EXACT = 2**24
 """Positions are float32: further elements have no number of their own."""
 
 _A = -0.75
-"""Of the cubic kernel (Keys), as PyTorch and ONNX have it."""
+"""The parameter of the cubic kernel (Keys), as PyTorch and ONNX have it."""
 
 _OFFSETS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 _WEIGHTS = {
@@ -40,15 +40,15 @@ _WEIGHTS = {
 """Each element's weight as a polynomial of how far the position is past an element, the highest power first."""
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
-"""What version 16 calls the modes -> since version 20."""
+"""The modes' names in version 16, with those since version 20."""
 
 
 class Taps(NamedTuple):
-    """What is read along one dimension.
+    """The elements that are read along one dimension.
 
     Attributes:
         places: Element numbers (batch, taps, positions), all inside.
-        weights: What they count, in float32; None where it is 1.
+        weights: Their weights, in float32; None if all are 1.
         inside: Whether they stand for an element; None where all do.
     """
 
@@ -138,14 +138,14 @@ def deformable_convolution(node: Conversion) -> Value:
 
 
 def _window_outputs(node: Conversion, image: Sequence[int], window: Sequence[int]) -> tuple[int, ...]:
-    """How often the window fits."""
+    """The number of times that the window fits."""
     pads, strides = node.attribute("pads", (0,) * 4), node.attribute("strides", (1, 1))
     dilations = node.attribute("dilations", (1, 1))
     return tuple((image[i] + pads[i] + pads[i + 2] - (window[i] - 1) * dilations[i] - 1) // strides[i] + 1 for i in range(2))
 
 
 def _window_positions(node: Conversion, axis: int, window: Sequence[int], outputs: Sequence[int]) -> Array:
-    """Where each element of the window lies for each output along an axis, without its offset: (elements, outputs)."""
+    """The place of each element of the window for each output along an axis, without its offset: (elements, outputs)."""
     first = np.indices(outputs)[axis] * node.attribute("strides", (1, 1))[axis] - node.attribute("pads", (0,) * 4)[axis]
     within = np.indices(window)[axis] * node.attribute("dilations", (1, 1))[axis]
     positions: Array = (within.reshape(-1, 1) + first.reshape(1, -1)).astype(np.float32)

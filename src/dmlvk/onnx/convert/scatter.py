@@ -84,7 +84,7 @@ def scatter_nd(node: Conversion) -> Value:
 
 
 def _reduction(node: Conversion) -> type[OperatorDesc] | None:
-    """What joins an update with what is there; None where it replaces it."""
+    """The operator that joins an update with the element there; None if the update replaces it."""
     reduction = node.attribute("reduction", "none")
     if reduction != "none" and reduction not in _REDUCTIONS:
         raise node.invalid(f"reduction {reduction!r}")
@@ -177,7 +177,7 @@ def _sorted(node: Conversion, places: Value, updates: Value, axis: int) -> tuple
 
 
 def _sorted_before(node: Conversion, places: Array, updates: Value, axis: int) -> tuple[Value, Value, _Same]:
-    """As ``_sorted``, of places that are known."""
+    """``_sorted`` for places that are known."""
     order = np.argsort(places, axis, kind="stable")
     ordered = np.take_along_axis(places, order, axis)
     count = places.shape[axis]

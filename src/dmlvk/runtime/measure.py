@@ -1,0 +1,187 @@
+"""Measures how fast a device is: its copies, its dispatches, its processors and their arithmetic.
+
+Each measurement takes some tens of milliseconds on a GPU. A submission is timed, from the call until the work is seen done;
+it has so many commands that the call itself does not count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dmlvk.devices.model import Source, preferred
+from dmlvk.kernels.common.plan import Plan
+from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.peak.arithmetic import Arithmetic, chains, matrices
+from dmlvk.runtime.device import ComputeDevice, known_model, model_path
+from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.model_file import read_model, write_model
+from dmlvk.runtime.recorder import BoundRange, Command, Program, Recording, Resources
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import DmlvkError
+from dmlvk.spec.tensor import TensorDesc
+
+_COPIED_BYTES: Final = 256 << 20
+"""What is copied: more than any cache holds, so that it is memory that is measured."""
+_COPIED_BYTES_ON_CPU: Final = 64 << 20
+_SMALL_BYTES: Final = 256
+"""What a dispatch copies whose own cost is measured."""
+_SECONDS: Final = 0.005
+"""A run is at least so long: what submitting it costs the host is a hundredth."""
+_RUNS: Final = 3
+_MOST_COMMANDS: Final = 1024
+_MANY_WORKGROUPS: Final = 8192
+"""Workgroups that keep all processors busy to the end."""
+_FULL_WORKGROUP: Final = 1024
+"""Invocations that keep all arithmetic units of a processor busy, where a workgroup may have so many."""
+
+_bandwidths: weakref.WeakKeyDictionary[ComputeDevice, float] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def copy_bandwidth(device: ComputeDevice) -> float:
+    """Bytes that the device reads and writes a second, together, when it copies a large tensor. Measured at the first call
+    for a device and kept.
+
+    Raises:
+        OutOfDeviceMemoryError: there is no room for twice 256 MiB, on a CPU for twice 64 MiB.
+    """
+    with _lock:
+        if device not in _bandwidths:
+            peak = device.memory()["peak"]
+            nbytes = _COPIED_BYTES_ON_CPU if device.capabilities.is_cpu else _COPIED_BYTES
+            _bandwidths[device] = 2 * nbytes / _of_one(device, _copies(device, nbytes, distinct=False))
+            device.reset_peak_memory(peak)  # what measures is not what is measured
+        return _bandwidths[device]
+
+
+def measured_numbers(device: ComputeDevice) -> dict[str, float]:
+    """A device's numbers of a ``DeviceModel``, rounded to ``preferred`` ones: all that can be measured in a second or two.
+
+    Processors are counted as workgroups that are as fast together as very many: one has invocations enough for one of them.
+
+    Raises:
+        OutOfDeviceMemoryError: as ``copy_bandwidth``.
+    """
+    caps = device.capabilities
+    waiting = _of_one(device, _copies(device, _SMALL_BYTES, distinct=False))
+    free = _of_one(device, _copies(device, _SMALL_BYTES, distinct=True))
+    products = chains(caps, "peak_float32", 2, _FULL_WORKGROUP)
+    of_one, of_all = (_rate(device, products, workgroups) / 2 for workgroups in (1, _MANY_WORKGROUPS))
+    processors = max(round(preferred(of_all / of_one)), 1)
+    numbers = {
+        "processors": processors,
+        "bytes_per_microsecond": preferred(copy_bandwidth(device) / 1e6),
+        "launch_microseconds": preferred(free * 1e6),
+        "barrier_microseconds": preferred(max(waiting - free, free / 10) * 1e6),
+        "products_per_microsecond": preferred(of_one / 1e6),
+    }
+    for name, operands, sums in (
+        ("half_products_per_microsecond", "float16", "float32"),
+        ("byte_products_per_microsecond", "int8", "int32"),
+    ):
+        ways = [way for way in matrices(caps, operands, sums) if way.is_possible(caps)]
+        if ways:  # the first shape is the one that kernels use
+            numbers[name] = preferred(_rate(device, ways[0], _MANY_WORKGROUPS) / 2 / processors / 1e6)
+    return numbers
+
+
+def measure_model(device: ComputeDevice) -> dict[str, float]:
+    """Measures a device, whatever is known of it, and keeps the numbers where ``known_model`` finds them.
+
+    Raises:
+        OutOfDeviceMemoryError: as ``copy_bandwidth``.
+        OSError: they cannot be written.
+    """
+    numbers = measured_numbers(device)
+    if path := model_path(device.info):
+        write_model(path, device.info.name, numbers)
+    return numbers
+
+
+def learn_model(device: ComputeDevice) -> None:
+    """Measures a device of which too little is known, so that its rules know better from now on.
+
+    That is a device without a shipped row, opened without a mask, and never measured before under this driver. Where the
+    numbers cannot be kept it is not measured: the next process might choose other kernels.
+    """
+    if (
+        Source.GENERIC not in device.capabilities.model.sources
+        or str(device.mask)
+        or (path := model_path(device.info)) is None
+        or read_model(path)
+    ):
+        return
+    try:
+        measure_model(device)
+    except (DmlvkError, OSError) as error:
+        warnings.warn(f"dmlvk could not measure {device.info.name}: {error}", RuntimeWarning, stacklevel=4)
+    device.capabilities = dataclasses.replace(device.capabilities, model=known_model(device.info))
+    device.reset_peak_memory()
+
+
+def _copies(device: ComputeDevice, nbytes: int, *, distinct: bool) -> Callable[[int], list[Command]]:
+    """What makes commands that copy: all to one place, so that each waits for the one before, or to places of their own."""
+    tensor = TensorDesc(TensorDataType.UINT32, (nbytes // 4,))
+    plan = lower(ops.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor), device.capabilities)
+    source = device.create_buffer(nbytes)
+    target = device.create_buffer(nbytes * (_MOST_COMMANDS if distinct else 1))
+    program = Program(device, "copy", plan.dispatches)
+
+    def commands(count: int) -> list[Command]:
+        places = [index * nbytes if distinct else 0 for index in range(count)]
+        return [command for place in places for command in program.resolve(_resources([source], [target], place, nbytes))]
+
+    return commands
+
+
+def _resources(inputs: Sequence[Buffer], outputs: Sequence[Buffer], place: int, nbytes: int) -> Resources:
+    return Resources(
+        [BoundRange(buffer, 0, nbytes) for buffer in inputs],
+        [BoundRange(buffer, place, nbytes) for buffer in outputs],
+        None,
+        None,
+    )
+
+
+def _of_one(device: ComputeDevice, commands: Callable[[int], list[Command]]) -> float:
+    """Seconds of one command, of so many that a run is long enough."""
+    count = 1
+    while True:
+        seconds = _seconds(device, commands(count))
+        if seconds >= _SECONDS or count == _MOST_COMMANDS:
+            return seconds / count
+        count = min(_MOST_COMMANDS, count * max(2, min(64, round(_SECONDS / seconds))))
+
+
+def _seconds(device: ComputeDevice, commands: Sequence[Command]) -> float:
+    """Seconds of the shortest run of commands, after one that is not counted."""
+    recording = Recording(device, timestamps=False)
+    recording.add(commands)
+    times = []
+    for _ in range(1 + _RUNS):
+        started = time.perf_counter()
+        recording.submit()
+        recording.wait()
+        times.append(time.perf_counter() - started)
+    return min(times[1:])
+
+
+def _rate(device: ComputeDevice, way: Arithmetic, workgroups: int) -> float:
+    """Operations a second of so many workgroups."""
+    workgroups = min(workgroups, device.capabilities.storage_buffer_bytes // way.output_bytes)
+    output = device.create_buffer(workgroups * way.output_bytes)
+    rounds = 1
+    while True:
+        plan: Plan = way.plan(workgroups, rounds)
+        program = Program(device, way.kernel, plan.dispatches)
+        seconds = _seconds(device, program.resolve(_resources([], [output], 0, output.size_in_bytes)))
+        if seconds >= _SECONDS / 2:
+            return way.operations * workgroups * rounds / seconds
+        rounds *= max(2, min(64, round(_SECONDS / seconds)))

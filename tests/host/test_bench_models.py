@@ -9,8 +9,8 @@ import hollow_models
 import numpy as np
 import onnx
 import onnxruntime
+import performance_models as page
 import pytest
-import write_models as page
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlvk.spec.errors import InvalidArgumentError

@@ -1,4 +1,4 @@
-"""docs/operators.md is what tools/generate_operators.py makes of the tables as they are, and says all that a row says."""
+"""docs/operators.md is what tools/operators_page.py makes of the tables as they are, and says all that a row says."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ROWS = sorted(filter(has_kernels, REGISTRY.values()), key=lambda row: row.__name
 
 
 def generate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "tools" / "generate_operators.py"), *arguments]
+    command = [sys.executable, str(ROOT / "tools" / "operators_page.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_the_page_is_up_to_date() -> None:
     done = generate("--check")
-    assert done.returncode == 0, f"run tools/generate_operators.py\n{done.stderr}{done.stdout[:4000]}"
+    assert done.returncode == 0, f"run tools/operators_page.py\n{done.stderr}{done.stdout[:4000]}"
 
 
 def test_a_stale_page_fails_with_what_differs(tmp_path: pathlib.Path) -> None:

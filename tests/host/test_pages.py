@@ -7,9 +7,9 @@ import re
 import sys
 from html.parser import HTMLParser
 
-import draw_figures
 import page_samples
 import pytest
+import write_readme
 
 from dmlvk.spec.errors import MissingPackageError
 from dmlvk.verify.html import palette
@@ -152,7 +152,7 @@ def test_a_figure_alone_brings_its_colours() -> None:
 
 
 def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
-    assert draw_figures.main(["--check"]) == 0, "python tools/draw_figures.py draws them anew"
+    assert write_readme.main(["--check"]) == 0, "python tools/write_readme.py draws them anew"
 
 
 @pytest.mark.quick

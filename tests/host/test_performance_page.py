@@ -1,4 +1,4 @@
-"""docs/performance.md and README's table are what tools/write_performance.py makes of the measured results."""
+"""docs/performance.md and README's table are what tools/performance_page.py makes of the measured results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import page_samples
-import write_models
-import write_performance
+import performance_models
+import performance_page
 
 from dmlvk_bench.results import Ceilings, ProblemRow, Results, RivalTime, read
 
@@ -36,19 +36,19 @@ def results(*rows: ProblemRow) -> Results:
 
 
 def test_the_pages_are_current() -> None:
-    command = [sys.executable, "tools/write_performance.py", "--check"]
+    command = [sys.executable, "tools/performance_page.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr or "run python tools/write_performance.py"
+    assert done.returncode == 0, done.stderr or "run python tools/performance_page.py"
 
 
 def test_the_page_counts_every_problem_and_those_that_missed_a_target() -> None:
-    found = read(write_performance.RESULTS)
+    found = read(performance_page.RESULTS)
     below = sum(map(found.missed, found.problems))
-    page = write_performance.PAGE.read_text()
+    page = performance_page.PAGE.read_text()
     assert f"{len(found.problems)} problems, {below} below a target" in page
-    tables = "\n".join([*write_performance.bytes_table(found), *write_performance.arithmetic_table(found)])
+    tables = "\n".join([*performance_page.bytes_table(found), *performance_page.arithmetic_table(found)])
     assert tables.count("**") >= 2 * below, "each is bold"
-    assert write_models.misses(found) <= "\n".join(write_models.section(found)).count("**") // 2
+    assert performance_models.misses(found) <= "\n".join(performance_models.section(found)).count("**") // 2
 
 
 def test_problems_of_many_operations_have_a_table_of_their_own_and_their_group_a_mean() -> None:
@@ -59,16 +59,16 @@ def test_problems_of_many_operations_have_a_table_of_their_own_and_their_group_a
         row("conv b", 2.0, **layer),
         row("gemv", 1.0, operations=9, copy_target=0.4),
     )
-    lines = write_performance.arithmetic_table(found)
+    lines = performance_page.arithmetic_table(found)
     assert "| conv a | 10.0 | **12.3** | 0.50 | **0.50** |  | 0.90 x |" in lines
     assert "| conv b | 10.0 | 12.3 | 0.50 | 2.00 |  | 0.90 x |" in lines
     assert lines[-1] == "Geometric mean of the 2 layers: 1.00 x PyTorch; target 0.80 x."
-    assert [line.split("|")[1].strip() for line in write_performance.bytes_table(found)[2:]] == ["add", "gemv"]
+    assert [line.split("|")[1].strip() for line in performance_page.bytes_table(found)[2:]] == ["add", "gemv"]
 
 
 def test_types_stand_side_by_side_and_what_missed_is_bold() -> None:
     found = results(row("softmax FLOAT32 8x8", 2.0), row("softmax FLOAT16 8x8", 0.8))
-    assert write_performance.bytes_table(found)[2:] == [
+    assert performance_page.bytes_table(found)[2:] == [
         "| softmax 8x8 | 50 | 0.50 | 2.00 | 50 | **0.50** | **0.80** | 0.90 x |",
     ]
 
@@ -81,6 +81,6 @@ def test_a_rival_that_was_wrong_has_no_ratio_and_is_no_target() -> None:
 
 
 def test_integers_are_compared_with_our_own_float16() -> None:
-    name, other, _ = write_performance.INTEGERS[0]
+    name, other, _ = performance_page.INTEGERS[0]
     found = results(row(name, 1.0, operations=110), row(other, 1.0, operations=100))
-    assert write_performance.arithmetic_table(found)[-1] == f"*{name}*: **1.10** x our *{other}*; target 1.20 x."
+    assert performance_page.arithmetic_table(found)[-1] == f"*{name}*: **1.10** x our *{other}*; target 1.20 x."

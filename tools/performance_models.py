@@ -1,4 +1,4 @@
-"""The measured models as Markdown, for ``write_performance.py``."""
+"""The measured models as Markdown, for ``performance_page.py``."""
 
 from __future__ import annotations
 

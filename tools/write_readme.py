@@ -1,6 +1,6 @@
 """Draws the figures of README.md and of the documentation from ``bench/results/h200.json`` into ``docs/images``.
 
-python tools/draw_figures.py [--check]
+python tools/write_readme.py [--check]
 
 ``--check`` writes nothing; its status is 1 where a figure was drawn from other results, or by other code. What a figure was
 drawn from is in the file, as a digest, because another release of Matplotlib writes the same drawing in other words.
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         paths = [IMAGES / f"{name}.svg" for name in NAMES]
         stale = [path.name for path in paths if not path.exists() or not path.read_text(encoding="utf-8").endswith(note)]
         if stale:
-            print(f"stale: {', '.join(stale)}; python tools/draw_figures.py draws them anew", file=sys.stderr)
+            print(f"stale: {', '.join(stale)}; python tools/write_readme.py draws them anew", file=sys.stderr)
         return bool(stale)
     IMAGES.mkdir(parents=True, exist_ok=True)
     for name, drawing in zip(NAMES, drawings(results.read(RESULTS)), strict=True):

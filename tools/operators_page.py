@@ -1,6 +1,6 @@
 """Writes docs/operators.md, the reference of DirectML's operators, from the operator table.
 
-    python tools/generate_operators.py [--check] [--output FILE]
+    python tools/operators_page.py [--check] [--output FILE]
 
 Everything on the page comes from somewhere else: fields and constraints from the rows of ``dmlvk.spec.ops``, tolerances from
 ``dmlvk.verify.cases``, measured errors from the accuracy cards that ``python -m dmlvk verify --full --json FILE`` wrote: of
@@ -43,7 +43,7 @@ KINDS = ("FLOAT", "INT", "UINT")
 INTRODUCTION = """\
 # Operators
 
-<!-- Written by tools/generate_operators.py; change the rows, the cases or the measurements, and run it again. -->
+<!-- Written by tools/operators_page.py; change the rows, the cases or the measurements, and run it again. -->
 
 DirectML has {total} operators; all are implemented here, in {families} families:
 
@@ -299,7 +299,7 @@ def main() -> int:
     )
     if difference:
         print("\n".join(difference))
-        print(f"{options.output} is stale: python tools/generate_operators.py writes it anew", file=sys.stderr)
+        print(f"{options.output} is stale: python tools/operators_page.py writes it anew", file=sys.stderr)
     return int(bool(difference))
 
 

@@ -1,10 +1,11 @@
-# Two commands for a machine that has Debian 12, Python 3.11 and a C++ compiler. Each sets up whatever is missing, says so, and skips what an earlier run
+# Commands for a machine that has Debian 12, Python 3.11 and a C++ compiler. Each sets up whatever is missing, says so, and skips what an earlier run
 # already did.
 #
 #   make demo   read the text of a photographed page with three ONNX models, every layer on the Vulkan device
+#   make site   the documentation, with the reference of operators and all measurements, in build/site
 #   make test   lint, types and the whole test suite on lavapipe, under the Vulkan validation layer
 
-.PHONY: demo test clean
+.PHONY: demo test site clean
 
 demo:
 	@tools/setup_debian.sh
@@ -15,6 +16,11 @@ test:
 	@tools/setup_debian.sh vulkan-validationlayers spirv-cross chromium
 	@python3 tools/setup_venv.py --extra docs --extra onnx --extra report --extra test --torch --bench
 	@tools/run_tests.sh
+
+site:
+	@tools/setup_debian.sh
+	@python3 tools/setup_venv.py --extra docs --extra report --bench
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 clean:
 	rm -rf .venv build .cache

@@ -1,17 +1,13 @@
-"""Writes docs/operators.md, the reference of DirectML's operators, from the operator table.
+"""The page of DirectML's operators, made from the operator table.
 
-    python tools/operators_page.py [--check] [--output FILE]
-
-Everything on the page comes from somewhere else: fields and constraints from the rows of ``dmlvk.spec.ops``, tolerances from
+Everything on it comes from somewhere else: fields and constraints from the rows of ``dmlvk.spec.ops``, tolerances from
 ``dmlvk.verify.cases``, measured errors from the accuracy cards that ``python -m dmlvk verify --full --json FILE`` wrote: of
-MEASUREMENTS. ``--check`` writes nothing: it prints what would change and exits with status 1 if anything would.
+MEASUREMENTS.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import difflib
 import inspect
 import itertools
 import math
@@ -33,7 +29,6 @@ from dmlvk.verify.cases.model import EXACT, OperatorCases, Tolerance
 from dmlvk.verify.support import unsupported_types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "operators.md"
 MEASUREMENTS = {"H200": "bench/results/h200-verify.json", "lavapipe": "bench/results/lavapipe-verify.json"}
 """Column -> file with the measured errors; a file that is not there has measured nothing."""
 
@@ -42,8 +37,6 @@ KINDS = ("FLOAT", "INT", "UINT")
 
 INTRODUCTION = """\
 # Operators
-
-<!-- Written by tools/operators_page.py; change the rows, the cases or the measurements, and run it again. -->
 
 DirectML has {total} operators; all are implemented here, in {families} families:
 
@@ -281,27 +274,3 @@ def page() -> str:
             lines += section(row, measurements)
     lines += limitations()
     return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def main() -> int:
-    """Writes the page, or compares it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 and a diff if the page is stale")
-    parser.add_argument("--output", type=pathlib.Path, default=PAGE)
-    options = parser.parse_args()
-    text = page()
-    if not options.check:
-        options.output.write_text(text)
-        return 0
-    old = options.output.read_text() if options.output.exists() else ""
-    difference = list(
-        difflib.unified_diff(old.splitlines(), text.splitlines(), str(options.output), "the tables", n=1, lineterm="")
-    )
-    if difference:
-        print("\n".join(difference))
-        print(f"{options.output} is stale: python tools/operators_page.py writes it anew", file=sys.stderr)
-    return int(bool(difference))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

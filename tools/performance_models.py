@@ -1,4 +1,4 @@
-"""The measured models as Markdown, for ``performance_page.py``."""
+"""The measured models as Markdown, for ``performance_page`` and ``write_readme``."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def start_line(results: Results) -> str:
 
 
 def section(results: Results) -> list[str]:
-    """The lines of docs/performance.md."""
+    """The lines of the page."""
     own = [row["model"] for row in results.models if not row["random_weights"]]
     exceptions = f" (those of {', '.join(own)} are its own)" if own else ""
     introduction = _INTRODUCTION.format(exceptions=exceptions)

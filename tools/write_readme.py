@@ -1,59 +1,72 @@
-"""Draws the figures of README.md and of the documentation from ``bench/results/h200.json`` into ``docs/images``.
+"""Writes what README shows of the measured results: the table of the targets, between two marks, and the figures in
+``docs/images``.
 
 python tools/write_readme.py [--check]
 
-``--check`` writes nothing; its status is 1 where a figure was drawn from other results, or by other code. What a figure was
-drawn from is in the file, as a digest, because another release of Matplotlib writes the same drawing in other words.
+``--check`` writes nothing; its status is 1 where one of them is stale: of other results, or by other code. A figure's file
+has a digest of what it was drawn from, because another release of Matplotlib writes the same drawing in other words.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import pathlib
 import sys
+from collections.abc import Callable
+
+import performance_models
+import performance_page
 
 from dmlvk.verify.html import figure, palette
-from dmlvk_bench import figures, results
+from dmlvk_bench import figures
+from dmlvk_bench.results import Results, read
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench/results/h200.json"
-IMAGES = ROOT / "docs/images"
-NAMES = ("roofline", "copy-shares", "ratios")
-
-
-def drawings(found: results.Results) -> tuple[str, ...]:
-    """The figures, in the order of their names."""
-    return (
-        figures.roofline(found, alone=True),
-        figures.copy_shares(found, alone=True),
-        figures.ratios(found, "torch", alone=True),
-    )
+README = performance_page.ROOT / "README.md"
+IMAGES = performance_page.ROOT / "docs/images"
+FIGURES: dict[str, Callable[..., str]] = {
+    "copy-shares.svg": figures.copy_shares,
+    "ratios.svg": functools.partial(figures.ratios, rival="torch"),
+}
+"""The functions that draw the figures of results, by the figures' files."""
+MARKS = ("<!-- python tools/write_readme.py writes this -->\n", "<!-- up to here -->\n")
 
 
-def digest() -> str:
-    """A digest of the results and of the code that draws them."""
-    total = hashlib.sha256(RESULTS.read_bytes())
+def readme(results: Results) -> str:
+    """README with its part written anew."""
+    before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    missed = sum(map(results.missed, results.problems))
+    sentence = f"{len(results.problems)} problems in all, {missed} below a target."
+    lines = [performance_page.headlines(), "", sentence, *performance_models.headlines(results), ""]
+    return before + MARKS[0] + "\n".join(lines) + MARKS[1] + after
+
+
+def note() -> str:
+    """The end of a figure's file: a digest of the results and of the code that draws them."""
+    total = hashlib.sha256(performance_page.RESULTS.read_bytes())
     for module in (figures, figure, palette):
         total.update(pathlib.Path(str(module.__file__)).read_bytes())
-    return total.hexdigest()[:16]
+    return f"<!-- drawn from {total.hexdigest()[:16]} -->\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Draws, or checks; the exit status."""
+    """Writes, or checks; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 where a figure is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 where something is stale")
     options = parser.parse_args(arguments)
-    note = f"<!-- drawn from {digest()} -->\n"
+    results = read(performance_page.RESULTS)
+    text = readme(results)
     if options.check:
-        paths = [IMAGES / f"{name}.svg" for name in NAMES]
-        stale = [path.name for path in paths if not path.exists() or not path.read_text(encoding="utf-8").endswith(note)]
+        stale = [name for name in FIGURES if not (IMAGES / name).read_text(encoding="utf-8").endswith(note())]
+        stale += [README.name] * (README.read_text(encoding="utf-8") != text)
         if stale:
-            print(f"stale: {', '.join(stale)}; python tools/write_readme.py draws them anew", file=sys.stderr)
+            print(f"stale: {', '.join(stale)}; python tools/write_readme.py writes them anew", file=sys.stderr)
         return bool(stale)
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    for name, drawing in zip(NAMES, drawings(results.read(RESULTS)), strict=True):
-        (IMAGES / f"{name}.svg").write_text(drawing + note, encoding="utf-8")
+    README.write_text(text, encoding="utf-8")
+    for name, draw in FIGURES.items():
+        (IMAGES / name).write_text(draw(results, alone=True) + note(), encoding="utf-8")
     return 0
 
 

@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 
 import page_samples
 import pytest
-import write_readme
 
 from dmlvk.spec.errors import MissingPackageError
 from dmlvk.verify.html import palette
@@ -149,10 +148,6 @@ def test_a_figure_alone_brings_its_colours() -> None:
         drawing = svg(figure, "name", "a line", alone=True)
     assert "prefers-color-scheme" in drawing and 'xmlns="http://www.w3.org/2000/svg"' in drawing
     assert 'aria-label="a line"' in drawing and "var(--ink" in drawing
-
-
-def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
-    assert write_readme.main(["--check"]) == 0, "python tools/write_readme.py draws them anew"
 
 
 @pytest.mark.quick

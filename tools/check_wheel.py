@@ -32,30 +32,63 @@ LICENCES = ("LICENSE", "Kompute.txt", "VulkanMemoryAllocator.txt", "Vulkan-Heade
 EXPRESSION = {"Apache-2.0", "BSD-3-Clause", "MIT"}
 EXTRAS = {"docs", "onnx", "report", "test"}
 
-#: Files that are made among the sources by running or building in place.
+#: Files that are made among the sources by running or building in place, by suffix.
 MADE = (".partial", ".pyc", ".pyd", ".so", ".zip")
+
+#: Made among the sources, too: what type checkers know of the operators.
+STUBS = ("dmlvk/eager.pyi", "dmlvk/graph_methods.pyi")
+
+#: What a wheel would be useless, or untyped, without.
+NEEDED = ("dmlvk/py.typed", "dmlvk/runtime/_native.pyi", "dmlvk/kernels/kernels.zip", *STUBS)
 
 #: What the native module may be linked with: the C library, in its parts. Vulkan's loader is opened at run time.
 LIBRARIES = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux[-\w]*)\.so\.\d+")
 
-#: What a user writes, and what mypy must know of it from the installed package.
+#: What a user writes. mypy must know the types that the installed package reveals, and refuse the lines that say so.
 TYPED = """
 import numpy as np
 
 import dmlvk
 from dmlvk import ElementWiseAdd, TensorDataType, TensorDesc
 
+array = np.ones((2, 3), np.float32)
+on_device = dmlvk.DeviceArray.from_numpy(array)
 graph = dmlvk.Graph()
-function = graph.compile(graph.input((2, 3)) + np.ones(3, np.float32))
+x = graph.input((2, 3))
+function = graph.compile(graph.activation_softmax1(x + array, axes=(1,)))
 tensor = TensorDesc(TensorDataType.FLOAT32, (2, 3))
 operator = dmlvk.Device().create_operator(ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor))
 reveal_type(function)
 reveal_type(tensor.total_tensor_size_in_bytes)
 reveal_type(operator)
-count: str = dmlvk.Device().dispatches
+reveal_type(dmlvk.eager.element_wise_add([[1.0]], array))
+reveal_type(dmlvk.eager.element_wise_add(array, on_device))
+reveal_type(graph.gemm(x, x, trans_b=dmlvk.MatrixTransform.TRANSPOSE))
+count: str = dmlvk.Device().dispatches  # refused
+dmlvk.nosuchname  # refused
+dmlvk.eager.nosuchfunction(1)  # refused
+dmlvk.eager.reduce(array, function=dmlvk.ReduceFunction.SUM, axis=(1,))  # refused
+dmlvk.eager.gemm(array)  # refused
+graph.nosuchmethod(x)  # refused
+graph.activation_softmax1(x, axis=(1,))  # refused
+graph.activation_softmax1(array, axes=(1,))  # refused
+graph.gemm(x, x, alpha="2")  # refused
 """
-REVEALED = ("dmlvk.builder.Function", "int", "dmlvk.directml.operator.Operator")
-REJECTED = 'expression has type "int", variable has type "str"'
+REVEALED = (
+    "dmlvk.builder.Function",
+    "int",
+    "dmlvk.directml.operator.Operator",
+    "numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]",
+    "dmlvk.engine.device_array.DeviceArray",
+    "dmlvk.builder.Expression",
+)
+
+#: What README's snippets take as given.
+GIVEN = """
+import numpy as np
+
+array = x = np.ones((2, 3, 4, 5), np.float32)
+"""
 
 
 def say(message: str) -> None:
@@ -121,11 +154,7 @@ def faults(wheel: Path) -> list[str]:
         (record,) = (name for name in names if name.endswith(".dist-info/RECORD"))
         information = record.rpartition("/")[0]
         found += [f"{name} lies outside the package" for name in names if not name.startswith(("dmlvk/", f"{information}/"))]
-        found += [
-            f"{name} is missing"
-            for name in ("dmlvk/py.typed", "dmlvk/runtime/_native.pyi", "dmlvk/kernels/kernels.zip")
-            if name not in names
-        ]
+        found += [f"{name} is missing" for name in NEEDED if name not in names]
         metadata = email.message_from_bytes(archive.read(f"{information}/METADATA"))
         found += metadata_faults(metadata)
         licences = metadata.get_all("License-File") or []
@@ -155,7 +184,7 @@ def differences(wheel: Path, package: Path) -> list[str]:
     return [
         f"{name} is in the {one} and not in the {other}"
         for name, one, other in sorted(alone)
-        if Path(name).suffix not in MADE
+        if Path(name).suffix not in MADE and name not in STUBS
     ]
 
 
@@ -170,6 +199,11 @@ def bench_faults(wheel: Path) -> Iterator[str]:
         yield f"{wheel.name} adds no command bench: {entries}"
 
 
+def snippets(page: str) -> list[str]:
+    """The blocks of Python on a page."""
+    return re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
 def type_faults(python: Path, folder: Path) -> Iterator[str]:
     """What this environment's mypy does not know of the package that is installed for ``python``."""
     script = folder / "script.py"
@@ -179,8 +213,15 @@ def type_faults(python: Path, folder: Path) -> Iterator[str]:
     for name in REVEALED:
         if f'Revealed type is "{name}"' not in said:
             yield f"mypy does not know {name}: {said}"
-    if REJECTED not in said or said.count(" error: ") != 1:
-        yield f"mypy finds other faults in a script than the one it has: {said}"
+    refused = {number for number, line in enumerate(TYPED.splitlines(), 1) if line.endswith("# refused")}
+    if {int(number) for number in re.findall(r"^script\.py:(\d+): error: ", said, re.MULTILINE)} != refused:
+        yield f"mypy refuses other lines of a script than {sorted(refused)}: {said}"
+    for index, block in enumerate(snippets((ROOT / "README.md").read_text(encoding="utf-8"))):
+        snippet = folder / f"snippet{index}.py"
+        snippet.write_text(GIVEN + block)
+        checked = run(sys.executable, "-m", "mypy", *options, snippet, folder=folder)
+        if checked.returncode:
+            yield f"mypy refuses a snippet of README: {checked.stdout}"
 
 
 def install(wheel: Path, bench: Path, folder: Path) -> Path:

@@ -13,11 +13,14 @@ python=${PYTHON:-$PWD/.venv/bin/python}
 build=build/develop
 cmake -G Ninja -S . -B "$build" -DPython_EXECUTABLE="$python" -DCMAKE_BUILD_TYPE=Release ${CMAKE_ARGS:-} >/dev/null
 
-if [[ $part != kernels ]]; then
+if [[ $part == all || $part == native ]]; then
     cmake --build "$build" --target _native --parallel 2
     cp --remove-destination "$build"/_native*.so src/dmlvk/runtime/
 fi
-if [[ $part != native ]]; then
+if [[ $part == all || $part == kernels ]]; then
     cmake --build "$build" --target kernels --parallel 2
     cp --remove-destination "$build/kernels.zip" src/dmlvk/kernels/
+fi
+if [[ $part == all || $part == stubs ]]; then
+    "$python" tools/generate_stubs.py src/dmlvk
 fi

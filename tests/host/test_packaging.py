@@ -52,7 +52,7 @@ def contents() -> dict[str, bytes]:
     spec = importlib.util.find_spec("dmlvk.runtime._native")
     assert spec is not None and spec.origin is not None
     module = pathlib.Path(spec.origin)
-    files = dict.fromkeys(("dmlvk/py.typed", "dmlvk/runtime/_native.pyi", "dmlvk/kernels/kernels.zip", *LICENCES), b"text")
+    files = dict.fromkeys((*check_wheel.NEEDED, *LICENCES), b"text")
     files[f"{INFORMATION}/RECORD"] = b""
     files[f"{INFORMATION}/METADATA"] = METADATA.encode()
     files[f"dmlvk/runtime/{module.name}"] = module.read_bytes()
@@ -70,7 +70,7 @@ def test_a_wheel_without_faults(tmp_path: pathlib.Path) -> None:
     assert faults(tmp_path, contents()) == []
 
 
-@pytest.mark.parametrize("name", ["dmlvk/py.typed", "dmlvk/runtime/_native.pyi", "dmlvk/kernels/kernels.zip"])
+@pytest.mark.parametrize("name", check_wheel.NEEDED)
 def test_what_is_missing_is_named(tmp_path: pathlib.Path, name: str) -> None:
     files = contents()
     del files[name]
@@ -145,10 +145,12 @@ def test_the_source_distribution_has_what_the_build_needs(tmp_path: pathlib.Path
     (archive,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
-    needed = [ROOT / name for name in ("CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "tools/build_kernels.py")]
+    tools = ("tools/build_kernels.py", "tools/generate_stubs.py")
+    needed = [ROOT / name for name in ("CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", *tools)]
     for folder in ("glsl", "native", "src/dmlvk"):
         needed += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix not in check_wheel.MADE]
-    assert {path.relative_to(ROOT).as_posix() for path in needed} - names == set()
+    stubs = {f"src/{name}" for name in check_wheel.STUBS}
+    assert {path.relative_to(ROOT).as_posix() for path in needed} - names - stubs == set()
     assert not any(name.startswith(("tests/", "bench/", "docs/")) for name in names)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -12,17 +11,6 @@ from dmlvk.directml.command import DispatchTiming
 from dmlvk.directml.operator import CompiledOperator
 from dmlvk.graph.step import Step
 from dmlvk.kernels.common.plan import BlockCopy
-from dmlvk.spec.enums import ConvolutionDirection, MatrixTransform
-from dmlvk.spec.ops.convolution import Convolution, ConvolutionAdd
-from dmlvk.spec.ops.integer import (
-    ConvolutionInteger,
-    MatrixMultiplyInteger,
-    MatrixMultiplyIntegerToFloat,
-    QuantizedLinearConvolution,
-    QuantizedLinearMatrixMultiply,
-)
-from dmlvk.spec.ops.matmul import Gemm
-from dmlvk.spec.schema import OperatorDesc
 
 _LEAST_INTENSITY: Final = 4
 """Operations a byte below which memory is the limit; an H200 does 12 in float32, a CPU about as many."""
@@ -84,7 +72,6 @@ def step_report(step: Step, operator: CompiledOperator, timings: Iterable[Dispat
         timings: When its commands ran, if they were timed.
     """
     slots = zip((*step.desc.input_slots(), *step.desc.output_slots()), (*step.inputs, *step.outputs), strict=True)
-    count = _FLOPS.get(type(step.desc))
     return StepReport(
         node=step.origin.name,
         op_type=step.origin.op_type,
@@ -93,41 +80,11 @@ def step_report(step: Step, operator: CompiledOperator, timings: Iterable[Dispat
             launch.name if isinstance(launch, BlockCopy) else launch.kernel.kernel for launch in operator.plan.dispatches
         ),
         bytes=sum(slot.tensor.total_tensor_size_in_bytes for slot, storage in slots if slot.tensor and storage),
-        flops=count(step.desc) if count else None,
+        flops=step.desc.flops(),
         times=None
         if timings is None
         else tuple(KernelTime(timing.kernel, timing.start * 1e-9, timing.end * 1e-9) for timing in timings),
     )
-
-
-def _gemm(desc: OperatorDesc) -> int:
-    assert isinstance(desc, Gemm), "the table below says so"
-    rows, columns = desc.tensor("a_tensor").sizes[-2:]
-    depth = rows if desc.trans_a == MatrixTransform.TRANSPOSE else columns
-    return 2 * depth * math.prod(desc.tensor("output_tensor").sizes)
-
-
-def _product(desc: OperatorDesc) -> int:
-    return 2 * desc.tensor("a_tensor").sizes[-1] * math.prod(desc.tensor("output_tensor").sizes)
-
-
-def _convolution(desc: OperatorDesc) -> int:
-    """Each output is a sum over a filter's taps and channels; of a transposed convolution, each input goes to as many."""
-    backward = isinstance(desc, Convolution) and desc.direction == ConvolutionDirection.BACKWARD
-    ends = desc.tensor("input_tensor" if backward else "output_tensor").sizes
-    return 2 * math.prod(ends) * math.prod(desc.tensor("filter_tensor").sizes[1:])
-
-
-_FLOPS: Final[dict[type[OperatorDesc], Callable[[OperatorDesc], int]]] = {
-    Gemm: _gemm,
-    MatrixMultiplyInteger: _product,
-    MatrixMultiplyIntegerToFloat: _product,
-    QuantizedLinearMatrixMultiply: _product,
-    Convolution: _convolution,
-    ConvolutionAdd: _convolution,
-    ConvolutionInteger: _convolution,
-    QuantizedLinearConvolution: _convolution,
-}
 
 
 class _Span(NamedTuple):

@@ -2,7 +2,7 @@
 
 Each DirectML operator is a subclass of ``OperatorDesc``: a frozen, keyword-only, hashable dataclass. Its annotations are
 the struct's fields in the struct's order, made by the field functions below, which record kind, data types, dimension
-counts and optionality; the class statement's keywords give the in-place inputs, the constraints and whether the
+counts and optionality; the class statement's keywords give the in-place inputs, the constraints, the traits and whether the
 operator may be fused. Everything else (validation, documentation, coverage, eager functions, listings) reads the row.
 
 Names follow the mechanical rule: ``DML_ELEMENT_WISE_MODULUS_FLOOR_OPERATOR_DESC`` is ``ElementWiseModulusFloor``,
@@ -131,6 +131,31 @@ class Constraint:
     rule: str
     check: Callable[[Any], Violation | None]
     needs_tensors: bool = True
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is true of an operator beyond its struct: what passes and rules ask of a row.
+
+    What depends on the desc is a method of the row: ``flops`` and ``prefers_channels_last``.
+
+    Attributes:
+        pointwise: Each element of the result is computed of the elements at its place, by one case of the shaders' switches
+            over operators. Its kernels take any strides, without a loss where neighbours stay neighbours, and a chain may
+            take it in.
+        strided: The kernels of an operator that is not pointwise take any strides likewise.
+        alike: Of an operator that is not pointwise: the fields whose tensors may lie in any order of the dimensions, as long
+            as all of these lie alike. Its other tensors may lie in any order, too. Without fields tensors stay as they lie.
+        discontinuous: Inputs that differ by a rounding may give results that differ by much more.
+        costly: The arithmetic takes so long that an invocation had better have two items in flight, and nothing is computed
+            twice.
+    """
+
+    pointwise: bool = False
+    strided: bool = False
+    alike: tuple[str, ...] = ()
+    discontinuous: bool = False
+    costly: bool = False
 
 
 class Slot(NamedTuple):
@@ -288,6 +313,7 @@ class OperatorDesc:
         fusable: Whether the operator may be another's ``FusedActivation``.
         accepts: Other operators this one additionally accepts as ``FusedActivation`` (``ElementWiseClip`` into
             ``Gemm``), by type.
+        traits: What passes and rules may ask of it.
     """
 
     __signature__: ClassVar[inspect.Signature] = _Signature()  # type: ignore[assignment]
@@ -299,6 +325,7 @@ class OperatorDesc:
     constraints: ClassVar[tuple[Constraint, ...]]
     fusable: ClassVar[bool]
     accepts: ClassVar[tuple[OperatorType, ...]]
+    traits: ClassVar[Traits]
 
     def __init_subclass__(
         cls,
@@ -308,10 +335,12 @@ class OperatorDesc:
         fusable: bool = False,
         accepts: tuple[OperatorType, ...] = (),
         internal: bool = False,
+        traits: Traits = Traits(),  # it is frozen
     ) -> None:
         cls.type = OperatorType.INVALID if internal else _TYPE_OF_CLASS_NAME[cls.__name__]
         cls.dml_name = cls.__name__ if internal else cls.type.dml_name
         cls.in_place, cls.constraints, cls.fusable, cls.accepts = in_place, constraints, fusable, accepts
+        cls.traits = traits
         # Compiling methods for each of 177 rows would be a third of the time that the package takes to import.
         dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
         cls.fields = tuple(
@@ -373,6 +402,14 @@ class OperatorDesc:
     def upgrade(self) -> OperatorDesc:
         """The equal desc of the newest re-issue, which is the one that has kernels; self where there is none newer."""
         return self
+
+    def flops(self) -> int | None:
+        """Multiplications and additions, on padding too, of an operator whose time they may decide; None of others."""
+        return None
+
+    def prefers_channels_last(self) -> bool:
+        """Whether kernels are faster where the first input's channels lie side by side."""
+        return False
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         """Sizes of each output slot, from the inputs and attributes: those of the first input unless a row says more.

@@ -11,8 +11,7 @@ from typing import Final
 from dmlvk.graph.passes.match import Operand
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import Flow, same_elements, seen_as
-from dmlvk.kernels.elementwise.lowering import ROWS, number_attributes
-from dmlvk.kernels.elementwise.rules import TRANSCENDENTAL
+from dmlvk.kernels.elementwise.lowering import number_attributes
 from dmlvk.kernels.lowering import newest
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
@@ -21,35 +20,6 @@ from dmlvk.spec.schema import FLOATS, OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
 _TRUTH: Final = (TensorDataType.UINT8, TensorDataType.UINT32)
-_TESTS: Final = (
-    ops.ElementWiseIsInfinity,
-    ops.ElementWiseIsNan,
-    ops.ElementWiseLogicalEquals,
-    ops.ElementWiseLogicalGreaterThan,
-    ops.ElementWiseLogicalGreaterThanOrEqual,
-    ops.ElementWiseLogicalLessThan,
-    ops.ElementWiseLogicalLessThanOrEqual,
-)
-"""From floats to a truth value."""
-_LOGIC: Final = (
-    ops.ElementWiseLogicalAnd,
-    ops.ElementWiseLogicalNot,
-    ops.ElementWiseLogicalOr,
-    ops.ElementWiseLogicalXor,
-)
-_JUMPS: Final = (
-    *_TESTS,
-    ops.ActivationReluGrad,
-    ops.ActivationShrink,
-    ops.ActivationThresholdedRelu,
-    ops.ElementWiseCeil,
-    ops.ElementWiseFloor,
-    ops.ElementWiseModulusFloor,
-    ops.ElementWiseModulusTruncate,
-    ops.ElementWiseRound,
-    ops.ElementWiseSign,
-)
-"""Of inputs that differ by a rounding these may make results that differ by much more."""
 
 
 def merge_chains(flow: Flow) -> None:
@@ -139,7 +109,7 @@ class _Chain:
             return None
         views = {part.tensor for reader in readers for part in self.members[reader] if part.storage is storage}
         written, view = _plain(_result(step)), views.pop()
-        if views or not (self._rounds_nothing(written) or not any(isinstance(item.desc, _JUMPS) for item in readers)):
+        if views or not (self._rounds_nothing(written) or not any(item.desc.traits.discontinuous for item in readers)):
             return None
         operands = []
         for part in _operands(step):
@@ -249,17 +219,18 @@ class _Chain:
 def operations_of(desc: OperatorDesc) -> tuple[OperatorDesc, ...]:
     """What an operator computes, one after the other, without tensors; nothing for one that is no part of chains."""
     desc = newest(desc)
-    types = [slot.tensor.data_type for slot in (*desc.input_slots(), *desc.output_slots()) if slot.tensor is not None]
+    slots = [slot for slot in (*desc.input_slots(), *desc.output_slots()) if slot.tensor is not None]
+    types = [slot.tensor.data_type for slot in slots if slot.tensor is not None]
     if isinstance(desc, ops.Cast):
         fits = types[0] in _TRUTH or types == [TensorDataType.INT32, TensorDataType.FLOAT32]
-    elif isinstance(desc, (*_LOGIC, ops.ElementWiseIf)):
-        fits = True
-    elif type(desc) in ROWS:
+    elif isinstance(desc, ops.ElementWiseIf):
+        fits = True  # it hands on numbers and truth values alike
+    elif desc.traits.pointwise:
         # What takes FLOAT64 sees only bits, and a row of two tensors and numbers has no place for numbers as operands.
         on_bits = TensorDataType.FLOAT64 in desc.fields[0].data_types and not isinstance(desc, ops.ElementWiseIdentity)
         crowded = len(desc.input_slots()) == 2 and bool(number_attributes(desc))
-        made = types[:-1] if isinstance(desc, _TESTS) else types
-        fits = not on_bits and not crowded and all(item in FLOATS for item in made)
+        numbers = [item for slot, item in zip(slots, types, strict=True) if set(slot.field.data_types) != set(_TRUTH)]
+        fits = not on_bits and not crowded and all(item in FLOATS for item in numbers)
     else:
         fits = False
     return _in_order(desc) if fits else ()
@@ -278,7 +249,7 @@ def _is_operation(step: Step) -> bool:
 
 
 def _is_cheap(step: Step) -> bool:
-    return all(operation.type not in TRANSCENDENTAL for operation in operations_of(step.desc))
+    return not any(operation.traits.costly for operation in operations_of(step.desc))
 
 
 def _operands(step: Step) -> Iterator[Operand]:

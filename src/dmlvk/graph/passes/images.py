@@ -8,27 +8,12 @@ from typing import Final
 
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import Flow
-from dmlvk.kernels.elementwise.lowering import ROWS
-from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
 _WORD: Final = 8
 """Channels that a cooperative convolution reads at a time."""
-_WINDOWS: Final = (
-    ops.AveragePooling,
-    ops.AveragePooling1,
-    ops.MaxPooling,
-    ops.MaxPooling1,
-    ops.MaxPooling2,
-    ops.Resample,
-    ops.Resample1,
-    ops.Resample2,
-)
-"""Rows whose output lies as their input does, or has one pixel."""
-_CONVOLUTIONS: Final = (ops.Convolution, ConvolutionAdd)
 
 
 def lay_channels_last(flow: Flow) -> None:
@@ -56,7 +41,7 @@ def lay_channels_last(flow: Flow) -> None:
             groups[home(storage)] = home(known[0])
         if len(known) < len(together):
             stuck.update(known)
-        if isinstance(step.desc, _CONVOLUTIONS) and step.desc.group_count == 1 and step.inputs[0] in images:
+        if step.desc.prefers_channels_last() and step.inputs[0] in images:
             wanted.add(step.inputs[0])
     fixed, useful = ({home(storage) for storage in some} for some in (stuck, wanted))
     moved = {storage for storage in images if home(storage) in useful - fixed}
@@ -80,7 +65,8 @@ def _images(flow: Flow) -> set[Storage]:
     seen: dict[Storage, tuple[int, ...]] = {}
     others: set[Storage] = set()
     for step in flow.steps:
-        known = isinstance(step.desc, (*_CONVOLUTIONS, *_WINDOWS, *ROWS)) and not step.runs_once
+        traits = step.desc.traits
+        known = (traits.pointwise or bool(traits.alike)) and not step.runs_once
         for _, storage, tensor in _operands(step):
             if not known or not _is_image(storage, tensor) or seen.setdefault(storage, tensor.sizes) != tensor.sizes:
                 others.add(storage)
@@ -107,11 +93,8 @@ def _together(step: Step) -> Iterator[Storage]:
     """Those operands and results of a step that have one layout: not those that are broadcast, nor what has one pixel."""
     for field, storage, tensor in _operands(step):
         broadcast = any(size > 1 and not own for size, own in zip(tensor.sizes, tensor.effective_strides, strict=True))
-        if isinstance(step.desc, _CONVOLUTIONS):
-            follows = field in ("addend_tensor", "output_tensor")
-        else:
-            follows = isinstance(step.desc, (*_WINDOWS, *ROWS)) and tensor.sizes[2:] != (1, 1)
-        if follows and not broadcast:
+        follows = step.desc.traits.pointwise or field in step.desc.traits.alike
+        if follows and not broadcast and tensor.sizes[2:] != (1, 1):
             yield storage
 
 

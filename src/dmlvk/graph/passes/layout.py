@@ -8,14 +8,7 @@ from typing import Any
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, Window, same_steps, slices_without, windows_of
 from dmlvk.graph.step import Place, Step, Storage
 from dmlvk.graph.step_graph import Flow, same_elements, seen_as
-from dmlvk.kernels.elementwise.lowering import ROWS
-from dmlvk.kernels.lowering import newest
-from dmlvk.spec import ops
-from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
-
-_ROWS = frozenset((*ROWS, PointwiseChain, ops.Gemm))
-"""What takes any strides, without a loss where neighbours stay neighbours."""
 
 
 def avoid_layout_copies(flow: Flow) -> None:
@@ -96,7 +89,8 @@ def _reading(reader: Step, output: Storage, part: Storage, copied: TensorDesc, w
 
 
 def _takes_strides(step: Step) -> bool:
-    return type(newest(step.desc)) in _ROWS and not step.runs_once
+    traits = step.desc.traits
+    return (traits.pointwise or traits.strided) and not step.runs_once
 
 
 def _moved(view: TensorDesc, before: TensorDesc, after: TensorDesc) -> TensorDesc | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import Coalesced, group_lanes
-from dmlvk.spec.enums import OperatorType, TensorDataType
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import element_bits, packed_strides
 
 
@@ -32,33 +32,6 @@ class Turned(NamedTuple):
     row: int
 
 
-_FUNCTIONS = (
-    "ACOS",
-    "ACOSH",
-    "ASIN",
-    "ASINH",
-    "ATAN",
-    "ATANH",
-    "CONSTANT_POW",
-    "COS",
-    "COSH",
-    "ERF",
-    "LOG",
-    "SIN",
-    "SINH",
-    "TAN",
-)
-_ACTIVATIONS = ("CELU", "ELU", "GELU", "PARAMETRIC_SOFTPLUS", "SCALED_ELU", "SCALED_TANH", "SIGMOID", "SOFTPLUS", "SWISH")
-TRANSCENDENTAL = frozenset(
-    {
-        *(OperatorType[f"ELEMENT_WISE_{name}"] for name in (*_FUNCTIONS, "TANH")),
-        *(OperatorType[f"ACTIVATION_{name}"] for name in (*_ACTIVATIONS, "TANH")),
-    }
-)
-"""Operators whose arithmetic takes long enough that two items in flight hide more than they cost. H200, float32: sigmoid at
-4124 GB/s against 3958 with one, erf 4092 against 3901, log 4045 against 3808; but relu 4003 against 4189."""
-
-
 @dataclass(frozen=True)
 class ElementwiseProblem:
     """Pointwise operators, as their kernels see them.
@@ -67,13 +40,13 @@ class ElementwiseProblem:
         input_type, output_type: The kernel's: the tensors', or for what acts on bits the unsigned type of the same size.
         walk: The dimensions in the order in which the output lies in memory, merged; steps of the inputs and the output
             in elements.
-        operation: The operator, where it is known.
+        costly: Whether the operator is (``Traits``).
     """
 
     input_type: TensorDataType
     output_type: TensorDataType
     walk: Coalesced
-    operation: OperatorType = OperatorType.INVALID
+    costly: bool = False
 
     @property
     def group_lanes(self) -> int:

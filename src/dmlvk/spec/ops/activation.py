@@ -12,9 +12,12 @@ from dmlvk.spec.tensor import TensorDesc
 _SAME = (_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes())
 _SIGNED = (*_s.FLOATS, _T.INT32, _T.INT16, _T.INT8)
 _UP_TO_32_BITS = (*_SIGNED, _T.UINT32, _T.UINT16, _T.UINT8)
+_POINTWISE = _s.Traits(pointwise=True)
+_COSTLY = _s.Traits(pointwise=True, costly=True)
+_JUMPS = _s.Traits(pointwise=True, discontinuous=True)
 
 
-class ActivationElu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationElu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY):
     """y = x where x >= 0, else alpha * (e^x - 1)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -22,7 +25,9 @@ class ActivationElu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SA
     alpha: float = _s.floating(1.0)
 
 
-class ActivationCelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=(*_SAME, _c.nonzero("alpha")), fusable=True):
+class ActivationCelu(
+    _s.OperatorDesc, in_place=("input_tensor",), constraints=(*_SAME, _c.nonzero("alpha")), fusable=True, traits=_COSTLY
+):
     """y = max(0, x) + min(0, alpha * (e^(x / alpha) - 1)). Alpha 0, on which the specification is silent: an error."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -30,7 +35,7 @@ class ActivationCelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=(*
     alpha: float = _s.floating(1.0)
 
 
-class ActivationGelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationGelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY):
     """y = 0.5 * x * (1 + erf(x / sqrt(2))), accurate to a few ULP also where x is far below 0. The schema allows
     in-place execution, on which the page is silent; it is allowed."""
 
@@ -38,7 +43,7 @@ class ActivationGelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_S
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
 
 
-class ActivationHardSigmoid(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationHardSigmoid(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_POINTWISE):
     """y = max(0, min(alpha * x + beta, 1))."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -47,7 +52,7 @@ class ActivationHardSigmoid(_s.OperatorDesc, in_place=("input_tensor",), constra
     beta: float = _s.floating(0.5)
 
 
-class ActivationHardSwish(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationHardSwish(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_POINTWISE):
     """y = x * max(0, min(alpha * x + beta, 1)). The page allows in-place execution, and so do we. DirectML does not fuse it;
     dmlvk does, as ``ActivationSwish``."""
 
@@ -57,14 +62,14 @@ class ActivationHardSwish(_s.OperatorDesc, in_place=("input_tensor",), constrain
     beta: float = _s.floating(0.5)
 
 
-class ActivationIdentity(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationIdentity(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_POINTWISE):
     """y = x, bit for bit."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
 
 
-class ActivationLeakyRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationLeakyRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_POINTWISE):
     """y = x where x >= 0, else alpha * x."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -72,7 +77,7 @@ class ActivationLeakyRelu(_s.OperatorDesc, in_place=("input_tensor",), constrain
     alpha: float = _s.floating(0.01)
 
 
-class ActivationLinear(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationLinear(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_POINTWISE):
     """y = alpha * x + beta."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -81,7 +86,7 @@ class ActivationLinear(_s.OperatorDesc, in_place=("input_tensor",), constraints=
     beta: float = _s.floating(0.0)
 
 
-class ActivationParameterizedRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME):
+class ActivationParameterizedRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, traits=_POINTWISE):
     """y = x where x >= 0, else slope * x. Integer products keep their low bits."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_SIGNED)
@@ -89,7 +94,9 @@ class ActivationParameterizedRelu(_s.OperatorDesc, in_place=("input_tensor",), c
     output_tensor: TensorDesc | None = _s.output_tensor(_SIGNED)
 
 
-class ActivationParametricSoftplus(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationParametricSoftplus(
+    _s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY
+):
     """y = alpha * ln(1 + e^(beta * x)), without overflow on the way."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -98,14 +105,14 @@ class ActivationParametricSoftplus(_s.OperatorDesc, in_place=("input_tensor",), 
     beta: float = _s.floating(1.0)
 
 
-class ActivationRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_POINTWISE):
     """y = max(0, x). As a fused activation it takes floats only."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_SIGNED)
     output_tensor: TensorDesc | None = _s.output_tensor(_SIGNED)
 
 
-class ActivationScaledElu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationScaledElu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY):
     """y = gamma * x where x > 0, else gamma * alpha * (e^x - 1)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -114,7 +121,7 @@ class ActivationScaledElu(_s.OperatorDesc, in_place=("input_tensor",), constrain
     gamma: float = _s.floating(1.05070102214813232421875)
 
 
-class ActivationScaledTanh(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationScaledTanh(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY):
     """y = alpha * tanh(beta * x)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -123,7 +130,7 @@ class ActivationScaledTanh(_s.OperatorDesc, in_place=("input_tensor",), constrai
     beta: float = _s.floating(0.5)
 
 
-class ActivationShrink(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationShrink(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_JUMPS):
     """y = x - bias where x > threshold, x + bias where x < -threshold, else 0.
 
     For integer types, on which the specification is silent, bias and threshold are first cast to the type as in
@@ -137,7 +144,7 @@ class ActivationShrink(_s.OperatorDesc, in_place=("input_tensor",), constraints=
     threshold: float = _s.floating(0.5)
 
 
-class ActivationSigmoid(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationSigmoid(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY):
     """y = 1 / (1 + e^-x)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -145,7 +152,7 @@ class ActivationSigmoid(_s.OperatorDesc, in_place=("input_tensor",), constraints
 
 
 class ActivationSoftplus(
-    _s.OperatorDesc, in_place=("input_tensor",), constraints=(*_SAME, _c.nonzero("steepness")), fusable=True
+    _s.OperatorDesc, in_place=("input_tensor",), constraints=(*_SAME, _c.nonzero("steepness")), fusable=True, traits=_COSTLY
 ):
     """y = ln(1 + e^(steepness * x)) / steepness, without overflow on the way. Steepness 0 is an error; below 1 is
     allowed, as from feature level 6.4 on."""
@@ -155,14 +162,14 @@ class ActivationSoftplus(
     steepness: float = _s.floating(1.0)
 
 
-class ActivationSoftsign(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationSoftsign(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_POINTWISE):
     """y = x / (1 + |x|)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
 
 
-class ActivationSwish(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationSwish(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY):
     """y = x / (1 + e^(-sigmoid_input_scale * x)). The page allows in-place execution, and so do we. DirectML does not fuse
     it; dmlvk does, since half of today's convolutional networks have one behind every convolution."""
 
@@ -171,14 +178,14 @@ class ActivationSwish(_s.OperatorDesc, in_place=("input_tensor",), constraints=_
     sigmoid_input_scale: float = _s.floating(1.0)
 
 
-class ActivationTanh(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationTanh(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY):
     """y = tanh(x)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
 
 
-class ActivationThresholdedRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True):
+class ActivationThresholdedRelu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_JUMPS):
     """y = x where x > alpha, else 0."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)

@@ -58,6 +58,7 @@ class PointwiseChain(
     in_place=("input_tensors",),
     constraints=(_c.same_sizes(), _program, _types),
     accepts=tuple(kind for kind, row in _s.REGISTRY.items() if row.__module__ in _FAMILIES),
+    traits=_s.Traits(strided=True),
 ):
     """y = the last of up to 8 pointwise operations, each of inputs, numbers and the results of earlier ones.
 

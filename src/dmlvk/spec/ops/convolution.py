@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math as _math
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import ConvolutionDirection, ConvolutionMode, OperatorType
@@ -62,6 +64,11 @@ def _steps(desc: Convolution) -> _s.Violation | None:
     return None
 
 
+def sum_flops(ends: TensorDesc, filters: TensorDesc) -> int:
+    """Of sums over a filter's taps and channels, one for each element of a tensor."""
+    return 2 * ends.element_count * _math.prod(filters.sizes[1:])
+
+
 @_c.constraint("groups", "is at least 1 and divides the input's channels, and the filter's too in direction FORWARD")
 def _groups(desc: Convolution) -> _s.Violation | None:
     count = desc.group_count
@@ -120,6 +127,7 @@ class Convolution(
     _s.OperatorDesc,
     constraints=(_c.same_data_type(), _c.same_dimension_count(), *GEOMETRY, bias_sizes),
     accepts=(OperatorType.ELEMENT_WISE_CLIP,),
+    traits=_s.Traits(alike=("output_tensor",)),
 ):
     """Convolution over 1 to 3 spatial dimensions; the tensors are {N, C, [D], [H], W}.
 
@@ -164,6 +172,15 @@ class Convolution(
         spatial = tuple(a + b for a, b in zip(_computed_sizes(self), self.output_padding, strict=True))
         return ((self.tensor("input_tensor").sizes[0], _output_channels(self), *spatial),)
 
+    def flops(self) -> int:
+        """Each output is a sum over a filter's taps and channels; in direction BACKWARD each input goes to as many."""
+        ends = self.tensor("output_tensor" if self.direction == ConvolutionDirection.FORWARD else "input_tensor")
+        return sum_flops(ends, self.tensor("filter_tensor"))
+
+    def prefers_channels_last(self) -> bool:
+        """Cooperative matrices take the channels of one group."""
+        return self.group_count == 1
+
 
 @_c.constraint("addend", "is laid out as the output, which has no output padding")
 def _addend(desc: ConvolutionAdd) -> _s.Violation | None:
@@ -180,6 +197,7 @@ class ConvolutionAdd(
     in_place=("addend_tensor",),
     constraints=(*Convolution.constraints, _addend),
     accepts=Convolution.accepts,
+    traits=_s.Traits(alike=("addend_tensor", "output_tensor")),
 ):
     """A Convolution that adds another tensor before its activation: activation(sum + bias + addend). A row of our own, which
     a pass makes of the two operators.

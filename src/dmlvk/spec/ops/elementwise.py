@@ -20,6 +20,9 @@ _WIDE = (*_s.FLOATS, _T.INT32, _T.UINT32)
 _TO_32_BITS = (*_s.FLOATS, _T.INT32, _T.INT16, _T.INT8, _T.UINT32, _T.UINT16, _T.UINT8)
 _INPUT = ("input_tensor",)
 _A_OR_B = ("a_tensor", "b_tensor")
+_POINTWISE = _s.Traits(pointwise=True)
+_COSTLY = _s.Traits(pointwise=True, costly=True)
+_JUMPS = _s.Traits(pointwise=True, discontinuous=True)
 
 
 def _typed_bounds(least: float, most: float, data_type: _T) -> dict[str, _Any]:
@@ -31,7 +34,7 @@ def _typed_bounds(least: float, most: float, data_type: _T) -> dict[str, _Any]:
     }
 
 
-class Cast(_s.OperatorDesc, constraints=(_c.same_dimension_count(), _c.same_sizes())):
+class Cast(_s.OperatorDesc, constraints=(_c.same_dimension_count(), _c.same_sizes()), traits=_POINTWISE):
     """y = x in the output's type. The specification is silent on all that does not fit; we chose:
 
     - float to integer: toward zero, clamped to the type's range, NaN to 0.
@@ -44,7 +47,7 @@ class Cast(_s.OperatorDesc, constraints=(_c.same_dimension_count(), _c.same_size
     output_tensor: TensorDesc | None = _s.output_tensor((_T.FLOAT64, *_s.NUMERIC))
 
 
-class ElementWiseIdentity(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseIdentity(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = x: a copy, bit for bit where there is no ``scale_bias``, and the way to change strides or to broadcast."""
 
     input_tensor: TensorDesc | None = _s.input_tensor((_T.FLOAT64, *_s.NUMERIC))
@@ -52,7 +55,7 @@ class ElementWiseIdentity(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseAbs(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseAbs(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = |x|. The least integer has no positive counterpart and stays itself."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_SIGNED)
@@ -60,7 +63,7 @@ class ElementWiseAbs(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseAcos(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseAcos(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = the angle from 0 to pi whose cosine is x: NaN where |x| > 1."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -68,7 +71,7 @@ class ElementWiseAcos(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseAcosh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseAcosh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = the number from 0 whose cosh is x: NaN below 1."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -76,7 +79,7 @@ class ElementWiseAcosh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseAdd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseAdd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a + b."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -84,7 +87,7 @@ class ElementWiseAdd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseAdd1(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseAdd1(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = activation(a + b), the sum kept in float32 between the two."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -93,7 +96,7 @@ class ElementWiseAdd1(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     fused_activation: _s.OperatorDesc | None = _s.fused_activation()
 
 
-class ElementWiseAsin(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseAsin(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = the angle from -pi/2 to pi/2 whose sine is x: NaN where |x| > 1."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -101,7 +104,7 @@ class ElementWiseAsin(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseAsinh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseAsinh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = the number whose sinh is x."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -109,7 +112,7 @@ class ElementWiseAsinh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseAtan(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseAtan(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = the angle from -pi/2 to pi/2 whose tangent is x."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -117,7 +120,7 @@ class ElementWiseAtan(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseAtanh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseAtanh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = the number whose tanh is x: infinite at -1 and 1, NaN beyond."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -125,7 +128,7 @@ class ElementWiseAtanh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseAtanYx(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseAtanYx(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_JUMPS):
     """y = the angle from -pi to pi of the point with height a and abscissa b: C's atan2(a, b).
 
     The specification leaves the origin open. There and at the infinities signs decide, as in C and numpy: 0 for (0, 0), pi
@@ -137,7 +140,7 @@ class ElementWiseAtanYx(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
 
 
-class ElementWiseCeil(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseCeil(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_JUMPS):
     """y = the least integer not below x."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -145,7 +148,7 @@ class ElementWiseCeil(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseClip(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseClip(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = max(min, min(x, max)), the bounds cast to the tensor's type: toward zero and clamped for integers.
 
     min wins where min > max, as the formula says; NaN stays NaN, on which the specification is silent.
@@ -171,6 +174,7 @@ class ElementWiseClip1(
     _s.OperatorDesc,
     in_place=_INPUT,
     constraints=(*_SAME, _c.scalars_of_type("min_max_data_type", "output_tensor", "min", "max")),
+    traits=_POINTWISE,
 ):
     """y = max(min, min(x, max)) in the tensor's type. min wins where min > max; NaN stays NaN."""
 
@@ -182,7 +186,7 @@ class ElementWiseClip1(
     max: int | float = _s.scalar_union()
 
 
-class ElementWiseConstantPow(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseConstantPow(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = x^exponent, as C's pow.
 
     The specification leaves the corners open; C and numpy give: 1 for exponent 0 whatever x is, NaN for negative x and an
@@ -195,7 +199,7 @@ class ElementWiseConstantPow(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME
     exponent: float = _s.floating()
 
 
-class ElementWiseCos(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseCos(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = cos(x), x in radians of any size: NaN for the infinities."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -203,7 +207,7 @@ class ElementWiseCos(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseCosh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseCosh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = cosh(x)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -211,7 +215,7 @@ class ElementWiseCosh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseDifferenceSquare(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseDifferenceSquare(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = (a - b)^2."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_WIDE)
@@ -219,7 +223,7 @@ class ElementWiseDifferenceSquare(_s.OperatorDesc, in_place=_A_OR_B, constraints
     output_tensor: TensorDesc | None = _s.output_tensor(_WIDE)
 
 
-class ElementWiseDivide(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseDivide(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a / b. Integers round toward zero.
 
     The specification leaves two integer cases open: division by 0 gives 0, and the least integer divided by -1, whose
@@ -231,7 +235,7 @@ class ElementWiseDivide(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseErf(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseErf(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = erf(x), the error function."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -239,7 +243,7 @@ class ElementWiseErf(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseExp(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseExp(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = e^x."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -247,7 +251,7 @@ class ElementWiseExp(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseFloor(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseFloor(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_JUMPS):
     """y = the greatest integer not above x."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -262,6 +266,7 @@ class ElementWiseIf(
         _c.same_dimension_count(),
         _c.same_sizes(),
     ),
+    traits=_s.Traits(strided=True),
 ):
     """y = a where the condition is not 0, else b, bit for bit."""
 
@@ -271,7 +276,7 @@ class ElementWiseIf(
     output_tensor: TensorDesc | None = _s.output_tensor((_T.FLOAT64, *_s.NUMERIC))
 
 
-class ElementWiseLog(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseLog(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = ln(x): -infinity at 0, NaN below."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -279,7 +284,7 @@ class ElementWiseLog(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseMax(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseMax(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = max(a, b); NaN where either is NaN, on which the specification is silent."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -287,7 +292,7 @@ class ElementWiseMax(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseMean(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseMean(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = (a + b) / 2, the sum never overflowing.
 
     The specification does not say how integers round; a half goes toward zero, as in ``ElementWiseDivide`` and in C.
@@ -298,7 +303,7 @@ class ElementWiseMean(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_WIDE)
 
 
-class ElementWiseMin(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseMin(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = min(a, b); NaN where either is NaN, on which the specification is silent."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -306,7 +311,7 @@ class ElementWiseMin(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseModulusFloor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseModulusFloor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_JUMPS):
     """y = a - b * floor(a / b): Python's modulus, whose sign is the divisor's.
 
     The formula holds for the exact quotient, so float results are exact but for one rounding where the signs of a and b
@@ -322,7 +327,7 @@ class ElementWiseModulusFloor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SA
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseModulusTruncate(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseModulusTruncate(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_JUMPS):
     """y = a - b * trunc(a / b): C's modulus, whose sign is the dividend's.
 
     Float results are exact however large a / b is. What the specification leaves open follows C and numpy's ``fmod``:
@@ -334,7 +339,7 @@ class ElementWiseModulusTruncate(_s.OperatorDesc, in_place=_A_OR_B, constraints=
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseMultiply(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseMultiply(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a * b."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -342,7 +347,7 @@ class ElementWiseMultiply(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseNegate(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseNegate(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = -x. The least integer has no positive counterpart and stays itself."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_SIGNED)
@@ -357,6 +362,7 @@ class ElementWisePow(
         _c.same_dimension_count(),
         _c.same_sizes(),
     ),
+    traits=_s.Traits(strided=True),
 ):
     """y = x^e, in the type of x; e may have another type. 0^0 is 1.
 
@@ -374,7 +380,7 @@ class ElementWisePow(
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseRecip(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseRecip(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = 1 / x."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -382,7 +388,7 @@ class ElementWiseRecip(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseRound(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseRound(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_JUMPS):
     """y = x as an integer, by the mode: the nearest and of two the even one (HALVES_TO_NEAREST_EVEN), the nearest and of two
     the one away from 0 (TOWARD_INFINITY), or the next one toward 0 (TOWARD_ZERO). A zero result has the sign of x."""
 
@@ -391,14 +397,14 @@ class ElementWiseRound(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     rounding_mode: _RoundingMode = _s.enumeration(_RoundingMode, _RoundingMode.HALVES_TO_NEAREST_EVEN)
 
 
-class ElementWiseSign(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseSign(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_JUMPS):
     """y = 1 where x > 0, -1 where x < 0, 0 otherwise: for 0, -0 and, as the formula says, NaN."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseSin(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseSin(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = sin(x), x in radians of any size: NaN for the infinities."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -406,7 +412,7 @@ class ElementWiseSin(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseSinh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseSinh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = sinh(x)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -414,7 +420,7 @@ class ElementWiseSinh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseSqrt(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseSqrt(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = sqrt(x): NaN below 0."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -422,7 +428,7 @@ class ElementWiseSqrt(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseSubtract(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseSubtract(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a - b."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -430,7 +436,7 @@ class ElementWiseSubtract(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseTan(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseTan(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = tan(x), x in radians of any size: NaN for the infinities."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -438,7 +444,7 @@ class ElementWiseTan(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseTanh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseTanh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_COSTLY):
     """y = tanh(x)."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -446,7 +452,7 @@ class ElementWiseTanh(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
     scale_bias: _s.ScaleBias | None = _s.scale_bias()
 
 
-class ElementWiseThreshold(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseThreshold(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = max(x, min), the bound cast to the tensor's type: toward zero and clamped for integers. NaN stays NaN."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_TO_32_BITS)

@@ -8,9 +8,10 @@ from dmlvk.spec.tensor import TensorDesc
 
 _SAME = (_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes())
 _SIGNED = (*_s.FLOATS, _T.INT32, _T.INT16, _T.INT8)
+_JUMPS = _s.Traits(pointwise=True, discontinuous=True)
 
 
-class ActivationReluGrad(_s.OperatorDesc, constraints=_SAME):
+class ActivationReluGrad(_s.OperatorDesc, constraints=_SAME, traits=_JUMPS):
     """dx = dy where x > 0, else 0: 0 too at x = 0 and where x is NaN."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_SIGNED)
@@ -18,7 +19,7 @@ class ActivationReluGrad(_s.OperatorDesc, constraints=_SAME):
     output_gradient_tensor: TensorDesc | None = _s.output_tensor(_SIGNED)
 
 
-class ElementWiseClipGrad(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME):
+class ElementWiseClipGrad(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, traits=_JUMPS):
     """dx = 0 where x <= min or x >= max, else dy, the bounds cast to the tensor's type: toward zero and clamped for
     integers.
 
@@ -46,6 +47,7 @@ class ElementWiseClipGrad1(
     _s.OperatorDesc,
     in_place=("input_tensor",),
     constraints=(*_SAME, _c.scalars_of_type("min_max_data_type", "output_gradient_tensor", "min", "max")),
+    traits=_JUMPS,
 ):
     """dx = 0 where x <= min or x >= max, else dy, in the tensor's type; dy where x is NaN."""
 

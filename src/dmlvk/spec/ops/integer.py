@@ -19,6 +19,7 @@ from dmlvk.spec.enums import TensorDataType as _T
 from dmlvk.spec.ops.convolution import GEOMETRY as _GEOMETRY
 from dmlvk.spec.ops.convolution import Convolution as _Convolution
 from dmlvk.spec.ops.convolution import bias_sizes as _bias_sizes
+from dmlvk.spec.ops.convolution import sum_flops as _sum_flops
 from dmlvk.spec.tensor import TensorDesc
 
 __all__ = [
@@ -78,6 +79,10 @@ _PRODUCT = (
 )
 
 
+def _product_flops(desc: _s.OperatorDesc) -> int:
+    return 2 * desc.tensor("a_tensor").sizes[-1] * desc.tensor("output_tensor").element_count
+
+
 class MatrixMultiplyInteger(_s.OperatorDesc, constraints=_PRODUCT):
     """y = (A - A's zero point) (B - B's zero point), in 32-bit integers, for each leading index.
 
@@ -93,6 +98,9 @@ class MatrixMultiplyInteger(_s.OperatorDesc, constraints=_PRODUCT):
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return (_product_sizes(self),)
+
+    def flops(self) -> int:
+        return _product_flops(self)
 
 
 class QuantizedLinearMatrixMultiply(
@@ -122,6 +130,9 @@ class QuantizedLinearMatrixMultiply(
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return (_product_sizes(self),)
+
+    def flops(self) -> int:
+        return _product_flops(self)
 
 
 @_c.constraint("operand_types", "a_tensor and b_tensor have one data type, or both have 8 bits")
@@ -160,6 +171,9 @@ class MatrixMultiplyIntegerToFloat(
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return (_product_sizes(self),)
+
+    def flops(self) -> int:
+        return _product_flops(self)
 
 
 # -- convolutions
@@ -244,6 +258,9 @@ class ConvolutionInteger(_s.OperatorDesc, constraints=_CONVOLUTION):
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _convolved_sizes(self)
 
+    def flops(self) -> int:
+        return _sum_flops(self.tensor("output_tensor"), self.tensor("filter_tensor"))
+
 
 class QuantizedLinearConvolution(
     _s.OperatorDesc,
@@ -279,3 +296,6 @@ class QuantizedLinearConvolution(
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _convolved_sizes(self)
+
+    def flops(self) -> int:
+        return _sum_flops(self.tensor("output_tensor"), self.tensor("filter_tensor"))

@@ -17,9 +17,11 @@ _TRUTH = (_T.UINT32, _T.UINT8)
 _BITS = (_T.FLOAT64, *_s.NUMERIC)
 _INPUT = ("input_tensor",)
 _A_OR_B = ("a_tensor", "b_tensor")
+_POINTWISE = _s.Traits(pointwise=True)
+_JUMPS = _s.Traits(pointwise=True, discontinuous=True)
 
 
-class ElementWiseLogicalAnd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseLogicalAnd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = 1 where neither a nor b is 0, else 0."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_TRUTH)
@@ -27,7 +29,7 @@ class ElementWiseLogicalAnd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseLogicalOr(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseLogicalOr(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = 1 where a or b is not 0, else 0."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_TRUTH)
@@ -35,7 +37,7 @@ class ElementWiseLogicalOr(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME)
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseLogicalXor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseLogicalXor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = 1 where one of a and b is 0 and the other is not, else 0."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_TRUTH)
@@ -43,14 +45,14 @@ class ElementWiseLogicalXor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseLogicalNot(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseLogicalNot(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = 1 where x is 0, else 0."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_TRUTH)
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseLogicalEquals(_s.OperatorDesc, constraints=_COMPARED):
+class ElementWiseLogicalEquals(_s.OperatorDesc, constraints=_COMPARED, traits=_JUMPS):
     """y = 1 where a = b, else 0. 0 equals -0, and NaN nothing."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -58,7 +60,7 @@ class ElementWiseLogicalEquals(_s.OperatorDesc, constraints=_COMPARED):
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseLogicalGreaterThan(_s.OperatorDesc, constraints=_COMPARED):
+class ElementWiseLogicalGreaterThan(_s.OperatorDesc, constraints=_COMPARED, traits=_JUMPS):
     """y = 1 where a > b, else 0; 0 where either is NaN."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -66,7 +68,7 @@ class ElementWiseLogicalGreaterThan(_s.OperatorDesc, constraints=_COMPARED):
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseLogicalLessThan(_s.OperatorDesc, constraints=_COMPARED):
+class ElementWiseLogicalLessThan(_s.OperatorDesc, constraints=_COMPARED, traits=_JUMPS):
     """y = 1 where a < b, else 0; 0 where either is NaN."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -74,7 +76,7 @@ class ElementWiseLogicalLessThan(_s.OperatorDesc, constraints=_COMPARED):
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseLogicalGreaterThanOrEqual(_s.OperatorDesc, constraints=_COMPARED):
+class ElementWiseLogicalGreaterThanOrEqual(_s.OperatorDesc, constraints=_COMPARED, traits=_JUMPS):
     """y = 1 where a >= b, else 0; 0 where either is NaN."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -82,7 +84,7 @@ class ElementWiseLogicalGreaterThanOrEqual(_s.OperatorDesc, constraints=_COMPARE
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseLogicalLessThanOrEqual(_s.OperatorDesc, constraints=_COMPARED):
+class ElementWiseLogicalLessThanOrEqual(_s.OperatorDesc, constraints=_COMPARED, traits=_JUMPS):
     """y = 1 where a <= b, else 0; 0 where either is NaN."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -90,14 +92,14 @@ class ElementWiseLogicalLessThanOrEqual(_s.OperatorDesc, constraints=_COMPARED):
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseIsNan(_s.OperatorDesc, constraints=_SAME_SIZES):
+class ElementWiseIsNan(_s.OperatorDesc, constraints=_SAME_SIZES, traits=_JUMPS):
     """y = 1 where x is NaN, else 0."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_TRUTH)
 
 
-class ElementWiseIsInfinity(_s.OperatorDesc, constraints=_SAME_SIZES):
+class ElementWiseIsInfinity(_s.OperatorDesc, constraints=_SAME_SIZES, traits=_JUMPS):
     """y = 1 where x is infinite and of a sign that ``infinity_mode`` accepts, else 0.
 
     Input and output never have one type, so they never share a range.
@@ -108,7 +110,7 @@ class ElementWiseIsInfinity(_s.OperatorDesc, constraints=_SAME_SIZES):
     infinity_mode: _IsInfinityMode = _s.enumeration(_IsInfinityMode, _IsInfinityMode.EITHER)
 
 
-class ElementWiseBitAnd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseBitAnd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a & b, bit by bit."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_BITS)
@@ -116,7 +118,7 @@ class ElementWiseBitAnd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_BITS)
 
 
-class ElementWiseBitOr(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseBitOr(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a | b, bit by bit."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_BITS)
@@ -124,7 +126,7 @@ class ElementWiseBitOr(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_BITS)
 
 
-class ElementWiseBitXor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseBitXor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a ^ b, bit by bit."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_BITS)
@@ -132,14 +134,14 @@ class ElementWiseBitXor(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
     output_tensor: TensorDesc | None = _s.output_tensor(_BITS)
 
 
-class ElementWiseBitNot(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME):
+class ElementWiseBitNot(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, traits=_POINTWISE):
     """y = ~x, bit by bit."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_BITS)
     output_tensor: TensorDesc | None = _s.output_tensor(_BITS)
 
 
-class ElementWiseBitShiftLeft(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseBitShiftLeft(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a << b, zeros entering from the right. The specification leaves shifts by the type's width or more open: they
     push every bit out and give 0, as numpy's do."""
 
@@ -148,7 +150,7 @@ class ElementWiseBitShiftLeft(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SA
     output_tensor: TensorDesc | None = _s.output_tensor(_s.UNSIGNED)
 
 
-class ElementWiseBitShiftRight(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME):
+class ElementWiseBitShiftRight(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
     """y = a >> b, zeros entering from the left. Shifts by the type's width or more give 0, as in
     ``ElementWiseBitShiftLeft``."""
 
@@ -157,7 +159,7 @@ class ElementWiseBitShiftRight(_s.OperatorDesc, in_place=_A_OR_B, constraints=_S
     output_tensor: TensorDesc | None = _s.output_tensor(_s.UNSIGNED)
 
 
-class ElementWiseBitCount(_s.OperatorDesc, constraints=_SAME_SIZES):
+class ElementWiseBitCount(_s.OperatorDesc, constraints=_SAME_SIZES, traits=_POINTWISE):
     """y = the number of ones among the bits of x."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_BITS)

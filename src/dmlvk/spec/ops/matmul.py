@@ -45,6 +45,7 @@ class Gemm(
         OperatorType.ACTIVATION_SOFTMAX,
         OperatorType.ACTIVATION_SOFTMAX1,
     ),
+    traits=_s.Traits(strided=True),
 ):
     """y = activation(alpha * op(A) op(B) + beta * C), for each leading index; op transposes the last two dimensions or
     not. A is {..., M, K}, B {..., K, N} (or their transposes), C and y {..., M, N}; a C of fewer rows, columns or
@@ -67,3 +68,7 @@ class Gemm(
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         a, b = self.tensor("a_tensor").sizes, self.tensor("b_tensor").sizes
         return ((*a[:-2], _transformed(a, self.trans_a)[0], _transformed(b, self.trans_b)[1]),)
+
+    def flops(self) -> int:
+        depth = _transformed(self.tensor("a_tensor").sizes, self.trans_a)[1]
+        return 2 * depth * self.tensor("output_tensor").element_count

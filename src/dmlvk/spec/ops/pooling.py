@@ -22,6 +22,7 @@ __all__ = [
 _BYTES = (TensorDataType.INT8, TensorDataType.UINT8)
 _INDICES = (TensorDataType.UINT64, TensorDataType.UINT32)
 _ARRAYS = ("strides", "window_size", "start_padding", "end_padding", "dilations")
+_ALIKE = _s.Traits(alike=("input_tensor", "output_tensor", "output_indices_tensor"))
 
 
 @_c.constraint("spatial_arrays", "has one entry a spatial dimension (the dimension count less 2)")
@@ -93,7 +94,7 @@ _CONSTRAINTS = (
 _MAX_CONSTRAINTS = (*_CONSTRAINTS[:-1], _c.same_sizes("output_tensor", "output_indices_tensor"), _output_sizes)
 
 
-class AveragePooling(_s.OperatorDesc, constraints=_CONSTRAINTS):
+class AveragePooling(_s.OperatorDesc, constraints=_CONSTRAINTS, traits=_ALIKE):
     """``AveragePooling1`` with every dilation 1."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (4, 5))
@@ -112,7 +113,7 @@ class AveragePooling(_s.OperatorDesc, constraints=_CONSTRAINTS):
         return AveragePooling1(**values, dilations=(1,) * len(self.window_size))
 
 
-class AveragePooling1(_s.OperatorDesc, constraints=_CONSTRAINTS):
+class AveragePooling1(_s.OperatorDesc, constraints=_CONSTRAINTS, traits=_ALIKE):
     """The mean of each window over the 2 or 3 spatial dimensions of {N, C, [D,] H, W}.
 
     Output o's window has the elements o * stride + t * dilation - start padding for t below the window size. The
@@ -191,7 +192,7 @@ class LpPooling1(_s.OperatorDesc, constraints=(*_CONSTRAINTS, _norm_order)):
         return _inferred(self)
 
 
-class MaxPooling(_s.OperatorDesc, constraints=_CONSTRAINTS):
+class MaxPooling(_s.OperatorDesc, constraints=_CONSTRAINTS, traits=_ALIKE):
     """``MaxPooling2`` without indices and with every dilation 1."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC, (4, 5))
@@ -208,7 +209,7 @@ class MaxPooling(_s.OperatorDesc, constraints=_CONSTRAINTS):
         return MaxPooling1(**{spec.name: getattr(self, spec.name) for spec in self.fields})
 
 
-class MaxPooling1(_s.OperatorDesc, constraints=_MAX_CONSTRAINTS):
+class MaxPooling1(_s.OperatorDesc, constraints=_MAX_CONSTRAINTS, traits=_ALIKE):
     """``MaxPooling2`` with every dilation 1."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC, (4, 5))
@@ -227,7 +228,7 @@ class MaxPooling1(_s.OperatorDesc, constraints=_MAX_CONSTRAINTS):
         return MaxPooling2(**values, dilations=(1,) * len(self.window_size))
 
 
-class MaxPooling2(_s.OperatorDesc, constraints=_MAX_CONSTRAINTS):
+class MaxPooling2(_s.OperatorDesc, constraints=_MAX_CONSTRAINTS, traits=_ALIKE):
     """The largest element of each window over the 2 or 3 spatial dimensions of {N, C, [D,] H, W}, and where it was.
 
     Output o's window has the elements o * stride + t * dilation - start padding for t below the window size; those in

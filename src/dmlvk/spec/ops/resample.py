@@ -15,6 +15,7 @@ __all__ = ["Resample", "Resample1", "Resample2", "Resample3", "Upsample2d"]
 
 _TYPES = (*_s.FLOATS, _Type.INT8, _Type.UINT8)
 _UINT_MAX = 2**32 - 1
+_ALIKE = _s.Traits(alike=("input_tensor", "output_tensor"))
 
 
 def _one_a_dimension(tensor: str, *names: str) -> _s.Constraint:
@@ -93,7 +94,7 @@ class Upsample2d(
         )
 
 
-class Resample(_s.OperatorDesc, constraints=_SCALED):
+class Resample(_s.OperatorDesc, constraints=_SCALED, traits=_ALIKE):
     """``Resample1`` with pixels at their centres: InputPixelOffsets 0.5 and OutputPixelOffsets -0.5."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_TYPES, (1, 4))
@@ -115,7 +116,7 @@ class Resample(_s.OperatorDesc, constraints=_SCALED):
         )
 
 
-class Resample1(_s.OperatorDesc, constraints=_shifted("input_tensor")):
+class Resample1(_s.OperatorDesc, constraints=_shifted("input_tensor"), traits=_ALIKE):
     """``Resample2`` whose NEAREST_NEIGHBOR takes the closest element, x rounded; of two as close the lower one.
 
     The specification does not say which of the two. Its figures of the gradient operators fit ceil(x - 0.5), which is
@@ -146,7 +147,7 @@ class Resample1(_s.OperatorDesc, constraints=_shifted("input_tensor")):
         )
 
 
-class Resample2(_s.OperatorDesc, constraints=_shifted("input_tensor")):
+class Resample2(_s.OperatorDesc, constraints=_shifted("input_tensor"), traits=_ALIKE):
     """``Resample3`` without antialiasing."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_TYPES, (1, 4))

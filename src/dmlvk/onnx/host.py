@@ -1,8 +1,8 @@
 """What runs on the host, and only this: nodes whose inputs are all known before a plan is made.
 
-That is constant folding when the model is loaded and shape arithmetic when a plan for certain shapes is made. Each node
-goes through ONNX's own reference implementation; no node that reads computed data ever comes here, but for what the host
-has read back to know a shape or the like.
+That is constant folding when the model is loaded and shape arithmetic when a plan for certain shapes is made. What is no
+arithmetic of shapes goes through ONNX's own reference implementation; no node that reads computed data ever comes here, but
+for what the host has read back to know a shape or the like.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx.helper
 
+from dmlvk.onnx import shape_arithmetic
 from dmlvk.onnx.model import Array, Node, plain_constant
 from dmlvk.spec.errors import ModelError, UnsupportedNodeError
 
@@ -50,9 +51,9 @@ def may_run_on_host(node: Node) -> bool:
 def shape_of(node: Node, sizes: Sequence[int]) -> Array:
     """The output of a Shape or Size node for an input of these sizes."""
     if node.op_type == "Size":
-        return np.array(np.prod(sizes, dtype=np.int64))
+        return shape_arithmetic.whole_numbers((math.prod(sizes),)).reshape(())
     start, end = node.attributes.get("start", 0), node.attributes.get("end", len(sizes))
-    return np.array(tuple(sizes)[slice(start, end)], np.int64)
+    return shape_arithmetic.whole_numbers(tuple(sizes)[slice(start, end)])
 
 
 class HostEvaluator:
@@ -78,6 +79,10 @@ class HostEvaluator:
         constant = plain_constant(node)
         if constant is not None:
             return [constant]
+        made = shape_arithmetic.evaluate(node, inputs)
+        if made is not None:
+            return [made]
+        inputs = [None if array is None else shape_arithmetic.plain(array) for array in inputs]
         # Imported late: most models need it for nothing, and every session would wait for it.
         import onnx.reference
         from onnx.reference.op_run import RuntimeContextError

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dmlvk.engine.default_device import open_with as _open_with
 from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.spec.enums import (
     AxisDirection,
@@ -65,8 +66,8 @@ if TYPE_CHECKING:
     from dmlvk import onnx as onnx  # not in __all__: it needs a package that may not be there
     from dmlvk.builder import Expression, Function, Graph
     from dmlvk.devices.mask import Mask
-    from dmlvk.directml.binding import BindingTable, BufferArrayBinding, BufferBinding
-    from dmlvk.directml.command import CommandList, CommandRecorder, DispatchTiming
+    from dmlvk.directml.binding import BindingTable, BufferArrayBinding
+    from dmlvk.directml.command import CommandList, CommandRecorder
     from dmlvk.directml.device import Device, default_device
     from dmlvk.directml.operator import BindingProperties, CompiledOperator, Operator, OperatorInitializer
     from dmlvk.engine.device_array import DeviceArray
@@ -79,7 +80,8 @@ if TYPE_CHECKING:
         OutputGraphEdgeDesc,
     )
     from dmlvk.runtime.device import DeviceInfo, devices, validation_messages
-    from dmlvk.runtime.memory import Buffer
+    from dmlvk.runtime.memory import Buffer, BufferBinding
+    from dmlvk.runtime.recorder import DispatchTiming
     from dmlvk.spec.ops import *  # noqa: F403
 else:
     globals().update({row.__name__: row for row in REGISTRY.values()})
@@ -171,8 +173,8 @@ __all__ += [row.__name__ for row in REGISTRY.values()]
 _LAZY = {
     "dmlvk.engine.device_array": ("DeviceArray",),
     "dmlvk.builder": ("Expression", "Function", "Graph"),
-    "dmlvk.directml.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
-    "dmlvk.directml.command": ("CommandList", "CommandRecorder", "DispatchTiming"),
+    "dmlvk.directml.binding": ("BindingTable", "BufferArrayBinding"),
+    "dmlvk.directml.command": ("CommandList", "CommandRecorder"),
     "dmlvk.directml.device": ("Device", "default_device"),
     "dmlvk.directml.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
     "dmlvk.graph.desc": (
@@ -185,11 +187,21 @@ _LAZY = {
     ),
     "dmlvk.runtime.device": ("DeviceInfo", "devices", "validation_messages"),
     "dmlvk.devices.mask": ("Mask",),
-    "dmlvk.runtime.memory": ("Buffer",),
+    "dmlvk.runtime.memory": ("Buffer", "BufferBinding"),
+    "dmlvk.runtime.recorder": ("DispatchTiming",),
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}
 
 _SUBMODULES = ("eager", "onnx")
+
+
+def _open_device() -> Device:
+    from dmlvk.directml.device import Device as opened
+
+    return opened()
+
+
+_open_with(_open_device)
 
 
 if not TYPE_CHECKING:  # a type checker knows all names, and refuses others

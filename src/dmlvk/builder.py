@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.arguments import Arguments
-from dmlvk.directml.binding import BindingTable, BufferBinding
+from dmlvk.directml.binding import BindingTable
 from dmlvk.directml.device import Device, default_device
 from dmlvk.directml.operator import CompiledOperator
 from dmlvk.directml.ready_operator import initialize
@@ -39,7 +39,7 @@ from dmlvk.graph.desc import (
     OutputGraphEdgeDesc,
 )
 from dmlvk.graph_methods import GraphMethods
-from dmlvk.runtime.memory import Purpose
+from dmlvk.runtime.memory import BufferBinding, Purpose
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError, StateError
 from dmlvk.spec.schema import FLOATS

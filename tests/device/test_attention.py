@@ -15,10 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 import dmlvk
 from dmlvk import MultiheadAttentionMaskType as MaskType
 from dmlvk import TensorDataType, TensorDesc, eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.onnx.session import InferenceSession
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.errors import UnsupportedNodeError
 
 Array = NDArray[Any]

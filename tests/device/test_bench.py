@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator, initialize
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.errors import StateError, UnsupportedError
 from dmlvk_bench import command, measure, rivals, timing
 from dmlvk_bench.cli import main

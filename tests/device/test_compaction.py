@@ -20,10 +20,10 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.compaction import lowering
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.verify.cases import compaction as cases
 from dmlvk.verify.cases.layouts import GuardedTensor
 from dmlvk.verify.cases.model import Case, special

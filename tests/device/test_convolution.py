@@ -14,12 +14,12 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import ConvolutionDirection, ConvolutionMode, TensorDataType, TensorDesc, TensorFlags, eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.convolution import tiles as convolution_tiles
 from dmlvk.kernels.convolution import winograd as convolution_winograd
 from dmlvk.kernels.convolution.rules import TILE_SHAPES, TileChoice
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.verify.cases.convolution import CASES
 from dmlvk.verify.cases.layouts import GuardedTensor

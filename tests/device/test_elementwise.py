@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.engine.device_array import data_type_of
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec import ops
 from dmlvk.spec.schema import OperatorDesc, ScaleBias
 from dmlvk.spec.tensor import TensorDesc, TensorLayout, calculate_strides

@@ -13,11 +13,11 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import MatrixTransform, TensorDataType, TensorDesc, eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.kernels.matmul.lowering import TileShape
+from dmlvk.runtime.memory import BufferBinding
 
 Array = NDArray[Any]
 NONE, TRANSPOSE = MatrixTransform

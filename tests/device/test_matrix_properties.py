@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 import dmlvk
 from dmlvk import TensorDataType
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import initialize
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant
 from dmlvk.kernels.lowering import lower, possible_rules
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec import ops
 from dmlvk.spec.enums import (
     ConvolutionDirection,

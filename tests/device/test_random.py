@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.errors import BindingError
 from dmlvk.verify.cases import random as cases
 from dmlvk.verify.cases.layouts import GuardedTensor

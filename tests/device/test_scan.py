@@ -15,8 +15,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import AxisDirection, TensorDataType, TensorDesc, eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.runtime.memory import BufferBinding
 
 Array = NDArray[Any]
 DECREASING = AxisDirection.DECREASING

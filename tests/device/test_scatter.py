@@ -19,9 +19,9 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, TensorDesc, eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.schema import FieldSpec, OperatorDesc
 from dmlvk.verify.cases import all_cases, scatter
 from dmlvk.verify.cases.layouts import GuardedTensor

@@ -13,8 +13,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.schema import OperatorDesc
 
 Array = NDArray[Any]

@@ -15,9 +15,9 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import AxisDirection, TensorDataType, TensorDesc, eager
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.runtime.memory import BufferBinding
 
 Array = NDArray[Any]
 INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from dmlvk.directml.binding import Binding, BindingTable, BufferArrayBinding, BufferBinding
+from dmlvk.directml.binding import Binding, BindingTable, BufferArrayBinding
 from dmlvk.directml.command import CommandList, CommandRecorder
 from dmlvk.directml.operator import CompiledOperator, OperatorInitializer, Signature, TensorSlot
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Range, Source, input_range, output_range
-from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import BindingError, StateError
 from dmlvk.spec.tensor import TensorDesc

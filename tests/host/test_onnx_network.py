@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
+from dmlvk.engine.trace import Region
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
-from dmlvk.onnx.program import Region
 from dmlvk.onnx.registry import COUNTING, ROWS
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -68,7 +68,7 @@ def test_constants_fold_in_the_references_types() -> None:
     ]
     network = _network(nodes, {"c": np.array([1.5], np.float32)})
     assert [record.op_type for record in network.folded] == ["Constant", "Cast", "Mul"]
-    trace = network.trace({"x": (1, 3, 4, 4)}, {})
+    trace = network.trace_whole({"x": (1, 3, 4, 4)}, {})
     (step,) = trace.steps
     assert isinstance(step.desc, ops.ElementWiseMultiply)
     constant = step.inputs[1]
@@ -86,17 +86,17 @@ def test_shape_arithmetic_follows_the_sizes() -> None:
     ]
     network = _network(nodes, {"head": np.array([0, 0], np.int64)})
     for sizes in [(1, 3, 4, 5), (2, 3, 6, 1)]:
-        trace = network.trace({"x": sizes}, {})
+        trace = network.trace_whole({"x": sizes}, {})
         y = trace.outputs["y"]
         assert isinstance(y, Value)
         assert y.sizes == (sizes[0], 3, sizes[2] * sizes[3])
-        assert [record.op_type for record in trace.host_nodes] == ["Shape", "ReduceProd", "Concat"]
+        assert [record.op_type for record in trace.host_labels] == ["Shape", "ReduceProd", "Concat"]
         assert not trace.steps
 
 
 def test_uploads_are_shared_between_traces() -> None:
     network = _network([helper.make_node("Mul", ["x", "c"], ["y"])], {"c": np.ones(1, np.float32)})
-    first, second = (network.trace({"x": (1, 3, size, 4)}, {}).steps[0].inputs[1] for size in (4, 5))
+    first, second = (network.trace_whole({"x": (1, 3, size, 4)}, {}).steps[0].inputs[1] for size in (4, 5))
     assert first is not None
     assert first is second
 
@@ -107,9 +107,9 @@ def test_dead_nodes_are_not_launched() -> None:
         helper.make_node("Log", ["e"], ["l"]),
         helper.make_node("Relu", ["x"], ["y"]),
     ]
-    trace = _network(nodes).trace({"x": (1, 3, 2, 2)}, {})
+    trace = _network(nodes).trace_whole({"x": (1, 3, 2, 2)}, {})
     assert [step.origin.op_type for step in trace.steps] == ["Relu"]
-    assert [record.op_type for record in trace.removed_nodes] == ["Exp", "Log"]
+    assert [record.op_type for record in trace.removed_labels] == ["Exp", "Log"]
 
 
 def test_a_device_value_where_a_constant_must_be() -> None:
@@ -130,7 +130,7 @@ def test_ceil_mode_windows_start_inside() -> None:
     node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, pads=[0, 0, 1, 1])
     network = _network([node])
     for size, windows in [(4, 2), (5, 3), (6, 3), (7, 4)]:
-        y = network.trace({"x": (1, 3, size, size)}, {}).outputs["y"]
+        y = network.trace_whole({"x": (1, 3, size, size)}, {}).outputs["y"]
         assert isinstance(y, Value)
         assert y.sizes[2:] == (windows, windows)
 
@@ -146,5 +146,5 @@ def test_function_bodies_are_inlined() -> None:
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
     model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=8)
-    trace = Network(load_model(model), without=("all",)).trace({"x": (2,)}, {})
+    trace = Network(load_model(model), without=("all",)).trace_whole({"x": (2,)}, {})
     assert [step.origin.op_type for step in trace.steps] == ["Relu", "Neg"]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dmlvk.engine.trace import Trace
 from dmlvk.graph.placement import Placement
 from dmlvk.onnx.model import load_model
-from dmlvk.onnx.network import Network, Trace
+from dmlvk.onnx.network import Network
 from dmlvk.onnx.values import Value
 
 TENSOR = 4 * 3 * 16 * 16
@@ -29,7 +30,7 @@ def _trace(*nodes: tuple[str, str, str], outputs: tuple[str, ...] = ("y",)) -> T
         [numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return Network(load_model(model), ["chain"]).trace({"x": (1, 3, 16, 16)}, {})
+    return Network(load_model(model), ["chain"]).trace_whole({"x": (1, 3, 16, 16)}, {})
 
 
 def _placement(trace: Trace, first_scratch: int = 0) -> Placement:

@@ -19,10 +19,10 @@ import onnx
 import onnx.backend.test
 import onnx.numpy_helper
 
+from dmlvk.engine.trace import Region
 from dmlvk.onnx.feeds import fixed_sizes
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
-from dmlvk.onnx.program import Region
 from dmlvk.spec.errors import DmlvkError
 
 MEMORY = 6 << 30
@@ -157,7 +157,7 @@ def attempt(data: bytes) -> str:
         region = network.whole or next((part for part, _ in network.program.parts), None)
         if sizes is not None and isinstance(region, Region) and not region.host_inputs:
             types = {info.name: info.dtype for info in network.model.inputs}
-            network.trace_region(region, {name: (types[name], sizes[name]) for name in region.inputs}, {})
+            network.trace(region, {name: (types[name], sizes[name]) for name in region.inputs}, {})
     except DmlvkError:
         return "refused"
     except Exception as error:  # just what this looks for

@@ -63,10 +63,10 @@ def test_what_lies_with_its_channels_side_by_side(
 ) -> None:
     nodes, wanted = CASES[name]
     model = made(make_model, nodes, np.float16)
-    steps = Network(load_model(model), ["residual", "activation"]).trace({"x": SIZES}, {}).steps
+    steps = Network(load_model(model), ["residual", "activation"]).trace_whole({"x": SIZES}, {}).steps
     assert [step.origin.name for step in steps if moved(step)] == wanted.split()
     wide = Network(load_model(made(make_model, nodes, np.float32)))
-    assert not any(map(moved, wide.trace({"x": SIZES}, {}).steps))
+    assert not any(map(moved, wide.trace_whole({"x": SIZES}, {}).steps))
 
     x = rng.standard_normal(SIZES).astype(np.float16)
     sessions = [make_session(model, options=SessionOptions(without_passes=off)) for off in ((), ("channels_last",))]

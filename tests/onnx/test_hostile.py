@@ -31,7 +31,7 @@ def load(model: Any) -> None:
     """As far as a model comes without a device."""
     source = model if isinstance(model, (bytes, Path)) else model.SerializeToString()
     network = Network(load_model(source))
-    network.trace({info.name: info.shape for info in network.model.inputs}, {})  # type: ignore[misc]
+    network.trace_whole({info.name: info.shape for info in network.model.inputs}, {})  # type: ignore[misc]
 
 
 def refused(model: Any, words: str) -> None:

@@ -17,10 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
 from dmlvk.cli import main
+from dmlvk.engine.transfer import to_device
+from dmlvk.engine.weights import Target, _batches
 from dmlvk.onnx import InferenceSession, SessionOptions
-from dmlvk.onnx.device_weights import Target, _batches
 from dmlvk.onnx.model import load_model, read_initializer
-from dmlvk.onnx.transfer import to_device
 from dmlvk.onnx.weights import STAND_IN, with_weights, without_weights
 
 pytestmark = pytest.mark.quick
@@ -301,9 +301,9 @@ def test_a_run_is_one_submission(make_model: Make, own_device: dmlvk.Device) -> 
 
 def test_a_binding_records_its_copies_once(make_model: Make, own_device: dmlvk.Device) -> None:
     session = InferenceSession(make_model(helper.make_node("Cos", ["x"], ["y"]), {"x": (f32, (3,))}), own_device)
-    first, second = (to_device(own_device, np.full(3, value, f32)) for value in (1, 2))
+    first, second = (to_device(own_device, np.full(3, value, f32), dmlvk.TensorDataType.FLOAT32) for value in (1, 2))
     binding = session.io_binding()
-    binding.bind_output("y", to_device(own_device, np.zeros(3, f32)))
+    binding.bind_output("y", to_device(own_device, np.zeros(3, f32), dmlvk.TensorDataType.FLOAT32))
     lists = []
     for array in (first, first, second, first):
         binding.bind_input("x", array)
@@ -319,14 +319,14 @@ def test_a_constant_output_over_an_input(make_model: Make, own_device: dmlvk.Dev
     nodes = [helper.make_node("Cos", ["x"], ["y"]), helper.make_node("Add", ["k", "k"], ["c"])]
     model = make_model(nodes, {"x": (f32, (3,))}, ("y", "c"), {"k": np.arange(3, dtype=f32)})
     session = InferenceSession(model, own_device)
-    array = to_device(own_device, np.full(3, 5, f32))
+    array = to_device(own_device, np.full(3, 5, f32), dmlvk.TensorDataType.FLOAT32)
     binding = session.io_binding()
     binding.bind_input("x", array)
     binding.bind_output("y")
     binding.bind_output("c", array)
     session.run_with_iobinding(binding)
     found = binding.copy_outputs_to_cpu()
-    np.testing.assert_allclose(found[0], np.cos(np.full(3, 5, f32)), atol=1e-6)
+    np.testing.assert_allclose(found[0], np.cos(np.full(3, 5, f32), dmlvk.TensorDataType.FLOAT32), atol=1e-6)
     np.testing.assert_array_equal(found[1], [0, 2, 4])
 
 

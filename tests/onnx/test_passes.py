@@ -303,7 +303,7 @@ def make(make_model: Callable[..., onnx.ModelProto]) -> Callable[..., onnx.Model
 
 
 def _operators(model: onnx.ModelProto, without: Sequence[str]) -> list[str]:
-    trace = Network(load_model(model), without).trace({"x": IMAGE}, {})
+    trace = Network(load_model(model), without).trace_whole({"x": IMAGE}, {})
     return [step.desc.type.name if step.desc.type else step.desc.title for step in trace.steps]
 
 
@@ -400,10 +400,10 @@ def test_the_report_names_the_operators_of_a_chain(
 
 def test_folded_weights_are_shared_between_shapes(make: Callable[..., onnx.ModelProto]) -> None:
     network = Network(load_model(make([("Conv", "x w", "c"), NORMALIZE])))
-    first, second = (network.trace({"x": (1, 4, size, 6)}, {}).steps[0].inputs for size in (5, 7))
+    first, second = (network.trace_whole({"x": (1, 4, size, 6)}, {}).steps[0].inputs for size in (5, 7))
     assert first[1] is second[1] and first[2] is second[2]
 
 
 def test_an_unknown_pass_is_refused(make: Callable[..., onnx.ModelProto]) -> None:
     with pytest.raises(InvalidArgumentError, match="names passes: activation, addition"):
-        Network(load_model(make(CASES["relu"][0])), ["relu"]).trace({"x": IMAGE}, {})
+        Network(load_model(make(CASES["relu"][0])), ["relu"]).trace_whole({"x": IMAGE}, {})

@@ -15,13 +15,12 @@ from typing import Final
 
 import numpy as np
 
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.command import CommandList
 from dmlvk.directml.device import Device
 from dmlvk.directml.operator import Signature, TensorSlot
 from dmlvk.directml.ready_operator import ReadyOperator, initialize
 from dmlvk.kernels.peak.arithmetic import Arithmetic, chains, matrices
-from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.elementwise import ElementWiseIdentity
 from dmlvk.spec.tensor import TensorDesc

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 import dmlvk
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.command import CommandList
 from dmlvk.directml.device import Device
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.elementwise import ElementWiseAdd
 from dmlvk.spec.tensor import TensorDesc

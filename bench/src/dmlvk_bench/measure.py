@@ -10,14 +10,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.command import CommandList
 from dmlvk.directml.device import Device
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.common.plan import Dispatch, Plan
 from dmlvk.kernels.lowering import explain
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import Slot
 from dmlvk_bench.ceilings import copy_bandwidth

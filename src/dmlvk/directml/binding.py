@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlvk.directml.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorSlot
-from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.runtime.recorder import BoundRange, Command, Resources, copy_between
 from dmlvk.spec.errors import BindingError, StateError
 from dmlvk.spec.tensor import (
@@ -35,20 +35,6 @@ if TYPE_CHECKING:
 
 _INITIALIZER = "OperatorInitializer"
 _INTEGERS = (int, numbers.Integral)  # int first: asking an abstract class is slow
-
-
-class BufferBinding(NamedTuple):
-    """``DML_BUFFER_BINDING``.
-
-    Attributes:
-        buffer: The resource, None for no binding.
-        offset: Bytes from its start: a multiple of 16 for tensors, of 256 for temporary and persistent resources.
-        size_in_bytes: Length of the range, all from ``offset`` on where None.
-    """
-
-    buffer: Buffer | None
-    offset: int = 0
-    size_in_bytes: int | None = None
 
 
 class BufferArrayBinding(NamedTuple):

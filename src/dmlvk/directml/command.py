@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dmlvk.directml.binding import BindingTable, InitializerBindings, OperatorBindings
 from dmlvk.directml.operator import CompiledOperator, Dispatchable
 from dmlvk.runtime.memory import Buffer
-from dmlvk.runtime.recorder import BoundRange, Command, Recording, copy_between
+from dmlvk.runtime.recorder import BoundRange, Command, DispatchTiming, Recording, copy_between
 from dmlvk.spec.enums import ExecutionFlags
 from dmlvk.spec.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError
 
@@ -23,20 +23,6 @@ if TYPE_CHECKING:
 
 _submission_lock = threading.Lock()
 """Held while the initialisation of operators is checked, submitted and noted, all in one step."""
-
-
-class DispatchTiming(NamedTuple):
-    """When one dispatch of a list ran on the device.
-
-    Attributes:
-        operator, kernel: What ran.
-        start, end: Nanoseconds from the list's first start.
-    """
-
-    operator: str
-    kernel: str
-    start: float
-    end: float
 
 
 class _Use(NamedTuple):
@@ -219,11 +205,10 @@ class CommandList:
         if not self._timestamps:
             raise StateError("create the command list with timestamps=True")
         self.wait()
-        result = []
+        result: list[DispatchTiming] = []
         for recording in self._recordings():
             recording.wait()
-            for label, times in zip(recording.labels, recording.timings(), strict=True):
-                result.append(DispatchTiming(*label, *times))
+            result += recording.timings()
         return result
 
     def timestamp(self) -> None:

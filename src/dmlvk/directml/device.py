@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
-import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -14,6 +12,8 @@ from dmlvk.devices.mask import Mask
 from dmlvk.directml.binding import BindingTable
 from dmlvk.directml.command import CommandList, CommandRecorder
 from dmlvk.directml.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Signature, TensorSlot
+from dmlvk.engine.default_device import default_device as engine_default_device
+from dmlvk.engine.operator import SECONDS_BETWEEN_SAVES
 from dmlvk.graph.assemble import assemble
 from dmlvk.graph.desc import GraphDesc, OperatorGraphNodeDesc
 from dmlvk.graph.passes import optimized
@@ -30,7 +30,6 @@ from dmlvk.spec.schema import OperatorDesc
 MAXIMUM_FEATURE_LEVEL = FeatureLevel.LEVEL_6_4
 """The level of the specification that the API follows, all operators included; ``dmlvk ops`` lists them, and what the
 device cannot do of them."""
-_SECONDS_BETWEEN_SAVES = 5.0
 
 
 class Device(ComputeDevice):
@@ -158,7 +157,7 @@ class Device(ComputeDevice):
             constants: What the plan's ranges of ``Source.CONSTANT`` mean.
         """
         compiled = CompiledOperator(self, signature, plan, flags, constants)
-        self.save_pipeline_cache(at_most_every=_SECONDS_BETWEEN_SAVES)
+        self.save_pipeline_cache(at_most_every=SECONDS_BETWEEN_SAVES)
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
@@ -225,15 +224,8 @@ class Device(ComputeDevice):
         raise InvalidArgumentError("is a Feature", field="feature", value=feature)
 
 
-_default_lock = threading.Lock()
-
-
 def default_device() -> Device:
     """The process-wide device: ``Device()``, opened at the first call."""
-    with _default_lock:
-        return _open_default()
-
-
-@functools.cache
-def _open_default() -> Device:
-    return Device()
+    device = engine_default_device()
+    assert isinstance(device, Device), "the package says so"
+    return device

@@ -7,19 +7,19 @@ in a list that is submitted earlier.
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dmlvk.kernels.common.plan import Launch, Plan, Source
+from dmlvk.engine.operator import initialization_scratch, keep_owned_inputs, owned_inputs
+from dmlvk.kernels.common.plan import Plan
 from dmlvk.runtime.memory import Buffer
-from dmlvk.runtime.recorder import BoundRange, Program
+from dmlvk.runtime.recorder import BoundRange, PreparedLaunches
 from dmlvk.spec.enums import ExecutionFlags
 from dmlvk.spec.errors import StateError
 from dmlvk.spec.schema import OperatorDesc, Slot
-from dmlvk.spec.tensor import PERSISTENT_BUFFER_ALIGNMENT, TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
+from dmlvk.spec.tensor import TensorDesc
 
 if TYPE_CHECKING:
     from dmlvk.directml.device import Device
@@ -74,7 +74,7 @@ class Signature:
     @property
     def owned_inputs(self) -> tuple[int, ...]:
         """Input slots that are bound at initialisation only."""
-        return tuple(i for i, slot in enumerate(self.inputs) if slot.tensor is not None and slot.tensor.owned_by_dml)
+        return owned_inputs([slot.tensor for slot in self.inputs])
 
 
 def _tensor_slot(slot: Slot) -> TensorSlot:
@@ -118,9 +118,9 @@ class CompiledOperator:
         self.constants: Final = tuple(BoundRange(buffer, 0, buffer.size_in_bytes) for buffer in constants)
         self.signature: Final = signature
         self.flags: Final = flags
-        self.plan: Final = keep_owned_inputs(signature, plan)
-        self.execution: Final = Program(device, signature.operator, self.plan.dispatches)
-        self.initialization: Final = Program(device, signature.operator, self.plan.initialize)
+        self.plan: Final = keep_owned_inputs([slot.tensor for slot in signature.inputs], plan)
+        self.execution: Final = PreparedLaunches(device, signature.operator, self.plan.dispatches)
+        self.initialization: Final = PreparedLaunches(device, signature.operator, self.plan.initialize)
         self.initialized = False
         self.persistent_home: BoundRange | None = None
         self._initializing_list: weakref.ref[object] | None = None
@@ -186,55 +186,9 @@ class OperatorInitializer:
     def get_binding_properties(self) -> BindingProperties:
         """``IDMLDispatchable::GetBindingProperties``; may change with ``reset``."""
         slots = sum(len(operator.signature.inputs) + 1 for operator in self.operators)
-        temporary = max((_initialization_scratch(operator.plan) for operator in self.operators), default=0)
+        temporary = max((initialization_scratch(operator.plan) for operator in self.operators), default=0)
         return BindingProperties(slots + (temporary > 0), temporary, 0)
 
 
 Dispatchable = CompiledOperator | OperatorInitializer
 """``IDMLDispatchable``: what can be recorded."""
-
-
-def _initialization_scratch(plan: Plan) -> int:
-    uses = any(part.source is Source.TEMPORARY for launch in plan.initialize for part in launch.bindings)
-    return plan.temporary_bytes if uses else 0
-
-
-def keep_owned_inputs(signature: Signature, plan: Plan) -> Plan:
-    """The plan with a place in the persistent resource for every OWNED_BY_DML input that its execution reads, with
-    executions redirected there, and with resource sizes rounded up to their alignment."""
-    offsets = dict(plan.persistent_inputs)
-    end = plan.persistent_bytes
-    read = {part.slot for launch in plan.dispatches for part in launch.bindings if part.source is Source.INPUT}
-    for slot in signature.owned_inputs:
-        tensor = signature.inputs[slot].tensor
-        assert tensor is not None, "owned inputs are present"
-        if slot in read and slot not in offsets:
-            offsets[slot] = _round_up(end, PERSISTENT_BUFFER_ALIGNMENT)
-            end = offsets[slot] + tensor.total_tensor_size_in_bytes
-
-    def redirect(launch: Launch) -> Launch:
-        bindings = []
-        for part in launch.bindings:
-            if part.source is Source.INPUT and part.slot in offsets:
-                tensor = signature.inputs[part.slot].tensor
-                assert tensor is not None, "owned inputs are present"
-                part = part._replace(
-                    source=Source.PERSISTENT,
-                    slot=0,
-                    offset=offsets[part.slot] + part.offset,
-                    nbytes=part.nbytes or tensor.total_tensor_size_in_bytes - part.offset,
-                )
-            bindings.append(part)
-        return dataclasses.replace(launch, bindings=tuple(bindings))
-
-    return dataclasses.replace(
-        plan,
-        dispatches=tuple(map(redirect, plan.dispatches)) if offsets else plan.dispatches,
-        temporary_bytes=_round_up(plan.temporary_bytes, TEMPORARY_BUFFER_ALIGNMENT),
-        persistent_bytes=_round_up(end, PERSISTENT_BUFFER_ALIGNMENT),
-        persistent_inputs=tuple(offsets.items()),
-    )
-
-
-def _round_up(value: int, alignment: int) -> int:
-    return -(-value // alignment) * alignment

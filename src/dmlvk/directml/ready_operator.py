@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlvk.directml.binding import BufferArrayBinding, BufferBinding
+from dmlvk.directml.binding import BufferArrayBinding
 from dmlvk.directml.command import CommandList
 from dmlvk.directml.device import Device
 from dmlvk.directml.operator import CompiledOperator, Signature
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import lower
-from dmlvk.runtime.memory import Purpose
+from dmlvk.runtime.memory import BufferBinding, Purpose
 from dmlvk.spec.schema import OperatorDesc
 
 

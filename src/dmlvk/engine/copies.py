@@ -1,23 +1,26 @@
-"""Copies that a run makes before and after its plan's commands."""
+"""Copies that a run makes before and after a graph's commands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dmlvk.directml.command import CommandList
-from dmlvk.directml.device import Device
-from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.recorder import BoundRange, Recording, copy_between
 
 
-class Region(NamedTuple):
-    """The arguments of ``CommandList.copy_buffer_region``."""
+class Copy(NamedTuple):
+    """One copy of bytes, between ranges of the same length that do not overlap."""
 
-    target: Buffer
-    target_offset: int
-    source: Buffer
-    source_offset: int
-    size_in_bytes: int
+    source: BoundRange
+    target: BoundRange
+
+
+def recorded_copies(device: ComputeDevice, copies: Sequence[Copy]) -> Recording:
+    """These copies, ready to be submitted."""
+    recording = Recording(device, timestamps=False)
+    recording.add([copy_between("CopyBufferRegion", *copy) for copy in copies])
+    return recording
 
 
 class Copies:
@@ -27,16 +30,14 @@ class Copies:
         device: Where the buffers are.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: ComputeDevice) -> None:
         self._device = device
-        self._regions: tuple[Region, ...] = ()
-        self._commands = device.create_command_list()
+        self._copies: tuple[Copy, ...] = ()
+        self._recording = recorded_copies(device, ())
 
-    def of(self, regions: Sequence[Region]) -> CommandList:
+    def of(self, copies: Sequence[Copy]) -> Recording:
         """The list of these copies."""
-        if self._regions != tuple(regions):
-            self._commands = self._device.create_command_list()
-            for region in regions:
-                self._commands.copy_buffer_region(*region)
-            self._regions = tuple(regions)
-        return self._commands
+        if self._copies != tuple(copies):
+            self._recording = recorded_copies(self._device, copies)
+            self._copies = tuple(copies)
+        return self._recording

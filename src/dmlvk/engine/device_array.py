@@ -10,10 +10,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.directml.binding import BufferBinding
-from dmlvk.directml.device import Device, default_device
+from dmlvk.engine.default_device import default_device
 from dmlvk.engine.four_bit import pack_half_bytes, unpack_half_bytes
-from dmlvk.runtime.memory import Buffer
+from dmlvk.graph.views import View
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.memory import Buffer, BufferBinding
+from dmlvk.runtime.recorder import BoundRange, Recording, copy_between
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, StateError
 from dmlvk.spec.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, cast_scalar, element_bits, packed_strides
@@ -108,7 +110,7 @@ class DeviceArray:
 
     def __init__(
         self,
-        device: Device,
+        device: ComputeDevice,
         buffer: Buffer,
         data_type: TensorDataType,
         shape: tuple[int, ...],
@@ -124,7 +126,7 @@ class DeviceArray:
 
     @staticmethod
     def from_numpy(
-        array: npt.ArrayLike, device: Device | None = None, data_type: TensorDataType | None = None
+        array: npt.ArrayLike, device: ComputeDevice | None = None, data_type: TensorDataType | None = None
     ) -> DeviceArray:
         """Uploads an array, keeping its strides: the bytes between its first and last element travel once, as they are.
 
@@ -171,10 +173,14 @@ class DeviceArray:
         return int(math.prod(self.shape))
 
     @property
+    def view(self) -> View:
+        """How the elements lie."""
+        return View(self.shape, self.strides)
+
+    @property
     def is_packed(self) -> bool:
         """Whether the elements lie row-major without gaps."""
-        packed = packed_strides(self.shape)
-        return all(size == 1 or a == b for size, a, b in zip(self.shape, self.strides, packed, strict=True))
+        return self.view.is_packed
 
     @property
     def desc(self) -> TensorDesc:
@@ -193,9 +199,10 @@ class DeviceArray:
             return BufferBinding(self.buffer, self.offset)
         nbytes = self._span_in_bytes()
         copy = self.device.create_buffer(-(-nbytes // 4) * 4)
-        commands = self.device.create_command_list()
-        commands.copy_buffer_region(copy, 0, self.buffer, self.offset, nbytes)
-        commands.submit()
+        recording = Recording(self.device, timestamps=False)
+        source, target = BoundRange(self.buffer, self.offset, nbytes), BoundRange(copy, 0, nbytes)
+        recording.add([copy_between("CopyBufferRegion", source, target)])
+        recording.submit()
         return BufferBinding(copy)
 
     def numpy(self) -> npt.NDArray[Any]:
@@ -292,7 +299,7 @@ class DeviceArray:
         order = axes or tuple(reversed(range(self.ndim)))
         if sorted(order) != list(range(self.ndim)):
             raise InvalidArgumentError("names every dimension once", field="axes", value=axes)
-        return self._view(tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order))
+        return self._view(*self.view.transposed(order))
 
     @property
     def T(self) -> DeviceArray:
@@ -321,13 +328,13 @@ class DeviceArray:
         return DeviceArray(self.device, self.buffer, self.data_type, shape, strides, self.offset + nbytes)
 
     def _span_in_elements(self) -> int:
-        return 1 + sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
+        return self.view.span
 
     def _span_in_bytes(self) -> int:
         return -(-self._span_in_elements() * element_bits(self.data_type) // 8)
 
 
-def _from_half_bytes(values: npt.NDArray[Any], device: Device, data_type: TensorDataType) -> DeviceArray:
+def _from_half_bytes(values: npt.NDArray[Any], device: ComputeDevice, data_type: TensorDataType) -> DeviceArray:
     """A packed 4-bit array on a device."""
     least, most = (cast_scalar(end, data_type) for end in (-np.inf, np.inf))
     if values.dtype != dtype_of(data_type) or np.any((values < least) | (values > most)):

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from dmlvk.directml.command import DispatchTiming
-from dmlvk.directml.operator import CompiledOperator
+from dmlvk.engine.operator import PreparedOperator
 from dmlvk.graph.step import Step
 from dmlvk.kernels.common.plan import BlockCopy
+from dmlvk.runtime.recorder import DispatchTiming
 
 _LEAST_INTENSITY: Final = 4
 """Operations a byte below which memory is the limit; an H200 does 12 in float32, a CPU about as many."""
@@ -63,7 +63,7 @@ class StepReport:
         return None if self.times is None else sum(time.end - time.start for time in self.times)
 
 
-def step_report(step: Step, operator: CompiledOperator, timings: Iterable[DispatchTiming] | None = None) -> StepReport:
+def step_report(step: Step, operator: PreparedOperator, timings: Iterable[DispatchTiming] | None = None) -> StepReport:
     """What a step is and takes.
 
     Args:

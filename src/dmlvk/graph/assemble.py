@@ -62,7 +62,7 @@ class _Assembler:
         known = {storage for step in self.first_steps for storage in step.written()}
         known.update(_owned(steps))
         self.plans = [_lowered(step, owning(step.desc, constant_slots(step, known)), caps) for step in self.steps]
-        self.first_plans = [_lowered(step, _disowning(step.desc), caps) for step in self.first_steps]
+        self.first_plans = [_lowered(step, disowning(step.desc), caps) for step in self.first_steps]
         self.homes: dict[Storage, Range] = {}
         for slot, storage in enumerate(inputs):
             if storage is not None:
@@ -186,8 +186,13 @@ def owning(desc: OperatorDesc, slots: Set[int]) -> OperatorDesc:
     return desc.replace(**owned)
 
 
-def _disowning(desc: OperatorDesc) -> OperatorDesc:
-    """The desc without tensors that are OWNED_BY_DML, for what runs at initialisation itself."""
+def disowning(desc: OperatorDesc) -> OperatorDesc:
+    """The desc without tensors that are OWNED_BY_DML."""
     owned = {slot.field.name for slot in desc.input_slots() if slot.tensor is not None and slot.tensor.owned_by_dml}
-    single = {name for name in owned if isinstance(getattr(desc, name), TensorDesc)}
-    return desc.replace(**{name: dataclasses.replace(desc.tensor(name), flags=TensorFlags.NONE) for name in single})
+    return desc.replace(**{name: _disowned(getattr(desc, name)) for name in owned}) if owned else desc
+
+
+def _disowned(tensors: TensorDesc | tuple[TensorDesc, ...]) -> TensorDesc | tuple[TensorDesc, ...]:
+    if isinstance(tensors, TensorDesc):
+        return dataclasses.replace(tensors, flags=TensorFlags.NONE)
+    return tuple(dataclasses.replace(tensor, flags=TensorFlags.NONE) for tensor in tensors)

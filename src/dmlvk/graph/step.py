@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,25 +51,40 @@ class Storage:
         return Place(storage, offset)
 
 
+class Origin(Protocol):
+    """What asked for a step, as errors and reports name it.
+
+    Attributes:
+        name: Its own name.
+        op_type: The name of its operator.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def op_type(self) -> str: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """One operator to run.
 
     Attributes:
-        origin: What asked for it, a node of a graph or of a model: named in errors and reports.
+        origin: What asked for it.
         desc: The operator, validated.
         inputs, outputs: Its bindings in slot order, None for an absent optional tensor.
         runs_once: Whether what it computes is the same in every run, and is kept from before the first one on.
     """
 
-    origin: Any
+    origin: Origin
     desc: OperatorDesc
     inputs: tuple[Storage | None, ...]
     outputs: tuple[Storage | None, ...]
     runs_once: bool = False
 
     @staticmethod
-    def of(origin: Any, desc: OperatorDesc, storages: Mapping[str, Storage | None]) -> Step:
+    def of(origin: Origin, desc: OperatorDesc, storages: Mapping[str, Storage | None]) -> Step:
         """A step of an operator without tensor arrays, from the storages of its fields."""
         return Step(
             origin,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from dmlvk.graph.step import Place, Step, Storage
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.tensor import TensorDesc, packed_strides, reshaped_strides
+from dmlvk.spec.tensor import TensorDesc
 
 _DTYPES: Final[dict[TensorDataType, npt.DTypeLike]] = {
     TensorDataType.FLOAT32: np.float32,
@@ -226,26 +225,3 @@ def _only_number(values: npt.NDArray[Any] | None) -> float | None:
     if not np.all(values == values.flat[0]):
         return None
     return float(values.flat[0])
-
-
-def seen_as(tensor: TensorDesc, sizes: Sequence[int]) -> TensorDesc | None:
-    """The same elements in the same order under other sizes; None where strides cannot say it."""
-    if math.prod(sizes) != math.prod(tensor.sizes):
-        return None
-    strides = reshaped_strides(tensor.sizes, tensor.effective_strides, sizes)
-    if strides is None:
-        return None
-    packed = packed_strides(sizes)
-    is_packed = all(size == 1 or step == own for size, step, own in zip(sizes, strides, packed, strict=True))
-    return TensorDesc(tensor.data_type, tuple(sizes), None if is_packed else strides)
-
-
-def same_elements(one: TensorDesc, other: TensorDesc) -> bool:
-    """Whether two descs of one storage show the same elements in the same order, under whatever sizes."""
-    if one.data_type != other.data_type:
-        return False
-    view = seen_as(one, other.sizes)
-    return view is not None and all(
-        size == 1 or step == wanted
-        for size, step, wanted in zip(other.sizes, view.effective_strides, other.effective_strides, strict=True)
-    )

@@ -30,15 +30,15 @@ class NodeLabel:
     Attributes:
         index: Its place among the nodes.
         name: Its own name, "" for none.
-        kind: Its operator's DirectML name, or that of the node type.
+        op_type: Its operator's DirectML name, or that of the node type.
     """
 
     index: int
     name: str
-    kind: str
+    op_type: str
 
     def __str__(self) -> str:
-        return f"node {self.index}{f' {self.name!r}' if self.name else ''} ({self.kind})"
+        return f"node {self.index}{f' {self.name!r}' if self.name else ''} ({self.op_type})"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import onnx
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, Node, read_initializer, read_node
-from dmlvk.onnx.registry import find_driven
+from dmlvk.onnx.program import find_driven
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.errors import UnsupportedNodeError

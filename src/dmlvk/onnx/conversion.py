@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.model import Array, NarrowFloat, Node, data_type_of, element_type, kind_of
-from dmlvk.onnx.values import Sizes, Value, packed_value
+from dmlvk.onnx.values import Value, packed_value
 from dmlvk.spec import ops
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
 from dmlvk.spec.schema import OperatorDesc

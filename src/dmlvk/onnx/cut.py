@@ -16,8 +16,8 @@ import onnx
 from dmlvk.onnx.control import Body, can_be_traced, flattened, unused
 from dmlvk.onnx.host_values import is_shape_arithmetic, needs_shape_only, read_by_driver, wanted_on_host
 from dmlvk.onnx.model import ElementKind, Node
-from dmlvk.onnx.program import Driven, Placed, Program, Region
-from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_driven, find_row, missing_reason
+from dmlvk.onnx.program import DrivenNode, GraphProgram, NodeRegion, Placed, find_driven
+from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_row, missing_reason
 from dmlvk.spec.errors import ModelError, UnsupportedNodeError
 
 _SEQUENCE, _OPTIONAL = "seq", "optional"
@@ -82,7 +82,7 @@ class Cutter:
         outputs: tuple[str, ...],
         known: Iterable[str],
         types: Mapping[str, onnx.TypeProto],
-    ) -> Program:
+    ) -> GraphProgram:
         """A graph as a program.
 
         Args:
@@ -97,7 +97,7 @@ class Cutter:
             ModelError: a node that does not fit what it reads.
         """
         known, made = {*known}, set[str]()  # made by the device since the last cut
-        parts: list[list[Placed] | Driven] = []
+        parts: list[list[Placed] | DrivenNode] = []
         found: list[Placed] = []
         waiting = deque(nodes)
 
@@ -112,7 +112,7 @@ class Cutter:
             self._check_inputs(node)
             if self._is_driven(node, known):
                 cut()
-                parts.append(Driven(node, self._programs(node, known)))
+                parts.append(self._driven(node, known))
                 self._note_outputs(node)
                 continue
             halves = () if is_shape_arithmetic(node, known) else self._halves(node)
@@ -251,7 +251,12 @@ class Cutter:
 
     # -- what the host drives
 
-    def _programs(self, node: Node, known: set[str]) -> dict[str, Program]:
+    def _driven(self, node: Node, known: set[str]) -> DrivenNode:
+        row = find_driven(node)
+        assert row is not None, "only what has a row is driven"
+        return DrivenNode(node, row, self._programs(node, known))
+
+    def _programs(self, node: Node, known: set[str]) -> dict[str, GraphProgram]:
         """The bodies of a node that the host drives."""
         bodies = self._bodies.get(node, {})
         if bodies:
@@ -297,18 +302,18 @@ class Cutter:
 
     def _finished(
         self,
-        parts: Sequence[Sequence[Placed] | Driven],
+        parts: Sequence[Sequence[Placed] | DrivenNode],
         inputs: tuple[str, ...],
         outputs: tuple[str, ...],
         known: set[str],
         types: Mapping[str, onnx.TypeProto],
-    ) -> Program:
+    ) -> GraphProgram:
         """The program of these parts: which values each hands on, and to whom."""
         read, on_host = {*outputs}, set[str]()  # by what comes later
-        finished: list[tuple[Region | Driven, frozenset[str]]] = []
+        finished: list[tuple[NodeRegion | DrivenNode, frozenset[str]]] = []
         for part in reversed(parts):
-            whole: Region | Driven
-            if isinstance(part, Driven):
+            whole: NodeRegion | DrivenNode
+            if isinstance(part, DrivenNode):
                 whole = part
                 reads = {*filter(None, part.node.inputs)}.union(*(body.reads for body in part.bodies.values()))
                 on_host.update(read_by_driver(part.node))
@@ -319,12 +324,12 @@ class Cutter:
                 read_here, host_here, made = self._operands(nodes)
                 reads = {name for name in read_here - made if name not in self._constants}
                 host_inputs = frozenset(reads & host_here & known)
-                whole = Region(nodes, tuple(sorted(reads)), host_inputs, tuple(sorted(made & read)))
+                whole = NodeRegion(tuple(sorted(reads)), host_inputs, tuple(sorted(made & read)), nodes)
                 on_host |= host_inputs
             finished.append((whole, frozenset(reads - read)))
             read = (read | reads) - made
-        return Program(
-            tuple(reversed(finished)), inputs, outputs, types, frozenset(read - {*inputs}), frozenset(on_host & read)
+        return GraphProgram(
+            tuple(reversed(finished)), outputs, inputs, types, frozenset(read - {*inputs}), frozenset(on_host & read)
         )
 
     def _operands(self, nodes: Iterable[Placed]) -> tuple[set[str], set[str], set[str]]:

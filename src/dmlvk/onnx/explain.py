@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.directml.operator import CompiledOperator
+from dmlvk.engine.compiled_graphs import Compiler
 from dmlvk.engine.explanation import OperatorExplanation
+from dmlvk.engine.operator import PreparedOperator
 from dmlvk.engine.profile import StepReport, step_report
+from dmlvk.engine.trace import Label
 from dmlvk.graph.step import Step
-from dmlvk.onnx.network import NodeRecord
-from dmlvk.onnx.plans import Plans
 from dmlvk.spec.errors import ModelError
 
 
@@ -52,17 +52,17 @@ class NodeExplanation:
 
 def explain_node(
     name: str,
-    placed: Mapping[str, Sequence[NodeRecord]],
-    works: Iterable[tuple[Step, CompiledOperator]],
-    plans: Plans,
+    placed: Mapping[str, Sequence[Label]],
+    works: Iterable[tuple[Step, PreparedOperator]],
+    compiler: Compiler,
 ) -> NodeExplanation:
     """What became of a node.
 
     Args:
         name: Its name, or its first output's where it has none.
         placed: The records of nodes by place: "device", "host", "removed".
-        works: The steps and operators of the plans that ran.
-        plans: Where they are from.
+        works: The steps and operators of the graphs that ran.
+        compiler: What made them.
 
     Raises:
         ModelError: the model has no such node, or not in what ran.
@@ -76,7 +76,7 @@ def explain_node(
                     op_type=record.op_type,
                     place=place,
                     reason=record.reason,
-                    operators=tuple(plans.explained(operator) for _, operator in own),
+                    operators=tuple(compiler.explained(operator) for _, operator in own),
                     steps=tuple(step_report(*work) for work in own),
                 )
     known = [record.name for records in placed.values() for record in records]

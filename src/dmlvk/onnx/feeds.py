@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dmlvk.engine.device_array import DeviceArray
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.model import Array, Model, ValueInfo, data_type_of
-from dmlvk.onnx.values import Sizes
 from dmlvk.spec.errors import InvalidArgumentError, ModelError
 
 Feed = Array | DeviceArray

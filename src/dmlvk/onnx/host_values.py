@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dmlvk.onnx.control import Body, flattened
 from dmlvk.onnx.host import SHAPE_OPERATORS, may_run_on_host
 from dmlvk.onnx.model import Node
-from dmlvk.onnx.registry import find_driven, find_row
+from dmlvk.onnx.program import find_driven
+from dmlvk.onnx.registry import find_row
 
 
 def needs_shape_only(node: Node) -> bool:

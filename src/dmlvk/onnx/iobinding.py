@@ -6,13 +6,14 @@ from collections.abc import Collection, Sequence
 
 import numpy.typing as npt
 
-from dmlvk.directml.command import CommandList
-from dmlvk.directml.device import Device
 from dmlvk.engine.copies import Copies
 from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.transfer import from_device, to_device
 from dmlvk.onnx.feeds import Feed, check_feed
 from dmlvk.onnx.model import Array, ValueInfo
-from dmlvk.onnx.transfer import from_device, to_device
+from dmlvk.onnx.model_run import known_data_type
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.recorder import Recording
 from dmlvk.spec.errors import ModelError, StateError, UnsupportedError
 
 
@@ -31,7 +32,7 @@ class IOBinding:
     """
 
     def __init__(
-        self, device: Device, inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo], host_inputs: Collection[str]
+        self, device: ComputeDevice, inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo], host_inputs: Collection[str]
     ) -> None:
         self._device = device
         self._inputs = {info.name: info for info in inputs}
@@ -40,7 +41,7 @@ class IOBinding:
         self.inputs: dict[str, Feed] = {}
         self.outputs: dict[str, DeviceArray | None] = {}
         self.results: dict[str, DeviceArray] = {}
-        self.commands: CommandList | None = None
+        self.commands: Recording | None = None
         self.feeding = Copies(device)
         self.leaving = Copies(device)
 
@@ -64,7 +65,11 @@ class IOBinding:
         """
         values = self._checked(name, array)
         if not isinstance(values, DeviceArray):
-            values = values.copy() if name in self._host_inputs else to_device(self._device, values)
+            values = (
+                values.copy()
+                if name in self._host_inputs
+                else to_device(self._device, values, known_data_type(values.dtype))
+            )
         self.inputs[name] = values
 
     def bind_output(self, name: str, array: DeviceArray | None = None) -> None:

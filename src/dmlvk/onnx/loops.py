@@ -6,32 +6,30 @@ A body's values stay on the device from round to round. The host reads a conditi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import onnx
 
+from dmlvk.engine.run import Scope
+from dmlvk.engine.tensors import Item, Tensor
 from dmlvk.onnx.model import Node, element_type
-from dmlvk.onnx.registry import drives
-from dmlvk.onnx.tensors import Item, Tensor
+from dmlvk.onnx.model_run import ModelRun
+from dmlvk.onnx.program import DrivenNode, GraphProgram, drives
 from dmlvk.spec.errors import ModelError, UnsupportedNodeError
-
-if TYPE_CHECKING:
-    from dmlvk.onnx.execute import Run, Scope
-    from dmlvk.onnx.program import Driven, Program
 
 _REASON: Final = "control flow, run by the host around the device's graphs"
 
 
 @drives("If", 1, 11, 13, 16, 19, 21, 23, 24, 25, reason=_REASON, host_inputs=(0,), always=False)
-def branch(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def branch(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """The branch that is taken."""
     taken = run.number(driven.node, 0, operands[0])
     return run.program(driven.bodies["then_branch" if taken else "else_branch"], {}, scope)
 
 
 @drives("Loop", 1, 11, 13, 16, 19, 21, 23, 24, 25, reason=_REASON, host_inputs=(0, 1))
-def loop(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def loop(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """While the condition is true, as often as the first operand says; outputs beside the states are stacked."""
     node, body = driven.node, driven.bodies["body"]
     most, goes_on = (operands[index] if index < len(operands) else None for index in (0, 1))
@@ -55,7 +53,7 @@ def loop(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Se
 
 
 @drives("Scan", 9, 11, 16, 19, 21, 23, 24, 25, reason=_REASON, always=False)
-def scan(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def scan(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """One that has too many elements for a plan, or whose body needs the host."""
     node, body = driven.node, driven.bodies["body"]
     items = [run.required(node, index, item) for index, item in enumerate(operands)]
@@ -78,7 +76,7 @@ def scan(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Se
 
 
 @drives("Scan", 8, reason=_REASON, always=False)
-def batched_scan(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def batched_scan(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """Each sequence of a batch, as far as it goes; what is beyond is 0."""
     node, body = driven.node, driven.bodies["body"]
     items = [run.required(node, index + 1, item) for index, item in enumerate(operands[1:])]
@@ -116,7 +114,7 @@ def batched_scan(run: Run, driven: Driven, operands: Sequence[Item], scope: Scop
 
 
 @drives("SequenceMap", 17, reason=_REASON)
-def sequence_map(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def sequence_map(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """The body for each tensor of a sequence, and for those at the same place of the others."""
     node, body = driven.node, driven.bodies["body"]
     lengths = {len(item) for item in operands if isinstance(item, tuple)}
@@ -132,7 +130,7 @@ def sequence_map(run: Run, driven: Driven, operands: Sequence[Item], scope: Scop
 
 
 def _scanned(
-    run: Run, driven: Driven, states: Sequence[Item], pieces: Sequence[Sequence[Tensor]], scope: Scope
+    run: ModelRun, driven: DrivenNode, states: Sequence[Item], pieces: Sequence[Sequence[Tensor]], scope: Scope
 ) -> tuple[list[Item], list[list[Item]]]:
     """The last states of a scan, and each round's other outputs."""
     body = driven.bodies["body"]
@@ -148,7 +146,7 @@ def _scanned(
     return lasts, stacks
 
 
-def _elements(run: Run, node: Node, tensor: Tensor, axis: int, backwards: int) -> list[Tensor]:
+def _elements(run: ModelRun, node: Node, tensor: Tensor, axis: int, backwards: int) -> list[Tensor]:
     if not -len(tensor.shape) <= axis < len(tensor.shape):
         raise _broken(node, f"axis {axis} is outside of {len(tensor.shape)} dimensions")
     axis %= len(tensor.shape)
@@ -163,7 +161,7 @@ def _list(node: Node, attribute: str, count: int) -> list[int]:
     return numbers
 
 
-def _stacked(run: Run, node: Node, body: Program, name: str, items: Sequence[Item], axis: int = 0) -> Tensor:
+def _stacked(run: ModelRun, node: Node, body: GraphProgram, name: str, items: Sequence[Item], axis: int = 0) -> Tensor:
     """What all rounds made of an output; of no rounds, none of the sizes that the file says."""
     if items:
         return _alike(run, node, [run.required(node, index, item) for index, item in enumerate(items)], axis)
@@ -176,7 +174,7 @@ def _stacked(run: Run, node: Node, body: Program, name: str, items: Sequence[Ite
     return run.carrier.tensor(np.zeros(sizes, dtype))
 
 
-def _alike(run: Run, node: Node, tensors: Sequence[Tensor], axis: int) -> Tensor:
+def _alike(run: ModelRun, node: Node, tensors: Sequence[Tensor], axis: int) -> Tensor:
     first = tensors[0]
     if any((item.shape, item.dtype) != (first.shape, first.dtype) for item in tensors):
         listed = ", ".join(dict.fromkeys(str(list(item.shape)) for item in tensors))
@@ -187,7 +185,7 @@ def _alike(run: Run, node: Node, tensors: Sequence[Tensor], axis: int) -> Tensor
     return run.carrier.stack(tensors, axis % rank)
 
 
-def _scalar(run: Run, body: Program, index: int, value: np.ndarray[tuple[()], np.dtype[np.generic]]) -> Tensor:
+def _scalar(run: ModelRun, body: GraphProgram, index: int, value: np.ndarray[tuple[()], np.dtype[np.generic]]) -> Tensor:
     """What a loop hands to its body, of one dimension where the file says so."""
     proto = body.types.get(body.inputs[index])
     has_dimension = proto is not None and len(proto.tensor_type.shape.dim) == 1

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-import numpy as np
-
+from dmlvk.engine.trace import Label, Region, Spec, Trace
 from dmlvk.graph.passes import optimized
-from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.graph.step_graph import Memory
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the registry
 from dmlvk.onnx.control import Body, bodies_of, has_bodies, scan_outputs, scan_rounds, without_bodies
 from dmlvk.onnx.conversion import Conversion
@@ -25,53 +25,16 @@ from dmlvk.onnx.functions import OPSETS, expanded
 from dmlvk.onnx.host import HostEvaluator, may_run_on_host, shape_of
 from dmlvk.onnx.host_values import is_always_driven, needs_shape_only, wanted_on_host
 from dmlvk.onnx.model import Array, Model, Node, kind_of
-from dmlvk.onnx.program import Region
+from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.registry import Row
-from dmlvk.onnx.values import Sizes, Value, constant_value, packed_value
-from dmlvk.spec.errors import ModelError, UnsupportedNodeError
+from dmlvk.onnx.values import Value, constant_value, packed_value
+from dmlvk.spec.errors import ModelError, UnsupportedError, UnsupportedNodeError
 
 FOLDED: Final = "constant, folded when the model was loaded"
 SHAPE: Final = "shape arithmetic"
 MERGED: Final = "part of another node's operator"
 CONTROL: Final = "control flow, followed when planning"
 READ_BACK: Final = "for which the host reads computed values"
-
-Spec = tuple[np.dtype[Any], Sizes]
-"""What a tensor is: numpy's type and ONNX's shape."""
-
-
-class NodeRecord(NamedTuple):
-    """Where a node went.
-
-    Attributes:
-        name, op_type: The node.
-        reason: Why it did not run on the device; "" where it did, or that the host read back computed values for it.
-    """
-
-    name: str
-    op_type: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """What one set of input shapes takes.
-
-    Attributes:
-        steps: Operators in order.
-        inputs: Inputs on the device, by name; those that no step reads are there too.
-        outputs: Outputs by name: on the device, or known before the run.
-        device_nodes: Nodes that became operators.
-        host_nodes: Nodes evaluated on the host, shape arithmetic and control flow all of them.
-        removed_nodes: Nodes that became views, or parts of the operators of others, or whose outputs nothing reads.
-    """
-
-    steps: tuple[Step, ...]
-    inputs: Mapping[str, Value]
-    outputs: Mapping[str, Value | Array]
-    device_nodes: Mapping[Node, NodeRecord]
-    host_nodes: Mapping[Node, NodeRecord]
-    removed_nodes: Mapping[Node, NodeRecord]
 
 
 @dataclass
@@ -119,7 +82,7 @@ class Network:
         self.constants: dict[str, Array] = dict(model.initializers)
         self.uploads: dict[str, Value] = {}
         self.kept: dict[Node, Value] = {}
-        self.folded: list[NodeRecord] = []
+        self.folded: list[Label] = []
         self._evaluator = HostEvaluator(model.opsets)
         self._bodies: dict[Node, dict[str, Body]] = {}
         self._without_traces: set[Node] = set()
@@ -156,7 +119,7 @@ class Network:
                 inputs = [self.constants[name] if name else None for name in node.inputs]
                 self.constants.update(_evaluate(self._evaluator, node, inputs))
                 if node.whole is None:
-                    self.folded.append(NodeRecord(node.name, node.op_type, FOLDED))
+                    self.folded.append(Label(node.name, node.op_type, FOLDED))
             else:
                 rest.append(node)
         return rest
@@ -185,17 +148,17 @@ class Network:
         self._placed, self._reading = cutter.placed, cutter.reading
         self.host_inputs |= self.program.host_reads & inputs.keys()
         self.region_count = max(self.program.count_regions(), 1)
-        self.whole = None
+        self.whole: NodeRegion | None = None
         parts = [part for part, _ in self.program.parts]
         if all(info.is_tensor for info in (*model.inputs, *model.outputs)) and not parts[1:]:
             if not parts:
-                self.whole = Region((), tuple(inputs), self.host_inputs, outputs)
-            elif isinstance(parts[0], Region):
+                self.whole = NodeRegion(tuple(inputs), self.host_inputs, outputs, ())
+            elif isinstance(parts[0], NodeRegion):
                 self.whole = replace(parts[0], inputs=tuple(inputs), host_inputs=self.host_inputs, outputs=outputs)
 
     # -- tracing
 
-    def trace(self, sizes: Mapping[str, Sizes], host_feeds: Mapping[str, Array]) -> Trace:
+    def trace_whole(self, sizes: Mapping[str, Sizes], host_feeds: Mapping[str, Array]) -> Trace:
         """What runs of a model that is one region for inputs of these sizes.
 
         Args:
@@ -203,31 +166,37 @@ class Network:
             host_feeds: Values of those that are.
 
         Raises:
-            What ``trace_region`` does.
+            What ``trace`` does.
         """
         assert self.whole is not None, "the model is one region"
         types = {info.name: info.dtype for info in self.model.inputs}
         specs = {name: (types[name], sizes[name]) for name in self.whole.inputs if name not in self.host_inputs}
-        return self.trace_region(self.whole, specs, host_feeds)
+        return self.trace(self.whole, specs, host_feeds)
 
-    def trace_region(self, region: Region, specs: Mapping[str, Spec], host_feeds: Mapping[str, Array]) -> Trace:
+    def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> Trace:
         """What runs of a region for inputs of these types and sizes.
 
         Args:
             region: Of the program.
             specs: Of every input that is not among the region's ``host_inputs``.
-            host_feeds: Values of those that are.
+            host_values: Values of those that are.
 
         Raises:
             ModelError: a node does not fit the sizes.
             UnsupportedNodeError: a node needs more than its DirectML operator allows.
             LongScanError: one that ``cut`` can help.
         """
+        assert isinstance(region, NodeRegion), "the program's regions are of nodes"
         inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items()}
-        walk = _Walk({**self.constants, **host_feeds, **inputs}, {}, [], {})
+        walk = _Walk({**self.constants, **host_values, **inputs}, {}, [], {})
         self._follow(region.nodes, walk)
         self._pack_outputs(region, walk)
         return self._finished(walk, inputs, {name: walk.values[name] for name in region.outputs})
+
+    def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedNodeError:
+        """What a device says of an operator, as an error of its node."""
+        assert isinstance(origin, Node), "steps come from nodes"
+        return _unsupported(origin, str(error))
 
     def _follow(self, nodes: Iterable[tuple[Node, Row | None]], walk: _Walk) -> None:
         """Takes a trace through nodes."""
@@ -305,7 +274,7 @@ class Network:
             return {node.outputs[0]: shape_of(node, operand.sizes if isinstance(operand, Value) else operand.shape)}
         return _evaluate(self._evaluator, node, [None if isinstance(item, Value) else item for item in operands])
 
-    def _pack_outputs(self, region: Region, walk: _Walk) -> None:
+    def _pack_outputs(self, region: NodeRegion, walk: _Walk) -> None:
         """Copies outputs that are strided views: what is downloaded or handed on is row-major."""
         makers = {name: node for node, _ in region.nodes for name in node.outputs}
         for name in region.outputs:
@@ -324,12 +293,12 @@ class Network:
                 kept.append(step)
         results = [value.storage for value in outputs.values() if isinstance(value, Value)]
         optimal = optimized(reversed(kept), results, without=self._without, memory=self._derived)
-        read = {step.origin for step in kept}
+        read: set[Origin] = {step.origin for step in kept}
         launches = {step.origin for step in optimal}
         dropped = {step.origin for step in walk.steps}
-        device_nodes: dict[Node, NodeRecord] = {}
-        host_nodes: dict[Node, NodeRecord] = {}
-        removed_nodes: dict[Node, NodeRecord] = {}
+        device_nodes: dict[Node, Label] = {}
+        host_nodes: dict[Node, Label] = {}
+        removed_nodes: dict[Node, Label] = {}
         for node, row in walk.walked.items():
             if node in launches:
                 place, reason = device_nodes, READ_BACK if node in self._reading else ""
@@ -341,8 +310,15 @@ class Network:
                 )
                 place = removed_nodes
             whole = node.whole or node
-            place[whole] = NodeRecord(whole.name, whole.op_type, reason)
-        return Trace(optimal, inputs, outputs, device_nodes, host_nodes, removed_nodes)
+            place[whole] = Label(whole.name, whole.op_type, reason)
+        return Trace(
+            optimal,
+            inputs,
+            outputs,
+            device_labels=device_nodes,
+            host_labels=host_nodes,
+            removed_labels=removed_nodes,
+        )
 
 
 def _evaluate(evaluator: HostEvaluator, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array]:

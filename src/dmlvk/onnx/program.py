@@ -7,64 +7,127 @@ one region.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import onnx
 
+from dmlvk.engine.run import Program, Run, Scope
+from dmlvk.engine.tensors import Item
+from dmlvk.engine.trace import Label, Region
 from dmlvk.onnx.model import Node
+from dmlvk.onnx.model_run import ModelRun
 from dmlvk.onnx.registry import Row
+
+Driver = Callable[[ModelRun, "DrivenNode", Sequence[Item], Scope], Sequence[Item]]
+"""Makes a node's outputs of its inputs; the scope has the values that its bodies may read."""
+
+
+@dataclass(frozen=True)
+class DrivenRow:
+    """An operator of ONNX's own domain that the host drives around the device's graphs.
+
+    Attributes:
+        reason: Why, for the report.
+        host_inputs: Inputs that the host reads, by index.
+        always: Whether nothing else runs it.
+        run: What the host does.
+    """
+
+    reason: str
+    host_inputs: tuple[int, ...]
+    always: bool
+    run: Driver = field(repr=False)
+
+
+DRIVEN: dict[tuple[str, int], DrivenRow] = {}
+"""(operator, since-version) -> row, filled by ``dmlvk.onnx.loops`` and ``dmlvk.onnx.sequences``."""
+
+
+def drives(
+    op_type: str, *since: int, reason: str, host_inputs: tuple[int, ...] = (), always: bool = True
+) -> Callable[[Driver], Driver]:
+    """Registers the decorated function for an operator's since-versions; see ``DrivenRow``."""
+
+    def register(run: Driver) -> Driver:
+        DRIVEN.update(((op_type, version), DrivenRow(reason, host_inputs, always, run)) for version in since)
+        return run
+
+    return register
+
+
+def find_driven(node: Node) -> DrivenRow | None:
+    """The row of a node that the host may drive, or None."""
+    return DRIVEN.get((node.op_type, node.version)) if node.domain == "" else None
+
 
 Placed = tuple[Node, Row | None]
 """A node with its row; None for shape arithmetic, and for control flow that a trace follows."""
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
-    """Nodes for one plan.
+class NodeRegion(Region):
+    """Nodes for one compiled graph.
 
     Attributes:
         nodes: In order.
-        inputs: Names of the values that they read and others make.
-        host_inputs: Those of them that are read before a plan is made, not by the device.
-        outputs: Names of what is read outside.
     """
 
     nodes: Sequence[Placed]
-    inputs: tuple[str, ...]
-    host_inputs: frozenset[str]
-    outputs: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Driven:
+class DrivenNode:
     """A node that the host drives.
 
     Attributes:
         node: The node.
+        row: What the host does.
         bodies: Its bodies by attribute.
     """
 
     node: Node
-    bodies: Mapping[str, Program]
+    row: DrivenRow
+    bodies: Mapping[str, GraphProgram]
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """Names of its operands, "" for one that is left out."""
+        return self.node.inputs
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """Names of what it makes, "" for what nothing reads."""
+        return self.node.outputs
+
+    @property
+    def part(self) -> Node:
+        """The node that reports name."""
+        return self.node.whole or self.node
+
+    @property
+    def label(self) -> Label:
+        """What reports say."""
+        return Label(self.part.name, self.part.op_type, self.row.reason)
+
+    def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+        """Makes the outputs."""
+        assert isinstance(run, ModelRun), "a model runs as one"
+        return self.row.run(run, self, operands, scope)
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class GraphProgram(Program):
     """A graph or a body.
 
     Attributes:
-        parts: In order, each with the names that nothing reads after it.
         inputs: What a body is handed.
-        outputs: What it makes.
         types: What the file says of inputs and outputs.
         reads: Values from outside.
         host_reads: Those of them and of the inputs that the host reads.
     """
 
-    parts: tuple[tuple[Region | Driven, frozenset[str]], ...]
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
     types: Mapping[str, onnx.TypeProto]
     reads: frozenset[str]
     host_reads: frozenset[str]
@@ -72,6 +135,6 @@ class Program:
     def count_regions(self) -> int:
         """Regions, those of bodies among them."""
         return sum(
-            1 if isinstance(part, Region) else sum(body.count_regions() for body in part.bodies.values())
+            sum(body.count_regions() for body in part.bodies.values()) if isinstance(part, DrivenNode) else 1
             for part, _ in self.parts
         )

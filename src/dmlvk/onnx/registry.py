@@ -14,22 +14,17 @@ aligned tables (see ``convert.elementwise`` and ``convert.activation``).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, ElementKind, Node
 from dmlvk.onnx.values import Value
 from dmlvk.spec.errors import DmlvkError
 
-if TYPE_CHECKING:
-    from dmlvk.onnx.conversion import Conversion
-    from dmlvk.onnx.execute import Run, Scope
-    from dmlvk.onnx.program import Driven
-    from dmlvk.onnx.tensors import Item
-
 Result = Value | Array
-Converter = Callable[["Conversion"], Result | tuple[Result | None, ...]]
+Converter = Callable[[Conversion], Result | tuple[Result | None, ...]]
 """Launches what the node takes and returns its outputs: one, or a tuple with one for each in order."""
 
 
@@ -89,48 +84,6 @@ def converts(
         return convert
 
     return register
-
-
-Driver = Callable[["Run", "Driven", Sequence["Item"], "Scope"], Sequence["Item"]]
-"""Makes a node's outputs of its inputs; the scope has the values that its bodies may read."""
-
-
-@dataclass(frozen=True)
-class DrivenRow:
-    """An operator of ONNX's own domain that the host drives around the device's graphs.
-
-    Attributes:
-        reason: Why, for the report.
-        host_inputs: Inputs that the host reads, by index.
-        always: Whether nothing else runs it.
-        run: What the host does.
-    """
-
-    reason: str
-    host_inputs: tuple[int, ...]
-    always: bool
-    run: Driver = field(repr=False)
-
-
-DRIVEN: dict[tuple[str, int], DrivenRow] = {}
-"""(operator, since-version) -> row, filled by ``dmlvk.onnx.loops`` and ``dmlvk.onnx.sequences``."""
-
-
-def drives(
-    op_type: str, *since: int, reason: str, host_inputs: tuple[int, ...] = (), always: bool = True
-) -> Callable[[Driver], Driver]:
-    """Registers the decorated function for an operator's since-versions; see ``DrivenRow``."""
-
-    def register(run: Driver) -> Driver:
-        DRIVEN.update(((op_type, version), DrivenRow(reason, host_inputs, always, run)) for version in since)
-        return run
-
-    return register
-
-
-def find_driven(node: Node) -> DrivenRow | None:
-    """The row of a node that the host may drive, or None."""
-    return DRIVEN.get((node.op_type, node.version)) if node.domain == "" else None
 
 
 def _refusing(convert: Converter) -> Converter:

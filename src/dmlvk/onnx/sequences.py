@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from dmlvk.engine.run import Scope
+from dmlvk.engine.tensors import Item, Tensor
 from dmlvk.onnx.model import Node
-from dmlvk.onnx.registry import drives
-from dmlvk.onnx.tensors import Item, Tensor
+from dmlvk.onnx.model_run import ModelRun
+from dmlvk.onnx.program import DrivenNode, drives
 from dmlvk.spec.errors import ModelError
-
-if TYPE_CHECKING:
-    from dmlvk.onnx.execute import Run, Scope
-    from dmlvk.onnx.program import Driven
 
 _REASON: Final = "sequences and optional values, kept by the host"
 
 
 @drives("SequenceEmpty", 11, reason=_REASON)
-def empty(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def empty(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     return [()]
 
 
 @drives("SequenceConstruct", 11, reason=_REASON)
-def construct(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def construct(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     return [tuple(run.required(driven.node, index, item) for index, item in enumerate(operands))]
 
 
 @drives("SequenceInsert", 11, reason=_REASON, host_inputs=(2,))
-def insert(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def insert(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """In front of a place, or at the end."""
     items, tensor = _sequence(driven.node, operands[0]), run.required(driven.node, 1, operands[1])
     place = _place(run, driven.node, operands, 2, len(items) + 1, len(items))
@@ -38,7 +36,7 @@ def insert(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> 
 
 
 @drives("SequenceErase", 11, reason=_REASON, host_inputs=(1,))
-def erase(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def erase(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """The tensor at a place, or the last one."""
     items = _sequence(driven.node, operands[0])
     place = _place(run, driven.node, operands, 1, len(items), len(items) - 1)
@@ -46,18 +44,18 @@ def erase(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> S
 
 
 @drives("SequenceAt", 11, reason=_REASON, host_inputs=(1,))
-def at(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def at(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     items = _sequence(driven.node, operands[0])
     return [items[_place(run, driven.node, operands, 1, len(items), 0)]]
 
 
 @drives("SequenceLength", 11, reason=_REASON)
-def length(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def length(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     return [run.carrier.tensor(np.array(len(_sequence(driven.node, operands[0])), np.int64))]
 
 
 @drives("SplitToSequence", 11, 24, reason=_REASON, host_inputs=(1,))
-def split(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def split(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """Into parts of given sizes, of one size, the last of which may be smaller, or of one element."""
     node, tensor = driven.node, run.required(driven.node, 0, operands[0])
     axis = _axis(node, len(tensor.shape))
@@ -75,7 +73,7 @@ def split(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> S
 
 
 @drives("ConcatFromSequence", 11, reason=_REASON)
-def concat(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def concat(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     node, items = driven.node, _sequence(driven.node, operands[0])
     if not items:
         raise _broken(node, "a sequence of no tensors")
@@ -88,23 +86,23 @@ def concat(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> 
 
 
 @drives("Identity", 14, 16, 19, 21, 23, 24, 25, reason=_REASON, always=False)
-def identity(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def identity(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     """Of a sequence or an optional value."""
     return operands
 
 
 @drives("Optional", 15, reason=_REASON)
-def optional(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def optional(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     return operands or [None]
 
 
 @drives("OptionalHasElement", 15, 18, reason=_REASON)
-def has_element(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def has_element(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     return [run.carrier.tensor(np.array(bool(operands) and operands[0] is not None))]
 
 
 @drives("OptionalGetElement", 15, 18, reason=_REASON)
-def get_element(run: Run, driven: Driven, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+def get_element(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     if operands[0] is None:
         raise _broken(driven.node, "an optional value that is empty")
     return operands
@@ -116,7 +114,7 @@ def _sequence(node: Node, item: Item) -> tuple[Tensor, ...]:
     return item
 
 
-def _place(run: Run, node: Node, operands: Sequence[Item], index: int, count: int, default: int) -> int:
+def _place(run: ModelRun, node: Node, operands: Sequence[Item], index: int, count: int, default: int) -> int:
     """A place among ``count``, counted from the front; a negative one is counted from the end of the tensors."""
     place = default
     if index < len(operands) and operands[index] is not None:

@@ -11,31 +11,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlvk import eager
-from dmlvk.directml.command import CommandList
 from dmlvk.directml.device import Device
-from dmlvk.engine.copies import Copies
-from dmlvk.engine.copies import Region as CopyRegion
+from dmlvk.engine.compiled_graphs import CompiledGraph, CompiledGraphs
+from dmlvk.engine.copies import Copies, Copy
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.progress import FOLDING, PARSING, Count, Progress, silent
-from dmlvk.kernels.lowering import lower
+from dmlvk.engine.run import Account
+from dmlvk.engine.single import packed
+from dmlvk.engine.tensors import Item, Tensor
+from dmlvk.engine.trace import Spec, Trace, TracedTensor
+from dmlvk.engine.transfer import (
+    empty,
+    empty_on_device,
+    from_bytes,
+    from_device,
+    packed_bytes,
+    to_bytes,
+)
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.control import LongScanError
-from dmlvk.onnx.execute import Account, Run
 from dmlvk.onnx.explain import NodeExplanation, explain_node
 from dmlvk.onnx.feeds import Fed, Feed, check_feeds, fixed_sizes, stand_in_sizes
 from dmlvk.onnx.iobinding import IOBinding
-from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, data_type_of, load_model
-from dmlvk.onnx.network import Network, Spec, Trace
+from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, load_model
+from dmlvk.onnx.model_run import ModelRun, known_data_type
+from dmlvk.onnx.network import Network
 from dmlvk.onnx.opening import Opening
-from dmlvk.onnx.plans import Plan, Plans, naming
-from dmlvk.onnx.program import Region
+from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.report import SessionReport
-from dmlvk.onnx.tensors import Item, Tensor
-from dmlvk.onnx.transfer import empty, empty_on_device, from_bytes, from_device, packed_bytes, to_bytes
-from dmlvk.onnx.values import Sizes, Value
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.measure import copy_bandwidth
-from dmlvk.runtime.recorder import BoundRange
+from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError, UnsupportedNodeError
 
 
@@ -110,7 +116,7 @@ class InferenceSession:
         ahead = self._trace_ahead()  # while the device opens
         folding()
         self.device: Device = opening.result()
-        self._plans = Plans(self.device, self._network, self._options.plan_cache_size, progress)
+        self._graphs = CompiledGraphs(self.device, self._network, self._options.plan_cache_size, progress)
         self._lock = threading.Lock()
         self._account: Account | None = None
         if ahead is not None:
@@ -159,16 +165,16 @@ class InferenceSession:
         return SessionReport(
             device=self.device.info.name,
             input_shapes=account.input_shapes,
-            gpu_nodes=account.device_nodes,
-            host_nodes=(*self._network.folded, *account.host_nodes),
-            removed_nodes=account.removed_nodes,
+            gpu_nodes=account.device_labels,
+            host_nodes=(*self._network.folded, *account.host_labels),
+            removed_nodes=account.removed_labels,
             dispatches=account.dispatches,
-            weights_bytes=self._plans.weights.nbytes,
-            activation_bytes=self._plans.arena_bytes,
+            weights_bytes=self._graphs.weights_bytes,
+            activation_bytes=self._graphs.arena_bytes,
             largest_live_bytes=account.largest_live_bytes,
             peak_device_bytes=memory["peak"],
             staging_bytes=memory["staging"],
-            plans=len(self._plans.cached),
+            plans=len(self._graphs.cached),
             planning_seconds=account.planning_seconds,
             steps=account.steps(),
             copy_bandwidth=copy_bandwidth(self.device) if account.timed and account.steps() else None,
@@ -191,7 +197,7 @@ class InferenceSession:
                 raise StateError("the session has no plan yet: run it first")
             report = self._reported()
             placed = {"device": report.gpu_nodes, "host": report.host_nodes, "removed": report.removed_nodes}
-            return explain_node(node, placed, self._account.works(), self._plans)
+            return explain_node(node, placed, self._account.works(), self._graphs.compiler)
 
     # -- running
 
@@ -259,7 +265,7 @@ class InferenceSession:
 
     def _run_into(
         self, targets: Mapping[str, DeviceArray | None], feeds: Mapping[str, Any], feeding: Copies, leaving: Copies
-    ) -> tuple[dict[str, DeviceArray], CommandList]:
+    ) -> tuple[dict[str, DeviceArray], Recording]:
         """Runs the model and leaves each output in the array that is given for it, or else in a new one.
 
         Args:
@@ -278,30 +284,33 @@ class InferenceSession:
                 raise UnsupportedError(f"output {name!r} is a {infos[name].type}, which run returns")
         with self._lock:
             plan = self._planned(arrays)
-            made: Mapping[str, Value | Array | Tensor]
+            made: Mapping[str, TracedTensor | Array | Tensor]
             made = _tensors(self._drive(arrays), targets) if plan is None else plan.trace.outputs
             results = {name: self._target(made[name], name, target) for name, target in targets.items()}
             _check_apart(results)
-            regions: list[CopyRegion] = []
+            copies: list[Copy] = []
             known: list[tuple[DeviceArray, Array]] = []
             for name, target in results.items():
                 result, nbytes = made[name], packed_bytes(target)
                 if not nbytes:
                     continue
-                if isinstance(result, Tensor) and not result.is_on_host:
-                    place = result.on_device().buffer, result.on_device().offset
-                elif isinstance(result, Value):
-                    assert plan is not None, "values are a plan's"
-                    place = self._plans.locate(plan, result.storage)
-                else:
-                    known.append((target, result.on_host() if isinstance(result, Tensor) else result))
+                if isinstance(result, np.ndarray):
+                    known.append((target, result))
                     continue
-                regions.append(CopyRegion(target.buffer, target.offset, *place, nbytes))
+                if isinstance(result, Tensor):
+                    if result.is_on_host:
+                        known.append((target, result.on_host()))
+                        continue
+                    source = BoundRange(result.on_device().buffer, result.on_device().offset, nbytes)
+                else:
+                    assert plan is not None, "traced tensors are a graph's"
+                    source = self._graphs.locate(plan, result.storage)._replace(nbytes=nbytes)
+                copies.append(Copy(source, BoundRange(target.buffer, target.offset, nbytes)))
             if plan is not None:
                 self._submit(plan, arrays, feeding)
             for target, values in known:
-                target.buffer.write(to_bytes(values), target.offset)
-            commands = leaving.of(regions)
+                target.buffer.write(np.ascontiguousarray(to_bytes(values, target.data_type)), target.offset)
+            commands = leaving.of(copies)
             commands.submit(defer=True)
             self.device.flush()
             return results, commands
@@ -336,11 +345,10 @@ class InferenceSession:
             if info.name in self._network.host_inputs:
                 return from_device(array, info.dtype)
             if not array.is_packed:
-                packed: DeviceArray = eager.element_wise_identity(array)
-                return packed
+                return packed(array)
         return array
 
-    def _planned(self, arrays: Mapping[str, Fed]) -> Plan | None:
+    def _planned(self, arrays: Mapping[str, Fed]) -> CompiledGraph | None:
         """The plan of a model that is one region; None where the host drives several."""
         region = self._network.whole
         if region is None:
@@ -353,12 +361,14 @@ class InferenceSession:
             if name not in host_feeds and isinstance(array, (np.ndarray, DeviceArray))
         }
         try:
-            return self._plans.get(region, specs, host_feeds)
+            return self._graphs.get(region, specs, host_feeds)
         except LongScanError as error:
             self._network.cut(error.scan)
             return self._planned(arrays)
 
-    def _submit(self, plan: Plan, arrays: Mapping[str, Fed], feeding: Copies | None = None, *, timed: bool = False) -> None:
+    def _submit(
+        self, plan: CompiledGraph, arrays: Mapping[str, Fed], feeding: Copies | None = None, *, timed: bool = False
+    ) -> None:
         """Runs a model that is one region."""
         feeds = {name: array for name, array in arrays.items() if isinstance(array, (np.ndarray, DeviceArray))}
         account = Account({name: array.shape for name, array in feeds.items()}, timed=timed)
@@ -371,42 +381,45 @@ class InferenceSession:
         account = Account({name: array.shape for name, array in tensors.items()}, timed=timed)
         items = {info.name: self._item(info, arrays[info.name]) for info in self._model.inputs}
         try:
-            made = self._started(account).whole(items)
+            run = self._started(account)
+            made = run.program(self._network.program, items, run.constants(self._network.constants))
         except LongScanError as error:
             self._network.cut(error.scan)
             return self._drive(arrays, timed=timed)
         self._account = account
         return dict(zip((info.name for info in self._model.outputs), made, strict=True))
 
-    def _started(self, account: Account) -> Run:
-        return Run(self.device, self._network, self._plans, account, self._options.max_loop_rounds)
+    def _started(self, account: Account) -> ModelRun:
+        return ModelRun(self.device, self._graphs, account, self._options.max_loop_rounds)
 
     def _item(self, info: ValueInfo, fed: Fed) -> Item:
         if isinstance(fed, tuple):
-            return tuple(Tensor(self.device, info.dtype, item.shape, item) for item in fed)
-        return None if fed is None else Tensor(self.device, info.dtype, fed.shape, fed)
+            return tuple(self._tensor(info, item) for item in fed)
+        return None if fed is None else self._tensor(info, fed)
 
-    def _target(self, result: Value | Array | Tensor, name: str, given: DeviceArray | None) -> DeviceArray:
-        sizes = result.sizes if isinstance(result, Value) else result.shape
+    def _tensor(self, info: ValueInfo, fed: Feed) -> Tensor:
+        return Tensor(self.device, known_data_type(info.dtype), info.dtype, fed.shape, fed)
+
+    def _target(self, result: TracedTensor | Array | Tensor, name: str, given: DeviceArray | None) -> DeviceArray:
+        sizes = result.shape if isinstance(result, (np.ndarray, Tensor)) else result.sizes
+        wanted = known_data_type(result.dtype)
         if given is None:
-            return empty_on_device(self.device, sizes, result.dtype)
-        wanted = data_type_of(result.dtype)
+            return empty_on_device(self.device, sizes, wanted)
         if given.device is not self.device:
             raise StateError(f"output {name!r} is bound on {given.device}, the session is on {self.device}")
         if given.shape != sizes or given.data_type != wanted or not given.is_packed:
-            assert wanted is not None, "a model with other outputs is refused when it is loaded"
             found = f"{given.data_type.name} {list(given.shape)}, strides {list(given.strides)}"
             raise InvalidArgumentError(f"is a packed {wanted.name} {list(sizes)}", field=f"output {name!r}", value=found)
         return given
 
-    def _downloaded(self, plan: Plan, result: Value | Array) -> Array:
-        if not isinstance(result, Value):
+    def _downloaded(self, plan: CompiledGraph, result: TracedTensor | Array) -> Array:
+        if isinstance(result, np.ndarray):
             return result.copy()
-        out = empty(result.sizes, result.dtype)
+        out = empty(result.sizes, result.data_type, result.dtype)
         if out.nbytes:
-            buffer, offset = self._plans.locate(plan, result.storage)
-            buffer.read_into(out, offset)
-        return from_bytes(out, result.sizes, result.dtype)
+            place = self._graphs.locate(plan, result.storage)
+            place.buffer.read_into(out, place.offset)
+        return from_bytes(out, result.sizes, result.data_type, result.dtype)
 
     # -- planning
 
@@ -415,7 +428,7 @@ class InferenceSession:
         a trace of stand-in sizes, so that a node that cannot run at all is found now; sizes that merely do not fit each
         other, or that a row refuses, prove nothing."""
         region = self._network.whole or next((part for part, _ in self._network.program.parts), None)
-        if not isinstance(region, Region) or region.host_inputs:
+        if not isinstance(region, NodeRegion) or region.host_inputs:
             return None
         start = time.perf_counter()
         fixed = fixed_sizes(self._model)
@@ -424,7 +437,7 @@ class InferenceSession:
             return None
         specs = {name: (self._types[name], sizes[name]) for name in region.inputs}
         try:
-            trace = self._network.trace_region(region, specs, {})
+            trace = self._network.trace(region, specs, {})
         except LongScanError:  # which is what the first run finds
             return None
         except ModelError:
@@ -440,14 +453,12 @@ class InferenceSession:
     def _plan_ahead(self, ahead: _Ahead) -> None:
         """Makes the plan of a trace of fixed sizes; of any other, sees whether its operators have kernels."""
         if ahead.sizes is not None:
-            plan = self._plans.get(ahead.region, ahead.specs, {}, ahead.trace)
+            plan = self._graphs.get(ahead.region, ahead.specs, {}, ahead.trace)
             plan.seconds += ahead.seconds
             self._account = Account(ahead.sizes)
             self._account.add(plan)
             return
-        for step in ahead.trace.steps:
-            with naming(step):
-                lower(self.device.create_operator(step.desc).desc, self.device.capabilities)
+        self._graphs.compiler.check(ahead.trace)
 
 
 class _Ahead(NamedTuple):
@@ -461,7 +472,7 @@ class _Ahead(NamedTuple):
         seconds: What it took.
     """
 
-    region: Region
+    region: NodeRegion
     specs: Mapping[str, Spec]
     trace: Trace
     sizes: Mapping[str, Sizes] | None

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from dmlvk.engine.transfer import to_bytes
 from dmlvk.graph.step import Storage
+from dmlvk.graph.views import Sizes, View
 from dmlvk.onnx.model import Array, data_type_of
-from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides, reshaped_strides
-
-Sizes = tuple[int, ...]
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 
 @dataclass(frozen=True)
@@ -38,39 +39,45 @@ class Value:
         return len(self.sizes)
 
     @property
+    def view(self) -> View:
+        """How the elements lie."""
+        return View(self.sizes, self.strides)
+
+    @property
+    def data_type(self) -> TensorDataType:
+        """DirectML's type of an element."""
+        data_type = data_type_of(self.dtype)
+        assert data_type is not None, f"{self.dtype} came past the registry"
+        return data_type
+
+    @property
     def is_packed(self) -> bool:
         """Whether the elements lie row-major without gaps, as numpy's C order."""
-        packed = packed_strides(self.sizes)
-        return all(size == 1 or step == wanted for size, step, wanted in zip(self.sizes, self.strides, packed, strict=True))
+        return self.view.is_packed
 
     def desc(self) -> TensorDesc:
         """The tensor desc; a scalar becomes one dimension of size 1."""
-        data_type = data_type_of(self.dtype)
-        assert data_type is not None, f"{self.dtype} came past the registry"
         if not self.sizes:
-            return TensorDesc(data_type, (1,))
-        return TensorDesc(data_type, self.sizes, None if self.is_packed else self.strides)
+            return TensorDesc(self.data_type, (1,))
+        return TensorDesc(self.data_type, self.sizes, None if self.is_packed else self.strides)
+
+    def seen(self, view: View) -> Value:
+        """The same bytes under another view."""
+        return replace(self, sizes=view.sizes, strides=view.strides)
 
     def broadcast_to(self, sizes: Sizes) -> Value:
-        """The value over larger sizes by numpy's rule: aligned at the last dimension, stride 0 where repeated."""
-        missing = len(sizes) - self.rank
-        strides = tuple(
-            0 if own == 1 and full != 1 else step
-            for own, full, step in zip(self.sizes, sizes[missing:], self.strides, strict=True)
-        )
-        return replace(self, sizes=sizes, strides=(0,) * missing + strides)
+        """The value over larger sizes by numpy's rule, which it fits."""
+        view = self.view.broadcast(sizes)
+        assert view is not None, f"{self.sizes} does not broadcast to {sizes}"
+        return self.seen(view)
 
     def transpose(self, permutation: Sequence[int]) -> Value:
         """The dimensions in another order: dimension i of the result is dimension permutation[i]."""
-        return replace(
-            self,
-            sizes=tuple(self.sizes[axis] for axis in permutation),
-            strides=tuple(self.strides[axis] for axis in permutation),
-        )
+        return self.seen(self.view.transposed(permutation))
 
     def shorten(self, axis: int, size: int) -> Value:
         """The first elements along a dimension."""
-        return replace(self, sizes=(*self.sizes[:axis], size, *self.sizes[axis + 1 :]))
+        return self.seen(self.view.shortened(axis, size))
 
     def reinterpret(self, dtype: np.dtype[Any]) -> Value:
         """The same bytes as another type of the same size."""
@@ -80,10 +87,8 @@ class Value:
         """The same elements in the same order under other sizes, or None where strides cannot say that."""
         if math.prod(sizes) != math.prod(self.sizes):
             raise AssertionError(f"{self.sizes} has not as many elements as {sizes}")
-        if self.is_packed or 0 in sizes:
-            return replace(self, sizes=sizes, strides=packed_strides(sizes))
-        strides = reshaped_strides(self.sizes, self.strides, sizes)
-        return None if strides is None else replace(self, sizes=sizes, strides=strides)
+        view = self.view.reshaped(sizes)
+        return None if view is None else self.seen(view)
 
 
 def packed_value(dtype: np.dtype[Any], sizes: Sizes, constant: Array | None = None) -> Value:
@@ -95,5 +100,5 @@ def packed_value(dtype: np.dtype[Any], sizes: Sizes, constant: Array | None = No
 
 
 def constant_value(array: Array) -> Value:
-    """A value known before the run, to be uploaded when a plan reads it."""
-    return packed_value(array.dtype, array.shape, array)
+    """A value known before the run, to be uploaded when a compiled graph reads it."""
+    return packed_value(array.dtype, array.shape, to_bytes(array, data_type_of(array.dtype)))

@@ -21,7 +21,7 @@ from dmlvk.kernels.peak.arithmetic import Arithmetic, chains, matrices
 from dmlvk.runtime.device import ComputeDevice, known_model, model_path
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.model_file import read_model, write_model
-from dmlvk.runtime.recorder import BoundRange, Command, Program, Recording, Resources
+from dmlvk.runtime.recorder import BoundRange, Command, PreparedLaunches, Recording, Resources
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DmlvkError
@@ -132,7 +132,7 @@ def _copies(device: ComputeDevice, nbytes: int, *, distinct: bool) -> Callable[[
     plan = lower(ops.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor), device.capabilities)
     source = device.create_buffer(nbytes)
     target = device.create_buffer(nbytes * (_MOST_COMMANDS if distinct else 1))
-    program = Program(device, "copy", plan.dispatches)
+    program = PreparedLaunches(device, "copy", plan.dispatches)
 
     def commands(count: int) -> list[Command]:
         places = [index * nbytes if distinct else 0 for index in range(count)]
@@ -180,7 +180,7 @@ def _rate(device: ComputeDevice, way: Arithmetic, workgroups: int) -> float:
     rounds = 1
     while True:
         plan: Plan = way.plan(workgroups, rounds)
-        program = Program(device, way.kernel, plan.dispatches)
+        program = PreparedLaunches(device, way.kernel, plan.dispatches)
         seconds = _seconds(device, program.resolve(_resources([], [output], 0, output.size_in_bytes)))
         if seconds >= _SECONDS / 2:
             return way.operations * workgroups * rounds / seconds

@@ -108,6 +108,20 @@ class Buffer:
             )
 
 
+class BufferBinding(NamedTuple):
+    """``DML_BUFFER_BINDING``.
+
+    Attributes:
+        buffer: The resource, None for no binding.
+        offset: Bytes from its start: a multiple of 16 for tensors, of 256 for temporary and persistent resources.
+        size_in_bytes: Length of the range, all from ``offset`` on where None.
+    """
+
+    buffer: Buffer | None
+    offset: int = 0
+    size_in_bytes: int | None = None
+
+
 class ParameterBlock(NamedTuple):
     """An immutable uniform range: the native buffer, its offset and its length in bytes."""
 

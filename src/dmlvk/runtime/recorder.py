@@ -123,7 +123,7 @@ def copy_between(operator: str, source: BoundRange, target: BoundRange) -> Comma
     return Command(operator, BlockCopy.name, native)
 
 
-class Program:
+class PreparedLaunches:
     """What a plan launches, ready for a device: pipelines created, parameter blocks uploaded."""
 
     def __init__(self, device: ComputeDevice, operator: str, launches: Sequence[Launch]) -> None:
@@ -171,6 +171,20 @@ class Program:
         return Command(self._operator, launch.name, native)
 
 
+class DispatchTiming(NamedTuple):
+    """When one dispatch of a list ran on the device.
+
+    Attributes:
+        operator, kernel: What ran.
+        start, end: Nanoseconds from the list's first start.
+    """
+
+    operator: str
+    kernel: str
+    start: float
+    end: float
+
+
 class Recording:
     """A native command list with the labels of its commands.
 
@@ -204,9 +218,9 @@ class Recording:
         """Whether the last submit finished within ``timeout`` seconds (None: waits as long as it takes)."""
         return self._native.wait(timeout)
 
-    def timings(self) -> list[tuple[float, float]]:
-        """(start, end) of each dispatch of the last submit, nanoseconds from the first start."""
-        return self._native.timings()
+    def timings(self) -> list[DispatchTiming]:
+        """Every command of the last submit, in order, once it is done."""
+        return [DispatchTiming(*label, *times) for label, times in zip(self.labels, self._native.timings(), strict=True)]
 
     def timestamp(self) -> None:
         """Appends the taking of the device's time."""

@@ -15,13 +15,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.directml.binding import BufferBinding
 from dmlvk.directml.device import Device
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.engine.explanation import words
 from dmlvk.kernels.common.plan import BlockCopy, Plan
 from dmlvk.kernels.lowering import lower
-from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.spec.errors import DeviceLostError, DmlvkError, UnsupportedError
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.card import Failure

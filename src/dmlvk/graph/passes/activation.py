@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dmlvk.graph.passes.match import Operand, computed_by, is_near, operand, plus_number, product
 from dmlvk.graph.step import Step
-from dmlvk.graph.step_graph import Flow, same_elements, seen_as
+from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.schema import FLOATS, OperatorDesc

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, product
 from dmlvk.graph.step import Step
-from dmlvk.graph.step_graph import Flow, seen_as
+from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.views import seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.schema import fits_float32

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.step_graph import Flow, same_elements, seen_as
+from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.schema import OperatorDesc, fits_float32

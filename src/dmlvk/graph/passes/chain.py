@@ -10,7 +10,8 @@ from typing import Final
 
 from dmlvk.graph.passes.match import Operand
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.step_graph import Flow, same_elements, seen_as
+from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.kernels.elementwise.lowering import number_attributes
 from dmlvk.kernels.lowering import newest
 from dmlvk.spec import ops

@@ -7,7 +7,8 @@ from typing import Any
 
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, Window, same_steps, slices_without, windows_of
 from dmlvk.graph.step import Place, Step, Storage
-from dmlvk.graph.step_graph import Flow, same_elements, seen_as
+from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, plus_number
 from dmlvk.graph.step import Step
-from dmlvk.graph.step_graph import Flow, same_elements, seen_as
+from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, ReduceFunction
 from dmlvk.spec.schema import OperatorDesc

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
-from dmlvk.onnx.values import Sizes, Value
+from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection
 from dmlvk.spec.schema import FLOATS

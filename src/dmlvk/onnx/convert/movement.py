@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, data_type_of
 from dmlvk.onnx.registry import converts
-from dmlvk.onnx.values import Sizes, Value
+from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import DepthSpaceOrder, PaddingMode, TensorDataType
 from dmlvk.spec.schema import NUMERIC

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.convolution import Window, sliding_window, spatial
 from dmlvk.onnx.registry import converts
-from dmlvk.onnx.values import Sizes, Value
+from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.schema import FLOATS, OperatorDesc
 

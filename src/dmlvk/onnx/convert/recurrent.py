@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.registry import converts
-from dmlvk.onnx.values import Sizes, Value
+from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import RecurrentNetworkDirection, TensorDataType
 from dmlvk.spec.schema import FLOATS, FieldKind, OperatorDesc

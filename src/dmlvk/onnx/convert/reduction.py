@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
-from dmlvk.onnx.values import Sizes, Value
+from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction
 from dmlvk.spec.ops.reduction import FUNCTION_TYPES

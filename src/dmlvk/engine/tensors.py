@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from dmlvk import eager
-from dmlvk.directml.device import Device
+from dmlvk.engine.copies import Copy, recorded_copies
 from dmlvk.engine.device_array import DeviceArray
-from dmlvk.onnx.model import Array
-from dmlvk.onnx.transfer import empty_on_device, from_device, to_device
-from dmlvk.onnx.values import Sizes
+from dmlvk.engine.single import packed
+from dmlvk.engine.transfer import Array, empty_on_device, from_device, to_device
+from dmlvk.graph.views import Sizes
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.recorder import BoundRange
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.tensor import element_bits
 
@@ -27,13 +29,22 @@ class Tensor:
     """A tensor between regions. Where it is wanted and is not, it is brought once.
 
     Attributes:
+        data_type: Of an element on the device.
         dtype: numpy's type of an element.
-        shape: ONNX's shape.
+        shape: Elements a dimension.
     """
 
-    __slots__ = ("_array", "_device", "_host", "dtype", "shape")
+    __slots__ = ("_array", "_device", "_host", "data_type", "dtype", "shape")
 
-    def __init__(self, device: Device, dtype: np.dtype[Any], shape: Sizes, value: Array | DeviceArray) -> None:
+    def __init__(
+        self,
+        device: ComputeDevice,
+        data_type: TensorDataType,
+        dtype: np.dtype[Any],
+        shape: Sizes,
+        value: Array | DeviceArray,
+    ) -> None:
+        self.data_type = data_type
         self.dtype = dtype
         self.shape = shape
         self._device = device
@@ -51,11 +62,11 @@ class Tensor:
         """It as a packed array on the device."""
         if self._array is None:
             assert self._host is not None, "it is somewhere"
-            self._array = to_device(self._device, self._host)
+            self._array = to_device(self._device, self._host, self.data_type)
         return self._array
 
     def feed(self) -> Array | DeviceArray:
-        """What a plan is fed."""
+        """What a compiled graph is fed."""
         if self._array is None and self._host is not None and self._host.nbytes <= _SMALL:
             return self._host
         return self.on_device()
@@ -75,18 +86,23 @@ class Carrier:
 
     Args:
         device: Where they are.
+        data_type_of: The type on the device of elements of a numpy type.
 
     Attributes:
         dispatches: Kernels that it has launched.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: ComputeDevice, data_type_of: Callable[[np.dtype[Any]], TensorDataType]) -> None:
         self._device = device
+        self._data_type_of = data_type_of
         self.dispatches = 0
 
     def tensor(self, value: Array) -> Tensor:
         """A tensor of what the host has."""
-        return Tensor(self._device, value.dtype, value.shape, value)
+        return Tensor(self._device, self._data_type_of(value.dtype), value.dtype, value.shape, value)
+
+    def _like(self, tensor: Tensor, value: Array | DeviceArray, shape: Sizes) -> Tensor:
+        return Tensor(self._device, tensor.data_type, tensor.dtype, shape, value)
 
     def split(self, tensor: Tensor, axis: int, sizes: Sequence[int], *, keep: bool = True) -> list[Tensor]:
         """Parts of these sizes along an axis, which goes if it is not to be kept: views where they lie in one piece."""
@@ -98,21 +114,21 @@ class Carrier:
         made = []
         for part in parts:
             shape = part.shape if keep else (*part.shape[:axis], *part.shape[axis + 1 :])
-            made.append(Tensor(self._device, tensor.dtype, shape, _shaped(part, shape)))
+            made.append(self._like(tensor, _shaped(part, shape), shape))
         return made
 
     def _part(self, tensor: Tensor, axis: int, start: int, end: int) -> DeviceArray:
         array = tensor.on_device()
         shape = (*array.shape[:axis], end - start, *array.shape[axis + 1 :])
         if 0 in shape:
-            return empty_on_device(self._device, shape, tensor.dtype)
+            return empty_on_device(self._device, shape, tensor.data_type)
         return self._packed(array[(*(slice(None),) * axis, slice(start, end))])
 
     def stack(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         """Tensors of one type and shape, at least one, along a new axis."""
         first = tensors[0]
         shape = (1, *first.shape)
-        rows = [Tensor(self._device, item.dtype, shape, _shaped(item.on_device(), shape)) for item in tensors]
+        rows = [self._like(item, _shaped(item.on_device(), shape), shape) for item in tensors]
         return self._moved(self.concat(rows, 0), axis)
 
     def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
@@ -122,23 +138,25 @@ class Carrier:
         if math.prod(shape[:axis]) != 1 and 0 not in shape:
             order = (axis, *(other for other in range(len(shape)) if other != axis))
             turned = [
-                Tensor(self._device, item.dtype, tuple(item.shape[at] for at in order), self._turned(item, order))
+                self._like(item, self._turned(item, order), tuple(item.shape[at] for at in order))
                 for item in tensors
                 if 0 not in item.shape
             ]
             return self._moved(self.concat(turned, 0), axis)
-        target = empty_on_device(self._device, shape, first.dtype)
-        commands, offset = self._device.create_command_list(), 0
+        target = empty_on_device(self._device, shape, first.data_type)
+        copies: list[Copy] = []
+        offset = 0
         for item in tensors:
             nbytes, rest = divmod(math.prod(item.shape) * element_bits(target.data_type), 8)
             if rest:
                 raise UnsupportedError(f"a tensor of {math.prod(item.shape)} 4-bit elements in a sequence")
             if nbytes:
                 array = item.on_device()
-                commands.copy_buffer_region(target.buffer, offset, array.buffer, array.offset, nbytes)
+                source = BoundRange(array.buffer, array.offset, nbytes)
+                copies.append(Copy(source, BoundRange(target.buffer, offset, nbytes)))
                 offset += nbytes
-        commands.submit()
-        return Tensor(self._device, first.dtype, shape, target)
+        recorded_copies(self._device, copies).submit()
+        return self._like(first, target, shape)
 
     def _moved(self, tensor: Tensor, axis: int) -> Tensor:
         """The first axis in another place."""
@@ -147,20 +165,19 @@ class Carrier:
         rank = len(tensor.shape)
         order = (*range(1, axis + 1), 0, *range(axis + 1, rank))
         shape = tuple(tensor.shape[at] for at in order)
-        return Tensor(self._device, tensor.dtype, shape, self._turned(tensor, order))
+        return self._like(tensor, self._turned(tensor, order), shape)
 
     def _turned(self, tensor: Tensor, order: tuple[int, ...]) -> DeviceArray:
         array = tensor.on_device()
         if array.size == 0:
-            return empty_on_device(self._device, tuple(array.shape[at] for at in order), tensor.dtype)
+            return empty_on_device(self._device, tuple(array.shape[at] for at in order), tensor.data_type)
         return self._packed(array.transpose(*order))
 
     def _packed(self, array: DeviceArray) -> DeviceArray:
         if array.is_packed:
             return array
         self.dispatches += 1
-        packed: DeviceArray = eager.element_wise_identity(array)
-        return packed
+        return packed(array)
 
 
 def _shaped(value: Array | DeviceArray, shape: Sizes) -> Array | DeviceArray:

@@ -1,4 +1,4 @@
-"""The weights of a session's plans on the device: constants as they are, and what operators have made of theirs.
+"""The weights of compiled graphs on a device: constants as they are, and what operators have made of theirs.
 
 Uploads go through staging memory of a fixed size and are not waited for, so that they run while pipelines are created. A
 constant that an operator repacks is on the device twice until that is done. So operators are initialised in batches, the
@@ -12,13 +12,14 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from dmlvk.directml.binding import Binding, BufferArrayBinding, BufferBinding
-from dmlvk.directml.device import Device
-from dmlvk.directml.operator import CompiledOperator
+import numpy as np
+
+from dmlvk.engine.operator import PreparedOperator, initialization_scratch
 from dmlvk.engine.progress import Count
 from dmlvk.graph.step import Storage
-from dmlvk.onnx.transfer import to_bytes
+from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, Purpose
+from dmlvk.runtime.recorder import BoundRange, Recording
 
 
 class Target(NamedTuple):
@@ -29,22 +30,21 @@ class Target(NamedTuple):
         owned: The constants that are OWNED_BY_DML in it, in slot order.
     """
 
-    operator: CompiledOperator
+    operator: PreparedOperator
     owned: tuple[Storage, ...]
 
 
-class DeviceWeights:
-    """Buffers of constants and persistent resources; each lives as long as a plan has its storage or operator.
+class Weights:
+    """Buffers of constants and persistent resources; each lives as long as a compiled graph has its storage or operator.
 
     Args:
         device: Where they are.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: ComputeDevice) -> None:
         self._device = device
-        self._recorder = device.create_command_recorder()
         self._constants: weakref.WeakKeyDictionary[Storage, Buffer] = weakref.WeakKeyDictionary()
-        self._persistent: weakref.WeakKeyDictionary[CompiledOperator, Buffer] = weakref.WeakKeyDictionary()
+        self._persistent: weakref.WeakKeyDictionary[PreparedOperator, Buffer] = weakref.WeakKeyDictionary()
 
     @property
     def nbytes(self) -> int:
@@ -59,12 +59,12 @@ class DeviceWeights:
             buffer = self._constants[storage] = self._uploaded(storage)
         return buffer
 
-    def persistent(self, operator: CompiledOperator) -> Buffer:
-        """The persistent resource of an operator that has one."""
-        return self._persistent[operator]
+    def holds(self, storage: Storage) -> bool:
+        """Whether a storage has memory here."""
+        return storage in self._constants
 
     def reserve(self, storage: Storage) -> None:
-        """Memory for a storage that is computed once."""
+        """Memory for a storage that is written once: computed, or given."""
         self._constants[storage] = self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
 
     def release(self, storages: Iterable[Storage]) -> None:
@@ -91,7 +91,7 @@ class DeviceWeights:
     def _uploaded(self, storage: Storage) -> Buffer:
         buffer = self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
         assert storage.constant is not None, "constants have a value"
-        buffer.write(to_bytes(storage.constant))
+        buffer.write(np.ascontiguousarray(storage.constant))
         return buffer
 
     def initialize(self, targets: Sequence[Target], count: Count, to_come: int = 0) -> None:
@@ -111,30 +111,28 @@ class DeviceWeights:
         return sum(storage.nbytes for storage in target.owned if storage not in self._constants)
 
     def _initialize(self, targets: Sequence[Target]) -> None:
-        initializer = self._device.create_operator_initializer([target.operator for target in targets])
-        table = self._device.create_binding_table(initializer)
-        homes: list[BufferBinding | None] = []
-        inputs: list[Binding] = []
-        for operator, owned in targets:
-            size = operator.get_binding_properties().persistent_resource_size
-            if size:
-                self._persistent[operator] = self._device.create_buffer(size, purpose=Purpose.WEIGHTS)
-            homes.append(BufferBinding(self._persistent[operator]) if size else None)
-            bindings: list[BufferBinding | None] = [None] * len(operator.signature.inputs)
-            for slot, storage in zip(operator.signature.owned_inputs, owned, strict=True):
-                bindings[slot] = BufferBinding(self._constants.get(storage) or self._uploaded(storage))
-            inputs.append(BufferArrayBinding(bindings) if owned else None)
-        table.bind_inputs(inputs)
-        table.bind_outputs(homes)
-        scratch = initializer.get_binding_properties().temporary_resource_size
-        if scratch:
-            table.bind_temporary_resource(BufferBinding(self._device.create_buffer(scratch, purpose=Purpose.TEMPORARY)))
-        commands = self._device.create_command_list()
-        self._recorder.record_dispatch(commands, initializer, table)
-        self._device.execute(commands)
+        """Initialises operators, one after the other over the same scratch."""
+        temporary = self._created(max(initialization_scratch(target.operator.plan) for target in targets), Purpose.TEMPORARY)
+        homes = [self._created(target.operator.plan.persistent_bytes, Purpose.WEIGHTS) for target in targets]
+        recording = Recording(self._device, timestamps=False)
+        for (operator, owned), home in zip(targets, homes, strict=True):
+            ranges: list[BoundRange | None] = [None] * len(operator.desc.input_slots())
+            for slot, storage in zip(operator.owned_inputs, owned, strict=True):
+                buffer = self._constants.get(storage) or self._uploaded(storage)
+                ranges[slot] = BoundRange(buffer, 0, storage.nbytes)
+            recording.add(operator.initialization(ranges, temporary, home))
+        recording.submit()
+        for (operator, _), home in zip(targets, homes, strict=True):
+            operator.keep(home)
+            if home is not None:
+                self._persistent[operator] = home.buffer
+        recording.wait()
+
+    def _created(self, nbytes: int, purpose: Purpose) -> BoundRange | None:
+        return BoundRange(self._device.create_buffer(nbytes, purpose=purpose), 0, nbytes) if nbytes else None
 
 
-def _batches(targets: Sequence[Target], sizes: Mapping[CompiledOperator, int], to_come: int) -> Iterator[list[Target]]:
+def _batches(targets: Sequence[Target], sizes: Mapping[PreparedOperator, int], to_come: int) -> Iterator[list[Target]]:
     """The targets, those with the largest originals first; the originals of a batch are no larger than those after it and
     what is to come, but where a batch is a single target."""
     rest = sum(sizes.values()) + to_come

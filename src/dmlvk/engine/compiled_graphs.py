@@ -1,0 +1,410 @@
+"""Compiled graphs: what is ready for each set of input sizes that a network has met.
+
+A graph comes to a device in three phases. *Compile* finds an operator with kernels for each step and brings the weights.
+*Shape* says where everything lies in memory for these sizes. *Run* records the commands once and replays them.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.engine.explanation import OperatorExplanation, explain_operator
+from dmlvk.engine.operator import PreparedOperator, lowered
+from dmlvk.engine.progress import COMPILING, UPLOADING, Count, Progress, silent
+from dmlvk.engine.trace import Region, Spec, Trace, Tracer
+from dmlvk.engine.transfer import Array
+from dmlvk.engine.weights import Target, Weights
+from dmlvk.graph.assemble import constant_slots, disowning, owning
+from dmlvk.graph.placement import Placement
+from dmlvk.graph.step import Origin, Step, Storage
+from dmlvk.kernels.common.plan import BlockCopy, KernelVariant, Plan, Source
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.memory import Buffer, Purpose
+from dmlvk.runtime.recorder import BoundRange, Command, Recording
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.schema import OperatorDesc
+
+_Key = tuple[Region, tuple[Spec, ...], tuple[tuple[Any, ...], ...]]
+_Work = tuple[OperatorDesc, tuple[Storage, ...]]
+"""What an operator is: its desc, and the constants that are OWNED_BY_DML in it."""
+
+
+class CompiledGraph:
+    """A trace with an operator for each step and a place for each storage.
+
+    Attributes:
+        trace: As given.
+        operators: One for each step.
+        placement: Where everything lies in the arena but what is outside, given or made once.
+        recording: The commands, once they are recorded.
+        seconds: What it took to make.
+        dispatches: Kernel launches of a run.
+    """
+
+    def __init__(self, trace: Trace, operators: Sequence[PreparedOperator]) -> None:
+        self.trace = trace
+        self.operators = operators
+        works = [(step, operator.plan) for step, operator in zip(trace.steps, operators, strict=True)]
+        self.made_once = [storage for step in trace.steps if step.runs_once for storage in step.written()]
+        self.placement = Placement(
+            trace.steps,
+            [value.storage for value in trace.inputs.values()],
+            trace.results(),
+            [0 if step.runs_once else plan.temporary_bytes for step, plan in works],
+            apart={*self.made_once, *trace.given, *trace.outside},
+        )
+        self.recording: Recording | None = None
+        self.seconds = 0.0
+        self.dispatches = sum(len(plan.dispatches) for step, plan in works if not step.runs_once)
+
+
+class _Prepared(NamedTuple):
+    """Operators of a trace, before their weights are there.
+
+    Attributes:
+        trace: As given.
+        works: What each step's operator is.
+        operators: One for each step.
+        uploading: Told of the bytes that go to the device.
+    """
+
+    trace: Trace
+    works: Sequence[_Work]
+    operators: Sequence[PreparedOperator]
+    uploading: Count
+
+    def bound(self) -> list[Storage]:
+        """The storages that commands of a run name."""
+        steps = zip(self.trace.steps, self.works, strict=True)
+        return [item for step, (desc, _) in steps if not step.runs_once for item in _bound(step, desc)]
+
+
+class Compiler:
+    """Makes compiled graphs of traces; operators of equal descs with the same weights are one, in all graphs.
+
+    Args:
+        device: Where they run.
+        refusal: The error to raise for an operator that the device cannot run.
+        progress: Told how far the making of a graph is.
+        caps: What kernels may rely on, the device's capabilities where None.
+
+    Attributes:
+        weights: What is on the device for all graphs.
+    """
+
+    def __init__(
+        self,
+        device: ComputeDevice,
+        refusal: Callable[[Origin, UnsupportedError], UnsupportedError],
+        progress: Progress = silent,
+        caps: Capabilities | None = None,
+    ) -> None:
+        self._device = device
+        self._refusal = refusal
+        self._progress = progress
+        self._caps = caps or device.capabilities
+        # Graphs keep alive what they use: with the last of them go its operators and its own constants.
+        self._operators: weakref.WeakValueDictionary[_Work, PreparedOperator] = weakref.WeakValueDictionary()
+        self.weights = Weights(device)
+
+    def check(self, trace: Trace) -> None:
+        """Sees whether the operators of a trace have kernels.
+
+        Raises:
+            UnsupportedError: one has not.
+        """
+        for step in trace.steps:
+            self._lowered(step, step.desc, {})
+
+    def compiled(self, trace: Trace) -> CompiledGraph:
+        """The graph of a trace, weights and all."""
+        prepared = self.prepared(trace)
+        self.bring_weights(prepared)
+        return CompiledGraph(trace, prepared.operators)
+
+    def prepared(self, trace: Trace) -> _Prepared:
+        """An operator for each step.
+
+        Raises:
+            UnsupportedError: as ``refusal`` makes it.
+        """
+        known: dict[_Work, PreparedOperator] = dict(self._operators)
+        plans: dict[OperatorDesc, Plan] = {}
+        works = []
+        missing: dict[_Work, Step] = {}
+        creating: set[KernelVariant] = set()
+        for step in trace.steps:
+            work = self._work(step, trace.given, plans)
+            if work not in known:
+                missing.setdefault(work, step)
+                creating.update(self._device.prepare_kernels(_kernels(self._lowered(step, work[0], plans))))
+            works.append(work)
+        bound = [item for step, (desc, _) in zip(trace.steps, works, strict=True) for item in _bound(step, desc)]
+        everything = {*bound, *(item for _, owned in works for item in owned)}
+        uploading = Count(self._progress, UPLOADING, self.weights.missing_bytes(everything))
+        if not any(step.runs_once for step in trace.steps) and not any(owned for _, owned in missing):
+            self.weights.upload(bound, uploading)  # while pipelines are created
+        compiling = Count(self._progress, COMPILING, len(creating))
+        fresh = {}
+        for work, step in missing.items():
+            plan = plans[work[0]]
+            try:
+                fresh[work] = PreparedOperator(self._device, work[0], plan)
+            except UnsupportedError as error:
+                raise self._refusal(step.origin, error) from error
+            ready = creating.intersection(_kernels(plan))
+            creating -= ready
+            if ready:
+                compiling(len(ready))
+        self._operators.update(fresh)
+        return _Prepared(trace, works, [fresh.get(work) or known[work] for work in works], uploading)
+
+    def bring_weights(self, prepared: _Prepared) -> None:
+        """Uploads what is missing, initialises operators and computes what is the same in every run."""
+        trace, works, operators, uploading = prepared
+        targets = [Target(operator, owned) for operator, (_, owned) in zip(operators, works, strict=True)]
+        later = dict.fromkeys(
+            target
+            for step, target in zip(trace.steps, targets, strict=True)
+            if not step.runs_once and not target.operator.initialized
+        )
+        bound = prepared.bound()
+        # What is twice on the device for a moment comes first.
+        self.weights.initialize(list(later), uploading, self.weights.missing_bytes({*bound}))
+        if any(step.runs_once for step in trace.steps):
+            self._run_once(trace, targets, uploading)
+        self.weights.upload(bound, uploading)
+
+    def _work(self, step: Step, given: Collection[Storage], plans: dict[OperatorDesc, Plan]) -> _Work:
+        """The step's desc, with those constants OWNED_BY_DML that its initialisation would repack."""
+        desc = disowning(step.desc)
+        constants = constant_slots(step, given)
+        if not constants:
+            return desc, ()
+        plan = self._lowered(step, owning(desc, constants), plans)
+        repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is Source.INPUT}
+        return owning(desc, repacked), tuple(storage for slot in sorted(repacked) if (storage := step.inputs[slot]))
+
+    def _lowered(self, step: Step, desc: OperatorDesc, plans: dict[OperatorDesc, Plan]) -> Plan:
+        """The plan of an operator, made once for those of equal descs."""
+        if desc not in plans:
+            try:
+                plans[desc] = lowered(self._device, desc, self._caps)
+            except UnsupportedError as error:
+                raise self._refusal(step.origin, error) from error
+        return plans[desc]
+
+    def _run_once(self, trace: Trace, targets: Sequence[Target], uploading: Count) -> None:
+        """Computes what is the same in every run, into memory that lives as long as the graph. What is of no use afterwards
+        is freed: in batches, which take no more for that than the weights that are still to come, but where a batch is a
+        single chain of steps."""
+        others = [step for step in trace.steps if not step.runs_once]
+        kept = {item.place.storage for step in others for item in (*step.read(), *step.written())}
+        kept.update(storage.place.storage for storage in trace.results())
+        owners = dict(zip(trace.steps, targets, strict=True))
+        chains = _chains(step for step in trace.steps if step.runs_once)
+        made = {step: [item for item in step.written() if item in kept] for chain in chains for step in chain}
+        to_come = self.weights.missing_bytes(kept) + sum(item.nbytes for own in made.values() for item in own)
+        batch: list[Step] = []
+        taken = 0
+        for chain in chains:
+            passing = {item for step in chain for item in (*step.read(), *step.written())} - kept
+            nbytes = sum(item.nbytes for item in passing)
+            to_come -= sum(item.nbytes for step in chain for item in made[step])
+            if batch and taken + nbytes > to_come:
+                self._run_batch(batch, owners, kept, uploading)
+                batch, taken = [], 0
+            batch += chain
+            taken += nbytes
+        self._run_batch(batch, owners, kept, uploading)
+
+    def _run_batch(self, steps: Sequence[Step], owners: Mapping[Step, Target], kept: Set[Storage], uploading: Count) -> None:
+        """Runs steps that read no more than constants and what others of them make, which is freed unless it is kept."""
+        targets = {step: owners[step] for step in steps}
+        outputs = {item for step in steps for item in step.written() if item in kept}
+        for step in steps:
+            self.weights.upload(step.read(), uploading)
+        for storage in outputs:
+            self.weights.reserve(storage)
+        fresh = dict.fromkeys(target for target in targets.values() if not target.operator.initialized)
+        self.weights.initialize(list(fresh), uploading)
+        scratch = [target.operator.plan.temporary_bytes for target in targets.values()]
+        apart = {item for step in steps for item in step.read() if self.weights.holds(item)}
+        placement = Placement(steps, (), (), scratch, apart=outputs | apart)
+        nbytes = placement.nbytes
+        arena = self._device.create_buffer(nbytes, purpose=Purpose.TEMPORARY) if nbytes else None
+        places = Places(self.weights, placement, arena)
+        recording = Recording(self._device, timestamps=False)
+        for step, offset in zip(steps, placement.scratch, strict=True):
+            recording.add(places.commands(step, targets[step].operator, offset))
+        recording.submit()
+        recording.wait()
+        self.weights.release(item for step in steps for item in step.read() if item not in kept)
+
+    def explained(self, operator: PreparedOperator) -> OperatorExplanation:
+        """Why an operator of a graph runs as it does."""
+        return explain_operator(operator.desc, operator.plan, self._caps)
+
+
+class Places:
+    """Where the storages of a graph lie.
+
+    Args:
+        weights: What is kept on the device.
+        placement: Of everything in the arena.
+        arena: The memory, None where nothing lies in it.
+        outside: Ranges of storages that lie elsewhere.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        placement: Placement,
+        arena: Buffer | None,
+        outside: Mapping[Storage, BoundRange] | None = None,
+    ) -> None:
+        self._weights, self._placement, self._arena = weights, placement, arena
+        self._outside = outside or {}
+
+    def locate(self, storage: Storage) -> BoundRange:
+        """The bytes of a storage; a constant is uploaded when it is first asked for."""
+        whole, offset = storage.place
+        elsewhere = self._outside.get(whole)
+        if elsewhere is not None:
+            return BoundRange(elsewhere.buffer, elsewhere.offset + offset, storage.nbytes)
+        buffer = self._weights.known(whole)
+        if buffer is not None:
+            return BoundRange(buffer, offset, storage.nbytes)
+        assert self._arena is not None, "a graph with tensors has an arena"
+        return BoundRange(self._arena, self._placement.offset(storage), storage.nbytes)
+
+    def commands(self, step: Step, operator: PreparedOperator, scratch: int) -> list[Command]:
+        """What a step's operator runs, its scratch at an offset of the arena."""
+        owned = operator.owned_inputs
+        inputs = [
+            None if storage is None or slot in owned else self.locate(storage) for slot, storage in enumerate(step.inputs)
+        ]
+        outputs = [None if storage is None else self.locate(storage) for storage in step.outputs]
+        temporary = None
+        if operator.plan.temporary_bytes:
+            assert self._arena is not None, "scratch lies in the arena"
+            temporary = BoundRange(self._arena, scratch, operator.plan.temporary_bytes)
+        return operator.commands(inputs, outputs, temporary)
+
+
+class CompiledGraphs:
+    """The compiled graphs of a network on a device, the weights that they share, and the arena in which they take turns. Not
+    for several threads at once.
+
+    Args:
+        device: Where they run.
+        tracer: The network.
+        capacity: Graphs kept for each region; the one unused longest goes first.
+        progress: Told how far the making of a graph is.
+
+    Attributes:
+        compiler: Makes them.
+        cached: The graphs, the newest last.
+    """
+
+    def __init__(self, device: ComputeDevice, tracer: Tracer, capacity: int, progress: Progress = silent) -> None:
+        self._device = device
+        self._tracer = tracer
+        self._capacity = capacity
+        self.compiler = Compiler(device, tracer.refusal, progress)
+        self._arena: Buffer | None = None
+        self.cached: OrderedDict[_Key, CompiledGraph] = OrderedDict()
+
+    @property
+    def weights_bytes(self) -> int:
+        """Device memory of what is kept on the device for all graphs."""
+        return self.compiler.weights.nbytes
+
+    @property
+    def arena_bytes(self) -> int:
+        """Device memory of everything else."""
+        return self._arena.size_in_bytes if self._arena else 0
+
+    def get(
+        self,
+        region: Region,
+        specs: Mapping[str, Spec],
+        host_values: Mapping[str, Array],
+        trace: Trace | None = None,
+    ) -> CompiledGraph:
+        """The graph of a region for these types and sizes of its inputs and these values of the host's: from the cache, or
+        made now, from its ``trace`` where there is one.
+
+        Raises:
+            What the tracer's ``trace`` and ``refusal`` say.
+        """
+        values = tuple((array.dtype, array.shape, array.tobytes()) for array in host_values.values())
+        key = (region, tuple(specs.values()), values)
+        graph = self.cached.get(key)
+        if graph is None:
+            start = time.perf_counter()
+            graph = self.compiler.compiled(trace or self._tracer.trace(region, specs, host_values))
+            self.cached[key] = graph
+            self.recorded(graph)
+            graph.seconds = time.perf_counter() - start
+            while len(self.cached) > self._capacity * self._tracer.region_count:
+                self.cached.popitem(last=False)
+        self.cached.move_to_end(key)
+        return graph
+
+    def recorded(self, graph: CompiledGraph) -> Recording:
+        """The graph's commands over the arena, which all graphs share: when one needs a larger arena, the others are
+        recorded again at their next run."""
+        needed = graph.placement.nbytes
+        if needed > self.arena_bytes:
+            for other in self.cached.values():
+                other.recording = None
+            self._arena = None  # free before the larger one is allocated
+            self._arena = self._device.create_buffer(needed, purpose=Purpose.TEMPORARY)
+        if graph.recording is None:
+            graph.recording, _ = self.record(graph)
+        return graph.recording
+
+    def record(self, graph: CompiledGraph, *, timestamps: bool = False) -> tuple[Recording, list[int]]:
+        """The graph's commands, over the arena as it is now, and how many there are up to the end of each step."""
+        recording = Recording(self._device, timestamps=timestamps)
+        places = Places(self.compiler.weights, graph.placement, self._arena)
+        ends = []
+        for step, operator, scratch in zip(graph.trace.steps, graph.operators, graph.placement.scratch, strict=True):
+            if not step.runs_once:
+                recording.add(places.commands(step, operator, scratch))
+            ends.append(len(recording.labels))
+        return recording, ends
+
+    def locate(self, graph: CompiledGraph, storage: Storage) -> BoundRange:
+        """The bytes of a storage; a constant is uploaded when it is first asked for."""
+        return Places(self.compiler.weights, graph.placement, self._arena).locate(storage)
+
+
+def _kernels(plan: Plan) -> list[KernelVariant]:
+    """What a plan launches; first what its initialisation does, which comes first."""
+    return [launch.kernel for launch in plan.initialize + plan.dispatches if not isinstance(launch, BlockCopy)]
+
+
+def _chains(steps: Iterable[Step]) -> list[list[Step]]:
+    """The steps in chains that have no storages in common, those with the most bytes first."""
+    chains: list[tuple[list[Step], set[Storage]]] = []
+    for step in steps:
+        own = {*step.read(), *step.written()}
+        joined = [chain for chain in chains if not own.isdisjoint(chain[1])]
+        chains = [chain for chain in chains if chain not in joined]
+        chains.append(([*(item for chain, _ in joined for item in chain), step], own.union(*(used for _, used in joined))))
+    chains.sort(key=lambda chain: -sum(item.nbytes for item in chain[1]))
+    return [chain for chain, _ in chains]
+
+
+def _bound(step: Step, desc: OperatorDesc) -> list[Storage]:
+    """The storages that a step's commands name once it has this desc, whose OWNED_BY_DML tensors they do not."""
+    slots = zip(step.inputs, desc.input_slots(), strict=True)
+    inputs = [storage for storage, slot in slots if slot.tensor is not None and not slot.tensor.owned_by_dml]
+    return [storage.place.storage for storage in (*inputs, *step.outputs) if storage is not None]

@@ -1,0 +1,281 @@
+"""One run of a network: regions by compiled graphs on the device, and what stands between them by the host."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import ChainMap
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from dmlvk.engine.compiled_graphs import CompiledGraph, CompiledGraphs
+from dmlvk.engine.copies import Copies, Copy, recorded_copies
+from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.operator import PreparedOperator
+from dmlvk.engine.profile import StepReport, step_report
+from dmlvk.engine.tensors import Carrier, Item, Tensor
+from dmlvk.engine.trace import Label, Region
+from dmlvk.engine.transfer import Array, empty_on_device, packed_bytes, to_bytes
+from dmlvk.graph.step import Step
+from dmlvk.graph.views import Sizes
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.recorder import BoundRange
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import ModelError
+
+Scope = ChainMap[str, Item]
+"""Values by name: those of a body, and those around it."""
+
+
+class Driven(Protocol):
+    """What the host drives between regions.
+
+    Attributes:
+        inputs, outputs: Names of values, "" for one that is left out.
+        part: What reports count it as.
+        label: What they say of it.
+    """
+
+    @property
+    def inputs(self) -> Sequence[str]: ...
+
+    @property
+    def outputs(self) -> Sequence[str]: ...
+
+    @property
+    def part(self) -> Hashable: ...
+
+    @property
+    def label(self) -> Label: ...
+
+    def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+        """Makes the outputs; the scope has the values that its bodies may read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Regions, and what the host drives between them.
+
+    Attributes:
+        parts: In order, each with the names that nothing reads after it.
+        outputs: What it makes.
+    """
+
+    parts: tuple[tuple[Region | Driven, frozenset[str]], ...]
+    outputs: tuple[str, ...]
+
+
+class Account:
+    """What a run came to, for the report.
+
+    Args:
+        input_shapes: Of what was fed, by name.
+        timed: Whether the run has timestamps.
+
+    Attributes:
+        input_shapes: As given.
+        timed: As given.
+        dispatches: Kernel launches.
+        planning_seconds: What the graphs of the run took to compile, whenever that was.
+        largest_live_bytes: The most that a step of them needs in the arena at the same time.
+    """
+
+    def __init__(self, input_shapes: Mapping[str, Sizes], *, timed: bool = False) -> None:
+        self.input_shapes = dict(input_shapes)
+        self.timed = timed
+        self.dispatches = 0
+        self.planning_seconds = 0.0
+        self.largest_live_bytes = 0
+        self._device: dict[Hashable, Label] = {}
+        self._host: dict[Hashable, Label] = {}
+        self._removed: dict[Hashable, Label] = {}
+        self._graphs: weakref.WeakKeyDictionary[CompiledGraph, None] = weakref.WeakKeyDictionary()
+        self._timed: list[StepReport] = []
+        self._end = 0.0
+
+    @property
+    def device_labels(self) -> tuple[Label, ...]:
+        """What ran on the device."""
+        return tuple(self._device.values())
+
+    @property
+    def host_labels(self) -> tuple[Label, ...]:
+        """What ran on the host, each with why; what ran on both is the device's."""
+        return tuple(label for part, label in self._host.items() if part not in self._device)
+
+    @property
+    def removed_labels(self) -> tuple[Label, ...]:
+        """What needed no work in any graph, each with why."""
+        return tuple(label for part, label in self._removed.items() if part not in self._device and part not in self._host)
+
+    def steps(self) -> tuple[StepReport, ...]:
+        """The operators of a timed run, in order; of another, those of its graphs as far as they are still there."""
+        if self.timed:
+            return tuple(self._timed)
+        return tuple(step_report(*work) for work in self.works())
+
+    def works(self) -> Iterator[tuple[Step, PreparedOperator]]:
+        """The steps and operators of the graphs that ran, as far as they are still there."""
+        return (work for graph in self._graphs for work in zip(graph.trace.steps, graph.operators, strict=True))
+
+    def add(self, graph: CompiledGraph) -> None:
+        """Notes that a graph runs."""
+        self.dispatches += graph.dispatches
+        if graph not in self._graphs:
+            self._graphs[graph] = None
+            self.planning_seconds += graph.seconds
+            self.largest_live_bytes = max(self.largest_live_bytes, graph.placement.largest_live_set)
+            self._device.update(graph.trace.device_labels)
+            self._host.update(graph.trace.host_labels)
+            self._removed.update(graph.trace.removed_labels)
+
+    def add_driven(self, part: Hashable, label: Label, dispatches: int) -> None:
+        """Notes what the host drove, and what that launched beside the graphs."""
+        self.dispatches += dispatches
+        (self._device if dispatches else self._host)[part] = label
+
+    def add_times(self, steps: Sequence[StepReport]) -> None:
+        """Notes when a graph's kernels ran, after those before; what the host did in between is left out."""
+        start = self._end
+        for step in steps:
+            times = tuple(time._replace(start=time.start + start, end=time.end + start) for time in step.times or ())
+            self._timed.append(replace(step, times=times))
+            self._end = max((time.end for time in times), default=self._end)
+
+
+class Run:
+    """One run.
+
+    Args:
+        device: Where.
+        graphs: The compiled graphs of the network.
+        account: Where to note what it comes to.
+        data_type_of: The type on the device of elements of a numpy type.
+
+    Attributes:
+        carrier: Moves tensors on the device.
+    """
+
+    def __init__(
+        self,
+        device: ComputeDevice,
+        graphs: CompiledGraphs,
+        account: Account,
+        data_type_of: Callable[[np.dtype[Any]], TensorDataType],
+    ) -> None:
+        self.carrier = Carrier(device, data_type_of)
+        self._device = device
+        self._graphs = graphs
+        self._account = account
+
+    def constants(self, arrays: Mapping[str, Array]) -> Scope:
+        """A scope of constants, each of which becomes a tensor when it is first asked for."""
+        return ChainMap(_Constants(arrays, self.carrier))
+
+    def program(self, program: Program, inputs: Mapping[str, Item], around: Scope) -> list[Item]:
+        """The outputs of a program.
+
+        Args:
+            program: What to run.
+            inputs: Its inputs.
+            around: Values that it may read.
+        """
+        own = dict(inputs)
+        scope = around.new_child(own)
+        for part, unread in program.parts:
+            own.update(self._region(part, scope) if isinstance(part, Region) else self._driven(part, scope))
+            for name in unread:
+                own.pop(name, None)
+        return [scope[name] for name in program.outputs]
+
+    # -- regions
+
+    def submit(self, graph: CompiledGraph, feeds: Mapping[str, Array | DeviceArray], feeding: Copies | None = None) -> None:
+        """Feeds a graph and hands its commands to the device.
+
+        Args:
+            graph: What to run.
+            feeds: Its inputs.
+            feeding: Records copies of those that are on the device.
+        """
+        feeding = feeding or Copies(self._device)
+        if self._account.timed:
+            recording, ends = self._graphs.record(graph, timestamps=True)
+            self._feed(graph, feeds, feeding)
+            recording.submit()
+            recording.wait()
+            timings = recording.timings()
+            parts = [timings[first:end] for first, end in itertools.pairwise((0, *ends))]
+            works = zip(graph.trace.steps, graph.operators, parts, strict=True)
+            self._account.add_times([step_report(*work) for work in works])
+        else:
+            recording = self._graphs.recorded(graph)
+            self._feed(graph, feeds, feeding)
+            if graph.dispatches:
+                recording.submit(defer=True)
+        self._account.add(graph)
+
+    def _feed(self, graph: CompiledGraph, feeds: Mapping[str, Array | DeviceArray], feeding: Copies) -> None:
+        """Puts the feeds where the graph reads them, which a run overwrites with what it computes later."""
+        copies = []
+        for name, value in graph.trace.inputs.items():
+            array = feeds[name]
+            if value.storage.nbytes:
+                place = self._graphs.locate(graph, value.storage)
+                if isinstance(array, DeviceArray):
+                    nbytes = packed_bytes(array)
+                    source = BoundRange(array.buffer, array.offset, nbytes)
+                    copies.append(Copy(source, place._replace(nbytes=nbytes)))
+                else:
+                    place.buffer.write(np.ascontiguousarray(to_bytes(array, value.data_type)), place.offset)
+        if copies:
+            feeding.of(copies).submit(defer=True)
+
+    def _region(self, region: Region, scope: Scope) -> dict[str, Item]:
+        inputs = {name: self._tensor(name, scope[name]) for name in region.inputs}
+        specs = {name: (item.dtype, item.shape) for name, item in inputs.items() if name not in region.host_inputs}
+        known = {name: inputs[name].on_host() for name in sorted(region.host_inputs)}
+        graph = self._graphs.get(region, specs, known)
+        self.submit(graph, {name: inputs[name].feed() for name in graph.trace.inputs})
+        made: dict[str, Item] = {}
+        copies = []
+        for name in region.outputs:
+            result = graph.trace.outputs[name]
+            if isinstance(result, np.ndarray):
+                made[name] = self.carrier.tensor(result)
+                continue
+            target = empty_on_device(self._device, result.sizes, result.data_type)
+            if nbytes := packed_bytes(target):
+                source = self._graphs.locate(graph, result.storage)._replace(nbytes=nbytes)
+                copies.append(Copy(source, BoundRange(target.buffer, 0, nbytes)))
+            made[name] = Tensor(self._device, result.data_type, result.dtype, result.sizes, target)
+        recorded_copies(self._device, copies).submit(defer=True)
+        return made
+
+    def _tensor(self, name: str, item: Item) -> Tensor:
+        if not isinstance(item, Tensor):
+            raise ModelError(f"{name!r} is {'empty' if item is None else 'a sequence'}, where a tensor is read")
+        return item
+
+    # -- what the host drives
+
+    def _driven(self, driven: Driven, scope: Scope) -> dict[str, Item]:
+        operands = [scope[name] if name else None for name in driven.inputs]
+        before = self.carrier.dispatches
+        results = driven.run(self, operands, scope)
+        self._account.add_driven(driven.part, driven.label, self.carrier.dispatches - before)
+        return {name: item for name, item in zip(driven.outputs, results, strict=False) if name}
+
+
+class _Constants(dict[str, Item]):
+    """Constants as tensors, each made when it is first asked for."""
+
+    def __init__(self, arrays: Mapping[str, Array], carrier: Carrier) -> None:
+        self._arrays, self._carrier = arrays, carrier
+
+    def __missing__(self, name: str) -> Tensor:
+        made = self[name] = self._carrier.tensor(self._arrays[name])
+        return made

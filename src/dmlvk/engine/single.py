@@ -1,0 +1,132 @@
+"""Operators that run by themselves: prepared once for each desc, recorded and submitted at each call."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.operator import PreparedOperator, Ranges, initialization_scratch, lowered
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.memory import Buffer, Purpose
+from dmlvk.runtime.recorder import BoundRange, Recording
+from dmlvk.spec import ops
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
+
+_KEPT: Final = 512
+
+
+class SingleOperator:
+    """An operator that is ready to run; its inputs are given at each run. May run in several threads at once.
+
+    Args:
+        device: Where it runs.
+        desc: Without inputs that are OWNED_BY_DML.
+
+    Attributes:
+        inputs, outputs: The tensor of each slot, None for an absent optional one.
+
+    Raises:
+        InvalidArgumentError, UnsupportedError: as ``lowered``.
+    """
+
+    def __init__(self, device: ComputeDevice, desc: OperatorDesc) -> None:
+        self._device = device
+        self._operator = PreparedOperator(device, desc, lowered(device, desc))
+        self.inputs: tuple[TensorDesc | None, ...] = tuple(slot.tensor for slot in desc.input_slots())
+        self.outputs: tuple[TensorDesc | None, ...] = tuple(slot.tensor for slot in desc.output_slots())
+        plan = self._operator.plan
+        recording = Recording(device, timestamps=False)
+        scratch = self._created(initialization_scratch(plan), Purpose.TEMPORARY)
+        persistent = self._created(plan.persistent_bytes, Purpose.WEIGHTS)
+        nothing = [None] * len(self.inputs)
+        recording.add(self._operator.initialization(nothing, scratch, persistent))
+        if recording.labels:
+            recording.submit()
+        self._operator.keep(persistent)
+
+    def _created(self, nbytes: int, purpose: Purpose) -> BoundRange | None:
+        return BoundRange(self._device.create_buffer(nbytes, purpose=purpose), 0, nbytes) if nbytes else None
+
+    def run(self, inputs: Ranges) -> list[Buffer | None]:
+        """A new buffer for each output; returns without waiting for the device.
+
+        Args:
+            inputs: Of each slot its range, None for an absent optional tensor.
+        """
+        sizes = [None if tensor is None else tensor.total_tensor_size_in_bytes for tensor in self.outputs]
+        buffers = [None if nbytes is None else self._device.create_buffer(nbytes) for nbytes in sizes]
+        outputs = [None if buffer is None else BoundRange(buffer, 0, buffer.size_in_bytes) for buffer in buffers]
+        temporary = self._created(self._operator.plan.temporary_bytes, Purpose.TEMPORARY)
+        recording = Recording(self._device, timestamps=False)
+        recording.add(self._operator.commands(inputs, outputs, temporary))
+        recording.submit()
+        return buffers
+
+
+class _Cache:
+    """The operators of one device by what asks for them, the least recently used one dropped first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._operators: collections.OrderedDict[Hashable, SingleOperator] = collections.OrderedDict()
+
+    def get(self, key: Hashable) -> SingleOperator | None:
+        """What is ready for the key."""
+        with self._lock:
+            found = self._operators.get(key)
+            if found is not None:
+                self._operators.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, operator: SingleOperator) -> None:
+        """Keeps it."""
+        with self._lock:
+            self._operators[key] = operator
+            if len(self._operators) > _KEPT:
+                self._operators.popitem(last=False)
+
+
+_caches: weakref.WeakKeyDictionary[ComputeDevice, _Cache] = weakref.WeakKeyDictionary()
+
+
+def single_operator(device: ComputeDevice, key: Hashable, describe: Callable[[], OperatorDesc]) -> SingleOperator:
+    """The operator of a key on a device: from the cache, or made now.
+
+    Args:
+        device: Where it runs.
+        key: Equal for calls of the same desc.
+        describe: Makes that desc.
+    """
+    cache = _caches.get(device)
+    if cache is None:
+        cache = _caches.setdefault(device, _Cache())
+    operator = cache.get(key)
+    if operator is None:
+        operator = SingleOperator(device, describe())
+        cache.put(key, operator)
+    return operator
+
+
+def packed(array: DeviceArray) -> DeviceArray:
+    """A packed copy of an array, made on the device. Does not wait for it."""
+    target = TensorDesc(array.data_type, array.desc.sizes)
+
+    def copy() -> OperatorDesc:
+        return ops.ElementWiseIdentity(input_tensor=array.desc, output_tensor=target)
+
+    operator = single_operator(array.device, ("packed", array.desc), copy)
+    (buffer,) = operator.run([bound(array)])
+    assert buffer is not None, "a copy has an output"
+    return DeviceArray(array.device, buffer, array.data_type, array.shape)
+
+
+def bound(array: DeviceArray) -> BoundRange:
+    """Where to read an array's bytes: its own or, where they cannot be bound, those of a copy made on the device."""
+    buffer, offset, _ = array.binding()
+    assert buffer is not None, "an array has memory"
+    return BoundRange(buffer, offset, array.desc.total_tensor_size_in_bytes)

@@ -1,0 +1,118 @@
+"""What a door hands to the engine: steps for certain sizes, what they read and make, and labels for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dmlvk.engine.transfer import Array
+from dmlvk.graph.step import Origin, Step, Storage
+from dmlvk.graph.views import Sizes
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+
+Spec = tuple[np.dtype[Any], Sizes]
+"""What a tensor is: numpy's type of an element, and its sizes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A part of a network that one compiled graph runs.
+
+    Attributes:
+        inputs: Names of the values that it reads and others make.
+        host_inputs: Those of them that are read before a graph is compiled, not by the device.
+        outputs: Names of what is read outside.
+    """
+
+    inputs: tuple[str, ...]
+    host_inputs: frozenset[str]
+    outputs: tuple[str, ...]
+
+
+class Label(NamedTuple):
+    """What a door calls a part of its network, for reports.
+
+    Attributes:
+        name, op_type: Its name and that of its operator.
+        reason: Why it did not run on the device; "" where it did, or that the host read back computed values for it.
+    """
+
+    name: str
+    op_type: str
+    reason: str = ""
+
+
+class TracedTensor(Protocol):
+    """A tensor of a trace on the device, packed from the start of its storage on.
+
+    Attributes:
+        storage: Its bytes.
+        data_type: Of an element on the device.
+        dtype: numpy's type of an element.
+        sizes: Elements a dimension.
+    """
+
+    @property
+    def storage(self) -> Storage: ...
+
+    @property
+    def data_type(self) -> TensorDataType: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def sizes(self) -> Sizes: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What one set of sizes takes.
+
+    Attributes:
+        steps: Operators in order, after all passes.
+        inputs: What a run is fed, by name; what no step reads is there too.
+        outputs: What a run makes, by name: on the device, or known before the run.
+        given: Storages that are written once, before the first run, and kept: as weights are that come later.
+        outside: Storages that lie in memory which each run names anew, as arrays on the device that are bound as they are.
+        device_labels: Of the parts that became operators.
+        host_labels: Of those that the host did, each with why.
+        removed_labels: Of those that needed no work, each with why.
+    """
+
+    steps: tuple[Step, ...]
+    inputs: Mapping[str, TracedTensor]
+    outputs: Mapping[str, TracedTensor | Array]
+    given: frozenset[Storage] = frozenset()
+    outside: frozenset[Storage] = frozenset()
+    device_labels: Mapping[Any, Label] = field(default_factory=dict)
+    host_labels: Mapping[Any, Label] = field(default_factory=dict)
+    removed_labels: Mapping[Any, Label] = field(default_factory=dict)
+
+    def results(self) -> list[Storage]:
+        """The storages of the outputs that are on the device."""
+        return [result.storage for result in self.outputs.values() if not isinstance(result, np.ndarray)]
+
+
+class Tracer(Protocol):
+    """A network as a door gives it to the engine."""
+
+    @property
+    def region_count(self) -> int:
+        """Regions, each of which has compiled graphs of its own; at least 1."""
+
+    def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> Trace:
+        """What a region runs.
+
+        Args:
+            region: Of the network.
+            specs: Of every input on the device.
+            host_values: What the host knows of the others.
+        """
+
+    def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedError:
+        """The error to raise for an operator that the device cannot run, naming what asked for it."""

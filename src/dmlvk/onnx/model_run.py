@@ -1,0 +1,62 @@
+"""A run of a model: what the functions that drive nodes need of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dmlvk.engine.compiled_graphs import CompiledGraphs
+from dmlvk.engine.run import Account, Run
+from dmlvk.engine.tensors import Item, Tensor
+from dmlvk.onnx.model import Node, data_type_of
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import ModelError
+
+
+class ModelRun(Run):
+    """One run of a model.
+
+    Args:
+        device, graphs, account: As for ``Run``.
+        most_rounds: Of a loop.
+
+    Attributes:
+        most_rounds: As given.
+    """
+
+    def __init__(self, device: ComputeDevice, graphs: CompiledGraphs, account: Account, most_rounds: int) -> None:
+        super().__init__(device, graphs, account, known_data_type)
+        self.most_rounds = most_rounds
+
+    def required(self, node: Node, index: int, item: Item) -> Tensor:
+        """An operand that must be a tensor.
+
+        Raises:
+            ModelError: it is a sequence or an empty optional value.
+        """
+        if not isinstance(item, Tensor):
+            found = "empty" if item is None else "a sequence"
+            raise ModelError(f"node {node.name!r} ({node.op_type}): value {index} is {found}, not a tensor")
+        return item
+
+    def number(self, node: Node, index: int, item: Item) -> Any:
+        """The only element of an operand, which the host reads.
+
+        Raises:
+            ModelError: there is not just one.
+        """
+        tensor = self.required(node, index, item)
+        if math.prod(tensor.shape) != 1:
+            sizes = list(tensor.shape)
+            raise ModelError(f"node {node.name!r} ({node.op_type}): value {index} has the sizes {sizes}, not one element")
+        return tensor.on_host().item()
+
+
+def known_data_type(dtype: np.dtype[Any]) -> TensorDataType:
+    """The type on the device of elements that a model may have."""
+    data_type = data_type_of(dtype)
+    assert data_type is not None, f"{dtype} came past the registry"
+    return data_type

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeGuard, dataclass_transfo
 
 from dmlvk.spec.enums import FeatureLevel, OperatorType, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.size import Size
 from dmlvk.spec.tensor import TensorDesc
 
 FLOATS = (TensorDataType.FLOAT32, TensorDataType.FLOAT16)
@@ -571,7 +572,9 @@ class OperatorDesc:
 
 
 def _is_integer(value: object, least: int, end: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) < end
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        return False
+    return least <= (value if isinstance(value, Size) else int(value)) < end
 
 
 def _is_number(value: object) -> TypeGuard[numbers.Real]:

@@ -632,7 +632,7 @@ class SizeTrace:
             divisor = arguments[1]
             least = low * divisor if raised else -_INFINITY
             self._narrow_size(arguments[0], least, high * divisor + divisor - 1 if lowered else _INFINITY)
-        elif operation == "bit_length":
+        elif operation == "bit_length" and not (lowered and high > _MOST_BITS) and not (raised and low > _MOST_BITS):
             least = 1 << int(low) - 1 if raised else -_INFINITY
             self._narrow_size(arguments[0], least, (1 << int(high)) - 1 if lowered else _INFINITY)
         elif operation == "<<":
@@ -653,8 +653,8 @@ class SizeTrace:
         form, factor, constant = self._normal(size)
         if factor < 0:
             low, high, factor, constant = -high, -low, -factor, -constant
-        least = low if math.isinf(low) else -((constant - int(low)) // factor)
-        most = high if math.isinf(high) else (int(high) - constant) // factor
+        least = low if _is_infinite(low) else -((constant - int(low)) // factor)
+        most = high if _is_infinite(high) else (int(high) - constant) // factor
         self._narrow(form, least, most)
 
     # What is known of a size.
@@ -746,14 +746,18 @@ def _leading(terms: _Terms) -> tuple[int, ...]:
     return min(product for product in terms if product)
 
 
+def _is_infinite(bound: Bound) -> bool:
+    return bound in (_INFINITY, -_INFINITY)
+
+
 def _times(bound: Bound, factor: Bound) -> Bound:
     return 0 if not bound or not factor else bound * factor
 
 
 def _quotient(bound: Bound, divisor: Bound) -> Bound:
-    if math.isinf(bound):
+    if _is_infinite(bound):
         return bound
-    return (0 if bound >= 0 else -1) if math.isinf(divisor) else bound // divisor
+    return (0 if bound >= 0 else -1) if _is_infinite(divisor) else bound // divisor
 
 
 def _divided(left: _Terms, right: _Terms) -> tuple[_Terms, _Terms]:
@@ -821,13 +825,13 @@ class _Writer:
             condition = f"{self._text(check.left)} {check.relation} {self._text(check.right)}"
             return [condition if check.outcome else f"not {condition}"]
         excluded = sorted(number for number in check.excluded if check.low <= number <= check.high)
-        if math.isinf(check.least) and math.isinf(check.most) and not excluded:
+        if _is_infinite(check.least) and _is_infinite(check.most) and not excluded:
             return []
         text = self._text(check.size)
         if check.least == check.most:
             return [f"{text} == {check.least}"]
-        bounds = [] if math.isinf(check.least) else [f"{check.least} <= {text}"]
-        if not math.isinf(check.most):
+        bounds = [] if _is_infinite(check.least) else [f"{check.least} <= {text}"]
+        if not _is_infinite(check.most):
             bounds = [f"{bounds[0] if bounds else text} <= {check.most}"]
         return bounds + [f"{text} != {number}" for number in excluded]
 
@@ -902,7 +906,7 @@ class _Writer:
     def _output(self, value: Any) -> str:
         if isinstance(value, Size | RealSize):
             return self._text(value)
-        if not any(True for _ in _symbolic(value)):
+        if _is_plain(value):
             return self._constant(value)
         if isinstance(value, Deferred):
             return f"{self._constant(value.function)}({', '.join(map(self._output, value.arguments))})"
@@ -915,6 +919,8 @@ class _Writer:
             self._conditions = []
 
 
+_MOST_BITS: Final = 64
+"""Of numbers that bounds are computed of."""
 _LONG: Final = 200
 """Characters from which on an expression gets a name, so that none nests too deeply to be compiled."""
 
@@ -926,6 +932,12 @@ def _symbolic(value: Any) -> Iterator[Size | RealSize]:
     elif isinstance(value, tuple):
         for item in value:
             yield from _symbolic(item)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return not isinstance(value, Deferred) and all(map(_is_plain, value))
+    return not isinstance(value, Size | RealSize)
 
 
 def pinned(size: int) -> int:

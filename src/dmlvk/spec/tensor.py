@@ -15,6 +15,7 @@ from typing import Final
 
 from dmlvk.spec.enums import TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.size import Size
 
 MAXIMUM_DIMENSION_COUNT: Final = 8
 """``DML_TENSOR_DIMENSION_COUNT_MAX1``."""
@@ -26,6 +27,7 @@ PERSISTENT_BUFFER_ALIGNMENT: Final = 256
 """``DML_PERSISTENT_BUFFER_ALIGNMENT``, bytes."""
 
 _UINT32_MAX: Final = 2**32 - 1
+_WHOLE: Final = frozenset((int, Size))
 
 _BITS: Final[dict[TensorDataType, int]] = {
     TensorDataType.FLOAT64: 64,
@@ -222,6 +224,8 @@ class TensorDesc:
         Exact where the dimensions nest and, by counting, for other layouts of up to 2**20 elements; a larger layout
         with interleaved dimensions counts as overlapping.
         """
+        if self.strides is None:
+            return False
         dims = sorted((step, size) for size, step in zip(self.sizes, self.effective_strides, strict=True) if size > 1)
         reach = 1
         for step, size in dims:
@@ -239,8 +243,10 @@ class TensorDesc:
 
 
 def _integers(field: str, values: Sequence[int]) -> tuple[int, ...]:
+    if type(values) is tuple and _WHOLE.issuperset(map(type, values)):
+        return values
     try:
-        result = tuple(int(value) for value in values)
+        result = tuple(value if isinstance(value, Size) else int(value) for value in values)
         if any(a != b for a, b in zip(result, values, strict=True)):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
@@ -249,6 +255,8 @@ def _integers(field: str, values: Sequence[int]) -> tuple[int, ...]:
 
 
 def _integer(field: str, value: int) -> int:
+    if type(value) in _WHOLE:
+        return value
     try:
         return operator.index(value)
     except TypeError:

@@ -12,7 +12,9 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
+
+from dmlvk.spec.size import Deferred, RealSize, Size
 
 
 class GlslType(NamedTuple):
@@ -68,6 +70,8 @@ _EXTENSION_FEATURES = {
 Variant = tuple[tuple[str, str], ...]
 """A SPIR-V variant: (macro, value) pairs in the manifest row's order."""
 
+_SYMBOLIC = frozenset((Size, RealSize))
+_CODES = {"uint": "I", "int": "i", "float": "f"}
 _PARAM = re.compile(r"(uint|int|float) (\w+)(?:\[(\d+)\])?")
 
 
@@ -139,6 +143,19 @@ class KernelSpec:
             parsed.append(Param(match[1], match[2], int(match[3] or 0)))
         return tuple(parsed)
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(member.name for member in self.members)
+
+    @cached_property
+    def _codes(self) -> str:
+        """Of each word of the parameter block, as ``struct`` has it."""
+        return "".join(_CODES[member.type] * max(member.length, 1) for member in self.members)
+
+    @cached_property
+    def _block(self) -> struct.Struct:
+        return struct.Struct(f"<{self._codes}")
+
     def combinations(self) -> Iterator[Variant]:
         """Every SPIR-V variant, as (macro, value) pairs in the row's order."""
         for groups in itertools.product(*(values for _, values in self.variants)):
@@ -154,18 +171,38 @@ class KernelSpec:
         return tuple(dict.fromkeys(needed))
 
     def pack(self, **values: int | float | tuple[int, ...] | tuple[float, ...]) -> bytes:
-        """The parameter block's bytes. Arrays shorter than declared are padded with zeros."""
-        data = b""
-        members = self.members
-        assert {member.name for member in members} == set(values), f"{self.name} takes {members}, got {sorted(values)}"
-        for member in members:
+        """The parameter block's bytes. Arrays shorter than declared are padded with zeros.
+
+        Of Sizes, a ``Deferred`` call that makes them.
+        """
+        assert self._names == values.keys(), f"{self.name} takes {self.members}, got {sorted(values)}"
+        words: list[int | float] = []
+        for member in self.members:
             value = values[member.name]
             items = value if isinstance(value, tuple) else (value,)
-            length = max(member.length, 1)
-            assert len(items) <= length, f"{self.name}: {member.name} has {length} entries, got {items}"
-            code = {"uint": "I", "int": "i", "float": "f"}[member.type]
-            data += struct.pack(f"<{length}{code}", *items, *(0,) * (length - len(items)))
-        return data
+            missing = (member.length or 1) - len(items)
+            assert missing >= 0, f"{self.name}: {member.name} has {member.length or 1} entries, got {items}"
+            words += items
+            if missing:
+                words += (0,) * missing
+        if _SYMBOLIC.isdisjoint(map(type, words)):
+            return self._block.pack(*words)
+        return self._deferred(words)
+
+    def _deferred(self, words: list[int | float]) -> bytes:
+        """The call that packs the words that vary between runs of bytes that do not."""
+        layout, arguments = "<", list[Any]()
+        for varies, run in itertools.groupby(zip(self._codes, words, strict=True), lambda word: type(word[1]) in _SYMBOLIC):
+            codes, items = zip(*run, strict=True)
+            if varies:
+                layout += "".join(codes)
+                arguments += items
+            else:
+                block = struct.pack("<" + "".join(codes), *items)
+                layout += f"{len(block)}s"
+                arguments.append(block)
+        deferred: Any = Deferred(struct.Struct(layout).pack, tuple(arguments))
+        return cast(bytes, deferred)
 
 
 def module_name(kernel: str, variant: Variant) -> str:

@@ -64,7 +64,7 @@ def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..
     case = variation.case
     rng = generator(operator.__name__, case.name, variation.data_type.name)
     tensors: dict[str, GuardedTensor] = {}
-    for turn, name in enumerate(_tensor_names(operator, case.inputs, outputs=False)):
+    for turn, name in enumerate(tensor_names(operator, case.inputs, outputs=False)):
         if name in case.inputs:
             data_type = case.data_types.get(name, variation.data_type)
             sizes = case.inputs[name]
@@ -73,7 +73,7 @@ def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..
             domain = case.domains.get(name) or case.domains.get("") or normal
             tensors[name].view()[...] = _broadcastable(tensors[name].desc, domain(rng, sizes, data_type))
     draft = operator(**fields_of({name: tensor.desc for name, tensor in tensors.items()}), **case.attributes)
-    names = tuple(_tensor_names(operator, case.outputs, outputs=True))
+    names = tuple(tensor_names(operator, case.outputs, outputs=True))
     output_sizes = case.outputs or dict(zip(names, draft.inferred_output_sizes(), strict=True))
     for turn, name in enumerate(names, start=len(draft.input_slots())):
         if name not in output_sizes:
@@ -91,7 +91,7 @@ def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..
     )
 
 
-def _tensor_names(operator: type[OperatorDesc], given: Collection[str], *, outputs: bool) -> Iterator[str]:
+def tensor_names(operator: type[OperatorDesc], given: Collection[str], *, outputs: bool) -> Iterator[str]:
     """What cases call the operator's inputs or outputs: every field, and of an array field the elements among ``given``."""
     for spec in operator.fields:
         if spec.kind in _ARRAYS and spec.kind.is_output == outputs:

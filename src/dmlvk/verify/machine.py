@@ -65,7 +65,7 @@ def describe(device: Device, commit: str = "") -> Machine:
 
 def _head() -> str:
     """HEAD of the checkout that the package lies in; "" where it lies in none."""
-    root = pathlib.Path(__file__).resolve().parent.parent.parent
+    root = pathlib.Path(dmlvk.__file__).resolve().parent.parent.parent
     if not (root / ".git").exists():
         return ""
     with contextlib.suppress(OSError, subprocess.CalledProcessError):

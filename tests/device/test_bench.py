@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import dmlvk
 from dmlvk.directml.ready_operator import ReadyOperator, initialize
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.errors import StateError, UnsupportedError
-from dmlvk_bench import command, measure, rivals, timing
+from dmlvk_bench import command, host, measure, rivals, timing
 from dmlvk_bench.cli import main
 from dmlvk_bench.measure import CopyCurve, Loaded
 from dmlvk_bench.problems import all_problems
@@ -74,6 +75,29 @@ def test_a_run_is_kept_and_read_back(tmp_path: pathlib.Path, capsys: pytest.Capt
     assert row.same_size_copy_share > 0
     printed = capsys.readouterr().out
     assert row.problem in printed and row.rule in printed and "all right" in printed
+
+
+def test_the_host_s_part_of_a_call_is_measured_at_both_doors(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, results = bench(tmp_path, "--suite", "host")
+    assert status == 0 and not results.problems and not results.launches
+    assert [row.name for row in results.host] == [host.GRAPH, host.SESSION]
+    assert all(row.dispatches == 300 and row.us > 0 for row in results.host)
+    assert str(results.host[0]) in capsys.readouterr().out
+
+
+def test_the_host_s_time_ends_where_the_call_returns(device: dmlvk.Device) -> None:
+    kept = dmlvk.DeviceArray.from_numpy(np.ones(4, np.float32), device)
+    waited = []
+
+    class Waits:
+        def numpy(self) -> Any:
+            time.sleep(0.02)
+            return waited.append(kept.numpy())
+
+    row = host.timed("quick to call", 2, lambda: Waits(), timing.QUICK)  # type: ignore[arg-type, return-value]
+    assert row.us < 10_000 and len(waited) >= 3
 
 
 def test_without_timestamps_the_results_say_so(

@@ -10,7 +10,7 @@ import pytest
 
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk_bench.compare import compare
-from dmlvk_bench.results import Ceilings, ProblemRow, Results, read
+from dmlvk_bench.results import Ceilings, HostRow, ProblemRow, Results, read
 
 MACHINE = dataclasses.replace(page_samples.MACHINE, device="A GPU", driver="1.0", type="discrete", mask="")
 
@@ -74,6 +74,14 @@ def test_launches_and_models_are_figures_too() -> None:
     assert [change.name for change in found.faster] == ["net"]
 
 
+def test_a_call_that_costs_the_host_more_is_slower_beyond_its_noise() -> None:
+    before = results(host=[HostRow("calm", 300, 100.0, 0.01), HostRow("noisy", 300, 100.0, 0.3)])
+    after = results(host=[HostRow("noisy", 300, 130.0, 0.1), HostRow("calm", 300, 130.0, 0.01)])
+    found = compare(before, after)
+    assert [change.name for change in found.slower] == ["host, calm"]
+    assert not found.faster
+
+
 def test_what_only_one_run_has_is_listed() -> None:
     found = compare(results(row("a", 1), row("b", 1)), results(row("b", 1), *(row(f"c{at}", 1) for at in range(10))))
     assert found.gone == ("a",) and len(found.new) == 10
@@ -87,7 +95,7 @@ def test_runs_with_nothing_in_common_are_an_error() -> None:
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:
-    written = results(row("a", 1), launches={"1 dependent": 2.0})
+    written = results(row("a", 1), launches={"1 dependent": 2.0}, host=[HostRow("a call", 3, 2.0, 0.1)])
     written.write(tmp_path / "r.json")
     assert read(tmp_path / "r.json") == written
     (tmp_path / "r.json").write_text('{"format": 0}')

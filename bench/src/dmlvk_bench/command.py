@@ -1,8 +1,8 @@
 """``python -m dmlvk bench``: measures the device and whoever is to be beside it, and keeps what was found.
 
-First the machine's limits, then launches, then the problems of the suites, then whole models, so that every figure stands
-beside limits of the same run. The file of results is written anew after each problem: whatever ends the run takes no figure
-with it.
+First the limits of the machine, then launches and what calls cost the host, then the problems of the suites, then whole
+models: every figure stands beside limits of the same run. The file of results is written anew after each problem: whatever
+ends the run takes no figure with it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dmlvk_bench.timing import QUICK as QUICK_PACE
 from dmlvk_bench.timing import SOFTWARE, THOROUGH, Pace
 
 PROBLEM_SUITES: Final = ("ops", "matmul", "conv")
-SUITES: Final = (*PROBLEM_SUITES, "models", "launch")
+SUITES: Final = (*PROBLEM_SUITES, "models", "launch", "host")
 _HARDWARE: Final = FULL, THOROUGH
 _SOFTWARE: Final = MEDIUM, SOFTWARE
 INTERRUPTED: Final = 130
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             rule = "is for a GPU and without --quick: the targets are those of its sizes, which take minutes on a CPU"
             raise InvalidArgumentError(rule, field="headline", value=True)
         problems = [problem for problem in problems if problem.name in headline.problems()]
-    if not problems and "models" not in suites and "launch" not in suites:
+    if not problems and set(suites) <= set(PROBLEM_SUITES):
         words = f"is a family of the suites {', '.join(suites)}, or part of a problem's name there"
         raise InvalidArgumentError(words, field="only", value=options.only)
     if options.sweep:
@@ -86,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
         growing.limits()
         if "launch" in suites and (not options.only or options.suite):
             growing.launches()
+        if "host" in suites and (not options.only or options.suite):
+            growing.host(explicitly=bool(options.suite))
         growing.problems(problems)
         if "models" in suites:
             growing.models(options, explicitly=bool(options.suite))
@@ -247,6 +249,15 @@ class _Run:
             print(f"{name:>32} {microseconds:9.1f} us")
         self._found(launches=found)
 
+    def host(self, *, explicitly: bool) -> None:
+        """Measures what calls cost the host."""
+        if self._has_onnx("host", explicitly=explicitly):
+            from dmlvk_bench import host
+
+            for row in host.measure(self._device, quick=self._quick):
+                print(row)
+                self._found(host=[*self.results.host, row])
+
     def problems(self, problems: Sequence[Problem]) -> None:
         """Measures problems."""
         bench = Bench(self._device, self._scale, self._pace, self.results.ceilings, self._rivals)
@@ -264,12 +275,8 @@ class _Run:
         return line(row, self.results)
 
     def models(self, options: argparse.Namespace, *, explicitly: bool) -> None:
-        """Measures whole models, where what reads them is installed."""
-        if importlib.util.find_spec("onnx") is None:
-            why = "the suite models needs the package onnx: pip install 'dmlvk[onnx]'"
-            if explicitly:
-                raise InvalidArgumentError(why, field="suite", value="models")
-            self._found(missing={**self.results.missing, "models": why})
+        """Measures whole models."""
+        if not self._has_onnx("models", explicitly=explicitly):
             return
         from dmlvk_bench.models import measure_all
 
@@ -282,6 +289,20 @@ class _Run:
             found=lambda row: self._found(models=[*self.results.models, row]),
         )
         self._found(starts=starts)
+
+    def _has_onnx(self, suite: str, *, explicitly: bool) -> bool:
+        """Whether the package is there that a suite needs; where it is not, the results say so.
+
+        Raises:
+            InvalidArgumentError: it is not there, and the suite was asked for explicitly.
+        """
+        if importlib.util.find_spec("onnx") is not None:
+            return True
+        why = f"the suite {suite} needs the package onnx: pip install 'dmlvk[onnx]'"
+        if explicitly:
+            raise InvalidArgumentError(why, field="suite", value=suite)
+        self._found(missing={**self.results.missing, suite: why})
+        return False
 
 
 def _sweep(device: Device, problems: Sequence[Problem], pace: Pace, path: pathlib.Path | None) -> int:

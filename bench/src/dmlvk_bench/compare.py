@@ -7,13 +7,13 @@ compared by their shares of the limits that each run measured for itself; launch
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.machine import Machine
-from dmlvk_bench.results import ProblemRow, Results
+from dmlvk_bench.results import HostRow, ProblemRow, Results
 
 LEAST_CHANGE = 0.05
 """What two runs of the same build differ by on an idle GPU, whatever their spreads say."""
@@ -106,7 +106,7 @@ def compare(before: Results, after: Results) -> Comparison:
     """What moved from one run to another.
 
     Raises:
-        InvalidArgumentError: the runs have no problem, launch or model in common.
+        InvalidArgumentError: the runs have no problem, launch, call of the host or model in common.
     """
     by_share = before.machine.type == "cpu" or before.machine.device != after.machine.device
     old, new = ({row.problem: row for row in results.problems} for results in (before, after))
@@ -115,6 +115,7 @@ def compare(before: Results, after: Results) -> Comparison:
     changes = [_of_shares(old[name], new[name]) if by_share else _of_times(old[name], new[name]) for name in timed]
     if not by_share:
         changes += _of_launches(before.launches, after.launches)
+        changes += _of_host(before.host, after.host)
         changes += _of_models(before.models, after.models)
     wrong = tuple(name for name in common if old[name].agrees and not new[name].agrees)
     if not changes and not wrong:
@@ -146,6 +147,15 @@ def _of_launches(before: Mapping[str, float], after: Mapping[str, float]) -> Ite
             yield Change(f"launch, {name}", microseconds, after[name], "us", slowdown, LEAST_CHANGE_OF_LAUNCHES)
 
 
+def _of_host(before: Sequence[HostRow], after: Sequence[HostRow]) -> Iterator[Change]:
+    new = {row.name: row for row in after}
+    for row in before:
+        if row.name in new:
+            other = new[row.name]
+            noise = max(LEAST_CHANGE_OF_LAUNCHES, row.spread + other.spread)
+            yield Change(f"host, {row.name}", row.us, other.us, "us", other.us / row.us, noise)
+
+
 def _of_models(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Iterator[Change]:
     new = {row["model"]: row for row in after if "ms" in row}
     for row in before:
@@ -166,7 +176,7 @@ def _notes(before: Results, after: Results, changes: list[Change], *, by_share: 
     for name in _differing(before.machine, after.machine):
         yield f"{name} differs: {getattr(before.machine, name)!r} and {getattr(after.machine, name)!r}"
     if by_share:
-        yield "compared by shares of each run's own limits; launches and models are not judged"
+        yield "compared by shares of each run's own limits; launches, the host and models are not judged"
     old, new = before.ceilings.copy_gb_per_s, after.ceilings.copy_gb_per_s
     if old and new:
         yield f"copy bandwidth {old:.4g} -> {new:.4g} GB/s"

@@ -133,6 +133,27 @@ class ProblemRow:
 
 
 @dataclass(frozen=True)
+class HostRow:
+    """What the host spends on a call.
+
+    Attributes:
+        name: What is called.
+        dispatches: How many dispatches a call makes.
+        us: Microseconds until the call returns, the median.
+        spread: Distance of the quartiles of the times, as a share of ``us``.
+    """
+
+    name: str
+    dispatches: int
+    us: float
+    spread: float
+
+    def __str__(self) -> str:
+        each = self.us / self.dispatches
+        return f"{self.name:56} {self.dispatches:5} dispatches {self.us:9.1f} us of the host, {each:7.2f} us a dispatch"
+
+
+@dataclass(frozen=True)
 class Results:
     """A run.
 
@@ -144,6 +165,7 @@ class Results:
         ceilings: Of the machine.
         launches: Microseconds of replayed lists of tiny dispatches, by "1 dependent", "100 independent" and so on; "rival"
             entries begin with the rival's name.
+        host: The rows of the suite host.
         problems: The rows of the suites ops, matmul and conv.
         models: The rows of the suite models, as ``dmlvk_bench.models.measure`` makes them.
         starts: Seconds of a first and a second start of a process that runs a model.
@@ -159,6 +181,7 @@ class Results:
     missing: dict[str, str] = field(default_factory=dict)
     ceilings: Ceilings = field(default_factory=Ceilings)
     launches: dict[str, float] = field(default_factory=dict)
+    host: list[HostRow] = field(default_factory=list)
     problems: list[ProblemRow] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)
     starts: list[dict[str, float]] = field(default_factory=list)
@@ -210,7 +233,8 @@ def read(path: pathlib.Path) -> Results:
             for row in found.pop("problems")
         ]
         machine, ceilings = Machine(**found.pop("machine")), Ceilings(**found.pop("ceilings"))
-        return Results(machine=machine, ceilings=ceilings, problems=problems, **found)
+        host = [HostRow(**row) for row in found.pop("host", [])]  # files of before that suite have none
+        return Results(machine=machine, ceilings=ceilings, host=host, problems=problems, **found)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         rule = f"is a file of results, format {FORMAT}, as bench --json writes it ({type(error).__name__}: {error})"
         raise InvalidArgumentError(rule, field="results", value=str(path)) from None

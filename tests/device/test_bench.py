@@ -100,6 +100,16 @@ def test_the_host_s_time_ends_where_the_call_returns(device: dmlvk.Device) -> No
     assert row.us < 10_000 and len(waited) >= 3
 
 
+def test_new_sizes_are_measured_beside_seen_ones(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, results = bench(tmp_path, "--suite", "shapes")
+    (row,) = results.shapes
+    assert status == 0 and row.model == "decoder" and row.dispatches > 30
+    assert row.new_ms > row.seen_ms > 0 and row.us_a_dispatch > 0
+    assert {"trace", "passes", "lower", "place", "record"} == row.shares.keys()
+    assert all(0 < share < 1 for share in row.shares.values())
+    assert str(row) in capsys.readouterr().out
+
+
 def test_without_timestamps_the_results_say_so(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,7 +226,7 @@ def test_a_sweep_times_every_rule(tmp_path: pathlib.Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--suite", "matmul,nothing"], "ops, matmul, conv, models, launch"),
+        (["--suite", "matmul,nothing"], "ops, matmul, conv, models, shapes, launch"),
         (["--against", "cuda"], "torch, onnxruntime, ncnn"),
         (["--suite", "matmul", "--only", "no such problem"], "only"),
         (["--json", "/no/such/folder/results.json"], "folder that exists"),

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The entry point of dmlvk's group ``dmlvk.commands``: the arguments of the command, and of its own two."""
     parser.set_defaults(function=_run, action="run")
     takes_device(parser)
-    text = "ops, matmul, conv, models, launch, host, with commas between; default all"
+    text = "ops, matmul, conv, models, shapes, launch, host, with commas between; default all"
     parser.add_argument("--suite", default="", metavar="NAMES", help=text)
     parser.add_argument(
         "--only", default="", metavar="WORD", help="only the problems of this family, or with this in their name"
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="keep the results here")
     parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write a page of them")
     parser.add_argument("--commit", default="", help="what was built, for the results; default: this checkout's HEAD")
-    text = "where ONNX files are, at any depth, for the suite models"
+    text = "where ONNX files are, at any depth, for the suites models and shapes"
     parser.add_argument("--folder", type=pathlib.Path, help=text)
     text = "only what the project's performance targets are about, and at the end their table; on a GPU"
     parser.add_argument("--headline", action="store_true", help=text)

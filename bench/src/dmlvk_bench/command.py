@@ -33,7 +33,7 @@ from dmlvk_bench.timing import QUICK as QUICK_PACE
 from dmlvk_bench.timing import SOFTWARE, THOROUGH, Pace
 
 PROBLEM_SUITES: Final = ("ops", "matmul", "conv")
-SUITES: Final = (*PROBLEM_SUITES, "models", "launch", "host")
+SUITES: Final = (*PROBLEM_SUITES, "models", "shapes", "launch", "host")
 _HARDWARE: Final = FULL, THOROUGH
 _SOFTWARE: Final = MEDIUM, SOFTWARE
 INTERRUPTED: Final = 130
@@ -91,6 +91,8 @@ def run(options: argparse.Namespace) -> int:
         growing.problems(problems)
         if "models" in suites:
             growing.models(options, explicitly=bool(options.suite))
+        if "shapes" in suites:
+            growing.shapes(options, explicitly=bool(options.suite))
         growing.results = dataclasses.replace(growing.results, complete=True)
         status = int(bool(wrong(growing.results)))
     except KeyboardInterrupt:
@@ -289,6 +291,16 @@ class _Run:
             found=lambda row: self._found(models=[*self.results.models, row]),
         )
         self._found(starts=starts)
+
+    def shapes(self, options: argparse.Namespace, *, explicitly: bool) -> None:
+        """Measures what sizes cost that have not come before."""
+        if not self._has_onnx("shapes", explicitly=explicitly):
+            return
+        from dmlvk_bench.models.shapes import measure_shapes
+
+        for row in measure_shapes(options.device, options.only, options.folder):
+            print(row)
+            self._found(shapes=[*self.results.shapes, row])
 
     def _has_onnx(self, suite: str, *, explicitly: bool) -> bool:
         """Whether the package is there that a suite needs; where it is not, the results say so.

@@ -154,6 +154,37 @@ class HostRow:
 
 
 @dataclass(frozen=True)
+class ShapeRow:
+    """What sizes cost that a session has not met before.
+
+    Attributes:
+        model: Which.
+        dispatches: Of a run.
+        new_ms: A run of such sizes, the median.
+        seen_ms: A run of the same sizes again, the median.
+        shares: Of a run of such sizes, by phase, as a profiler sees them.
+    """
+
+    model: str
+    dispatches: int
+    new_ms: float
+    seen_ms: float
+    shares: dict[str, float]
+
+    @property
+    def us_a_dispatch(self) -> float:
+        """What new sizes cost, a dispatch."""
+        return 1e3 * (self.new_ms - self.seen_ms) / max(self.dispatches, 1)
+
+    def __str__(self) -> str:
+        phases = ", ".join(f"{name} {share:.0%}" for name, share in self.shares.items())
+        return (
+            f"{self.model:40} {self.dispatches:4} dispatches: new sizes {self.new_ms:8.2f} ms, seen {self.seen_ms:8.2f} ms, "
+            f"{self.us_a_dispatch:7.1f} us a dispatch ({phases})"
+        )
+
+
+@dataclass(frozen=True)
 class Results:
     """A run.
 
@@ -168,6 +199,7 @@ class Results:
         host: The rows of the suite host.
         problems: The rows of the suites ops, matmul and conv.
         models: The rows of the suite models, as ``dmlvk_bench.models.measure`` makes them.
+        shapes: The rows of the suite shapes.
         starts: Seconds of a first and a second start of a process that runs a model.
         skipped: Problems that the device cannot run, and why.
         failures: Of each rival, the problems that it could not run although it has the operation, and why.
@@ -184,6 +216,7 @@ class Results:
     host: list[HostRow] = field(default_factory=list)
     problems: list[ProblemRow] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)
+    shapes: list[ShapeRow] = field(default_factory=list)
     starts: list[dict[str, float]] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -234,7 +267,8 @@ def read(path: pathlib.Path) -> Results:
         ]
         machine, ceilings = Machine(**found.pop("machine")), Ceilings(**found.pop("ceilings"))
         host = [HostRow(**row) for row in found.pop("host", [])]  # files of before that suite have none
-        return Results(machine=machine, ceilings=ceilings, host=host, problems=problems, **found)
+        shapes = [ShapeRow(**row) for row in found.pop("shapes", [])]
+        return Results(machine=machine, ceilings=ceilings, host=host, problems=problems, shapes=shapes, **found)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         rule = f"is a file of results, format {FORMAT}, as bench --json writes it ({type(error).__name__}: {error})"
         raise InvalidArgumentError(rule, field="results", value=str(path)) from None

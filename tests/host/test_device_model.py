@@ -96,7 +96,9 @@ def test_masks_and_profiles_state_a_model(monkeypatch: pytest.MonkeyPatch) -> No
     assert Mask().applied(own, 16, 32).capabilities.model is H200
     assert Mask("mali").applied(own, 16, 32).capabilities.model is PHONE
     assert Mask("moltenvk").applied(own, 16, 32).capabilities.model is H200
-    assert Mask("mali", model="cpu").applied(own, 16, 32).capabilities.model is CPU
+    assert Mask("mali", model="gpu").applied(own, 16, 32).capabilities.model is GENERIC_GPU
+    cpu = Capabilities(is_cpu=True)
+    assert Mask("mali", model="h200").applied(cpu, 16, 32).capabilities.model is CPU
     monkeypatch.setenv("DMLVK_MODEL", " phone ")
     assert Mask.from_environment() == Mask(model="phone")
     assert str(Mask.from_environment()) == "model phone"

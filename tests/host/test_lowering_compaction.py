@@ -7,6 +7,7 @@ import pytest
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.devices.model import H200
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.tensor import element_bits
@@ -17,6 +18,7 @@ LARGE = Capabilities(
     workgroup_invocations=1024,
     workgroup_counts=(2**31 - 1, 65535, 65535),
     storage_buffer_bytes=2**32 - 1,
+    model=H200,
 )
 LEAST = Capabilities(features=LARGE.features, storage_buffer_bytes=2**32 - 1)
 OWN_SHARED_BYTES = 4 * (1024 + 2 * 256)

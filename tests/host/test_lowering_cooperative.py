@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
+from dmlvk.devices.model import H200
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.cooperative_tile import cooperative_tile, whole_words
 from dmlvk.kernels.common.plan import Dispatch, input_range
@@ -39,6 +40,7 @@ GPU = Capabilities(
         CooperativeMatrix(16, 8, 16, "float16", "float32"),
         CooperativeMatrix(16, 16, 16, "float16", "float32"),
     ),
+    model=H200,
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.derivative import numerical_gradient
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.devices.model import H200
 from dmlvk.kernels.common.plan import Dispatch, Plan, Source
 from dmlvk.kernels.lowering import explain, lower
 from dmlvk.kernels.manifest import KERNELS
@@ -21,7 +22,9 @@ from dmlvk.verify.oracle.local_response_gradient import local_response_normaliza
 from dmlvk.verify.oracle.normalization import local_response_normalization
 
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
-GPU = Capabilities(features=SUBGROUPS | {"storage16"}, workgroup_invocations=1024, storage_buffer_bytes=2**32 - 1)
+GPU = Capabilities(
+    features=SUBGROUPS | {"storage16"}, workgroup_invocations=1024, storage_buffer_bytes=2**32 - 1, model=H200
+)
 CPU = Capabilities(features=GPU.features, is_cpu=True)
 IMAGE = (32, 256, 56, 56)
 

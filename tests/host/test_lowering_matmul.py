@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.model import H200
 from dmlvk.kernels.common.plan import Dispatch, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
@@ -19,7 +20,7 @@ from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.spec.tensor import TensorDesc
 
 FLOAT32 = TensorDataType.FLOAT32
-GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152)
+GPU = Capabilities(workgroup_invocations=1024, shared_memory_bytes=49152, model=H200)
 CPU = Capabilities(workgroup_invocations=1024, minimum_subgroup_size=8, is_cpu=True)
 LEAST = Capabilities()
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.devices.model import H200
 from dmlvk.kernels.common.plan import Dispatch, input_range, output_range
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
@@ -34,7 +35,9 @@ from dmlvk.spec.tensor import TensorDesc, calculate_strides
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
 STORAGE = SUBGROUPS | frozenset({"storage16"})
 LEAST = Capabilities(features=STORAGE)
-GPU = Capabilities(features=STORAGE, workgroup_invocations=1024, shared_memory_bytes=49152, storage_buffer_bytes=2**32 - 1)
+GPU = Capabilities(
+    features=STORAGE, workgroup_invocations=1024, shared_memory_bytes=49152, storage_buffer_bytes=2**32 - 1, model=H200
+)
 
 
 def mvn(

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.devices.model import H200
 from dmlvk.kernels.common.plan import Dispatch, Plan, Source
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
@@ -33,7 +34,9 @@ FLOAT32, FLOAT16, UINT8, INT64 = T.FLOAT32, T.FLOAT16, T.UINT8, T.INT64
 SUM = ReduceFunction.SUM
 FEATURES = SUBGROUPS | frozenset({"storage8", "storage16", "int64"})
 LEAST = Capabilities(features=FEATURES)
-GPU = Capabilities(features=FEATURES, workgroup_invocations=1024, shared_memory_bytes=49152, storage_buffer_bytes=2**32 - 1)
+GPU = Capabilities(
+    features=FEATURES, workgroup_invocations=1024, shared_memory_bytes=49152, storage_buffer_bytes=2**32 - 1, model=H200
+)
 WIDE = replace(GPU, subgroup_size=64)
 CPU = replace(GPU, subgroup_size=8, is_cpu=True)
 COLUMNS_SHADER = pathlib.Path(__file__).parents[2] / "glsl" / "reduce_columns.comp"

@@ -9,6 +9,7 @@ import pytest
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
+from dmlvk.devices.model import H200
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.sort.rules import TOP_K_COUNT_BYTES
 from dmlvk.spec.errors import UnsupportedError
@@ -19,6 +20,7 @@ LARGE = Capabilities(
     workgroup_invocations=1024,
     workgroup_counts=(2**31 - 1, 65535, 65535),
     storage_buffer_bytes=2**32 - 1,
+    model=H200,
 )
 
 

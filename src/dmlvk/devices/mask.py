@@ -51,7 +51,7 @@ class Mask:
         disable: Feature names (``FEATURE_NAMES``) and group names (``GROUPS``).
         subgroup_size: The size of every kernel's subgroups, 0 for the choice of the device or the profile.
         model: A name among ``dmlvk.devices.model.MODELS``: kernels are chosen as for such a device. "" for the profile's
-            model, or the device's own.
+            model, or the device's own, which a CPU always keeps.
 
     Raises:
         InvalidArgumentError: no such profile, feature or model, or a size that is no power of two.
@@ -135,6 +135,8 @@ class Mask:
                 caps = dataclasses.replace(caps, subgroup_size=required, maximum_subgroup_size=required)
         if self.model:
             caps = dataclasses.replace(caps, model=MODELS[self.model])
+        if reported.is_cpu:  # a lesser model would make its loops longer than its driver lets them run
+            caps = dataclasses.replace(caps, model=reported.model)
         if size := self.subgroup_size:
             if not smallest <= size <= largest or not (can_require or smallest == largest):
                 own = f"from {smallest} to {largest}" if smallest != largest else f"of {smallest}"

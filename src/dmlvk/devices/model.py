@@ -73,14 +73,14 @@ class DeviceModel:
         return self.launch_microseconds + self.barrier_microseconds
 
     def workgroups(self, each: float) -> int:
-        """Workgroups, rows or tiles that give every processor ``each`` of them, at least 1.
+        """The workgroups, rows or tiles that give every processor ``each`` of them; at least 1.
 
         Processors are counted as the nearest power of two, as grids are cut by powers of two.
         """
         return max(int(nearest_power_of_two(self.processors) * each), 1)
 
     def invocations(self, share: float) -> int:
-        """Invocations that are such a share of a wave, with processors counted as ``workgroups`` counts them."""
+        """The invocations that are such a share of a wave, with processors counted as ``workgroups`` counts them."""
         return self.workgroups(nearest_power_of_two(self.resident_invocations) * share)
 
     def known(self) -> dict[str, tuple[float, str]]:
@@ -144,16 +144,17 @@ GENERIC_GPU: Final = DeviceModel(
 
 CPU: Final = DeviceModel(
     "cpu",
-    processors=8,
-    resident_invocations=8,
+    processors=128,
+    resident_invocations=2048,
     bytes_per_microsecond=4e4,
     launch_microseconds=31.5,
     barrier_microseconds=3.15,
     latency_microseconds=0.1,
-    products_per_microsecond=5e3,
+    products_per_microsecond=315.0,
 )
-"""A driver that runs kernels on a CPU: lavapipe on 8 cores (bench/results/lavapipe.json), 42 GB/s, 35 us a dispatch. Its
-workgroups run one after another on few cores, a vector of invocations at a time."""
+"""A driver that runs kernels on a CPU: lavapipe (bench/results/lavapipe.json), 42 GB/s, 35 us a dispatch, 85 GFLOP/s. Its
+processors are not its cores but how finely work is cut: a driver ends an invocation's loops after 65535 rounds, so that
+long rows must have many parts on few cores, too."""
 
 PHONE: Final = DeviceModel(
     "phone",

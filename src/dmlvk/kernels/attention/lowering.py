@@ -12,7 +12,6 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.attention.rules import (
     ATTENTION,
     ATTENTION_SPLIT_KEYS,
-    ATTENTION_WORKGROUPS,
     AttentionProblem,
     matrix_shape,
     whole_matrices,
@@ -362,7 +361,7 @@ def _matrices(
     shape, matrix = found
     rows = matrix.m * shape.blocks
     row_tiles = -(-problem.rows // (shape.subgroups * rows))
-    parts = _parts(problem, operands, shape.keys, row_tiles, _MATRIX_WORKGROUPS if split else 0)
+    parts = _parts(problem, operands, shape.keys, row_tiles, _MATRIX_WORKGROUPS * caps.model.processors if split else 0)
     constants = {
         "LOCAL_SIZE_X": shape.subgroups * caps.subgroup_size,
         "SUBGROUP": caps.subgroup_size,
@@ -405,9 +404,9 @@ class _Parts(NamedTuple):
     summaries: int
 
 
-_MATRIX_WORKGROUPS = 528
-_TILE_WORKGROUPS = 2112
-"""How many workgroups parts of the keys should make: several for each core."""
+_MATRIX_WORKGROUPS = 4
+_TILE_WORKGROUPS = 16
+"""How many workgroups parts of the keys should make for each processor."""
 
 
 def _parts(problem: AttentionProblem, operands: _Operands, tile_keys: int, row_tiles: int, workgroups: int) -> _Parts:
@@ -485,7 +484,7 @@ def tile_shape(problem: AttentionProblem, caps: Capabilities) -> TileShape:
         if shape.invocations > caps.workgroup_invocations or shape.shared_memory_bytes(problem) > caps.shared_memory_bytes:
             continue
         found = shape
-        if problem.heads * -(-problem.rows // shape.rows) >= ATTENTION_WORKGROUPS and problem.rows > shape.rows // 2:
+        if problem.heads * -(-problem.rows // shape.rows) >= caps.model.processors and problem.rows > shape.rows // 2:
             break
     return found
 
@@ -496,7 +495,9 @@ def _tiled(desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capab
     columns = shape.columns(problem)
     column_tiles = -(-problem.value_size // columns)
     row_tiles = -(-problem.rows // shape.rows)
-    parts = _parts(problem, operands, shape.keys, row_tiles * column_tiles, _TILE_WORKGROUPS if split else 0)
+    parts = _parts(
+        problem, operands, shape.keys, row_tiles * column_tiles, _TILE_WORKGROUPS * caps.model.processors if split else 0
+    )
     staged = (shape.rows + shape.keys) * shape.depth // 4 // shape.invocations + 1
     rounds = -(-problem.head_size // shape.depth) * staged + shape.keys // shape.depth * staged + shape.keys // 4
     check_rounds(parts.tiles * rounds, caps, desc.type.dml_name)

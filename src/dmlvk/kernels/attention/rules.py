@@ -51,8 +51,6 @@ class AttentionProblem:
         return self.batch * self.key_heads
 
 
-ATTENTION_WORKGROUPS = 132
-"""Fewer leave cores of a large GPU idle."""
 ATTENTION_SPLIT_KEYS = 256
 """Fewest keys that a part of them should have."""
 ATTENTION_MATRIX_HEAD = 128
@@ -135,7 +133,7 @@ def matrix_shape(
             continue
         if found is None or found.subgroups * found.blocks > shape.subgroups * shape.blocks:
             found = shape
-        if problem.heads * -(-problem.rows // (shape.subgroups * rows)) >= ATTENTION_WORKGROUPS:
+        if problem.heads * -(-problem.rows // (shape.subgroups * rows)) >= caps.model.processors:
             break
     return None if found is None else (found, matrix)
 
@@ -169,8 +167,8 @@ def _tiles(problem: AttentionProblem, caps: Capabilities) -> bool:
 
 
 def _few_rows(problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether tiles of rows alone would leave most of a GPU idle."""
-    few = problem.heads * -(-problem.rows // 64) < ATTENTION_WORKGROUPS
+    """Whether tiles of rows alone would leave processors idle."""
+    few = problem.heads * -(-problem.rows // 64) < caps.model.processors
     return not caps.is_cpu and few and problem.keys >= 2 * ATTENTION_SPLIT_KEYS
 
 

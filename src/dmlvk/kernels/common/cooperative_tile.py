@@ -63,7 +63,8 @@ _WIDEST_ALONG_DEPTH = 128
 _CPU_TILE = CooperativeTile(16, 32, 16, 8, 16)
 """Small, because a CPU's driver takes long to compile a large one's unrolled loops; no rule chooses it
 there."""
-_TILES_TO_FILL_A_DEVICE = 120
+_TILES_EACH = 15 / 16
+"""Tiles for each processor that keep a device busy."""
 
 
 def cooperative_tile(
@@ -87,7 +88,7 @@ def cooperative_tile(
     ]
     used = [tile for tile in fitting if rows * 2 > tile.rows and columns * 2 > tile.columns]
     for tile in used:
-        if tile.tiles(rows, columns) * matrices >= _TILES_TO_FILL_A_DEVICE:
+        if tile.tiles(rows, columns) * matrices >= caps.model.workgroups(_TILES_EACH):
             return tile
     smallest = (used or fitting)[-1]
     return next(tile for tile in fitting if (tile.rows, tile.columns) == (smallest.rows, smallest.columns))

@@ -47,6 +47,10 @@ def most_invocations(caps: Capabilities) -> int:
     return 1 << (caps.workgroup_invocations.bit_length() - 1)
 
 
+WAVES_OF_ITEMS = 4
+"""Waves of invocations from which on a pointwise kernel gives each several items: fewer would leave the device idle."""
+
+
 def within_rounds(rounds: int, caps: Capabilities) -> bool:
     """Whether a CPU's driver lets an invocation's loops run so many rounds, those of nested ones multiplied."""
     return not caps.is_cpu or rounds <= _MOST_CPU_ROUNDS

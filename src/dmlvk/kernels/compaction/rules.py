@@ -26,11 +26,13 @@ class NonzeroProblem:
 
 
 _MOST_IN_ONE_WORKGROUP = 2**16
+_ELEMENTS_EACH = 8
+"""Elements for each invocation that a processor holds, which one workgroup finds before a second dispatch would start."""
 
 NONZERO = (
     Rule(
         "whole",
-        when=lambda problem, caps: problem.elements <= 2**14,
+        when=lambda problem, caps: problem.elements <= _ELEMENTS_EACH * caps.model.resident_invocations,
         possible=lambda problem, caps: problem.elements <= _MOST_IN_ONE_WORKGROUP,
         because="so few elements that one workgroup is done before a second dispatch would start",
     ),

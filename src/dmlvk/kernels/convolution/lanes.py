@@ -17,8 +17,8 @@ from dmlvk.spec.tensor import element_bits
 
 _LANE_REGISTERS = 190
 """Most registers of elements, weights and sums with which an invocation of the depthwise lanes takes several rows."""
-_LANE_INVOCATIONS = 1 << 16
-"""Invocations from which on each takes several rows: fewer leave the device idle."""
+_LANE_WAVE = 0.25
+"""Share of a wave from which on an invocation takes several rows: fewer leave the device idle."""
 _LANE_WORKGROUP = 128
 _GROUP_LANES = 8
 """Invocations along contiguous channels: whole lines of the cache."""
@@ -163,7 +163,7 @@ def depthwise_lanes(desc: ops.Convolution, problem: ConvolutionProblem, caps: Ca
             if not caps.is_cpu
             and 2 * form.stride[0] <= form.window[0]
             and form.registers(rows) <= _LANE_REGISTERS
-            and -(-h // rows) * row_invocations >= _LANE_INVOCATIONS
+            and -(-h // rows) * row_invocations >= caps.model.invocations(_LANE_WAVE)
         ),
         1,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.model import DeviceModel
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.matmul.rules import GEMM_VECTOR_ROWS
@@ -57,8 +58,8 @@ class ConvolutionProblem:
 class TileShape(NamedTuple):
     """A workgroup's tile of output channels by pixels, and the block of each invocation; see ``product_tile.glsl``.
 
-    ``speed`` is what share of an H200's peak such tiles reach where there are many, as measured; ``lean`` and ``lean_of_8``
-    are the same for a lean problem, in rounds of 16 terms and more and in rounds of 8.
+    ``speed`` is what share of a processor's peak such tiles reach where there are many, as measured on an H200; ``lean`` and
+    ``lean_of_8`` are the same for a lean problem, in rounds of 16 terms and more and in rounds of 8.
     """
 
     rows: int
@@ -86,7 +87,7 @@ class TileChoice(NamedTuple):
         shape: Of a tile.
         depth: Terms of the sums that a round multiplies.
         splits: Parts that the rounds are split into, whose sums another dispatch adds.
-        microseconds: That this would take on an H200.
+        microseconds: That this would take by the device's model.
     """
 
     shape: TileShape
@@ -110,9 +111,6 @@ TILE_SHAPES = (
 )
 _CPU_TILES = TileChoice(TileShape(16, 32, 4, 4, 1.0, 1.0, 1.0), 4, 1, 0.0)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops, and no rule chooses tiles there."""
-_PROCESSORS = 132
-_PRODUCTS_PER_MICROSECOND = 224e3
-"""Multiply-adds of one processor: 128 a cycle of 1.75 GHz."""
 _SHORT_ROUND = 1.2
 """What rounds of 8 terms take longer, a term, where a problem is not lean."""
 _ALONE = 0.5
@@ -121,23 +119,25 @@ waits for memory alone."""
 _FEW_WAVES = 4
 _TABLED = 1.2
 """What blocks of 64 sums and more take longer, a term, where a table says what is read: they lack registers."""
-_DISPATCH_MICROSECONDS = 2.5
-_MERGE_MICROSECONDS = 5.0
-_MERGED_PART_MICROSECONDS = 0.07
-"""What each part after the 32nd adds to that."""
+_MERGE_DISPATCHES = 2
+"""What the second dispatch takes that adds parts, in dispatches, and besides the memory that it moves."""
+_MERGE_BANDWIDTH = 0.75
+"""Share of the memory's bandwidth that it has."""
+_MERGED_PART_LATENCIES = 0.155
+"""What each part after the 32nd adds to that, in latencies."""
 _SURELY = 0.75
 """Tiles that are not full are taken where they would need at most so much of the time without tiles."""
-_TERM_MICROSECONDS = 0.12
-"""Of a term of the direct kernel's sums where little else runs: 20 us for 144 terms, 37 for 288, 231 for 2048."""
-_EXCHANGE_MICROSECONDS = 3.5e-5
-"""Of a subgroup's term where all processors are busy: 8 shuffles, of which each of them does one a cycle."""
-_LATENCY_MICROSECONDS = 0.45
-"""Of a round's loads and barrier, of which the multiplication of the round before hides a quarter."""
+_TERM_LATENCIES = 4 / 15
+"""A term of the direct kernel's sums where little else runs, in latencies. H200: 20 us for 144 terms, 37 for 288, 231 for
+2048."""
+_EXCHANGE_PRODUCTS = 1035
+"""A subgroup's term where all processors are busy, in multiply-adds of one: 8 shuffles, of which it does one a cycle, in
+which it multiplies 128 times."""
 
 
 def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> TileChoice:
-    """The fastest tiles that the device takes, by a model of a large device's processors: each has its share of the
-    workgroups, and a round of one takes what its products take, or a memory's latency where there is one workgroup only.
+    """The fastest tiles that the device takes, by its model: each processor has its share of the workgroups, and a round of
+    one takes what its products take, or a latency, of which the multiplication of the round before hides a quarter.
 
     Within 15 % of what an H200 took for 1x1 layers of ResNet-50.
     """
@@ -154,6 +154,7 @@ def _speed(problem: ConvolutionProblem, shape: TileShape, depth: int) -> float:
 
 
 def _tile_choices(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> Iterator[TileChoice]:
+    model = caps.model
     for shape in TILE_SHAPES:
         if shape.invocations > caps.workgroup_invocations:
             continue
@@ -163,19 +164,20 @@ def _tile_choices(problem: ConvolutionProblem, caps: Capabilities, *, split: boo
             rounds = TileChoice(shape, depth, 1, 0.0).rounds(problem)
             if shape.shared_bytes(depth) > caps.shared_memory_bytes or (depth > 16 and shape.rows * shape.columns > 4096):
                 continue
-            busy = shape.rows * shape.columns * depth / (_PRODUCTS_PER_MICROSECOND * _speed(problem, shape, depth))
+            busy = shape.rows * shape.columns * depth / (model.products_per_microsecond * _speed(problem, shape, depth))
             most = max(rounds // 2, 2) if split else 1
             for parts in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if split else (1,):
                 if parts > min(most, rounds) or (split and _partial_bytes(problem, parts) > caps.storage_buffer_bytes):
                     continue
                 each = -(-rounds // parts)
-                waves = float(-(-tiles * parts // _PROCESSORS))
+                waves = float(-(-tiles * parts // model.processors))
                 if shape.block_rows * shape.block_columns > 64 and waves <= _FEW_WAVES:
                     waves += _ALONE
-                time = _DISPATCH_MICROSECONDS + each * max(_LATENCY_MICROSECONDS + 0.75 * busy, waves * busy)
+                time = model.dispatch_microseconds + each * max(model.latency_microseconds + 0.75 * busy, waves * busy)
                 if parts > 1:
-                    time += _MERGE_MICROSECONDS + 2 * _partial_bytes(problem, parts) / 3e6
-                    time += max(parts - 32, 0) * _MERGED_PART_MICROSECONDS
+                    moved = 2 * _partial_bytes(problem, parts) / (_MERGE_BANDWIDTH * model.bytes_per_microsecond)
+                    time += _MERGE_DISPATCHES * model.dispatch_microseconds + moved
+                    time += max(parts - 32, 0) * _MERGED_PART_LATENCIES * model.latency_microseconds
                 yield TileChoice(shape, depth, -(-rounds // each), time)
 
 
@@ -223,17 +225,18 @@ def _split(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return problem.line * problem.lines >= 64 and _partial_bytes(problem, 3) <= caps.storage_buffer_bytes
 
 
-def _untiled_microseconds(problem: ConvolutionProblem) -> float:
+def _untiled_microseconds(problem: ConvolutionProblem, model: DeviceModel) -> float:
     """That an invocation for 8 channels of a pixel takes: a memory's latency a term, or the subgroup's exchanges."""
     subgroups = problem.groups * -(-problem.group_outputs // 8) * -(-problem.pixels // 32)
-    term = max(_TERM_MICROSECONDS, subgroups * _EXCHANGE_MICROSECONDS)
-    return _DISPATCH_MICROSECONDS + problem.line * problem.lines * term
+    busy = subgroups * _EXCHANGE_PRODUCTS / (model.processors * model.products_per_microsecond)
+    term = max(_TERM_LATENCIES * model.latency_microseconds, busy)
+    return model.dispatch_microseconds + problem.line * problem.lines * term
 
 
 def _tiles_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     if caps.is_cpu or _fills_tiles(problem, caps):
         return not caps.is_cpu
-    return tile_choice(problem, caps, split=False).microseconds < _SURELY * _untiled_microseconds(problem)
+    return tile_choice(problem, caps, split=False).microseconds < _SURELY * _untiled_microseconds(problem, caps.model)
 
 
 def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -241,7 +244,7 @@ def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
         return False
     whole = tile_choice(problem, caps, split=False).microseconds
     if not _fills_tiles(problem, caps):
-        whole = min(whole, _SURELY * _untiled_microseconds(problem))
+        whole = min(whole, _SURELY * _untiled_microseconds(problem, caps.model))
     return tile_choice(problem, caps, split=True).microseconds < whole
 
 

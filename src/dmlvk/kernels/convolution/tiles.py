@@ -24,8 +24,8 @@ from dmlvk.spec import ops
 _X_PIXELS, _X_PLANES, _X_CHANNELS, X_TABLE = range(4)
 _Y_ELEMENTS, _Y_PLANES, _Y_CHANNELS = range(3)
 _MOST_TABLE = 256
-_REPACKED_PRODUCTS = 1 << 28
-"""Multiplications from which on a dispatch that repacks the filter before each execution pays."""
+_REPACKING_DISPATCHES = 3.63
+"""A dispatch that repacks the filter before each execution pays where the multiplications take so many dispatches' time."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,9 @@ def _packed_for_tiles(desc: ops.Convolution, geometry: Geometry, x_mode: int, ca
     if quads and x_mode != X_TABLE:
         return as_it_is(geometry), True
     products = geometry.pixels * math.prod(sizes) * desc.group_count
-    if not desc.tensor("filter_tensor").owned_by_dml and x_mode != X_TABLE and products < _REPACKED_PRODUCTS:
+    model = caps.model
+    least = _REPACKING_DISPATCHES * model.dispatch_microseconds * model.processors * model.products_per_microsecond
+    if not desc.tensor("filter_tensor").owned_by_dml and x_mode != X_TABLE and products < least:
         return as_it_is(geometry), False
     pitch = -(-geometry.group_outputs // 4) * 4
     tap = geometry.group_channels * pitch

@@ -12,7 +12,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
-from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid
+from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, Coalesced, coalesce, divisors, linear_grid
 from dmlvk.kernels.copy.rules import COPY, CopyProblem
 from dmlvk.kernels.elementwise.lowering import launch
 from dmlvk.spec.enums import OperatorType, TensorDataType
@@ -308,14 +308,14 @@ def unit_type(bits: int) -> str:
 
 def unit_items(bits: int, count: int, caps: Capabilities) -> int:
     """Units an invocation: several where they are small and there are enough of them to fill the device."""
-    if caps.is_cpu or count < 1 << 20:
+    if caps.is_cpu or count < caps.model.invocations(WAVES_OF_ITEMS):
         return 1
     return 4 if bits < _WORD_BITS else 2
 
 
 def word_items(row_words: int, count: int, caps: Capabilities) -> int:
     """Words an invocation: two of long rows, where there are enough of them."""
-    return 1 if caps.is_cpu or count < 1 << 20 or row_words < _LONG_ROW else 2
+    return 1 if caps.is_cpu or count < caps.model.invocations(WAVES_OF_ITEMS) or row_words < _LONG_ROW else 2
 
 
 _LAUNCHES: dict[str, Callable[[CopyProblem, tuple[Range, Range], Capabilities], Launch]] = {

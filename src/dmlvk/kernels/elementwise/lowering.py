@@ -17,7 +17,7 @@ from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, tile_edge, tile_lanes
+from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, coalesce, divisors, linear_grid, tile_edge, tile_lanes
 from dmlvk.kernels.elementwise.rules import ELEMENTWISE, Access, ElementwiseProblem
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.enums import OperatorType, TensorDataType
@@ -235,7 +235,7 @@ def _modes(names: Sequence[str], access: Sequence[Access]) -> dict[str, int]:
 def _item_count(problem: ElementwiseProblem, lanes: int, count: int, caps: Capabilities) -> int:
     """Items an invocation: several where the accesses of one are too small to keep the memory busy, and there are enough to
     fill the device."""
-    if caps.is_cpu or count < 1 << 20:
+    if caps.is_cpu or count < caps.model.invocations(WAVES_OF_ITEMS):
         return 1
     if lanes < problem.group_lanes:
         return 4

@@ -414,7 +414,6 @@ def _packing(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities, mu
 
 _TILE_SHAPES = (TileShape(16, 8, 8, 8), TileShape(8, 8, 8, 8), TileShape(8, 8, 4, 4))
 """Largest first. In each the words of an operand's tile are a multiple of the invocations."""
-_TILES_TO_FILL_A_DEVICE = 128
 _CPU_TILE_SHAPE = TileShape(8, 4, 2, 2)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops."""
 
@@ -425,7 +424,7 @@ def _tile_shape(rows: int, columns: int, groups: int, caps: Capabilities) -> Til
         return _CPU_TILE_SHAPE
     for shape in _TILE_SHAPES[:-1]:
         fits = shape.local_x * shape.local_y <= caps.workgroup_invocations
-        if fits and shape.tiles(rows, columns) * groups >= _TILES_TO_FILL_A_DEVICE:
+        if fits and shape.tiles(rows, columns) * groups >= caps.model.workgroups(1):
             return shape
     return _TILE_SHAPES[-1]
 
@@ -518,7 +517,7 @@ def _cooperative_tile(problem: IntegerProblem, caps: Capabilities) -> _ByteTile:
         tile for tile in _COOPERATIVE_TILES if tile.fits(caps) and problem.padded_channels(tile.depth) * 4 <= least * 5
     ]
     for tile in fitting:
-        if tile.tiles(problem.rows, problem.columns) * problem.groups >= _TILES_TO_FILL_A_DEVICE:
+        if tile.tiles(problem.rows, problem.columns) * problem.groups >= caps.model.workgroups(1):
             return tile
     return next(tile for tile in fitting if (tile.rows, tile.columns) == (fitting[-1].rows, fitting[-1].columns))
 

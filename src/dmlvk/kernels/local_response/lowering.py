@@ -11,7 +11,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid
+from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, check_rounds, divisors, linear_grid
 from dmlvk.kernels.elementwise.lowering import pointwise_problem
 from dmlvk.kernels.elementwise.rules import ElementwiseProblem
 from dmlvk.kernels.local_response.rules import (
@@ -66,14 +66,14 @@ def _problem(desc: _Desc) -> LocalResponseProblem:
 
 def _several(count: int, caps: Capabilities, is_dense: bool) -> int:
     """Neighbours that an invocation handles one after another: several where there are enough to fill the device."""
-    return 1 if caps.is_cpu or count < 2**20 else _SEVERAL
+    return 1 if caps.is_cpu or count < caps.model.invocations(WAVES_OF_ITEMS) else _SEVERAL
 
 
 def _run(count: int, caps: Capabilities, is_dense: bool) -> int:
     """Neighbours of a run: as many as leave enough invocations to fill the device; a CPU has nothing to fill."""
     if caps.is_cpu:
         return _LONGEST_RUN
-    return min(max(count >> 18, 4), _DENSE_RUN if is_dense else _LONGEST_RUN)
+    return min(max(count // caps.model.invocations(1), 4), _DENSE_RUN if is_dense else _LONGEST_RUN)
 
 
 def _dispatch(

@@ -190,24 +190,22 @@ _FEW_ROWS = 16
 _FLAT_TILE_SHAPE = TileShape(16, 4, 4, 8)
 _LARGE_TILE_SHAPE = TileShape(8, 16, 8, 16)
 _TILE_SHAPES = (
-    (_LARGE_TILE_SHAPE, 256, 0.78),
-    (TileShape(16, 8, 8, 8), 128, 0.71),
-    (TileShape(8, 8, 8, 8), 128, 0.67),
-    (TileShape(16, 8, 4, 4), 128, 0.42),
+    (_LARGE_TILE_SHAPE, 2, 0.78),
+    (TileShape(16, 8, 8, 8), 1, 0.71),
+    (TileShape(8, 8, 8, 8), 1, 0.67),
+    (TileShape(16, 8, 4, 4), 1, 0.42),
 )
-"""Largest first, each with the tiles from which on it keeps a device busy, and what share of an H200's peak it reaches."""
-_PROCESSORS = 132
+"""Largest first, each with the tiles for each processor from which on it keeps a device busy, and what share of the peak of
+an H200 it reaches."""
 _MOST_WAVES = 8
 """Of tiles on all processors: from there on it does not matter that the last wave is no full one."""
 _SMALLEST_TILE_SHAPE = TileShape(8, 8, 4, 4)
-_SPLIT_INVOCATIONS = 1 << 15
-"""Invocations that the parts of split sums make together."""
+_SPLIT_WAVE = 1 / 8
+"""Share of a wave that the parts of split sums make together."""
 _LEAST_ROUNDS = 8
 """Of a part of a split sum: fewer are not worth its start and its trip through memory."""
 _MOST_PARTS = 256
 """Of a sum: each output's are added by one invocation."""
-_TILES_TO_FILL_A_DEVICE = 128
-"""Of cooperative matrices, whose workgroups are whole processors'."""
 _CPU_TILE_SHAPE = TileShape(8, 4, 4, 4)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops."""
 _CPU_TILE_DEPTH = 4
@@ -220,26 +218,26 @@ def tile_shape(rows: int, columns: int, matrices: int, caps: Capabilities, *, ve
         return _CPU_TILE_SHAPE
     if rows <= _FEW_ROWS:
         return _FLAT_TILE_SHAPE
-    for shape, least, _ in _TILE_SHAPES:
+    for shape, each, _ in _TILE_SHAPES:
         fits = shape.invocations <= caps.workgroup_invocations and shape.shared_bytes(8) <= caps.shared_memory_bytes
         used = rows * 2 > shape.rows and columns * 2 > shape.columns
         fits = fits and (vector or shape != _LARGE_TILE_SHAPE)
-        if fits and used and shape.tiles(rows, columns) * matrices >= least:
+        if fits and used and shape.tiles(rows, columns) * matrices >= caps.model.workgroups(each):
             return shape
     return _SMALLEST_TILE_SHAPE
 
 
-def even_tile_shape(shape: TileShape, rows: int, columns: int, matrices: int) -> TileShape:
+def even_tile_shape(shape: TileShape, rows: int, columns: int, matrices: int, processors: int) -> TileShape:
     """Instead of the largest shape, of which a processor has two at a time, a smaller one that leaves fewer processors
     without work at the end, if that makes up for its being slower. H200: 36 products of 256x512 of depth 256 (Winograd's, of
     256 channels of 14x14) in 77 us instead of 104, 40 of 300x300x300 in 72 instead of 123."""
 
     def time(known: tuple[TileShape, int, float]) -> float:
         own, _, speed = known
-        waves = -(-own.tiles(rows, columns) * matrices // _PROCESSORS)
+        waves = -(-own.tiles(rows, columns) * matrices // processors)
         return waves * own.rows * own.columns / speed
 
-    if shape != _LARGE_TILE_SHAPE or shape.tiles(rows, columns) * matrices >= _MOST_WAVES * _PROCESSORS:
+    if shape != _LARGE_TILE_SHAPE or shape.tiles(rows, columns) * matrices >= _MOST_WAVES * processors:
         return shape
     return min(_TILE_SHAPES, key=time)[0]
 
@@ -364,12 +362,12 @@ def _tiled(product: Product, caps: Capabilities, most_parts: int) -> Plan:
     matrices = product.matrices * most_parts
     shape = tile_shape(product.rows, product.columns, matrices, caps, vector=a.vector and b.vector)
     if most_parts == 1 and not caps.is_cpu:
-        shape = even_tile_shape(shape, product.rows, product.columns, matrices)
+        shape = even_tile_shape(shape, product.rows, product.columns, matrices, caps.model.processors)
     # Many columns that lie along the depth are read in pieces of 128 bytes.
     depth = tile_depth(shape, product.depth, caps, 32 if shape == _FLAT_TILE_SHAPE and b.along_depth else 16)
     rounds = -(-product.depth // depth)
     workgroups = shape.tiles(product.rows, product.columns) * product.matrices
-    parts = min(most_parts, max(2, _SPLIT_INVOCATIONS // (workgroups * shape.invocations)))
+    parts = min(most_parts, max(2, caps.model.invocations(_SPLIT_WAVE) // (workgroups * shape.invocations)))
     constants = {
         **tile_constants(shape, depth),
         "A_ALONG_K": int(a.along_depth),
@@ -405,8 +403,9 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     }
     workgroups = tile.tiles(product.rows, product.columns) * product.matrices
     rounds = -(-product.depth // tile.depth)
-    few = 2 * workgroups <= _TILES_TO_FILL_A_DEVICE
-    parts = min(_TILES_TO_FILL_A_DEVICE * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1
+    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
+    few = 2 * workgroups <= to_fill
+    parts = min(to_fill * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1
     divided = _split(product, caps, rounds, parts)
     return _parts_and_merge(
         "gemm_cooperative",
@@ -420,10 +419,8 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     )
 
 
-_VECTOR_INVOCATIONS = 1 << 17
-"""Invocations that keep enough loads in flight."""
-_VECTOR_GROUPS = 128
-"""Workgroups that keep a device's processors busy."""
+_VECTOR_WAVE = 0.5
+"""Share of a wave that keeps enough loads in flight."""
 
 
 class _VectorShape(NamedTuple):
@@ -438,14 +435,14 @@ class _VectorShape(NamedTuple):
 def _vector_shape(quads: int, depth: int, caps: Capabilities, *, along_depth: bool) -> _VectorShape:
     """For so many quads of columns of all matrices."""
     most = min(most_invocations(caps), power_of_two(caps.shared_memory_bytes // 40 + 1) // 2)
-    wanted = power_of_two(max(_VECTOR_INVOCATIONS // quads, 1))
+    wanted = power_of_two(max(caps.model.invocations(_VECTOR_WAVE) // quads, 1))
     useful = power_of_two(-(-depth // _QUAD))
     # Neighbours read at least 128 bytes side by side: lanes along the depth, or columns.
     if along_depth:
         lanes = max(2, min(max(wanted, 32), useful, most))
         columns = max(1, 64 // lanes)
     else:
-        columns = next((count for count in (32, 16) if quads >= count * _VECTOR_GROUPS), 8)
+        columns = next((count for count in (32, 16) if quads >= count * caps.model.workgroups(1)), 8)
         columns = min(columns, power_of_two(quads), most // 2)
         lanes = max(2, min(wanted, useful, most // columns))
     return _VectorShape(columns, lanes, 1 if caps.is_cpu else 2)
@@ -471,7 +468,7 @@ def vector(product: Product, caps: Capabilities) -> Plan:
     }
     workgroups = -(-quads // shape.columns) * product.matrices
     rounds = -(-product.depth // (_QUAD * shape.lanes))
-    parts = min(_VECTOR_GROUPS // workgroups, rounds // _LEAST_ROUNDS)
+    parts = min(caps.model.workgroups(1) // workgroups, rounds // _LEAST_ROUNDS)
     divided = _split(product, caps, rounds, parts)
     return _parts_and_merge("gemm_vector", product, caps, constants, workgroups, divided)
 

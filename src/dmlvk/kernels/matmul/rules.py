@@ -46,12 +46,12 @@ def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:
     return allowed and not problem.scales_clip and cooperative_matrix(caps, "float16", "float32") is not None
 
 
-def _few_tiles(problem: GemmProblem) -> bool:
-    """Whether tiles of 64 by 64, or of 16 by 128 where one side is so short, are too few for a device."""
+def _few_tiles(problem: GemmProblem, caps: Capabilities) -> bool:
+    """Whether tiles of 64 by 64, or of 16 by 128 where one side is so short, are too few for the device's processors."""
     short, long = sorted((problem.rows, problem.columns))
     if short <= 16:
-        return -(-long // 128) * problem.batch <= 256
-    return -(-short // 64) * -(-long // 64) * problem.batch <= 96
+        return -(-long // 128) * problem.batch <= caps.model.workgroups(2)
+    return -(-short // 64) * -(-long // 64) * problem.batch <= caps.model.workgroups(0.75)
 
 
 def _naive(problem: GemmProblem, caps: Capabilities) -> bool:
@@ -80,7 +80,7 @@ GEMM = (
     ),
     Rule(
         "split",
-        when=lambda problem, caps: not caps.is_cpu and _few_tiles(problem) and problem.depth >= 768,
+        when=lambda problem, caps: not caps.is_cpu and _few_tiles(problem, caps) and problem.depth >= 768,
         possible=_splittable,
         because="few tiles and long sums, on a GPU: parts of the sums in parallel; on an H200 256x256 of depth 16384 in "
         "64 us, 128x3072 of depth 768 in 26 (36 whole), and 16x16384 of depth 16384 in 307, 3.5 TB/s",

@@ -41,8 +41,8 @@ _MOST_CHUNKS = 256
 _PARTIAL_BYTES = 16
 _MERGED = 8
 """Rows side by side whose chunks a workgroup merges: a cache line of their statistics."""
-_WORKGROUPS = 2048
-"""Workgroups of 256 invocations that occupy a large GPU evenly."""
+_WORKGROUPS = 16
+"""Workgroups of 256 invocations for each processor that occupy it evenly."""
 
 
 def _in_units(steps: Sequence[int], unit: int) -> tuple[int, ...]:
@@ -253,7 +253,7 @@ def _rows(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities
     if -(-problem.row_units // lanes) > (8 if words else 32):
         lanes = min(most, 1024)
     # Many rows fill the device with large workgroups; few rows spread over it better in small ones.
-    invocations = max(lanes, min(256 if problem.rows * lanes >= 2**18 else 64, most))
+    invocations = max(lanes, min(256 if problem.rows * lanes >= caps.model.invocations(1) else 64, most))
     rows_each = invocations // lanes
     constants = {"LOCAL_SIZE_X": invocations, "UNITS": -(-problem.row_units // lanes), "LANES": lanes}
     workgroups = -(-problem.rows // rows_each)
@@ -326,7 +326,9 @@ def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capa
     units = 1 if caps.is_cpu else 8
     x = desc.tensor("input_tensor")
     room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)
-    shared = column_chunks(problem.row_units, neighbours, units, room, most, _WORKGROUPS, is_cpu=caps.is_cpu)
+    shared = column_chunks(
+        problem.row_units, neighbours, units, room, most, caps.model.workgroups(_WORKGROUPS), is_cpu=caps.is_cpu
+    )
     columns, lanes, tiles, chunks, blocks = shared
     partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
 
@@ -464,7 +466,7 @@ def _batch_plan(
 
 def _batch_items(lanes: int, count: int, caps: Capabilities) -> int:
     """Items of an invocation, given how many there are in all: several where there are enough to fill the device."""
-    if caps.is_cpu or count < 2**18:
+    if caps.is_cpu or count < caps.model.invocations(1):
         return 1
     return 4 if lanes > 1 else 8
 

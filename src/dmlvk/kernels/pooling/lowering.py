@@ -33,8 +33,8 @@ _LANE_REGISTERS = 160
 """Most registers an invocation of ``pooling_lanes`` spends on elements and results where more rows would share more."""
 _MOST_GROUPS = 32
 """Groups of an input row, for each of which the constant INSIDE of ``pooling_lanes`` has a bit."""
-_LANE_INVOCATIONS = 2**17
-"""Invocations that fill a large device: fewer rows each rather than fewer invocations."""
+_LANE_WAVE = 0.5
+"""Share of a wave that fills a device: fewer rows each rather than fewer invocations."""
 
 
 def _five(values: tuple[int, ...], absent: int) -> _Five:
@@ -365,7 +365,7 @@ def _rows_each(form: _LanesForm, row_count: int, rest: int, caps: Capabilities) 
     if caps.is_cpu or 2 * form.stride[0] > form.window[0]:
         return 1
     fit = (rows for rows in (4, 2) if form.words(rows) <= _LANE_REGISTERS)
-    return next((rows for rows in fit if -(-row_count // rows) * rest >= _LANE_INVOCATIONS), 1)
+    return next((rows for rows in fit if -(-row_count // rows) * rest >= caps.model.invocations(_LANE_WAVE)), 1)
 
 
 def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:

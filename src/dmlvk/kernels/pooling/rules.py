@@ -55,7 +55,7 @@ POOLING = (
             if caps.is_cpu
             else problem.rows_contiguous
             and (problem.apart == 0 or problem.apart >= 8)
-            and (problem.window >= 128 or (problem.window >= 32 and problem.outputs <= 32768))
+            and (problem.window >= 128 or (problem.window >= 32 and problem.outputs <= caps.model.invocations(1 / 8)))
         ),
         possible=always,
         because="large windows at least 8 elements apart: an output's invocations read its window together. On an H200, "

@@ -21,8 +21,8 @@ from dmlvk.spec.tensor import element_bits
 _WORKGROUP = 128
 _MOST_EDGE = 4
 """Rows of a tile, or columns, unless a window's step is larger."""
-_INVOCATIONS = 2**17
-"""Invocations that fill a large device: smaller tiles rather than fewer invocations."""
+_WAVE = 0.5
+"""Share of a wave that fills a device: smaller tiles rather than fewer invocations."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def chosen_tile(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities) -
     def size(tile: Tile) -> int:
         return tile.rows.edge * tile.columns.edge * (tile.lanes if tile.channels else 1)
 
-    filling = [tile for tile in fit if elements // size(tile) >= _INVOCATIONS]
+    filling = [tile for tile in fit if elements // size(tile) >= caps.model.invocations(_WAVE)]
     if caps.is_cpu or not filling:
         return min(fit, key=size)
     if not filling[0].is_max:  # little is repeated: H200, 3x3 with channels last in float16 took 37 us by 8 lanes, 50 by 4

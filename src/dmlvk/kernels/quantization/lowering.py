@@ -8,7 +8,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations
+from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, coalesce, divisors, linear_grid, most_invocations
 from dmlvk.kernels.elementwise.lowering import launch, pointwise_problem
 from dmlvk.kernels.elementwise.rules import ELEMENTWISE_ITEMS, Access, ElementwiseProblem
 from dmlvk.kernels.manifest import KERNELS
@@ -141,7 +141,7 @@ def _plan(desc: OperatorDesc, problem: QuantizationProblem, packed: bool, caps: 
 def _item_count(lanes: int, count: int, caps: Capabilities) -> int:
     """Items an invocation: several, for the accesses of one are too small to keep the memory busy, where there are enough to
     fill the device."""
-    if caps.is_cpu or count * lanes < 1 << 20:
+    if caps.is_cpu or count * lanes < caps.model.invocations(WAVES_OF_ITEMS):
         return 1
     return {1: 4, 16: 1}.get(lanes, 2)
 

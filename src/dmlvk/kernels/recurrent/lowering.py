@@ -33,9 +33,9 @@ _RNN, _LSTM, _GRU, _GRU_RESET, _GRU_STATE = range(5)
 _ALIGNMENT: Final = 256
 _MOST_ENTRIES: Final = 16
 """Sequences that share a read of the recurrence matrix: more need more registers than there are."""
-_MANY_WORKGROUPS: Final = 512
-"""Of 128 invocations: on an H200, of 132 processors, 64 sequences of 512 units take 1.57 ms with larger ones and 1.79
-without; 16 sequences take 0.88 with them and 0.78 without."""
+_MANY_WORKGROUPS: Final = 4
+"""Workgroups of 128 invocations for each processor: on an H200 64 sequences of 512 units take 1.57 ms with larger ones and
+1.79 without; 16 sequences take 0.88 with them and 0.78 without."""
 
 
 class _Memory:
@@ -374,7 +374,7 @@ def step_shape(problem: RecurrentProblem, caps: Capabilities) -> _Shape:
     entries = min(power_of_two(problem.batch), _MOST_ENTRIES, lanes)
     local = min(128, most_invocations(caps))
     workgroups = problem.directions * problem.hidden * lanes // local * -(-problem.batch // entries)
-    many = workgroups >= _MANY_WORKGROUPS and caps.workgroup_invocations >= 2 * local
+    many = workgroups >= caps.model.workgroups(_MANY_WORKGROUPS) and caps.workgroup_invocations >= 2 * local
     in_flight = min(2 if many else 4, power_of_two(-(-problem.quads // lanes)))
     room = caps.shared_memory_bytes // (16 * lanes * in_flight)
     return _Shape(2 * local if many else local, lanes, min(entries, 1 << (room.bit_length() - 1)), in_flight)

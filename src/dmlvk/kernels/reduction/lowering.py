@@ -22,9 +22,9 @@ _WORKGROUP = 128
 """Invocations of a workgroup where they are not few: at most what the shared memory of reduce_columns.comp is for."""
 _COLUMNS = 16
 """Columns of a workgroup: 256 bytes of neighbours."""
-_WORKGROUPS = 1024
-"""Workgroups that a split reduction aims at: no more than run at once on the largest GPUs, where the last ones would run
-alone. H200, 16384x8192 float32 by columns: 4085 GB/s, 3640 with 2048; all of 2^28 numbers: 4268 against 4013."""
+_WORKGROUPS = 8
+"""Workgroups for each processor that a split reduction aims at: no more than run at once, as the last ones would run alone.
+H200, 16384x8192 float32 by columns: 4085 GB/s, 3640 with 16; all of 2^28 numbers: 4268 against 4013."""
 _RANGE = 256
 """RANGE of ``include/accumulator.glsl``."""
 _INDEX_WORDS = {TensorDataType.INT64: 2, TensorDataType.UINT64: 2, TensorDataType.INT32: 1, TensorDataType.UINT32: 1}
@@ -207,7 +207,9 @@ def _rows(
     row_sizes, row_x = _in_lanes(problem.row.sizes, problem.row.strides[0], lanes)
     if len(row_sizes) == 1:
         units = -(-(problem.row_elements + problem.row_shift) // lanes)
-    chunks, chunk_units = _chunked(problem, units, team, -(-_WORKGROUPS // problem.rows)) if split else (1, units)
+    chunks, chunk_units = (
+        _chunked(problem, units, team, -(-caps.model.workgroups(_WORKGROUPS) // problem.rows)) if split else (1, units)
+    )
     constants = {
         "LOCAL_SIZE_X": local,
         "TEAM": team,
@@ -261,7 +263,9 @@ def _columns_of(accumulator: _Accumulator, problem: ReductionProblem, caps: Capa
     of_workgroup = min(power_of_two(columns), _COLUMNS)
     members = min(power_of_two(units), _most_invocations(caps) // of_workgroup)
     blocks = -(-columns // of_workgroup)
-    chunks, chunk_units = _chunked(problem, units, members, -(-_WORKGROUPS // blocks)) if split else (1, units)
+    chunks, chunk_units = (
+        _chunked(problem, units, members, -(-caps.model.workgroups(_WORKGROUPS) // blocks)) if split else (1, units)
+    )
     constants = {
         "LOCAL_SIZE_X": of_workgroup * members,
         "COLUMNS": of_workgroup,

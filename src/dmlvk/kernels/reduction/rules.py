@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import Coalesced
 from dmlvk.spec.enums import TensorDataType
@@ -83,15 +84,17 @@ class ReductionProblem:
         return 12 if element_bits(self.data_type) == 64 else 8
 
 
-def _few(problem: ReductionProblem, lanes: int) -> bool:
-    """Whether the rows, so many to an invocation, and up to 8 invocations a row or column leave most of a GPU idle."""
-    return problem.rows // lanes < 2**13
+def _few(problem: ReductionProblem, caps: Capabilities, lanes: int) -> bool:
+    """Whether the rows, so many to an invocation, and up to 8 invocations a row or column leave most of the device idle."""
+    return problem.rows // lanes < caps.model.invocations(1 / 32)
 
 
 REDUCTION = (
     Rule(
         "columns_split",
-        when=lambda p, caps: p.row_elements >= 2**14 if caps.is_cpu else _few(p, p.column_lanes) and p.row_elements >= 256,
+        when=lambda p, caps: (
+            p.row_elements >= 2**14 if caps.is_cpu else _few(p, caps, p.column_lanes) and p.row_elements >= 256
+        ),
         possible=lambda p, caps: p.side_by_side and p.row_elements >= 32,
         because="neighbours in memory belong to different rows, and these are few and long: chunks of them in as many "
         "workgroups, and a second dispatch that merges; on a CPU because its driver may end the loops of an invocation "
@@ -107,14 +110,16 @@ REDUCTION = (
     ),
     Rule(
         "split",
-        when=lambda p, caps: p.row_units >= 2**14 if caps.is_cpu else p.rows < 512 and p.row_units >= 2**13,
+        when=lambda p, caps: (
+            p.row_units >= 2**14 if caps.is_cpu else p.rows < caps.model.workgroups(4) and p.row_units >= 2**13
+        ),
         possible=lambda p, caps: p.row_units >= 64,
         because="few long rows: chunks of them in as many workgroups, and a second dispatch that merges; on a CPU as above. "
         "H200, 2^28 float32 summed: 4268 GB/s against 22 by one workgroup",
     ),
     Rule(
         "workgroup",
-        when=lambda p, caps: not caps.is_cpu and p.rows * caps.subgroup_size < 2**18,
+        when=lambda p, caps: not caps.is_cpu and p.rows * caps.subgroup_size < caps.model.invocations(1),
         possible=lambda p, caps: p.row_units >= 2 * caps.subgroup_size,
         because="too few rows to fill a GPU with a subgroup each",
     ),

@@ -35,8 +35,8 @@ _TABLE = 2.0
 """How many times as much it takes to make their tables, shared by the rounds of a workgroup."""
 _MOST_CHUNK = 32
 """Inner elements of a tile: 64 or 128 bytes side by side."""
-_ENOUGH_WORKGROUPS = 4096
-"""Workgroups beyond these are put into the same ones' rounds, which share tables."""
+_ENOUGH_WORKGROUPS = 32
+"""Workgroups for each processor: those beyond are put into the same ones' rounds, which share tables."""
 _MOST_ROUNDS = 8
 
 _WHOLE_ROWS = 4
@@ -246,7 +246,10 @@ def _tiles(desc: ResampleGrad1, problem: ResampleGradientProblem, caps: Capabili
     row_tiles, column_tiles = -(-row.inputs // tile.rows), -(-column.inputs // tile.columns)
     chunks = -(-lines.inner // tile.chunk)
     tiles = row_tiles * column_tiles * chunks
-    rounds = min(max(tiles * -(-planes // tile.together) // _ENOUGH_WORKGROUPS, 1), 1 if caps.is_cpu else _MOST_ROUNDS)
+    rounds = min(
+        max(tiles * -(-planes // tile.together) // caps.model.workgroups(_ENOUGH_WORKGROUPS), 1),
+        1 if caps.is_cpu else _MOST_ROUNDS,
+    )
     read, taps = problem.reach(row, tile.rows), problem.reach(column)
     loads = -(-tile.together * tile.width // (lanes * _WORKGROUP)) * (read + 2 * tile.rows)
     gathers = -(-tile.together * tile.columns * tile.chunk // _WORKGROUP) * tile.rows * taps

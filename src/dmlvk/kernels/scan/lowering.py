@@ -22,8 +22,8 @@ _WHOLE, _TOTALS, _APPLY = range(3)
 _PARTIAL_BYTES = 16
 _MOST_CHUNKS = 256
 """Chunks of a row: every chunk's invocations read the totals of all before it."""
-_WORKGROUPS = 1024
-"""Workgroups of chunks that any device has enough of."""
+_WORKGROUPS = 8
+"""Workgroups of chunks for each processor, of which it has enough."""
 
 
 class _Shape(NamedTuple):
@@ -77,7 +77,9 @@ def _column_shape(desc: _Scan, problem: ScanProblem, caps: Capabilities) -> _Sha
     bits = element_bits(desc.tensor("input_tensor").data_type)
     held = 2 if caps.is_cpu else 256 // bits
     columns = min(power_of_two(problem.rows), 16 if bits == 64 else 32)
-    lanes = min(power_of_two(-(-problem.units // held)), power_of_two(-(-(2**18) // problem.rows)), most // columns)
+    lanes = min(
+        power_of_two(-(-problem.units // held)), power_of_two(-(-caps.model.invocations(1) // problem.rows)), most // columns
+    )
     columns = min(power_of_two(problem.rows), max(most // lanes // 4, columns))
     return _Shape(columns * lanes, lanes, held)
 
@@ -131,7 +133,7 @@ def _whole(desc: _Scan, problem: ScanProblem, caps: Capabilities, kernel: str, s
 
 def _in_chunks(desc: _Scan, problem: ScanProblem, caps: Capabilities, kernel: str, shape: _Shape) -> Plan:
     tile = shape.lanes * shape.units
-    wanted = min(_MOST_CHUNKS, -(-_WORKGROUPS // -(-problem.rows // shape.rows)))
+    wanted = min(_MOST_CHUNKS, -(-caps.model.workgroups(_WORKGROUPS) // -(-problem.rows // shape.rows)))
     chunk_units = -(-problem.units // (tile * wanted)) * tile
     chunks = -(-problem.units // chunk_units)
     phases = tuple(_dispatch(desc, problem, caps, kernel, shape, chunk_units, phase) for phase in (_TOTALS, _APPLY))

@@ -37,7 +37,9 @@ class ScanProblem:
 SCAN = (
     Rule(
         "column chunks",
-        when=lambda problem, caps: problem.rows < (64 if caps.is_cpu else 4096) and problem.length >= 4096,
+        when=lambda problem, caps: (
+            problem.rows < (64 if caps.is_cpu else caps.model.workgroups(32)) and problem.length >= 4096
+        ),
         possible=lambda problem, caps: problem.side_by_side and problem.length >= 256,
         because="few rows side by side, and long: cut into chunks, or too few workgroups would have work; two reads and a "
         "write of each byte",
@@ -52,7 +54,7 @@ SCAN = (
     ),
     Rule(
         "chunks",
-        when=lambda problem, caps: problem.rows < 128 and problem.length >= 2**17,
+        when=lambda problem, caps: problem.rows < caps.model.workgroups(1) and problem.length >= 2**17,
         possible=lambda problem, caps: problem.length >= 4096,
         because="few rows, and long: cut into chunks, or too few workgroups would have work, and a loop would exceed the "
         "65535 rounds after which a CPU's driver may end it; two reads and a write of each byte. H200, 10^8 float32: 356 "

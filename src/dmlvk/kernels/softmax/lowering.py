@@ -203,7 +203,7 @@ def _split(desc: _Normalizer, problem: SoftmaxProblem, caps: Capabilities) -> Pl
     blocks = -(-problem.groups // shape.columns)
     chunk_bytes = _PARTIAL_BYTES * math.prod(problem.kept.sizes)
     # Several workgroups for each core, and temporary memory of at most 1 MiB or 1 % of the input.
-    wanted = -(-(16 if caps.is_cpu else 2048) // blocks)
+    wanted = -(-(16 if caps.is_cpu else caps.model.workgroups(16)) // blocks)
     memory = max(2**20, desc.tensor("input_tensor").total_tensor_size_in_bytes // 100) // chunk_bytes
     tiles = -(-problem.row_units // shape.tile)
     each = -(-tiles // max(min(wanted, memory, _MOST_CHUNKS, tiles), 1))

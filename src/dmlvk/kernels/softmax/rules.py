@@ -82,7 +82,7 @@ SOFTMAX = (
     ),
     Rule(
         "looped",
-        when=lambda problem, caps: problem.groups >= (4096 if problem.side_by_side else 512),
+        when=lambda problem, caps: problem.groups >= caps.model.workgroups(32 if problem.side_by_side else 4),
         possible=always,
         because="rows longer than that, but enough of them to fill the device with a workgroup each: two reads, the second "
         "of which finds the ends of rows in the cache, and one write. H200, 1024 rows of 131072 float32: 418 us, PyTorch "

@@ -21,8 +21,8 @@ _WHOLE, _CANDIDATES, _MERGE = range(3)
 """Phases of top_k_select."""
 _BLOCKS, _EXCHANGE, _MERGE_BLOCKS, _OUTPUT = range(4)
 """Phases of top_k_memory."""
-_WORKGROUPS = 1024
-"""Workgroups of chunks that any device has enough of."""
+_WORKGROUPS = 8
+"""Workgroups of chunks for each processor, of which it has enough."""
 _BATCH_BYTES = 2**26
 """Temporary memory in which ``memory`` sorts as many rows at a time as fit, or one."""
 _ALIGNMENT = 256
@@ -191,7 +191,7 @@ def _select(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
 def _chunks(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     # Their candidates take a hundredth of the row's memory, and a chunk has work enough for its workgroup.
     smallest = max(256 * problem.k, 2048 if caps.is_cpu else 2**15)
-    chunks = max(min(problem.length // smallest, -(-_WORKGROUPS // problem.rows)), 2)
+    chunks = max(min(problem.length // smallest, -(-caps.model.workgroups(_WORKGROUPS) // problem.rows)), 2)
     candidates = problem.rows * chunks * problem.k
     values = Range(Source.TEMPORARY, 0, 0, candidates * problem.bits // 8)
     start = -(-values.nbytes // _ALIGNMENT) * _ALIGNMENT

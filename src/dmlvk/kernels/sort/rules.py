@@ -54,7 +54,7 @@ TOP_K = (
     ),
     Rule(
         "chunks",
-        when=lambda problem, caps: problem.rows < 128 and problem.length >= 2**18,
+        when=lambda problem, caps: problem.rows < caps.model.workgroups(1) and problem.length >= 2**18,
         possible=lambda problem, caps: (
             problem.k <= problem.most_selected(caps) and problem.length >= max(4096, 512 * problem.k)
         ),

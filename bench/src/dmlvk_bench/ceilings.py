@@ -85,6 +85,9 @@ def measure(device: Device, *, quick: bool = False) -> Ceilings:
 def copy_bandwidth(device: Device, bytes_moved: int, pace: Pace = THOROUGH) -> float:
     """GB read and written a second by the kernel that copies.
 
+    It is timed exactly as a problem is, in as many executions a submission, so that a problem's share compares like with
+    like. ``dmlvk.runtime.measure.copy_bandwidth`` is the rough figure of a device's model and of a session's report.
+
     Args:
         device: Where it runs.
         bytes_moved: Read and written in one execution, at least 8; fewer where a binding, or a quarter of the memory, is

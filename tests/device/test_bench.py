@@ -226,7 +226,7 @@ def test_a_sweep_times_every_rule(tmp_path: pathlib.Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--suite", "matmul,nothing"], "ops, matmul, conv, models, shapes, launch"),
+        (["--suite", "matmul,nothing"], "ops, matmul, conv, models, launch, host, shapes"),
         (["--against", "cuda"], "torch, onnxruntime, ncnn"),
         (["--suite", "matmul", "--only", "no such problem"], "only"),
         (["--json", "/no/such/folder/results.json"], "folder that exists"),

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The entry point of dmlvk's group ``dmlvk.commands``: the arguments of the command, and of its own two."""
     parser.set_defaults(function=_run, action="run")
     takes_device(parser)
-    text = "ops, matmul, conv, models, shapes, launch, host, with commas between; default all"
+    text = f"{', '.join(command.SUITES)}, with commas between; default all, of --headline those of its targets"
     parser.add_argument("--suite", default="", metavar="NAMES", help=text)
     parser.add_argument(
         "--only", default="", metavar="WORD", help="only the problems of this family, or with this in their name"

@@ -33,7 +33,9 @@ from dmlvk_bench.timing import QUICK as QUICK_PACE
 from dmlvk_bench.timing import SOFTWARE, THOROUGH, Pace
 
 PROBLEM_SUITES: Final = ("ops", "matmul", "conv")
-SUITES: Final = (*PROBLEM_SUITES, "models", "shapes", "launch", "host")
+HEADLINE_SUITES: Final = (*PROBLEM_SUITES, "models", "launch")
+"""The suites that the project's targets are about."""
+SUITES: Final = (*HEADLINE_SUITES, "host", "shapes")
 _HARDWARE: Final = FULL, THOROUGH
 _SOFTWARE: Final = MEDIUM, SOFTWARE
 INTERRUPTED: Final = 130
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         InvalidArgumentError: an option's value is none of those that there are, or nothing is left to measure.
         DeviceLostError: the device was lost; what was measured before is in the file.
     """
-    suites = _named("suite", options.suite, SUITES) or SUITES
+    suites = _named("suite", options.suite, SUITES) or (HEADLINE_SUITES if options.headline else SUITES)
     against = rivals.NAMES if options.against == "all" else _named("against", options.against, (*rivals.NAMES, "all"))
     pages = _Pages(options.json, options.html)
     device = Device(options.device)

@@ -16,6 +16,7 @@ A graph has a method for each operator, with the arguments of the function of th
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -24,11 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.arguments import Arguments
-from dmlvk.directml.binding import BindingTable
 from dmlvk.directml.device import Device, default_device
 from dmlvk.directml.operator import CompiledOperator
-from dmlvk.directml.ready_operator import initialize
-from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of
+from dmlvk.engine.callable_graph import CallableGraph
+from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
+from dmlvk.engine.single import bound
+from dmlvk.engine.trace import PackedTensor, Trace
+from dmlvk.graph.assemble import refusal
 from dmlvk.graph.desc import (
     ConstantDataGraphNodeDesc,
     GraphDesc,
@@ -38,8 +41,11 @@ from dmlvk.graph.desc import (
     OperatorGraphNodeDesc,
     OutputGraphEdgeDesc,
 )
+from dmlvk.graph.passes import optimized
+from dmlvk.graph.step import Storage
+from dmlvk.graph.wiring import wire
 from dmlvk.graph_methods import GraphMethods
-from dmlvk.runtime.memory import BufferBinding, Purpose
+from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError, StateError
 from dmlvk.spec.schema import FLOATS
@@ -350,8 +356,7 @@ class Graph(GraphMethods):
         shown_edges = [OutputGraphEdgeDesc(place[node], slot, index) for index, (node, slot) in enumerate(sources)]
         nodes = [self._nodes[node] for node in place]
         graph = GraphDesc(len(self._inputs), len(sources), nodes, fed, shown_edges, between)
-        compiled = self.device.compile_graph(graph, flags, without=without)
-        return Function(compiled, tuple(self._inputs), tuple(expression.desc for expression in shown))
+        return Function(self.device, graph, tuple(self._inputs), len(shown), flags, tuple(without))
 
     def _unread(self, needed: set[int], shown: set[_Source]) -> list[_Source]:
         """Required outputs of nodes that nothing reads: DirectML wants an edge from each, so they are outputs of the graph
@@ -384,18 +389,49 @@ class Graph(GraphMethods):
 class Function:
     """A compiled graph as a function of arrays. May be called from several threads.
 
-    Attributes:
-        operator: The compiled graph, for binding it by hand; its slots are the graph's inputs, and its outputs, behind which
-            there may be some that the graph does not return.
+    Args:
+        device: Where it runs.
+        desc: The graph.
+        inputs: Its inputs.
+        returned: How many of its first outputs a call returns.
+        flags, without: As for ``Device.compile_graph``.
     """
 
-    def __init__(self, operator: CompiledOperator, inputs: tuple[TensorDesc, ...], outputs: tuple[TensorDesc, ...]) -> None:
-        self.operator = operator
+    def __init__(
+        self,
+        device: Device,
+        desc: GraphDesc,
+        inputs: tuple[TensorDesc, ...],
+        returned: int,
+        flags: ExecutionFlags,
+        without: tuple[str, ...],
+    ) -> None:
+        self._device = device
+        self._desc = desc
+        self._flags = flags
+        self._without = without
         self._inputs = inputs
-        self._outputs = outputs
-        self._persistent: BufferBinding | None = None
-        if not operator.signature.owned_inputs:
-            self._persistent = initialize(operator.device, operator)
+        wiring = wire(desc)
+        self._storages = wiring.inputs
+        self._results = wiring.output_tensors[:returned]
+        shown = wiring.outputs[:returned]
+        outputs = {
+            str(index): PackedTensor(storage, tensor.data_type, dtype_of(tensor.data_type), tensor.sizes)
+            for index, (storage, tensor) in enumerate(zip(shown, self._results, strict=True))
+        }
+        fed = {slot: storage for slot, storage in enumerate(self._storages) if storage is not None}
+        given = frozenset(storage for slot, storage in fed.items() if inputs[slot].owned_by_dml)
+        steps = optimized(wiring.steps, shown, without=without)
+        made_once = {storage for step in steps if step.runs_once for storage in step.written()}
+        written = {storage for storage in shown if storage.constant is None and storage not in made_once}
+        trace = Trace(steps, {}, outputs, given=given, outside=frozenset({*fed.values(), *written} - given))
+        self._graph = CallableGraph(device, trace, refusal, device.capabilities_under(flags))
+
+    @functools.cached_property
+    def operator(self) -> CompiledOperator:
+        """The graph as one compiled operator, to be initialised and bound by hand; its slots are the graph's inputs, and its
+        outputs, behind which there may be some that the function does not return."""
+        return self._device.compile_graph(self._desc, self._flags, without=self._without)
 
     def initialize(self, weights: Mapping[Expression, DeviceArray | npt.ArrayLike]) -> None:
         """Gives the inputs that are OWNED_BY_DML, once; their arrays are not needed afterwards.
@@ -405,11 +441,17 @@ class Function:
             StateError: the function is initialised already.
         """
         given = {expression._source.slot: array for expression, array in weights.items()}
-        owned = self.operator.signature.owned_inputs
-        if set(given) != set(owned):
-            raise InvalidArgumentError(f"are the owned inputs, {list(owned)}", field="weights", value=sorted(given))
-        bindings = [self._binding(slot, given[slot]) if slot in given else None for slot in range(len(self._inputs))]
-        self._persistent = initialize(self.operator.device, self.operator, bindings)
+        slots = [slot for slot, desc in enumerate(self._inputs) if desc.owned_by_dml and self._storages[slot] is not None]
+        if set(given) != set(slots):
+            raise InvalidArgumentError(f"are the owned inputs, {slots}", field="weights", value=sorted(given))
+        ranges = {}
+        for slot in slots:
+            storage = self._storages[slot]
+            assert storage is not None, "only what is read is given"
+            array = given[slot]
+            own = array if isinstance(array, DeviceArray) else DeviceArray.from_numpy(array, self._device)
+            ranges[storage] = bound(self._on_device(slot, own))
+        self._graph.give(ranges)
 
     def __call__(self, *inputs: DeviceArray | npt.ArrayLike) -> Any:
         """Runs the graph, without waiting for it.
@@ -424,47 +466,53 @@ class Function:
             InvalidArgumentError: an input of other sizes, strides or data type.
             StateError: the function is not initialised.
         """
-        operator, device = self.operator, self.operator.device
         free = [slot for slot, desc in enumerate(self._inputs) if not desc.owned_by_dml]
         if len(inputs) != len(free):
             raise InvalidArgumentError(f"are {len(free)} arrays", field="inputs", value=len(inputs))
-        bindings: list[BufferBinding | None] = [None] * len(self._inputs)
+        given: dict[Storage, BoundRange | npt.NDArray[Any]] = {}
         for slot, array in zip(free, inputs, strict=True):
-            if operator.signature.inputs[slot].tensor is not None:
-                bindings[slot] = self._binding(slot, array)
-        tensors = [slot.tensor for slot in operator.signature.outputs]
-        buffers = [device.create_buffer(tensor.total_tensor_size_in_bytes) for tensor in tensors if tensor is not None]
-        table = BindingTable(device, operator)
-        table.bind_inputs(bindings)
-        table.bind_outputs([BufferBinding(buffer) for buffer in buffers])
-        scratch = operator.get_binding_properties().temporary_resource_size
-        if scratch:
-            table.bind_temporary_resource(BufferBinding(device.create_buffer(scratch, purpose=Purpose.TEMPORARY)))
-        if self._persistent is not None:
-            table.bind_persistent_resource(self._persistent)
-        commands = device.create_command_list()
-        device.create_command_recorder().record_dispatch(commands, operator, table)
-        commands.submit()
+            storage = self._storages[slot]
+            if storage is None:
+                continue
+            given[storage] = (
+                bound(self._on_device(slot, array)) if isinstance(array, DeviceArray) else self._bytes(slot, array)
+            )
+        buffers = self._graph.call(given)
         results = tuple(
-            DeviceArray(device, buffer, desc.data_type, desc.sizes)
-            for buffer, desc in zip(buffers, self._outputs, strict=False)
+            DeviceArray(self._device, buffer, tensor.data_type, tensor.sizes)
+            for buffer, tensor in zip(buffers.values(), self._results, strict=True)
         )
         return results[0] if len(results) == 1 else results
 
-    def _binding(self, slot: int, array: DeviceArray | npt.ArrayLike) -> BufferBinding:
-        """An input's memory.
+    def _on_device(self, slot: int, array: DeviceArray) -> DeviceArray:
+        """An input, checked.
 
         Raises:
             InvalidArgumentError: it is another tensor than the graph's input.
+            StateError: it is on another device.
         """
+        if array.device is not self._device:
+            raise StateError(f"input {slot} lives on {array.device}, the graph on {self._device}")
+        self._check(slot, array.desc)
+        return array
+
+    def _bytes(self, slot: int, array: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The bytes of an input, checked as one on the device is."""
+        values = np.asarray(array)
+        strides = element_strides(values)
+        if strides is None:
+            values = np.ascontiguousarray(values)
+            strides = element_strides(values) or ()
+        self._check(slot, TensorDesc(data_type_of(values.dtype), values.shape or (1,), strides or (1,)))
+        return memory_span(values, strides)
+
+    def _check(self, slot: int, given: TensorDesc) -> None:
         wanted = self._inputs[slot]
-        given = array if isinstance(array, DeviceArray) else DeviceArray.from_numpy(array, self.operator.device)
-        same = (given.data_type, given.desc.sizes) == (wanted.data_type, wanted.sizes)
-        if not same or given.desc.effective_strides != wanted.effective_strides:
+        same = (given.data_type, given.sizes) == (wanted.data_type, wanted.sizes)
+        if not same or given.effective_strides != wanted.effective_strides:
             rule = f"is a tensor of {wanted.data_type.name} with sizes {wanted.sizes} and strides {wanted.effective_strides}"
-            found = (given.data_type.name, given.desc.sizes, given.desc.effective_strides)
+            found = (given.data_type.name, given.sizes, given.effective_strides)
             raise InvalidArgumentError(rule, field=f"input {slot}", value=found)
-        return given.binding()
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

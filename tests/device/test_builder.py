@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 import dmlvk
 from dmlvk import Graph, InvalidArgumentError, StateError
+from dmlvk.runtime.recorder import Command, Recording
 
 rng = np.random.default_rng(17)
 F32, U32 = dmlvk.TensorDataType.FLOAT32, dmlvk.TensorDataType.UINT32
@@ -137,3 +138,40 @@ def test_methods_are_documented(device: dmlvk.Device) -> None:
     graph = Graph(device)
     assert "convolution" in dir(graph)
     assert graph.convolution.__doc__ == dmlvk.eager.convolution.__doc__
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("on_device", [False, True], ids=["numpy", "on the device"])
+def test_a_call_records_only_what_touches_its_own_memory(
+    device: dmlvk.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    count_dispatches: Callable[[], AbstractContextManager[Any]],
+    on_device: bool,
+) -> None:
+    """Of 300 steps in a row the first reads the input and the last writes the new output: all others are replayed. Results
+    of earlier calls stay as they are."""
+    graph = Graph(device)
+    y = graph.input((5,))
+    for index in range(300):
+        y = y - 1 if index % 2 else y + 1
+    function = graph.compile(y, without=("all",))
+    recorded: list[str] = []
+    add = Recording.add
+
+    def adding(self: Recording, commands: Sequence[Command]) -> None:
+        recorded.extend(command.kernel for command in commands)
+        add(self, commands)
+
+    monkeypatch.setattr(Recording, "add", adding)
+    results = []
+    for call in range(6):
+        array = np.full(5, call, np.float32)
+        recorded.clear()
+        with count_dispatches() as counted:
+            results.append(function(dmlvk.DeviceArray.from_numpy(array, device) if on_device else array))
+        assert counted.dispatches == 300
+        if call > 2:  # as many recordings as may be in flight
+            assert len(recorded) == (2 if on_device else 1)
+        device.wait_idle()
+    for call, result in enumerate(results):
+        np.testing.assert_array_equal(result.numpy(), call)

@@ -99,7 +99,7 @@ class Device(ComputeDevice):
         """
         if operator.device is not self:
             raise StateError(f"the operator belongs to {operator.device}, not to {self}")
-        return self.compile_plan(Signature.of(operator.desc), lower(operator.desc, self._capabilities(flags)), flags)
+        return self.compile_plan(Signature.of(operator.desc), lower(operator.desc, self.capabilities_under(flags)), flags)
 
     def compile_graph(
         self, desc: GraphDesc, flags: ExecutionFlags = ExecutionFlags.NONE, *, without: Collection[str] = ()
@@ -122,7 +122,7 @@ class Device(ComputeDevice):
                 raise StateError(f"Nodes[{index}]: the operator belongs to {node.operator.device}, not to {self}")
         wiring = wire(desc)
         steps = optimized(wiring.steps, wiring.outputs, without=without)
-        assembly = assemble(steps, wiring.inputs, wiring.outputs, self._capabilities(flags))
+        assembly = assemble(steps, wiring.inputs, wiring.outputs, self.capabilities_under(flags))
         signature = Signature(
             "DML_GRAPH_DESC",
             tuple(TensorSlot(f"GraphInput[{index}]", tensor) for index, tensor in enumerate(wiring.input_tensors)),
@@ -136,7 +136,8 @@ class Device(ComputeDevice):
             constants[-1].write(storage.constant)
         return self.compile_plan(signature, assembly.plan, flags, constants)
 
-    def _capabilities(self, flags: ExecutionFlags) -> Capabilities:
+    def capabilities_under(self, flags: ExecutionFlags) -> Capabilities:
+        """What kernels may rely on where operators are compiled with these flags."""
         if flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION:
             return dataclasses.replace(self.capabilities, allow_half_precision=True)
         return self.capabilities

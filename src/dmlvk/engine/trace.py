@@ -69,6 +69,15 @@ class TracedTensor(Protocol):
     def sizes(self) -> Sizes: ...
 
 
+class PackedTensor(NamedTuple):
+    """A ``TracedTensor`` of a door that needs no more."""
+
+    storage: Storage
+    data_type: TensorDataType
+    dtype: np.dtype[Any]
+    sizes: Sizes
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """What one set of sizes takes.

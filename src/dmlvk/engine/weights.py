@@ -63,9 +63,10 @@ class Weights:
         """Whether a storage has memory here."""
         return storage in self._constants
 
-    def reserve(self, storage: Storage) -> None:
+    def reserve(self, storage: Storage) -> Buffer:
         """Memory for a storage that is written once: computed, or given."""
-        self._constants[storage] = self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
+        buffer = self._constants[storage] = self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
+        return buffer
 
     def release(self, storages: Iterable[Storage]) -> None:
         """Frees constants that nothing reads any more; one that something does read after all is uploaded again."""

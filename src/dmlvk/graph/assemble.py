@@ -9,7 +9,7 @@ from typing import Final
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.graph.placement import Placement
-from dmlvk.graph.step import Step, Storage
+from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.kernels.common.plan import BlockCopy, Launch, Plan, Range, Source
 from dmlvk.kernels.lowering import lower
 from dmlvk.spec.enums import TensorFlags
@@ -161,10 +161,13 @@ def _lowered(step: Step, desc: OperatorDesc, caps: Capabilities) -> Plan:
     try:
         return lower(desc, caps)
     except UnsupportedError as error:
-        reason = f"{error.reason} ({step.origin})"
-        raise UnsupportedError(
-            reason, operator=error.operator, limitation=error.limitation, features=error.features
-        ) from error
+        raise refusal(step.origin, error) from error
+
+
+def refusal(origin: Origin, error: UnsupportedError) -> UnsupportedError:
+    """What a device says of an operator, with what asked for it."""
+    reason = f"{error.reason} ({origin})"
+    return UnsupportedError(reason, operator=error.operator, limitation=error.limitation, features=error.features)
 
 
 def constant_slots(step: Step, known: Collection[Storage] = ()) -> frozenset[int]:

@@ -1,0 +1,194 @@
+"""A compiled graph that is called with arrays: its inputs and outputs lie in memory that each call names anew.
+
+Steps that touch none of that memory are recorded once. Between them stand those that read the caller's arrays or write the
+new outputs: they are recorded at each call, and so is no more than what has to be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.engine.compiled_graphs import CompiledGraph, Compiler, Places
+from dmlvk.engine.copies import Copy, recorded_copies
+from dmlvk.engine.operator import PreparedOperator
+from dmlvk.engine.trace import Trace
+from dmlvk.engine.transfer import Array
+from dmlvk.graph.step import Origin, Step, Storage
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.memory import Buffer, Purpose
+from dmlvk.runtime.recorder import BoundRange, Recording
+from dmlvk.spec.errors import StateError, UnsupportedError
+
+_FEWEST: Final = 8
+"""Steps that are worth a recording of their own: fewer are recorded with their neighbours."""
+_IN_FLIGHT: Final = 2
+"""Recordings of the same commands, so that a call need not wait for the one before it."""
+
+
+class _Work(NamedTuple):
+    """A step with its operator, and the offset of its scratch."""
+
+    step: Step
+    operator: PreparedOperator
+    scratch: int
+
+
+class _Segment:
+    """Steps in a row that are recorded together.
+
+    Args:
+        works: The steps.
+        outside: Storages among theirs that lie in memory which calls name.
+    """
+
+    def __init__(self, works: Sequence[_Work], outside: frozenset[Storage]) -> None:
+        self.works = works
+        self.outside = outside
+        self.recordings: list[Recording] = []
+
+
+class CallableGraph:
+    """A graph ready to be called. May be called from several threads; they take turns.
+
+    Args:
+        device: Where it runs.
+        trace: What it does. Its inputs and outputs that are outside are bound at each call.
+        refusal: The error to raise for an operator that the device cannot run.
+        caps: What kernels may rely on, the device's capabilities where None.
+
+    Attributes:
+        graph: The operators and their places.
+
+    Raises:
+        UnsupportedError: as ``refusal`` makes it.
+    """
+
+    def __init__(
+        self,
+        device: ComputeDevice,
+        trace: Trace,
+        refusal: Callable[[Origin, UnsupportedError], UnsupportedError],
+        caps: Capabilities | None = None,
+    ) -> None:
+        self._device = device
+        self._compiler = Compiler(device, refusal, caps=caps)
+        self._prepared = self._compiler.prepared(trace)
+        self.graph = CompiledGraph(trace, self._prepared.operators)
+        self._segments = _segments(self.graph)
+        self._lock = threading.Lock()
+        self._arena: Buffer | None = None
+        self._homes: dict[Storage, BoundRange] = {}
+        self._is_ready = False
+        if not trace.given:
+            self.give({})
+
+    def give(self, given: Mapping[Storage, BoundRange]) -> None:
+        """Copies what the trace says is given later, and computes what follows from it.
+
+        Raises:
+            StateError: it has been given.
+        """
+        with self._lock:
+            if self._is_ready:
+                raise StateError("a graph is initialised exactly once")
+            weights = self._compiler.weights
+            copies = []
+            for storage, source in given.items():
+                home = weights.reserve(storage)
+                copies.append(Copy(source._replace(nbytes=storage.nbytes), BoundRange(home, 0, storage.nbytes)))
+            recorded_copies(self._device, copies).submit()
+            self._compiler.bring_weights(self._prepared)
+            bound = set(self._prepared.bound())
+            weights.release(storage for storage in given if storage not in bound)
+            self._is_ready = True
+
+    def call(self, inputs: Mapping[Storage, BoundRange | Array]) -> dict[str, Buffer]:
+        """A new buffer for each output; returns without waiting for the device.
+
+        Args:
+            inputs: Each input that is outside: where it lies, or contiguous bytes of the host, for which memory is kept.
+
+        Raises:
+            StateError: what is given later is not there yet.
+        """
+        trace = self.graph.trace
+        with self._lock:
+            if not self._is_ready:
+                raise StateError("the graph is initialised before it is called")
+            outputs: dict[str, Buffer] = {}
+            ranges: dict[Storage, BoundRange] = {}
+            for storage, given in inputs.items():
+                ranges[storage] = given if isinstance(given, BoundRange) else self._written(storage, given)
+            stays = {storage for storage, given in inputs.items() if not isinstance(given, BoundRange)}
+            copied = []
+            for name, result in trace.outputs.items():
+                assert not isinstance(result, np.ndarray), "a graph that is called computes its outputs"
+                storage = result.storage
+                outputs[name] = self._device.create_buffer(storage.nbytes)
+                target = BoundRange(outputs[name], 0, storage.nbytes)
+                if storage in trace.outside and storage not in ranges:
+                    ranges[storage] = target
+                else:
+                    copied.append((storage, target))
+            if self._arena is None and self.graph.placement.nbytes:
+                self._arena = self._device.create_buffer(self.graph.placement.nbytes, purpose=Purpose.TEMPORARY)
+            places = Places(self._compiler.weights, self.graph.placement, self._arena, ranges)
+            for segment in self._segments:
+                self._recorded(segment, places, segment.outside <= stays).submit(defer=True)
+            if copied:
+                copies = [Copy(places.locate(storage), target) for storage, target in copied]
+                recorded_copies(self._device, copies).submit(defer=True)
+            self._device.flush()
+            return outputs
+
+    def _written(self, storage: Storage, array: Array) -> BoundRange:
+        """Where an array of the host lies on the device: in memory that is written anew by each call."""
+        if storage not in self._homes:
+            self._homes[storage] = BoundRange(self._device.create_buffer(storage.nbytes), 0, storage.nbytes)
+        self._homes[storage].buffer.write(array)
+        return self._homes[storage]
+
+    def _recorded(self, segment: _Segment, places: Places, stays: bool) -> Recording:
+        """A segment's commands: a recording that the device is done with where one is there, else a new one."""
+        kept = segment.recordings if stays else []
+        for recording in kept:
+            if recording.wait(0.0):
+                return recording
+        if len(kept) == _IN_FLIGHT:
+            kept.append(kept.pop(0))
+            return kept[-1]
+        recording = Recording(self._device, timestamps=False)
+        for work in segment.works:
+            recording.add(places.commands(*work))
+        kept.append(recording)
+        return recording
+
+
+def _segments(graph: CompiledGraph) -> list[_Segment]:
+    """The steps of each run in rows that touch memory outside, and rows that do not."""
+    outside = graph.trace.outside
+    works = [
+        _Work(*work)
+        for work in zip(graph.trace.steps, graph.operators, graph.placement.scratch, strict=True)
+        if not work[0].runs_once
+    ]
+
+    def touched(work: _Work) -> frozenset[Storage]:
+        storages = (*work.step.read(), *work.step.written())
+        return frozenset(storage.place.storage for storage in storages) & outside
+
+    segments: list[_Segment] = []
+    for touches, row in itertools.groupby(works, key=lambda work: bool(touched(work))):
+        own = [*row]
+        last = segments[-1] if segments else None
+        if last is not None and last.outside and (touches or len(own) < _FEWEST):
+            segments[-1] = _Segment([*last.works, *own], last.outside.union(*map(touched, own)))
+        else:
+            segments.append(_Segment(own, frozenset().union(*map(touched, own))))
+    return segments

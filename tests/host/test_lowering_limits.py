@@ -150,12 +150,19 @@ def check_pipeline(kernel: KernelVariant, caps: Capabilities) -> None:
         assert caps.minimum_subgroup_size <= kernel.subgroup_size <= caps.maximum_subgroup_size
 
 
+@pytest.mark.parametrize("every_device", [pytest.param(True, marks=pytest.mark.full, id="every device"), False])
 @pytest.mark.parametrize("operator", [row for row in all_cases() if row in LOWERINGS], ids=lambda row: row.__name__)
-def test_every_plan_keeps_to_its_device(operator: type[OperatorDesc]) -> None:
-    for desc in descs(all_cases()[operator]):
-        for name in DEVICES if operator.__module__ in MATRIX_FAMILIES else PLAIN:
+def test_every_plan_keeps_to_its_device(operator: type[OperatorDesc], every_device: bool) -> None:
+    """Each desc under each rule on devices that take turns, and each rule on each device; or all on all of them."""
+    names = tuple(DEVICES) if operator.__module__ in MATRIX_FAMILIES else PLAIN
+    met: set[tuple[str, str]] = set()
+    for turn, desc in enumerate(descs(all_cases()[operator])):
+        for place, name in enumerate(names):
             caps = DEVICES[name]
             for rule in possible_rules(desc, caps):
+                if not every_device and turn % len(names) != place and (name, rule) in met:
+                    continue
+                met.add((name, rule))
                 try:
                     check_plan(lower(desc, caps, force=rule), caps)
                 except Exception as error:

@@ -1,11 +1,16 @@
 # Commands for a machine that has Debian 12, Python 3.11 and a C++ compiler. Each sets up whatever is missing, says so, and skips what an earlier run
 # already did.
 #
-#   make demo   read the text of a photographed page with three ONNX models, every layer on the Vulkan device
-#   make site   the documentation, with the reference of operators and all measurements, in build/site
-#   make test   lint, types and the whole test suite on lavapipe, under the Vulkan validation layer
+#   make demo        read the text of a photographed page with three ONNX models, every layer on the Vulkan device
+#   make site        the documentation, with the reference of operators and all measurements, in build/site
+#   make check       lint, types, the tests that need no device and the quick ones, from the sources: before every commit
+#   make test        lint, types and the test suite on lavapipe, under the Vulkan validation layer
+#   make test-full   make test, and with it the tests marked "full", which may take hours
 
-.PHONY: demo test site clean
+.PHONY: demo site check test test-full clean
+
+SET_UP_TESTS = tools/setup_debian.sh vulkan-validationlayers spirv-cross chromium && \
+	python3 tools/setup_venv.py --extra docs --extra onnx --extra report --extra test --torch --bench
 
 demo:
 	@tools/setup_debian.sh
@@ -13,14 +18,21 @@ demo:
 	@.venv/bin/python examples/ocr.py
 
 test:
-	@tools/setup_debian.sh vulkan-validationlayers spirv-cross chromium
-	@python3 tools/setup_venv.py --extra docs --extra onnx --extra report --extra test --torch --bench
+	@$(SET_UP_TESTS)
 	@tools/run_tests.sh
 
 site:
 	@tools/setup_debian.sh
 	@python3 tools/setup_venv.py --extra docs --extra report --bench
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+check:
+	@$(SET_UP_TESTS) --sources
+	@tools/run_tests.sh --check
+
+test-full:
+	@$(SET_UP_TESTS)
+	@tools/run_tests.sh --full
 
 clean:
 	rm -rf .venv build .cache

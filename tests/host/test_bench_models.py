@@ -34,6 +34,7 @@ def _small(name: str) -> Network:
     return Network(name, single, 1, inputs, outputs, networks.bert_base, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet", "bert"])
 def test_a_network_is_the_same_in_onnx_and_in_pytorch(name: str, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from dmlvk_bench.models.torch_network import TorchNetwork

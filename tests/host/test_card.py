@@ -185,6 +185,7 @@ def test_the_samples_are_of_many_cases() -> None:
     assert len({v.case.name for v in sampled if v.layout == "strided" and not v.in_place}) > 2
 
 
+@pytest.mark.slow
 def test_explain_takes_the_words_of_every_case() -> None:
     """Strides that are those of a packed tensor go unsaid; 1 and 1.0 are one number."""
     for operator in all_cases():

@@ -331,6 +331,7 @@ def test_kernels_refuse_nothing_but_what_is_declared() -> None:
         assert made == allowed.get(path, 0), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "row", sorted(filter(has_kernels, REGISTRY.values()), key=lambda row: row.type), ids=lambda row: row.__name__
 )

@@ -8,6 +8,8 @@ from translate_msl import KNOWN_GAPS, METAL_FEATURES, Translation, find_program,
 from dmlvk.kernels.common.library import module_names
 from dmlvk.kernels.manifest import KERNELS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def translations() -> list[Translation]:

@@ -83,6 +83,7 @@ def opened(page: str, width: int) -> dict[str, Any]:
     return dict(json.loads(html.unescape(found[1])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize(
     ("make", "figures"),

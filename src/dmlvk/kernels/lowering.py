@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.families import family_modules
 from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.limitation import FEATURES, STORAGE_BINDING, WORKGROUPS
-from dmlvk.kernels.common.plan import BlockCopy, Launch, Plan
+from dmlvk.kernels.common.plan import BlockCopy, Plan
 from dmlvk.kernels.common.registry import Lowering, lowering_of, register
 from dmlvk.kernels.common.rule import Rule, choose
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import Size, pinned
 from dmlvk.spec.tensor import element_bits
 
 __all__ = ["Lowering", "check_data_types", "explain", "lower", "newest", "possible_rules", "register"]
@@ -70,22 +67,7 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
     _check_sizes(desc, caps)
     plan = lowering.schedules[name](desc, problem, caps)
     _check_dispatches(desc, plan, caps)
-    return _with_plain_constants(plan)
-
-
-def _with_plain_constants(plan: Plan) -> Plan:
-    """The plan; of one whose sizes are symbolic, with pipelines of plain constants: what they are computed of is guarded."""
-
-    def plain(launch: Launch) -> Launch:
-        if isinstance(launch, BlockCopy) or all(type(value) is not Size for _, value in launch.kernel.constants):
-            return launch
-        constants = tuple((name, pinned(value)) for name, value in launch.kernel.constants)
-        return dataclasses.replace(launch, kernel=launch.kernel._replace(constants=constants))
-
-    dispatches, initialize = tuple(map(plain, plan.dispatches)), tuple(map(plain, plan.initialize))
-    if dispatches == plan.dispatches and initialize == plan.initialize:
-        return plan
-    return dataclasses.replace(plan, dispatches=dispatches, initialize=initialize)
+    return plan
 
 
 def check_data_types(desc: OperatorDesc, caps: Capabilities) -> None:

@@ -351,9 +351,10 @@ class _Form:
         least, most: Those of the two that guards have set, so that they must be checked.
         excluded: Numbers that it differs from, which must be checked.
         multiple: It is a multiple of this.
+        range, version: The bounds that follow from all that is known, and as of when.
     """
 
-    __slots__ = ("excluded", "high", "least", "low", "most", "multiple", "size")
+    __slots__ = ("excluded", "high", "least", "low", "most", "multiple", "range", "size", "version")
 
     def __init__(self, size: int, low: Bound = -_INFINITY, high: Bound = _INFINITY) -> None:
         assert isinstance(size, Size), "it has terms"
@@ -361,6 +362,7 @@ class _Form:
         self.least, self.most = -_INFINITY, _INFINITY
         self.excluded: set[int] = set()
         self.multiple = 1
+        self.range, self.version = (low, high), -1
 
 
 class _Comparison(NamedTuple):
@@ -388,6 +390,7 @@ class SizeTrace:
         self._reals: dict[tuple[Any, ...], Any] = {}
         self._forms: dict[_Key, _Form] = {}
         self._checks: dict[Any, _Form | _Comparison] = {}
+        self._version = 0  # grows with what is known
 
     def symbol(self, name: str, value: int) -> Size:
         """A new symbol, which is ``value`` in this trace."""
@@ -482,8 +485,10 @@ class SizeTrace:
             return self._floor(-left, -right)
         is_product = not isinstance(right, Size) or len(right.terms) == 1
         if smallest > 0 and is_product and isinstance(left, Size) and left.terms[_leading(left.terms)] < 0:
-            rounded_up: int = self.quotient(right - left - 1, right)
-            return -rounded_up
+            raised = {product: -factor for product, factor in left.terms.items()}
+            for product, factor in (*_terms(right).items(), ((), -1)):
+                raised[product] = raised.get(product, 0) + factor
+            return -self.quotient(self._size(raised), right)
         low, high = self._range(left)
         bounds: tuple[Bound, Bound] = _ANY
         if smallest > 0:
@@ -548,6 +553,11 @@ class SizeTrace:
     def rounded(self, operation: str, real: RealSize) -> int:
         """A whole number of a floating-point one: its "ceil", "floor", "trunc" or "round"."""
         return self._atom(operation, (real,), _COMPUTED[operation](real.value), *_ANY)
+
+    def call(self, function: Callable[..., int], *arguments: Any) -> int:
+        """A whole number that a function computes of plain ints; see ``called``."""
+        value = function(*map(_plain_value, arguments))
+        return self._atom("call", (function, *arguments), value, *_ANY)
 
     # Comparisons.
 
@@ -627,6 +637,7 @@ class SizeTrace:
         if not (raised or lowered):
             return
         form.low, form.high = max(low, known[0]), min(high, known[1])
+        self._version += 1
         operation, *arguments = form.size.made or ("+",)
         if operation == "//" and not isinstance(arguments[1], Size) and arguments[1] > 0:
             divisor = arguments[1]
@@ -671,25 +682,36 @@ class SizeTrace:
         if not isinstance(size, Size):
             return size, size
         form, factor, constant = self._normal(size)
-        ends = [_times(bound, factor) + constant for bound in self._form_range(form)]
-        return min(ends), max(ends)
+        low, high = self._form_range(form)
+        if factor < 0:
+            low, high = high, low
+        return low * factor + constant, high * factor + constant
 
     def _form_range(self, form: _Form) -> tuple[Bound, Bound]:
+        if form.version == self._version:
+            return form.range
         low: Bound = 0
         high: Bound = 0
         for product, factor in form.size.terms.items():
             least, most = self._product_range(product)
-            ends = _times(least, factor), _times(most, factor)
-            low, high = low + min(ends), high + max(ends)
-        return max(low, form.low), min(high, form.high)
+            if factor < 0:
+                least, most = most, least
+            low, high = low + least * factor, high + most * factor
+        form.version, form.range = self._version, (max(low, form.low), min(high, form.high))
+        return form.range
 
     def _product_range(self, product: tuple[int, ...]) -> tuple[Bound, Bound]:
-        low: Bound = 1
-        high: Bound = 1
-        for atom in product:
+        form = self._forms[((product[0],), 1),]
+        low, high = form.low, form.high
+        if len(product) == 1:
+            return low, high
+        for atom in product[1:]:
             form = self._forms[((atom,), 1),]
-            ends = [_times(a, b) for a in (low, high) for b in (form.low, form.high)]
-            low, high = min(ends), max(ends)
+            if low >= 0 and form.low >= 0:
+                low, high = _times(low, form.low), _times(high, form.high)
+            else:
+                ends = [_times(a, b) for a in (low, high) for b in (form.low, form.high)]
+                low, high = min(ends), max(ends)
         known = self._forms.get(((product, 1),))
         return (low, high) if known is None else (max(low, known.low), min(high, known.high))
 
@@ -727,7 +749,7 @@ class SizeTrace:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, numbers.Integral)
+    return type(value) in (int, Size) or isinstance(value, numbers.Integral)
 
 
 def _value(number: Any) -> Any:
@@ -735,7 +757,13 @@ def _value(number: Any) -> Any:
 
 
 def _identity(number: object) -> tuple[type, object]:
+    if isinstance(number, tuple):
+        return tuple, tuple(map(_identity, number))
     return type(number), id(number) if isinstance(number, Size | RealSize) else number
+
+
+def _plain_value(value: Any) -> Any:
+    return tuple(map(_plain_value, value)) if isinstance(value, tuple) else _value(value)
 
 
 def _terms(size: int) -> _Terms:
@@ -846,7 +874,7 @@ class _Writer:
 
     def _parts(self, node: Size | RealSize) -> tuple[Any, ...]:
         if node.made:
-            return () if node.made[0] == "symbol" else node.made[1:]
+            return () if node.made[0] == "symbol" else tuple(_symbolic(node.made[1:]))
         assert isinstance(node, Size), "what is a float was made by an operation"
         return tuple(self._trace.atoms[position] for product in node.terms for position in product)
 
@@ -857,9 +885,7 @@ class _Writer:
         waiting: list[Any] = [node]
         while waiting:
             top = waiting[-1]
-            missing = [
-                part for part in self._parts(top) if isinstance(part, Size | RealSize) and id(part) not in self._written
-            ]
+            missing = [part for part in self._parts(top) if id(part) not in self._written]
             if id(top) in self._written or not missing:
                 waiting.pop()
                 if id(top) not in self._written:
@@ -886,6 +912,8 @@ class _Writer:
             )
             return f"({' + '.join(products)})"
         operation, *parts = node.made
+        if operation == "call":
+            return self._output(Deferred(parts[0], tuple(parts[1:])))
         texts = [self._written.get(id(part)) or self._constant(part) for part in parts]
         if len(texts) == 2:
             return f"({texts[0]} {operation} {texts[1]})"
@@ -932,6 +960,16 @@ def _symbolic(value: Any) -> Iterator[Size | RealSize]:
     elif isinstance(value, tuple):
         for item in value:
             yield from _symbolic(item)
+
+
+def called(function: Callable[..., int], *arguments: Any) -> int:
+    """What a function gives for these arguments, which are plain values, sizes and tuples of such.
+
+    Of Sizes it is computed anew for other sizes, by the function itself: for what loops over a size, and would pin it. The
+    function may read nothing else than its arguments.
+    """
+    size = next((item for item in _symbolic(arguments) if isinstance(item, Size)), None)
+    return function(*arguments) if size is None else size.trace.call(function, *arguments)
 
 
 def _is_plain(value: Any) -> bool:

@@ -74,11 +74,12 @@ def check_rounds(rounds: int, caps: Capabilities, operator: str) -> None:
 
 def divisors(sizes: Sequence[int]) -> tuple[int, ...]:
     """Two words a size with which ``quotient`` in ``glsl/include/tensor.glsl`` divides any 32-bit index by it: the
-    multiplier of Granlund and Montgomery's round-up method, and its two shifts as first | second << 1."""
+    multiplier of Granlund and Montgomery's round-up method, and its two shifts as first | second << 1. The shifts
+    are 1 and the bits of the size but one; of a size of 1 there are none."""
     words: list[int] = []
     for size in sizes:
         bits = (size - 1).bit_length()
-        words += [2**32 * (2**bits - size) // size + 1, min(bits, 1) | max(bits - 1, 0) << 1]
+        words += [2**32 * (2**bits - size) // size + 1, max(2 * bits - 1, 0)]
     return tuple(words)
 
 

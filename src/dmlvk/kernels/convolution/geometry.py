@@ -34,7 +34,7 @@ def _five(tensor: TensorDesc) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _modular(values: int | tuple[int, ...]) -> int | tuple[int, ...]:
     """Signed numbers as the shaders' modular uints."""
-    return values % 2**32 if isinstance(values, int) else tuple(value % 2**32 for value in values)
+    return tuple(value % 2**32 for value in values) if isinstance(values, tuple) else values % 2**32
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dmlvk.kernels.elementwise.lowering import launch
 from dmlvk.spec.enums import OperatorType, TensorDataType
 from dmlvk.spec.ops import ActivationIdentity, Cast, ElementWiseIdentity
 from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.size import called
 from dmlvk.spec.tensor import element_bits
 
 _WORKGROUP = 128
@@ -184,20 +185,21 @@ def _cheaper_walk(problem: CopyProblem) -> Coalesced:
     walk = problem.walk
     order = sorted(range(len(walk.sizes)), key=lambda axis: -abs(walk.strides[0][axis]))
     by_input = coalesce([walk.sizes[axis] for axis in order], [[own[axis] for axis in order] for own in walk.strides])
-    return min(walk, by_input, key=lambda found: _sectors(found, problem.bits))
+    return min(walk, by_input, key=lambda found: called(_sectors, problem.bits, *found))
 
 
-def _sectors(walk: Coalesced, bits: int) -> int:
-    """Sectors of memory that the first neighbouring invocations touch."""
-    count = min(_NEIGHBOURS, math.prod(walk.sizes))
-    touched: set[tuple[int, int]] = set()
-    for number in range(count):
-        rest, places = number, [0] * len(walk.strides)
-        for axis in reversed(range(len(walk.sizes))):
-            rest, coordinate = divmod(rest, walk.sizes[axis])
-            places = [place + coordinate * own[axis] for place, own in zip(places, walk.strides, strict=True)]
-        touched |= {(tensor, place * bits // _SECTOR_BITS) for tensor, place in enumerate(places)}
-    return len(touched)
+def _sectors(bits: int, sizes: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> int:
+    """Sectors of memory that the first neighbouring invocations of a walk touch."""
+    touched = 0
+    for own in strides:
+        places = [0]
+        for size, step in zip(reversed(sizes), reversed(own), strict=True):
+            if len(places) >= _NEIGHBOURS:
+                break
+            count = min(size, -(-_NEIGHBOURS // len(places)))
+            places = [place + step * index for index in range(count) for place in places]
+        touched += len({place * bits // _SECTOR_BITS for place in places[:_NEIGHBOURS]})
+    return touched
 
 
 def _dispatch(

@@ -37,8 +37,8 @@ def _few_rows(problem: GemmProblem, caps: Capabilities) -> bool:
 
 def _splittable(problem: GemmProblem, caps: Capabilities) -> bool:
     orders = (problem.rows, problem.columns), (problem.columns, problem.rows)
-    parts = max(2 * partial_bytes(problem.batch, *order) for order in orders)
-    return problem.depth > 32 and parts <= caps.storage_buffer_bytes
+    fits = all(2 * partial_bytes(problem.batch, *order) <= caps.storage_buffer_bytes for order in orders)
+    return problem.depth > 32 and fits
 
 
 def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:

@@ -86,7 +86,7 @@ def _accumulator(desc: _Reduction, problem: ReductionProblem) -> _Accumulator:
     params = {
         "decreasing": int(direction == AxisDirection.DECREASING),
         "index_words": _INDEX_WORDS.get(desc.tensor("output_tensor").data_type, 0),
-        "divisor": float(problem.row_elements),
+        "divisor": problem.row_elements,
     }
     return _Accumulator(int(function), params)
 

@@ -16,8 +16,8 @@ import sys
 import typing
 from collections.abc import Iterable, Iterator, Sequence
 
-from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common import registry
+from dmlvk.kernels.common.data_types import needed_features
 from dmlvk.kernels.common.limitation import EVERY_OPERATOR
 from dmlvk.kernels.common.registry import limitations_of
 from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
@@ -26,7 +26,6 @@ from dmlvk.spec.schema import REGISTRY, Constraint, FieldKind, FieldSpec, Operat
 from dmlvk.verify import card as verify_card
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import EXACT, OperatorCases, Tolerance
-from dmlvk.verify.support import unsupported_types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MEASUREMENTS = {"H200": "bench/results/h200-verify.json", "lavapipe": "bench/results/lavapipe-verify.json"}
@@ -202,11 +201,10 @@ def section(row: type[OperatorDesc], measurements: dict[str, Measurement]) -> It
 
 def limits(row: type[OperatorDesc]) -> str:
     """What the operator asks of a device."""
-    entry = all_cases()[row]
     needs: dict[frozenset[str], list[TensorDataType]] = {}
-    for data_type, features in unsupported_types(entry, Capabilities(features=frozenset())).items():
+    for data_type, features in needed_features(row).items():
         needs.setdefault(features, []).append(data_type)
-    always = frozenset.intersection(*needs) if len(set().union(*needs.values())) == len(set(crossed(entry))) else frozenset()
+    always = frozenset.intersection(*needs)
     parts = [", ".join(f"`{name}`" for name in sorted(always))]
     for features, types in needs.items():
         if features - always:

@@ -30,6 +30,7 @@ from dmlvk.devices.mask import Mask
 from dmlvk.devices.profiles import PROFILES
 from dmlvk.directml.device import Device
 from dmlvk.engine.explanation import explain_operator
+from dmlvk.kernels.common.data_types import unsupported_types
 from dmlvk.kernels.common.limitation import EVERY_OPERATOR
 from dmlvk.kernels.common.registry import has_kernels, limitations_of
 from dmlvk.runtime.device import devices, known_model
@@ -218,15 +219,12 @@ def _devices(options: argparse.Namespace) -> int:
 def operator_list(caps: Capabilities) -> list[dict[str, Any]]:
     """Every DirectML operator with its status, the limitations that its descs may meet on a device, and the data types
     that the device cannot do, each with the features that it lacks."""
-    from dmlvk.verify.cases import all_cases
-    from dmlvk.verify.support import unsupported_types
-
     found = []
     for operator in sorted(OperatorType)[1:]:
         row = REGISTRY.get(operator)
         implemented = row is not None and has_kernels(row)
         limitations = limitations_of(row) if row is not None and implemented else ()
-        unsupported = unsupported_types(all_cases()[row], caps) if row is not None and implemented else {}
+        unsupported = unsupported_types(row, caps) if row is not None and implemented else {}
         found.append(
             {
                 "name": operator.dml_name,

@@ -13,9 +13,10 @@ import pytest
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels import lowering
 from dmlvk.kernels.common import limitation
+from dmlvk.kernels.common.data_types import unsupported_types
 from dmlvk.kernels.common.limitation import EVERY_OPERATOR, LOOP_ROUNDS, POSITIONS, SAMPLES, Limitation
 from dmlvk.kernels.common.registry import LOWERINGS, has_kernels, limitations_of, lowered_as
-from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.spec import ops
 from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
@@ -23,7 +24,8 @@ from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Size2D
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases import all_cases
-from dmlvk.verify.support import unsupported_types
+from dmlvk.verify.cases.model import OperatorCases
+from dmlvk.verify.cases.problem import Variation, build
 
 FEATURES = SUBGROUPS | {"float64", "int64", "storage8", "storage16"}
 GPU = Capabilities(features=FEATURES, workgroup_invocations=1024, storage_buffer_bytes=2**32 - 1)
@@ -331,16 +333,54 @@ def test_kernels_refuse_nothing_but_what_is_declared() -> None:
         assert made == allowed.get(path, 0), path
 
 
+def missing_features(desc: OperatorDesc, caps: Capabilities) -> frozenset[str]:
+    """The device features that a desc needs and a device lacks, found by lowering it."""
+    missing: frozenset[str] = frozenset()
+    while True:
+        own = dataclasses.replace(caps, features=caps.features | missing)
+        try:
+            check_data_types(desc, own)
+            lower(desc, own)
+        except UnsupportedError as error:
+            if not error.features:
+                raise
+            missing |= frozenset(error.features)
+        else:
+            return missing
+
+
+def found_missing(entry: OperatorCases, caps: Capabilities) -> dict[TensorDataType, frozenset[str]]:
+    """For each data type of an operator's cases the fewest features that one of them lacks.
+
+    A case is called after the type of its first tensors; others may have types of their own, such as the conditions of an
+    ElementWiseIf, so the case that takes least speaks for a data type.
+    """
+    found: dict[TensorDataType, frozenset[str]] = {}
+    for case in sorted(entry.cases, key=lambda case: not case.quick):
+        for data_type in case.only or entry.crossed_types:
+            known = found.get(data_type)
+            if known is None or known:
+                missing = missing_features(build(entry.operator, Variation(case, data_type, "packed")).desc, caps)
+                found[data_type] = missing if known is None else min(known, missing, key=len)
+    return found
+
+
+DEVICES = [frozenset(), SUBGROUPS, frozenset({"storage8", "storage16"}), SUBGROUPS | {"storage16", "int64"}, FEATURES]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "row", sorted(filter(has_kernels, REGISTRY.values()), key=lambda row: row.type), ids=lambda row: row.__name__
 )
-def test_what_a_device_lacks_is_found(row: type[OperatorDesc]) -> None:
-    """A device with every feature does every data type; without them some; what it takes is then enough."""
-    entry = all_cases()[row]
-    assert unsupported_types(entry, GPU) == {}
-    least = unsupported_types(entry, Capabilities(features=frozenset()))
-    for missing in set(least.values()):
-        still = unsupported_types(entry, Capabilities(features=missing))
-        assert not [data_type for data_type in still if least[data_type] <= missing]
+def test_what_a_device_lacks_is_what_lowering_finds(row: type[OperatorDesc]) -> None:
+    """What is declared of data types is what lowering the cases finds: no more, and of the newest re-issue no less, whose
+    cases have every kernel."""
+    assert unsupported_types(row, GPU) == {}
+    for features in DEVICES:
+        caps = Capabilities(features=features)
+        declared = unsupported_types(row, caps)
+        for data_type, found in found_missing(all_cases()[row], caps).items():
+            lacking = declared.get(data_type, frozenset())
+            assert lacking <= found, data_type
+            assert lacking == found or row is not lowered_as(row), data_type
     assert limitations_of(row) == limitations_of(lowered_as(row))

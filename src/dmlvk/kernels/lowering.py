@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.data_types import storage_features
 from dmlvk.kernels.common.families import family_modules
-from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.limitation import FEATURES, STORAGE_BINDING, WORKGROUPS
 from dmlvk.kernels.common.plan import BlockCopy, Plan
 from dmlvk.kernels.common.registry import Lowering, lowering_of, register
@@ -73,18 +73,15 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
 def check_data_types(desc: OperatorDesc, caps: Capabilities) -> None:
     """Refuses data types that the device cannot load and store, whatever kernel a plan would have: some move bytes alone.
 
-    Any device moves 64-bit elements, as pairs of words, and writes 64-bit indices so; whether it computes with them is asked
-    of the kernels that do. 4-bit elements go in 32-bit words.
-
     Raises:
         UnsupportedError: the device lacks a feature.
     """
     for slot in desc.input_slots() + desc.output_slots():
-        if slot.tensor is None or element_bits(slot.tensor.data_type) in (4, 64):
+        if slot.tensor is None:
             continue
-        name = slot.tensor.data_type.name
-        missing = tuple(feature for feature in GLSL_TYPES[name].features if feature not in caps.features)
+        missing = tuple(sorted(storage_features(slot.tensor.data_type) - caps.features))
         if missing:
+            name = slot.tensor.data_type.name
             found = f"{slot.field.dml_name} is {name}, which needs the device feature {', '.join(missing)}"
             raise FEATURES.error(found, desc.dml_name, features=missing)
 

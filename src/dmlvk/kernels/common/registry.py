@@ -6,14 +6,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.common.limitation import EVERY_OPERATOR, Limitation
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.common.rule import Rule
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import element_bits
 
 Schedule = Callable[[Any, Any, Capabilities], Plan]
 """(desc, problem, capabilities) -> plan."""
+
+Features = Callable[[type[OperatorDesc], TensorDataType], frozenset[str]]
+"""(row, data type of its first tensor) -> the device features that each of its plans takes, beside those that storing the
+tensors takes."""
+
+
+def no_features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
+    """What kernels take that every device runs."""
+    return frozenset()
+
+
+def subgroup_features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
+    """What kernels take that add and exchange values within subgroups."""
+    return SUBGROUPS
+
+
+def integer_features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
+    """What kernels take that compute with the elements: 64-bit integers."""
+    return frozenset({"int64"} if element_bits(data_type) == 64 else ())
 
 
 @dataclass(frozen=True)
@@ -25,12 +46,14 @@ class Lowering:
         rules: The family's rules, from ``kernels.select``.
         schedules: By rule name, what builds the plan.
         limitations: What problem and schedules may raise, beside what any operator may.
+        features: The device features that every plan takes.
     """
 
     problem: Callable[[Any], Any]
     rules: tuple[Rule, ...]
     schedules: Mapping[str, Schedule]
     limitations: tuple[Limitation, ...] = ()
+    features: Features = no_features
 
 
 LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
@@ -74,10 +97,11 @@ def register(
     schedules: Mapping[str, Schedule],
     when: Callable[[Any], bool] | None = None,
     limitations: tuple[Limitation, ...] = (),
+    features: Features = no_features,
 ) -> None:
     """Gives rows their lowering, or with ``when`` those descs of theirs. Every rule has its schedule."""
     assert {rule.name for rule in rules} == set(schedules), "rules and schedules name the same things"
-    lowering = Lowering(problem, rules, schedules, limitations)
+    lowering = Lowering(problem, rules, schedules, limitations, features)
     for row in rows:
         if when is None:
             LOWERINGS[row] = lowering

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import check_rounds, coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.compaction.rules import NONZERO, NonzeroProblem
 from dmlvk.spec.ops.compaction import NonzeroCoordinates
@@ -165,4 +165,10 @@ def _chunks(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilitie
     return Plan((first, second), temporary_bytes=start + counts.nbytes)
 
 
-register(NonzeroCoordinates, problem=_problem, rules=NONZERO, schedules={"whole": _whole, "chunks": _chunks})
+register(
+    NonzeroCoordinates,
+    problem=_problem,
+    rules=NONZERO,
+    schedules={"whole": _whole, "chunks": _chunks},
+    features=subgroup_features,
+)

@@ -16,7 +16,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.registry import integer_features, no_features, register
 from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, coalesce, divisors, linear_grid, tile_edge, tile_lanes
 from dmlvk.kernels.elementwise.rules import ELEMENTWISE, Access, ElementwiseProblem
 from dmlvk.kernels.manifest import KERNELS
@@ -332,9 +332,17 @@ def _fits(row: type[OperatorDesc]) -> bool:
 ROWS: tuple[type[OperatorDesc], ...] = tuple(row for row in REGISTRY.values() if row.traits.pointwise and _fits(row))
 """The rows that these kernels run."""
 
+
+def _features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
+    first, *_, last = (field.data_types for field in row.fields if field.kind.is_tensor)
+    moves_bits = TensorDataType.FLOAT64 in first and TensorDataType.FLOAT64 in last  # as _form has it
+    return no_features(row, data_type) if moves_bits or row.type is OperatorType.CAST else integer_features(row, data_type)
+
+
 register(
     *ROWS,
     problem=_problem,
     rules=ELEMENTWISE,
     schedules={rule.name: _schedule(rule.name) for rule in ELEMENTWISE},
+    features=_features,
 )

@@ -12,7 +12,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.parts import chosen_plan
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.registry import integer_features, register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid, pooling_lanes
 from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.pooling.rules import MAX_UNPOOLING, POOLING, QUANTIZED_POOLING, MaxUnpoolingProblem, PoolingProblem
@@ -552,6 +552,7 @@ register(
     rules=POOLING,
     schedules={"reduce": _reduce, "lanes": _lanes, "window": _window, "outputs": _outputs},
     limitations=(POSITIONS,),
+    features=integer_features,
 )
 register(
     QuantizedLinearAveragePooling,

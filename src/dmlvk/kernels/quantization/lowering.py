@@ -213,11 +213,18 @@ register(
     rules=QUANTIZATION,
     schedules={"groups": _groups, "elements": _elements},
 )
+
+
+def _dynamic_features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
+    return frozenset({"subgroup_shuffle"})  # the range of the elements is a reduction
+
+
 register(
     DynamicQuantizeLinear,
     problem=_problem,
     rules=QUANTIZATION,
     schedules={"groups": _dynamic(_groups), "elements": _dynamic(_elements)},
+    features=_dynamic_features,
 )
 register(
     ElementWiseQuantizedLinearAdd,

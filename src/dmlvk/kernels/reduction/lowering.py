@@ -9,11 +9,12 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.registry import integer_features, register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.reduction.rules import REDUCTION, ReductionProblem
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
+from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _Reduction = ops.Reduce | ops.Argmin | ops.Argmax
@@ -318,6 +319,10 @@ def range_reading(x: TensorDesc, caps: Capabilities) -> Reading:
     return _split(_Accumulator(_RANGE, params), problem, caps)
 
 
+def _features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
+    return integer_features(row, data_type) | {"subgroup_shuffle"}
+
+
 register(
     ops.Reduce,
     ops.Argmin,
@@ -331,4 +336,5 @@ register(
         "workgroup": _schedule(_workgroup),
         "subgroup": _schedule(_subgroup),
     },
+    features=_features,
 )

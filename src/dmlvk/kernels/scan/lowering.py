@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.registry import integer_features, register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, power_of_two
 from dmlvk.kernels.scan.rules import SCAN, ScanProblem
-from dmlvk.spec.enums import AxisDirection
+from dmlvk.spec.enums import AxisDirection, TensorDataType
 from dmlvk.spec.ops.scan import CumulativeProduct, CumulativeSummation
+from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import element_bits
 
 _Scan = CumulativeSummation | CumulativeProduct
@@ -156,10 +157,15 @@ def _column_chunks(desc: _Scan, problem: ScanProblem, caps: Capabilities) -> Pla
     return _in_chunks(desc, problem, caps, "scan_columns", _column_shape(desc, problem, caps))
 
 
+def _features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
+    return integer_features(row, data_type) | SUBGROUPS
+
+
 register(
     CumulativeSummation,
     CumulativeProduct,
     problem=_problem,
     rules=SCAN,
     schedules={"column chunks": _column_chunks, "columns": _columns, "chunks": _row_chunks, "rows": _rows},
+    features=_features,
 )

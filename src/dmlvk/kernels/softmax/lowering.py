@@ -10,7 +10,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.parts import placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid, power_of_two
 from dmlvk.kernels.softmax.rules import SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
 from dmlvk.spec import ops
@@ -243,4 +243,5 @@ register(
     problem=_problem,
     rules=SOFTMAX,
     schedules={"whole": _whole, "looped": _looped, "split": _split},
+    features=subgroup_features,
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.sort.rules import TOP_K, TopKProblem
 from dmlvk.spec.enums import AxisDirection, TensorDataType
@@ -276,4 +276,5 @@ register(
     problem=_problem,
     rules=TOP_K,
     schedules={"sort": _sort, "chunks": _chunks, "select": _select, "memory": _memory},
+    features=subgroup_features,
 )

@@ -154,7 +154,8 @@ def _quantization_data_types(real: str, integer: str) -> _s.Constraint:
     @_c.constraint("same_data_type", f"the scale has the data type of {real}, the zero point that of {integer}")
     def check(desc: "Quantize | Dequantize") -> _s.Violation | None:
         for tensor, like in zip(desc.quantization_tensors, (real, integer), strict=False):
-            if tensor.data_type != desc.tensor(like).data_type:
+            other = getattr(desc, like)  # None while data types are being inferred
+            if other is not None and tensor.data_type != other.data_type:
                 return _s.Violation("quantization_tensors", tensor.data_type.name)
         return None
 

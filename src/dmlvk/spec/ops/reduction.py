@@ -33,8 +33,10 @@ def _function_input(desc: Reduce) -> _s.Violation | None:
     "same_data_type", "the output has the input's data type, but of ARGMAX and ARGMIN INT64, INT32, UINT64 or UINT32"
 )
 def _function_output(desc: Reduce) -> _s.Violation | None:
-    given = desc.tensor("output_tensor").data_type
-    wanted = _INDICES if desc.function in _ARGUMENTS else (desc.tensor("input_tensor").data_type,)
+    if desc.input_tensor is None or desc.output_tensor is None:  # while data types are being inferred
+        return None
+    given = desc.output_tensor.data_type
+    wanted = _INDICES if desc.function in _ARGUMENTS else (desc.input_tensor.data_type,)
     return None if given in wanted else _s.Violation("output_tensor", given)
 
 

@@ -71,7 +71,7 @@ def _all_blocks(operator: type[ops.Quantize] | type[ops.Dequantize]) -> tuple[Ca
     """Every block size with an integer type of 8 bits and one of 4, their signs and the real types in turn."""
     integers = ((T.UINT8, T.INT4), (T.INT8, T.UINT4), (T.UINT8, T.UINT4), (T.INT8, T.INT4))
     return tuple(
-        _blocks(operator, name, _REAL[(row + row // 2 + column) % 2], integer)
+        _blocks(operator, name, _REAL[(row + row // 2 + row // 4 + column) % 2], integer)
         for row, name in enumerate(_BLOCKS)
         for column, integer in enumerate(integers[row % 4])
     )

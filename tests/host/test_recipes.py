@@ -13,7 +13,8 @@ from dmlvk.engine.recipe import FilledLaunch, FilledPlan, Recipe
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan
 from dmlvk.kernels.common.registry import has_kernels
 from dmlvk.kernels.lowering import lower
-from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, MultiheadAttentionMaskType, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import SizeTrace
@@ -168,3 +169,169 @@ def test_every_filled_plan_is_the_lowered_one(operator: type[OperatorDesc]) -> N
     entry = all_cases()[operator]
     types = ((case, data_type) for case in entry.cases for data_type in case.only or entry.crossed_types)
     check((Trial(operator, *pair, strided) for pair in types for strided in (False, True)), 8, DEVICES)
+
+
+def tensor(*sizes: int, strides: tuple[int, ...] | None = None, of: TensorDataType = TensorDataType.FLOAT32) -> TensorDesc:
+    return TensorDesc(of, sizes, strides)
+
+
+def product(a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...], *, transposed: bool = False) -> OperatorDesc:
+    trans = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
+    return ops.Gemm(a_tensor=tensor(*a), b_tensor=tensor(*b), output_tensor=tensor(*y), trans_b=trans)
+
+
+def convolution(width: int, *, groups: int = 1) -> OperatorDesc:
+    return ops.Convolution(
+        input_tensor=tensor(1, 64, 12, width),
+        filter_tensor=tensor(64, 64 // groups, 3, 3),
+        output_tensor=tensor(1, 64, 12, width),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        output_padding=(0, 0),
+        group_count=groups,
+    )
+
+
+def attention(queries: int, keys: int) -> OperatorDesc:
+    return ops.MultiheadAttention(
+        query_tensor=tensor(1, queries, 768),
+        key_tensor=tensor(1, keys, 768),
+        value_tensor=tensor(1, keys, 768),
+        output_tensor=tensor(1, queries, 768),
+        scale=0.125,
+        mask_filter_value=-1e9,
+        head_count=12,
+        mask_type=MultiheadAttentionMaskType.NONE,
+    )
+
+
+def normalized(rows: int) -> OperatorDesc:
+    line = tensor(1, 1, rows, 768, strides=(0, 0, 0, 1))
+    y = tensor(1, 1, rows, 768)
+    return ops.MeanVarianceNormalization1(
+        input_tensor=y,
+        scale_tensor=line,
+        bias_tensor=line,
+        output_tensor=y,
+        axes=(3,),
+        normalize_variance=True,
+        epsilon=1e-5,
+    )
+
+
+def sliced(rows: int) -> OperatorDesc:
+    return ops.Slice1(
+        input_tensor=tensor(1, 12, rows + 5, 64),
+        output_tensor=tensor(1, 12, rows, 64),
+        input_window_offsets=(0, 0, 5, 0),
+        input_window_sizes=(1, 12, rows, 64),
+        input_window_strides=(1, 1, 1, 1),
+    )
+
+
+def gathered(count: int) -> OperatorDesc:
+    return ops.Gather(
+        input_tensor=tensor(1, 1, 5000, 64),
+        indices_tensor=tensor(1, 1, 1, count, of=TensorDataType.INT64),
+        output_tensor=tensor(1, 1, count, 64),
+        axis=2,
+        index_dimensions=1,
+    )
+
+
+def pooled(width: int) -> OperatorDesc:
+    return ops.AveragePooling1(
+        input_tensor=tensor(1, 64, 24, width),
+        output_tensor=tensor(1, 64, 12, width // 2),
+        strides=(2, 2),
+        dilations=(1, 1),
+        window_size=(2, 2),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        include_padding=False,
+    )
+
+
+def padded(width: int) -> OperatorDesc:
+    return ops.Padding(
+        input_tensor=tensor(1, 64, 24, width),
+        output_tensor=tensor(1, 64, 26, width + 2),
+        padding_mode=PaddingMode.CONSTANT,
+        padding_value=0.0,
+        start_padding=(0, 0, 1, 1),
+        end_padding=(0, 0, 1, 1),
+    )
+
+
+def rows(count: int, of: TensorDataType = TensorDataType.FLOAT32) -> TensorDesc:
+    return tensor(1, 1, count, 768, of=of)
+
+
+def added(count: int, *, line: bool) -> OperatorDesc:
+    b = tensor(1, 1, count, 768, strides=(0, 0, 0, 1)) if line else rows(count)
+    return ops.ElementWiseAdd(a_tensor=rows(count), b_tensor=b, output_tensor=rows(count))
+
+
+def cast(count: int) -> OperatorDesc:
+    return ops.Cast(input_tensor=rows(count), output_tensor=rows(count, TensorDataType.FLOAT16))
+
+
+def mean(count: int) -> OperatorDesc:
+    y = tensor(1, 1, count, 1)
+    return ops.Reduce(function=ReduceFunction.AVERAGE, input_tensor=rows(count), output_tensor=y, axes=(3,))
+
+
+def softmax(count: int) -> OperatorDesc:
+    scores = tensor(1, 12, count, count)
+    return ops.ActivationSoftmax1(input_tensor=scores, output_tensor=scores, axes=(3,))
+
+
+def joined(count: int) -> OperatorDesc:
+    past, new = tensor(1, 12, count, 64), tensor(1, 12, 1, 64)
+    return ops.Join(input_tensors=(past, new), output_tensor=tensor(1, 12, count + 1, 64), axis=2)
+
+
+def heads(count: int) -> OperatorDesc:
+    x = tensor(1, 12, count, 64, strides=(count * 768, 64, 768, 1))
+    return ops.ElementWiseIdentity(input_tensor=x, output_tensor=tensor(1, 12, count, 64))
+
+
+SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
+    "sum": (lambda n: added(n, line=False), 37, 1),
+    "sum with a line": (lambda n: added(n, line=True), 37, 1),
+    "cast": (cast, 37, 1),
+    "rows of a product": (lambda n: product((1, 1, n, 768), (1, 1, 768, 3072), (1, 1, n, 3072)), 37, 1),
+    "columns of a product": (lambda n: product((1, 12, 1, 64), (1, 12, n, 64), (1, 12, 1, n), transposed=True), 37, 1),
+    "depth of a product": (lambda n: product((1, 12, 1, n), (1, 12, n, 64), (1, 12, 1, 64)), 37, 1),
+    "scores": (lambda n: product((1, 12, n, 64), (1, 12, n, 64), (1, 12, n, n), transposed=True), 37, 1),
+    "softmax": (softmax, 37, 1),
+    "layer norm": (normalized, 37, 1),
+    "attention, one query": (lambda n: attention(1, n), 37, 1),
+    "attention": (lambda n: attention(n, n), 37, 1),
+    "join": (joined, 37, 1),
+    "slice": (sliced, 37, 1),
+    "heads": (heads, 37, 1),
+    "gather": (gathered, 37, 1),
+    "mean": (mean, 37, 1),
+    "convolution": (convolution, 320, 8),
+    "convolution, depthwise": (lambda n: convolution(n, groups=64), 320, 8),
+    "pooling": (pooled, 320, 8),
+    "padding": (padded, 320, 8),
+}
+"""What stays symbolic: by name, the desc of a size, a size and a step to its neighbours."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_neighbouring_sizes_are_filled(name: str, device: str) -> None:
+    """Of those with the same pipelines nearly all."""
+    build, size, step = SYMBOLIC[name]
+    trace, caps = SizeTrace(), DEVICES[device]
+    plan = lower(build(trace.symbol("n", size)), caps)
+    recipe = Recipe(trace, [plan])
+    near = [size + step * steps for steps in range(1, 17)]
+    same = [number for number in near if kernels(lower(build(number), caps)) == kernels(plan)]
+    refused = [number for number in same if recipe.fill([number]) is None]
+    assert not refused, trace.guards

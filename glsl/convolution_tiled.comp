@@ -33,11 +33,6 @@ void begin_sums();
 #define SUMS_BEGIN if (PARTIAL == 0 && HAS_ADDEND != 0) begin_sums();
 #include "product_tile.glsl"
 
-#define X_PIXELS 0
-#define X_PLANES 1
-#define X_CHANNELS 2
-#define X_TABLE 3
-
 layout(set = 0, binding = BINDING_X, std430) readonly buffer XQuads { QUAD x_quads[]; };
 layout(set = 0, binding = BINDING_W, std430) readonly buffer WQuads { QUAD w_quads[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };

@@ -34,8 +34,6 @@ void store(uint word, T_MATH value) { output_words[BYTE_OFFSET_OUTPUT / T_BYTES 
 
 // -- the words of an invocation
 
-#define MOST 16 // of SHORT
-
 T_MATH words[MOST];
 
 // Words count as components of as many bits as 32 have room for.

@@ -29,7 +29,6 @@ float difference(float unused, uint bits, uint zero_point, uint is_signed) {
 }
 
 // Long sums are added up in blocks, whose own sums of 8-bit integers are exact and others more accurate than one long one.
-#define BLOCK 1024u
 #if U_BYTES == 1
 #define PART int
 #else

@@ -21,8 +21,6 @@ layout(set = 0, binding = BINDING_ZERO_POINT, std430) readonly buffer ZeroPoint 
 layout(set = 0, binding = BINDING_PACKED, std430) writeonly buffer Packed { uvec4 packed_words[]; };
 layout(set = 0, binding = BINDING_SUMS, std430) writeonly buffer Sums { int sums[]; };
 
-const uint LINES = 32;
-const uint QUADS = 32; // of four channels
 const uint WORDS = QUADS / 4;
 const uint LOADED = LINES * QUADS / LOCAL_SIZE_X;
 

@@ -25,10 +25,6 @@
 #include "lanes.glsl"
 #include "unary.glsl"
 
-#define FIRST_NUMBER 6u
-#define FIRST_RESULT 8u
-#define NONE 15u
-
 LANES_BUFFER(readonly, T, X0, x0)
 LANES_BUFFER(readonly, T, X1, x1)
 LANES_BUFFER(readonly, T, X2, x2)

@@ -30,9 +30,6 @@
 #include "pooling_counted.glsl"
 #include "tensor.glsl"
 
-#define MODE_ELEMENTS 0u
-#define MODE_GROUPS 1u
-
 #if T_BYTES == 2
 #define BITS uint16_t
 #else

@@ -36,7 +36,6 @@ vec4 exchanged(vec4 low, vec4 high, uint distance) {
     return (upper ? high : low) + subgroupShuffleXor(upper ? low : high, distance);
 }
 
-#define MOST_ENTRIES 16
 #define EXCHANGE(E, KEPT) sums[E] = exchanged(sums[E], sums[E + KEPT], LANES / ENTRIES * KEPT);
 
 // The sums of every gate of a unit, for the sequence `lane / (LANES / ENTRIES)` of the block. Every place of an array is

@@ -31,8 +31,6 @@ const int COLUMN = int(RANK) - 2 + int(COLUMNS), ROW = COLUMN - 1;
 const int ROWS_READ = int(ROW_FACTOR) * (int(ROWS) - 1) + int(ROW_TAPS);
 const int WORDS = int(COLUMN_FACTOR) + 2; // with one on each side
 
-#define MOST_ROWS 4
-#define MOST_TAPS 8
 #define MOST_WORDS 6
 
 uint x_base, y_base, row_block, column;

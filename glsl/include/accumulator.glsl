@@ -50,8 +50,7 @@ uint[2] to_words(Accumulator a) { return uint[2](a.first, a.second); }
 Accumulator from_words(uint words[2]) { return Accumulator(words[0], words[1]); }
 #endif
 
-// Both ends at once, for other operators: not a DML_REDUCE_FUNCTION.
-#define RANGE 256u
+// RANGE is both ends at once, for other operators: not a DML_REDUCE_FUNCTION.
 
 const uint NOWHERE = 0xFFFFFFFFu; // the place of no element, later than every other
 

@@ -30,10 +30,6 @@
 #endif
 #include "tensor.glsl"
 
-#define ROWS_ONE 0u // LANES elements are in one row: LANES divides the size
-#define ROWS_TWO 1u // in one or two, and one scale and zero point serve a row
-#define ROWS_ANY 2u
-
 #ifdef U
 #define QUANTIZED_BITS (8 * U_BYTES)
 #define QUANTIZED_BUFFER(access, NAME, name) LANES_BUFFER(access, U, NAME, name)

@@ -19,10 +19,6 @@
 #define U_IS_T (U_BYTES == T_BYTES && U_IS_FLOAT == T_IS_FLOAT && U_IS_SIGNED == T_IS_SIGNED)
 #endif
 
-#define MODE_ELEMENTS 0u
-#define MODE_GROUPS 1u
-#define MODE_BROADCAST 2u
-
 #define ELEMENT(D, NAME, name, index) name##_elements[BYTE_OFFSET_##NAME / D##_BYTES + (index)]
 
 #if LANES == 1

@@ -18,12 +18,6 @@
 
 #include "activation.glsl"
 
-#define CELL_RNN 0u
-#define CELL_LSTM 1u
-#define CELL_GRU 2u
-#define CELL_GRU_RESET 3u
-#define CELL_GRU_STATE 4u
-
 // Gates of the cell, and those that one of its products makes. Arrays of gates have room for every cell's, and an index is
 // the gate's own wherever it stands.
 #define MOST_GATES 4

@@ -19,10 +19,6 @@
 #include "dtype.glsl"
 #include "tensor.glsl"
 
-#define PHASE_WHOLE 0u
-#define PHASE_TOTALS 1u
-#define PHASE_APPLY 2u
-
 layout(set = 0, binding = BINDING_PARTIALS, std430) buffer Partials { uvec4 partials[]; };
 
 #if T_IS_FLOAT

@@ -10,8 +10,6 @@
 #ifndef DMLVK_WINOGRAD_GLSL
 #define DMLVK_WINOGRAD_GLSL
 
-const uint PLACES = 36;
-
 // One line of each transform: B^T d, G w and A^T m, for the points 0, 2/3, -2/3, 3/2, -3/2 and infinity. With the usual ones
 // (0, 1, -1, 2, -2) rounding errors are 5 times as large; with these they are those of plain sums.
 const float P = 2.0 / 3.0, Q = 1.5; // P * Q = 1

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.plan import Dispatch
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.common.shapes import divisors
 from dmlvk.kernels.elementwise.lowering import ROWS
-from dmlvk.kernels.elementwise.rules import ELEMENTWISE, Access
+from dmlvk.kernels.elementwise.rules import ELEMENTWISE
 from dmlvk.kernels.lowering import lower, newest
 from dmlvk.spec import ops
 from dmlvk.spec.enums import OperatorType, TensorDataType

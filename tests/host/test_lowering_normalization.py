@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.devices.model import H200
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.plan import Dispatch, input_range, output_range
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
-from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.lowering import lower, newest, possible_rules
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.normalization.rules import MEAN_VARIANCE_NORMALIZATION

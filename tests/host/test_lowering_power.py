@@ -7,8 +7,8 @@ import math
 import pytest
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.plan import Plan, Source
-from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.lowering import lower, newest
 from dmlvk.spec import ops
 from dmlvk.spec.enums import OperatorType, TensorDataType

@@ -6,6 +6,7 @@ GLSL declarations from it (see ``tools/build_kernels.py``) and the host packs an
 
 from __future__ import annotations
 
+import enum
 import itertools
 import re
 import struct
@@ -99,6 +100,8 @@ class KernelSpec:
             handles at once (``glsl/include/lanes.glsl``).
         features: Device features beyond those that the data types need.
         extensions: GLSL extensions likewise.
+        shared: Numbers that the source shares with the host, by the name that they have in GLSL: ("PLACES", 36), or
+            ("PHASE", Phase) for PHASE_WHOLE and the other members of an enumeration. Nothing else says them in GLSL.
         selectors: Constants whose values are operators, if every switch of the source is over such: a pipeline's module has
             no cases of others (``dmlvk.kernels.common.trim``).
     """
@@ -111,6 +114,7 @@ class KernelSpec:
     variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
     features: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
+    shared: tuple[tuple[str, int | type[enum.IntEnum]], ...] = ()
     selectors: tuple[str, ...] = ()
 
     @property
@@ -132,6 +136,14 @@ class KernelSpec:
     def defaults(self) -> dict[str, int | float]:
         """The constants' defaults by name."""
         return dict(self.constants)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """What ``shared`` defines in GLSL."""
+        found: dict[str, int] = {}
+        for name, value in self.shared:
+            found |= {name: value} if isinstance(value, int) else {f"{name}_{item.name}": item.value for item in value}
+        return found
 
     @cached_property
     def members(self) -> tuple[Param, ...]:

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.common.shapes import convolution_lanes, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, channels_last, dispatch_of, geometry_of, repacked
 from dmlvk.kernels.convolution.rules import CONVOLUTION_LANE_REGISTERS, ConvolutionProblem
-from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection
 from dmlvk.spec.tensor import element_bits

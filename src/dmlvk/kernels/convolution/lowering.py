@@ -13,8 +13,9 @@ from dmlvk.kernels.common.shapes import check_rounds, linear_grid
 from dmlvk.kernels.convolution.cooperative import cooperative, cooperative_fits
 from dmlvk.kernels.convolution.geometry import as_it_is, dispatch_of, geometry_of
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
+from dmlvk.kernels.convolution.manifest import InputMode
 from dmlvk.kernels.convolution.rules import CONVOLUTION, ConvolutionProblem
-from dmlvk.kernels.convolution.tiles import X_TABLE, input_mode, is_lean, split, tiled
+from dmlvk.kernels.convolution.tiles import input_mode, is_lean, split, tiled
 from dmlvk.kernels.convolution.winograd import winograd, winograd_bytes
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.spec import ops
@@ -30,7 +31,7 @@ _CHANNELS = 8
 def _problem(desc: ops.Convolution) -> ConvolutionProblem:
     geometry = geometry_of(desc)
     width = desc.strides[-1], desc.dilations[-1], geometry.window[2]
-    taps, tabled = math.prod(geometry.window), input_mode(desc, geometry) == X_TABLE
+    taps, tabled = math.prod(geometry.window), input_mode(desc, geometry) is InputMode.TABLE
     adds = isinstance(desc, ConvolutionAdd)
     positions = math.prod(geometry.output_sizes[2:]) * math.prod(geometry.input_sizes) * math.prod(geometry.window)
     return ConvolutionProblem(

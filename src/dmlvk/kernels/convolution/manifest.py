@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.shapes import convolution_lanes
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, bits
@@ -51,6 +53,19 @@ _WINOGRAD_PARAMS = (
 _WINOGRAD_CONSTANTS = (("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 0), ("CHANNELS", 0))
 
 
+WINOGRAD_PLACES = 36
+"""Of a transformed block: 6 x 6."""
+
+
+class InputMode(enum.IntEnum):
+    """How ``convolution_tiled`` reads the input."""
+
+    PIXELS = 0
+    PLANES = 1
+    CHANNELS = 2
+    TABLE = 3
+
+
 def _winograd(name: str, buffers: tuple[str, ...], *more: tuple[str, int]) -> KernelSpec:
     return KernelSpec(
         f"convolution_winograd_{name}",
@@ -58,6 +73,7 @@ def _winograd(name: str, buffers: tuple[str, ...], *more: tuple[str, int]) -> Ke
         buffers=buffers,
         params=_WINOGRAD_PARAMS,
         constants=(*_WINOGRAD_CONSTANTS, *more),
+        shared=(("PLACES", WINOGRAD_PLACES),),
         variants=(("T", ("FLOAT32",)),),
     )
 
@@ -177,6 +193,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("TABLE", 1),
             ("PARTIAL", 0),
         ),
+        shared=(("X", InputMode),),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(

@@ -18,10 +18,10 @@ from dmlvk.kernels.convolution.geometry import (
     whole_planes,
     whole_quads,
 )
+from dmlvk.kernels.convolution.manifest import InputMode
 from dmlvk.kernels.convolution.rules import ConvolutionProblem, TileChoice, tile_choice
 from dmlvk.spec import ops
 
-_X_PIXELS, _X_PLANES, _X_CHANNELS, X_TABLE = range(4)
 _Y_ELEMENTS, _Y_PLANES, _Y_CHANNELS = range(3)
 _MOST_TABLE = 256
 _REPACKING_DISPATCHES = 3.63
@@ -48,19 +48,19 @@ class _Tiles:
     splits: int
 
 
-def input_mode(desc: ops.Convolution, geometry: Geometry) -> int:
-    """How the tiled kernel reads the input: ``X_TABLE`` or one of the other three."""
+def input_mode(desc: ops.Convolution, geometry: Geometry) -> InputMode:
+    """How the tiled kernel reads the input."""
     inputs = (geometry.output_sizes[0], desc.tensor("input_tensor").sizes[1], *geometry.input_sizes)
     taps, channels = math.prod(geometry.window), geometry.group_channels
     pointwise = taps == 1 and geometry.position_step == (1, 1, 1) and geometry.divisor == (1, 1, 1)
     unpadded = inputs[2:] == geometry.output_sizes[2:] and not any(desc.output_padding)
     if pointwise and unpadded and whole_planes(inputs, geometry.input_strides):
-        return _X_PLANES
+        return InputMode.PLANES
     if whole_quads(inputs, geometry.input_strides, 1, channels):
-        return _X_CHANNELS
+        return InputMode.CHANNELS
     if channels < 16 and taps > 1 and channels * taps <= _MOST_TABLE and geometry.divisor == (1, 1, 1):
-        return X_TABLE
-    return _X_PIXELS
+        return InputMode.TABLE
+    return InputMode.PIXELS
 
 
 def _one_tap(geometry: Geometry) -> bool:
@@ -101,12 +101,12 @@ def _packed_for_tiles(desc: ops.Convolution, geometry: Geometry, x_mode: int, ca
     sizes = (geometry.group_outputs, geometry.group_channels, *geometry.window)
     quads = whole_quads(sizes, steps, 0, geometry.group_outputs)
     quads = quads and geometry.filter_group_stride % 4 == geometry.filter_offset % 4 == 0
-    if quads and x_mode != X_TABLE:
+    if quads and x_mode != InputMode.TABLE:
         return as_it_is(geometry), True
     products = geometry.pixels * math.prod(sizes) * desc.group_count
     model = caps.model
     least = _REPACKING_DISPATCHES * model.dispatch_microseconds * model.processors * model.products_per_microsecond
-    if not desc.tensor("filter_tensor").owned_by_dml and x_mode != X_TABLE and products < least:
+    if not desc.tensor("filter_tensor").owned_by_dml and x_mode != InputMode.TABLE and products < least:
         return as_it_is(geometry), False
     pitch = -(-geometry.group_outputs // 4) * 4
     tap = geometry.group_channels * pitch
@@ -146,7 +146,7 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         "ONE_TAP": int(_one_tap(geometry)),
         "W_QUADS": int(quads),
         "Y_MODE": tiles.y_mode,
-        "TABLE": _MOST_TABLE + depth if tiles.x_mode == X_TABLE else 1,
+        "TABLE": _MOST_TABLE + depth if tiles.x_mode == InputMode.TABLE else 1,
         "PARTIAL": int(partial),
     }
     partials = Range(Source.TEMPORARY, 0, filters.scratch, tiles.splits * channels * pitch * 4)

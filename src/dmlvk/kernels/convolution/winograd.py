@@ -15,12 +15,12 @@ from dmlvk.kernels.convolution.geometry import (
     geometry_of,
     whole_quads,
 )
+from dmlvk.kernels.convolution.manifest import WINOGRAD_PLACES
 from dmlvk.kernels.convolution.rules import ConvolutionProblem
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, TensorDataType
 
-_PLACES = 36
 _LEAST_WINOGRAD_CHANNELS = 16
 """Of a group: a block's inputs all weigh on each of its outputs, and rounding errors with them, which shows where sums are
 short."""
@@ -35,7 +35,7 @@ def winograd_bytes(desc: ops.Convolution, geometry: Geometry) -> int | None:
         return None
     blocks = -(-geometry.output_sizes[3] // 4) * -(-geometry.output_sizes[4] // 4)
     channels, outputs = geometry.group_channels + 3, geometry.group_outputs + 3  # whole quads
-    return _PLACES * 4 * desc.group_count * max(channels * outputs, (blocks + 3) * (channels + outputs))
+    return WINOGRAD_PLACES * 4 * desc.group_count * max(channels * outputs, (blocks + 3) * (channels + outputs))
 
 
 def _winograd_fits(desc: ops.Convolution, geometry: Geometry) -> bool:
@@ -58,7 +58,7 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
     images, _, _, height, width = geometry.output_sizes
     block_rows, block_columns = -(-height // 4), -(-width // 4)
     per_image = block_rows * block_columns
-    image_bytes = _PLACES * 4 * per_image * groups * (channels + outputs)
+    image_bytes = WINOGRAD_PLACES * 4 * per_image * groups * (channels + outputs)
     images_each = min(images, max(min(_WINOGRAD_BYTES, caps.storage_buffer_bytes) // image_bytes, 1))
     input_last = channels_last(geometry.input_sizes, geometry.input_strides)
     output_last = channels_last(geometry.output_sizes[2:], geometry.output_strides)
@@ -95,7 +95,7 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
     # The filter: {group, place, input channel, output channel}.
     filter_matrix = channels * pitch_outputs
     kept = desc.tensor("filter_tensor").owned_by_dml
-    filter_bytes = groups * _PLACES * filter_matrix * 4
+    filter_bytes = groups * WINOGRAD_PLACES * filter_matrix * 4
     weights = Range(Source.PERSISTENT if kept else Source.TEMPORARY, 0, 0, filter_bytes)
     prepare = transform(
         "filter",
@@ -113,14 +113,14 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
     input_steps = (pitch * pitch_channels, 1, pitch_channels) if input_last else (channels * pitch, pitch, 1)
     output_steps = (pitch * pitch_outputs, 1, pitch_outputs) if output_last else (outputs * pitch, pitch, 1)
     start = filters.scratch
-    windows = Range(Source.TEMPORARY, 0, start, -(-groups * _PLACES * input_steps[0] // 64) * 256)
-    products = Range(Source.TEMPORARY, 0, start + windows.nbytes, -(-groups * _PLACES * output_steps[0] // 64) * 256)
+    windows = Range(Source.TEMPORARY, 0, start, -(-groups * WINOGRAD_PLACES * input_steps[0] // 64) * 256)
+    products = Range(Source.TEMPORARY, 0, start + windows.nbytes, -(-groups * WINOGRAD_PLACES * output_steps[0] // 64) * 256)
     dispatches: list[Launch] = []
     for first in range(0, images, images_each):
         blocks = min(images_each, images - first) * per_image
         product = matmul.Product(
             data_type=TensorDataType.FLOAT32,
-            batch=(groups, _PLACES),
+            batch=(groups, WINOGRAD_PLACES),
             rows=outputs,
             columns=blocks,
             depth=channels,
@@ -128,10 +128,10 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
             b=windows,
             c=weights,
             y=products,
-            a_strides=(_PLACES * filter_matrix, filter_matrix, 1, pitch_outputs),
-            b_strides=(_PLACES * input_steps[0], *input_steps),
+            a_strides=(WINOGRAD_PLACES * filter_matrix, filter_matrix, 1, pitch_outputs),
+            b_strides=(WINOGRAD_PLACES * input_steps[0], *input_steps),
             c_strides=(0, 0, 0, 0),
-            y_strides=(_PLACES * output_steps[0], *output_steps),
+            y_strides=(WINOGRAD_PLACES * output_steps[0], *output_steps),
             has_c=False,
             alpha=1.0,
             beta=0.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.copy.rules import MOST_INTERLEAVED
 
 ROW_PARAMS = (
     *("uint count", "uint units", "uint inner_size", "uint inner_divisor[2]", "uint row_words", "uint row_words_divisor[2]"),
@@ -36,6 +37,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *("uint sizes[16]", "uint divisors[32]", "uint x_strides[16]", "uint output_strides[16]"),
         ),
         constants=(("LOCAL_SIZE_X", 128), ("RANK", 1), ("SHORT", 2), ("INTERLEAVES", 1), ("STAGED", 1)),
+        shared=(("MOST", MOST_INTERLEAVED),),
         variants=(
             ("BITS T", tuple(f"{bits} {unit}" for unit, most in _STRIP_WORDS for bits in (8, 16, 32, 64) if bits <= most)),
         ),

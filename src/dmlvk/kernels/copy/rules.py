@@ -13,7 +13,7 @@ from dmlvk.kernels.elementwise.rules import ElementwiseProblem, tiles_pay
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import packed_strides
 
-_MOST_INTERLEAVED = 16
+MOST_INTERLEAVED = 16
 """Units of a strip's short dimension; an invocation holds as many words."""
 _STRIP_WORDS = (128, 64, 32, 16, 8)
 """Bits of the words in which strips are moved."""
@@ -102,7 +102,7 @@ class CopyProblem:
         """The strips of two dimensions, in the output or the input; None where they are none."""
         size = self.walk.sizes[short]
         runs, strips = self.walk.strides if interleaves else self.walk.strides[::-1]
-        if not 2 <= size <= _MOST_INTERLEAVED or (strips[short], strips[long], runs[long]) != (1, size, 1):
+        if not 2 <= size <= MOST_INTERLEAVED or (strips[short], strips[long], runs[long]) != (1, size, 1):
             return None
         others = [axis for axis, own in enumerate(self.walk.sizes) if own > 1 and axis not in (short, long)]
         steps = (own[axis] for own in self.walk.strides for axis in others)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, no_features, register
 from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, coalesce, divisors, linear_grid, tile_edge, tile_lanes
-from dmlvk.kernels.elementwise.rules import ELEMENTWISE, Access, ElementwiseProblem
+from dmlvk.kernels.elementwise.rules import ELEMENTWISE, ElementwiseProblem
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.enums import OperatorType, TensorDataType
 from dmlvk.spec.schema import FLOATS, REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias

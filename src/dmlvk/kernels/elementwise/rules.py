@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import Coalesced, group_lanes
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import element_bits, packed_strides
-
-
-class Access(enum.IntEnum):
-    """How an invocation reaches its lanes of a tensor; the modes of ``glsl/include/lanes.glsl``."""
-
-    ELEMENTS = 0
-    GROUPS = 1
-    BROADCAST = 2
 
 
 class Turned(NamedTuple):

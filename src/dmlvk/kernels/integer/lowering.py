@@ -16,6 +16,7 @@ from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocati
 from dmlvk.kernels.integer.rules import (
     DEPTHWISE_PIXELS,
     INTEGER,
+    NAIVE_BLOCK,
     PACKED_CHANNELS,
     PACKED_LINES,
     IntegerProblem,
@@ -37,8 +38,6 @@ _CPU_TILED_WORDS = 4
 """Of a line, staged at a time by the tiled kernel."""
 _ALIGNMENT = 256
 """Of the parts of temporary and persistent memory."""
-_NAIVE_BLOCK = 1024
-"""Terms that the naive kernel adds before it adds their sum to the whole one."""
 
 Pair = tuple[int, int]
 Six = tuple[int, int, int, int, int, int]
@@ -264,7 +263,7 @@ def _rows_inner(geometry: _Geometry) -> int:
 
 
 def _naive(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities) -> Plan:
-    blocks = -(-problem.channels // _NAIVE_BLOCK)
+    blocks = -(-problem.channels // NAIVE_BLOCK)
     check_rounds(problem.taps * (problem.channels + blocks + 2), caps, desc.type.dml_name)
     local = min(128, caps.workgroup_invocations)
     count = problem.groups * problem.rows * problem.columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_TILE
+from dmlvk.kernels.integer.rules import NAIVE_BLOCK, PACKED_CHANNELS, PACKED_LINES
 
 _BUFFERS = (
     *("x", "w", "x_scale", "x_zero_point", "w_scale", "w_zero_point", "bias"),
@@ -59,6 +60,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=_BUFFERS,
         params=(*_PARAMS, "uint count"),
         constants=(("LOCAL_SIZE_X", 128), *_CONSTANTS, ("ROWS_INNER", 0)),
+        shared=(("BLOCK", NAIVE_BLOCK),),
         variants=(("T U SUM", (*_OF_BYTES, *_OF_FLOAT_SUMS)),),
     ),
     KernelSpec(
@@ -84,6 +86,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("LOCAL_SIZE_X", 256), ("FLIP", 0), ("ALONG_CHANNELS", 1)),
             *(("HAS_ZERO_POINT", 0), ("HAS_SUMS", 1)),
         ),
+        shared=(("LINES", PACKED_LINES), ("QUADS", PACKED_CHANNELS // 4)),
         variants=(("U", ("UINT8",)),),
     ),
     *_multiplying(

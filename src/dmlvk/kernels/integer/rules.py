@@ -14,6 +14,8 @@ VECTOR_ROWS = 8
 """Most rows that the kernel for few rows takes: it keeps one sum a row in registers."""
 LEAST_K = 16
 """Bytes of a line that a cooperative matrix takes at least: a whole word of shared memory."""
+NAIVE_BLOCK = 1024
+"""Terms that the naive kernel adds before it adds their sum to the whole one."""
 PACKED_LINES = 32
 PACKED_CHANNELS = 128
 """Of a workgroup that packs operands (``glsl/integer_pack.comp``)."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import group_lanes
-from dmlvk.kernels.elementwise.rules import Access, ElementwiseProblem
+from dmlvk.kernels.elementwise.rules import ElementwiseProblem
 from dmlvk.spec.tensor import element_bits
 
 

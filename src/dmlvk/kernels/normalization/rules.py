@@ -6,9 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import Coalesced
-from dmlvk.kernels.elementwise.rules import Access, ElementwiseProblem
+from dmlvk.kernels.elementwise.rules import ElementwiseProblem
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.rule import Rule, always
-from dmlvk.kernels.elementwise.rules import Access
 
 ADAM = (
     Rule(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, output_range
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Plan, output_range
 from dmlvk.kernels.manifest import KERNELS
 
 _INVOCATIONS: Final = 256
@@ -32,20 +33,24 @@ class Arithmetic:
     operations: int
     output_bytes: int
 
-    @property
-    def variant(self) -> KernelVariant:
-        """Its pipeline: such a kernel has one variant."""
-        (macros,) = KERNELS[self.kernel].combinations()
-        return KernelVariant(self.kernel, macros, tuple(self.constants.items()))
-
     def is_possible(self, caps: Capabilities) -> bool:
         """Whether a device has the features that it needs."""
-        return caps.features.issuperset(KERNELS[self.kernel].required_features(self.variant.variant))
+        spec = KERNELS[self.kernel]
+        return all(caps.features.issuperset(spec.required_features(variant)) for variant in spec.combinations())
 
     def plan(self, workgroups: int, rounds: int) -> Plan:
         """One dispatch of it."""
-        params = KERNELS[self.kernel].pack(rounds=rounds, **self.params)
-        return Plan((Dispatch(self.variant, (output_range(),), params, (workgroups, 1, 1)),))
+        (macros,) = KERNELS[self.kernel].combinations()
+        made = make_dispatch(
+            self.kernel,
+            (output_range(),),
+            (workgroups, 1, 1),
+            variant=dict(macros),
+            constants=self.constants,
+            rounds=rounds,
+            **self.params,
+        )
+        return Plan((made,))
 
 
 def chains(caps: Capabilities, kernel: str, operations: int, invocations: int = _INVOCATIONS) -> Arithmetic:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.parts import chosen_plan
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid, pooling_lanes
-from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.pooling.rules import MAX_UNPOOLING, POOLING, QUANTIZED_POOLING, MaxUnpoolingProblem, PoolingProblem
 from dmlvk.spec.enums import ReduceFunction, TensorDataType
 from dmlvk.spec.ops.pooling import AveragePooling1, LpPooling1, MaxPooling2, MaxUnpooling, QuantizedLinearAveragePooling

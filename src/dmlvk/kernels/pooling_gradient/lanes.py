@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.shapes import divisors, linear_grid
-from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.pooling.lowering import Walk, check_extents, rows_contiguous, walk_of
 from dmlvk.kernels.pooling_gradient.rules import GRADIENT_TILE_WORDS
 from dmlvk.spec.enums import ReduceFunction

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, coalesce, divisors, linear_grid, most_invocations
 from dmlvk.kernels.elementwise.lowering import launch, pointwise_problem
-from dmlvk.kernels.elementwise.rules import ELEMENTWISE_ITEMS, Access, ElementwiseProblem
+from dmlvk.kernels.elementwise.rules import ELEMENTWISE_ITEMS, ElementwiseProblem
 from dmlvk.kernels.manifest import KERNELS
+from dmlvk.kernels.quantization.manifest import BlockRows
 from dmlvk.kernels.quantization.rules import QUANTIZATION, QuantizationProblem
 from dmlvk.kernels.reduction.lowering import range_reading
 from dmlvk.spec.enums import TensorDataType
@@ -27,7 +29,6 @@ from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _WORKGROUP = 128
-_ROWS_ONE, _ROWS_TWO, _ROWS_ANY = range(3)
 
 
 def _tensors(desc: OperatorDesc) -> tuple[TensorDesc, TensorDesc, TensorDesc | None, TensorDesc]:
@@ -84,10 +85,10 @@ def _rows(problem: QuantizationProblem, lanes: int) -> tuple[int, Access, Access
     scale, zero_point = (_access(problem.walk.strides[tensor], lanes) for tensor in (1, 2))
     if len(problem.walk.sizes) > 1 and row % lanes:
         shared = scale is zero_point is Access.BROADCAST and row > lanes
-        return _ROWS_TWO if shared else _ROWS_ANY, Access.BROADCAST, Access.BROADCAST
+        return BlockRows.TWO if shared else BlockRows.ANY, Access.BROADCAST, Access.BROADCAST
     if scale is None or zero_point is None:
-        return _ROWS_ANY, Access.ELEMENTS, Access.ELEMENTS
-    return _ROWS_ONE, scale, zero_point
+        return BlockRows.ANY, Access.ELEMENTS, Access.ELEMENTS
+    return BlockRows.ONE, scale, zero_point
 
 
 def _plan(desc: OperatorDesc, problem: QuantizationProblem, packed: bool, caps: Capabilities) -> Plan:

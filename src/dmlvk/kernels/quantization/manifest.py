@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.shapes import group_lanes
 from dmlvk.kernels.common.terms import FLOATS, bits, lanes
 from dmlvk.kernels.elementwise.manifest import ITEM_PARAMS, steps
-from dmlvk.kernels.reduction.manifest import ACCUMULATOR_PARAMS
+from dmlvk.kernels.reduction.manifest import ACCUMULATOR_PARAMS, RANGE
 
 _QUANTIZE_TYPES = (("FLOAT32", "FLOAT32"), ("FLOAT16", "FLOAT16"), ("INT32", "FLOAT32"), ("FLOAT16", "FLOAT32"))
 """(input, scale) of quantizations; the last two are none to 4 bits."""
@@ -28,6 +30,17 @@ _QUANTIZATION_CONSTANTS = (
     ("ZERO_POINT_MODE", 0),
 )
 """What every quantization and its inverse reads; see ``glsl/include/blocks.glsl``."""
+
+
+class BlockRows(enum.IntEnum):
+    """How the groups of an invocation lie in rows."""
+
+    ONE = 0
+    """Each is in one row: the lanes divide its size."""
+    TWO = 1
+    """Each is in one or two, and one scale and zero point serve a row."""
+    ANY = 2
+
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -52,6 +65,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "scale", "zero_point", "output:w"),
         params=_QUANTIZATION_PARAMS,
         constants=(*_QUANTIZATION_CONSTANTS, ("PACKED", 1)),
+        shared=(("ROWS", BlockRows),),
         variants=(("LANES T S U", tuple(f"{n} {t} {s} UINT8" for t, s in _QUANTIZE_TYPES for n in (1, 16))),),
     ),
     KernelSpec(
@@ -59,7 +73,8 @@ ROWS: tuple[KernelSpec, ...] = (
         "quantization_range.comp",
         buffers=("output:w", "zero_point:w", "partials"),
         params=(*ACCUMULATOR_PARAMS, "uint chunks"),
-        constants=(("LOCAL_SIZE_X", 128), ("FUNCTION", 256), ("TEAM", 128), ("SIGNED", 0)),
+        constants=(("LOCAL_SIZE_X", 128), ("FUNCTION", RANGE), ("TEAM", 128), ("SIGNED", 0)),
+        shared=(("RANGE", RANGE),),
         variants=(("LANES T U", ("1 FLOAT32 UINT8",)),),
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
@@ -69,6 +84,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "scale", "zero_point", "output:w"),
         params=_QUANTIZATION_PARAMS,
         constants=(*_QUANTIZATION_CONSTANTS, ("PACKED", 1)),
+        shared=(("ROWS", BlockRows),),
         variants=(
             ("LANES T S", tuple(f"{n} {t} {s}" for t, s in _QUANTIZE_TYPES[:2] for n in (1, group_lanes(bits(t), 4)))),
         ),
@@ -79,6 +95,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "scale", "zero_point", "output:w"),
         params=_QUANTIZATION_PARAMS,
         constants=_QUANTIZATION_CONSTANTS,
+        shared=(("ROWS", BlockRows),),
         variants=(
             (
                 "LANES T S U",
@@ -97,6 +114,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "scale", "zero_point", "output:w"),
         params=_QUANTIZATION_PARAMS,
         constants=_QUANTIZATION_CONSTANTS,
+        shared=(("ROWS", BlockRows),),
         variants=(("LANES T S", tuple(f"{n} {t} {t}" for t in FLOATS for n in (1, group_lanes(bits(t), 4)))),),
     ),
 )

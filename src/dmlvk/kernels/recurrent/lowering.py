@@ -21,6 +21,7 @@ from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.recurrent.manifest import MOST_ENTRIES, Cell
 from dmlvk.kernels.recurrent.rules import RECURRENT, RecurrentProblem, most_lanes, resident_shape
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, RecurrentNetworkDirection, TensorDataType
@@ -28,11 +29,7 @@ from dmlvk.spec.tensor import TensorDesc
 
 Recurrent = ops.Rnn | ops.Lstm | ops.Gru
 
-_RNN, _LSTM, _GRU, _GRU_RESET, _GRU_STATE = range(5)
-"""Values of the constant CELL in ``glsl/include/recurrent.glsl``."""
 _ALIGNMENT: Final = 256
-_MOST_ENTRIES: Final = 16
-"""Sequences that share a read of the recurrence matrix: more need more registers than there are."""
 _MANY_WORKGROUPS: Final = 4
 """Workgroups of 128 invocations for each processor: on an H200 64 sequences of 512 units take 1.57 ms with larger ones and
 1.79 without; 16 sequences take 0.88 with them and 0.78 without."""
@@ -114,10 +111,10 @@ def _problem(desc: Recurrent) -> RecurrentProblem:
 def _cells(desc: Recurrent) -> tuple[int, ...]:
     """The constant CELL of each dispatch of a step."""
     if isinstance(desc, ops.Rnn):
-        return (_RNN,)
+        return (Cell.RNN,)
     if isinstance(desc, ops.Lstm):
-        return (_LSTM,)
-    return (_GRU,) if desc.linear_before_reset else (_GRU_RESET, _GRU_STATE)
+        return (Cell.LSTM,)
+    return (Cell.GRU,) if desc.linear_before_reset else (Cell.GRU_RESET, Cell.GRU_STATE)
 
 
 # -- staging
@@ -302,8 +299,8 @@ def _steps(desc: Recurrent, problem: RecurrentProblem, states: _States) -> Itera
                 {
                     "step": step,
                     "previous": previous,
-                    "next": states.reset if cell == _GRU_RESET else following,
-                    "vector": states.reset if cell == _GRU_STATE else previous,
+                    "next": states.reset if cell == Cell.GRU_RESET else following,
+                    "vector": states.reset if cell == Cell.GRU_STATE else previous,
                 },
             )
 
@@ -371,7 +368,7 @@ def step_shape(problem: RecurrentProblem, caps: Capabilities) -> _Shape:
     """As many sequences for each read of the recurrence matrix as shared memory and registers hold, and enough of it in
     flight. Many workgroups hide each other's waiting; then larger ones with less in flight share more."""
     lanes = most_lanes(problem, caps)
-    entries = min(power_of_two(problem.batch), _MOST_ENTRIES, lanes)
+    entries = min(power_of_two(problem.batch), MOST_ENTRIES, lanes)
     local = min(128, most_invocations(caps))
     workgroups = problem.directions * problem.hidden * lanes // local * -(-problem.batch // entries)
     many = workgroups >= caps.model.workgroups(_MANY_WORKGROUPS) and caps.workgroup_invocations >= 2 * local

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import FLOATS
 
@@ -48,6 +50,20 @@ _PRODUCT_PARAMS = ("uint quads", "uint r_strides[2]")
 """The recurrence matrix's rows: words of 16 bytes, and steps between directions and between rows."""
 _SHUFFLE = ("GL_KHR_shader_subgroup_shuffle",)
 
+MOST_ENTRIES = 16
+"""Sequences that share a read of the recurrence matrix: more need more registers than there are."""
+
+
+class Cell(enum.IntEnum):
+    """What a dispatch of a step computes: a whole cell, or one of the two products of a GRU."""
+
+    RNN = 0
+    LSTM = 1
+    GRU = 2
+    GRU_RESET = 3
+    GRU_STATE = 4
+
+
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "recurrent_stage",
@@ -71,6 +87,7 @@ ROWS: tuple[KernelSpec, ...] = (
             "uint r_strides[3]",
         ),
         constants=(("LOCAL_SIZE_X", 128), *_CELL),
+        shared=(("CELL", Cell),),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(
@@ -79,6 +96,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("xw", "r", *_CELL_BUFFERS),
         params=(*_CELL_PARAMS, *_STEP_PARAMS, *_PRODUCT_PARAMS),
         constants=(("LOCAL_SIZE_X", 128), ("LANES", 32), ("ENTRIES", 1), ("IN_FLIGHT", 4), *_CELL),
+        shared=(("CELL", Cell), ("MOST_ENTRIES", MOST_ENTRIES)),
         variants=(("T", FLOATS),),
         extensions=_SHUFFLE,
     ),
@@ -88,6 +106,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("xw", "r", *_CELL_BUFFERS),
         params=(*_CELL_PARAMS, *_PRODUCT_PARAMS),
         constants=(("LOCAL_SIZE_X", 256), ("LANES", 4), ("SHARE", 4), ("CAPACITY", 64), *_CELL),
+        shared=(("CELL", Cell),),
         variants=(("T", FLOATS),),
         extensions=_SHUFFLE,
     ),

@@ -11,6 +11,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.reduction.manifest import RANGE
 from dmlvk.kernels.reduction.rules import REDUCTION, ReductionProblem
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
@@ -26,8 +27,6 @@ _COLUMNS = 16
 _WORKGROUPS = 8
 """Workgroups for each processor that a split reduction aims at: no more than run at once, as the last ones would run alone.
 H200, 16384x8192 float32 by columns: 4085 GB/s, 3640 with 16; all of 2^28 numbers: 4268 against 4013."""
-_RANGE = 256
-"""RANGE of ``include/accumulator.glsl``."""
 _INDEX_WORDS = {TensorDataType.INT64: 2, TensorDataType.UINT64: 2, TensorDataType.INT32: 1, TensorDataType.UINT32: 1}
 
 
@@ -316,7 +315,7 @@ def range_reading(x: TensorDesc, caps: Capabilities) -> Reading:
     axes = range(x.dimension_count)
     problem = reduction_problem(x.data_type, x.sizes, x.effective_strides, (0,) * len(axes), axes)
     params = {"decreasing": 0, "index_words": 0, "divisor": 1.0}
-    return _split(_Accumulator(_RANGE, params), problem, caps)
+    return _split(_Accumulator(RANGE, params), problem, caps)
 
 
 def _features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:

@@ -18,6 +18,9 @@ _REDUCE_CONSTANTS = (("LOCAL_SIZE_X", 128), ("FUNCTION", 10), ("SPLIT", 0))
 _WORD_LANES = tuple(f"{count} {name}" for name in NUMERIC for count in (1, 128 // bits(name)))
 """The variants "LANES T" of a kernel of one data type: one element at a time, and 16 bytes."""
 
+RANGE = 256
+"""A function of accumulators that is none of ``ReduceFunction``: the smallest and the largest number."""
+
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "reduce_rows",
@@ -25,6 +28,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "output:w", "partials:w"),
         params=("uint rows", "uint row_units", *_REDUCE_PARAMS),
         constants=(*_REDUCE_CONSTANTS, ("TEAM", 1), ("UNITS", 1), ("ROW_RUNS", 0)),
+        shared=(("RANGE", RANGE),),
         variants=(("LANES T", _WORD_LANES),),
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
@@ -34,6 +38,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "output:w", "partials:w"),
         params=("uint columns", "uint inner_size", "uint output_step", *_REDUCE_PARAMS),
         constants=(*_REDUCE_CONSTANTS, ("COLUMNS", 1), ("ROW_RUNS", 0)),
+        shared=(("RANGE", RANGE),),
         variants=(("LANES T", _WORD_LANES),),
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
@@ -47,6 +52,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *("uint kept_rank", "uint kept_sizes[8]", "uint kept_divisors[16]", "uint kept_output[8]"),
         ),
         constants=(*_REDUCE_CONSTANTS, ("TEAM", 1)),
+        shared=(("RANGE", RANGE),),
         variants=(("LANES T", tuple(f"1 {name}" for name in NUMERIC)),),
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid
-from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.resample.rules import RESAMPLE, ResampleProblem, SampledDimension
 from dmlvk.spec.enums import AxisDirection, InterpolationMode
 from dmlvk.spec.ops.resample import Resample3

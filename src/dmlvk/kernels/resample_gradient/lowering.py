@@ -7,14 +7,15 @@ import math
 from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid, power_of_two
-from dmlvk.kernels.elementwise.rules import Access
 from dmlvk.kernels.resample.lowering import access, sampled_dimension
 from dmlvk.kernels.resample.rules import SampledDimension
+from dmlvk.kernels.resample_gradient.manifest import WHOLE_ROWS
 from dmlvk.kernels.resample_gradient.rules import MOST_ROWS, RESAMPLE_GRADIENT, Lines, ResampleGradientProblem
 from dmlvk.spec.enums import InterpolationMode
 from dmlvk.spec.ops.resample_gradient import ResampleGrad1
@@ -38,9 +39,6 @@ _MOST_CHUNK = 32
 _ENOUGH_WORKGROUPS = 32
 """Workgroups for each processor: those beyond are put into the same ones' rounds, which share tables."""
 _MOST_ROUNDS = 8
-
-_WHOLE_ROWS = 4
-"""Rows of dx that an invocation of the kernel of whole enlargements makes, of at most 4."""
 
 _UNIT = SampledDimension(1, 1, 0, 0)
 
@@ -331,7 +329,7 @@ def _whole(desc: ResampleGrad1, problem: ResampleGradientProblem, caps: Capabili
     assert lines is not None and whole is not None, "the rule asks for both"
     row, column = lines.row, lines.column
     lanes, row_pattern, column_pattern = whole
-    rows = min(_WHOLE_ROWS, power_of_two(row.inputs))
+    rows = min(WHOLE_ROWS, power_of_two(row.inputs))
     space = _space(lines, rows, lanes)
     constants = {
         "LOCAL_SIZE_X": _WORKGROUP,

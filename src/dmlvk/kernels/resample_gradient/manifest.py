@@ -5,6 +5,7 @@ from __future__ import annotations
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.shapes import convolution_lanes, group_lanes
 from dmlvk.kernels.common.terms import FLOATS, bits
+from dmlvk.kernels.resample_gradient.rules import PATTERN_TAPS
 
 _POSITIONS = (
     "uint input_sizes[4]",
@@ -20,6 +21,9 @@ _POSITIONS = (
     "float enlargement_start[4]",
 )
 """What says where outputs lie; see ``glsl/include/resample_gradient.glsl``."""
+
+WHOLE_ROWS = 4
+"""Rows of dx that an invocation of the kernel of whole enlargements makes at most."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -63,13 +67,14 @@ ROWS: tuple[KernelSpec, ...] = (
         params=(
             *("uint count", "uint x_start", "uint sizes[5]", "uint divisors[10]", "uint x_strides[5]", "uint y_strides[5]"),
             *("uint rows", "uint columns", "uint row_step", "uint y_row_step", "uint column_step", "uint y_column_step"),
-            *("float row_weights[24]", "float column_weights[24]"),
+            *(f"float row_weights[{3 * PATTERN_TAPS}]", f"float column_weights[{3 * PATTERN_TAPS}]"),
         ),
         constants=(
             *(("LOCAL_SIZE_X", 128), ("RANK", 3), ("COLUMNS", 1), ("ROWS", 2)),
             *(("ROW_FACTOR", 2), ("ROW_LEFT", 1), ("ROW_TAPS", 4)),
             *(("COLUMN_FACTOR", 2), ("COLUMN_LEFT", 1), ("COLUMN_TAPS", 4)),
         ),
+        shared=(("MOST_ROWS", WHOLE_ROWS), ("MOST_TAPS", PATTERN_TAPS)),
         variants=(("LANES T", tuple(f"{n} {t}" for t in FLOATS for n in convolution_lanes(bits(t)))),),
     ),
     KernelSpec(

@@ -10,6 +10,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, power_of_two
+from dmlvk.kernels.scan.manifest import ScanPhase
 from dmlvk.kernels.scan.rules import SCAN, ScanProblem
 from dmlvk.spec.enums import AxisDirection, TensorDataType
 from dmlvk.spec.ops.scan import CumulativeProduct, CumulativeSummation
@@ -18,8 +19,6 @@ from dmlvk.spec.tensor import element_bits
 
 _Scan = CumulativeSummation | CumulativeProduct
 
-_WHOLE, _TOTALS, _APPLY = range(3)
-"""Phases of the kernels."""
 _PARTIAL_BYTES = 16
 _MOST_CHUNKS = 256
 """Chunks of a row: every chunk's invocations read the totals of all before it."""
@@ -86,7 +85,7 @@ def _column_shape(desc: _Scan, problem: ScanProblem, caps: Capabilities) -> _Sha
 
 
 def _dispatch(
-    desc: _Scan, problem: ScanProblem, caps: Capabilities, kernel: str, shape: _Shape, chunk_units: int, phase: int
+    desc: _Scan, problem: ScanProblem, caps: Capabilities, kernel: str, shape: _Shape, chunk_units: int, phase: ScanPhase
 ) -> Dispatch:
     unit, kept = problem.unit_elements, problem.kept
     chunks = -(-problem.units // chunk_units)
@@ -101,9 +100,9 @@ def _dispatch(
     data_type = desc.tensor("input_tensor").data_type.name
     totals = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
     bindings = {
-        _WHOLE: (input_range(0), output_range(), output_range()),
-        _TOTALS: (input_range(0), totals, totals),
-        _APPLY: (input_range(0), output_range(), totals),
+        ScanPhase.WHOLE: (input_range(0), output_range(), output_range()),
+        ScanPhase.TOTALS: (input_range(0), totals, totals),
+        ScanPhase.APPLY: (input_range(0), output_range(), totals),
     }
     grid = linear_grid(-(-problem.rows // shape.rows) * chunks, caps)
     return make_dispatch(
@@ -129,7 +128,7 @@ def _dispatch(
 
 
 def _whole(desc: _Scan, problem: ScanProblem, caps: Capabilities, kernel: str, shape: _Shape) -> Plan:
-    return Plan((_dispatch(desc, problem, caps, kernel, shape, problem.units, _WHOLE),))
+    return Plan((_dispatch(desc, problem, caps, kernel, shape, problem.units, ScanPhase.WHOLE),))
 
 
 def _in_chunks(desc: _Scan, problem: ScanProblem, caps: Capabilities, kernel: str, shape: _Shape) -> Plan:
@@ -137,7 +136,8 @@ def _in_chunks(desc: _Scan, problem: ScanProblem, caps: Capabilities, kernel: st
     wanted = min(_MOST_CHUNKS, -(-caps.model.workgroups(_WORKGROUPS) // -(-problem.rows // shape.rows)))
     chunk_units = -(-problem.units // (tile * wanted)) * tile
     chunks = -(-problem.units // chunk_units)
-    phases = tuple(_dispatch(desc, problem, caps, kernel, shape, chunk_units, phase) for phase in (_TOTALS, _APPLY))
+    steps = (ScanPhase.TOTALS, ScanPhase.APPLY)
+    phases = tuple(_dispatch(desc, problem, caps, kernel, shape, chunk_units, phase) for phase in steps)
     return Plan(phases, temporary_bytes=problem.rows * chunks * _PARTIAL_BYTES)
 
 

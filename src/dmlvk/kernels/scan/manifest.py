@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import SUBGROUP_SUMS
 
@@ -14,6 +16,15 @@ _SCAN_PARAMS = (
 )
 _SCAN_CONSTANTS = (("LOCAL_SIZE_X", 128), ("PRODUCT", 0), ("PHASE", 0), ("UNITS", 1))
 
+
+class ScanPhase(enum.IntEnum):
+    """What a dispatch does: whole rows, the totals of chunks, or the chunks with what comes before them."""
+
+    WHOLE = 0
+    TOTALS = 1
+    APPLY = 2
+
+
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "scan_rows",
@@ -21,6 +32,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=_SCAN_BUFFERS,
         params=_SCAN_PARAMS,
         constants=(*_SCAN_CONSTANTS, ("LANES", 1)),
+        shared=(("PHASE", ScanPhase),),
         variants=(("T", _SCAN_TYPES), ("WORDS", ("0", "1"))),
         extensions=SUBGROUP_SUMS,
     ),
@@ -30,6 +42,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=_SCAN_BUFFERS,
         params=_SCAN_PARAMS,
         constants=(*_SCAN_CONSTANTS, ("COLUMNS", 1)),
+        shared=(("PHASE", ScanPhase),),
         variants=(("T", _SCAN_TYPES), ("WORDS", ("0",))),
         extensions=SUBGROUP_SUMS,
     ),

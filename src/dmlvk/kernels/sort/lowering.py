@@ -10,6 +10,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.sort.manifest import MemoryPhase, SelectPhase
 from dmlvk.kernels.sort.rules import TOP_K, TopKProblem
 from dmlvk.spec.enums import AxisDirection, TensorDataType
 from dmlvk.spec.ops.sort import TopK1
@@ -17,10 +18,6 @@ from dmlvk.spec.schema import FLOATS, SIGNED
 from dmlvk.spec.tensor import element_bits, packed_strides
 
 _ALL_BITS, _SIGN_BIT = 0xFFFFFFFF, 0x80000000
-_WHOLE, _CANDIDATES, _MERGE = range(3)
-"""Phases of top_k_select."""
-_BLOCKS, _EXCHANGE, _MERGE_BLOCKS, _OUTPUT = range(4)
-"""Phases of top_k_memory."""
 _WORKGROUPS = 8
 """Workgroups of chunks for each processor, of which it has enough."""
 _BATCH_BYTES = 2**26
@@ -159,7 +156,7 @@ def _select_dispatch(
     *,
     x_steps: tuple[tuple[int, ...], int] | None = None,
 ) -> Dispatch:
-    unit = 1 if phase == _MERGE else problem.unit_elements
+    unit = 1 if phase == SelectPhase.MERGE else problem.unit_elements
     invocations, in_flight, capacity = _select_shape(problem, length // unit // chunks, unit, caps)
     constants = {"LOCAL_SIZE_X": invocations, "CAPACITY": capacity, "UNITS": in_flight, "PHASE": phase}
     params = {
@@ -178,14 +175,14 @@ def _select_dispatch(
         bindings,
         words=unit > 1,
         x_steps=x_steps,
-        index_words=1 if phase == _CANDIDATES else 0,
+        index_words=1 if phase == SelectPhase.CANDIDATES else 0,
     )
 
 
 def _select(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     x = input_range(0)
     bindings = (x, output_range(0), output_range(1), x)
-    return Plan((_select_dispatch(desc, problem, caps, _WHOLE, 1, problem.length, bindings),))
+    return Plan((_select_dispatch(desc, problem, caps, SelectPhase.WHOLE, 1, problem.length, bindings),))
 
 
 def _chunks(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
@@ -198,14 +195,20 @@ def _chunks(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     values = values._replace(nbytes=-(-values.nbytes // 4) * 4)
     indices = Range(Source.TEMPORARY, 0, start, 4 * candidates)
     first = _select_dispatch(
-        desc, problem, caps, _CANDIDATES, chunks, problem.length, (input_range(0), values, indices, input_range(0))
+        desc,
+        problem,
+        caps,
+        SelectPhase.CANDIDATES,
+        chunks,
+        problem.length,
+        (input_range(0), values, indices, input_range(0)),
     )
     row_steps = tuple(step * chunks * problem.k for step in packed_strides(problem.kept.sizes))
     second = _select_dispatch(
         desc,
         problem,
         caps,
-        _MERGE,
+        SelectPhase.MERGE,
         1,
         chunks * problem.k,
         (values, output_range(0), output_range(1), indices),
@@ -219,15 +222,15 @@ def _chunks(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
 
 def _memory_steps(length: int, block: int) -> Iterator[tuple[int, int, int]]:
     """(phase, mirrored, reach) of each dispatch that sorts rows."""
-    yield _BLOCKS, 0, 0
+    yield MemoryPhase.BLOCKS, 0, 0
     run = 2 * block
     while run < 2 * length:
-        yield _EXCHANGE, 1, run
+        yield MemoryPhase.EXCHANGE, 1, run
         distance = run // 4
         while distance >= block:
-            yield _EXCHANGE, 0, distance
+            yield MemoryPhase.EXCHANGE, 0, distance
             distance //= 2
-        yield _MERGE_BLOCKS, 0, 0
+        yield MemoryPhase.MERGE, 0, 0
         run *= 2
 
 
@@ -243,10 +246,10 @@ def _memory(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     dispatches = []
     for first_row in range(0, problem.rows, batch):
         rows = min(batch, problem.rows - first_row)
-        for phase, mirrored, reach in (*_memory_steps(problem.length, block), (_OUTPUT, 0, 0)):
-            in_blocks = phase in (_BLOCKS, _MERGE_BLOCKS)
-            items = blocks if in_blocks else pairs if phase == _EXCHANGE else problem.k
-            sorts = phase != _OUTPUT
+        for phase, mirrored, reach in (*_memory_steps(problem.length, block), (MemoryPhase.OUTPUT, 0, 0)):
+            in_blocks = phase in (MemoryPhase.BLOCKS, MemoryPhase.MERGE)
+            items = blocks if in_blocks else pairs if phase == MemoryPhase.EXCHANGE else problem.k
+            sorts = phase != MemoryPhase.OUTPUT
             constants = {"LOCAL_SIZE_X": invocations, "CAPACITY": block, "PHASE": phase}
             params = {
                 "row_size": problem.length,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import SUBGROUP_SUMS
 
@@ -13,6 +15,24 @@ _TOP_K_PARAMS = (
     *("uint kept_x[8]", "uint kept_values[8]", "uint kept_indices[8]"),
 )
 _TOP_K_CONSTANTS = (("LOCAL_SIZE_X", 128), ("IS_FLOAT", 0), ("CAPACITY", 512))
+
+
+class MemoryPhase(enum.IntEnum):
+    """What a dispatch of the sort in memory does."""
+
+    BLOCKS = 0
+    EXCHANGE = 1
+    MERGE = 2
+    OUTPUT = 3
+
+
+class SelectPhase(enum.IntEnum):
+    """What a dispatch of the selection does: whole rows, the candidates of chunks, or the best of those."""
+
+    WHOLE = 0
+    CANDIDATES = 1
+    MERGE = 2
+
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -30,6 +50,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=(*_TOP_K_BUFFERS, "origins"),
         params=(*_TOP_K_PARAMS, "uint units", "uint chunks", "uint position_shift"),
         constants=(*_TOP_K_CONSTANTS, ("UNITS", 1), ("PHASE", 0)),
+        shared=(("PHASE", SelectPhase),),
         variants=(("T HALVES", _TOP_K_TYPES), ("WORDS", ("0", "1"))),
         extensions=SUBGROUP_SUMS,
     ),
@@ -39,6 +60,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=(*_TOP_K_BUFFERS, "entry_keys:w", "entry_positions:w"),
         params=(*_TOP_K_PARAMS, "uint row_size", "uint first_row", "uint items", "uint mirrored", "uint reach"),
         constants=(*_TOP_K_CONSTANTS, ("PHASE", 0)),
+        shared=(("PHASE", MemoryPhase),),
         variants=(("T HALVES", _TOP_K_TYPES),),
         extensions=SUBGROUP_SUMS,
     ),

@@ -28,6 +28,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """From the bottom up. A module may import from the rows below its own and from its own package."""
 
+DOORS = ("directml", "eager", "builder", "onnx")
+"""What a user imports to describe networks; each translates into steps for the engine."""
+ALLOWED: dict[str, frozenset[str]] = {
+    "builder": frozenset({"directml.device", "directml.operator"}),  # Function.operator is a compiled operator of DirectML's
+    "onnx": frozenset({"directml.device"}),  # a session opens a Device
+}
+"""Modules of other doors that a door may import, and why."""
+
 PUBLIC = "__init__"
 """dmlvk/__init__.py only gathers public names; nothing inside the package imports from it."""
 
@@ -87,3 +95,52 @@ def test_rules_name_no_vendor() -> None:
         conditions = "\n".join(line for line in lines if "because" not in line)
         for vendor in ("nvidia", "intel", "radeon", "adreno", "mali", "llvmpipe"):
             assert not re.search(rf"\b{vendor}\b", conditions), f"{path}: {vendor}"
+
+
+def modules() -> dict[str, pathlib.Path]:
+    """Every module by its name inside the package."""
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported_modules(path: pathlib.Path, known: dict[str, pathlib.Path]) -> set[str]:
+    """The modules of the package that a file imports, those for type checkers among them."""
+    found = set()
+    for name in imports(path):
+        module = name if name in known else name.rpartition(".")[0]
+        if module in known:
+            found.add(module)
+    return found
+
+
+def test_doors_stay_apart() -> None:
+    known = modules()
+    for module, path in known.items():
+        own = module.split(".")[0]
+        if own in DOORS:
+            others = {name for name in imported_modules(path, known) if name.split(".")[0] in set(DOORS) - {own}}
+            assert others <= ALLOWED.get(own, frozenset()), f"{module} imports {others}"
+
+
+def test_the_engine_knows_no_door() -> None:
+    paths = list((SOURCE / "engine").rglob("*.py"))
+    assert len(paths) > 15
+    for path in paths:
+        text = path.read_text().lower()
+        for word in ("onnx", "protobuf", "pytorch", "dml_graph"):
+            assert word not in text, f"{path.name} says {word!r}"
+
+
+def test_no_circles_of_imports() -> None:
+    """Neither inside a room nor between rooms, imports for type checkers included."""
+    known = modules()
+    edges = {name: imported_modules(path, known) - {name} for name, path in known.items()}
+    while True:
+        free = {name for name, targets in edges.items() if targets.isdisjoint(edges)}
+        if not free:
+            break
+        edges = {name: targets for name, targets in edges.items() if name not in free}
+    assert not edges, f"in a circle, or above one: {sorted(edges)}"

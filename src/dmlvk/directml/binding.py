@@ -17,9 +17,10 @@ from __future__ import annotations
 import abc
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dmlvk.directml.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorSlot
+from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.runtime.recorder import BoundRange, Command, Resources, copy_between
 from dmlvk.spec.errors import BindingError, StateError
@@ -29,9 +30,6 @@ from dmlvk.spec.tensor import (
     TEMPORARY_BUFFER_ALIGNMENT,
     TensorDesc,
 )
-
-if TYPE_CHECKING:
-    from dmlvk.directml.device import Device
 
 _INITIALIZER = "OperatorInitializer"
 _INTEGERS = (int, numbers.Integral)  # int first: asking an abstract class is slow
@@ -62,7 +60,7 @@ class BindingTable:
             recorded it.
     """
 
-    def __init__(self, device: Device, dispatchable: Dispatchable | None = None) -> None:
+    def __init__(self, device: ComputeDevice, dispatchable: Dispatchable | None = None) -> None:
         self.device = device
         self.bindings: OperatorBindings | InitializerBindings | None = None
         self.reset(dispatchable)
@@ -411,7 +409,7 @@ def _check_count(operator: str, field: str, expected: int, bindings: Sequence[ob
         raise BindingError(rule, operator=operator, field=field, value=len(bindings))
 
 
-def _tensor_range(device: Device, operator: str, field: str, tensor: TensorDesc, binding: object) -> BoundRange:
+def _tensor_range(device: ComputeDevice, operator: str, field: str, tensor: TensorDesc, binding: object) -> BoundRange:
     bound = _range(device, operator, field, binding, tensor.total_tensor_size_in_bytes, MINIMUM_BUFFER_TENSOR_ALIGNMENT)
     guaranteed = tensor.guaranteed_base_offset_alignment
     if guaranteed and bound.offset % guaranteed:
@@ -420,7 +418,7 @@ def _tensor_range(device: Device, operator: str, field: str, tensor: TensorDesc,
     return bound
 
 
-def _range(device: Device, operator: str, field: str, binding: object, needed: int, alignment: int) -> BoundRange:
+def _range(device: ComputeDevice, operator: str, field: str, binding: object, needed: int, alignment: int) -> BoundRange:
     """The first ``needed`` bytes of a binding, which must be a buffer range that holds them."""
 
     def error(rule: str, value: object) -> BindingError:

@@ -9,17 +9,15 @@ after recording.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dmlvk.directml.binding import BindingTable, InitializerBindings, OperatorBindings
 from dmlvk.directml.operator import CompiledOperator, Dispatchable
+from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Command, DispatchTiming, Recording, copy_between
 from dmlvk.spec.enums import ExecutionFlags
 from dmlvk.spec.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError
-
-if TYPE_CHECKING:
-    from dmlvk.directml.device import Device
 
 _submission_lock = threading.Lock()
 """Held while the initialisation of operators is checked, submitted and noted, all in one step."""
@@ -36,7 +34,7 @@ class _Use(NamedTuple):
 class _VolatileSegment:
     """The dispatch of a DESCRIPTORS_VOLATILE operator: recorded anew for a submission when its bindings changed."""
 
-    def __init__(self, device: Device, bindings: OperatorBindings, *, timestamps: bool) -> None:
+    def __init__(self, device: ComputeDevice, bindings: OperatorBindings, *, timestamps: bool) -> None:
         self._device, self._bindings, self._timestamps = device, bindings, timestamps
         self._commands: list[Command] | None = None
         self.recording: Recording | None = None
@@ -60,7 +58,7 @@ class CommandList:
         device: Its device.
     """
 
-    def __init__(self, device: Device, *, timestamps: bool = False) -> None:
+    def __init__(self, device: ComputeDevice, *, timestamps: bool = False) -> None:
         self.device = device
         self._timestamps = timestamps
         self._segments: list[Recording | _VolatileSegment] = []
@@ -283,7 +281,7 @@ class CommandRecorder:
         device: Its device.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: ComputeDevice) -> None:
         self.device = device
 
     def record_dispatch(self, command_list: CommandList, dispatchable: Dispatchable, binding_table: BindingTable) -> None:

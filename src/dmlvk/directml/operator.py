@@ -10,19 +10,17 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from dmlvk.engine.operator import initialization_scratch, keep_owned_inputs, owned_inputs
 from dmlvk.kernels.common.plan import Plan
+from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, PreparedLaunches
 from dmlvk.spec.enums import ExecutionFlags
 from dmlvk.spec.errors import StateError
 from dmlvk.spec.schema import OperatorDesc, Slot
 from dmlvk.spec.tensor import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.directml.device import Device
 
 
 class BindingProperties(NamedTuple):
@@ -90,7 +88,7 @@ class Operator:
         desc: The description.
     """
 
-    def __init__(self, device: Device, desc: OperatorDesc) -> None:
+    def __init__(self, device: ComputeDevice, desc: OperatorDesc) -> None:
         self.device = device
         self.desc = desc
 
@@ -112,7 +110,12 @@ class CompiledOperator:
     """
 
     def __init__(
-        self, device: Device, signature: Signature, plan: Plan, flags: ExecutionFlags, constants: Sequence[Buffer] = ()
+        self,
+        device: ComputeDevice,
+        signature: Signature,
+        plan: Plan,
+        flags: ExecutionFlags,
+        constants: Sequence[Buffer] = (),
     ) -> None:
         self.device: Final = device
         self.constants: Final = tuple(BoundRange(buffer, 0, buffer.size_in_bytes) for buffer in constants)
@@ -159,7 +162,7 @@ class OperatorInitializer:
         generation: Counts resets; a binding table serves the generation that it was made for.
     """
 
-    def __init__(self, device: Device, operators: Sequence[CompiledOperator]) -> None:
+    def __init__(self, device: ComputeDevice, operators: Sequence[CompiledOperator]) -> None:
         self.device: Final = device
         self.operators: tuple[CompiledOperator, ...] = ()
         self.generation = 0

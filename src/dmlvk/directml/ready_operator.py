@@ -76,6 +76,7 @@ class ReadyOperator:
     ) -> None:
         if plan is None:
             plan = lower(device.create_operator(desc).desc, device.capabilities, force=rule)
+        self._device = device
         self.compiled = device.compile_plan(Signature.of(desc), plan)
         temporary = self.compiled.get_binding_properties().temporary_resource_size
         self._temporary = _resource(device, temporary, Purpose.TEMPORARY)
@@ -92,7 +93,7 @@ class ReadyOperator:
         Raises:
             BindingError: as ``BindingTable`` and ``CommandRecorder``.
         """
-        device = self.compiled.device
+        device = self._device
         table = device.create_binding_table(self.compiled)
         owned = self.compiled.signature.owned_inputs
         table.bind_inputs([None if slot in owned else part for slot, part in enumerate(inputs)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from dmlvk.spec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from dmlvk.runtime import _native
-    from dmlvk.runtime.device import ComputeDevice
 
 _CHUNK_BYTES: Final = 65536
 
@@ -27,6 +26,22 @@ class Purpose(enum.Enum):
     PARAMETERS = "parameters"
 
 
+class BufferOwner(Protocol):
+    """What buffers need of the device that they live on.
+
+    Attributes:
+        info: Its description, with a ``name``.
+        native: The native device.
+    """
+
+    info: Any
+    native: _native.Device
+
+    def create_buffer(self, size_in_bytes: int, *, purpose: Purpose = ...) -> Buffer: ...
+
+    def count_memory(self, purpose: Purpose, change: int) -> None: ...
+
+
 class Buffer:
     """Device-local bytes: the resource that bindings name. Freed when neither the caller nor a command list needs it.
 
@@ -38,7 +53,7 @@ class Buffer:
 
     __slots__ = ("__weakref__", "device", "native", "purpose", "size_in_bytes")
 
-    def __init__(self, device: ComputeDevice, native: _native.Buffer, purpose: Purpose) -> None:
+    def __init__(self, device: BufferOwner, native: _native.Buffer, purpose: Purpose) -> None:
         self.device = device
         self.native = native
         self.size_in_bytes = native.size
@@ -137,7 +152,7 @@ class ParameterArena:
     operator is gone still reads what was written. A chunk is freed with its last user.
     """
 
-    def __init__(self, device: ComputeDevice, alignment: int) -> None:
+    def __init__(self, device: BufferOwner, alignment: int) -> None:
         self._device = device
         self._alignment = alignment
         self._lock = threading.Lock()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import InterpolationMode, ReduceFunction, TensorDataType
 from dmlvk.spec.tensor import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.spec.ops.roi_gradient import RoiAlignGrad
 
 __all__ = ["RoiAlign", "RoiAlign1", "RoiPooling"]
 
@@ -18,15 +15,30 @@ _INDICES = (TensorDataType.UINT64, TensorDataType.UINT32)
 _UINT_MAX = 2**32 - 1
 
 
+class Sampled(Protocol):
+    """An operator that samples regions: ``RoiAlign``, its re-issue or its gradient."""
+
+    def tensor(self, name: str) -> TensorDesc: ...
+
+    @property
+    def reduction_function(self) -> ReduceFunction: ...
+
+    @property
+    def minimum_samples_per_output(self) -> int: ...
+
+    @property
+    def maximum_samples_per_output(self) -> int: ...
+
+
 @_c.constraint("roi_sizes", "has the sizes {[1, [1,]] NumROIs, 4}")
-def roi_sizes(desc: RoiAlign | RoiAlign1 | RoiAlignGrad) -> _s.Violation | None:
+def roi_sizes(desc: Sampled) -> _s.Violation | None:
     sizes = desc.tensor("roi_tensor").sizes
     good = sizes[-1] == 4 and all(size == 1 for size in sizes[:-2])
     return None if good else _s.Violation("roi_tensor", sizes)
 
 
 @_c.constraint("batch_indices_sizes", "has the sizes {[1, [1, [1,]]] NumROIs}, one index for each region")
-def batch_indices_sizes(desc: RoiAlign | RoiAlign1 | RoiAlignGrad) -> _s.Violation | None:
+def batch_indices_sizes(desc: Sampled) -> _s.Violation | None:
     sizes = desc.tensor("batch_indices_tensor").sizes
     good = sizes[-1] == desc.tensor("roi_tensor").sizes[-2] and all(size == 1 for size in sizes[:-1])
     return None if good else _s.Violation("batch_indices_tensor", sizes)
@@ -40,13 +52,13 @@ def _output_sizes(desc: RoiAlign | RoiAlign1) -> _s.Violation | None:
 
 
 @_c.constraint("reduction_function", "is AVERAGE or MAX")
-def reduction_function(desc: RoiAlign | RoiAlign1 | RoiAlignGrad) -> _s.Violation | None:
+def reduction_function(desc: Sampled) -> _s.Violation | None:
     good = desc.reduction_function in (ReduceFunction.AVERAGE, ReduceFunction.MAX)
     return None if good else _s.Violation("reduction_function", desc.reduction_function)
 
 
 @_c.constraint("sample_counts", "is at least 1 and not below MinimumSamplesPerOutput")
-def sample_counts(desc: RoiAlign | RoiAlign1 | RoiAlignGrad) -> _s.Violation | None:
+def sample_counts(desc: Sampled) -> _s.Violation | None:
     good = desc.maximum_samples_per_output >= max(1, desc.minimum_samples_per_output)
     return None if good else _s.Violation("maximum_samples_per_output", desc.maximum_samples_per_output)
 

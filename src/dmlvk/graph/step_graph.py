@@ -57,7 +57,7 @@ class Flow:
         self._writers: dict[Storage, Step] = {}
         self._readers: dict[Storage, Counter[Step]] = {}
         self._parts: dict[Storage, list[Storage]] = {}
-        self._numbers: dict[tuple[Storage, TensorDesc | None], float | None] = {}
+        self._numbers: dict[tuple[object, ...], float | None] = {}
         for step in steps:
             self._insert(step, None)
         if keeps_dead_steps:
@@ -138,11 +138,14 @@ class Flow:
 
     def number(self, storage: Storage | None, tensor: TensorDesc | None) -> float | None:
         """The one number that all elements of a constant are; None where there is none."""
-        if storage is None or storage.constant is None:
+        if storage is None or tensor is None or storage.constant is None:
             return None
-        key = (storage, tensor)
+        steps = zip(tensor.sizes, tensor.effective_strides, strict=True)
+        once = tuple((size, step) for size, step in steps if step) or ((1, 1),)  # each element once
+        key = (storage, tensor.data_type, once)
         if key not in self._numbers:
-            self._numbers[key] = _only_number(self.constant(storage, tensor))
+            sizes, strides = zip(*once, strict=True)
+            self._numbers[key] = _only_number(self.constant(storage, TensorDesc(tensor.data_type, sizes, strides)))
         return self._numbers[key]
 
     # -- changes
@@ -221,7 +224,6 @@ def _only_number(values: npt.NDArray[Any] | None) -> float | None:
     """The one number that all elements are; None where there is none."""
     if values is None or values.size == 0:
         return None
-    values = values[tuple(slice(None, 1 if step == 0 else None) for step in values.strides)]  # each element once
     if not np.all(values == values.flat[0]):
         return None
     return float(values.flat[0])

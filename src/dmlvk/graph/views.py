@@ -79,6 +79,20 @@ class View(NamedTuple):
         return TensorDesc(tensor.data_type, self.sizes, None if self.is_packed else self.strides)
 
 
+def broadcast_sizes(*shapes: Sequence[int]) -> Sizes | None:
+    """The sizes that tensors of these have together, by numpy's rule; None where there are none."""
+    sizes: list[int] = []
+    for shape in shapes:
+        missing = max(len(shape) - len(sizes), 0)
+        sizes = [1] * missing + sizes
+        for axis, size in enumerate(shape, len(sizes) - len(shape)):
+            if size != 1 and sizes[axis] == 1:
+                sizes[axis] = size
+            elif size not in (1, sizes[axis]):
+                return None
+    return tuple(sizes)
+
+
 def view_of(tensor: TensorDesc) -> View:
     """How a tensor desc sees its elements."""
     return View(tensor.sizes, tensor.effective_strides)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.views import Sizes
+from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.onnx.model import Array, NarrowFloat, Node, data_type_of, element_type, kind_of
 from dmlvk.onnx.values import Value, packed_value
 from dmlvk.spec import ops
@@ -137,11 +137,10 @@ class Conversion:
 
     def broadcast(self, *values: Value) -> tuple[Value, ...]:
         """The values over their common sizes, by numpy's rule."""
-        try:
-            sizes = np.broadcast_shapes(*(value.sizes for value in values))
-        except ValueError:
+        sizes = broadcast_sizes(*(value.sizes for value in values))
+        if sizes is None:
             listed = ", ".join(str(value.sizes) for value in values)
-            raise self.invalid(f"inputs of sizes {listed} do not broadcast") from None
+            raise self.invalid(f"inputs of sizes {listed} do not broadcast")
         return tuple(value.broadcast_to(sizes) for value in values)
 
     # -- launches

@@ -1,8 +1,8 @@
 """The arithmetic of shapes: small tensors of numbers, by the operators with which exporters compute sizes and positions.
 
 It is done at each new size, and so by itself: ``onnx.reference`` takes a hundred times as long. A tensor whose elements are
-sizes that record what is computed of them is an array of objects; ONNX sees INT64. An index or a count that is such a
-size is taken as the plain number.
+sizes that record what is computed of them is an array of objects, which knows the type that ONNX sees. An index or a count
+that is such a size is taken as the plain number.
 """
 
 from __future__ import annotations
@@ -41,31 +41,52 @@ def evaluate(node: Node, inputs: _Inputs) -> Array | None:
             result = rule(node, inputs)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None  # the reference says what is wrong, or what comes of it all the same
-    return None if result is None else _settled(result)
+    if result is None:
+        return None
+    data = inputs[1 if node.op_type == "Where" else 0]
+    assert data is not None, "a rule has read it"
+    return _settled(result, element_type(node.attributes["to"])[1] if node.op_type == "Cast" else _element(data))
+
+
+class _Recording(np.ndarray[Any, Any]):
+    """A tensor with sizes among its elements that record what is computed of them.
+
+    Attributes:
+        element: The type of its elements as ONNX sees it.
+    """
+
+    element: np.dtype[Any] = np.dtype(np.int64)
 
 
 def whole_numbers(values: Sequence[int]) -> Array:
     """A tensor of one dimension, of INT64 or of sizes that record."""
-    return _settled(np.array(values, object))
+    return _settled(np.array(values, object), np.dtype(np.int64))
 
 
 def plain(array: Array) -> Array:
     """The tensor with plain numbers only."""
-    return array.astype(np.int64) if array.dtype == object else array
+    return np.asarray(array).astype(_element(array)) if array.dtype == object else array
 
 
-def _settled(result: Any) -> Array:
+def _element(array: Array) -> np.dtype[Any]:
+    return array.element if isinstance(array, _Recording) else array.dtype
+
+
+def _settled(result: Any, element: np.dtype[Any] | None) -> Array:
     """An array, of objects only while one of them records."""
     array: Array = np.asarray(result) if isinstance(result, np.ndarray | np.generic) else np.asarray(result, object)
-    if array.dtype == object and all(isinstance(item, int | np.integer) for item in array.flat):
-        return array.astype(np.int64)
-    return array
+    if array.dtype != object:
+        return array
+    if all(isinstance(item, int | np.integer) for item in array.flat):
+        return array.astype(element)
+    recording = array.view(_Recording)
+    recording.element = element or recording.element
+    return recording
 
 
 def _same_type(*arrays: Array) -> bool:
     """Whether operands are of one type, as ONNX wants them."""
-    types = {np.dtype(np.int64) if array.dtype == object else array.dtype for array in arrays}
-    return len(types) == 1
+    return len({_element(array) for array in arrays}) == 1
 
 
 def _elementwise(function: Callable[..., Any], kinds: str) -> _Rule:
@@ -112,7 +133,7 @@ def _cast(node: Node, inputs: Sequence[Array]) -> Any:
     _, dtype = element_type(node.attributes["to"])
     if dtype is None or dtype.kind not in "biuf":
         return None
-    return x if x.dtype == object and dtype == np.int64 else plain(x).astype(dtype)
+    return x if x.dtype == object and dtype in (np.int32, np.int64) else plain(x).astype(dtype)
 
 
 def _gathered(node: Node, inputs: Sequence[Array]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,19 +31,28 @@ def merge_chains(flow: Flow) -> None:
     chain.
     """
     place = {step: index for index, step in enumerate(flow.steps)}
+    operations = _Operations()
     merged: set[Step] = set()
     for root in reversed(flow.steps):
-        chain = None if root in merged or not _is_operation(root) else _grown(flow, root, place)
+        chain = None if root in merged or not operations[root] else _grown(flow, root, place, operations)
         if chain is not None:
             merged.update(chain.members)
             flow.replace(sorted(chain.members, key=place.__getitem__), chain.step())
 
 
-def _grown(flow: Flow, root: Step, place: Mapping[Step, int]) -> _Chain | None:
+class _Operations(dict[Step, tuple[OperatorDesc, ...]]):
+    """Of each step what it computes, as part of a chain."""
+
+    def __missing__(self, step: Step) -> tuple[OperatorDesc, ...]:
+        found = self[step] = () if step.runs_once else operations_of(step.desc)
+        return found
+
+
+def _grown(flow: Flow, root: Step, place: Mapping[Step, int], operations: _Operations) -> _Chain | None:
     """The chain that ends with an operator; None where that would be alone."""
     refused: set[Step] = set()
     while root not in refused:
-        chain = _Chain(flow, root, place, refused)
+        chain = _Chain(flow, root, place, operations, refused)
         astray = chain.reading_truth()
         if not astray:
             return chain if len(chain.members) > 1 and chain.inputs() else None
@@ -59,18 +67,21 @@ class _Chain:
         flow: The steps.
         root: The last operator.
         place: Where each step stood in the flow.
+        operations: Of the steps.
         refused: What must stay outside.
 
     Attributes:
         members: The operators, each with its operands seen under the sizes of the root's output.
     """
 
-    def __init__(self, flow: Flow, root: Step, place: Mapping[Step, int], refused: set[Step]) -> None:
+    def __init__(
+        self, flow: Flow, root: Step, place: Mapping[Step, int], operations: _Operations, refused: set[Step]
+    ) -> None:
         self._flow = flow
         self._root = root
         self._place = place
+        self._operations = operations
         self.members: dict[Step, tuple[Operand, ...]] = {}
-        self._numbers: dict[Operand, float | None] = {}
         self._output = _plain(_result(root))
         steps = self._output.effective_strides
         long = [axis for axis, size in enumerate(self._output.sizes) if size > 1]
@@ -101,16 +112,18 @@ class _Chain:
     def _operands_inside(self, step: Step) -> tuple[Operand, ...] | None:
         """The operands that a step has as a member; None where it cannot be one."""
         storage = step.outputs[0] if step.outputs else None
-        if not _is_operation(step) or storage is None or storage in self._flow.outputs:
+        if not self._operations[step] or storage is None or storage in self._flow.outputs:
             return None
         if storage.constant is not None or storage.part_of is not None:
             return None
         readers = self._flow.readers(storage)
         if any(reader not in self.members for reader in readers):
             return None
-        views = {part.tensor for reader in readers for part in self.members[reader] if part.storage is storage}
-        written, view = _plain(_result(step)), views.pop()
-        if views or not (self._rounds_nothing(written) or not any(item.desc.traits.discontinuous for item in readers)):
+        view, *views = [part.tensor for reader in readers for part in self.members[reader] if part.storage is storage]
+        written = _plain(_result(step))
+        if any(other != view for other in views):
+            return None
+        if not (self._rounds_nothing(written) or not any(item.desc.traits.discontinuous for item in readers)):
             return None
         operands = []
         for part in _operands(step):
@@ -119,7 +132,7 @@ class _Chain:
                 return None
             operands.append(Operand(part.storage, inside))
         repeats = math.prod(written.sizes) < math.prod(self._output.sizes)
-        if repeats and (len(self._variable(operands)) > 1 or not _is_cheap(step)):
+        if repeats and (len(self._variable(operands)) > 1 or not self._is_cheap(step)):
             return None
         return tuple(operands) if self._takes(step, tuple(operands)) else None
 
@@ -138,7 +151,7 @@ class _Chain:
         if _result(step).data_type not in types:
             return False
         members = {**self.members, step: operands}
-        count = sum(len(operations_of(member.desc)) for member in members)
+        count = sum(len(self._operations[member]) for member in members)
         return count <= MOST_OPERATIONS and len(self._inputs_of(members)) <= MOST_INPUTS
 
     def _lies_along(self, tensor: TensorDesc) -> bool:
@@ -151,27 +164,28 @@ class _Chain:
 
     def _number(self, part: Operand) -> float | None:
         """The constant of one element that an operand is, if it is one; not NaN, nor -0, which as a number equals 0."""
-        if part not in self._numbers:
-            steps = zip(part.tensor.sizes, part.tensor.effective_strides, strict=True)
-            varies = any(size > 1 and step for size, step in steps)
-            number = None if varies else self._flow.number(*part)
-            is_minus_zero = number == 0.0 and math.copysign(1.0, number) < 0.0
-            self._numbers[part] = None if is_minus_zero else number
-        return self._numbers[part]
+        if part.storage is None or part.storage.constant is None:
+            return None
+        steps = zip(part.tensor.sizes, part.tensor.effective_strides, strict=True)
+        number = None if any(size > 1 and step for size, step in steps) else self._flow.number(*part)
+        is_minus_zero = number == 0.0 and math.copysign(1.0, number) < 0.0
+        return None if is_minus_zero else number
 
-    def _inputs_of(self, members: Mapping[Step, Sequence[Operand]]) -> dict[Operand, int]:
-        inputs = [
-            part
-            for operands in members.values()
-            for part in self._variable(operands)
-            if self._flow.writer(part.storage) not in members
-        ]
-        return {part: index for index, part in enumerate(dict.fromkeys(inputs))}
+    def _is_cheap(self, step: Step) -> bool:
+        return not any(operation.traits.costly for operation in self._operations[step])
+
+    def _inputs_of(self, members: Mapping[Step, Sequence[Operand]]) -> list[Operand]:
+        inputs: list[Operand] = []
+        for operands in members.values():
+            for part in self._variable(operands):
+                if self._flow.writer(part.storage) not in members and part not in inputs:
+                    inputs.append(part)
+        return inputs
 
     # -- the result
 
-    def inputs(self) -> dict[Operand, int]:
-        """What it reads, each with its number."""
+    def inputs(self) -> list[Operand]:
+        """What it reads, each once."""
         return self._inputs_of(self.members)
 
     def reading_truth(self) -> set[Step]:
@@ -194,13 +208,13 @@ class _Chain:
                 if part.storage in results:
                     names.append(results[part.storage])
                 elif part in inputs:
-                    names.append(inputs[part])
+                    names.append(inputs.index(part))
                 else:
                     number = self._number(part)
                     assert number is not None, "an operand is an input, a result or a number"
                     names.append(FIRST_NUMBER + len(own))
                     own.append(number)
-            for operation in operations_of(member.desc):
+            for operation in self._operations[member]:
                 operands += (*names, NONE, NONE)[:3]
                 numbers += (*own, 0.0, 0.0)[:2]
                 names, own = [FIRST_RESULT + len(descs)], []
@@ -216,7 +230,6 @@ class _Chain:
         return Step(self._root.origin, desc, tuple(part.storage for part in inputs), self._root.outputs)
 
 
-@functools.lru_cache(maxsize=4096)
 def operations_of(desc: OperatorDesc) -> tuple[OperatorDesc, ...]:
     """What an operator computes, one after the other, without tensors; nothing for one that is no part of chains."""
     desc = newest(desc)
@@ -245,14 +258,6 @@ def _in_order(desc: OperatorDesc) -> tuple[OperatorDesc, ...]:
     return (*before, bare, *(() if activation is None else _in_order(activation)))
 
 
-def _is_operation(step: Step) -> bool:
-    return not step.runs_once and bool(operations_of(step.desc))
-
-
-def _is_cheap(step: Step) -> bool:
-    return not any(operation.traits.costly for operation in operations_of(step.desc))
-
-
 def _operands(step: Step) -> Iterator[Operand]:
     for storage, slot in zip(step.inputs, step.desc.input_slots(), strict=True):
         assert slot.tensor is not None, "pointwise operators have all their tensors"
@@ -265,9 +270,10 @@ def _result(step: Step) -> TensorDesc:
     return tensor
 
 
-@functools.lru_cache(maxsize=4096)
 def _plain(tensor: TensorDesc) -> TensorDesc:
     """The tensor without flags, and without strides where it lies packed, so that equal ones are equal."""
+    if tensor.strides is None:
+        return TensorDesc(tensor.data_type, tensor.sizes)
     plain = seen_as(tensor, tensor.sizes)
     assert plain is not None, "under its own sizes"
     return plain

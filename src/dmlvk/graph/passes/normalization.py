@@ -199,7 +199,9 @@ def _squares(flow: Flow, mean: Operand, centred: Operand) -> tuple[int, ...] | N
         is_square = square.desc.exponent == 2.0 and operand(square, "input_tensor") == centred
         is_square = is_square and square.desc.scale_bias is None
     else:
-        is_square = isinstance(square.desc, ops.ElementWiseMultiply) and set(pairs(square)) == {(centred, centred)}
+        is_square = isinstance(square.desc, ops.ElementWiseMultiply) and all(
+            pair == (centred, centred) for pair in pairs(square)
+        )
     return tuple(sorted(reduce.desc.axes)) if is_square else None
 
 

@@ -25,7 +25,7 @@ _INT32, _FARTHEST = np.dtype(np.int32), 2**31 - 1
 
 @converts("ConstantOfShape", 9, 20, 21, 23, 24, 25, types=(TensorDataType.INT64,), host_inputs=(0,))
 def constant_of_shape(node: Conversion) -> Value:
-    sizes = tuple(int(size) for size in node.known(0))
+    sizes = tuple(node.known(0).tolist())
     if min(sizes, default=0) < 0:
         raise node.invalid(f"the shape {list(sizes)} has a negative size")
     (number,) = node.attribute("value", np.zeros(1, np.float32)).reshape(-1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlvk.graph.views import Sizes
+from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.convolution import sliding_window, spatial_kernel
@@ -55,10 +55,9 @@ def _matrices(node: Conversion, a: Value, b: Value, a_parameters: tuple[Value | 
         # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.
         sizes = (*left.sizes[:-2], *tail)
         return _Matrices(node.reshape(left, (math.prod(left.sizes[:-1]), left.sizes[-1])), right, sizes)
-    try:
-        batch = np.broadcast_shapes(left.sizes[:-2], right.sizes[:-2])
-    except ValueError:
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not broadcast") from None
+    batch = broadcast_sizes(left.sizes[:-2], right.sizes[:-2])
+    if batch is None:
+        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not broadcast")
     left, right = (value.broadcast_to((*batch, *value.sizes[-2:])) for value in (left, right))
     if len(batch) > _MOST_DIMENSIONS - 2:
         left, right = (node.reshape(value, (math.prod(batch), *value.sizes[-2:])) for value in (left, right))

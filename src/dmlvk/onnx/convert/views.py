@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from dmlvk.graph.views import broadcast_sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import NarrowFloat
 from dmlvk.onnx.registry import converts
@@ -24,7 +25,7 @@ def identity(node: Conversion) -> Value:
 @converts("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, types=_ANY, host_inputs=(1,))
 def reshape(node: Conversion) -> Value:
     """0 keeps a size (unless ``allowzero``), -1 is what remains."""
-    x, wanted = node[0], [int(size) for size in node.known(1)]
+    x, wanted = node[0], node.known(1).tolist()
     keeps = not node.attribute("allowzero", 0)
     if keeps and any(size == 0 and i >= x.rank for i, size in enumerate(wanted)):
         raise node.invalid(f"the shape {wanted} keeps sizes that {x.sizes} does not have")
@@ -82,11 +83,11 @@ def transpose(node: Conversion) -> Value:
 @converts("Expand", 8, 13, types=_ANY, host_inputs=(1,))
 def expand(node: Conversion) -> Value:
     """numpy's broadcasting in both directions, by zero strides."""
-    x, wanted = node[0], tuple(int(size) for size in node.known(1))
-    try:
-        return x.broadcast_to(np.broadcast_shapes(x.sizes, wanted))
-    except ValueError:
-        raise node.invalid(f"sizes {x.sizes} do not broadcast to {wanted}") from None
+    x, wanted = node[0], tuple(node.known(1).tolist())
+    sizes = broadcast_sizes(x.sizes, wanted)
+    if sizes is None:
+        raise node.invalid(f"sizes {x.sizes} do not broadcast to {wanted}")
+    return x.broadcast_to(sizes)
 
 
 def _axes(node: Conversion) -> tuple[int, ...] | None:

@@ -1,0 +1,176 @@
+"""A trace with sizes that record is, for every sizes that its guards let through, the trace of those sizes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from dmlvk.engine.trace import Trace
+from dmlvk.graph.step import Storage
+from dmlvk.onnx.model import load_model
+from dmlvk.onnx.network import Network
+from dmlvk.onnx.values import Sizes, Value
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.size import SizeTrace
+from dmlvk.spec.tensor import TensorDesc
+
+f32 = np.dtype(np.float32)
+rng = np.random.default_rng(0)
+Nodes = list[tuple[Any, ...]]
+
+
+def described(trace: Trace) -> tuple[Any, ...]:
+    """All that a trace says, as tuples, with a number for each storage."""
+    numbers: dict[Storage, int] = {}
+
+    def storage(item: Storage | None) -> Any:
+        if item is None:
+            return None
+        number = numbers.setdefault(item, len(numbers))
+        place = None if item.part_of is None else (storage(item.part_of.storage), item.part_of.offset)
+        return number, item.nbytes, place, None if item.constant is None else item.constant.tobytes()
+
+    def field(value: Any) -> Any:
+        if isinstance(value, TensorDesc):
+            return value.data_type.name, value.sizes, value.strides, value.total_tensor_size_in_bytes
+        if isinstance(value, OperatorDesc):
+            return type(value).__name__, *((spec.name, field(getattr(value, spec.name))) for spec in value.fields)
+        return tuple(map(field, value)) if isinstance(value, tuple) else value
+
+    steps = tuple(
+        (field(step.desc), tuple(map(storage, step.inputs)), tuple(map(storage, step.outputs)), step.runs_once)
+        for step in trace.steps
+    )
+    outputs = tuple(
+        (name, value.sizes, value.strides, storage(value.storage)) if isinstance(value, Value) else (name, value.tobytes())
+        for name, value in trace.outputs.items()
+    )
+    return steps, outputs
+
+
+def network(nodes: Nodes, constants: dict[str, Any], *sizes: int | str) -> Network:
+    protos = [
+        helper.make_node(op_type, inputs.split(), outputs.split(), name=outputs, **(rest[0] if rest else {}))
+        for op_type, inputs, outputs, *rest in nodes
+    ]
+    graph = helper.make_graph(
+        protos,
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, sizes)],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    return Network(load_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)))
+
+
+def normal(*sizes: int) -> np.ndarray:
+    return rng.standard_normal(sizes).astype(np.float32)
+
+
+def images() -> tuple[Network, Callable[[Any], Sizes]]:
+    """Convolutions, a residual, pooling, and the sizes of the image computed as exporters do."""
+    nodes: Nodes = [
+        ("Conv", "x w b", "c", {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ("BatchNormalization", "c scale shift mean variance", "n"),
+        ("Sigmoid", "n", "s"),
+        ("Mul", "n s", "h"),
+        ("Conv", "h v", "r", {"pads": [1, 1, 1, 1]}),
+        ("Add", "r h", "a"),
+        ("MaxPool", "a", "p", {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}),
+        ("Shape", "p", "sizes"),
+        ("Cast", "sizes", "narrow", {"to": onnx.TensorProto.INT32}),
+        ("Slice", "narrow third fourth", "tail"),
+        ("Concat", "first tail", "joined", {"axis": 0}),
+        ("Cast", "joined", "wanted", {"to": onnx.TensorProto.INT64}),
+        ("Reshape", "p wanted", "flat"),
+        ("Transpose", "flat", "rows", {"perm": [1, 0]}),
+        ("MatMul", "rows m", "y"),
+    ]
+    constants = {
+        "w": normal(8, 3, 3, 3),
+        "b": normal(8),
+        "v": normal(8, 8, 3, 3),
+        **{name: np.abs(normal(8)) for name in ("scale", "shift", "mean", "variance")},
+        "third": np.array([3], np.int64),
+        "fourth": np.array([4], np.int64),
+        "first": np.array([64], np.int32),
+        "m": normal(64, 5),
+    }
+    return network(nodes, constants, 1, 3, 32, "width"), lambda width: (1, 3, 32, width)
+
+
+def words() -> tuple[Network, Callable[[Any], Sizes]]:
+    """Attention over so many rows, with a layer norm, heads by Reshape of computed sizes, and a GELU."""
+    nodes: Nodes = [
+        ("ReduceMean", "x last", "mean"),
+        ("Sub", "x mean", "centred"),
+        ("Pow", "centred two", "squares"),
+        ("ReduceMean", "squares last", "variance"),
+        ("Add", "variance epsilon", "raised"),
+        ("Sqrt", "raised", "root"),
+        ("Div", "centred root", "normalized"),
+        ("Mul", "normalized gamma", "scaled"),
+        ("MatMul", "scaled w", "all"),
+        ("Split", "all parts", "q k v", {"axis": 2}),
+        ("Shape", "x", "sizes"),
+        ("Gather", "sizes one", "count", {"axis": 0}),
+        ("Unsqueeze", "count zero", "listed"),
+        ("Concat", "batch listed rest", "heads", {"axis": 0}),
+        *((("Reshape", f"{name} heads", f"{name}h")) for name in "qkv"),
+        ("Transpose", "qh", "qt", {"perm": [0, 2, 1, 3]}),
+        ("Transpose", "kh", "kt", {"perm": [0, 2, 3, 1]}),
+        ("Transpose", "vh", "vt", {"perm": [0, 2, 1, 3]}),
+        ("MatMul", "qt kt", "scores"),
+        ("Div", "scores two", "smaller"),
+        ("Softmax", "smaller", "shares", {"axis": -1}),
+        ("MatMul", "shares vt", "mixed"),
+        ("Transpose", "mixed", "turned", {"perm": [0, 2, 1, 3]}),
+        ("Reshape", "turned rows", "side"),
+        ("Add", "side x", "y"),
+    ]
+    constants = {
+        "last": np.array([-1], np.int64),
+        "two": np.array(2, np.float32),
+        "epsilon": np.array(1e-5, np.float32),
+        "gamma": normal(16),
+        "w": normal(16, 48),
+        "parts": np.array([16, 16, 16], np.int64),
+        "one": np.array(1, np.int64),
+        "zero": np.array([0], np.int64),
+        "batch": np.array([1], np.int64),
+        "rest": np.array([4, 4], np.int64),
+        "rows": np.array([1, -1, 16], np.int64),
+    }
+    return network(nodes, constants, 1, "rows", 16), lambda count: (1, count, 16)
+
+
+def growing() -> tuple[Network, Callable[[Any], Sizes]]:
+    """A cache that one more row is put behind."""
+    nodes: Nodes = [("Concat", "x row", "all", {"axis": 1}), ("Relu", "all", "y")]
+    return network(nodes, {"row": normal(2, 1, 8)}, 2, "past", 8), lambda past: (2, past, 8)
+
+
+@pytest.mark.parametrize(("make", "first"), [(images, 160), (words, 24), (growing, 9)])
+def test_a_filled_trace_is_the_trace_of_those_sizes(
+    make: Callable[[], tuple[Network, Callable[[Any], Sizes]]], first: int
+) -> None:
+    network, sizes_of = make()
+    recorder = SizeTrace()
+    symbolic = network.trace_whole({"x": sizes_of(recorder.symbol("size", first))}, {})
+    filled = recorder.function(described(symbolic))
+    assert filled(first) is not None
+    fits = 0
+    for number in sorted(
+        {*(first + step for step in (1, 2, 4, 8, 16, 32)), *random.Random(0).sample(range(first, 4 * first), 12)}
+    ):
+        found = filled(number)
+        if found is not None:
+            fits += 1
+            assert found == described(network.trace_whole({"x": sizes_of(number)}, {})), number
+    assert fits >= 3, recorder.guards

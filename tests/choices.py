@@ -1,0 +1,203 @@
+"""What four devices are given for the benchmark's problems and for ladders of sizes, as text: ``data/choices.txt``.
+
+``python tests/choices.py`` writes the file again; its difference shows what a change of a rule does on each device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Callable, Iterator
+
+from dmlvk.devices.capabilities import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix
+from dmlvk.devices.model import CPU, GENERIC_GPU, H200, PHONE
+from dmlvk.kernels.common.plan import BlockCopy, Launch
+from dmlvk.kernels.lowering import explain, lower
+from dmlvk.spec import ops
+from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk_bench.problems import all_problems
+
+FILE = pathlib.Path(__file__).parent / "data" / "choices.txt"
+FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
+
+_ALL = frozenset(FEATURE_NAMES)
+_WITHOUT_MATRICES = _ALL - {"cooperative_matrix", "cooperative_matrix2", "bfloat16"}
+_H200 = Capabilities(
+    features=_ALL,
+    shared_memory_bytes=49152,
+    workgroup_invocations=1024,
+    workgroup_counts=(2**31 - 1, 65535, 65535),
+    storage_buffer_bytes=2**32 - 1,
+    cooperative_matrices=(
+        CooperativeMatrix(16, 16, 16, "float16", "float32"),
+        CooperativeMatrix(16, 16, 32, "int8", "int32"),
+    ),
+    model=H200,
+)
+DEVICES = {
+    "h200": _H200,
+    "20 processors": dataclasses.replace(
+        _H200,
+        features=_WITHOUT_MATRICES,
+        cooperative_matrices=(),
+        model=dataclasses.replace(GENERIC_GPU, processors=20, bytes_per_microsecond=1e5),
+    ),
+    "phone": Capabilities(
+        features=SUBGROUPS | {"float16", "int8", "int16", "storage8", "storage16", "integer_dot_product"},
+        subgroup_size=16,
+        minimum_subgroup_size=16,
+        maximum_subgroup_size=16,
+        workgroup_invocations=512,
+        storage_buffer_bytes=2**32 - 1,
+        model=PHONE,
+    ),
+    "lavapipe": Capabilities(
+        features=_WITHOUT_MATRICES,
+        subgroup_size=8,
+        minimum_subgroup_size=8,
+        maximum_subgroup_size=8,
+        shared_memory_bytes=32768,
+        workgroup_invocations=1024,
+        storage_buffer_bytes=2**32 - 1,
+        is_cpu=True,
+        model=CPU,
+    ),
+}
+"""What each of the four can do, and is like."""
+
+
+def rule_of(desc: OperatorDesc, caps: Capabilities) -> str:
+    """The rule that is chosen."""
+    return next(rule.name for rule, holds in explain(desc, caps) if holds)
+
+
+_NO_SIZES = re.compile(
+    "MODE|RANK|VECTOR_|ALONG|HAS_|ACTIVATION|OPERATION|RUNS|MAT_|CHANNELS|FUNCTION|SIGNED|PADD|DILATED|TAP|INSIDE|WHOLE"
+)
+"""Constants that say what is computed and how tensors lie, and not how work is cut."""
+
+
+def _launch(launch: Launch) -> str:
+    if isinstance(launch, BlockCopy):
+        return f"{launch.name}()"
+    own = (item for item in launch.kernel.constants if not _NO_SIZES.search(item[0]))
+    constants = " ".join(f"{name}={int(value)}" for name, value in own)
+    return f"{launch.kernel.kernel}({constants}) x{'x'.join(map(str, launch.grid)).removesuffix('x1x1')}"
+
+
+def choice(desc: OperatorDesc, caps: Capabilities) -> str:
+    """The rule and what it launches first, with how many launches follow; or why there is none."""
+    try:
+        launches = lower(desc, caps).dispatches
+    except UnsupportedError as error:
+        return f"unsupported: {error.limitation}"
+    more = f" + {len(launches) - 1}" if len(launches) > 1 else ""
+    return f"{rule_of(desc, caps)}: {_launch(launches[0])}{more}"
+
+
+def _float32(*sizes: int) -> TensorDesc:
+    return TensorDesc(FLOAT32, sizes)
+
+
+def _product(rows: int, columns: int, depth: int, data_type: TensorDataType = FLOAT32) -> OperatorDesc:
+    a, b, y = (TensorDesc(data_type, (1, 1, *sizes)) for sizes in ((rows, depth), (depth, columns), (rows, columns)))
+    return ops.Gemm(a_tensor=a, b_tensor=b, output_tensor=y)
+
+
+def _reduction(rows: int, axis: int) -> OperatorDesc:
+    sizes = [rows, 2**26 // rows] if axis == 1 else [2**26 // rows, rows]
+    output = [1 if own == axis else size for own, size in enumerate(sizes)]
+    return ops.Reduce(
+        function=ReduceFunction.SUM, input_tensor=_float32(*sizes), output_tensor=_float32(*output), axes=(axis,)
+    )
+
+
+def _softmax(rows: int, axis: int) -> OperatorDesc:
+    sizes = (rows, 2**26 // rows) if axis == 1 else (2**26 // rows, rows)
+    return ops.ActivationSoftmax1(input_tensor=_float32(*sizes), output_tensor=_float32(*sizes), axes=(axis,))
+
+
+def _scan(rows: int, axis: int) -> OperatorDesc:
+    tensor = _float32(*((rows, 2**24 // rows) if axis == 1 else (2**24 // rows, rows)))
+    return ops.CumulativeSummation(
+        input_tensor=tensor,
+        output_tensor=tensor,
+        axis=axis,
+        axis_direction=AxisDirection.INCREASING,
+        has_exclusive_sum=False,
+    )
+
+
+def _normalization(rows: int, axis: int) -> OperatorDesc:
+    tensor = _float32(*((rows, 2**22 // rows) if axis == 1 else (2**22 // rows, rows)))
+    return ops.MeanVarianceNormalization1(
+        input_tensor=tensor, output_tensor=tensor, axes=(axis,), normalize_variance=True, epsilon=1e-5
+    )
+
+
+def _sine(count: int) -> OperatorDesc:
+    return ops.ElementWiseSin(input_tensor=_float32(count), output_tensor=_float32(count))
+
+
+LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
+    "sines of 2^k numbers": (range(10, 27), lambda k: _sine(2**k)),
+    "product of 2^k": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k)),
+    "product of 2^k, FLOAT16": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k, FLOAT16)),
+    "product of 96 x 64 k by 512": (range(1, 40), lambda k: _product(96, 64 * k, 512)),
+    "product of 64 x 64 k by 1024": (range(1, 140), lambda k: _product(64, 64 * k, 1024)),
+    "product of 16 x 128 k by 1024": (range(1, 300), lambda k: _product(16, 128 * k, 1024)),
+    "product of 1 x 2^k by 4096": (range(4, 15), lambda k: _product(1, 2**k, 4096)),
+    "product of 256 x 256 by 2^k": (range(4, 15), lambda k: _product(256, 256, 2**k)),
+    "sums of 2^k rows of 2^26 numbers": (range(27), lambda k: _reduction(2**k, 1)),
+    "sums of 2^k columns of 2^26 numbers": (range(27), lambda k: _reduction(2**k, 0)),
+    "softmax of 2^k rows of 2^26 numbers": (range(27), lambda k: _softmax(2**k, 1)),
+    "softmax of 2^k columns of 2^26 numbers": (range(27), lambda k: _softmax(2**k, 0)),
+    "running sums of 2^k rows of 2^24 numbers": (range(25), lambda k: _scan(2**k, 1)),
+    "running sums of 2^k columns of 2^24 numbers": (range(25), lambda k: _scan(2**k, 0)),
+    "normalization of 2^k rows of 2^22 numbers": (range(23), lambda k: _normalization(2**k, 1)),
+    "normalization of 2^k columns of 2^22 numbers": (range(23), lambda k: _normalization(2**k, 0)),
+}
+"""Problems of growing k: where along it a device is given something else."""
+
+
+def _without_grid(text: str) -> str:
+    return text.partition(") x")[0]
+
+
+def _problems() -> Iterator[str]:
+    """Of the benchmark's problems those on which some device is given what it was not given before."""
+    seen: set[tuple[str, str]] = set()
+    for problem in all_problems():
+        found = {name: choice(problem.desc, caps) for name, caps in DEVICES.items()}
+        new = {(name, _without_grid(text)) for name, text in found.items()} - seen
+        seen |= new
+        if new:
+            yield problem.name
+            for text in dict.fromkeys(found.values()):
+                yield f"  {', '.join(name for name, own in found.items() if own == text)}: {text}"
+
+
+def _ladders() -> Iterator[str]:
+    for title, (steps, make) in LADDERS.items():
+        yield title
+        descs = {k: make(k) for k in steps}
+        for name, caps in DEVICES.items():
+            before = ""
+            for k, desc in descs.items():
+                text = choice(desc, caps)
+                if _without_grid(text) != before:
+                    before = _without_grid(text)
+                    yield f"  {name}, k={k}: {text}"
+
+
+def choices() -> str:
+    """The whole table."""
+    return "\n".join((*_ladders(), *_problems())) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(choices())

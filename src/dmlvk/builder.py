@@ -109,7 +109,8 @@ class Expression:
         """
         order = axes or tuple(reversed(range(self.ndim)))
         if sorted(order) != list(range(self.ndim)):
-            raise InvalidArgumentError("names every dimension once", field="axes", value=axes)
+            sentence = f"transpose: axes {axes} do not name each of the {self.ndim} dimensions once"
+            raise InvalidArgumentError("names every dimension once", field="axes", value=axes, sentence=sentence)
         strides = self.desc.effective_strides
         return self._seen([self.shape[axis] for axis in order], [strides[axis] for axis in order])
 
@@ -126,7 +127,8 @@ class Expression:
         """
         missing = len(sizes) - self.ndim
         if missing < 0 or any(own not in (1, full) for own, full in zip(self.shape, sizes[missing:], strict=False)):
-            raise InvalidArgumentError(f"are sizes that {self.shape} broadcasts to", field="sizes", value=sizes)
+            sentence = f"broadcast_to: shape {self.shape} does not broadcast to {sizes}"
+            raise InvalidArgumentError("sizes match or are 1", field="sizes", value=sizes, sentence=sentence)
         strides = [
             0 if own != full else step
             for own, full, step in zip(self.shape, sizes[missing:], self.desc.effective_strides, strict=True)
@@ -145,7 +147,8 @@ class Expression:
         if sizes.count(-1) == 1 and known > 0 and count % known == 0:
             sizes = tuple(count // known if size == -1 else size for size in sizes)
         if math.prod(sizes) != count or any(size < 1 for size in sizes):
-            raise InvalidArgumentError(f"has {count} elements", field="sizes", value=sizes)
+            sentence = f"reshape: shape {self.shape} has {count} elements, which shape {sizes} cannot hold"
+            raise InvalidArgumentError("elements stay as many", field="sizes", value=sizes, sentence=sentence)
         strides = reshaped_strides(self.shape, self.desc.effective_strides, sizes)
         if strides is not None:
             return self._seen(sizes, strides)
@@ -217,7 +220,11 @@ class Expression:
         left = self.reshape(1, *self.shape) if self.ndim == 1 else self
         right = other.reshape(*other.shape, 1) if other.ndim == 1 else other
         if left.shape[-1] != right.shape[-2]:
-            raise InvalidArgumentError(f"multiplies {self.shape}", field="other", value=other.shape)
+            sentence = (
+                f"matmul: shapes {self.shape} and {other.shape} do not match: {left.shape[-1]} columns of the first, "
+                f"{right.shape[-2]} rows of the second"
+            )
+            raise InvalidArgumentError("rows match columns", operator="matmul", value=other.shape, sentence=sentence)
         batch = _broadcast(left.shape[:-2], right.shape[:-2])
         left = left.broadcast_to(*batch, *left.shape[-2:])
         right = right.broadcast_to(*batch, *right.shape[-2:])
@@ -328,7 +335,8 @@ class Graph(GraphMethods):
             UnsupportedError: as ``Device.compile_graph``.
         """
         if not outputs:
-            raise InvalidArgumentError("is at least one expression", field="outputs", value=outputs)
+            sentence = "compile: no output is given, and at least one expression is wanted"
+            raise InvalidArgumentError("there is an output", field="outputs", value=outputs, sentence=sentence)
         shown = []
         for expression in outputs:
             if expression.graph is not self:
@@ -443,7 +451,8 @@ class Function:
         given = {expression._source.slot: array for expression, array in weights.items()}
         slots = [slot for slot, desc in enumerate(self._inputs) if desc.owned_by_dml and self._storages[slot] is not None]
         if set(given) != set(slots):
-            raise InvalidArgumentError(f"are the owned inputs, {slots}", field="weights", value=sorted(given))
+            sentence = f"initialize: inputs {slots} are owned and want weights, which are given for inputs {sorted(given)}"
+            raise InvalidArgumentError("weights of owned inputs", field="weights", value=sorted(given), sentence=sentence)
         ranges = {}
         for slot in slots:
             storage = self._storages[slot]
@@ -468,7 +477,8 @@ class Function:
         """
         free = [slot for slot, desc in enumerate(self._inputs) if not desc.owned_by_dml]
         if len(inputs) != len(free):
-            raise InvalidArgumentError(f"are {len(free)} arrays", field="inputs", value=len(inputs))
+            sentence = f"the function takes {len(free)} arrays, and {len(inputs)} are given"
+            raise InvalidArgumentError("one array an input", field="inputs", value=len(inputs), sentence=sentence)
         given: dict[Storage, BoundRange | npt.NDArray[Any]] = {}
         for slot, array in zip(free, inputs, strict=True):
             storage = self._storages[slot]
@@ -510,13 +520,17 @@ class Function:
         wanted = self._inputs[slot]
         same = (given.data_type, given.sizes) == (wanted.data_type, wanted.sizes)
         if not same or given.effective_strides != wanted.effective_strides:
-            rule = f"is a tensor of {wanted.data_type.name} with sizes {wanted.sizes} and strides {wanted.effective_strides}"
-            found = (given.data_type.name, given.sizes, given.effective_strides)
-            raise InvalidArgumentError(rule, field=f"input {slot}", value=found)
+            names = [
+                f"{item.data_type.name} with sizes {item.sizes} and strides {item.effective_strides}"
+                for item in (wanted, given)
+            ]
+            sentence = f"input {slot} is {names[0]}, and {names[1]} is given"
+            raise InvalidArgumentError("the tensor of the graph", field=f"input {slot}", value=given, sentence=sentence)
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise InvalidArgumentError("broadcast together", field="sizes", value=shapes) from None
+        sentence = f"shapes {' and '.join(map(str, shapes))} do not broadcast together"
+        raise InvalidArgumentError("sizes match or are 1", field="sizes", value=shapes, sentence=sentence) from None

@@ -75,7 +75,7 @@ def test_a_network(device: dmlvk.Device, count_dispatches: Callable[[], Abstract
     function = graph.compile(graph.activation_softmax1(hidden @ second, axes=(1,)), hidden)
     weights = normal(20, 16), normal(16, 5)
     image = normal(6, 20)
-    with pytest.raises(InvalidArgumentError, match="owned inputs, \\[1, 2\\]"):
+    with pytest.raises(InvalidArgumentError, match=r"inputs \[1, 2\] are owned and want weights"):
         function.initialize({first: weights[0]})
     function.initialize({first: weights[0], second: dmlvk.DeviceArray.from_numpy(weights[1], device)})
     with pytest.raises(StateError, match="initialised exactly once"):
@@ -109,13 +109,15 @@ def test_errors_name_what_is_wrong(device: dmlvk.Device) -> None:
         graph.activation_relu(other.input((2,)))
     with pytest.raises(StateError, match="another graph"):
         other.compile(x)
-    with pytest.raises(InvalidArgumentError, match="broadcast together"):
+    with pytest.raises(InvalidArgumentError, match=r"^shapes \(4, 8\) and \(3,\) do not broadcast together$"):
         x + graph.input((3,))
-    with pytest.raises(InvalidArgumentError, match=r"multiplies \(4, 8\)"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^matmul: shapes \(4, 8\) and \(4, 8\) do not match: 8 columns of the first, 4 rows"
+    ):
         x @ x
-    with pytest.raises(InvalidArgumentError, match="has 32 elements"):
+    with pytest.raises(InvalidArgumentError, match=r"shape \(4, 8\) has 32 elements, which shape \(5, -1\) cannot hold"):
         x.reshape(5, -1)
-    with pytest.raises(InvalidArgumentError, match="every dimension once"):
+    with pytest.raises(InvalidArgumentError, match=r"axes \(0, 0\) do not name each of the 2 dimensions once"):
         x.transpose(0, 0)
     with pytest.raises(InvalidArgumentError, match="at least one expression"):
         graph.compile()
@@ -129,7 +131,7 @@ def test_errors_name_what_is_wrong(device: dmlvk.Device) -> None:
         function(np.zeros((8, 4), np.float32))
     with pytest.raises(InvalidArgumentError, match=r"input 0.*'FLOAT16'|FLOAT16"):
         function(np.zeros((4, 8), np.float16))
-    with pytest.raises(InvalidArgumentError, match="are 1 arrays"):
+    with pytest.raises(InvalidArgumentError, match="takes 1 arrays, and 0 are given"):
         function()
     np.testing.assert_array_equal(function(np.zeros((4, 8), np.float32)).numpy(), 1)
 

@@ -150,5 +150,11 @@ def test_the_code_says_it(error: type[errors.DmlvkError], message: str, call: Ca
     assert pattern(message).match(str(caught.value)), str(caught.value)
 
 
+def test_a_comparison_says_what_came_and_what_was_expected() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"same sizes \(got \(1, 3\), expected \(2, 3\)\)$") as caught:
+        addition(b_tensor=TensorDesc(F32, (1, 3)))
+    assert (caught.value.field, caught.value.value, caught.value.expected) == ("BTensor", (1, 3), (2, 3))
+
+
 def test_the_version_is_said_once() -> None:
     assert f'version = "{dmlvk.__version__}"' in (ROOT / "pyproject.toml").read_text()

@@ -28,7 +28,7 @@ def _all_equal(label: str, rule: str, names: tuple[str, ...], what: Callable[[Te
         present = _tensors(desc, names)  # none while the outputs of a call are being inferred
         for name, tensor in present[1:]:
             if what(tensor) != what(present[0][1]):
-                return Violation(name, what(tensor))
+                return Violation(name, what(tensor), what(present[0][1]))
         return None
 
     return Constraint(label, rule, check)
@@ -63,7 +63,7 @@ def broadcastable(target: str, *names: str) -> Constraint:
             if len(tensor.sizes) != len(wanted) or any(
                 size not in (1, full) for size, full in zip(tensor.sizes, wanted, strict=True)
             ):
-                return Violation(name, tensor.sizes)
+                return Violation(name, tensor.sizes, wanted)
         return None
 
     return Constraint("broadcastable", f"each size of {', '.join(names)} equals {target}'s or is 1", check)
@@ -98,7 +98,7 @@ def sizes_off_axis(name: str, of: str = "input_tensor") -> Constraint:
         axis = getattr(desc, "axis")  # noqa: B009  # the rows that have this constraint have one
         own, sizes = desc.tensor(of).sizes, desc.tensor(name).sizes
         good = all(at == axis or pair[0] == pair[1] for at, pair in enumerate(zip(own, sizes, strict=True)))
-        return None if good else Violation(name, sizes)
+        return None if good else Violation(name, sizes, own)
 
     return Constraint("sizes_off_axis", f"{name} has the sizes of {of}, but any on axis", check)
 
@@ -130,7 +130,7 @@ def output_sizes_match() -> Constraint:
     def check(desc: OperatorDesc) -> Violation | None:
         for slot, sizes in zip(desc.output_slots(), desc.inferred_output_sizes(), strict=True):
             if slot.tensor is not None and slot.tensor.sizes != sizes:
-                return Violation(slot.field.name, f"{slot.tensor.sizes}, inferred {sizes}")
+                return Violation(slot.field.name, slot.tensor.sizes, sizes)
         return None
 
     return Constraint("output_sizes_match", "has the sizes that inputs and attributes imply", check)

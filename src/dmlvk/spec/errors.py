@@ -32,12 +32,26 @@ class InvalidArgumentError(DmlvkError, ValueError):
         field: The offending field or argument.
         rule: The rule, as a sentence.
         value: The value that broke it.
+        expected: The value that another field asks for, None where the rule compares none.
+
+    The message is made of them, unless the raiser has a ``sentence`` of its own that says it all.
     """
 
-    def __init__(self, rule: str, *, operator: str = "", field: str = "", value: object = None) -> None:
+    def __init__(
+        self,
+        rule: str,
+        *,
+        operator: str = "",
+        field: str = "",
+        value: object = None,
+        expected: object = None,
+        sentence: str = "",
+    ) -> None:
         where = ".".join(part for part in (operator, field) if part)
-        super().__init__(f"{where}: {rule} (got {value!r})" if where else f"{rule} (got {value!r})")
-        self.operator, self.field, self.rule, self.value = operator, field, rule, value
+        found = f"got {value!r}" if expected is None else f"got {value!r}, expected {expected!r}"
+        super().__init__(sentence or (f"{where}: {rule} ({found})" if where else f"{rule} ({found})"))
+        self.operator, self.field, self.rule = operator, field, rule
+        self.value, self.expected = value, expected
 
 
 class BindingError(InvalidArgumentError):

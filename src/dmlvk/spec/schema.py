@@ -111,10 +111,11 @@ class Size2D(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """The field (Python name) and value that break a constraint."""
+    """The field (Python name) and value that break a constraint, and the value that another field asks for, if one does."""
 
     field: str
     value: object
+    expected: object = None
 
 
 @dataclass(frozen=True)
@@ -460,10 +461,10 @@ class OperatorDesc:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # __init_subclass__ makes it a dataclass
 
-    def error(self, field: str, rule: str, value: object) -> InvalidArgumentError:
+    def error(self, field: str, rule: str, value: object, expected: object = None) -> InvalidArgumentError:
         """The exception for a field (by Python name) that breaks a rule."""
         dml_name = next((spec.dml_name for spec in self.fields if spec.name == field), field)
-        return InvalidArgumentError(rule, operator=self.dml_name, field=dml_name, value=value)
+        return InvalidArgumentError(rule, operator=self.dml_name, field=dml_name, value=value, expected=expected)
 
     def validate(self) -> None:
         """Checks the desc against its row: fields first, then the constraints in order.
@@ -495,7 +496,7 @@ class OperatorDesc:
         for constraint in self.constraints:
             violation = constraint.check(self)
             if violation is not None:
-                raise self.error(violation.field, constraint.rule, violation.value)
+                raise self.error(violation.field, constraint.rule, violation.value, violation.expected)
 
     def _validate_tensor(self, spec: FieldSpec, tensor: object) -> None:
         if not isinstance(tensor, TensorDesc):

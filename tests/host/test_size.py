@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlvk.spec.size import Deferred, Size, SizeTrace, called, pinned, value_of
+from dmlvk.spec.size import Deferred, Size, SizeTrace, decided, pinned, value_of
 
 NUMBERS = st.integers(-20, 40)
 
@@ -203,13 +203,12 @@ def test_outputs_are_tuples_and_calls() -> None:
     assert function(8) == ((8, 3), plain, struct.pack("<2I", 16, 7), None)
 
 
-def test_a_function_that_loops_over_sizes_is_called_again() -> None:
+def test_a_decision_is_made_again() -> None:
     def spread(step: int, sizes: tuple[int, ...]) -> int:
         return len({step * index % 7 for size in sizes for index in range(size)})
 
     trace, (n,) = of(3)
-    found = called(spread, 2, (n, 2))
-    assert found == 3 and called(spread, 2, (3, 2)) == 3
+    assert decided(spread, 2, (n, 2)) == decided(spread, 2, (3, 2)) == 3
     function = trace.function((n,))
     assert [function(i) is not None for i in range(1, 9)] == [spread(2, (i, 2)) == 3 for i in range(1, 9)]
 

@@ -366,7 +366,7 @@ class _Form:
 
 
 class _Comparison(NamedTuple):
-    """A guard of which one side is a floating-point number."""
+    """A guard of which one side is a floating-point number or what a function decides."""
 
     relation: str
     left: Any
@@ -554,11 +554,6 @@ class SizeTrace:
         """A whole number of a floating-point one: its "ceil", "floor", "trunc" or "round"."""
         return self._atom(operation, (real,), _COMPUTED[operation](real.value), *_ANY)
 
-    def call(self, function: Callable[..., int], *arguments: Any) -> int:
-        """A whole number that a function computes of plain ints; see ``called``."""
-        value = function(*map(_plain_value, arguments))
-        return self._atom("call", (function, *arguments), value, *_ANY)
-
     # Comparisons.
 
     def is_less(self, left: Any, right: Any) -> bool:
@@ -587,6 +582,13 @@ class SizeTrace:
         key = (relation, _identity(left), _identity(right))
         self._checks.setdefault(key, _Comparison(relation, left, right, outcome))
         return outcome
+
+    def decide(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """What a function gives; see ``decided``."""
+        value = function(*map(_plain_value, arguments))
+        key = (function, _identity(arguments))
+        self._checks.setdefault(key, _Comparison("==", Deferred(function, arguments), value, True))
+        return value
 
     def _difference(self, left: int, right: int) -> tuple[_Form | None, int, int]:
         """left - right as factor * form + constant, the form None where that is the constant alone."""
@@ -834,7 +836,7 @@ class _Writer:
     def function(self, outputs: Any) -> Callable[..., Any]:
         checks = list(self._trace.checks())
         for check in checks:
-            for node in (check.size,) if isinstance(check, _Form) else (check.left, check.right):
+            for node in (check.size,) if isinstance(check, _Form) else _symbolic((check.left, check.right)):
                 self._count(node)
         for node in _symbolic(outputs):
             self._count(node)
@@ -850,7 +852,7 @@ class _Writer:
 
     def _conditions_of(self, check: _Form | _Comparison) -> list[str]:
         if isinstance(check, _Comparison):
-            condition = f"{self._text(check.left)} {check.relation} {self._text(check.right)}"
+            condition = f"{self._output(check.left)} {check.relation} {self._output(check.right)}"
             return [condition if check.outcome else f"not {condition}"]
         excluded = sorted(number for number in check.excluded if check.low <= number <= check.high)
         if _is_infinite(check.least) and _is_infinite(check.most) and not excluded:
@@ -912,8 +914,6 @@ class _Writer:
             )
             return f"({' + '.join(products)})"
         operation, *parts = node.made
-        if operation == "call":
-            return self._output(Deferred(parts[0], tuple(parts[1:])))
         texts = [self._written.get(id(part)) or self._constant(part) for part in parts]
         if len(texts) == 2:
             return f"({texts[0]} {operation} {texts[1]})"
@@ -962,14 +962,14 @@ def _symbolic(value: Any) -> Iterator[Size | RealSize]:
             yield from _symbolic(item)
 
 
-def called(function: Callable[..., int], *arguments: Any) -> int:
-    """What a function gives for these arguments, which are plain values, sizes and tuples of such.
+def decided(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function gives for these arguments, which are plain values, sizes and tuples of such: a plain value.
 
-    Of Sizes it is computed anew for other sizes, by the function itself: for what loops over a size, and would pin it. The
-    function may read nothing else than its arguments.
+    Of Sizes the guard is that it gives the same for other sizes, told by the function itself: for what loops over sizes or
+    compares many numbers. It may read nothing else than its arguments.
     """
     size = next((item for item in _symbolic(arguments) if isinstance(item, Size)), None)
-    return function(*arguments) if size is None else size.trace.call(function, *arguments)
+    return function(*arguments) if size is None else size.trace.decide(function, arguments)
 
 
 def _is_plain(value: Any) -> bool:

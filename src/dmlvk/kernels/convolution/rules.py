@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.model import DeviceModel
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.matmul.rules import GEMM_VECTOR_ROWS
+from dmlvk.spec.size import decided
 
 CONVOLUTION_LANE_REGISTERS = 208
 """Most registers of elements, weights and sums: with what else an invocation needs they stay below 255, the most that it
@@ -146,6 +148,23 @@ def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool)
     return min(_tile_choices(problem, caps, split=split), key=lambda choice: choice.microseconds)
 
 
+def decided_tiles(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> TileChoice:
+    """The same of a problem of symbolic sizes too, but without the time."""
+    if caps.is_cpu:
+        return tile_choice(problem, caps, split=split)
+    choice: TileChoice = decided(_timeless_choice, caps, split, _fields(problem))
+    return choice
+
+
+def _fields(problem: ConvolutionProblem) -> tuple[object, ...]:
+    return tuple(vars(problem).values())
+
+
+@functools.lru_cache(maxsize=1024)
+def _timeless_choice(caps: Capabilities, split: bool, fields: tuple[Any, ...]) -> TileChoice:
+    return tile_choice(ConvolutionProblem(*fields), caps, split=split)._replace(microseconds=0.0)
+
+
 def _speed(problem: ConvolutionProblem, shape: TileShape, depth: int) -> float:
     if problem.lean:
         return shape.lean_of_8 if depth == 8 else shape.lean
@@ -236,12 +255,22 @@ def _untiled_microseconds(problem: ConvolutionProblem, model: DeviceModel) -> fl
 def _tiles_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     if caps.is_cpu or _fills_tiles(problem, caps):
         return not caps.is_cpu
+    return bool(decided(_tiles_are_faster, caps, _fields(problem)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _tiles_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
+    problem = ConvolutionProblem(*fields)
     return tile_choice(problem, caps, split=False).microseconds < _SURELY * _untiled_microseconds(problem, caps.model)
 
 
 def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
-    if caps.is_cpu:
-        return False
+    return not caps.is_cpu and bool(decided(_parts_are_faster, caps, _fields(problem)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _parts_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
+    problem = ConvolutionProblem(*fields)
     whole = tile_choice(problem, caps, split=False).microseconds
     if not _fills_tiles(problem, caps):
         whole = min(whole, _SURELY * _untiled_microseconds(problem, caps.model))

@@ -19,7 +19,7 @@ from dmlvk.kernels.convolution.geometry import (
     whole_quads,
 )
 from dmlvk.kernels.convolution.manifest import InputMode
-from dmlvk.kernels.convolution.rules import ConvolutionProblem, TileChoice, tile_choice
+from dmlvk.kernels.convolution.rules import ConvolutionProblem, TileChoice, decided_tiles
 from dmlvk.spec import ops
 
 _Y_ELEMENTS, _Y_PLANES, _Y_CHANNELS = range(3)
@@ -90,7 +90,7 @@ def _tiles(
     desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities, *, split: bool
 ) -> _Tiles:
     x_mode, y_mode = input_mode(desc, geometry), _output_mode(desc, geometry)
-    choice = tile_choice(problem, caps, split=split)
+    choice = decided_tiles(problem, caps, split=split)
     line = problem.line
     return _Tiles(choice, x_mode, y_mode, -(-line // choice.depth), choice.rounds(problem), choice.splits)
 

@@ -18,7 +18,7 @@ from dmlvk.kernels.elementwise.lowering import launch
 from dmlvk.spec.enums import OperatorType, TensorDataType
 from dmlvk.spec.ops import ActivationIdentity, Cast, ElementWiseIdentity
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import called
+from dmlvk.spec.size import decided
 from dmlvk.spec.tensor import element_bits
 
 _WORKGROUP = 128
@@ -185,11 +185,16 @@ def _cheaper_walk(problem: CopyProblem) -> Coalesced:
     walk = problem.walk
     order = sorted(range(len(walk.sizes)), key=lambda axis: -abs(walk.strides[0][axis]))
     by_input = coalesce([walk.sizes[axis] for axis in order], [[own[axis] for axis in order] for own in walk.strides])
-    return min(walk, by_input, key=lambda found: called(_sectors, problem.bits, *found))
+    return by_input if decided(_touches_less, problem.bits, by_input, walk) else walk
+
+
+def _touches_less(bits: int, walk: Coalesced, other: Coalesced) -> bool:
+    """Whether a walk's first neighbouring invocations touch less memory than another's."""
+    return _sectors(bits, *walk) < _sectors(bits, *other)
 
 
 def _sectors(bits: int, sizes: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> int:
-    """Sectors of memory that the first neighbouring invocations of a walk touch."""
+    """Sectors of memory that those of a walk touch."""
     touched = 0
     for own in strides:
         places = [0]

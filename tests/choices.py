@@ -143,6 +143,20 @@ def _sine(count: int) -> OperatorDesc:
     return ops.ElementWiseSin(input_tensor=_float32(count), output_tensor=_float32(count))
 
 
+def _convolution(channels: int, outputs: int, edge: int) -> OperatorDesc:
+    return ops.Convolution(
+        input_tensor=_float32(1, channels, edge, edge),
+        filter_tensor=_float32(outputs, channels, 1, 1),
+        output_tensor=_float32(1, outputs, edge, edge),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        output_padding=(0, 0),
+        group_count=1,
+    )
+
+
 LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "sines of 2^k numbers": (range(10, 27), lambda k: _sine(2**k)),
     "product of 2^k": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k)),
@@ -160,6 +174,8 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "running sums of 2^k columns of 2^24 numbers": (range(25), lambda k: _scan(2**k, 0)),
     "normalization of 2^k rows of 2^22 numbers": (range(23), lambda k: _normalization(2**k, 1)),
     "normalization of 2^k columns of 2^22 numbers": (range(23), lambda k: _normalization(2**k, 0)),
+    "1x1 of 16 k channels to 8 of 28x28": (range(1, 64), lambda k: _convolution(16 * k, 8, 28)),
+    "1x1 of 2^k channels to 256 of 14x14": (range(4, 14), lambda k: _convolution(2**k, 256, 14)),
 }
 """Problems of growing k: where along it a device is given something else."""
 

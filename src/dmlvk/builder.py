@@ -43,13 +43,14 @@ from dmlvk.graph.desc import (
 )
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Storage
+from dmlvk.graph.views import View, view_of
 from dmlvk.graph.wiring import wire
 from dmlvk.graph_methods import GraphMethods
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError, StateError
 from dmlvk.spec.schema import FLOATS
-from dmlvk.spec.tensor import TensorDesc, packed_strides, reshaped_strides
+from dmlvk.spec.tensor import TensorDesc
 
 _GEMM_DIMENSIONS: Final = 4
 
@@ -98,8 +99,8 @@ class Expression:
 
     # -- views
 
-    def _seen(self, sizes: Sequence[int], strides: Sequence[int]) -> Expression:
-        return Expression(self.graph, self._source, self.graph._view(self._source, self.data_type, sizes, strides))
+    def _seen(self, view: View) -> Expression:
+        return Expression(self.graph, self._source, self.graph._view(self._source, self.data_type, view))
 
     def transpose(self, *axes: int) -> Expression:
         """The dimensions in another order, reversed where none is given: a view.
@@ -111,8 +112,7 @@ class Expression:
         if sorted(order) != list(range(self.ndim)):
             sentence = f"transpose: axes {axes} do not name each of the {self.ndim} dimensions once"
             raise InvalidArgumentError("names every dimension once", field="axes", value=axes, sentence=sentence)
-        strides = self.desc.effective_strides
-        return self._seen([self.shape[axis] for axis in order], [strides[axis] for axis in order])
+        return self._seen(view_of(self.desc).transposed(order))
 
     @property
     def T(self) -> Expression:
@@ -125,15 +125,11 @@ class Expression:
         Raises:
             InvalidArgumentError: sizes that do not match from the last dimension on.
         """
-        missing = len(sizes) - self.ndim
-        if missing < 0 or any(own not in (1, full) for own, full in zip(self.shape, sizes[missing:], strict=False)):
+        view = view_of(self.desc).broadcast(sizes)
+        if view is None:
             sentence = f"broadcast_to: shape {self.shape} does not broadcast to {sizes}"
             raise InvalidArgumentError("sizes match or are 1", field="sizes", value=sizes, sentence=sentence)
-        strides = [
-            0 if own != full else step
-            for own, full, step in zip(self.shape, sizes[missing:], self.desc.effective_strides, strict=True)
-        ]
-        return self._seen(sizes, [0] * missing + strides)
+        return self._seen(view)
 
     def reshape(self, *sizes: int) -> Expression:
         """The same elements in the same order under other sizes, one of which may be -1: a view, or one of a copy where
@@ -149,11 +145,11 @@ class Expression:
         if math.prod(sizes) != count or any(size < 1 for size in sizes):
             sentence = f"reshape: shape {self.shape} has {count} elements, which shape {sizes} cannot hold"
             raise InvalidArgumentError("elements stay as many", field="sizes", value=sizes, sentence=sentence)
-        strides = reshaped_strides(self.shape, self.desc.effective_strides, sizes)
-        if strides is not None:
-            return self._seen(sizes, strides)
+        view = view_of(self.desc).reshaped(sizes)
+        if view is not None:
+            return self._seen(view)
         copied: Expression = self.graph.element_wise_identity(self)
-        return copied._seen(sizes, packed_strides(sizes))
+        return copied._seen(View.packed(sizes))
 
     # -- arithmetic
 
@@ -313,11 +309,11 @@ class Graph(GraphMethods):
                 results.append(Expression(self, source, item.tensor))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _view(self, source: _Source, data_type: TensorDataType, sizes: Sequence[int], strides: Sequence[int]) -> TensorDesc:
+    def _view(self, source: _Source, data_type: TensorDataType, view: View) -> TensorDesc:
         """A view as edges want it: it has as many bytes as what it is a view of, and an input's flags."""
-        packed = tuple(strides) == packed_strides(sizes)
         flags = self._inputs[source.slot].flags if source.node < 0 else TensorFlags.NONE
-        return TensorDesc(data_type, tuple(sizes), None if packed else tuple(strides), self._bytes[source], flags)
+        strides = None if view == View.packed(view.sizes) else view.strides
+        return TensorDesc(data_type, view.sizes, strides, self._bytes[source], flags)
 
     def compile(
         self, *outputs: Expression, flags: ExecutionFlags = ExecutionFlags.NONE, without: Collection[str] = ()

@@ -7,7 +7,7 @@ import re
 from guides import ROOT, additions, assert_the_sources_hold, guide
 
 from dmlvk.graph.passes import PASSES
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 
 PAGE = guide("adding-a-graph-pass.md")
 ADDED = additions(PAGE)
@@ -32,4 +32,4 @@ def test_what_the_page_calls_exists() -> None:
     methods = set(re.findall(r"`flow\.(\w+)", PAGE))
     assert len(methods) >= 6
     for name in methods:
-        assert hasattr(Flow, name), name
+        assert hasattr(StepGraph, name), name

@@ -15,7 +15,7 @@ import pytest
 from dmlvk.cli import parse_desc
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.engine.explanation import words
-from dmlvk.engine.progress_bar import ProgressBar
+from dmlvk.engine.progress import ProgressBar
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.verify.card import Card, Entry, Failure, read

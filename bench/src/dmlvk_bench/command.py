@@ -18,7 +18,7 @@ from statistics import geometric_mean
 from typing import Any, Final
 
 from dmlvk.directml.device import Device
-from dmlvk.engine.progress_bar import ProgressBar
+from dmlvk.engine.progress import ProgressBar
 from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, UnsupportedError
 from dmlvk.verify import machine
 from dmlvk_bench import ceilings, headline, launches, rivals

@@ -20,11 +20,11 @@ _DTYPES: Final[dict[TensorDataType, npt.DTypeLike]] = {
 }
 
 
-Memory = dict[tuple[object, ...], Storage]
+DerivedConstants = dict[tuple[object, ...], Storage]
 """Constants that have been derived from others, to be used again where the same steps come with other sizes."""
 
 
-class Flow:
+class StepGraph:
     """Steps in an order in which each comes after what it reads.
 
     A pass looks for steps that it can do without and ``replace``s them. Each byte has one writer at most: a storage whose
@@ -46,7 +46,7 @@ class Flow:
         self,
         steps: Iterable[Step],
         outputs: Iterable[Storage],
-        memory: Memory | None = None,
+        memory: DerivedConstants | None = None,
         *,
         keeps_dead_steps: bool = False,
     ) -> None:

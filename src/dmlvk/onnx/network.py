@@ -15,7 +15,7 @@ from typing import Final
 from dmlvk.engine.trace import Label, Region, Spec, Trace
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Origin, Step, Storage
-from dmlvk.graph.step_graph import Memory
+from dmlvk.graph.step_graph import DerivedConstants
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the registry
 from dmlvk.onnx.control import Body, bodies_of, has_bodies, scan_outputs, scan_rounds, without_bodies
@@ -78,7 +78,7 @@ class Network:
 
     def __init__(self, model: Model, without: Collection[str] = ()) -> None:
         self._without = frozenset(without)
-        self._derived: Memory = {}
+        self._derived: DerivedConstants = {}
         self.constants: dict[str, Array] = dict(model.initializers)
         self.uploads: dict[str, Value] = {}
         self.kept: dict[Node, Value] = {}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dmlvk.directml.device import Device
-from dmlvk.engine.progress_bar import ProgressBar
+from dmlvk.engine.progress import ProgressBar
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.card import Card, Entry
 from dmlvk.verify.cases import all_cases

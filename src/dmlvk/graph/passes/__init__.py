@@ -1,6 +1,6 @@
 """What makes a graph cheaper without changing what it computes: THE list of passes, in the order in which they run.
 
-Each can be switched off by its name. A pass is a function that rewrites a ``Flow``; what it may do is said where it is
+Each can be switched off by its name. A pass is a function that rewrites a ``StepGraph``; what it may do is said where it is
 defined. What it leaves without a reader is removed behind it. Results agree with those of the graph as it was within the
 tolerances of the operators: a value that is no longer rounded in between is the only difference.
 """
@@ -22,7 +22,7 @@ from dmlvk.graph.passes.join import join_in_place
 from dmlvk.graph.passes.layout import avoid_layout_copies
 from dmlvk.graph.passes.normalization import fold_batch_normalization, recognise_layer_normalization
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.step_graph import Flow, Memory
+from dmlvk.graph.step_graph import DerivedConstants, StepGraph
 from dmlvk.spec.errors import InvalidArgumentError
 
 
@@ -37,11 +37,11 @@ class Pass(NamedTuple):
 
     name: str
     saves: str
-    run: Callable[[Flow], None]
+    run: Callable[[StepGraph], None]
 
 
 PASSES: Final = (
-    Pass("dead", "steps whose results nobody reads", Flow.remove_dead_steps),
+    Pass("dead", "steps whose results nobody reads", StepGraph.remove_dead_steps),
     Pass("identity", "a read and a write of what is copied as it is", remove_identities),
     Pass("layer_normalization", "eight reads and writes of the tensor of two", recognise_layer_normalization),
     Pass("gelu", "four reads and writes of the tensor of five", recognise_gelu),
@@ -66,7 +66,7 @@ def optimized(
     outputs: Iterable[Storage],
     *,
     without: Collection[str] = (),
-    memory: Memory | None = None,
+    memory: DerivedConstants | None = None,
 ) -> tuple[Step, ...]:
     """The steps after all passes.
 
@@ -84,7 +84,7 @@ def optimized(
         if name not in known and name != "all":
             raise InvalidArgumentError(f"names passes: {', '.join(sorted(known))} or all", field="without", value=name)
     chosen = [item for item in PASSES if item.name not in without and "all" not in without]
-    flow = Flow(steps, outputs, memory, keeps_dead_steps="dead" not in {item.name for item in chosen})
+    flow = StepGraph(steps, outputs, memory, keeps_dead_steps="dead" not in {item.name for item in chosen})
     for item in chosen:
         item.run(flow)
         flow.remove_dead_steps()

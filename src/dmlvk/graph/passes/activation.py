@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dmlvk.graph.passes.match import Operand, computed_by, is_near, operand, plus_number, product
 from dmlvk.graph.step import Step
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 
-def recognise_swish(flow: Flow) -> None:
+def recognise_swish(flow: StepGraph) -> None:
     """x * sigmoid(x) becomes a Swish. x * hard_sigmoid(x) becomes a HardSwish, and so does x * clip(x + b, 0, c) / c, as
     which exporters write it, its factors in any order."""
     for step in flow.steps:
@@ -29,7 +29,7 @@ def recognise_swish(flow: Flow) -> None:
                 break
 
 
-def _swish(flow: Flow, x: Operand, gate: Operand, number: float) -> OperatorDesc | None:
+def _swish(flow: StepGraph, x: Operand, gate: Operand, number: float) -> OperatorDesc | None:
     """What number * x * gate is, without tensors, if it is a Swish of x."""
     step = computed_by(flow, gate)
     if step is None or flow.only_reader(gate.storage) is None:
@@ -49,7 +49,7 @@ def _swish(flow: Flow, x: Operand, gate: Operand, number: float) -> OperatorDesc
     return None
 
 
-def fuse_activations(flow: Flow) -> None:
+def fuse_activations(flow: StepGraph) -> None:
     """An activation whose input an operator computes for it alone becomes that operator's ``FusedActivation``."""
     for step in flow.steps:
         activation = _activation(step.desc)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, product
 from dmlvk.graph.step import Step
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
@@ -14,7 +14,7 @@ from dmlvk.spec.schema import fits_float32
 from dmlvk.spec.tensor import TensorDesc
 
 
-def recognise_attention(flow: Flow) -> None:
+def recognise_attention(flow: StepGraph) -> None:
     """softmax(scale * Q K^T + bias) V, and the copy that puts its heads side by side again.
 
     Q, K and V are views {batch, heads, rows, head size} of tensors in which the heads of a row lie side by side. In FLOAT16
@@ -29,7 +29,7 @@ def recognise_attention(flow: Flow) -> None:
                 flow.replace((found[0],), found[1])
 
 
-def _attention(flow: Flow, softmax: Step) -> tuple[Step, Step] | None:
+def _attention(flow: StepGraph, softmax: Step) -> tuple[Step, Step] | None:
     """The last step of the pattern around a softmax, and what does the work of all of it."""
     weighted = flow.only_reader(softmax.outputs[0])
     gathered = flow.only_reader(weighted.outputs[0]) if weighted else None
@@ -80,7 +80,7 @@ def _attention(flow: Flow, softmax: Step) -> tuple[Step, Step] | None:
     return gathered, Step.of(weighted.origin, desc, storages)
 
 
-def _product_of(flow: Flow, scores: Operand) -> tuple[Step, float] | None:
+def _product_of(flow: StepGraph, scores: Operand) -> tuple[Step, float] | None:
     """The GEMM whose output, times a number, an operand is; and what its sums are multiplied by."""
     scaled = product(flow, scores)
     gemm = computed_by(flow, scaled.operands[0]) if len(scaled.operands) == 1 else None

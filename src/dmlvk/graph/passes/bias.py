@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.ops.convolution import ConvolutionAdd
@@ -12,7 +12,7 @@ from dmlvk.spec.schema import OperatorDesc, fits_float32
 from dmlvk.spec.tensor import TensorDesc
 
 
-def fuse_additions(flow: Flow) -> None:
+def fuse_additions(flow: StepGraph) -> None:
     """What is added to a product's output that nothing else reads is added by the product, before it rounds.
 
     To a convolution's output that is a number a channel, where it has no bias yet; to a GEMM's anything of its sizes,
@@ -57,7 +57,7 @@ def _with_addend(
     return desc.replace(**changes, bias_tensor=bias), {**product.storages(), "bias_tensor": storage}
 
 
-def fuse_residuals(flow: Flow) -> None:
+def fuse_residuals(flow: StepGraph) -> None:
     """A tensor that is added to a convolution's output, which nothing else reads, is added by the convolution."""
     for step in flow.steps:
         if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
@@ -97,7 +97,7 @@ def _with_residual(desc: OperatorDesc, addition: OperatorDesc, own: str, other: 
     return ConvolutionAdd(**{**fields, "output_tensor": output, "fused_activation": activation}, addend_tensor=addend)
 
 
-def fuse_scales(flow: Flow) -> None:
+def fuse_scales(flow: StepGraph) -> None:
     """A number that a GEMM's output is multiplied with or divided by, and that nothing else reads, goes into its alpha."""
     for step in flow.steps:
         found = _factor(flow, step)
@@ -117,7 +117,7 @@ def fuse_scales(flow: Flow) -> None:
             flow.replace((gemm, step), Step.of(gemm.origin, scaled, storages))
 
 
-def _factor(flow: Flow, step: Step) -> tuple[Operand, float] | None:
+def _factor(flow: StepGraph, step: Step) -> tuple[Operand, float] | None:
     """What a step multiplies with a number, and the number."""
     if isinstance(step.desc, ops.ElementWiseDivide):
         divisor = flow.number(*operand(step, "b_tensor"))

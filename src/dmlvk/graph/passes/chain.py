@@ -9,7 +9,7 @@ from typing import Final
 
 from dmlvk.graph.passes.match import Operand
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.kernels.elementwise.lowering import number_attributes
 from dmlvk.kernels.lowering import newest
@@ -22,7 +22,7 @@ from dmlvk.spec.tensor import TensorDesc
 _TRUTH: Final = (TensorDataType.UINT8, TensorDataType.UINT32)
 
 
-def merge_chains(flow: Flow) -> None:
+def merge_chains(flow: StepGraph) -> None:
     """Pointwise operators that compute for one of them alone become a ``PointwiseChain``.
 
     They are of one type of floats, with truth values only between them; INT32 may be cast to FLOAT32. Their tensors lie in
@@ -48,7 +48,7 @@ class _Operations(dict[Step, tuple[OperatorDesc, ...]]):
         return found
 
 
-def _grown(flow: Flow, root: Step, place: Mapping[Step, int], operations: _Operations) -> _Chain | None:
+def _grown(flow: StepGraph, root: Step, place: Mapping[Step, int], operations: _Operations) -> _Chain | None:
     """The chain that ends with an operator; None where that would be alone."""
     refused: set[Step] = set()
     while root not in refused:
@@ -75,7 +75,7 @@ class _Chain:
     """
 
     def __init__(
-        self, flow: Flow, root: Step, place: Mapping[Step, int], operations: _Operations, refused: set[Step]
+        self, flow: StepGraph, root: Step, place: Mapping[Step, int], operations: _Operations, refused: set[Step]
     ) -> None:
         self._flow = flow
         self._root = root

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 
 
-def run_constants_once(flow: Flow) -> None:
+def run_constants_once(flow: StepGraph) -> None:
     """A step that reads only constants, inputs that are OWNED_BY_DML and what such steps compute runs once, on the device.
 
     Not one whose result the caller reads, who wants it written in every run.
@@ -20,7 +20,7 @@ def run_constants_once(flow: Flow) -> None:
             known.update(step.written())
 
 
-def _is_constant(flow: Flow, step: Step, known: set[Storage]) -> bool:
+def _is_constant(flow: StepGraph, step: Step, known: set[Storage]) -> bool:
     if any(storage in flow.outputs or storage.constant is not None for storage in step.written()):
         return False
     read = [

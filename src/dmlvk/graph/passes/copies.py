@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from dmlvk.graph.step import Place, Step, Storage
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.kernels.copy.lowering import is_copy
 from dmlvk.kernels.lowering import newest
 from dmlvk.spec import ops
@@ -17,7 +17,7 @@ PLACE_ALIGNMENT: Final = MINIMUM_BUFFER_TENSOR_ALIGNMENT
 """Bytes on which a part of a storage starts: kernels rely on it for their widest accesses, as bindings do."""
 
 
-def remove_identities(flow: Flow) -> None:
+def remove_identities(flow: StepGraph) -> None:
     """A copy with the layout of all that it copies goes: its readers read what it reads. Where the caller reads it, the step
     that computes what it copies writes there."""
     names: dict[Storage, Storage] = {}
@@ -47,7 +47,7 @@ def remove_identities(flow: Flow) -> None:
         flow.rename({storage: final(storage) for storage in names})
 
 
-def share_ranges(flow: Flow) -> None:
+def share_ranges(flow: StepGraph) -> None:
     """What a copy shows of its input, if it is bytes of that in their order, becomes a part of the input. Pieces of a split
     for which that does not hold are copied each by itself."""
     for step in flow.steps:
@@ -67,7 +67,7 @@ def share_ranges(flow: Flow) -> None:
                 flow.place(output, place)
 
 
-def _may_be_part(flow: Flow, output: Storage, place: Place) -> bool:
+def _may_be_part(flow: StepGraph, output: Storage, place: Place) -> bool:
     source, offset = place
     return (
         output not in flow.outputs

@@ -6,11 +6,11 @@ import math
 
 from dmlvk.graph.passes.match import Operand, computed_by, is_near, operand, plus_number, product
 from dmlvk.graph.step import Step
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
 
 
-def recognise_gelu(flow: Flow) -> None:
+def recognise_gelu(flow: StepGraph) -> None:
     """The formula, its factors in any order, becomes an ActivationGelu of x."""
     for step in flow.steps:
         if not isinstance(step.desc, ops.ElementWiseMultiply):
@@ -26,7 +26,7 @@ def recognise_gelu(flow: Flow) -> None:
                 break
 
 
-def _is_one_plus_erf(flow: Flow, part: Operand, x: Operand) -> bool:
+def _is_one_plus_erf(flow: StepGraph, part: Operand, x: Operand) -> bool:
     """Whether an operand is 1 + erf(x / sqrt(2))."""
     found = plus_number(flow, part)
     if found is None or found[1] != 1.0:

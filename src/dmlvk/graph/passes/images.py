@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, calculate_strides
@@ -16,7 +16,7 @@ _WORD: Final = 8
 """Channels that a cooperative convolution reads at a time."""
 
 
-def lay_channels_last(flow: Flow) -> None:
+def lay_channels_last(flow: StepGraph) -> None:
     """What a FLOAT16 convolution writes for another, directly or through pointwise operators and pooling, is laid out as
     NHWC: cooperative matrices want an input's channels side by side, and copy one that has them elsewhere.
 
@@ -59,7 +59,7 @@ def _operands(step: Step) -> Iterator[tuple[str, Storage, TensorDesc]]:
             yield slot.field.name, storage, slot.tensor
 
 
-def _images(flow: Flow) -> set[Storage]:
+def _images(flow: StepGraph) -> set[Storage]:
     """The storages that steps compute which take any layout, for such steps only, and that all see as the same packed image
     of FLOAT16 with whole words of channels."""
     seen: dict[Storage, tuple[int, ...]] = {}

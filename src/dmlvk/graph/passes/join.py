@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, same_steps
 from dmlvk.graph.step import Place, Step, Storage
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
@@ -28,7 +28,7 @@ class _Run(NamedTuple):
     whole: Storage | None
 
 
-def join_in_place(flow: Flow) -> None:
+def join_in_place(flow: StepGraph) -> None:
     """The inputs of a join that are ranges of its output become parts of it: then their writers write there.
 
     So do pieces that are all of a storage, in their order, as those of a split, or of another join, may be. What the graph
@@ -53,7 +53,7 @@ def join_in_place(flow: Flow) -> None:
         joined.add(output)
 
 
-def _flatten(flow: Flow) -> None:
+def _flatten(flow: StepGraph) -> None:
     """A join that only another one along the same dimension reads becomes part of that."""
     for between in [step.outputs[0] for step in flow.steps if isinstance(step.desc, ops.Join)]:
         step, reader = flow.writer(between), flow.only_reader(between)
@@ -101,7 +101,7 @@ def _is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def _runs(flow: Flow, step: Step, starts: Sequence[int], joined: Collection[Storage]) -> list[_Run]:
+def _runs(flow: StepGraph, step: Step, starts: Sequence[int], joined: Collection[Storage]) -> list[_Run]:
     """The pieces: those together that make up a storage, and the others one by one."""
     runs: list[_Run] = []
     moving: set[Storage] = set()
@@ -133,7 +133,7 @@ def _end_of(step: Step, starts: Sequence[int], first: int, whole: Storage) -> in
     return None
 
 
-def _may_move(flow: Flow, whole: Storage, joined: Collection[Storage]) -> bool:
+def _may_move(flow: StepGraph, whole: Storage, joined: Collection[Storage]) -> bool:
     """Whether a storage that is part of no other may become part of one."""
     writer = flow.writer(whole)
     is_computed = whole in joined or (writer is not None and not writer.runs_once)

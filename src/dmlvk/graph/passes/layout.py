@@ -7,12 +7,12 @@ from typing import Any
 
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, Window, same_steps, slices_without, windows_of
 from dmlvk.graph.step import Place, Step, Storage
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 
-def avoid_layout_copies(flow: Flow) -> None:
+def avoid_layout_copies(flow: StepGraph) -> None:
     """Products and pointwise operators whose result is only copied to another layout write it in that, as the heads of
     attention side by side; and they read where it is what would be copied for them, as one of several tensors whose heads
     lie in turns. Rows stay rows, so that their kernels stay the same."""
@@ -22,7 +22,7 @@ def avoid_layout_copies(flow: Flow) -> None:
         _read_through(flow, step)
 
 
-def _write_through(flow: Flow, copy: Step) -> None:
+def _write_through(flow: StepGraph, copy: Step) -> None:
     windows = windows_of(copy)
     writer = flow.writer(copy.inputs[0]) if windows else None
     if not windows or len(windows) > 1 or writer is None or not _takes_strides(writer):
@@ -38,7 +38,7 @@ def _write_through(flow: Flow, copy: Step) -> None:
         )
 
 
-def _read_through(flow: Flow, copy: Step) -> None:
+def _read_through(flow: StepGraph, copy: Step) -> None:
     windows = windows_of(copy)
     if windows is None or copy.runs_once:
         return
@@ -51,7 +51,7 @@ def _read_through(flow: Flow, copy: Step) -> None:
         flow.replace((copy,), *slices_without(copy, avoided))
 
 
-def _is_avoided(flow: Flow, output: Storage, copied: TensorDesc, window: Window) -> bool:
+def _is_avoided(flow: StepGraph, output: Storage, copied: TensorDesc, window: Window) -> bool:
     """Whether the readers of an output read the window instead, from now on."""
     source, offset = window.place
     nbytes = window.tensor.total_tensor_size_in_bytes

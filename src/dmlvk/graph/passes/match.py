@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc
 
@@ -41,7 +41,7 @@ def operand(step: Step, field: str) -> Operand:
     return Operand(step.storage(field), step.desc.tensor(field))
 
 
-def computed_by(flow: Flow, part: Operand) -> Step | None:
+def computed_by(flow: StepGraph, part: Operand) -> Step | None:
     """The step that computes an operand, as just this tensor; None for another view of what it computes."""
     step = flow.writer(part.storage)
     if step is None or len(step.outputs) != 1 or step.desc.output_slots()[0].tensor != part.tensor:
@@ -49,7 +49,7 @@ def computed_by(flow: Flow, part: Operand) -> Step | None:
     return step
 
 
-def product(flow: Flow, part: Operand) -> Product:
+def product(flow: StepGraph, part: Operand) -> Product:
     """What an operand is a product of, as far back as multiplications, and divisions by numbers, go: the nearest few."""
     number, operands = 1.0, []
     waiting = [part]
@@ -75,7 +75,7 @@ def product(flow: Flow, part: Operand) -> Product:
     return Product(number, tuple(operands))
 
 
-def plus_number(flow: Flow, part: Operand) -> tuple[Operand, float] | None:
+def plus_number(flow: StepGraph, part: Operand) -> tuple[Operand, float] | None:
     """An operand that is another plus a number, as those two."""
     step = computed_by(flow, part)
     if step is None or not isinstance(step.desc, ops.ElementWiseAdd):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, plus_number
 from dmlvk.graph.step import Step
-from dmlvk.graph.step_graph import Flow
+from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, ReduceFunction
@@ -20,7 +20,7 @@ from dmlvk.spec.tensor import TensorDesc
 _BATCH = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
 
 
-def fold_batch_normalization(flow: Flow) -> None:
+def fold_batch_normalization(flow: StepGraph) -> None:
     """A BatchNormalization with constant statistics behind a convolution with constant weights goes into these: filter and
     bias of each output channel are scaled on the host, in float64, when the graph is compiled."""
     for step in flow.steps:
@@ -34,7 +34,7 @@ def fold_batch_normalization(flow: Flow) -> None:
             flow.replace((convolution, step), folded)
 
 
-def _folded(flow: Flow, convolution: Step, batch: Step) -> Step | None:
+def _folded(flow: StepGraph, convolution: Step, batch: Step) -> Step | None:
     desc, batch_desc = convolution.desc, batch.desc
     assert isinstance(batch_desc, ops.BatchNormalization), "the caller looks for one"
     if not isinstance(desc, ops.Convolution) or desc.fused_activation is not None or any(desc.output_padding):
@@ -111,7 +111,7 @@ def _scaled_filter(weights: npt.NDArray[Any], factors: npt.NDArray[Any], backwar
     return scaled
 
 
-def recognise_layer_normalization(flow: Flow) -> None:
+def recognise_layer_normalization(flow: StepGraph) -> None:
     """(x - mean) / sqrt(mean((x - mean)^2) + epsilon) over some axes, and what scales and shifts that, becomes one
     MeanVarianceNormalization1."""
     for step in flow.steps:
@@ -147,7 +147,7 @@ def recognise_layer_normalization(flow: Flow) -> None:
         flow.replace((last,), Step.of(step.origin, desc, storages))
 
 
-def _normalized(flow: Flow, divide: Step) -> tuple[Operand, tuple[int, ...], float] | None:
+def _normalized(flow: StepGraph, divide: Step) -> tuple[Operand, tuple[int, ...], float] | None:
     """What a division normalizes, over which axes and with which epsilon, if that is what it does."""
     centred = operand(divide, "a_tensor")
     subtract = computed_by(flow, centred)
@@ -168,7 +168,7 @@ def _normalized(flow: Flow, divide: Step) -> tuple[Operand, tuple[int, ...], flo
     return (x, axes, epsilon) if squares == axes else None
 
 
-def _axes_of_mean(flow: Flow, part: Operand, x: Operand) -> tuple[int, ...] | None:
+def _axes_of_mean(flow: StepGraph, part: Operand, x: Operand) -> tuple[int, ...] | None:
     """The axes over which an operand is the mean of another, repeated along them; None where it is none."""
     reduce = flow.writer(part.storage)
     if reduce is None or not isinstance(reduce.desc, ops.Reduce) or reduce.desc.function != ReduceFunction.AVERAGE:
@@ -187,7 +187,7 @@ def _repeats(tensor: TensorDesc, reduced: TensorDesc, axes: tuple[int, ...]) -> 
     return all(size == 1 or step == (0 if axis in axes else own) for axis, (size, step, own) in enumerate(steps))
 
 
-def _squares(flow: Flow, mean: Operand, centred: Operand) -> tuple[int, ...] | None:
+def _squares(flow: StepGraph, mean: Operand, centred: Operand) -> tuple[int, ...] | None:
     """The axes over which an operand is the mean of another's squares."""
     reduce = computed_by(flow, mean)
     if reduce is None or not isinstance(reduce.desc, ops.Reduce) or reduce.desc.function != ReduceFunction.AVERAGE:
@@ -205,7 +205,7 @@ def _squares(flow: Flow, mean: Operand, centred: Operand) -> tuple[int, ...] | N
     return tuple(sorted(reduce.desc.axes)) if is_square else None
 
 
-def _combined(flow: Flow, step: Step, row: type[OperatorDesc]) -> tuple[Step, Operand] | None:
+def _combined(flow: StepGraph, step: Step, row: type[OperatorDesc]) -> tuple[Step, Operand] | None:
     """The step that multiplies or adds something to what another computes, which nothing else reads; with that something,
     its repeated dimensions of size 1."""
     reader = flow.only_reader(step.outputs[0])

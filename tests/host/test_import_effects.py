@@ -75,7 +75,7 @@ def test_importing_has_no_effect_on_the_process(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("dmlvk", {"numpy", "onnx", "threading", "ctypes"}),
+        ("dmlvk", {"numpy", "onnx", "ctypes"}),
         ("dmlvk.eager", {"onnx", "google", "dmlvk.onnx", "dmlvk.verify"}),
         ("dmlvk.builder", {"onnx", "google", "dmlvk.onnx", "dmlvk.verify"}),
         ("dmlvk.cli", {"onnx", "google", "dmlvk.onnx", "dmlvk.verify"}),

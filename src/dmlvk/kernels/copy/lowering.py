@@ -197,6 +197,10 @@ def _sectors(bits: int, sizes: tuple[int, ...], strides: tuple[tuple[int, ...], 
     """Sectors of memory that those of a walk touch."""
     touched = 0
     for own in strides:
+        if sizes[-1] >= _NEIGHBOURS and own[-1] >= 0:  # a row holds them all
+            apart = own[-1] * bits
+            touched += _NEIGHBOURS if apart >= _SECTOR_BITS else (_NEIGHBOURS - 1) * apart // _SECTOR_BITS + 1
+            continue
         places = [0]
         for size, step in zip(reversed(sizes), reversed(own), strict=True):
             if len(places) >= _NEIGHBOURS:

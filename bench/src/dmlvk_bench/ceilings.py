@@ -1,4 +1,4 @@
-"""What a machine can do at most, measured on it: the limits that every other figure is a share of.
+"""The most that a machine can do, measured on it: every other figure is given as a share of these limits.
 
 Copies are those of the operator that copies. Arithmetic rates come from kernels of their own that compute in registers and
 write a number each at the end (``glsl/peak_*.comp``), so that no operator can be faster.
@@ -28,19 +28,19 @@ from dmlvk_bench.results import Ceilings
 from dmlvk_bench.timing import QUICK, SOFTWARE, THOROUGH, Pace, recorded, sample, settled_samples, time_executions
 
 _PART_BYTES: Final = 1 << 24
-"""Of random numbers that a large buffer is filled with, over and over."""
+"""The size of the block of random numbers with which a large buffer is filled, over and over."""
 
 
 @dataclass(frozen=True)
 class _Effort:
-    """How much is measured.
+    """How much is measured on a device.
 
     Attributes:
-        pace, warm_pace: How long to look; the latter once the clocks are up.
-        copy_bytes: That a copy reads and writes: several times what caches hold.
-        transfer_bytes: That go from the host's memory to the device's and back.
-        seconds: That a dispatch of arithmetic takes at least, so that starting it counts for nothing.
-        workgroups: Of arithmetic: enough for every core to be busy to the end.
+        pace, warm_pace: The pace of a measurement; the second is for clocks that are up already.
+        copy_bytes: The bytes that a copy reads and writes: several times what caches hold.
+        transfer_bytes: The bytes that are sent to the device's memory and read back.
+        seconds: The least duration of a dispatch of arithmetic, so that starting it counts for nothing.
+        workgroups: The workgroups of a dispatch of arithmetic: enough to keep every core busy to the end.
     """
 
     pace: Pace
@@ -52,7 +52,7 @@ class _Effort:
 
     @staticmethod
     def of(device: Device, *, quick: bool) -> _Effort:
-        """That a device is worth."""
+        """The effort for a kind of device."""
         if device.capabilities.is_cpu:
             pace = QUICK if quick else SOFTWARE
             return _Effort(pace, pace, 1 << (25 if quick else 27), 1 << (24 if quick else 26), 0.005, 64)
@@ -65,7 +65,7 @@ def measure(device: Device, *, quick: bool = False) -> Ceilings:
     """A device's limits.
 
     Args:
-        device: Which.
+        device: The device to measure.
         quick: Smaller and shorter, to see that everything works.
     """
     caps, effort = device.capabilities, _Effort.of(device, quick=quick)
@@ -89,10 +89,10 @@ def copy_bandwidth(device: Device, bytes_moved: int, pace: Pace = THOROUGH) -> f
     like. ``dmlvk.runtime.measure.copy_bandwidth`` is the rough figure of a device's model and of a session's report.
 
     Args:
-        device: Where it runs.
+        device: The device that copies.
         bytes_moved: Read and written in one execution, at least 8; fewer where a binding, or a quarter of the memory, is
             smaller.
-        pace: How long to look.
+        pace: How long to warm up and to take samples.
     """
     most = min(2 * device.capabilities.storage_buffer_bytes, device.info.memory_in_bytes // 4)
     count = min(bytes_moved, most) // 8
@@ -120,11 +120,11 @@ def rate(device: Device, way: Arithmetic, workgroups: int, seconds: float, pace:
     """Trillions of operations a second.
 
     Args:
-        device: Where it runs.
-        way: What computes.
-        workgroups: Of a dispatch, fewer where their output would not fit one binding.
-        seconds: That a dispatch takes at least.
-        pace: How long to look.
+        device: The device that computes.
+        way: The kind of arithmetic.
+        workgroups: The workgroups of a dispatch; fewer run where their output would not fit one binding.
+        seconds: The least duration of a dispatch.
+        pace: How long to warm up and to take samples.
     """
     workgroups = min(workgroups, device.capabilities.storage_buffer_bytes // way.output_bytes)
     output = device.create_buffer(workgroups * way.output_bytes)
@@ -140,13 +140,13 @@ def rate(device: Device, way: Arithmetic, workgroups: int, seconds: float, pace:
 
 
 def prepared(device: Device, way: Arithmetic, output: Buffer, rounds: int) -> Callable[[CommandList], None]:
-    """What records one dispatch of arithmetic.
+    """Returns the function that records one dispatch of arithmetic in a command list.
 
     Args:
-        device: Where it runs.
-        way: What computes.
-        output: As many times ``output_bytes`` as there are workgroups.
-        rounds: Of each.
+        device: The device that computes.
+        way: The kind of arithmetic.
+        output: A buffer of ``way.output_bytes`` for each workgroup.
+        rounds: The rounds of arithmetic of each workgroup.
     """
     tensor = TensorDesc(TensorDataType.UINT32, (output.size_in_bytes // 4,))
     signature = Signature(way.kernel, (), (TensorSlot("Y", tensor),), frozenset())
@@ -177,14 +177,14 @@ def _transfers(device: Device, effort: _Effort) -> tuple[float, float]:
 
 
 def host_seconds(run: Callable[[], object]) -> float:
-    """That a call takes."""
+    """The seconds that a call takes on the host's clock."""
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
 
 
 def _fill(buffer: Buffer) -> None:
-    """With random bytes."""
+    """Fills a buffer with random bytes."""
     part = _random()
     for offset in range(0, buffer.size_in_bytes, part.nbytes):
         buffer.write(part[: buffer.size_in_bytes - offset], offset)

@@ -22,7 +22,7 @@ def difference(problem: Problem, inputs: Sequence[Array], outputs: Sequence[Arra
     """The largest difference of outputs from what they should be: infinite where only one of two is NaN, or infinite.
 
     Args:
-        problem: What was computed.
+        problem: The problem that was computed.
         inputs, outputs: The memory of each present slot.
         by_oracle: Whether that is what the float64 oracle says, which takes seconds for a million elements, or the problem's
             own ``check``.
@@ -41,7 +41,7 @@ def difference(problem: Problem, inputs: Sequence[Array], outputs: Sequence[Arra
 
 
 def _expected(desc: OperatorDesc, given: Sequence[Array]) -> list[Array]:
-    """What the oracle gives for each present output."""
+    """The oracle's result for each present output."""
     function = oracle(type(desc))
     assert function is not None, f"{type(desc).__name__} is measured and has no oracle"
     slots = [*desc.input_slots(), *desc.output_slots()]

@@ -157,7 +157,7 @@ def line(row: ProblemRow, results: Results) -> str:
 
 
 def summary(results: Results) -> Iterable[str]:
-    """What a run says at its end."""
+    """The lines that are printed at the end of a run."""
     rows = [row for row in results.problems if row.agrees]
     for name in results.rivals:
         for suite in PROBLEM_SUITES:
@@ -183,7 +183,7 @@ def summary(results: Results) -> Iterable[str]:
 
 
 class _Pages:
-    """Where results go. That they can go there is known before anything is measured."""
+    """The files that results go to. An error about them comes before anything is measured."""
 
     def __init__(self, json_path: pathlib.Path | None, html_path: pathlib.Path | None) -> None:
         self._json, self._html = json_path, html_path
@@ -208,7 +208,7 @@ class _Run:
     """A run as it grows.
 
     Attributes:
-        results: So far.
+        results: The results so far.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ class _Run:
         _each(problems, lambda problem: self._measured(bench, problem))
 
     def _measured(self, bench: Bench, problem: Problem) -> str:
-        """What is said of a problem, once it is in the results."""
+        """Measures a problem, adds it to the results, and returns the line to print about it."""
         try:
             row = bench.measure(problem)
         except (UnsupportedError, OutOfDeviceMemoryError) as error:
@@ -347,7 +347,7 @@ def _each(problems: Sequence[Problem], measured: Callable[[Problem], str]) -> No
 
 
 def _named(field: str, words: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """What is named, with commas between."""
+    """The names in words with commas between; each must be one of the choices."""
     names = tuple(dict.fromkeys(name for name in words.split(",") if name))
     for name in names:
         if name not in choices:

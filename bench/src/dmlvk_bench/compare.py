@@ -1,4 +1,4 @@
-"""What moved between two runs of the benchmark, beyond the noise of both: ``python -m dmlvk bench compare A B``.
+"""The figures that changed between two runs by more than the noise of both: ``python -m dmlvk bench compare A B``.
 
 Two runs on one GPU are compared by their times. Where the devices differ, or are a CPU whose other work slows them, they are
 compared by their shares of the limits that each run measured for itself; launches and models have none and are not judged.
@@ -16,7 +16,7 @@ from dmlvk.verify.machine import Machine
 from dmlvk_bench.results import HostRow, ProblemRow, Results
 
 LEAST_CHANGE = 0.05
-"""What two runs of the same build differ by on an idle GPU, whatever their spreads say."""
+"""The share by which two runs of the same build differ on an idle GPU, whatever their spreads say."""
 LEAST_CHANGE_OF_SHARES = 0.25
 """The same of shares: two limits, measured seconds earlier, are in them."""
 LEAST_CHANGE_OF_LAUNCHES = 0.15
@@ -29,9 +29,9 @@ class Change:
 
     Attributes:
         name: The problem, launch list or model.
-        before, after: In ``unit``.
+        before, after: The figure of the first and of the second run, in ``unit``.
         unit: "us", "ms", or "of the limit".
-        slowdown: How many times as slow the second run is; below 1 it is faster.
+        slowdown: The second run's time over the first one's: above 1 it is slower.
         noise: The change, as a share, that means nothing here.
     """
 
@@ -61,7 +61,7 @@ class Comparison:
         changes: Every figure that both have, the worst slowdown first.
         wrong: Problems whose outputs agreed in the first run and do not in the second.
         gone, new: Problems that only the first, only the second run has.
-        notes: What the reader should know first: how the machines differ, how figures were compared.
+        notes: Lines for the head of a report: how the machines differ, how figures were compared.
     """
 
     changes: tuple[Change, ...]
@@ -72,12 +72,12 @@ class Comparison:
 
     @property
     def slower(self) -> tuple[Change, ...]:
-        """What got slower beyond the noise, the worst first."""
+        """The changes that are slower beyond the noise, the worst first."""
         return tuple(change for change in self.changes if change.moved and change.slowdown > 1)
 
     @property
     def faster(self) -> tuple[Change, ...]:
-        """What got faster beyond the noise, the best first."""
+        """The changes that are faster beyond the noise, the best first."""
         return tuple(change for change in reversed(self.changes) if change.moved and change.slowdown < 1)
 
     @property
@@ -103,7 +103,7 @@ class Comparison:
 
 
 def compare(before: Results, after: Results) -> Comparison:
-    """What moved from one run to another.
+    """Compares two runs, figure by figure.
 
     Raises:
         InvalidArgumentError: the runs have no problem, launch, call of the host or model in common.
@@ -166,7 +166,7 @@ def _of_models(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Ite
 
 
 def _notes(before: Results, after: Results, changes: list[Change], *, by_share: bool) -> Iterator[str]:
-    """How the runs differ as runs."""
+    """Lines that say how the two runs differ: machine, driver, commit, scale."""
     for title, results in (("first ", before), ("second", after)):
         machine = results.machine
         built = f"commit {machine.commit or 'unknown'}"

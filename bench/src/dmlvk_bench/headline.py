@@ -21,7 +21,7 @@ from dmlvk_bench.results import ProblemRow, Results
 
 MET, MISSED, NOT_MEASURED, NOT_JUDGED = "met", "missed", "not measured", "not judged"
 SLACK: Final = 0.05
-"""What a ceiling may be missed by: it was measured by other code, on another day."""
+"""The share by which a run may miss a ceiling: that was measured by other code, on another day."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class HeadlineRow:
     """A line of the headline.
 
     Attributes:
-        part: Of the table.
+        part: The part of the table that the line is in.
         what: Was measured.
-        target: In words.
-        figure: What was found, in words; "" where nothing was.
-        ratio: Of that to what it is judged against, above 1 where it is better; None where there is none.
+        target: The target in words.
+        figure: The measured figure in words; "" where nothing was measured.
+        ratio: The figure over what it is judged against, above 1 where it is better; None where there is no figure.
         verdict: MET, MISSED, NOT_MEASURED or NOT_JUDGED.
         note: Why, where that does not speak for itself.
     """
@@ -48,7 +48,7 @@ class HeadlineRow:
 
 
 def _speed(row: ProblemRow, us: float) -> str:
-    """What a time means for a problem: operations or bytes a second."""
+    """The speed that a time means for a problem: operations or bytes a second."""
     if row.operations:
         return f"{row.operations / us * 1e-6:.4g} {'TOP/s' if row.data_type.endswith('INT8') else 'TFLOP/s'}"
     return f"{row.bytes_moved / us * 1e-3:.0f} GB/s"
@@ -59,7 +59,7 @@ class Target(ABC):
     """A line of the targets, and how it is judged.
 
     Attributes:
-        part: Of the table.
+        part: The part of the table that the line is in.
         what: Is measured.
     """
 
@@ -78,13 +78,13 @@ class Target(ABC):
 
     @abstractmethod
     def row(self, results: Results) -> HeadlineRow:
-        """It beside what a run found."""
+        """The headline's line: the target beside the figure of a run."""
 
     def _row(self, figure: str, ratio: float | None, verdict: str, note: str = "") -> HeadlineRow:
         return HeadlineRow(self.part, self.what, self.words, figure, ratio, verdict, note)
 
     def _absolute(self, results: Results, figure: str, ratio: float, *, met: bool, note: str = "") -> HeadlineRow:
-        """Of a figure with a unit, which means nothing on another device."""
+        """The line of a figure with a unit, which is judged on ``TARGET_DEVICE`` alone."""
         if TARGET_DEVICE not in results.machine.device:
             return self._row(figure, ratio, NOT_JUDGED, f"the target is an {TARGET_DEVICE}'s")
         return self._row(figure, ratio, MET if met else MISSED, note)
@@ -92,12 +92,12 @@ class Target(ABC):
 
 @dataclass(frozen=True)
 class Ceiling(Target):
-    """What the device allows, reached but for ``SLACK``.
+    """A target that is the most a device allows; a run may miss it by ``SLACK``.
 
     Attributes:
         of: The figure in a run, 0 where it has none.
-        best: What was reached by other means.
-        unit: Of both.
+        best: The figure that other means reached.
+        unit: The unit of both figures.
         is_time: Whether less is better.
         problem: The name of the one whose row the figure is from; "" for none.
     """
@@ -119,7 +119,7 @@ class Ceiling(Target):
         return (self.problem,) if self.problem else ()
 
     def row(self, results: Results) -> HeadlineRow:
-        """It beside what a run found."""
+        """The headline's line: the target beside the figure of a run."""
         found = self.of(results)
         if not found:
             return self._row("", None, NOT_MEASURED)
@@ -152,7 +152,7 @@ class Beside(Target):
         return (self.problem,)
 
     def row(self, results: Results) -> HeadlineRow:
-        """It beside what a run found."""
+        """The headline's line: the target beside the figure of a run."""
         found = next((row for row in results.problems if row.problem == self.problem), None)
         if found is None:
             return self._row("", None, NOT_MEASURED, results.skipped.get(self.problem, ""))
@@ -196,7 +196,7 @@ class NoSuchType(Target):
         return (self.nearest,)
 
     def row(self, results: Results) -> HeadlineRow:
-        """It beside what a run found."""
+        """The headline's line: the target beside the figure of a run."""
         row = next((row for row in results.problems if row.problem == self.nearest and row.agrees), None)
         near = f"; nearest is {self.nearest}" + (f": {_speed(row, row.us)}" if row is not None else "")
         if row is not None and row.ratio is not None:
@@ -224,7 +224,7 @@ class Launches(Target):
         return f"at most {self.most:g} us"
 
     def row(self, results: Results) -> HeadlineRow:
-        """It beside what a run found."""
+        """The headline's line: the target beside the figure of a run."""
         found, rival = results.launches.get(self.launch, 0.0), results.launches.get(self.beside, 0.0)
         if not found:
             return self._row("", None, NOT_MEASURED)
@@ -250,7 +250,7 @@ class Model(Target):
         return f"at most {self.most:g} ms"
 
     def row(self, results: Results) -> HeadlineRow:
-        """It beside what a run found."""
+        """The headline's line: the target beside the figure of a run."""
         found = next((row for row in results.models if row["model"] == self.what), None)
         if found is None:
             return self._row("", None, NOT_MEASURED)
@@ -394,7 +394,7 @@ def markdown(found: Sequence[HeadlineRow]) -> str:
 
 
 def summary(found: Sequence[HeadlineRow]) -> str:
-    """How many rows have which verdict, in words."""
+    """The number of rows with each verdict, in words."""
     verdicts = [row.verdict for row in found]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in (MET, MISSED, NOT_JUDGED, NOT_MEASURED))
 

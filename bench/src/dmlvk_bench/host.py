@@ -1,4 +1,4 @@
-"""What the host spends on a call, until it returns: Python's part of handing many small dispatches over. The work itself is
+"""The host's time for a call, until it returns: Python's share of handing over many small dispatches. The device's work is
 waited for between two calls, and does not count."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def measure(device: dmlvk.Device, *, quick: bool = False) -> Iterator[HostRow]:
     """The same chain of dependent sums through each door, from arrays on the device to one on the device.
 
     Args:
-        device: Where it runs.
+        device: The device that the calls run on.
         quick: A few calls of each, to see that everything works.
     """
     pace = QUICK if quick else SINGLE
@@ -57,10 +57,10 @@ def timed(name: str, dispatches: int, call: Callable[[], dmlvk.DeviceArray], pac
     """The row of a call.
 
     Args:
-        name: What is called.
-        dispatches: How many dispatches a call makes.
+        name: The row's name in the results.
+        dispatches: The number of dispatches of a call.
         call: The call; its result is read, and with that waited for, after the clock has stopped.
-        pace: How long to look.
+        pace: How long to warm up and to take samples.
     """
 
     def seconds() -> float:

@@ -1,5 +1,5 @@
-"""What handing work to the device costs: microseconds of the host's time, from the call to the work seen done, of dispatches
-that do next to nothing."""
+"""The cost of handing work to the device: microseconds of the host's time, from the call until the work is seen done, for
+dispatches that do next to nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TORCH_EAGER: Final = "torch eager 1"
 
 _COUNTS: Final = (1, 10, 100, 1000)
 _ELEMENTS: Final = 64
-"""Of each sum: 256 bytes."""
+"""The elements of each sum: 256 bytes."""
 
 
 def measure(device: Device, *, quick: bool = False, against: Collection[str] = ()) -> dict[str, float]:
@@ -37,7 +37,7 @@ def measure(device: Device, *, quick: bool = False, against: Collection[str] = (
     time; ``EAGER`` for a sum from numpy to numpy; and, beside PyTorch on CUDA, ``TORCH_GRAPH`` and ``TORCH_EAGER``.
 
     Args:
-        device: Which.
+        device: The device to measure.
         quick: A few of each, to see that everything works.
         against: Rivals; of "torch" there must be a CUDA device, or its entries are missing.
     """
@@ -78,7 +78,7 @@ def _run(commands: CommandList) -> None:
 
 
 def _microseconds(run: Callable[[], Any], pace: Pace) -> float:
-    """Of a run, as its caller sees it."""
+    """The median duration of a run, as its caller sees it."""
     return statistics.median(settled_samples(partial(host_seconds, run), float, pace)) * 1e6
 
 

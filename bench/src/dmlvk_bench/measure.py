@@ -31,18 +31,18 @@ from dmlvk_bench.timing import Pace, Timed, recorded, sample, spread, time_execu
 _LARGE: Final = 1 << 30
 """Bytes of which starting and draining a dispatch takes less than 1 %."""
 _WRONG: Final = Timed(0.0, 0.0, 0.0, 0, False)
-"""Of what is not timed."""
+"""The time of a problem with a wrong output, which is not timed."""
 
 
 class Loaded:
     """A compiled problem with its buffers on a device.
 
     Attributes:
-        problem: It.
+        problem: The problem.
 
     Args:
-        device: Where.
-        problem: What.
+        device: The device that runs it.
+        problem: The problem to compile.
         inputs: The memory of each present input slot.
         rule: The rule to use instead of the one that is chosen.
 
@@ -62,7 +62,7 @@ class Loaded:
 
     @property
     def plan(self) -> Plan:
-        """What runs."""
+        """The plan that runs."""
         return self._operator.compiled.plan
 
     def record(self, commands: CommandList) -> None:
@@ -78,7 +78,7 @@ class Loaded:
         return [buffer.read() for buffer in self._outputs if buffer is not None]
 
     def time(self, pace: Pace) -> Timed:
-        """What an execution takes."""
+        """Times one execution."""
         return time_executions(self._device, self.record, pace)
 
 
@@ -91,13 +91,13 @@ def _bindings(buffers: Sequence[Buffer | None]) -> list[BufferBinding | None]:
 
 
 class CopyCurve:
-    """What the copy kernel reaches over any number of bytes: what starting and draining a dispatch costs is in it.
+    """The bandwidth of the copy kernel at any number of bytes, with the cost of starting and draining a dispatch in it.
 
     Measured where it is asked for, at sizes half an octave apart, each once; between them times lie on a line.
 
     Args:
-        device: Where.
-        pace: How long to look.
+        device: The device that copies.
+        pace: How long to warm up and to take samples.
         large: GB/s of copies too large for that to count.
     """
 
@@ -123,14 +123,14 @@ class CopyCurve:
 
 
 class Bench:
-    """What all problems of a run are measured with.
+    """Measures the problems of a run.
 
     Args:
-        device: Where.
-        scale: How large the problems are.
-        pace: How long to look.
-        ceilings: Of the device.
-        rivals: By name.
+        device: The device to measure.
+        scale: The scale of the problems.
+        pace: How long to warm up and to take samples.
+        ceilings: The limits of the device.
+        rivals: The rivals by name.
     """
 
     def __init__(self, device: Device, scale: Scale, pace: Pace, ceilings: Ceilings, rivals: Mapping[str, Rival]) -> None:
@@ -173,7 +173,7 @@ class Bench:
         return self._row(problem, ours.plan, timed, checked, off, rivals)
 
     def _checked(self, problem: Problem, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[str, float]:
-        """How the outputs were checked where no rival does it, and the largest difference."""
+        """The way in which the outputs were checked where no rival does it, and the largest difference."""
         if self._scale is QUICK:
             return "oracle", difference(problem, inputs, outputs, by_oracle=True)
         if problem.check is not None:

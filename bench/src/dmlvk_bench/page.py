@@ -26,11 +26,11 @@ CEILINGS: Final = {
     "upload_gb_per_s": ("GB/s", "from the host to the device"),
     "download_gb_per_s": ("GB/s", "from the device to the host"),
 }
-"""Of ``Ceilings``: unit and words."""
+"""The unit and the words of each field of ``Ceilings``."""
 
 
 class Score(NamedTuple):
-    """How we stand beside a rival: in how many problems as fast or faster, of how many, and the ratios' geometric mean."""
+    """Our standing beside a rival: problems in which we are at least as fast, all problems, the ratios' geometric mean."""
 
     rival: str
     colour: str

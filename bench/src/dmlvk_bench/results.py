@@ -1,4 +1,4 @@
-"""What a benchmark run found: the file that ``python -m dmlvk bench --json`` writes, and what everything else reads.
+"""The results of a benchmark run: the file that ``python -m dmlvk bench --json`` writes, and everything else reads.
 
 A file holds one run on one machine. Figures that were measured at the same time stand in one file, because only these can be
 divided by each other.
@@ -17,12 +17,12 @@ from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.machine import Machine
 
 FORMAT = 1
-"""Of the file; another number is refused."""
+"""The version of the file's format; a file with another number is refused."""
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine can do at most, measured first in the run; 0 where the device has no such way.
+    """The most that the machine can do, measured first in the run; 0 where the device has no such way to compute.
 
     Attributes:
         copy_gb_per_s: Bytes read and written by a copy kernel.
@@ -70,25 +70,25 @@ class ProblemRow:
         suite: "ops", "matmul" or "conv".
         family: The file in ``dmlvk_bench.problems`` that declares it.
         operator: The desc's class name.
-        data_type: That its name says, such as "FLOAT32".
+        data_type: The data type in the problem's name, such as "FLOAT32".
         rule: The kernel rule that ran.
         us: Median device time of one execution between timestamps, microseconds.
         host_us: Median host time of one, from submit to seen done, divided by the executions of a submission.
         spread: Distance of the quartiles of ``us``, as a share of it.
-        bytes_moved: What any implementation must read and write.
+        bytes_moved: The bytes that any implementation must read and write.
         operations: Additions and multiplications; 0 where bytes are what counts.
         limit: The field of ``Ceilings`` that bounds it.
-        share: Of that limit.
-        same_size_copy_share: Of what the copy kernel reaches over as many bytes.
+        share: The share of that limit that was reached.
+        same_size_copy_share: The share of the bandwidth that the copy kernel reaches over as many bytes.
         target: Least ratio to PyTorch that is meant; 0 for none.
         copy_target: Least share of the copy bandwidth that is meant; 0 for none.
         group, group_target: Problems whose ratios' geometric mean has a target together.
-        checked: What the outputs were compared with before they were timed: "oracle", "torch", "check" (the problem's own),
+        checked: The reference of the outputs before they were timed: "oracle", "torch", "check" (the problem's own),
             or "oracle, quick size", which looked at those of the same problem at the quick scale.
         difference: The largest from that, relative to the largest number there.
         agrees: Whether it is within the tolerance; what does not agree is not timed.
-        rivals: By name.
-        commit: What was built, where rows of several runs were put together.
+        rivals: The times of the rivals, by name.
+        commit: The commit that was built, where rows of several runs were put together.
     """
 
     problem: str
@@ -127,18 +127,18 @@ class ProblemRow:
 
     @property
     def ratio(self) -> float | None:
-        """Of PyTorch's time to ours, which ``target`` is about; None without it, or where one of both was wrong."""
+        """The ratio of PyTorch's time to ours, which ``target`` is about; None without it, or where either was wrong."""
         torch = self.rivals.get("torch")
         return torch.ratio if torch is not None and torch.agrees and self.agrees else None
 
 
 @dataclass(frozen=True)
 class HostRow:
-    """What the host spends on a call.
+    """The host's time for a call.
 
     Attributes:
-        name: What is called.
-        dispatches: How many dispatches a call makes.
+        name: The name of the call, such as "a chain of sums by a session".
+        dispatches: The number of dispatches of a call.
         us: Microseconds until the call returns, the median.
         spread: Distance of the quartiles of the times, as a share of ``us``.
     """
@@ -155,14 +155,14 @@ class HostRow:
 
 @dataclass(frozen=True)
 class ShapeRow:
-    """What sizes cost that a session has not met before.
+    """The cost of sizes that a session has not met before.
 
     Attributes:
-        model: Which.
-        dispatches: Of a run.
+        model: The model's name.
+        dispatches: The number of dispatches of a run.
         new_ms: A run of such sizes, the median.
         seen_ms: A run of the same sizes again, the median.
-        shares: Of a run of such sizes, by phase, as a profiler sees them.
+        shares: The share of each phase in a run of such sizes, by the phase's name, as a profiler sees them.
     """
 
     model: str
@@ -173,7 +173,7 @@ class ShapeRow:
 
     @property
     def us_a_dispatch(self) -> float:
-        """What new sizes cost, a dispatch."""
+        """The microseconds of host time that new sizes cost, for each dispatch."""
         return 1e3 * (self.new_ms - self.seen_ms) / max(self.dispatches, 1)
 
     def __str__(self) -> str:
@@ -189,11 +189,11 @@ class Results:
     """A run.
 
     Attributes:
-        machine: Where.
+        machine: The machine that it ran on.
         scale: "full", "medium" or "quick": how large the problems were; see ``dmlvk_bench.problems.scale``.
         rivals: Version of each that took part, by name: "torch", "onnxruntime", "ncnn".
         missing: Why those that were asked for did not.
-        ceilings: Of the machine.
+        ceilings: The limits of the machine.
         launches: Microseconds of replayed lists of tiny dispatches, by "1 dependent", "100 independent" and so on; "rival"
             entries begin with the rival's name.
         host: The rows of the suite host.
@@ -202,7 +202,7 @@ class Results:
         shapes: The rows of the suite shapes.
         starts: Seconds of a first and a second start of a process that runs a model.
         skipped: Problems that the device cannot run, and why.
-        failures: Of each rival, the problems that it could not run although it has the operation, and why.
+        failures: For each rival, the problems that it could not run although it has the operation, and why.
         complete: Whether everything that was asked for was measured; not so while a run goes on, or where it was ended.
         clock: "device", or "host" where its queue has no timestamps: whose ``us`` of the problems are.
     """
@@ -233,7 +233,7 @@ class Results:
         return not row.agrees or below_rival or self.copy_share(row) < row.copy_target
 
     def group_means(self) -> dict[str, tuple[int, float, float]]:
-        """Of each group that ran beside PyTorch: how many problems, the geometric mean of their ratios, its target."""
+        """For each group that ran beside PyTorch: its number of problems, the geometric mean of their ratios, its target."""
         found: dict[str, list[ProblemRow]] = {}
         for row in self.problems:
             if row.group and row.ratio is not None:
@@ -244,7 +244,7 @@ class Results:
         }
 
     def write(self, path: pathlib.Path) -> None:
-        """As JSON. Whoever reads the file finds these results or those before, never a part."""
+        """Writes the results as JSON. A reader finds these results or those before, never a part."""
         whole = path.with_name(path.name + ".part")
         whole.write_text(json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n", encoding="utf-8")
         whole.replace(path)

@@ -27,9 +27,9 @@ class SweepRow:
 
     Attributes:
         problem: Its name.
-        rule: What ran.
+        rule: The rule that ran.
         chosen: Whether the rules choose it.
-        us: Of one execution; of a hopeless rule, of a single one.
+        us: Microseconds of one execution; of a hopeless rule, of a single run.
         gb_per_s: Bytes that must move, over the time.
         tflop_per_s: Operations over the time.
     """
@@ -75,7 +75,7 @@ def is_hopeless(single: float, best: float) -> bool:
 
 
 def slower_than_possible(rows: Sequence[SweepRow]) -> Iterable[str]:
-    """What to say of each problem of a sweep whose chosen rule is more than 5 % slower than the best."""
+    """A line for each problem of a sweep whose chosen rule is more than 5 % slower than the best."""
     for chosen in (row for row in rows if row.chosen):
         best = min((row for row in rows if row.problem == chosen.problem), key=lambda row: row.us)
         if chosen.us > SLACK * best.us:

@@ -1,4 +1,4 @@
-"""How long work takes, once the device's clocks have settled.
+"""Times the device's work, once its clocks have settled.
 
 An idle GPU runs at a fraction of its clock and takes a tenth of a second to leave it, so times count only from where they
 stay the same. What is measured is the device's own time, between a timestamp before and one after all executions of a
@@ -27,14 +27,14 @@ SETTLED: Final = 0.02
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to look.
+    """How long to warm up and to take samples.
 
     Attributes:
         warm_up: Seconds of work before any window counts.
         window: Seconds of work in a window whose median is compared with that of the one before.
         longest: Seconds after which a warm-up ends, settled or not.
         samples: Fewest that are taken afterwards.
-        seconds: Of samples, where so many are quick.
+        seconds: Seconds of samples at least, where each is quick.
         submission: Seconds that the executions in one submission take together; what takes longer is executed alone.
         patience: Seconds of samples after which three are enough.
     """
@@ -49,13 +49,13 @@ class Pace:
 
 
 THOROUGH: Final = Pace(warm_up=0.2, window=0.05, longest=1.5, samples=9, seconds=0.05, submission=0.03, patience=3.0)
-"""For figures that are kept."""
+"""The pace for figures that are kept."""
 SINGLE: Final = Pace(warm_up=0.2, window=0.05, longest=1.5, samples=20, seconds=0.1, submission=0.0, patience=3.0)
-"""Likewise, where each sample is one execution."""
+"""The same, where each sample is one execution."""
 SOFTWARE: Final = Pace(warm_up=0.0, window=0.05, longest=0.2, samples=9, seconds=0.05, submission=0.03, patience=0.5)
-"""Of a CPU's driver, whose clocks are up already: a problem takes it a large part of a second."""
+"""The pace of a CPU's driver, whose clocks are up already: a problem takes it a large part of a second."""
 QUICK: Final = Pace(warm_up=0.0, window=0.0, longest=0.0, samples=3, seconds=0.0, submission=0.005, patience=0.3)
-"""To see that everything works."""
+"""The pace that only shows that everything works."""
 
 
 class Sample(NamedTuple):
@@ -67,13 +67,13 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Timed:
-    """What one execution takes.
+    """The time of one execution.
 
     Attributes:
         seconds: Median on the device; on the host where the device's queue has no timestamps.
         host_seconds: Median from submit to seen done, divided by the executions in a submission.
         spread: Distance of the quartiles of ``seconds``, as a share of it.
-        samples: How many submissions were timed.
+        samples: The number of submissions that were timed.
         by_device: Whether ``seconds`` comes from timestamps.
     """
 
@@ -87,12 +87,12 @@ class Timed:
 def settled_samples(
     run: Callable[[], S], seconds: Callable[[S], float], pace: Pace, clock: Callable[[], float] = time.perf_counter
 ) -> list[S]:
-    """What runs give after a warm-up that lasts until two successive windows have the same median.
+    """The results of runs after a warm-up that lasts until two successive windows have the same median.
 
     Args:
         run: One sample.
-        seconds: What is compared of a sample.
-        pace: How long to look.
+        seconds: The seconds of a sample, which are compared.
+        pace: How long to warm up and to take samples.
         clock: Seconds now.
     """
     started = clock()
@@ -135,9 +135,9 @@ def recorded(device: Device, record: Callable[[CommandList], Any], executions: i
     """A list of executions between two timestamps, where the device has such.
 
     Args:
-        device: Where it runs.
+        device: The device that runs the list.
         record: Records one execution.
-        executions: How many times it is called.
+        executions: The number of executions in the list.
     """
     commands = device.create_command_list()
     if device.has_timestamps:
@@ -150,12 +150,12 @@ def recorded(device: Device, record: Callable[[CommandList], Any], executions: i
 
 
 def time_list(commands: CommandList, executions: int, pace: Pace) -> Timed:
-    """What an execution of a recorded list takes.
+    """Times one execution of a recorded list.
 
     Args:
-        commands: From ``recorded``.
-        executions: How many it holds.
-        pace: How long to look.
+        commands: A list from ``recorded``.
+        executions: The number of executions in it.
+        pace: How long to warm up and to take samples.
     """
     samples = settled_samples(lambda: sample(commands), lambda one: one.device, pace)
     times = [one.device / executions for one in samples]
@@ -169,12 +169,12 @@ def repeats(single: float, pace: Pace) -> int:
 
 
 def time_executions(device: Device, record: Callable[[CommandList], Any], pace: Pace) -> Timed:
-    """What an execution takes, up to ``REPEATS`` of them in one submission.
+    """Times one execution, with up to ``REPEATS`` of them in one submission.
 
     Args:
-        device: Where it runs.
+        device: The device that runs it.
         record: Records one execution.
-        pace: How long to look.
+        pace: How long to warm up and to take samples.
     """
     once = recorded(device, record)
     sample(once)  # the driver may compile at the first execution

@@ -44,11 +44,11 @@ def measure_all(
     quickly those in float16, too, and says so.
 
     Args:
-        device_choice: Of a device, as ``Device`` takes it.
+        device_choice: The choice of a device, as ``Device`` takes it.
         against: Names of rivals. ncnn reads no ONNX, so it runs none of these models.
         quick: Three runs of each, and no starts, to see that everything works.
         only: Models whose name contains this.
-        folder: Where ONNX files are, at any depth; the largest is measured first.
+        folder: A folder with ONNX files at any depth; the largest is measured first.
         found: Called with each row once it is there: a rival that brings the process down takes no figure with it.
 
     Returns:

@@ -23,7 +23,7 @@ from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk_bench.models.layers import Array
 
 NOTE = "random:"
-"""What a note begins with, in the place of a tensor's documentation; mean and deviation follow, with a colon between."""
+"""The first word of a note in a tensor's documentation; mean and deviation follow, with a colon between."""
 
 
 def constants(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
@@ -54,10 +54,10 @@ def load(path: pathlib.Path) -> tuple[onnx.ModelProto, bool]:
 
 @dataclass(frozen=True)
 class Description:
-    """What a model is fed, from the JSON file beside it; every key may be missing there.
+    """The inputs of a model, from the JSON file beside it; every key may be missing there.
 
     Attributes:
-        name: What the results call it; its path in the folder.
+        name: The model's name in the results; its path in the folder.
         input_shapes: Sizes of each input, in the model's order; without, those of the model, a symbolic one being 1.
         feeds: Inputs of given numbers, which are broadcast.
         below: Inputs of random integers from 0 on, less than this; without, less than 2.
@@ -103,7 +103,7 @@ def find_files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def describe(path: pathlib.Path, folder: pathlib.Path) -> Description:
-    """What the file beside a model says.
+    """The description in the file beside a model.
 
     Raises:
         InvalidArgumentError: it has keys that none of ``Description`` is.

@@ -1,4 +1,4 @@
-"""What a network is made of, so that it is declared once: ``OnnxLayers`` writes it as ONNX, ``TorchLayers`` computes it.
+"""The layers of networks. A network is declared once: ``OnnxLayers`` writes it as ONNX, ``TorchLayers`` computes it.
 
 The layers are those that a PyTorch user names. An ONNX file spells some of them out, as exporters do: GELU and attention are
 several nodes there, single functions of PyTorch.
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 Value = TypeVar("Value")
 EPSILON = 1e-5
 MASKED = -10000.0
-"""What is added to the score of a key that is not to be attended to; float16 holds it."""
+"""The number that is added to the score of a key that is masked; float16 holds it."""
 
 
 class Weights:
@@ -43,7 +43,7 @@ class Layers(Protocol[Value]):
         """Square, padded by half the kernel, without bias."""
 
     def batch_norm(self, x: Value, name: str, channels: int, scale: float) -> Value:
-        """By fixed statistics; weights are around ``scale``."""
+        """Batch normalization with fixed statistics; its weights are around ``scale``."""
 
     def relu(self, x: Value) -> Value:
         """The positive part."""
@@ -76,13 +76,13 @@ class Layers(Protocol[Value]):
         """Along the last axis."""
 
     def mask_bias(self, mask: Value) -> Value:
-        """What is added to scores: MASKED where a mask, batch x sequence, is 0, and 0 where it is 1."""
+        """The bias of the scores: MASKED where a mask, batch x sequence, is 0, and 0 where it is 1."""
 
     def attention(self, query: Value, key: Value, value: Value, bias: Value, heads: int, sequence: int, width: int) -> Value:
-        """Of queries, keys and values of batch x sequence x heads * width each."""
+        """Attention over queries, keys and values of batch x sequence x heads * width each."""
 
     def first(self, x: Value) -> Value:
-        """Of each sequence the first row."""
+        """The first row of each sequence."""
 
 
 def convolution_weights(weights: Weights, name: str, inputs: int, outputs: int, kernel: int) -> tuple[Array, ...]:

@@ -29,7 +29,7 @@ from dmlvk_bench.timing import QUICK, SINGLE, settled_samples, spread
 FLOAT32_TOLERANCE, FLOAT16_TOLERANCE = 1e-4, 1e-2
 """Largest difference of an output from a rival's, relative to the largest number in it."""
 LINES = 12
-"""Of a profile, as it is printed."""
+"""The number of lines of a profile that are printed."""
 
 Feeds = Mapping[str, Array]
 
@@ -39,13 +39,13 @@ class Candidate:
     """A model to measure.
 
     Attributes:
-        name: What the results call it.
+        name: The model's name in the results.
         model: The ONNX file.
         feeds: Two sets of inputs. The second shows that a run computes with what it is fed.
         tolerance: Largest difference of an output from a rival's, relative to the largest number in it.
         random_weights: Whether its constants are not those of its file.
-        network: What PyTorch computes; None for a file.
-        weights: Of the network.
+        network: The network that PyTorch computes; None for a file.
+        weights: The network's weights.
     """
 
     name: str
@@ -83,7 +83,7 @@ def measure(candidate: Candidate, choice: str | None, against: Mapping[str, Riva
 
     Args:
         candidate: The model.
-        choice: Of a device.
+        choice: The choice of a device, as ``Device`` takes it.
         against: The rivals, by name.
         quick: Three runs, to see that everything works.
     """
@@ -158,7 +158,7 @@ def _timed(run: Callable[[], object], *, quick: bool) -> dict[str, Any]:
 
 
 def _rivals(candidate: Candidate, against: Mapping[str, Rival]) -> dict[str, Callable[[], Runner]]:
-    """What makes each rival: PyTorch in every way that it has, ONNX Runtime plainly and, on WebGPU, with its commands
+    """A function that makes each rival: PyTorch in each of its ways, ONNX Runtime plainly and, on WebGPU, with its commands
     replayed."""
     found: dict[str, Callable[[], Runner]] = {}
     network, weights = candidate.network, candidate.weights
@@ -200,7 +200,7 @@ def _beside(make: Callable[[], Runner], candidate: Candidate, ours: list[list[Ar
 
 
 def _or_error(compute: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
-    """What a rival gives, or what it says of itself: whatever it raises is its result."""
+    """A rival's result, or the text of whatever it raises."""
     try:
         return compute()
     except Exception as error:

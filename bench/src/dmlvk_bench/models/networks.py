@@ -23,8 +23,8 @@ class Network:
     """A network at one batch size and precision.
 
     Attributes:
-        name: What the results call it.
-        dtype: Of its weights and of what it computes.
+        name: The network's name in the results.
+        dtype: The type of its weights and of its arithmetic.
         batch: Images or sequences in a run.
         inputs: Type and sizes of each input, by name.
         outputs: Sizes of each output, by name.
@@ -57,7 +57,7 @@ class Network:
 
 
 def resnet_50(layers: Layers[Value], x: Value) -> tuple[Value]:
-    """As torchvision's: the stride of a block is that of its 3 x 3 convolution."""
+    """ResNet-50 as torchvision has it: the stride of a block is that of its 3 x 3 convolution."""
 
     def normalized(x: Value, name: str, inputs: int, outputs: int, kernel: int, stride: int, scale: float = 1.0) -> Value:
         y = layers.convolution(x, f"{name}.conv", inputs, outputs, kernel, stride)

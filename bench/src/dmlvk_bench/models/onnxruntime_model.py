@@ -34,7 +34,7 @@ class OnnxRuntimeModel:
 
 
 def processor_nodes(provider: str, model: bytes, feeds: Mapping[str, Array]) -> dict[str, int]:
-    """How many nodes of each operator the provider leaves to the CPU in a run."""
+    """The number of nodes of each operator that the provider leaves to the CPU in a run."""
     with tempfile.TemporaryDirectory() as folder:
         session = make_session(model, provider, capture=False, fallback=True, profile=f"{folder}/profile")
         session.run(None, dict(feeds))

@@ -1,4 +1,4 @@
-"""What sizes that a session has not met cost: a decoder whose cache grows by one a word, and models that take any width.
+"""The cost of sizes that a session has not met: a decoder whose cache grows by one a word, and models that take any width.
 
 Times are the host's, of whole runs, in milliseconds. Pipelines exist before a figure is taken: a few sizes come first.
 """
@@ -39,16 +39,16 @@ _PHASES: Final[Mapping[str, Callable[..., object]]] = {
     "place": Placement.__init__,
     "record": CompiledGraphs.record,
 }
-"""What is timed of a run of new sizes; the passes are part of the trace."""
+"""The phases of a run of new sizes, and the function that is timed for each; the passes are part of the trace."""
 
 
 def measure_shapes(device: str | None, only: str, folder: pathlib.Path | None) -> Iterator[ShapeRow]:
     """Measures the decoder, and the models of a folder whose one input is an image of any width.
 
     Args:
-        device: Of a device, as ``Device`` takes it.
+        device: The choice of a device, as ``Device`` takes it.
         only: Models whose name contains this.
-        folder: Where ONNX files are, at any depth; None for the decoder alone.
+        folder: A folder with ONNX files at any depth; None for the decoder alone.
 
     Yields:
         A row, as soon as it is there.

@@ -1,4 +1,4 @@
-"""From the start of a process to a model's first result.
+"""Times a process from its start to a model's first result.
 
     python -P start.py MODEL FEEDS.npz [--device CHOICE]
 

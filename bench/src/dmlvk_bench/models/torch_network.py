@@ -102,8 +102,8 @@ class TorchNetwork:
     """A network with its weights on a device.
 
     Args:
-        network: What to compute.
-        weights: Of the network.
+        network: The network to compute.
+        weights: The network's weights.
         device: "cuda" or "cpu".
         layout: A name of ``LAYOUTS``.
         graph: Whether a run is one CUDA graph, which a GPU alone has; else each function is called.

@@ -22,7 +22,7 @@ def all_problems(scale: Scale = FULL, only: str = "", suite: str = "") -> list[P
     """Every problem of every family; where two are the same once they are cut down, the first of them.
 
     Args:
-        scale: How large.
+        scale: The scale to which problems are cut down.
         only: Those of this family, or those whose name contains this.
         suite: Those of this suite.
     """

@@ -16,7 +16,7 @@ from dmlvk_bench.problems.scale import Scale
 Operation = tuple[OperatorDesc, tuple[int, ...], float]
 """An operator without tensors, its operands and its number."""
 _LAST = -1
-"""As an operand: the result of the operation before."""
+"""The operand that stands for the result of the operation before."""
 
 
 def _chain(

@@ -18,7 +18,7 @@ _UINT32 = TensorDataType.UINT32
 
 
 def _check(inputs: Arrays, outputs: Arrays) -> float:
-    """How many words differ from numpy's of the count and of the rows that it counts; the others are undefined."""
+    """The number of words that differ from numpy's: the count, and the rows that it counts. Further rows are undefined."""
     count, rows = outputs
     expected = np.argwhere(inputs[0])
     if int(count[0]) != len(expected):

@@ -43,7 +43,7 @@ class _Layer(NamedTuple):
 
     @property
     def terms(self) -> int:
-        """Of each sum."""
+        """The number of terms of each sum."""
         return (1 if self.depthwise else self.channels) * self.window**2
 
 

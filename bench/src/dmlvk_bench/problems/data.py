@@ -1,4 +1,4 @@
-"""What problems are measured on: never zeros, never the same numbers for two inputs, the same in every run."""
+"""The numbers that problems are measured on: never zeros, never the same for two inputs, the same in every run."""
 
 from __future__ import annotations
 

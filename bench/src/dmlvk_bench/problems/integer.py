@@ -17,7 +17,7 @@ from dmlvk_bench.problems.scale import Scale, Sizes
 SUITE = "matmul"
 INT8, INT32 = TensorDataType.INT8, TensorDataType.INT32
 _LEAST_ROWS = 17
-"""Of a matrix that PyTorch multiplies in INT8."""
+"""The fewest rows of a matrix that PyTorch multiplies in INT8."""
 
 
 _SCALE = constant(1 / 64)
@@ -35,7 +35,7 @@ def _largest(sizes: Sizes) -> int:
 
 
 def _operations(sizes: Sizes) -> int:
-    """Of rows, depth and columns."""
+    """The operations of a product with these rows, depth and columns."""
     return 2 * math.prod(sizes)
 
 
@@ -97,7 +97,7 @@ def _rescaled(scale: Scale, rows: int, depth: int, columns: int, *, quantized: b
 
 
 def _convolution(scale: Scale, batch: int, channels: int, size: int, window: int, *, depthwise: bool = False) -> Problem:
-    """As many channels out as in, and the output as large as the input."""
+    """A convolution with as many channels out as in, and an output as large as the input."""
 
     def operations(sizes: Sizes) -> int:
         batch, size, channels = sizes

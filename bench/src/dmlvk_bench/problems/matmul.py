@@ -19,7 +19,7 @@ _FEW_ROWS = 16
 
 
 def _elements(sizes: Sizes) -> int:
-    """Of the largest matrices, given batch, rows, depth and columns."""
+    """The elements of the largest matrices, given batch, rows, depth and columns."""
     batch, rows, depth, columns = sizes
     return batch * max(rows * depth, depth * columns, rows * columns)
 

@@ -1,4 +1,4 @@
-"""What a measured problem is."""
+"""The description of a measured problem."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Problem:
     """One measured problem.
 
     Attributes:
-        name: What the results call it.
+        name: The problem's name in the results.
         desc: The operator.
         rival: Given torch and the input tensors on its device, what the rival runs. It gives the first output that is
             present. What it gives for the same inputs in float32 is what both outputs are compared with.
-        target: At least this ratio of rival time to ours; 0 for none.
+        target: The least ratio of the rival's time to ours that is meant; 0 for none.
         bytes_moved: Bytes that any implementation must read and write.
-        copy_target: At least this share of the copy bandwidth of the same run; 0 for none.
-        domains: How inputs are filled, by what cases call the field; "" for all others. Without one: ``ordinary``.
+        copy_target: The least share of the same run's copy bandwidth that is meant; 0 for none.
+        domains: The values of inputs by the field's name in cases, "" for all others; ``ordinary`` where there is none.
         tolerance: Largest difference of an output, relative to its largest number.
         operations: Additions and multiplications, a multiply-add counted as two; 0 where bytes are what counts.
         prepare: Given torch and the input tensors, what the rival is given instead of these, made before time is taken:
             weights as its library wants them. A rival may change that: prepare anew before its output is compared.
-        group: What the problem belongs to.
-        check: Where the rival's output cannot be the reference: given the inputs' and the outputs' logical arrays, slot by
+        group: The group that the problem belongs to, None for none.
+        check: The check of outputs that a rival's cannot stand for: given the inputs' and outputs' logical arrays, slot by
             slot without those that are absent, the largest difference from what the outputs should be.
         suite: "ops", "matmul" or "conv"; "" for the family's.
         family: The file that declares it, and
@@ -72,13 +72,13 @@ class Problem:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What it has in common with itself at another scale."""
+        """The key that a problem shares with itself at another scale."""
         return self.family, self.position
 
     @property
     def rival_tolerance(self) -> float:
-        """How far off a rival may be that counts as right: it may round to float16 between the steps of an operator, which
-        costs PyTorch up to four times what the operator's own result needs, and what is exact stays so."""
+        """The largest difference of a rival's output that counts as right. A rival may round to float16 between the steps of
+        an operator, which costs PyTorch up to four times what the operator's own result needs. A tolerance of 0 stays 0."""
         return 4 * self.tolerance
 
     def inputs(self) -> list[np.ndarray[Any, Any]]:

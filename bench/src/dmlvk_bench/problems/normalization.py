@@ -59,7 +59,7 @@ def _tolerance(data_type: TensorDataType) -> float:
 
 
 def _batch(scale: Scale, data_type: TensorDataType, layout: str, copy_target: float, sizes: Sizes = _IMAGE) -> Problem:
-    """With given statistics, one a channel."""
+    """Batch normalization with given statistics, one of each a channel."""
     sizes = scale.fit(sizes, *_free(sizes))
     tensor = TensorDesc(data_type, sizes, calculate_strides(layout, sizes))
     own = TensorDesc(data_type, (1, sizes[1], 1, 1))

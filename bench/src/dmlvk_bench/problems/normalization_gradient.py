@@ -17,7 +17,7 @@ _EPSILON = 1e-5
 
 
 def _given(torch: Any, x: Any, dy: Any, mean: Any, variance: Any, scale: Any) -> Sequence[Any]:
-    """What PyTorch's gradient is given: its statistics and scale are float32, and it keeps 1 / sqrt(variance + epsilon)."""
+    """The inputs of PyTorch's gradient: float32 statistics and scale, and 1 / sqrt(variance + epsilon)."""
     mean, variance, scale = (value.reshape(-1).float() for value in (mean, variance, scale))
     return x, dy, mean, variance, scale, torch.rsqrt(variance + _EPSILON)
 

@@ -22,7 +22,7 @@ def _adam(scale: Scale, data_type: TensorDataType, sizes: Sizes, copy_target: fl
     fields = [field.name for field in dmlvk.AdamOptimizer.fields if field.kind.is_tensor]
 
     def prepare(torch: Any, x: Any, m: Any, v: Any, gradient: Any, step: Any) -> Sequence[Any]:
-        """Of its own, because it is updated in place: whoever fills our inputs from them must not find them changed."""
+        """The rival's own copies of the tensors that it updates in place: our inputs are filled from the originals."""
         return [x.clone(), m.clone(), v.clone(), gradient, step.float().reshape(())]
 
     def rival(torch: Any, x: Any, m: Any, v: Any, gradient: Any, step: Any) -> Any:

@@ -20,7 +20,7 @@ def _packed(scale: Scale, data_type: TensorDataType, count: int) -> TensorDesc:
 
 
 def _power(tensor: TensorDesc) -> str:
-    """How many elements a tensor has, a power of two."""
+    """The number of a tensor's elements as a power of two, such as "2^28"."""
     return f"2^{tensor.element_count.bit_length() - 1}"
 
 
@@ -41,7 +41,7 @@ STRIDED = {"target": 0.0, "copy_target": 0.6}
 LAYOUT = {"target": 1.0, "copy_target": 0.8}
 TRANSPOSE = {"target": 3.0, "copy_target": 0.8}
 SCALE = 0.0234375
-"""Of the quantized problems: exact in every type."""
+"""The scale of the quantized problems: exact in every type."""
 
 
 def _gibibyte(scale: Scale, data_type: TensorDataType) -> TensorDesc:

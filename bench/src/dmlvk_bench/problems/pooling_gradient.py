@@ -22,7 +22,7 @@ _WINDOWS = ((2, 2, 0), (3, 2, 1), (3, 1, 1))
 
 
 def _with_indices(torch: Any, x: Any, dy: Any, *, window: int, stride: int, padding: int) -> Sequence[Any]:
-    """What PyTorch's gradient is given beside ours: the indices that its forward kernel keeps."""
+    """The inputs of PyTorch's gradient: ours, and the indices that its forward kernel keeps."""
     indices = torch.nn.functional.max_pool2d(x, window, stride, padding, return_indices=True)[1]
     return x, dy, indices
 

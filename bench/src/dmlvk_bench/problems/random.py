@@ -30,7 +30,8 @@ def _desc(elements: int) -> dmlvk.RandomGenerator:
 
 
 def _check(inputs: Arrays, outputs: Arrays) -> float:
-    """How many words of both ends, and of the new state, differ from the oracle's. The counter's upper words are zeros."""
+    """The number of words at both ends, and of the new state, that differ from the oracle's. The counter's upper words are
+    zeros."""
     (state,), (found, after) = inputs, outputs
     checked = min(_CHECKED, found.size)
     skipped = state.copy()

@@ -16,7 +16,7 @@ from dmlvk_bench.problems.scale import Scale
 SUITE = "matmul"
 
 _TARGET = 1 / 1.5
-"""At most one and a half times cuDNN's time."""
+"""The target ratio: at most one and a half times cuDNN's time."""
 
 _TOLERANCE = {FLOAT32: 3e-5, FLOAT16: 1e-3}
 """Up to 128 units cuDNN keeps the weights on the chip, and its results are 1e-5 off in float32; from 512 units on they agree

@@ -18,7 +18,7 @@ from dmlvk_bench.problems.scale import Scale, Sizes
 
 _COPY = 0.85
 _PARTS = tiled(uniform(2**-14, 2**-13))
-"""Of a sum of 2^28 numbers that float16 has, and that is known to more than the rounding of its terms."""
+"""The terms of a sum of 2^28 numbers: float16 holds the sum, and it is known to more than the rounding of its terms."""
 
 
 def _reduce(

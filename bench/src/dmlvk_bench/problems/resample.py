@@ -65,7 +65,7 @@ def _nearest(torch: Any, x: Any, size: int) -> Any:
 
 
 def _antialiased(torch: Any, x: Any, size: int) -> Any:
-    """By half, with the edges repeated outside: PyTorch leaves out what is there."""
+    """Halves images with the edges repeated outside: PyTorch leaves out what is there."""
     functional = torch.nn.functional
     padded = functional.pad(x, (4, 4, 4, 4), mode="replicate")
     return functional.interpolate(padded, (size + 4, size + 4), mode="bilinear", antialias=True)[..., 2:-2, 2:-2]

@@ -27,7 +27,7 @@ def _gradient(
     layout: str = "NCHW",
     image: Sizes = _IMAGE,
 ) -> Problem:
-    """Of images that were resampled to a size."""
+    """The gradient of resampling images to a size."""
 
     def tensor(sizes: tuple[int, ...]) -> TensorDesc:
         return TensorDesc(data_type, sizes, calculate_strides(layout, sizes) if layout != "NCHW" else None)

@@ -62,7 +62,7 @@ def _images(scale: Scale, data_type: TensorDataType, layout: TensorLayout) -> Pr
 
 
 def _axis(torch: Any, start: Any, end: Any, count: int, pixels: int) -> tuple[Any, ...]:
-    """Of samples {region, sample} along an axis: pixels below and above, weight of the latter, slope, place in the box."""
+    """The samples {region, sample} along an axis: pixels below and above, weight of the latter, slope, place in the box."""
     total = count * _SAMPLES
     place = (torch.arange(total, device=start.device) + 0.5) / total
     at = start[:, None] + (end - start)[:, None] * place - 0.5

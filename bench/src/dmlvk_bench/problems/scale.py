@@ -1,4 +1,4 @@
-"""How large the measured problems are: those of a GPU, of a CPU implementation of Vulkan, of a check."""
+"""The scales of the measured problems: for a GPU, for a CPU implementation of Vulkan, for a quick check."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Scale:
-    """What the declared sizes, which are those of a large GPU, are cut down to.
+    """The sizes to which the declared ones, which are those of a large GPU, are cut down.
 
     Attributes:
         name: "full", "medium" or "quick".
-        elements: At most so many in a tensor; 0 leaves the declared sizes as they are.
-        operations: At most so many additions and multiplications in a product.
+        elements: The most elements of a tensor; 0 leaves the declared sizes as they are.
+        operations: The most additions and multiplications of a product.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Scale:
             sizes: The declared ones.
             free: The dimensions that may become smaller; the largest of them is halved first, so that what chooses a kernel,
                 which is how long rows are and what divides them, stays.
-            elements: Of the largest tensor, where that is not one of these sizes.
+            elements: The elements of the largest tensor for given sizes, where it is not made of these sizes.
             operations: Additions and multiplications that they take, where that may be too many.
-            least: What no free dimension gets below.
+            least: The least that a free dimension gets.
         """
         found = list(sizes)
         while self.elements and (
@@ -54,7 +54,7 @@ class Scale:
         return tuple(found)
 
     def pick(self, full: T, medium: T, quick: T) -> T:
-        """What is given for this scale, where halving does not do."""
+        """The one of three values that is for this scale, where halving does not do."""
         return {"full": full, "medium": medium, "quick": quick}[self.name]
 
 

@@ -21,7 +21,7 @@ def find(
     """The rivals of these names that can take part here, and why each of the others cannot.
 
     Args:
-        names: Of ``NAMES``.
+        names: Some of ``NAMES``.
         device: Ours. Beside a CPU's driver a rival computes on the CPU, too, and ncnn takes the Vulkan device of the same
             name; without, a rival takes the best device that it finds.
         quick: A few executions each.

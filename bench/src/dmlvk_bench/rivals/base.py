@@ -1,4 +1,4 @@
-"""What a rival is, and what all of them share."""
+"""The interface of a rival, and the functions that all of them share."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Rival(Protocol):
     """Whoever computes the same problems.
 
     Attributes:
-        name: As ``find`` knows it.
+        name: The rival's name, as ``find`` knows it.
         version: Its version and where it computes: "2.11.0+cu130 on CUDA".
-        failures: By problem, what the rival said where ``prepare`` gave None although it has the operation.
+        failures: The rival's error by problem, where ``prepare`` gave None although the rival has the operation.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Rival(Protocol):
         """The problem, ready to be timed; None where the rival has no such operation, or failed at it.
 
         Args:
-            problem: What to compute.
+            problem: The problem to compute.
             inputs: The memory of each present input slot.
         """
 
@@ -79,7 +79,7 @@ def handed_over(pace: Pace, run: Callable[[], object], wait: Callable[[], object
     before the last is waited for.
 
     Args:
-        pace: How long to look.
+        pace: How long to warm up and to take samples.
         run: Hands an execution over.
         wait: Waits for all of them.
     """
@@ -101,7 +101,7 @@ def logical(memory: Array, tensor: TensorDesc) -> Array:
 
     Args:
         memory: Its bytes, or its elements in the order of memory.
-        tensor: What lies there; not one of 4-bit elements.
+        tensor: The tensor that lies there; not one of 4-bit elements.
     """
     return logical_view(tensor, np.ascontiguousarray(memory).reshape(-1).view(np.uint8), 0)
 
@@ -136,6 +136,6 @@ def difference(found: Array, wanted: Array) -> float:
 
 
 def said(error: BaseException) -> str:
-    """What an error says, in a line; that of another process says of which kind it is."""
+    """An error's text in one line; an error of another process begins with its type."""
     kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
     return f"{kind}{' '.join(str(error).split())}"[:300]

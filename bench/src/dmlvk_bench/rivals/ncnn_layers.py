@@ -25,14 +25,14 @@ class _NotInNcnnError(Exception):
 
 @dataclass(frozen=True)
 class Layer:
-    """What computes a desc.
+    """The ncnn layer that computes a desc.
 
     Attributes:
         kind: ncnn's name.
-        inputs: Which of the desc's present inputs are blobs.
-        sizes: What ncnn takes each of them for: three dimensions at most, as many elements in the same order.
-        parameters: By their numbers.
-        weights: Which of the desc's inputs are the layer's own.
+        inputs: The positions of the desc's present inputs that are blobs.
+        sizes: The sizes of each of them for ncnn: three dimensions at most, as many elements in the same order.
+        parameters: The layer's parameters by their numbers.
+        weights: The desc's inputs that are the layer's own weights.
         in_place: Whether the layer writes over its input.
     """
 
@@ -157,7 +157,7 @@ def _convolution(desc: Any) -> Layer:
 
 
 def _pooling(kind: int) -> Callable[[Any], Layer]:
-    """Of whole windows; images of a batch are channels of one."""
+    """A pooling layer of whole windows; images of a batch are channels of one."""
 
     def make(desc: Any) -> Layer:
         x = desc.tensor("input_tensor")
@@ -172,7 +172,7 @@ def _pooling(kind: int) -> Callable[[Any], Layer]:
 
 
 def _gemm(desc: Any) -> Layer:
-    """Of two blobs; many small ones are a MatMul, which transposes the second only."""
+    """The product of two blobs; many small ones are a MatMul, which transposes the second only."""
     a, b = desc.tensor("a_tensor"), desc.tensor("b_tensor")
     _require(desc.c_tensor is None and desc.alpha == 1)
     flips = [int(trans == MatrixTransform.TRANSPOSE) for trans in (desc.trans_a, desc.trans_b)]
@@ -248,12 +248,12 @@ def _blobs(line: str) -> list[str]:
 
 
 def weights_of(layer: Layer, inputs: list[Array], copies: int) -> Array:
-    """What ncnn reads beside ``network``'s text, bytes: the blobs, then each copy's weights, in the order of the lines.
+    """The bytes that ncnn reads beside ``network``'s text: the blobs, then each copy's weights, in the order of the lines.
 
     Args:
         layer: The layer.
         inputs: The memory of each input slot that the desc has.
-        copies: Of it.
+        copies: The number of copies of the layer.
     """
     flat = [np.ascontiguousarray(memory).reshape(-1).view(np.uint8) for memory in inputs]
     blobs = [flat[at][: 4 * math.prod(sizes)] for at, sizes in zip(layer.inputs, layer.sizes, strict=True)]

@@ -22,10 +22,10 @@ from dmlvk_bench.rivals.process import RivalProcess
 from dmlvk_bench.timing import Pace
 
 COPIES, FEW_COPIES = 16, 4
-"""How many more the second net has; few where they are large."""
+"""The number of layers that the second net has more; the second number is for large layers."""
 LARGE_BYTES = 2**25
 MOST_BYTES = 2**29
-"""Of inputs: a net of larger ones takes longer to load than all that is timed."""
+"""The most bytes of inputs: a net of larger ones takes longer to load than all that is timed."""
 
 
 class NcnnRival:
@@ -78,7 +78,7 @@ class _Prepared:
         return self._times
 
     def compare(self, ours: list[Array]) -> tuple[float, float]:
-        """Of the only output, with ours."""
+        """Compares the only output with ours."""
         own = logical(ours[0], present(self._problem.desc.output_slots())[0])
         theirs = np.asarray(self._rival.process.ask("output"))
         return 0.0, difference(theirs.reshape(own.shape), own)

@@ -13,7 +13,7 @@ from dmlvk_bench.timing import Pace, settled_samples
 
 
 class Worker:
-    """What ``RivalProcess`` runs.
+    """The worker that ``RivalProcess`` runs.
 
     Args:
         device: The name of the Vulkan device to compute on; "" for the one that ncnn prefers.

@@ -49,8 +49,8 @@ class Fed:
 
     Attributes:
         position: Among those that are present.
-        sizes: What ONNX takes it for: as many elements in the same order.
-        dtype: Of its elements.
+        sizes: The sizes of the ONNX input: as many elements as the tensor has, in the same order.
+        dtype: The type of its elements.
         constant: Whether it is a constant of the model, as weights are.
     """
 
@@ -62,13 +62,13 @@ class Fed:
 
 @dataclass(frozen=True)
 class Node:
-    """What computes a desc.
+    """The ONNX node that computes a desc.
 
     Attributes:
         op_type, domain, attributes: The node's.
         inputs: Inputs of the desc, constants, or None for one that is left out.
-        outputs: How many outputs the node has; they are the desc's, as far as ``compared``.
-        compared: How many of them, from the first, are defined for every element.
+        outputs: The number of outputs of the node; they are the desc's, as far as ``compared``.
+        compared: The number of outputs, from the first, that are defined for every element.
         opset: The oldest one that has it.
     """
 
@@ -99,9 +99,9 @@ def model_of(node: Node, inputs: list[Array], desc: OperatorDesc) -> tuple[bytes
     """The ONNX file of a node, with its constants, and what a run is fed.
 
     Args:
-        node: From ``node_of``.
+        node: The node, from ``node_of``.
         inputs: The memory of each input slot that is present.
-        desc: What the node computes.
+        desc: The desc that the node computes.
     """
     names: list[str] = []
     feeds: dict[str, Array] = {}
@@ -157,10 +157,10 @@ def _fed(desc: OperatorDesc, name: str, sizes: Sizes | None = None, *, element: 
     """An input of a desc.
 
     Args:
-        desc: Whose.
+        desc: The desc with the input.
         name: The field.
-        sizes: What ONNX takes it for; its own without.
-        element: In an array of tensors.
+        sizes: The sizes of the ONNX input; None for the tensor's own.
+        element: The position in an array of tensors.
         broadcast: Whether dimensions of stride 0 become dimensions of one element.
     """
     slots = [slot for slot in desc.input_slots() if slot.tensor is not None]
@@ -382,8 +382,8 @@ def _reduction(desc: Any) -> Node:
 
 
 def _mean_variance(desc: Any) -> Node:
-    """By the first axis that is normalized: an instance norm, which has numbers a channel, a layer norm, or that by the root
-    of the mean square, which is ONNX Runtime's own."""
+    """The norm by the first normalized axis: an instance norm, which has numbers a channel, a layer norm, or a norm by the
+    root of the mean square, which is ONNX Runtime's own."""
     x = _fed(desc, "input_tensor")
     rank, first = len(x.sizes), len(x.sizes) - len(desc.axes)
     _require(desc.use_variance and tuple(desc.axes) == tuple(range(first, rank)))
@@ -480,7 +480,7 @@ def _resize(desc: Any) -> Node:
 
 
 def _top_k(desc: Any) -> Node:
-    """Of equal elements ONNX Runtime may choose another one: only the values are compared."""
+    """TopK. Among equal elements ONNX Runtime may choose another one: only the values are compared."""
     largest = int(desc.axis_direction == AxisDirection.DECREASING)
     attributes = {"axis": desc.axis, "largest": largest, "sorted": 1}
     return Node("TopK", (_fed(desc, "input_tensor"), _longs(desc.k)), attributes, outputs=2)

@@ -21,7 +21,7 @@ from dmlvk_bench.rivals.process import RivalProcess
 from dmlvk_bench.timing import Pace
 
 _NO_KERNEL = "fallback to CPU EP has been explicitly disabled"
-"""What ONNX Runtime says then."""
+"""The words of ONNX Runtime's error where the provider has no kernel for a node."""
 
 
 class OnnxRuntimeRival:
@@ -70,7 +70,7 @@ class _Prepared:
         return self._times
 
     def compare(self, ours: list[Array]) -> tuple[float, float]:
-        """Of every output that is defined for every element, with ours."""
+        """Compares every output that is defined for every element with ours."""
         tensors = present(self._problem.desc.output_slots())
         theirs = self._rival.process.ask("outputs", self._node.compared)
         pairs = zip(our_outputs(ours, tensors), theirs, strict=False)  # a run of TopK has indices, too

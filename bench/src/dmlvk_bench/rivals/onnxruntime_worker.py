@@ -21,7 +21,7 @@ PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {
     "DmlExecutionProvider": ("dml", {}),
     CPU: ("cpu", {}),
 }
-"""By preference: the name of the provider's memory in ONNX Runtime's Python API, which has none for WebGPU's; options."""
+"""The providers, the best first: the name of each one's memory in ONNX Runtime's Python API ("" for none), its options."""
 
 
 def make_session(model: bytes, provider: str, *, capture: bool = True, fallback: bool = False, profile: str = "") -> Any:
@@ -29,10 +29,10 @@ def make_session(model: bytes, provider: str, *, capture: bool = True, fallback:
 
     Args:
         model: The ONNX file.
-        provider: Of ``PROVIDERS``.
+        provider: A name in ``PROVIDERS``.
         capture: Whether WebGPU records its commands once and replays them.
         fallback: Whether nodes may be left to the CPU.
-        profile: What the name of a profile's file begins with, "" for none.
+        profile: The first part of the name of a profile's file, "" for none.
 
     Raises:
         RuntimeError: the provider finds no device.
@@ -53,7 +53,7 @@ def make_session(model: bytes, provider: str, *, capture: bool = True, fallback:
 
 
 class Worker:
-    """What ``RivalProcess`` runs.
+    """The worker that ``RivalProcess`` runs.
 
     Args:
         on_cpu: Whether only the CPU is asked for.
@@ -125,7 +125,7 @@ class Worker:
         self._session.run_with_iobinding(self._bound)
 
     def _wait(self) -> None:
-        """For all runs of WebGPU."""
+        """Waits for all runs of WebGPU."""
         self._sessions[-1].run_with_iobinding(self._fence)
         self._fence.copy_outputs_to_cpu()
 

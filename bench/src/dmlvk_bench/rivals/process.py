@@ -32,8 +32,8 @@ class RivalProcess:
     """A process with a module's ``Worker``, whose methods it calls. It starts again when it has ended.
 
     Args:
-        module: Which module.
-        arguments: Of its ``Worker``.
+        module: The module that has the worker.
+        arguments: The arguments of its ``Worker``.
 
     Attributes:
         version: The worker's.
@@ -69,7 +69,7 @@ class RivalProcess:
         raise EndedError(f"its process ended with {self.process.exitcode}")
 
     def ask(self, request: str, *arguments: Any) -> Any:
-        """What a method of the worker returns.
+        """Calls a method of the worker and returns its result.
 
         Raises:
             EndedError: the process ended instead; the next request starts another one.
@@ -92,7 +92,7 @@ class RivalProcess:
 
 
 class _Filed(NamedTuple):
-    """Where an array is."""
+    """The file that holds an array."""
 
     path: str
 

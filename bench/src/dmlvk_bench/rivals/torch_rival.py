@@ -102,7 +102,7 @@ class _Prepared:
             self.run()
 
     def _prepared(self, inputs: list[Any]) -> list[Any]:
-        """What the problem's rival is given for these inputs."""
+        """The arguments of the problem's rival for these inputs."""
         prepare = self._problem.prepare
         return inputs if prepare is None else list(prepare(self._rival.torch, *inputs))
 
@@ -116,8 +116,8 @@ class _Prepared:
         return self._rival.time(self.run)
 
     def compare(self, ours: list[Array]) -> tuple[float, float]:
-        """Of the first output, with what the problem's rival gives for the same inputs in float32. What a problem checks by
-        itself is our outputs alone."""
+        """Compares our first output with the rival's for the same inputs in float32. A problem with a check of its own looks
+        at our outputs alone."""
         outputs = present(self._problem.desc.output_slots())
         if self._problem.check is not None:
             tensors = present(self._problem.desc.input_slots())
@@ -148,7 +148,7 @@ class _Prepared:
 
 
 def _comparable(tensor: Any) -> Any:
-    """In float32; what is no float is exact in float64, up to 2**53."""
+    """A tensor in float32, or in float64 if it has no floats: whole numbers up to 2**53 are exact there."""
     return tensor.float() if tensor.is_floating_point() else tensor.double()
 
 

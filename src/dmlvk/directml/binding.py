@@ -56,7 +56,7 @@ class BindingTable:
 
     Attributes:
         device: Its device.
-        bindings: What is bound; None while the table serves nothing. A reset leaves the old object to the lists that
+        bindings: The bindings; None while the table serves nothing. A reset leaves the old object to the lists that
             recorded it.
     """
 
@@ -85,7 +85,7 @@ class BindingTable:
         """``IDMLBindingTable::BindInputs``. None or no bindings unbind all.
 
         Args:
-            bindings: For a compiled operator one for each input slot, None for an absent optional tensor and for one
+            bindings: One for each input slot of a compiled operator, None for an absent optional tensor and for one
                 that is OWNED_BY_DML. For an initialiser one ``BufferArrayBinding`` for each target, None or an empty
                 one where the target owns no input.
 
@@ -99,7 +99,7 @@ class BindingTable:
         """``IDMLBindingTable::BindOutputs``. None or no bindings unbind all.
 
         Args:
-            bindings: For a compiled operator one for each output slot, None for an absent optional tensor. For an
+            bindings: One for each output slot of a compiled operator, None for an absent optional tensor. For an
                 initialiser the persistent resource of each target, None where it needs none.
 
         Raises:
@@ -134,7 +134,7 @@ class BindingTable:
 
 
 class _Bindings(abc.ABC):
-    """What the bindings of operators and initialisers have in common: the two resources and the cached commands."""
+    """The common part of the bindings of operators and initialisers: the two resources and the cached commands."""
 
     name: str
     dispatchable: Dispatchable
@@ -180,7 +180,7 @@ class _Bindings(abc.ABC):
 
     @abc.abstractmethod
     def _make_commands(self) -> list[Command]:
-        """What recording these bindings adds to a list."""
+        """The commands that recording these bindings adds to a list."""
 
 
 class OperatorBindings(_Bindings):

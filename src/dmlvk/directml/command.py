@@ -94,7 +94,7 @@ class CommandList:
         self._recording().add([copy_between("CopyBufferRegion", ranges[1], ranges[0])])
 
     def record(self, bindings: OperatorBindings | InitializerBindings) -> None:
-        """What ``CommandRecorder.record_dispatch`` does once device and table are checked."""
+        """Records a dispatch whose device and table ``CommandRecorder.record_dispatch`` has checked."""
         if isinstance(bindings, InitializerBindings):
             self._record_initializer(bindings)
         else:
@@ -221,7 +221,7 @@ class CommandList:
         self._recording().timestamp()
 
     def timestamps(self) -> list[float]:
-        """What each ``timestamp`` of the last submission took, in order: nanoseconds from the first. Waits for it.
+        """The time of each ``timestamp`` of the last submission, in order: nanoseconds after the first. Waits for it.
 
         Raises:
             StateError: the list has not been submitted.
@@ -238,7 +238,7 @@ class CommandList:
             raise StateError("the command list is closed")
 
     def _recording(self) -> Recording:
-        """Where commands go: the last part of the list, or a new one after a volatile dispatch."""
+        """The recording that takes further commands: the list's last part, or a new one after a volatile dispatch."""
         self._require_open()
         last = self._segments[-1] if self._segments else None
         if not isinstance(last, Recording):

@@ -40,15 +40,15 @@ class Device(ComputeDevice):
             else the first discrete, integrated, virtual or CPU device.
         flags: ``CreateDeviceFlags.DEBUG`` insists on the validation layer.
         minimum_feature_level: Least level to accept.
-        mask: What to take away, so that the device does as a lesser one would; None for what the environment says
+        mask: The mask to run under, so that the device does as a lesser one would; None for what the environment says
             (DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE).
 
     Attributes:
-        private_data: For the caller's own use, by any key (``SetPrivateData``).
+        private_data: A mapping for the caller's own use, by any key (``SetPrivateData``).
 
     Raises:
         NoDeviceError: no such device.
-        InvalidArgumentError: the environment's mask names what there is not.
+        InvalidArgumentError: the environment's mask has an unknown name.
         UnsupportedError: the feature level is not reached, or the device has no subgroups of the mask's size.
         VulkanError: the device cannot be opened.
     """
@@ -88,7 +88,7 @@ class Device(ComputeDevice):
         """``IDMLDevice::CompileOperator``: chooses kernels and creates what pipelines are missing.
 
         Args:
-            operator: From this device.
+            operator: An operator of this device.
             flags: ALLOW_HALF_PRECISION_COMPUTATION lets matrix products of FLOAT32 tensors round their factors to float16
                 where the device multiplies those faster; sums stay float32. DISABLE_META_COMMANDS has nothing to
                 disable. DESCRIPTORS_VOLATILE: see ``CommandList``.
@@ -109,7 +109,7 @@ class Device(ComputeDevice):
 
         Args:
             desc: The graph; its operators are not looked at again.
-            flags: As for ``compile_operator``, for all of them.
+            flags: The flags of ``compile_operator``, for all operators.
             without: Names of the passes of ``dmlvk.graph.passes`` to leave out, "all" for every one.
 
         Raises:
@@ -137,7 +137,7 @@ class Device(ComputeDevice):
         return self.compile_plan(signature, assembly.plan, flags, constants)
 
     def capabilities_under(self, flags: ExecutionFlags) -> Capabilities:
-        """What kernels may rely on where operators are compiled with these flags."""
+        """The capabilities that kernels may rely on where operators are compiled with these flags."""
         if flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION:
             return dataclasses.replace(self.capabilities, allow_half_precision=True)
         return self.capabilities
@@ -153,9 +153,9 @@ class Device(ComputeDevice):
 
         Args:
             signature: Its binding slots.
-            plan: What it dispatches.
-            flags: As for ``compile_operator``.
-            constants: What the plan's ranges of ``Source.CONSTANT`` mean.
+            plan: The plan of an execution and of the initialisation.
+            flags: The flags of ``compile_operator``.
+            constants: The buffers that the plan's ranges of ``Source.CONSTANT`` refer to.
         """
         compiled = CompiledOperator(self, signature, plan, flags, constants)
         self.save_pipeline_cache(at_most_every=SECONDS_BETWEEN_SAVES)
@@ -201,7 +201,7 @@ class Device(ComputeDevice):
 
         Args:
             feature: TENSOR_DATA_TYPE_SUPPORT, with a data type, or FEATURE_LEVELS, with the requested levels.
-            query: What is asked about.
+            query: The data type or the levels to ask about.
 
         Returns:
             Whether the device's kernels handle the data type, or the highest of the requested levels that is reached.

@@ -46,7 +46,7 @@ class TensorSlot(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """How an operator meets a binding table.
+    """The binding slots of an operator, for its binding table.
 
     Attributes:
         operator: Name for messages.
@@ -101,12 +101,12 @@ class CompiledOperator:
     Attributes:
         device: Its device.
         signature: Its binding slots.
-        flags: What it was compiled with.
-        plan: What it dispatches.
+        flags: The flags that it was compiled with.
+        plan: The plan of its kernels.
         execution, initialization: The plan's two programs.
-        constants: What it brings along, as a graph of constant nodes does.
+        constants: The buffers that it brings along, as a graph of constant nodes does.
         initialized: Whether its initialiser has been submitted.
-        persistent_home: Where its initialiser puts the persistent resource, once one is recorded.
+        persistent_home: The range where its initialiser puts the persistent resource, once one is recorded.
     """
 
     def __init__(

@@ -23,9 +23,9 @@ def initialize(
     """Runs the initialiser of an operator; returns its persistent resource, None for none.
 
     Args:
-        device: Where it runs.
+        device: The device that runs it.
         compiled: The operator.
-        inputs: Where it has OWNED_BY_DML inputs: one for each slot, of which only theirs are looked at.
+        inputs: A binding for each slot, where it has OWNED_BY_DML inputs; only theirs are looked at.
 
     Returns without waiting: what is submitted later finds the operator initialised.
     """
@@ -52,11 +52,11 @@ class ReadyOperator:
     """A desc that can be recorded. Its one temporary resource serves one list at a time.
 
     Args:
-        device: Where it runs.
+        device: The device that runs it.
         desc: The operator.
         rule: The rule of its family to use instead of the one that would be chosen.
-        owned: Where it has OWNED_BY_DML inputs: a binding for each slot, of which only theirs are looked at.
-        plan: What the desc was lowered to, where it has been.
+        owned: A binding for each slot, where it has OWNED_BY_DML inputs; only theirs are looked at.
+        plan: The plan of the desc, where it has been lowered already.
 
     Attributes:
         compiled: The compiled operator.

@@ -57,10 +57,10 @@ class CallableGraph:
     """A graph ready to be called. May be called from several threads; they take turns.
 
     Args:
-        device: Where it runs.
-        trace: What it does. Its inputs and outputs that are outside are bound at each call.
+        device: The device that runs it.
+        trace: The trace to run. Its inputs and outputs that are outside are bound at each call.
         refusal: The error to raise for an operator that the device cannot run.
-        caps: What kernels may rely on, the device's capabilities where None.
+        caps: The capabilities that kernels may rely on, the device's where None.
 
     Attributes:
         graph: The operators and their places.
@@ -148,7 +148,7 @@ class CallableGraph:
             return outputs
 
     def _written(self, storage: Storage, array: Array) -> BoundRange:
-        """Where an array of the host lies on the device: in memory that is written anew by each call."""
+        """The range on the device with a host array's bytes: memory that each call writes anew."""
         if storage not in self._homes:
             self._homes[storage] = BoundRange(self._device.create_buffer(storage.nbytes), 0, storage.nbytes)
         self._homes[storage].buffer.write(array)

@@ -31,18 +31,18 @@ from dmlvk.spec.schema import OperatorDesc
 
 _Key = tuple[Region, tuple[Spec, ...], tuple[tuple[Any, ...], ...]]
 _Work = tuple[OperatorDesc, tuple[Storage, ...]]
-"""What an operator is: its desc, and the constants that are OWNED_BY_DML in it."""
+"""The key of an operator: its desc, and the constants that are OWNED_BY_DML in it."""
 
 
 class CompiledGraph:
     """A trace with an operator for each step and a place for each storage.
 
     Attributes:
-        trace: As given.
+        trace: The trace that it was made of.
         operators: One for each step.
-        placement: Where everything lies in the arena but what is outside, given or made once.
+        placement: The places in the arena of everything but what is outside, given or made once.
         recording: The commands, once they are recorded.
-        seconds: What it took to make.
+        seconds: The duration of making it.
         dispatches: Kernel launches of a run.
     """
 
@@ -67,8 +67,8 @@ class _Prepared(NamedTuple):
     """Operators of a trace, before their weights are there.
 
     Attributes:
-        trace: As given.
-        works: What each step's operator is.
+        trace: The trace.
+        works: The key of each step's operator.
         operators: One for each step.
         uploading: Told of the bytes that go to the device.
     """
@@ -88,13 +88,13 @@ class Compiler:
     """Makes compiled graphs of traces; operators of equal descs with the same weights are one, in all graphs.
 
     Args:
-        device: Where they run.
+        device: The device that runs them.
         refusal: The error to raise for an operator that the device cannot run.
         progress: Told how far the making of a graph is.
-        caps: What kernels may rely on, the device's capabilities where None.
+        caps: The capabilities that kernels may rely on, the device's where None.
 
     Attributes:
-        weights: What is on the device for all graphs.
+        weights: The constants on the device, for all graphs.
     """
 
     def __init__(
@@ -252,11 +252,11 @@ class Compiler:
 
 
 class Places:
-    """Where the storages of a graph lie.
+    """The ranges of a graph's storages.
 
     Args:
-        weights: What is kept on the device.
-        placement: Of everything in the arena.
+        weights: The constants on the device.
+        placement: The places of everything in the arena.
         arena: The memory, None where nothing lies in it.
         outside: Ranges of storages that lie elsewhere.
     """
@@ -284,7 +284,7 @@ class Places:
         return BoundRange(self._arena, self._placement.offset(storage), storage.nbytes)
 
     def commands(self, step: Step, operator: PreparedOperator, scratch: int) -> list[Command]:
-        """What a step's operator runs, its scratch at an offset of the arena."""
+        """The commands of a step's operator, with its scratch at an offset of the arena."""
         owned = operator.owned_inputs
         inputs = [
             None if storage is None or slot in owned else self.locate(storage) for slot, storage in enumerate(step.inputs)
@@ -302,7 +302,7 @@ class CompiledGraphs:
     for several threads at once.
 
     Args:
-        device: Where they run.
+        device: The device that runs them.
         tracer: The network.
         capacity: Graphs kept for each region; the one unused longest goes first.
         progress: Told how far the making of a graph is.
@@ -387,7 +387,7 @@ class CompiledGraphs:
 
 
 def _kernels(plan: Plan) -> list[KernelVariant]:
-    """What a plan launches; first what its initialisation does, which comes first."""
+    """The kernels that a plan launches, those of its initialisation first."""
     return [launch.kernel for launch in plan.initialize + plan.dispatches if not isinstance(launch, BlockCopy)]
 
 

@@ -27,7 +27,7 @@ class Copies:
     """A list of copies, recorded anew only where they are others than the last time.
 
     Args:
-        device: Where the buffers are.
+        device: The device with the buffers.
     """
 
     def __init__(self, device: ComputeDevice) -> None:

@@ -98,10 +98,10 @@ class DeviceArray:
     on the device, and ``is_bindable`` tells beforehand.
 
     Attributes:
-        device: Where it lives.
+        device: The device that it lives on.
         buffer: The memory, shared with the views.
         offset: Bytes from the buffer's start to the first element.
-        data_type: Of the elements.
+        data_type: The type of the elements.
         shape: Elements a dimension; () for a single element.
         strides: Elements (not bytes) between neighbours of each dimension.
     """
@@ -134,8 +134,8 @@ class DeviceArray:
         becomes 4-bit.
 
         Args:
-            array: Of a numpy type that tensors have, at most 8 dimensions, not empty.
-            device: Where to, ``default_device()`` where None.
+            array: An array of a numpy type that tensors have, at most 8 dimensions, not empty.
+            device: The device to upload to, ``default_device()`` where None.
             data_type: INT4 for int8 or UINT4 for uint8 numbers that fit; None for the array's own type.
 
         Raises:
@@ -174,7 +174,7 @@ class DeviceArray:
 
     @property
     def view(self) -> View:
-        """How the elements lie."""
+        """The sizes and strides of the elements."""
         return View(self.shape, self.strides)
 
     @property
@@ -194,7 +194,7 @@ class DeviceArray:
         return self.offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT == 0 and end <= self.buffer.size_in_bytes
 
     def binding(self) -> BufferBinding:
-        """Where to bind ``desc``: this view's own bytes or, where they cannot be bound, a copy made on the device."""
+        """The binding of ``desc``: this view's own bytes or, where they cannot be bound, a copy made on the device."""
         if self.is_bindable:
             return BufferBinding(self.buffer, self.offset)
         nbytes = self._span_in_bytes()

@@ -34,7 +34,7 @@ class LaunchExplanation:
         kernel: Its name, that of the device's own command for a copy.
         variant: Macros of its SPIR-V.
         constants: Specialisation constants that differ from the kernel's defaults.
-        workgroups: In x, y, z.
+        workgroups: The number of workgroups in x, y and z; () for a copy.
     """
 
     kernel: str
@@ -45,18 +45,18 @@ class LaunchExplanation:
 
 @dataclass(frozen=True)
 class OperatorExplanation:
-    """How an operator runs.
+    """The reasons why an operator runs as it does, and what it launches.
 
     Attributes:
         operator: Its class.
-        fields: What the desc says, a text for each field that is given.
+        fields: A text for each field of the desc that is given.
         lowered_as: The newest re-issue, which has the kernels.
         model: The model of the device that the rules read, each number with its source.
         rules: Those of its family, in order.
-        dispatches: What an execution launches.
-        initialization: What initialisation launches.
+        dispatches: The launches of an execution.
+        initialization: The launches of the initialisation.
         temporary_bytes: Scratch.
-        persistent_bytes: What initialisation leaves for executions.
+        persistent_bytes: The bytes that initialisation leaves for executions.
     """
 
     operator: str
@@ -75,7 +75,7 @@ class OperatorExplanation:
         return next(answer.rule for answer in self.rules if answer.holds)
 
     def lines(self) -> list[str]:
-        """It as text, two spaces deep."""
+        """The explanation as lines of text, indented by two spaces."""
         lines = [f"  model   {self.model}"]
         for answer in self.rules:
             mark = "chosen" if answer.rule == self.chosen else "yes" if answer.holds else "no"
@@ -88,11 +88,11 @@ class OperatorExplanation:
 
 
 def explain_operator(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> OperatorExplanation:
-    """How an operator runs on a device.
+    """Explains how an operator runs on a device.
 
     Args:
         desc: Validated.
-        plan: What it was lowered to.
+        plan: The plan of the desc.
         caps: The device.
 
     Raises:

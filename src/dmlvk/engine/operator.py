@@ -28,15 +28,15 @@ class PreparedOperator:
     """A desc with its plan, pipelines and parameter blocks on a device.
 
     Args:
-        device: Where it runs.
+        device: The device that runs it.
         desc: Validated.
-        plan: What it was lowered to.
+        plan: The plan of the desc.
 
     Attributes:
-        device, desc: As given.
-        plan: With a place in the persistent resource for every OWNED_BY_DML input.
+        device, desc: The device and the desc.
+        plan: The plan, with a place in the persistent resource for every OWNED_BY_DML input.
         owned_inputs: The slots of those, which are bound at initialisation only.
-        persistent: What initialisation leaves for executions; None before it, and where the plan needs none.
+        persistent: The range that initialisation leaves for executions; None before it, and where the plan needs none.
         initialized: Whether initialisation is submitted.
     """
 
@@ -56,7 +56,7 @@ class PreparedOperator:
         """The commands of the initialisation; ``keep`` what they write once they are submitted.
 
         Args:
-            owned: Of every input slot that is OWNED_BY_DML its range.
+            owned: The range of each input slot that is OWNED_BY_DML; others are not looked at.
             temporary: ``initialization_scratch(plan)`` bytes at least, None for none.
             persistent: ``plan.persistent_bytes``, None for none.
         """
@@ -77,7 +77,7 @@ class PreparedOperator:
         """The commands of one execution.
 
         Args:
-            inputs, outputs: Of each slot its range; those of OWNED_BY_DML inputs are not looked at.
+            inputs, outputs: The range of each slot; those of OWNED_BY_DML inputs are not looked at.
             temporary: ``plan.temporary_bytes`` at least, None for none.
         """
         return self._execution.resolve(Resources(inputs, outputs, temporary, self.persistent))
@@ -87,9 +87,9 @@ def lowered(device: ComputeDevice, desc: OperatorDesc, caps: Capabilities | None
     """The plan of a desc on a device.
 
     Args:
-        device: Where it is to run.
+        device: The device that is to run it.
         desc: Any.
-        caps: What its kernels may rely on, the device's capabilities where None.
+        caps: The capabilities that its kernels may rely on, the device's where None.
 
     Raises:
         InvalidArgumentError: the desc breaks a rule.

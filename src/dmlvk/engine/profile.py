@@ -1,4 +1,4 @@
-"""What each operator of a plan is and takes: kernels, bytes, arithmetic and, in a run with timestamps, time on the GPU."""
+"""Reports of a plan's operators: kernels, bytes, arithmetic and, in a run with timestamps, time on the GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST_INTENSITY: Final = 4
 
 
 class KernelTime(NamedTuple):
-    """When a kernel ran.
+    """The time span of a kernel.
 
     Attributes:
         kernel: Its name.
@@ -36,11 +36,11 @@ class StepReport:
     Attributes:
         node, op_type: The node that it comes from; those that are merged into it have none of their own.
         operator: DirectML's operator; of a chain of them, all.
-        kernels: What one run launches for it.
-        bytes: Of its operands and results, each slot once.
+        kernels: The kernels and copies that one run launches for it.
+        bytes: The bytes of its operands and results, each slot once.
         flops: Multiplications and additions of a matrix product or a convolution, on padding too; None for other
             operators.
-        times: When its kernels ran in a profiled run; what needed no launch there is not among them. None without a profile.
+        times: The times of its kernels in a profiled run, of those that needed a launch; None without a profile.
     """
 
     node: str
@@ -64,12 +64,12 @@ class StepReport:
 
 
 def step_report(step: Step, operator: PreparedOperator, timings: Iterable[DispatchTiming] | None = None) -> StepReport:
-    """What a step is and takes.
+    """The report of a step.
 
     Args:
         step: The step.
         operator: Its operator.
-        timings: When its commands ran, if they were timed.
+        timings: The times of its commands, if they were timed.
     """
     slots = zip((*step.desc.input_slots(), *step.desc.output_slots()), (*step.inputs, *step.outputs), strict=True)
     return StepReport(
@@ -99,7 +99,7 @@ def chrome_trace(device: str, steps: Sequence[StepReport]) -> str:
     kernels, and more of each where several ran at the same time.
 
     Args:
-        device: What the rows are of.
+        device: The device's name, for the title of the rows.
         steps: Those of a profile.
     """
     nodes, kernels = [], []

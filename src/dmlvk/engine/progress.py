@@ -30,8 +30,8 @@ class Count:
 
     Args:
         progress: Who is told.
-        phase: Of ``PHASES``.
-        total: How much there is to do; the phase is left out where that is nothing.
+        phase: The phase, one of ``PHASES``.
+        total: The amount of work; a phase with none is left out.
     """
 
     def __init__(self, progress: Progress, phase: str, total: int) -> None:
@@ -39,7 +39,7 @@ class Count:
         self(0)
 
     def __call__(self, more: int = 1) -> None:
-        """So much more is done."""
+        """Notes that so much more is done."""
         self._done += more
         if self._total:
             self._progress(self._phase, self._done, self._total)

@@ -11,7 +11,7 @@ from dmlvk.spec.size import Deferred, SizeTrace
 
 
 class FilledLaunch(NamedTuple):
-    """What varies of a launch: its parameter block and grid, None of a copy, and its ranges."""
+    """The parts of a launch that depend on sizes: its parameter block and grid, both None for a copy, and its ranges."""
 
     params: bytes | None
     grid: tuple[int, int, int] | None
@@ -19,7 +19,7 @@ class FilledLaunch(NamedTuple):
 
 
 class FilledPlan(NamedTuple):
-    """What varies of a plan: every launch of its dispatches, and of its initialisation, and its byte counts."""
+    """The parts of a plan that depend on sizes: all launches of its dispatches and its initialisation, its byte counts."""
 
     dispatches: tuple[FilledLaunch, ...]
     initialize: tuple[FilledLaunch, ...]
@@ -32,7 +32,7 @@ class Filled(NamedTuple):
     """A recipe for one set of sizes.
 
     Attributes:
-        plans: Of each step.
+        plans: The filled plan of each step.
         sizes: The further numbers that the recipe was asked for, in that order.
     """
 
@@ -44,13 +44,13 @@ class Recipe:
     """The plans of a list of steps, lowered once with symbolic sizes.
 
     Attributes:
-        plans: As they were lowered: their pipelines are those of every set of sizes that is filled.
+        plans: The plans as they were lowered: their pipelines are those of every set of sizes that is filled.
     """
 
     def __init__(self, trace: SizeTrace, plans: Sequence[Plan], sizes: Sequence[Any] = ()) -> None:
         """
         Args:
-            trace: What recorded the plans.
+            trace: The trace whose symbols the plans' sizes are made of.
             plans: One a step.
             sizes: Whatever else depends on the symbols: byte counts and offsets of storages, sizes of outputs.
         """
@@ -58,8 +58,8 @@ class Recipe:
         self._function = trace.function(Deferred(Filled, (tuple(map(_plan, plans)), tuple(sizes))))
 
     def fill(self, values: Sequence[int]) -> Filled | None:
-        """What the plans are for these values of the trace's symbols, in the order in which they were made; None where one
-        of its guards fails, so that the steps must be lowered anew."""
+        """The plans for these values of the trace's symbols, in the order in which they were made; None where a guard of
+        the trace fails, so that the steps must be lowered anew."""
         try:
             filled: Filled | None = self._function(*values)
         except struct.error:  # a number outgrew its word: lowering says how

@@ -1,4 +1,4 @@
-"""What a run came to: launches, memory, and the operators with what they take."""
+"""The report of a run: launches, memory, and the cost of each operator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunReport:
             than the weights in the end, unless a single one that is repacked is larger than all that comes after it.
         staging_bytes: Host memory for what goes to the device and comes back: a fixed size for each device.
         plans: Compiled graphs in the cache.
-        planning_seconds: What the run's graphs took to make: trace, pipelines, memory and recording.
+        planning_seconds: The time to make the run's graphs: trace, pipelines, memory and recording.
         steps: The operators of the run's graphs in order, those of each once; in a profile those of every round, with
             times.
         copy_bandwidth: Bytes a second that the device reads and writes when it copies a large tensor, measured at its first
@@ -33,7 +33,7 @@ class RunReport:
     """
 
     made_by: ClassVar[str] = "a profile"
-    """What makes a report with times, for messages."""
+    """The call that makes a report with times, as messages name it."""
 
     device: str
     dispatches: int
@@ -48,7 +48,7 @@ class RunReport:
     copy_bandwidth: float | None = None
 
     def share_of_copy(self, step: StepReport) -> float | None:
-        """How fast a step moves its bytes, as a share of a copy's speed: what is left to gain where memory is its limit.
+        """The speed of a step's memory traffic as a share of a copy's: what is left to gain where memory is its limit.
         More than 1 where its tensors lie in caches. None where arithmetic is its limit, and without a profile."""
         if not (step.seconds and self.copy_bandwidth and step.is_memory_bound):
             return None
@@ -56,7 +56,7 @@ class RunReport:
 
     @property
     def gpu_seconds(self) -> float | None:
-        """From the start of a profiled run's first kernel to the end of its last; None without a profile."""
+        """The seconds from the start of a profiled run's first kernel to the end of its last; None without a profile."""
         if any(step.times is None for step in self.steps):
             return None
         return max((time.end for step in self.steps for time in step.times or ()), default=0.0)

@@ -31,12 +31,12 @@ Scope = ChainMap[str, Item]
 
 
 class Driven(Protocol):
-    """What the host drives between regions.
+    """A part of a program that the host drives between regions.
 
     Attributes:
         inputs, outputs: Names of values, "" for one that is left out.
-        part: What reports count it as.
-        label: What they say of it.
+        part: The key under which reports count it.
+        label: The label that reports give it.
     """
 
     @property
@@ -60,8 +60,8 @@ class Program:
     """Regions, and what the host drives between them.
 
     Attributes:
-        parts: In order, each with the names that nothing reads after it.
-        outputs: What it makes.
+        parts: The regions and driven parts in order, each with the names that nothing reads after it.
+        outputs: The names of the values that it makes.
     """
 
     parts: tuple[tuple[Region | Driven, frozenset[str]], ...]
@@ -69,17 +69,17 @@ class Program:
 
 
 class Account:
-    """What a run came to, for the report.
+    """An account of a run, for the report: launches, graphs, labels, times.
 
     Args:
-        input_shapes: Of what was fed, by name.
+        input_shapes: The sizes of the inputs, by name.
         timed: Whether the run has timestamps.
 
     Attributes:
-        input_shapes: As given.
-        timed: As given.
+        input_shapes: The sizes of the inputs, by name.
+        timed: Whether the run has timestamps.
         dispatches: Kernel launches.
-        planning_seconds: What the graphs of the run took to compile, whenever that was.
+        planning_seconds: The time to compile the run's graphs, whenever that was.
         largest_live_bytes: The most that a step of them needs in the arena at the same time.
     """
 
@@ -98,17 +98,17 @@ class Account:
 
     @property
     def device_labels(self) -> tuple[Label, ...]:
-        """What ran on the device."""
+        """The labels of what ran on the device."""
         return tuple(self._device.values())
 
     @property
     def host_labels(self) -> tuple[Label, ...]:
-        """What ran on the host, each with why; what ran on both is the device's."""
+        """The labels of what ran on the host, each with why; a part that ran on both is the device's."""
         return tuple(label for part, label in self._host.items() if part not in self._device)
 
     @property
     def removed_labels(self) -> tuple[Label, ...]:
-        """What needed no work in any graph, each with why."""
+        """The labels of what needed no work in any graph, each with why."""
         return tuple(label for part, label in self._removed.items() if part not in self._device and part not in self._host)
 
     def steps(self) -> tuple[StepReport, ...]:
@@ -150,9 +150,9 @@ class Run:
     """One run.
 
     Args:
-        device: Where.
+        device: The device that it runs on.
         graphs: The compiled graphs of the network.
-        account: Where to note what it comes to.
+        account: The account to keep.
         data_type_of: The type on the device of elements of a numpy type.
 
     Attributes:
@@ -179,7 +179,7 @@ class Run:
         """The outputs of a program.
 
         Args:
-            program: What to run.
+            program: The program to run.
             inputs: Its inputs.
             around: Values that it may read.
         """
@@ -197,7 +197,7 @@ class Run:
         """Feeds a graph and hands its commands to the device.
 
         Args:
-            graph: What to run.
+            graph: The graph to run.
             feeds: Its inputs.
             feeding: Records copies of those that are on the device.
         """

@@ -24,8 +24,8 @@ class SingleOperator:
     """An operator that is ready to run; its inputs are given at each run. May run in several threads at once.
 
     Args:
-        device: Where it runs.
-        desc: Without inputs that are OWNED_BY_DML.
+        device: The device that runs it.
+        desc: A desc without inputs that are OWNED_BY_DML.
 
     Attributes:
         inputs, outputs: The tensor of each slot, None for an absent optional one.
@@ -56,7 +56,7 @@ class SingleOperator:
         """A new buffer for each output; returns without waiting for the device.
 
         Args:
-            inputs: Of each slot its range, None for an absent optional tensor.
+            inputs: The range of each slot, None for an absent optional tensor.
         """
         sizes = [None if tensor is None else tensor.total_tensor_size_in_bytes for tensor in self.outputs]
         buffers = [None if nbytes is None else self._device.create_buffer(nbytes) for nbytes in sizes]
@@ -76,7 +76,7 @@ class _Cache:
         self._operators: collections.OrderedDict[Hashable, SingleOperator] = collections.OrderedDict()
 
     def get(self, key: Hashable) -> SingleOperator | None:
-        """What is ready for the key."""
+        """The operator that is ready for the key, None if there is none."""
         with self._lock:
             found = self._operators.get(key)
             if found is not None:
@@ -98,7 +98,7 @@ def single_operator(device: ComputeDevice, key: Hashable, describe: Callable[[],
     """The operator of a key on a device: from the cache, or made now.
 
     Args:
-        device: Where it runs.
+        device: The device that runs it.
         key: Equal for calls of the same desc.
         describe: Makes that desc.
     """
@@ -126,7 +126,7 @@ def packed(array: DeviceArray) -> DeviceArray:
 
 
 def bound(array: DeviceArray) -> BoundRange:
-    """Where to read an array's bytes: its own or, where they cannot be bound, those of a copy made on the device."""
+    """The range of an array's bytes: its own or, where they cannot be bound, those of a copy made on the device."""
     buffer, offset, _ = array.binding()
     assert buffer is not None, "an array has memory"
     return BoundRange(buffer, offset, array.desc.total_tensor_size_in_bytes)

@@ -1,5 +1,5 @@
-"""What the parts of a program hand to each other: tensors, on the device, on the host or on both; and how they are taken
-apart and put together, by copies on the device."""
+"""The tensors that the parts of a program hand to each other, on the device, on the host or on both, and the copies on the
+device that take tensors apart and put them together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tensor:
     """A tensor between regions. Where it is wanted and is not, it is brought once.
 
     Attributes:
-        data_type: Of an element on the device.
+        data_type: The type of an element on the device.
         dtype: numpy's type of an element.
         shape: Elements a dimension.
     """
@@ -59,14 +59,14 @@ class Tensor:
         return self._host
 
     def on_device(self) -> DeviceArray:
-        """It as a packed array on the device."""
+        """The tensor as a packed array on the device."""
         if self._array is None:
             assert self._host is not None, "it is somewhere"
             self._array = to_device(self._device, self._host, self.data_type)
         return self._array
 
     def feed(self) -> Array | DeviceArray:
-        """What a compiled graph is fed."""
+        """The array to feed a compiled graph with: the host's where it is small, else the device's."""
         if self._array is None and self._host is not None and self._host.nbytes <= _SMALL:
             return self._host
         return self.on_device()
@@ -85,7 +85,7 @@ class Carrier:
     """Takes tensors apart and puts them together.
 
     Args:
-        device: Where they are.
+        device: The device that they are on.
         data_type_of: The type on the device of elements of a numpy type.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What a door hands to the engine: steps for certain sizes, what they read and make, and labels for reports."""
+"""The trace that a door hands to the engine: steps for certain sizes, what they read and make, and labels for reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 
 Spec = tuple[np.dtype[Any], Sizes]
-"""What a tensor is: numpy's type of an element, and its sizes."""
+"""The description of a tensor: numpy's type of an element, and its sizes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Region:
 
 
 class Label(NamedTuple):
-    """What a door calls a part of its network, for reports.
+    """The name that a door gives a part of its network in reports.
 
     Attributes:
         name, op_type: Its name and that of its operator.
@@ -51,7 +51,7 @@ class TracedTensor(Protocol):
 
     Attributes:
         storage: Its bytes.
-        data_type: Of an element on the device.
+        data_type: The type of an element on the device.
         dtype: numpy's type of an element.
         sizes: Elements a dimension.
     """
@@ -80,17 +80,17 @@ class PackedTensor(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What one set of sizes takes.
+    """The steps of a region for one set of sizes, with all that a run of them needs.
 
     Attributes:
         steps: Operators in order, after all passes.
-        inputs: What a run is fed, by name; what no step reads is there too.
-        outputs: What a run makes, by name: on the device, or known before the run.
+        inputs: The tensors that a run is fed, by name; those that no step reads are there too.
+        outputs: The tensors that a run makes, by name: on the device, or arrays that are known before the run.
         given: Storages that are written once, before the first run, and kept: as weights are that come later.
         outside: Storages that lie in memory which each run names anew, as arrays on the device that are bound as they are.
-        device_labels: Of the parts that became operators.
-        host_labels: Of those that the host did, each with why.
-        removed_labels: Of those that needed no work, each with why.
+        device_labels: The labels of the parts that became operators.
+        host_labels: The labels of the parts that the host computed, each with why.
+        removed_labels: The labels of the parts that needed no work, each with why.
     """
 
     steps: tuple[Step, ...]
@@ -115,12 +115,12 @@ class Tracer(Protocol):
         """Regions, each of which has compiled graphs of its own; at least 1."""
 
     def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> Trace:
-        """What a region runs.
+        """The trace of a region for given sizes.
 
         Args:
-            region: Of the network.
-            specs: Of every input on the device.
-            host_values: What the host knows of the others.
+            region: A region of the network.
+            specs: The type and sizes of every input on the device.
+            host_values: The values of the other inputs, as far as the host knows them.
         """
 
     def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedError:

@@ -21,7 +21,7 @@ _FOUR_BITS: Final = (TensorDataType.INT4, TensorDataType.UINT4)
 
 
 def to_bytes(array: Array, data_type: TensorDataType | None) -> Array:
-    """What a tensor of the array's elements holds: of a 4-bit type two elements a byte, else the array itself."""
+    """The bytes of a tensor with the array's elements: two elements a byte for a 4-bit type, else the array itself."""
     if data_type not in _FOUR_BITS:
         return array
     return pack_half_bytes(array.astype(np.int8).reshape(-1))

@@ -26,7 +26,7 @@ class Target(NamedTuple):
     """An operator to initialise.
 
     Attributes:
-        operator: It.
+        operator: The operator.
         owned: The constants that are OWNED_BY_DML in it, in slot order.
     """
 
@@ -38,7 +38,7 @@ class Weights:
     """Buffers of constants and persistent resources; each lives as long as a compiled graph has its storage or operator.
 
     Args:
-        device: Where they are.
+        device: The device that they are on.
     """
 
     def __init__(self, device: ComputeDevice) -> None:

@@ -15,10 +15,10 @@ class Lifetime(NamedTuple):
     """Bytes that must stay untouched from one step to another.
 
     Attributes:
-        nbytes: How many; 0 takes no room.
+        nbytes: The number of bytes; 0 takes no room.
         first: Step that writes them.
         last: Last step that reads them, ``first`` or later.
-        offset: Of their block's bytes, the first.
+        offset: The offset of the first of them in their block.
     """
 
     nbytes: int
@@ -33,7 +33,7 @@ after it is read."""
 
 
 class Arena(NamedTuple):
-    """Where everything lies.
+    """The places of all blocks in one buffer.
 
     Attributes:
         offsets: Byte offset of each block, a multiple of ``ARENA_ALIGNMENT``.
@@ -80,7 +80,7 @@ def plan_arena(blocks: Sequence[Block]) -> Arena:
 
 
 class _Placed:
-    """What has been placed, found by time: a search takes as long as the lifetime and what is found, not what there is."""
+    """The placed parts, found by time: a search takes as long as the lifetime and what it finds, not what there is."""
 
     def __init__(self) -> None:
         self._by_first: dict[int, list[_Taken]] = {}
@@ -103,7 +103,7 @@ class _Placed:
         self._levels = max(self._levels, level)
 
     def during(self, lifetime: Lifetime) -> list[_Taken]:
-        """What is in use in a part's lifetime, by its start."""
+        """The parts that are in use in a part's lifetime, by their start."""
         found = [
             taken for level in range(self._levels) for taken in self._by_range.get((level, lifetime.first >> level), ())
         ]

@@ -1,4 +1,4 @@
-"""From steps to one plan: what each operator launches, with its ranges moved to where the graph's storages lie."""
+"""Joins steps into one plan: the launches of each operator, with their ranges moved to where the graph's storages lie."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Assembly:
     """A graph ready to be compiled.
 
     Attributes:
-        plan: What it launches; slots of INPUT and OUTPUT are the graph's, those of CONSTANT index ``constants``.
-        constants: What to upload once.
+        plan: The plan; its slots of INPUT and OUTPUT are the graph's, those of CONSTANT index ``constants``.
+        constants: The storages to upload once.
         steps: The operators whose launches the plan has, in order.
     """
 
@@ -43,7 +43,7 @@ def assemble(
     Args:
         steps: Validated operators.
         inputs: The storage of each graph input, None for one that nothing reads.
-        outputs: What each graph output shows; several may show the same, or a constant.
+        outputs: The storage of each graph output; several may be the same, or a constant.
         caps: The device.
 
     Raises:
@@ -123,7 +123,7 @@ class _Assembler:
         return dataclasses.replace(launch, bindings=tuple(bindings))
 
     def _home(self, storage: Storage, placement: Placement) -> Range:
-        """Where a storage lies: in a slot of the graph, among what is kept, in a constant, or in the arena."""
+        """The range of a storage: in a slot of the graph, among what is kept, in a constant, or in the arena."""
         whole, offset = storage.place
         if whole in self.homes:
             home = self.homes[whole]
@@ -165,7 +165,7 @@ def _lowered(step: Step, desc: OperatorDesc, caps: Capabilities) -> Plan:
 
 
 def refusal(origin: Origin, error: UnsupportedError) -> UnsupportedError:
-    """What a device says of an operator, with what asked for it."""
+    """The error of a device about an operator, with the origin of its step."""
     reason = f"{error.reason} ({origin})"
     return UnsupportedError(reason, operator=error.operator, limitation=error.limitation, features=error.features)
 

@@ -14,7 +14,7 @@ from dmlvk.spec.schema import OperatorDesc
 
 
 class DescribedOperator(Protocol):
-    """What a graph needs of an ``Operator``."""
+    """The parts of an ``Operator`` that a graph needs."""
 
     device: Any
     desc: OperatorDesc
@@ -26,7 +26,7 @@ class OperatorGraphNodeDesc:
 
     Attributes:
         operator: Made by ``Device.create_operator``; not looked at again once the graph is compiled.
-        name: For messages.
+        name: A name for messages.
     """
 
     operator: DescribedOperator
@@ -38,8 +38,8 @@ class ConstantDataGraphNodeDesc:
     """``DML_CONSTANT_DATA_GRAPH_NODE_DESC``: data that is known when the graph is compiled; its one output has index 0.
 
     Attributes:
-        data: As many bytes as the tensors that are connected to it have; copied when the graph is compiled.
-        name: For messages.
+        data: The data: as many bytes as the tensors that are connected to it have; copied when the graph is compiled.
+        name: A name for messages.
     """
 
     data: bytes | npt.NDArray[Any]

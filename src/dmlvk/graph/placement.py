@@ -1,4 +1,4 @@
-"""Where the storages of a graph lie in the arena."""
+"""The places of a graph's storages in the arena."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Placement:
     of another storage lies there; the bytes of either are taken from their own first use to their own last.
 
     Args:
-        steps: In order.
+        steps: The steps in order.
         inputs: Storages that are written before the first step.
         outputs: Storages that are read after the last.
         temporary_bytes: Scratch of each step.
@@ -78,7 +78,7 @@ class Placement:
         self._offsets = dict(zip(members, arena.offsets, strict=False))
 
     def offset(self, storage: Storage) -> int:
-        """Where a storage starts."""
+        """The offset of a storage in the arena, in bytes."""
         whole, offset = storage.place
         return self._offsets[self._home[whole]] + offset
 
@@ -105,8 +105,8 @@ def _block(uses: Sequence[Lifetime]) -> list[Lifetime]:
 
 
 def _overwritten(step: Step, dying: Collection[Storage], home: Mapping[Storage, Storage]) -> Storage | None:
-    """What the step's only output may take over: the place of an input that the operator allows for it, of the same
-    layout, no part of which is read later, and none read by the step in any other layout."""
+    """The input whose place the step's only output may take: one that the operator allows for it, of the same layout, no
+    part of which is read later, and which the step reads in no other layout. None if there is none."""
     output = step.outputs[0]
     if output is None or len(step.outputs) > 1:
         return None

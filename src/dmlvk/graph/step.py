@@ -1,4 +1,4 @@
-"""What a graph is made of once sizes are known: operators in order, and the memory between them."""
+"""Steps, storages and places: a graph once sizes are known is operators in order, and the memory between them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dmlvk.spec.schema import OperatorDesc
 
 
 class Place(NamedTuple):
-    """Where bytes lie.
+    """A place in a storage.
 
     Attributes:
-        storage: In what.
-        offset: How many bytes from its start.
+        storage: The storage.
+        offset: The offset from its start, in bytes.
     """
 
     storage: Storage
@@ -33,7 +33,7 @@ class Storage:
 
     Attributes:
         nbytes: Length, a multiple of 4.
-        constant: What it holds, if that is known before the run; it is then uploaded once. A step may write to it all the
+        constant: The content, if that is known before the run; it is then uploaded once. A step may write to it all the
             same: then that is what it holds before the first run, and any other finds what the last one wrote.
         part_of: The bytes of another storage that are its own, where it has none for itself; said by the passes.
     """
@@ -44,7 +44,7 @@ class Storage:
 
     @property
     def place(self) -> Place:
-        """Where it lies in the storage that is part of no other: itself, from its start, if it is none."""
+        """The place in the storage that is part of no other; a storage that is part of none is at the start of itself."""
         storage, offset = self, 0
         while (outer := storage.part_of) is not None:
             storage, offset = outer.storage, offset + outer.offset
@@ -52,7 +52,7 @@ class Storage:
 
 
 class Origin(Protocol):
-    """What asked for a step, as errors and reports name it.
+    """The part of a door's network that asked for a step, as errors and reports name it.
 
     Attributes:
         name: Its own name.
@@ -71,7 +71,7 @@ class Step:
     """One operator to run.
 
     Attributes:
-        origin: What asked for it.
+        origin: The part of a door's network that asked for it.
         desc: The operator, validated.
         inputs, outputs: Its bindings in slot order, None for an absent optional tensor.
         runs_once: Whether what it computes is the same in every run, and is kept from before the first one on.

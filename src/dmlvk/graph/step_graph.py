@@ -33,11 +33,11 @@ class StepGraph:
     Args:
         steps: The steps.
         outputs: Storages that are read after the last of them.
-        memory: Where derived constants are kept.
+        memory: The mapping that keeps derived constants.
         keeps_dead_steps: Whether steps stay whose results nobody reads to begin with.
 
     Attributes:
-        outputs: As given, and, where dead steps are kept, what those write.
+        outputs: The storages that are read after the last step, or that dead steps write which are kept.
 
     A change costs as much as what it changes, however many steps there are.
     """
@@ -126,7 +126,7 @@ class StepGraph:
         return found
 
     def constant(self, storage: Storage | None, tensor: TensorDesc | None) -> npt.NDArray[Any] | None:
-        """What a storage holds in every run, as a tensor sees it; None where that is not known, or not of floats."""
+        """The numbers that a storage holds in every run, as a tensor sees it; None if they are not known, or no floats."""
         if storage is None or tensor is None or storage.constant is None or storage in self._writers:
             return None
         dtype = _DTYPES.get(tensor.data_type)
@@ -182,9 +182,9 @@ class StepGraph:
         """A new constant of floats, packed: computed on the host, once for all flows with these memories.
 
         Args:
-            name: What is made of the sources.
-            sources: What it depends on.
-            data_type: Of its elements.
+            name: A name for what is computed, equal only where the same is computed.
+            sources: The storages that it is computed of.
+            data_type: The type of its elements.
             make: Computes it.
         """
         key = (name, data_type, *sources)

@@ -1,4 +1,4 @@
-"""How elements lie in memory, and other ways to see the same ones: the arithmetic of sizes and strides, in one place."""
+"""Views: how elements lie in memory, and other ways to see the same ones. All arithmetic of sizes and strides is here."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def broadcast_sizes(*shapes: Sequence[int]) -> Sizes | None:
 
 
 def view_of(tensor: TensorDesc) -> View:
-    """How a tensor desc sees its elements."""
+    """The view of a tensor desc: its sizes and strides."""
     return View(tensor.sizes, tensor.effective_strides)
 
 

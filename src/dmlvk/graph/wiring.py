@@ -1,4 +1,4 @@
-"""From a ``GraphDesc`` to steps: every rule of DirectML's graphs is checked here."""
+"""Turns a ``GraphDesc`` into steps, and checks every rule of DirectML's graphs."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Wiring:
     """A graph whose rules hold.
 
     Attributes:
-        steps: In an order in which each comes after what it reads.
-        inputs: What is bound to each graph input; None for one that no edge leaves.
-        outputs: What each graph output shows. One storage may be several outputs, and a constant may be one.
+        steps: The steps in an order in which each comes after what it reads.
+        inputs: The storage of each graph input; None for one that no edge leaves.
+        outputs: The storage of each graph output. One storage may be several outputs, and a constant may be one.
         input_tensors, output_tensors: Their descs.
     """
 
@@ -67,7 +67,7 @@ class _End(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """What feeds node inputs: an output of a node, or with node -1 an input of the graph."""
+    """The source of node inputs: an output of a node, or with node -1 an input of the graph."""
 
     node: int
     slot: int

@@ -1,1 +1,1 @@
-"""What talks to Vulkan: devices, memory and the recording of dispatches. The only importer of the native module."""
+"""The room that talks to Vulkan: devices, memory and the recording of dispatches. Only it imports the native module."""

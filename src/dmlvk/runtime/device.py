@@ -2,7 +2,7 @@
 
 Environment variables:
     DMLVK_DEVICE: The default choice: an index, a UUID or part of a name.
-    DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE, DMLVK_MODEL: What is taken away from devices; see ``Mask``.
+    DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE, DMLVK_MODEL: What devices are to do without; see ``Mask``.
     DMLVK_CACHE_DIR: Folder of the pipeline caches and measured models, instead of ``dmlvk`` where the system keeps caches:
         ``$XDG_CACHE_HOME`` or ``~/.cache``, on Windows ``%LOCALAPPDATA%``, on macOS ``~/Library/Caches``.
     DMLVK_VALIDATION: "1" switches the Khronos validation layer on, core and synchronisation checks.
@@ -60,8 +60,8 @@ class DeviceInfo:
 
     Attributes:
         index: Its place in the loader's list.
-        name: As the driver says it.
-        uuid: Of the device, 8-4-4-4-12 hexadecimal digits.
+        name: The name that the driver gives.
+        uuid: The UUID of the device, 8-4-4-4-12 hexadecimal digits.
         driver: Name and version of the driver.
         type: "discrete", "integrated", "virtual", "cpu" or "other".
         api_version: Vulkan's, (major, minor, patch).
@@ -111,7 +111,7 @@ def choose_device(choice: DeviceChoice = None, candidates: Sequence[DeviceInfo] 
 
     Args:
         choice: See ``DeviceChoice``.
-        candidates: Where to choose from, ``devices()`` where not given.
+        candidates: The devices to choose from, ``devices()`` where not given.
 
     Raises:
         NoDeviceError: there is no device, or none that matches.
@@ -137,7 +137,7 @@ def choose_device(choice: DeviceChoice = None, candidates: Sequence[DeviceInfo] 
 
 
 def validation_messages(clear: bool = True) -> list[str]:
-    """What the validation layer said since the last call. Empty unless DMLVK_VALIDATION=1 was set before the first use.
+    """The validation layer's messages since the last call. Empty unless DMLVK_VALIDATION=1 was set before the first use.
 
     Args:
         clear: Whether to forget the messages that are returned.
@@ -152,10 +152,10 @@ class ComputeDevice:
 
     Attributes:
         info: The device's description.
-        capabilities: What kernels may rely on here.
+        capabilities: The capabilities that kernels may rely on here.
         native: The native device; for ``dmlvk.runtime`` only.
-        parameters: Where parameter blocks live.
-        mask: What was taken away from the device.
+        parameters: The buffers of parameter blocks.
+        mask: The mask that the device runs under.
         has_timestamps: Whether its queue can take the time.
     """
 
@@ -209,7 +209,7 @@ class ComputeDevice:
         """Device-local memory, contents undefined.
 
         Args:
-            size_in_bytes: At least 1.
+            size_in_bytes: The size, at least 1.
             purpose: Under which heading ``memory()`` counts it.
 
         Raises:
@@ -374,7 +374,7 @@ class _AfterFork:
 
 
 _left_behind: list[_native.Device] = []
-"""In a forked child the devices of its parent."""
+"""The devices of a forked child's parent, which are left as they are."""
 
 
 def _leave_devices_behind() -> None:
@@ -399,8 +399,8 @@ def _register_hooks() -> None:
 
 
 def cache_folder() -> pathlib.Path:
-    """Where pipeline caches and measured models lie: ``DMLVK_CACHE_DIR``, else ``dmlvk`` in the folder that the system keeps
-    caches in.
+    """The folder of pipeline caches and measured models: ``DMLVK_CACHE_DIR``, else ``dmlvk`` in the folder that the system
+    keeps caches in.
 
     Raises:
         RuntimeError: the user has no home, as in many a container.
@@ -429,7 +429,7 @@ def _cached_file(info: DeviceInfo, kind: str, suffix: str) -> pathlib.Path | Non
 
 
 def _cooperative_matrices(physical: _native.PhysicalDevice) -> tuple[CooperativeMatrix, ...]:
-    """Of subgroups, both factors of one type, the addend of the result's."""
+    """The cooperative matrices of subgroups with factors of one type, and an addend of the result's type."""
     return tuple(
         CooperativeMatrix(shape["m"], shape["n"], shape["k"], shape["a_type"], shape["c_type"])
         for shape in physical.cooperative_matrices
@@ -446,8 +446,8 @@ def model_path(info: DeviceInfo) -> pathlib.Path | None:
 
 
 def known_model(info: DeviceInfo) -> DeviceModel:
-    """What is known of a device without opening it: its shipped row, else a general one with what was measured once, and
-    what Vulkan tells of its processors."""
+    """The model of a device that is not open: its shipped row, else a general one with what was measured once, and with what
+    Vulkan tells of its processors."""
     physical = _physical_devices()[info.index]
     model = DEVICES.get(info.name, CPU if physical.type == "cpu" else GENERIC_GPU)
     if model is GENERIC_GPU and (path := model_path(info)) and (found := read_model(path)):

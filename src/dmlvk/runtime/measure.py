@@ -28,10 +28,10 @@ from dmlvk.spec.errors import DmlvkError
 from dmlvk.spec.tensor import TensorDesc
 
 _COPIED_BYTES: Final = 256 << 20
-"""What is copied: more than any cache holds, so that it is memory that is measured."""
+"""The size of a copy: more than any cache holds, so that it is memory that is measured."""
 _COPIED_BYTES_ON_CPU: Final = 64 << 20
 _SMALL_BYTES: Final = 256
-"""What a dispatch copies whose own cost is measured."""
+"""The size of a copy whose own cost is measured."""
 _SECONDS: Final = 0.005
 """A run is at least so long: what submitting it costs the host is a hundredth."""
 _RUNS: Final = 3
@@ -127,7 +127,7 @@ def learn_model(device: ComputeDevice) -> None:
 
 
 def _copies(device: ComputeDevice, nbytes: int, *, distinct: bool) -> Callable[[int], list[Command]]:
-    """What makes commands that copy: all to one place, so that each waits for the one before, or to places of their own."""
+    """The function that makes a number of copies: all to one place, so that each waits for the last, or each to its own."""
     tensor = TensorDesc(TensorDataType.UINT32, (nbytes // 4,))
     plan = lower(ops.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor), device.capabilities)
     source = device.create_buffer(nbytes)

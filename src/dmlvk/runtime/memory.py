@@ -18,7 +18,7 @@ _CHUNK_BYTES: Final = 65536
 
 
 class Purpose(enum.Enum):
-    """What a buffer is for, as ``ComputeDevice.memory`` counts it."""
+    """The purpose of a buffer, as ``ComputeDevice.memory`` counts it."""
 
     DATA = "data"
     WEIGHTS = "weights"
@@ -27,7 +27,7 @@ class Purpose(enum.Enum):
 
 
 class BufferOwner(Protocol):
-    """What buffers need of the device that they live on.
+    """The parts of a device that its buffers need.
 
     Attributes:
         info: Its description, with a ``name``.
@@ -46,7 +46,7 @@ class Buffer:
     """Device-local bytes: the resource that bindings name. Freed when neither the caller nor a command list needs it.
 
     Attributes:
-        device: Where it lives.
+        device: The device that it lives on.
         size_in_bytes: Its length.
         native: The native buffer; for ``dmlvk.runtime`` only.
     """
@@ -71,7 +71,7 @@ class Buffer:
 
         Args:
             data: Contiguous bytes; they may be reused as soon as this returns.
-            offset: Where they go, bytes.
+            offset: The offset of the first written byte.
 
         Raises:
             InvalidArgumentError: data that is not contiguous bytes, or a range that leaves the buffer.
@@ -90,8 +90,8 @@ class Buffer:
         """Bytes of the buffer, after everything submitted before. Waits for it.
 
         Args:
-            size_in_bytes: How many, all from ``offset`` where None.
-            offset: Where they start, bytes.
+            size_in_bytes: The number of bytes, all from ``offset`` where None.
+            offset: The offset of the first byte.
 
         Raises:
             InvalidArgumentError: a range that leaves the buffer.

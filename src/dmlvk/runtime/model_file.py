@@ -1,4 +1,4 @@
-"""What was measured of a device, kept on disk: a JSON file a device and driver, beside the pipeline cache."""
+"""The measured numbers of a device, kept on disk: a JSON file a device and driver, beside the pipeline cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from dmlvk.devices.model import NUMBERS
 
 _FORMAT: Final = 1
-"""Of the file; another one is measured anew. It changes whenever the meaning of a number does."""
+"""The version of the file's format; a file of another one is measured anew. It grows when a number changes its meaning."""
 
 
 def read_model(path: pathlib.Path) -> dict[str, float] | None:

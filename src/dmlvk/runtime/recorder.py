@@ -1,4 +1,4 @@
-"""From what a plan launches and the byte ranges bound to it to commands of a native list.
+"""Turns a plan's launches, and the byte ranges bound to it, into commands of a native list.
 
 Nothing here emits a barrier: the native list does, from the ranges that each dispatch reads and writes.
 
@@ -40,12 +40,12 @@ class BoundRange(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What a plan's ranges refer to.
+    """The ranges that a plan's own ranges refer to.
 
     Attributes:
         inputs, outputs: A range for each slot, None where nothing is bound.
         temporary, persistent: None where the plan needs none.
-        constants: What the operator brings along.
+        constants: The ranges that the operator brings along.
     """
 
     inputs: Sequence[BoundRange | None]
@@ -104,7 +104,7 @@ class NativeCopy(NamedTuple):
 
 
 class Command(NamedTuple):
-    """What one call appends to a native list.
+    """A call that appends a dispatch or a copy to a native list.
 
     Attributes:
         operator, kernel: Its name in timings; the kernel of a copy is ``BlockCopy.name``.
@@ -124,7 +124,7 @@ def copy_between(operator: str, source: BoundRange, target: BoundRange) -> Comma
 
 
 class PreparedLaunches:
-    """What a plan launches, ready for a device: pipelines created, parameter blocks uploaded."""
+    """A plan's launches, ready for a device: pipelines created, parameter blocks uploaded."""
 
     def __init__(self, device: ComputeDevice, operator: str, launches: Sequence[Launch]) -> None:
         self._operator = operator
@@ -172,10 +172,10 @@ class PreparedLaunches:
 
 
 class DispatchTiming(NamedTuple):
-    """When one dispatch of a list ran on the device.
+    """The time span of a dispatch of a list on the device.
 
     Attributes:
-        operator, kernel: What ran.
+        operator, kernel: The names of what ran.
         start, end: Nanoseconds from the list's first start.
     """
 
@@ -227,5 +227,5 @@ class Recording:
         self._native.timestamp()
 
     def timestamps(self) -> list[int]:
-        """What those of the last submit took, in ticks: see ``ComputeDevice.nanoseconds``."""
+        """The times that the last submit's ``timestamp`` took, in ticks: see ``ComputeDevice.nanoseconds``."""
         return self._native.timestamps()

@@ -15,13 +15,13 @@ from dmlvk.spec import ops as _ops  # noqa: F401  # fills the registry
 from dmlvk.spec.schema import REGISTRY, FieldSpec, OperatorDesc
 
 OUTPUT_OPTIONS: Final[Mapping[str, object]] = {"outputs": (), "output_sizes": None, "output_data_types": None}
-"""What every call may say of its outputs, with the defaults."""
+"""The options of every call about its outputs, with the defaults."""
 
 EAGER_OPTIONS: Final[Mapping[str, object]] = {"device": None}
-"""What a call of ``dmlvk.eager`` may say besides."""
+"""The further options of a call of ``dmlvk.eager``."""
 
 GRAPH_OPTIONS: Final[Mapping[str, object]] = {"name": ""}
-"""What a call of a ``dmlvk.Graph`` may say besides."""
+"""The further options of a call of a ``dmlvk.Graph``."""
 
 _MOST_SUGGESTIONS: Final = 5
 
@@ -40,8 +40,8 @@ def row_named(name: str, owner: str) -> type[OperatorDesc]:
     """The row whose function has this name.
 
     Args:
-        name: What a caller asks for.
-        owner: Whose attribute it would be, in words.
+        name: The name that a caller asks for.
+        owner: The object that the caller asks, in words, for the error.
 
     Raises:
         AttributeError: there is none; the message suggests names that are near.

@@ -1,4 +1,4 @@
-"""What an operator row is: a class body that reads like DirectML's struct.
+"""Operator rows: each is a class body that reads like DirectML's struct.
 
 Each DirectML operator is a subclass of ``OperatorDesc``: a frozen, keyword-only, hashable dataclass. Its annotations are
 the struct's fields in the struct's order, made by the field functions below, which record kind, data types, dimension
@@ -37,7 +37,7 @@ NUMERIC = FLOATS + SIGNED + UNSIGNED
 
 
 class FieldKind(enum.Enum):
-    """What a field of an operator's struct holds."""
+    """The kind of value that a field of an operator's struct holds."""
 
     INPUT_TENSOR = "tensor_in"
     OUTPUT_TENSOR = "tensor_out"
@@ -80,11 +80,11 @@ class FieldSpec:
     Attributes:
         name: Python name, ``batch_indices_tensor``.
         dml_name: The struct's name, ``BatchIndicesTensor``.
-        kind: What it holds.
+        kind: The kind of value that it holds.
         optional: Whether None is allowed.
-        data_types: Of a tensor: the types it may have.
-        dimension_counts: Of a tensor: fewest and most dimensions.
-        enumeration: Of an enum field: its class.
+        data_types: The types that a tensor may have; () for another kind.
+        dimension_counts: The fewest and the most dimensions of a tensor.
+        enumeration: The class of an enum field, None for another kind.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Traits:
-    """What is true of an operator beyond its struct: what passes and rules ask of a row.
+    """Facts about an operator beyond its struct, which passes and rules ask a row for.
 
     What depends on the desc is a method of the row: ``flops`` and ``prefers_channels_last``.
 
@@ -146,8 +146,9 @@ class Traits:
             over operators. Its kernels take any strides, without a loss where neighbours stay neighbours, and a chain may
             take it in.
         strided: The kernels of an operator that is not pointwise take any strides likewise.
-        alike: Of an operator that is not pointwise: the fields whose tensors may lie in any order of the dimensions, as long
-            as all of these lie alike. Its other tensors may lie in any order, too. Without fields tensors stay as they lie.
+        alike: The fields whose tensors may lie in any order of the dimensions, as long as all of these lie alike; for an
+            operator that is not pointwise. Its other tensors may lie in any order, too. Without fields tensors stay as they
+            lie.
         discontinuous: Inputs that differ by a rounding may give results that differ by much more.
         costly: The arithmetic takes so long that an invocation had better have two items in flight, and nothing is computed
             twice.
@@ -315,7 +316,7 @@ class OperatorDesc:
         fusable: Whether the operator may be another's ``FusedActivation``.
         accepts: Other operators this one additionally accepts as ``FusedActivation`` (``ElementWiseClip`` into
             ``Gemm``), by type.
-        traits: What passes and rules may ask of it.
+        traits: The facts that passes and rules ask for.
     """
 
     __signature__: ClassVar[inspect.Signature] = _Signature()  # type: ignore[assignment]
@@ -393,7 +394,7 @@ class OperatorDesc:
 
     @property
     def title(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return type(self).__name__
 
     @classmethod

@@ -57,7 +57,7 @@ _COMPUTED: Final[dict[str, Callable[..., Any]]] = {
     "trunc": math.trunc,
     "round": round,
 }
-"""What an operation of an expression computes; one whose name is an operator is written as such."""
+"""The function of each operation of an expression; one whose name is an operator is written as such."""
 
 
 class Size(_Whole):
@@ -69,7 +69,7 @@ class Size(_Whole):
     trace: SizeTrace
     terms: _Terms
     value: int
-    """What it is in this trace."""
+    """Its value in this trace."""
     made: tuple[Any, ...]
     """The operation that first made it, and what of; empty where the terms say it."""
     normal: tuple[_Form, int, int] | None
@@ -343,14 +343,14 @@ class Deferred(NamedTuple):
 
 
 class _Form:
-    """What is known of a polynomial without a constant, whose factors have no common divisor and the first is positive.
+    """The facts about a polynomial without a constant, whose factors have no common divisor and the first is positive.
 
     Attributes:
         size: The polynomial.
         low, high: Its bounds: those of any numbers, and what guards leave.
         least, most: Those of the two that guards have set, so that they must be checked.
         excluded: Numbers that it differs from, which must be checked.
-        multiple: It is a multiple of this.
+        multiple: A number that it is a multiple of.
         range, version: The bounds that follow from all that is known, and as of when.
     """
 
@@ -399,10 +399,10 @@ class SizeTrace:
         return size
 
     def function(self, outputs: Any) -> Callable[..., Any]:
-        """What the trace has come to.
+        """Makes a Python function of all that the trace has recorded.
 
         Args:
-            outputs: What is to be returned: a Size, a plain value, a ``Deferred`` call, or a tuple of such.
+            outputs: The values to return: a Size, a plain value, a ``Deferred`` call, or a tuple of such.
 
         Returns:
             A function that takes the symbols' values, plain ints, in the order in which the symbols were made. It returns
@@ -416,7 +416,7 @@ class SizeTrace:
         return _Writer(self).guards()
 
     def checks(self) -> Iterator[_Form | _Comparison]:
-        """What the guards come to, in an order in which none divides by what a later one shows to differ from 0."""
+        """The conditions of all guards, in an order in which none divides by what a later one shows to differ from 0."""
         yield from self._checks.values()
 
     # Arithmetic.
@@ -584,7 +584,7 @@ class SizeTrace:
         return outcome
 
     def decide(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """What a function gives; see ``decided``."""
+        """The result of a function; see ``decided``."""
         value = function(*map(_plain_value, arguments))
         key = (function, _identity(arguments))
         self._checks.setdefault(key, _Comparison("==", Deferred(function, arguments), value, True))
@@ -791,7 +791,7 @@ def _quotient(bound: Bound, divisor: Bound) -> Bound:
 
 
 def _divided(left: _Terms, right: _Terms) -> tuple[_Terms, _Terms]:
-    """What of left / right is whole, and the terms of left that are left over."""
+    """The whole part of left / right, and the terms of left that are left over."""
     if len(right) != 1:
         return {}, left
     ((divisor, factor),) = right.items()
@@ -948,7 +948,7 @@ class _Writer:
 
 
 _MOST_BITS: Final = 64
-"""Of numbers that bounds are computed of."""
+"""The most bits of numbers that bounds are computed of."""
 _LONG: Final = 200
 """Characters from which on an expression gets a name, so that none nests too deeply to be compiled."""
 
@@ -963,7 +963,7 @@ def _symbolic(value: Any) -> Iterator[Size | RealSize]:
 
 
 def decided(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function gives for these arguments, which are plain values, sizes and tuples of such: a plain value.
+    """The result of a function for these arguments, which are plain values, sizes and tuples of such: a plain value.
 
     Of Sizes the guard is that it gives the same for other sizes, told by the function itself: for what loops over sizes or
     compares many numbers. It may read nothing else than its arguments.

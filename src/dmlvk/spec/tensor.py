@@ -115,7 +115,7 @@ def calculate_strides(
     Args:
         layout: ``TensorLayout`` or its name, "NCHW" or "NHWC".
         sizes: N, C, H, W.
-        broadcast: Which dimensions are broadcast: they get stride 0 and take no room, as if of size 1.
+        broadcast: Whether each dimension is broadcast: it gets stride 0 and takes no room, as if of size 1.
 
     Raises:
         InvalidArgumentError: an unknown layout, or sizes or broadcast not of length 4.

@@ -1,4 +1,4 @@
-"""What makes a graph cheaper without changing what it computes: THE list of passes, in the order in which they run.
+"""Passes make a graph cheaper without changing what it computes: THE list of passes, in the order in which they run.
 
 Each can be switched off by its name. A pass is a function that rewrites a ``StepGraph``; what it may do is said where it is
 defined. What it leaves without a reader is removed behind it. Results agree with those of the graph as it was within the
@@ -30,9 +30,9 @@ class Pass(NamedTuple):
     """One rewriting.
 
     Attributes:
-        name: What switches it off.
-        saves: What it saves.
-        run: Does it.
+        name: The name that ``without`` takes to switch it off.
+        saves: The cost that it saves, as a phrase.
+        run: The function that rewrites a flow.
     """
 
     name: str
@@ -71,7 +71,7 @@ def optimized(
     """The steps after all passes.
 
     Args:
-        steps: In an order in which each comes after what it reads.
+        steps: Steps in an order in which each comes after what it reads.
         outputs: Storages that are read after the last of them.
         without: Names of passes to leave out; "all" leaves out every one.
         memory: Constants derived before, and where new ones are kept.

@@ -30,7 +30,7 @@ def recognise_swish(flow: StepGraph) -> None:
 
 
 def _swish(flow: StepGraph, x: Operand, gate: Operand, number: float) -> OperatorDesc | None:
-    """What number * x * gate is, without tensors, if it is a Swish of x."""
+    """The Swish that number * x * gate is, as a desc without tensors; None if it is none of x."""
     step = computed_by(flow, gate)
     if step is None or flow.only_reader(gate.storage) is None:
         return None

@@ -13,10 +13,10 @@ from dmlvk.spec.tensor import TensorDesc
 
 
 def fuse_additions(flow: StepGraph) -> None:
-    """What is added to a product's output that nothing else reads is added by the product, before it rounds.
+    """An addition to a product's output that nothing else reads becomes a part of the product, before it rounds.
 
-    To a convolution's output that is a number a channel, where it has no bias yet; to a GEMM's anything of its sizes,
-    broadcast or not, where it has no C yet.
+    A convolution without a bias takes a number a channel; a GEMM without C takes anything of its sizes, broadcast or
+    not.
     """
     for step in flow.steps:
         if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
@@ -118,7 +118,7 @@ def fuse_scales(flow: StepGraph) -> None:
 
 
 def _factor(flow: StepGraph, step: Step) -> tuple[Operand, float] | None:
-    """What a step multiplies with a number, and the number."""
+    """The operand that a step multiplies with a number, and the number; None for a step that does not."""
     if isinstance(step.desc, ops.ElementWiseDivide):
         divisor = flow.number(*operand(step, "b_tensor"))
         return (operand(step, "a_tensor"), 1.0 / divisor) if divisor else None

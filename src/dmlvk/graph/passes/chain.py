@@ -41,7 +41,7 @@ def merge_chains(flow: StepGraph) -> None:
 
 
 class _Operations(dict[Step, tuple[OperatorDesc, ...]]):
-    """Of each step what it computes, as part of a chain."""
+    """The operations that each step computes as part of a chain, worked out once."""
 
     def __missing__(self, step: Step) -> tuple[OperatorDesc, ...]:
         found = self[step] = () if step.runs_once else operations_of(step.desc)
@@ -66,9 +66,9 @@ class _Chain:
     Args:
         flow: The steps.
         root: The last operator.
-        place: Where each step stood in the flow.
-        operations: Of the steps.
-        refused: What must stay outside.
+        place: The position of each step in the flow.
+        operations: The operations of the steps.
+        refused: The steps that must stay outside.
 
     Attributes:
         members: The operators, each with its operands seen under the sizes of the root's output.
@@ -185,7 +185,7 @@ class _Chain:
     # -- the result
 
     def inputs(self) -> list[Operand]:
-        """What it reads, each once."""
+        """The operands that the chain reads from outside, each once."""
         return self._inputs_of(self.members)
 
     def reading_truth(self) -> set[Step]:
@@ -231,7 +231,7 @@ class _Chain:
 
 
 def operations_of(desc: OperatorDesc) -> tuple[OperatorDesc, ...]:
-    """What an operator computes, one after the other, without tensors; nothing for one that is no part of chains."""
+    """The operations of a desc in order, without tensors; () for an operator that cannot be part of a chain."""
     desc = newest(desc)
     slots = [slot for slot in (*desc.input_slots(), *desc.output_slots()) if slot.tensor is not None]
     types = [slot.tensor.data_type for slot in slots if slot.tensor is not None]
@@ -285,7 +285,7 @@ def _inside(written: TensorDesc, view: TensorDesc, own: TensorDesc) -> TensorDes
 
     Args:
         written: The other, as it is written.
-        view: As it is read.
+        view: The other, as its reader sees it.
         own: The tensor.
     """
     if view == written:

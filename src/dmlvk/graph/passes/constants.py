@@ -1,4 +1,4 @@
-"""What is the same in every run is computed before the first."""
+"""Steps whose results are the same in every run are computed before the first."""
 
 from __future__ import annotations
 

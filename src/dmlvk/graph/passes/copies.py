@@ -48,8 +48,8 @@ def remove_identities(flow: StepGraph) -> None:
 
 
 def share_ranges(flow: StepGraph) -> None:
-    """What a copy shows of its input, if it is bytes of that in their order, becomes a part of the input. Pieces of a split
-    for which that does not hold are copied each by itself."""
+    """Makes the output of a copy a part of its input, if it is bytes of that in their order. The other pieces of a split are
+    copied each by itself."""
     for step in flow.steps:
         if step.runs_once:
             continue
@@ -80,7 +80,7 @@ def _may_be_part(flow: StepGraph, output: Storage, place: Place) -> bool:
 
 
 def slices_without(step: Step, shared: Set[Storage]) -> list[Step]:
-    """What is left to copy of a split but for some of its outputs, piece by piece; nothing of other steps."""
+    """The copies that are left of a split without some of its outputs, one a piece; none for other steps."""
     if len(shared) == len(step.outputs):
         return []
     desc = step.desc
@@ -102,10 +102,10 @@ def slices_without(step: Step, shared: Set[Storage]) -> list[Step]:
 
 
 class Window(NamedTuple):
-    """What a copy reads for one of its outputs.
+    """The elements that a copy reads for one of its outputs.
 
     Attributes:
-        place: Where it starts.
+        place: The place of the first element.
         tensor: Its elements there, in the output's sizes.
     """
 
@@ -114,7 +114,7 @@ class Window(NamedTuple):
 
 
 def windows_of(step: Step) -> list[Window] | None:
-    """What a step copies, output by output; None for a step that does more than copy, or that starts within a byte."""
+    """The windows that a step copies, one an output; None if it does more than copy, or starts within a byte."""
     source, x = (step.inputs[0], step.desc.input_slots()[0].tensor) if step.inputs else (None, None)
     walk = None if x is None else _walk_of_copy(step, x)
     if walk is None or source is None or x is None:
@@ -131,8 +131,8 @@ def windows_of(step: Step) -> list[Window] | None:
 
 
 def shown_places(step: Step) -> list[Place | None] | None:
-    """Where in its input each output of a step lies, as it is laid out itself; None for one of another layout, and for a
-    step that does more than copy."""
+    """The place in its input of each output of a step; None for an output of another layout. None for a step that does more
+    than copy."""
     windows = windows_of(step)
     if windows is None:
         return None

@@ -1,4 +1,4 @@
-"""What is joined is written where it is to lie."""
+"""Parts of a join are written where they are to lie, so that the join copies nothing."""
 
 from __future__ import annotations
 

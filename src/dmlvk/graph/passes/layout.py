@@ -98,7 +98,7 @@ def _moved(view: TensorDesc, before: TensorDesc, after: TensorDesc) -> TensorDes
     """A view of a tensor that has moved; None where strides cannot say it, or rows are no rows any more.
 
     Args:
-        view: As it was.
+        view: The view before the move.
         before: The tensor where it lay.
         after: The same where it lies now.
     """

@@ -50,7 +50,7 @@ def computed_by(flow: StepGraph, part: Operand) -> Step | None:
 
 
 def product(flow: StepGraph, part: Operand) -> Product:
-    """What an operand is a product of, as far back as multiplications, and divisions by numbers, go: the nearest few."""
+    """The product that computes an operand: the nearest few factors, through multiplications and divisions by numbers."""
     number, operands = 1.0, []
     waiting = [part]
     looked_at = 0

@@ -148,7 +148,7 @@ def recognise_layer_normalization(flow: StepGraph) -> None:
 
 
 def _normalized(flow: StepGraph, divide: Step) -> tuple[Operand, tuple[int, ...], float] | None:
-    """What a division normalizes, over which axes and with which epsilon, if that is what it does."""
+    """The operand that a division normalizes, the axes and the epsilon; None if it is no normalization."""
     centred = operand(divide, "a_tensor")
     subtract = computed_by(flow, centred)
     root = flow.writer(divide.storage("b_tensor"))

@@ -22,7 +22,7 @@ _FLOATING = (*_SEPARATE, *_STACKED, "bias_tensor", "relative_position_bias_tenso
 
 @_dataclasses.dataclass(frozen=True)
 class AttentionSizes:
-    """What the sizes of a desc's tensors say.
+    """The sizes of an attention, from those of its tensors.
 
     Attributes:
         batch: Batch entries.
@@ -46,7 +46,7 @@ class AttentionSizes:
 
     @property
     def input_sizes(self) -> dict[str, tuple[int, ...]]:
-        """By field, what the sizes of an input end with; before that there are ones only."""
+        """The last sizes of each input, by field; all sizes before them are 1."""
         batch, queries, new, size = self.batch, self.queries, self.new, self.head_size
         hidden, key_hidden = self.query_heads * size, self.key_heads * size
         value_hidden = self.key_heads * self.value_head_size
@@ -85,7 +85,7 @@ class AttentionSizes:
 
 
 def attention_sizes(desc: MultiheadAttention1) -> AttentionSizes:
-    """What a desc's tensors say, of which each of queries, keys and values has one source."""
+    """The sizes of an attention whose queries, keys and values have one source each."""
     query = desc.query_tensor or desc.stacked_query_key_tensor or desc.stacked_query_key_value_tensor
     assert query is not None, "queries have a source"
     stacked = desc.query_tensor is None
@@ -245,7 +245,7 @@ class MultiheadAttention(_s.OperatorDesc, constraints=_CONSTRAINTS):
 
 
 class MultiheadAttention1(_s.OperatorDesc, constraints=(*_CONSTRAINTS[:-1], _past_lengths, _CONSTRAINTS[-1])):
-    """For each head, softmax((Q + bias) (K + bias)^T * Scale + RelativePositionBias + mask) (V + bias).
+    """Attention: for each head, softmax((Q + bias) (K + bias)^T * Scale + RelativePositionBias + mask) (V + bias).
 
     Q, K and V are {BatchSize, rows, heads * HeadSize}, each from a tensor of its own or from one in which the heads of
     several stand side by side, {BatchSize, rows, heads, 2 or 3, HeadSize}; values may have another head size. The query

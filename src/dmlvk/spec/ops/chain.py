@@ -79,5 +79,5 @@ class PointwiseChain(
 
     @property
     def title(self) -> str:
-        """With the operations: "PointwiseChain(ElementWiseMultiply, ActivationRelu)"."""
+        """The title with the operations: "PointwiseChain(ElementWiseMultiply, ActivationRelu)"."""
         return f"{super().title}({', '.join(operation.title for operation in self.operator_descs)})"

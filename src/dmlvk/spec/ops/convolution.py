@@ -65,7 +65,7 @@ def _steps(desc: Convolution) -> _s.Violation | None:
 
 
 def sum_flops(ends: TensorDesc, filters: TensorDesc) -> int:
-    """Of sums over a filter's taps and channels, one for each element of a tensor."""
+    """The floating-point operations of a tensor's elements, each a sum over a filter's taps and channels."""
     return 2 * ends.element_count * _math.prod(filters.sizes[1:])
 
 
@@ -119,8 +119,7 @@ def _output_sizes(desc: Convolution) -> _s.Violation | None:
 
 
 GEOMETRY = (_spatial_arrays, _steps, _groups, _filter_channels, _window_fits, _output_sizes)
-"""What the sizes of a convolution's tensors and its attributes obey, of whatever data types they are; the last one is the
-only one that needs an output."""
+"""The rules of a convolution's sizes and attributes, for any data types. Only the last one needs an output."""
 
 
 class Convolution(

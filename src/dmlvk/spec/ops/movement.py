@@ -111,7 +111,7 @@ class Slice(
 
 
 def _window_elements(desc: Slice1 | SliceGrad) -> tuple[int, ...]:
-    """How many elements the window gives in each dimension."""
+    """The number of elements that the window has in each dimension."""
     dimensions = zip(desc.input_window_sizes, desc.input_window_strides, strict=True)
     return tuple(1 + (size - 1) // abs(step) for size, step in dimensions)
 

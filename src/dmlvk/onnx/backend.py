@@ -32,7 +32,7 @@ class PreparedModel(BackendRep):
     """A model that is ready to run.
 
     Attributes:
-        session: What runs it; its ``report`` says where the nodes ran.
+        session: The session that runs it; its ``report`` says where the nodes ran.
     """
 
     def __init__(self, session: InferenceSession) -> None:
@@ -151,7 +151,7 @@ class VulkanBackend(Backend):
 
 
 def _choice(device: str) -> str | None:
-    """What a device's name means to ``dmlvk.Device``."""
+    """The choice for ``dmlvk.Device`` that a device's name stands for; None for any device."""
     if device in _ANY_DEVICE:
         return None
     if device.startswith(_ONE_DEVICE) and len(device) > len(_ONE_DEVICE):
@@ -191,7 +191,7 @@ def _around(
 
 
 def _described(name: str, value: Any) -> onnx.ValueInfoProto:
-    """What is fed: a list of arrays is a sequence."""
+    """The type of an input, from the value that it is fed: a list of arrays is a sequence."""
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, np.ndarray) for item in value):
         proto = _tensor(name, value[0].dtype, None)
         return onnx.helper.make_value_info(name, onnx.helper.make_sequence_type_proto(proto.type))

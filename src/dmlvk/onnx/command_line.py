@@ -1,4 +1,4 @@
-"""What the command line does with models: loads them, with progress, and makes or reads their inputs."""
+"""Models on the command line: loads them, with progress, and makes or reads their inputs."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Body:
         inputs: Names of what the node hands to it.
         outputs: Names of what it hands back, its own or of values outside.
         constants: Its initializers.
-        types: What the file says of its inputs and outputs.
+        types: The types of its inputs and outputs, as far as the file has them.
     """
 
     nodes: tuple[Node, ...]
@@ -142,7 +142,7 @@ def scan_rounds(node: Conversion, body: Body) -> list[tuple[Value, ...]]:
 
 
 def scan_outputs(node: Conversion, states: int, rounds: int) -> list[Value]:
-    """What a Scan makes of its body's outputs; the node's inputs are the states, then each round's outputs."""
+    """The outputs of a Scan, of its body's outputs; the node's inputs are the states, then each round's outputs."""
     count = (node.input_count - states) // rounds
     axes = node.attribute("scan_output_axes", [0] * count)
     backwards = node.attribute("scan_output_directions", [0] * count)

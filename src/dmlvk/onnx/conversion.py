@@ -1,4 +1,4 @@
-"""What a converter works with: its node's inputs and attributes, and ``launch``, which notes an operator to run."""
+"""The object that a converter gets: its node's inputs and attributes, and ``launch``, which notes an operator to run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Conversion:
 
     Attributes:
         node: The node.
-        steps: What has been launched for it so far.
+        steps: The operators that have been launched for it so far.
     """
 
     def __init__(

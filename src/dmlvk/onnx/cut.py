@@ -37,8 +37,8 @@ class Cutter:
     """Finds each node's row and cuts graphs into programs.
 
     Args:
-        bodies: Of the nodes that have some.
-        types: What the graph's values are, as far as it is known.
+        bodies: The bodies of the nodes that have some.
+        types: The types of the graph's values, as far as they are known.
         constants: Names of constants.
         inputs: Names of the graph's inputs.
         without_traces: Nodes whose bodies no trace shall follow.
@@ -86,11 +86,11 @@ class Cutter:
         """A graph as a program.
 
         Args:
-            nodes: Of the graph.
-            inputs: What it is handed.
-            outputs: What it makes.
+            nodes: The graph's nodes.
+            inputs: The names of its inputs.
+            outputs: The names of its outputs.
             known: Names of what the host knows before it runs.
-            types: What the file says of inputs and outputs.
+            types: The types of inputs and outputs, as far as the file has them.
 
         Raises:
             UnsupportedNodeError: a node that no converter, or no row of DirectML's, can run.
@@ -333,7 +333,7 @@ class Cutter:
         )
 
     def _operands(self, nodes: Iterable[Placed]) -> tuple[set[str], set[str], set[str]]:
-        """What nodes and those inside them read, what of it the host does, and what they make."""
+        """The values that nodes and those inside them read, those among them that the host reads, and the values made."""
         read: set[str] = set()
         on_host: set[str] = set()
         made: set[str] = set()
@@ -383,7 +383,7 @@ def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
 
 
 def _kind(proto: onnx.TypeProto | None) -> str:
-    """What is no tensor; "" for a tensor and what nothing is known of."""
+    """The kind of value that is no tensor, such as "sequence"; "" for a tensor and where nothing is known."""
     which = None if proto is None else proto.WhichOneof("value")
     if proto is not None and which == "optional_type":
         return f"{_OPTIONAL} {_kind(proto.optional_type.elem_type)}".strip()

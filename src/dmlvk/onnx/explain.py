@@ -1,4 +1,4 @@
-"""What became of one node of a model, and why."""
+"""Explains one node of a model: where it ran, the operators that it became, and why."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dmlvk.spec.errors import ModelError
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """Where a node went and what it became.
+    """The place where a node ran, and the operators that it became.
 
     Attributes:
         node, op_type: The node.
         place: "device", "host" or "removed".
         reason: Why it did not run on the device; "" where it did.
         operators: The operators that it became, in order, with how each runs.
-        steps: What each of them is and takes, in the same order.
+        steps: The report of each of them, in the same order.
     """
 
     node: str
@@ -56,13 +56,13 @@ def explain_node(
     works: Iterable[tuple[Step, PreparedOperator]],
     compiler: Compiler,
 ) -> NodeExplanation:
-    """What became of a node.
+    """Explains a node.
 
     Args:
         name: Its name, or its first output's where it has none.
         placed: The records of nodes by place: "device", "host", "removed".
         works: The steps and operators of the graphs that ran.
-        compiler: What made them.
+        compiler: The compiler of the operators.
 
     Raises:
         ModelError: the model has no such node, or not in what ran.

@@ -15,8 +15,8 @@ from dmlvk.onnx.weights import STAND_IN
 from dmlvk.spec.errors import ModelError
 
 _SHARING = 4
-"""How many times as many bytes the tensors may have as their files: some share theirs, but a small file must not become a
-large model."""
+"""The most bytes of tensors for each byte of their files: some share theirs, but a small file must not become a large
+model."""
 
 
 def nodes_within(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -58,7 +58,7 @@ def read_external(proto: onnx.ModelProto, folder: Path) -> dict[str, memoryview]
 
     Args:
         proto: The model; it is changed.
-        folder: Where its file is.
+        folder: The folder of the model's file.
 
     Returns:
         The bytes of the initializers, by name.

@@ -1,4 +1,4 @@
-"""What a caller feeds, checked against what the model declares; and sizes to try where nobody has fed anything yet."""
+"""Checks the caller's feeds against what the model declares, and chooses sizes to try where nobody has fed anything yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlvk.spec.errors import InvalidArgumentError, ModelError
 
 Feed = Array | DeviceArray
 Fed = Feed | tuple[Feed, ...] | None
-"""What is fed: a tensor, a sequence of them, or nothing to an optional input."""
+"""The value of one input: a tensor, a sequence of them, or None for an optional input that is empty."""
 
 
 def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Fed]:

@@ -13,7 +13,7 @@ from dmlvk.onnx.control import rename, unused
 from dmlvk.onnx.model import Array, Node, read_initializer, read_node
 
 OPSETS: Final = {"": 17}
-"""Of the graphs that stand for operators."""
+"""The opsets of the graphs that stand for operators."""
 
 _SUPPRESSION: Final = """
 suppression (float[B,N,4] boxes, float[B,C,N] scores, int64[1] most, float[1] overlap, float[1] least) => (int64[K,3] y)
@@ -93,11 +93,11 @@ _CENTERS: Final = """
 
 
 class Expansion(NamedTuple):
-    """What stands for a node.
+    """The graph that stands for a node.
 
     Attributes:
-        nodes: In order.
-        constants: That they read, by name.
+        nodes: The nodes in order.
+        constants: The constants that they read, by name.
     """
 
     nodes: tuple[Node, ...]

@@ -1,4 +1,4 @@
-"""What runs on the host, and only this: nodes whose inputs are all known before a plan is made.
+"""The nodes that run on the host, and only they: all their inputs are known before a plan is made.
 
 That is constant folding when the model is loaded and shape arithmetic when a plan for certain shapes is made. What is no
 arithmetic of shapes goes through ONNX's own reference implementation; no node that reads computed data ever comes here, but
@@ -128,7 +128,7 @@ class HostEvaluator:
 
 
 def _made_elements(node: Node, inputs: Sequence[Array | None]) -> int:
-    """How many elements a node makes, where that may be more than it reads; else those of its inputs' broadcast sizes."""
+    """The elements that a node makes, where they may be more than it reads; else those of its inputs' broadcast sizes."""
     arrays = [np.empty(0) if array is None else array for array in inputs]
     sizes = [array.shape for array in arrays]
     numbers = [array.reshape(-1).tolist() if array.size <= 64 and array.dtype.kind in "iuf" else [] for array in arrays]

@@ -1,4 +1,4 @@
-"""What of a graph the host knows, or must know, before a plan is made."""
+"""The values of a graph that the host knows, or must know, before a plan is made."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def wanted_on_host(
 
     Args:
         inputs: Name -> whether it is a scalar.
-        nodes: That may read them.
-        outputs: Of the graph.
-        bodies: Of the nodes that have some.
+        nodes: The nodes that may read them.
+        outputs: The graph's outputs.
+        bodies: The bodies of the nodes that have some.
         branches: Whether the condition of an If is such a value, lest the host drives it. In a loop it is not: a plan for
             each value may be a plan for each round.
     """

@@ -24,11 +24,11 @@ class IOBinding:
     An array that is bound as an input is read anew by each run, so that an output may be the next run's input.
 
     Attributes:
-        inputs: What is bound to inputs.
-        outputs: What is bound to outputs, in the order in which they were bound; None for a new array at each run.
+        inputs: The arrays that are bound to inputs.
+        outputs: The arrays that are bound to outputs, in the order of binding; None for a new array at each run.
         results: The outputs of the last run, in the same order; filled by the session.
-        commands: What the last run submitted last; set by the session.
-        feeding, leaving: What copies arrays to the model and from it, kept for runs with the same ones.
+        commands: The commands that the last run submitted last; set by the session.
+        feeding, leaving: The copies of arrays to the model and from it, kept for runs with the same ones.
     """
 
     def __init__(

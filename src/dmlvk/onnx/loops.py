@@ -162,7 +162,7 @@ def _list(node: Node, attribute: str, count: int) -> list[int]:
 
 
 def _stacked(run: ModelRun, node: Node, body: GraphProgram, name: str, items: Sequence[Item], axis: int = 0) -> Tensor:
-    """What all rounds made of an output; of no rounds, none of the sizes that the file says."""
+    """An output of all rounds as one tensor; without rounds an empty one of the sizes that the file has for it."""
     if items:
         return _alike(run, node, [run.required(node, index, item) for index, item in enumerate(items)], axis)
     proto = body.types.get(name, onnx.TypeProto())
@@ -186,7 +186,7 @@ def _alike(run: ModelRun, node: Node, tensors: Sequence[Tensor], axis: int) -> T
 
 
 def _scalar(run: ModelRun, body: GraphProgram, index: int, value: np.ndarray[tuple[()], np.dtype[np.generic]]) -> Tensor:
-    """What a loop hands to its body, of one dimension where the file says so."""
+    """A number that a loop hands to its body: of one dimension where the file says so, else a scalar."""
     proto = body.types.get(body.inputs[index])
     has_dimension = proto is not None and len(proto.tensor_type.shape.dim) == 1
     return run.carrier.tensor(value.reshape(1) if has_dimension else value)

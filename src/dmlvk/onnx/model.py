@@ -35,7 +35,7 @@ class NarrowFloat(enum.Enum):
 
     Attributes:
         mantissa: Bits after the point.
-        bias: What the exponent's bits are more than the exponent.
+        bias: The number that is added to the exponent to get its bits.
         largest: Bits of the largest number.
         infinity: Bits of what is beyond it where that is not cut to it.
         nan: Bits of what is no number.
@@ -57,7 +57,7 @@ class NarrowFloat(enum.Enum):
 
 
 ElementKind = TensorDataType | NarrowFloat
-"""What the elements of a tensor on the device mean."""
+"""The kind of a tensor's elements on the device."""
 
 
 def _narrow(code: int, bits: type[np.unsignedinteger[Any]], name: str) -> np.dtype[Any]:
@@ -107,7 +107,7 @@ _KINDS: Final = dict(_ELEMENT_TYPES.values())
 
 
 def kind_of(dtype: np.dtype[Any]) -> ElementKind | None:
-    """What elements of a numpy type mean; None where no device tensor can hold them."""
+    """The kind of elements of a numpy type; None where no device tensor can hold them."""
     return _KINDS.get(np.dtype(dtype))
 
 
@@ -148,7 +148,7 @@ class ValueInfo:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model says of itself; the names are those of onnxruntime."""
+    """The model's description of itself; the names are those of onnxruntime."""
 
     producer_name: str
     graph_name: str
@@ -168,7 +168,7 @@ class Node:
         version: Since-version of the operator's definition that the model's opset means; the opset itself where onnx
             does not know the operator.
         inputs, outputs: Names of values, "" where an optional one is absent.
-        attributes: By name: numbers, strings, lists of them, arrays.
+        attributes: The attributes by name: numbers, strings, lists of them, arrays.
         proto: The node as the file has it.
         whole: The node that this one is part of, where it is none of the file's.
     """
@@ -194,14 +194,14 @@ class Model:
     """A model, checked.
 
     Attributes:
-        nodes: In an order in which each comes after what it reads.
+        nodes: The nodes in an order in which each comes after what it reads.
         initializers: Constants by name.
-        inputs: What a caller feeds (inputs that have an initializer are constants).
-        outputs: What it gets.
+        inputs: The inputs that a caller feeds; inputs with an initializer are constants.
+        outputs: The outputs that a caller gets.
         opsets: Domain -> version.
         inferred_types: Data types of intermediate values as far as ONNX's type inference knows them; None for a type
             that no device tensor can have.
-        metadata: What the model says of itself.
+        metadata: The model's description of itself.
     """
 
     nodes: tuple[Node, ...]
@@ -328,8 +328,8 @@ def _checked(proto: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
 
 
 _MOST_NODES: Final = 1 << 20
-"""How many nodes the calls of a model's own functions may stand for. Each call has the function's nodes put in its place, so
-that thirty functions that call the next one twice would be a thousand million nodes."""
+"""The most nodes that the calls of a model's own functions may stand for. Each call has the function's nodes put in its
+place, so that thirty functions that call the next one twice would be a thousand million nodes."""
 
 
 def _check_functions(proto: onnx.ModelProto) -> None:
@@ -441,7 +441,7 @@ def read_initializer(proto: onnx.TensorProto, data: memoryview | None = None) ->
 
 
 def plain_constant(node: Node) -> Array | None:
-    """What a Constant node makes, if that is a tensor of one of numpy's own types."""
+    """The value of a Constant node, if that is a tensor of one of numpy's own types; else None."""
     if (node.domain, node.op_type, *node.attributes) != ("", "Constant", "value"):
         return None
     tensor = node.proto.attribute[0].t
@@ -500,7 +500,7 @@ def _dimension(proto: onnx.TensorShapeProto.Dimension) -> int | str | None:
 
 
 def _inferred_types(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> dict[str, ElementKind | None]:
-    """What the values of the graph are; of those that onnx's definitions leave open, what the file says."""
+    """The types of the graph's values; where onnx's definitions leave one open, the file's."""
     codes = {item.name: item.data_type for item in graph.initializer}
     codes |= {item.name: item.type.tensor_type.elem_type for item in graph.input if item.name not in codes}
     infer_types(graph.node, opsets, codes)

@@ -20,11 +20,11 @@ class ModelRun(Run):
     """One run of a model.
 
     Args:
-        device, graphs, account: As for ``Run``.
-        most_rounds: Of a loop.
+        device, graphs, account: The arguments of ``Run``.
+        most_rounds: The most rounds of a loop.
 
     Attributes:
-        most_rounds: As given.
+        most_rounds: The most rounds of a loop.
     """
 
     def __init__(self, device: ComputeDevice, graphs: CompiledGraphs, account: Account, most_rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""From a model to operators: what is folded when the model is loaded, and the trace of one set of input shapes.
+"""Turns a model into operators: folds constants when it is loaded, and makes the trace of one set of input shapes.
 
 Loading finds every node's converter, folds the constants, cuts the rest into a program and refuses what cannot run. A trace
 then walks the nodes of a region with concrete shapes: shape arithmetic runs on the host, everything else becomes ``Step``s
@@ -42,7 +42,7 @@ class _Walk:
     """A trace on its way through the nodes.
 
     Attributes:
-        values: What is known so far, by name.
+        values: The values so far, by name.
         uploads: Device values of what the host knows in this trace only, by name.
         steps: Operators so far.
         walked: The nodes that it came by, each once, with their rows.
@@ -159,10 +159,10 @@ class Network:
     # -- tracing
 
     def trace_whole(self, sizes: Mapping[str, Sizes], host_feeds: Mapping[str, Array]) -> Trace:
-        """What runs of a model that is one region for inputs of these sizes.
+        """The trace of a model that is one region, for inputs of these sizes.
 
         Args:
-            sizes: Of every model input that is not among ``host_inputs``.
+            sizes: The sizes of every model input that is not among ``host_inputs``.
             host_feeds: Values of those that are.
 
         Raises:
@@ -174,11 +174,11 @@ class Network:
         return self.trace(self.whole, specs, host_feeds)
 
     def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> Trace:
-        """What runs of a region for inputs of these types and sizes.
+        """The trace of a region for inputs of these types and sizes.
 
         Args:
-            region: Of the program.
-            specs: Of every input that is not among the region's ``host_inputs``.
+            region: A region of the program.
+            specs: The type and sizes of every input that is not among the region's ``host_inputs``.
             host_values: Values of those that are.
 
         Raises:
@@ -194,7 +194,7 @@ class Network:
         return self._finished(walk, inputs, {name: walk.values[name] for name in region.outputs})
 
     def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedNodeError:
-        """What a device says of an operator, as an error of its node."""
+        """The device's error about an operator, as an error of its node."""
         assert isinstance(origin, Node), "steps come from nodes"
         return _unsupported(origin, str(error))
 

@@ -31,7 +31,7 @@ class DrivenRow:
         reason: Why, for the report.
         host_inputs: Inputs that the host reads, by index.
         always: Whether nothing else runs it.
-        run: What the host does.
+        run: The function that runs the node on the host.
     """
 
     reason: str
@@ -70,7 +70,7 @@ class NodeRegion(Region):
     """Nodes for one compiled graph.
 
     Attributes:
-        nodes: In order.
+        nodes: The nodes in order, each with its row.
     """
 
     nodes: Sequence[Placed]
@@ -82,7 +82,7 @@ class DrivenNode:
 
     Attributes:
         node: The node.
-        row: What the host does.
+        row: The row of its operator.
         bodies: Its bodies by attribute.
     """
 
@@ -107,7 +107,7 @@ class DrivenNode:
 
     @property
     def label(self) -> Label:
-        """What reports say."""
+        """The label of the node in reports."""
         return Label(self.part.name, self.part.op_type, self.row.reason)
 
     def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
@@ -121,8 +121,8 @@ class GraphProgram(Program):
     """A graph or a body.
 
     Attributes:
-        inputs: What a body is handed.
-        types: What the file says of inputs and outputs.
+        inputs: The names of the values that a body is handed.
+        types: The types of inputs and outputs, as far as the file has them.
         reads: Values from outside.
         host_reads: Those of them and of the inputs that the host reads.
     """

@@ -33,11 +33,11 @@ class Row:
     """One operator at one version of its definition.
 
     Attributes:
-        domain, op_type, since: What a node must ask for; the domain of ONNX's own operators is "".
+        domain, op_type, since: The operator of the nodes that the row is for; the domain of ONNX's own operators is "".
         types: Data types that the node's first input may have.
         host_inputs: Inputs that must be known before the run, by index: those that decide shapes.
         convert: The converter.
-        temporaries: What a row of the domain ``COUNTING`` hands on beside the count.
+        temporaries: The number of temporaries that a row of the domain ``COUNTING`` hands on beside the count.
         handed: Inputs that the other half needs as well.
     """
 

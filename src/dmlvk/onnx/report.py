@@ -1,4 +1,4 @@
-"""What a session did with a model: which nodes the GPU ran, which the host, and the memory and time they took."""
+"""The report of a session: the nodes that the device ran, those that the host ran, and the memory and time they took."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SessionReport(RunReport):
     made before there is one.
 
     Attributes:
-        input_shapes: What was fed; empty before there is a run or a plan.
+        input_shapes: The shapes of the inputs, by name; empty before there is a run or a plan.
         gpu_nodes: Nodes that ran on the device, some with what the host read for them.
         host_nodes: Nodes that ran on the host, each with why: constants folded at load, shape arithmetic, or control flow
             and sequences around the device's graphs.

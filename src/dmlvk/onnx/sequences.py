@@ -29,7 +29,7 @@ def construct(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope
 
 @drives("SequenceInsert", 11, reason=_REASON, host_inputs=(2,))
 def insert(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
-    """In front of a place, or at the end."""
+    """Puts a tensor into a sequence, in front of a place or at the end."""
     items, tensor = _sequence(driven.node, operands[0]), run.required(driven.node, 1, operands[1])
     place = _place(run, driven.node, operands, 2, len(items) + 1, len(items))
     return [(*items[:place], tensor, *items[place:])]
@@ -37,7 +37,7 @@ def insert(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: S
 
 @drives("SequenceErase", 11, reason=_REASON, host_inputs=(1,))
 def erase(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
-    """The tensor at a place, or the last one."""
+    """Takes the tensor at a place out of a sequence, or the last one."""
     items = _sequence(driven.node, operands[0])
     place = _place(run, driven.node, operands, 1, len(items), len(items) - 1)
     return [(*items[:place], *items[place + 1 :])]
@@ -56,7 +56,7 @@ def length(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: S
 
 @drives("SplitToSequence", 11, 24, reason=_REASON, host_inputs=(1,))
 def split(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
-    """Into parts of given sizes, of one size, the last of which may be smaller, or of one element."""
+    """Splits a tensor into parts of given sizes, of one size, the last of which may be smaller, or of one element."""
     node, tensor = driven.node, run.required(driven.node, 0, operands[0])
     axis = _axis(node, len(tensor.shape))
     size = tensor.shape[axis]
@@ -87,7 +87,7 @@ def concat(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: S
 
 @drives("Identity", 14, 16, 19, 21, 23, 24, 25, reason=_REASON, always=False)
 def identity(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
-    """Of a sequence or an optional value."""
+    """Hands a sequence or an optional value on."""
     return operands
 
 

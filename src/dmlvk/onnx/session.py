@@ -47,7 +47,7 @@ from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, Unsu
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """How a session works.
+    """The options of a session.
 
     Attributes:
         plan_cache_size: Plans kept, each for one set of input shapes; the one unused longest goes first.
@@ -83,7 +83,7 @@ class InferenceSession:
         progress: Told how far the loading is, see ``dmlvk.onnx.Progress``; and later how far the making of plans is.
 
     Attributes:
-        device: Where it runs.
+        device: The device that it runs on.
 
     Raises:
         ModelError: the file is broken.
@@ -125,11 +125,11 @@ class InferenceSession:
     # -- what the model says
 
     def get_inputs(self) -> list[ValueInfo]:
-        """What ``run`` must be fed."""
+        """The inputs that ``run`` must be fed."""
         return list(self._model.inputs)
 
     def get_outputs(self) -> list[ValueInfo]:
-        """What ``run`` returns when asked for everything."""
+        """The outputs that ``run`` returns when asked for everything."""
         return list(self._model.outputs)
 
     def get_modelmeta(self) -> ModelMetadata:
@@ -137,7 +137,7 @@ class InferenceSession:
         return self._model.metadata
 
     def report(self) -> SessionReport:
-        """Where the model's nodes ran and what they take; see ``profile`` for their times."""
+        """The report of the last run: where the model's nodes ran, and what they take; see ``profile`` for their times."""
         with self._lock:
             return self._reported()
 
@@ -147,7 +147,7 @@ class InferenceSession:
         times stand one after the other, without what the host did in between.
 
         Args:
-            feeds: As for ``run``, whose errors this raises.
+            feeds: The feeds of ``run``, whose errors this raises.
         """
         arrays = self._checked(feeds)
         with self._lock:
@@ -181,7 +181,7 @@ class InferenceSession:
         )
 
     def explain(self, node: str) -> NodeExplanation:
-        """What became of a node in the last run, or in the plan that was made ahead: where it went and why, the operators
+        """Explains a node of the last run, or of the plan that was made ahead: where it went and why, the operators
         that it became, and of each the rules that chose its kernels, with yes or no, what it launches, and its bytes and
         arithmetic.
 
@@ -205,7 +205,7 @@ class InferenceSession:
         """Runs the model.
 
         Args:
-            output_names: Which outputs, in this order; None for all.
+            output_names: The outputs to return, in this order; None for all.
             feeds: An array for each input, of exactly its type; a ``DeviceArray`` of the session's device is copied there. A
                 list of arrays for a sequence, and None for an optional input that is to be empty.
 
@@ -229,8 +229,8 @@ class InferenceSession:
             return [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
 
     def run_with_device_arrays(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[DeviceArray]:
-        """As ``run``, but the outputs stay on the device: a new packed array each, which may be fed again. Returns without
-        waiting for the device.
+        """Runs as ``run`` does, but the outputs stay on the device: a new packed array each, which may be fed again. Returns
+        without waiting for the device.
 
         A bool is a UINT8 there, and an output may have no elements. Where the host drives the device's graphs, it waits for
         what it has to read.
@@ -270,7 +270,7 @@ class InferenceSession:
 
         Args:
             targets: The arrays.
-            feeds: As for ``run``.
+            feeds: The feeds of ``run``.
             feeding: Records what goes to the plan.
             leaving: Records what comes from there.
 
@@ -465,11 +465,11 @@ class _Ahead(NamedTuple):
     """A trace made when the model is loaded.
 
     Attributes:
-        region: What of the model.
-        specs: What it is for.
-        trace: It.
-        sizes: Of the model's inputs if it leaves none open.
-        seconds: What it took.
+        region: The model's region.
+        specs: The type and sizes of each input on the device.
+        trace: The trace.
+        sizes: The sizes of the model's inputs if it leaves none open, else None.
+        seconds: The time that it took to make.
     """
 
     region: NodeRegion

@@ -36,7 +36,7 @@ _DEFAULTS: Final = {
     "BlackmanWindow": onnx.TensorProto.FLOAT,
     "MelWeightMatrix": onnx.TensorProto.FLOAT,
 }
-"""What outputs are whose type no input decides, where no attribute does; those of ``_AS_INPUT`` are as the first input."""
+"""The types of outputs that neither an input nor an attribute decides; those of ``_AS_INPUT`` are as the first input."""
 _AS_INPUT: Final = frozenset({"EyeLike", "Bernoulli", "RandomNormalLike", "RandomUniformLike"})
 
 
@@ -54,7 +54,7 @@ def infer_types(nodes: Sequence[onnx.NodeProto], opsets: Mapping[str, int], type
     """Finds the types that nodes make, and refuses nodes whose inputs have types that their operators do not take.
 
     Args:
-        nodes: In an order in which each comes after what it reads.
+        nodes: The nodes in an order in which each comes after what it reads.
         opsets: Domain -> version; the domain of ONNX's own operators is "".
         types: ONNX's number of the element type by value, of the graph's inputs and initializers; those of the nodes'
             outputs are added. Values that are no tensors, or come from operators that onnx does not define, are not in it.

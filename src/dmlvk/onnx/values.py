@@ -40,7 +40,7 @@ class Value:
 
     @property
     def view(self) -> View:
-        """How the elements lie."""
+        """The sizes and strides of the elements."""
         return View(self.sizes, self.strides)
 
     @property

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.onnx.model import Array, NarrowFloat, Node, data_type_of, element_type, kind_of
-from dmlvk.onnx.values import Value, packed_value
+from dmlvk.onnx.shape_arithmetic import element_of, plain
+from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec import ops
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
 from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.size import Size
+
+_FEW: Final = 8
+"""Sizes that record of which a tensor is put together one by one."""
 
 
 class Conversion:
@@ -27,7 +33,7 @@ class Conversion:
     def __init__(
         self,
         node: Node,
-        inputs: Sequence[Value | Array | None],
+        inputs: Sequence[Operand | None],
         upload: Callable[[str, Array], Value],
         keep: Callable[[Node, Callable[[], Array]], Value],
     ) -> None:
@@ -56,6 +62,8 @@ class Conversion:
         value = self._inputs[index] if index < len(self._inputs) else None
         if value is None or isinstance(value, Value):
             return value
+        if isinstance(value, Postponed):
+            return value.device()
         return self.upload(value, self.node.inputs[index])
 
     def computed(self, index: int) -> bool:
@@ -66,7 +74,14 @@ class Conversion:
         """An optional input that is known before the run; None where it is absent. The registry sees to it that the
         row's ``host_inputs`` are known."""
         value = self._inputs[index] if index < len(self._inputs) else None
+        if isinstance(value, Postponed):
+            return value.host()
         return None if isinstance(value, Value) else value
+
+    def dtype(self, index: int) -> np.dtype[Any]:
+        """numpy's type for the elements of a required input."""
+        value = self._inputs[index]
+        return element_of(value) if isinstance(value, np.ndarray) else self[index].dtype
 
     def known(self, index: int) -> Array:
         """A required input that is known before the run."""
@@ -106,8 +121,9 @@ class Conversion:
 
     def upload(self, array: Array, name: str = "") -> Value:
         """A host value as a device tensor: a constant of the plan, or the model's own where ``name`` says which."""
-        if data_type_of(array.dtype) is None:
-            raise self.unsupported(f"a constant of type {array.dtype}, which no device tensor can hold")
+        dtype = element_of(array)
+        if data_type_of(dtype) is None:
+            raise self.unsupported(f"a constant of type {dtype}, which no device tensor can hold")
         return self._upload(name, array)
 
     def kept(self, initial: Callable[[], Array]) -> Value:
@@ -162,6 +178,26 @@ class Conversion:
         y = self.new(sizes, number.dtype)
         value = int(number) if number.dtype.kind == "b" else number.item()
         return self.launch(ops.FillValueConstant, output_tensor=y, value_data_type=data_type, value=value)
+
+    def recorded(self, array: Array) -> Value:
+        """A new tensor of sizes that record; they are pinned where they are many and neither equal nor evenly spaced."""
+        dtype, numbers = element_of(array), array.reshape(-1).tolist()
+        data_type = data_type_of(dtype)
+        steps = [after - before for before, after in pairwise(numbers)] or [0]
+        if not any(isinstance(step, Size) or step != steps[0] for step in steps):
+            y = self.new(array.shape, dtype)
+            fields = {"output_tensor": y, "value_data_type": data_type}
+            if steps[0] == 0:
+                return self.launch(ops.FillValueConstant, **fields, value=numbers[0])
+            return self.launch(ops.FillValueSequence, **fields, value_start=numbers[0], value_delta=steps[0])
+        if len(numbers) > _FEW:
+            return constant_value(plain(array))
+        pieces = tuple(
+            self.launch(ops.FillValueConstant, output_tensor=self.new((1,), dtype), value_data_type=data_type, value=number)
+            for number in numbers
+        )
+        joined = self.launch(ops.Join, input_tensors=pieces, output_tensor=self.new((len(numbers),), dtype), axis=0)
+        return self.reshape(joined, array.shape)
 
     def launch(self, row: type[OperatorDesc], *values: Value | None, **fields: Any) -> Value:
         """Notes an operator to run.

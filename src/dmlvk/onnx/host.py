@@ -74,6 +74,7 @@ class HostEvaluator:
         Raises:
             UnsupportedNodeError: the reference does not implement the operator, the result is no tensor, or it is larger
                 than what may be made here.
+            NotPlainError: sizes that record are among the inputs, and it can be evaluated of plain numbers only.
             ModelError: the node's inputs do not fit it.
         """
         constant = plain_constant(node)
@@ -82,7 +83,8 @@ class HostEvaluator:
         made = shape_arithmetic.evaluate(node, inputs)
         if made is not None:
             return [made]
-        inputs = [None if array is None else shape_arithmetic.plain(array) for array in inputs]
+        if any(array is not None and shape_arithmetic.records(array) for array in inputs):
+            raise shape_arithmetic.NotPlainError
         # Imported late: most models need it for nothing, and every session would wait for it.
         import onnx.reference
         from onnx.reference.op_run import RuntimeContextError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,8 +27,9 @@ from dmlvk.onnx.host import HostEvaluator, may_run_on_host, shape_of
 from dmlvk.onnx.host_values import is_always_driven, needs_shape_only, wanted_on_host
 from dmlvk.onnx.model import Array, Model, Node, kind_of
 from dmlvk.onnx.program import NodeRegion
-from dmlvk.onnx.registry import Row
-from dmlvk.onnx.values import Value, constant_value, packed_value
+from dmlvk.onnx.registry import Row, find_row
+from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records
+from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec.errors import ModelError, UnsupportedError, UnsupportedNodeError
 
 FOLDED: Final = "constant, folded when the model was loaded"
@@ -48,7 +50,7 @@ class _Walk:
         walked: The nodes that it came by, each once, with their rows.
     """
 
-    values: dict[str, Value | Array]
+    values: dict[str, Operand]
     uploads: dict[str, Value]
     steps: list[Step]
     walked: dict[Node, Row | None]
@@ -190,8 +192,7 @@ class Network:
         inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items()}
         walk = _Walk({**self.constants, **host_values, **inputs}, {}, [], {})
         self._follow(region.nodes, walk)
-        self._pack_outputs(region, walk)
-        return self._finished(walk, inputs, {name: walk.values[name] for name in region.outputs})
+        return self._finished(walk, inputs, self._packed_outputs(region, walk))
 
     def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedNodeError:
         """The device's error about an operator, as an error of its node."""
@@ -209,47 +210,59 @@ class Network:
                 values.update(zip(node.outputs, inner, strict=False))  # the last ones may be left out
                 continue
             if row is None:
-                values.update(self._on_host(node, operands))
+                values.update(self._on_host(node, operands, walk))
                 continue
-            if operands and operands[0] is not None:
-                check_type(node, row, kind_of(operands[0].dtype))
-            conversion = self._conversion(node, operands, walk)
-            result = row.convert(conversion)
-            results = result if isinstance(result, tuple) else (result,)
-            walk.steps += conversion.steps
-            made = {name: value for name, value in zip(node.outputs, results, strict=False) if value is not None}
-            for index, name in enumerate(node.outputs):
-                if name and name not in made:
-                    raise _unsupported(node, f"output {index}, {name!r}, has no implementation")
-            values.update(made)
+            values.update(self._on_device(node, row, operands, walk))
 
-    def _conversion(self, node: Node, operands: Sequence[Value | Array | None], walk: _Walk) -> Conversion:
+    def _on_device(self, node: Node, row: Row, operands: Sequence[Operand | None], walk: _Walk) -> dict[str, Operand]:
+        conversion = self._conversion(node, operands, walk)
+        if operands and operands[0] is not None:
+            check_type(node, row, kind_of(conversion.dtype(0)))
+        result = row.convert(conversion)
+        results = result if isinstance(result, tuple) else (result,)
+        walk.steps += conversion.steps
+        made: dict[str, Operand] = {
+            name: value for name, value in zip(node.outputs, results, strict=False) if value is not None
+        }
+        for index, name in enumerate(node.outputs):
+            if name and name not in made:
+                raise _unsupported(node, f"output {index}, {name!r}, has no implementation")
+        return made
+
+    def _conversion(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> Conversion:
         def upload(name: str, array: Array) -> Value:
             known = self.uploads if name in self.constants else walk.uploads
-            if not name:
-                return constant_value(array)
-            if name not in known:
-                known[name] = constant_value(array)
-            return known[name]
+            if name in known:
+                return known[name]
+            value = self._recorded(node, array, walk) if records(array) else constant_value(array)
+            if name:
+                known[name] = value
+            return value
 
         return Conversion(node, operands, upload, self._keep)
 
-    def _follow_branch(self, node: Node, walk: _Walk) -> list[Value | Array]:
-        condition = walk.values[node.inputs[0]]
-        assert not isinstance(condition, Value), "a condition is known before the run"
+    def _recorded(self, node: Node, array: Array, walk: _Walk) -> Value:
+        conversion = self._conversion(node, (), walk)
+        value = conversion.recorded(array)
+        walk.steps += conversion.steps
+        return value
+
+    def _follow_branch(self, node: Node, walk: _Walk) -> list[Operand]:
+        condition = _known(walk.values[node.inputs[0]])
+        assert condition is not None, "a condition is known before the run"
         if condition.size != 1:
             raise ModelError(f"node {node.name!r} (If): a condition of sizes {condition.shape}")
         body = self._bodies[node]["then_branch" if condition.item() else "else_branch"]
         self._follow(self._placed[body], walk)
         return [walk.values[name] for name in body.outputs]
 
-    def _unroll(self, node: Node, operands: Sequence[Value | Array | None], walk: _Walk) -> list[Value | Array]:
+    def _unroll(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> list[Operand]:
         """A Scan, its body once for each element; every tensor is on the device."""
         (body,) = self._bodies[node].values()
         conversion = self._conversion(node, operands, walk)
         rounds = scan_rounds(conversion, body)
         states = [walk.values[name] for name in node.inputs[: len(body.inputs) - len(rounds[0])]]
-        made: list[list[Value | Array]] = []
+        made: list[list[Operand]] = []
         walk.steps += conversion.steps
         for elements in rounds:
             walk.values.update(zip(body.inputs, (*states, *elements), strict=True))
@@ -267,22 +280,57 @@ class Network:
             self.kept[node] = constant_value(initial())
         return self.kept[node]
 
-    def _on_host(self, node: Node, operands: Sequence[Value | Array | None]) -> dict[str, Array]:
+    def _on_host(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> Mapping[str, Operand]:
         if needs_shape_only(node):
             operand = operands[0]
             assert operand is not None, "ONNX's checker has seen to required inputs"
-            return {node.outputs[0]: shape_of(node, operand.sizes if isinstance(operand, Value) else operand.shape)}
-        return _evaluate(self._evaluator, node, [None if isinstance(item, Value) else item for item in operands])
+            value = operand.device() if isinstance(operand, Postponed) else operand
+            return {node.outputs[0]: shape_of(node, value.sizes if isinstance(value, Value) else value.shape)}
+        arrays = [item for item in operands if not isinstance(item, Postponed)]
+        if len(arrays) == len(operands):
+            try:
+                return _evaluate(self._evaluator, node, [None if isinstance(item, Value) else item for item in arrays])
+            except NotPlainError:
+                pass
 
-    def _pack_outputs(self, region: NodeRegion, walk: _Walk) -> None:
-        """Copies outputs that are strided views: what is downloaded or handed on is row-major."""
+        def evaluated() -> dict[str, Array]:
+            return _evaluate(self._evaluator, node, [None if item is None else _known(item) for item in operands])
+
+        return evaluated() if len(node.outputs) > 1 else self._postponed(node, operands, evaluated, walk)
+
+    def _postponed(
+        self, node: Node, operands: Sequence[Operand | None], evaluated: Callable[[], dict[str, Array]], walk: _Walk
+    ) -> dict[str, Operand]:
+        (name,) = node.outputs
+
+        def on_device() -> Value:
+            row = find_row(node)
+            if row is not None:
+                with suppress(UnsupportedNodeError):  # of the device; the host can
+                    made = self._on_device(node, row, operands, walk)[name]
+                    if isinstance(made, Value):
+                        return made
+            return self._conversion(node, (), walk).upload(postponed.host())
+
+        postponed = Postponed(lambda: evaluated()[name], on_device)
+        return {name: postponed}
+
+    def _packed_outputs(self, region: NodeRegion, walk: _Walk) -> dict[str, Value | Array]:
+        """The outputs, of strided views copies: what is downloaded or handed on is row-major."""
         makers = {name: node for node, _ in region.nodes for name in node.outputs}
+        outputs: dict[str, Value | Array] = {}
         for name in region.outputs:
             value = walk.values[name]
+            if isinstance(value, Postponed):
+                value = value.device()
+            elif not isinstance(value, Value) and records(value):
+                value = self._recorded(makers[name], value, walk)
             if isinstance(value, Value) and not value.is_packed and 0 not in value.sizes:
                 conversion = self._conversion(makers[name], (), walk)
-                walk.values[name] = conversion.copy(value)
+                value = conversion.copy(value)
                 walk.steps += conversion.steps
+            outputs[name] = value
+        return outputs
 
     def _finished(self, walk: _Walk, inputs: Mapping[str, Value], outputs: Mapping[str, Value | Array]) -> Trace:
         needed: set[Storage] = {value.storage for value in outputs.values() if isinstance(value, Value)}
@@ -300,7 +348,7 @@ class Network:
         host_nodes: dict[Node, Label] = {}
         removed_nodes: dict[Node, Label] = {}
         for node, row in walk.walked.items():
-            if node in launches:
+            if node in launches and (row is not None or node in self._bodies):
                 place, reason = device_nodes, READ_BACK if node in self._reading else ""
             elif row is None:
                 place, reason = host_nodes, CONTROL if node in self._bodies else SHAPE
@@ -324,6 +372,13 @@ class Network:
 def _evaluate(evaluator: HostEvaluator, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array]:
     results = evaluator.evaluate(node, inputs)
     return dict(zip((name for name in node.outputs if name), results, strict=True))
+
+
+def _known(operand: Operand) -> Array | None:
+    """The operand as plain numbers; None for one on the device."""
+    if isinstance(operand, Value):
+        return None
+    return operand.host() if isinstance(operand, Postponed) else plain(operand)
 
 
 def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:

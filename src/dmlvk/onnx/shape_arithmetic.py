@@ -1,20 +1,20 @@
 """The arithmetic of shapes: small tensors of numbers, by the operators with which exporters compute sizes and positions.
 
-It is done at each new size, so not by ``onnx.reference``: a decoder of 152 nodes takes 44 ms for a new size instead of 64. A
-tensor whose elements are sizes that record what is computed of them is an array of objects, which knows the type that ONNX
-sees. An index or a count that is such a size is taken as the plain number.
+It is done at each new size, so not by ``onnx.reference``, which is slower. A tensor whose elements are sizes that record
+what is computed of them is an array of objects, which knows the type that ONNX sees. No index and no count can be such a
+size.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from dmlvk.onnx.model import Array, Node, element_type
+from dmlvk.spec.size import Size
 
 _MOST: Final = 1 << 16
 """Elements that a node may make here; what makes more is no arithmetic of shapes."""
@@ -23,12 +23,20 @@ _Inputs = Sequence[Array | None]
 _Rule = Callable[[Node, Any], Any]
 
 
+class NotPlainError(Exception):
+    """What a node makes has a length, or is chosen by an index, that is a size which records; or it is computed where sizes
+    cannot record."""
+
+
 def evaluate(node: Node, inputs: _Inputs) -> Array | None:
     """The node's only output; None where the node is none that is computed here, or does not fit its inputs.
 
     Args:
         node: The node.
         inputs: Its inputs, None for an absent one.
+
+    Raises:
+        NotPlainError: only ``plain`` inputs can be computed with here.
     """
     rule = _RULES.get(node.op_type) if node.domain == "" else None
     present = [array for array in inputs if array is not None]
@@ -45,7 +53,7 @@ def evaluate(node: Node, inputs: _Inputs) -> Array | None:
         return None
     data = inputs[1 if node.op_type == "Where" else 0]
     assert data is not None, "a rule has read it"
-    return _settled(result, element_type(node.attributes["to"])[1] if node.op_type == "Cast" else _element(data))
+    return _settled(result, element_type(node.attributes["to"])[1] if node.op_type == "Cast" else element_of(data))
 
 
 class _Recording(np.ndarray[Any, Any]):
@@ -64,12 +72,25 @@ def whole_numbers(values: Sequence[int]) -> Array:
 
 
 def plain(array: Array) -> Array:
-    """The tensor with plain numbers only."""
-    return np.asarray(array).astype(_element(array)) if array.dtype == object else array
+    """The tensor with plain numbers only, to which sizes that record are pinned."""
+    return np.asarray(array).astype(element_of(array)) if records(array) else array
 
 
-def _element(array: Array) -> np.dtype[Any]:
+def records(array: Array) -> bool:
+    """Whether sizes that record are among the elements."""
+    return array.dtype == object
+
+
+def element_of(array: Array) -> np.dtype[Any]:
+    """The type of the elements as ONNX sees it."""
     return array.element if isinstance(array, _Recording) else array.dtype
+
+
+def _told(array: Array) -> Array:
+    """A tensor that says lengths or places."""
+    if records(array):
+        raise NotPlainError
+    return array
 
 
 def _settled(result: Any, element: np.dtype[Any] | None) -> Array:
@@ -86,7 +107,7 @@ def _settled(result: Any, element: np.dtype[Any] | None) -> Array:
 
 def _same_type(*arrays: Array) -> bool:
     """Whether operands are of one type, as ONNX wants them."""
-    return len({_element(array) for array in arrays}) == 1
+    return len({element_of(array) for array in arrays}) == 1
 
 
 def _elementwise(function: Callable[..., Any], kinds: str) -> _Rule:
@@ -133,12 +154,12 @@ def _cast(node: Node, inputs: Sequence[Array]) -> Any:
     _, dtype = element_type(node.attributes["to"])
     if dtype is None or dtype.kind not in "biuf":
         return None
-    return x if x.dtype == object and dtype in (np.int32, np.int64) else plain(x).astype(dtype)
+    return x if x.dtype == object and dtype in (np.int32, np.int64) else _told(x).astype(dtype)
 
 
 def _gathered(node: Node, inputs: Sequence[Array]) -> Any:
     x, indices = inputs
-    return np.take(x, plain(indices), axis=node.attributes.get("axis", 0))
+    return np.take(x, _told(indices), axis=node.attributes.get("axis", 0))
 
 
 def _sliced(node: Node, inputs: _Inputs) -> Any:
@@ -147,9 +168,9 @@ def _sliced(node: Node, inputs: _Inputs) -> Any:
         return None
     axes, steps = (*rest, None, None)[:2]
     chosen = [slice(None)] * x.ndim
-    bounds = [plain(array).tolist() for array in (starts, ends)]
-    named = range(len(bounds[0])) if axes is None else plain(axes).tolist()
-    strides = [1] * len(bounds[0]) if steps is None else plain(steps).tolist()
+    bounds = [_told(array).tolist() for array in (starts, ends)]
+    named = range(len(bounds[0])) if axes is None else _told(axes).tolist()
+    strides = [1] * len(bounds[0]) if steps is None else _told(steps).tolist()
     for axis, start, end, stride in zip(named, *bounds, strides, strict=True):
         chosen[axis] = slice(start, end, stride)
     return x[tuple(chosen)]
@@ -159,7 +180,7 @@ def _axes(node: Node, inputs: _Inputs) -> list[int] | None:
     """The axes that a node has as an attribute or, in newer versions, as an input; None for none."""
     given = inputs[1] if len(inputs) > 1 else None
     if given is not None:
-        return [int(axis) for axis in plain(given)]
+        return [int(axis) for axis in _told(given)]
     found: Sequence[int] | None = node.attributes.get("axes")
     return None if found is None else list(found)
 
@@ -177,7 +198,7 @@ def _unsqueezed(node: Node, inputs: _Inputs) -> Any:
 def _reshaped(node: Node, inputs: Sequence[Array]) -> Any:
     x, shape = inputs
     keeps = not node.attributes.get("allowzero", 0)
-    sizes = [x.shape[axis] if size == 0 and keeps else size for axis, size in enumerate(plain(shape).tolist())]
+    sizes = [x.shape[axis] if size == 0 and keeps else size for axis, size in enumerate(_told(shape).tolist())]
     return x.reshape(sizes)
 
 
@@ -193,19 +214,21 @@ def _counted(_: Node, inputs: Sequence[Array]) -> Any:
     start, limit, delta = (array.reshape(-1)[0] for array in inputs)
     if not _same_type(*inputs) or inputs[0].dtype.kind not in "iO" or any(array.size > 1 for array in inputs):
         return None
-    count = max(0, operator.index(-((start - limit) // delta)))
+    count = max(0, -((start - limit) // delta))
+    if isinstance(count, Size):
+        raise NotPlainError
     return start + np.arange(count).astype(inputs[0].dtype) * delta if count <= _MOST else None
 
 
 def _filled(node: Node, inputs: Sequence[Array]) -> Any:
     value = node.attributes.get("value", np.zeros(1, np.float32))
-    sizes = plain(inputs[0]).tolist()
+    sizes = _told(inputs[0]).tolist()
     return np.full(sizes, value.reshape(-1)[0]) if math.prod(sizes) <= _MOST else None
 
 
 def _expanded(_: Node, inputs: Sequence[Array]) -> Any:
     x, shape = inputs
-    sizes = np.broadcast_shapes(x.shape, tuple(plain(shape).tolist()))
+    sizes = np.broadcast_shapes(x.shape, tuple(_told(shape).tolist()))
     return np.array(np.broadcast_to(x, sizes)) if math.prod(sizes) <= _MOST else None
 
 

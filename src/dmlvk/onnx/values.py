@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,6 +90,23 @@ class Value:
             raise AssertionError(f"{self.sizes} has not as many elements as {sizes}")
         view = self.view.reshaped(sizes)
         return None if view is None else self.seen(view)
+
+
+class Postponed:
+    """A tensor that follows from shapes, of which its length or its choice records: the host has it for the sizes of this
+    trace only, the device makes it for any. It is made where it is first needed.
+
+    Attributes:
+        host: What it is for these sizes, which are pinned.
+        device: The tensor on the device.
+    """
+
+    def __init__(self, host: Callable[[], Array], device: Callable[[], Value]) -> None:
+        self.host, self.device = functools.cache(host), functools.cache(device)
+
+
+Operand = Value | Array | Postponed
+"""What a node reads."""
 
 
 def packed_value(dtype: np.dtype[Any], sizes: Sizes, constant: Array | None = None) -> Value:

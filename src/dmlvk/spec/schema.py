@@ -582,6 +582,8 @@ def _is_integer(value: object, least: int, end: int) -> bool:
 def _is_number(value: object) -> TypeGuard[numbers.Real]:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return False
+    if isinstance(value, Size):  # whose range is the row's to check
+        return True
     try:
         float(value)
     except OverflowError:  # an integer beyond every floating type

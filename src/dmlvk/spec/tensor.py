@@ -68,7 +68,7 @@ def cast_scalar(value: float, data_type: TensorDataType) -> int | float:
         return value
     bits = element_bits(data_type)
     low, high = (0, 2**bits - 1) if data_type.name.startswith("UINT") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return low if value <= low else high if value >= high else int(value)
+    return low if value <= low else high if value >= high else math.trunc(value)
 
 
 def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:

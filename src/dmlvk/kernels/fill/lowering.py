@@ -52,7 +52,7 @@ def scalar_bits(value: float, data_type: TensorDataType) -> tuple[int, int]:
             data = struct.pack(_FLOAT_CODES[data_type], math.copysign(math.inf, value))
         bits = int.from_bytes(data, "little")
     else:
-        bits = int(value) % 2 ** element_bits(data_type)
+        bits = math.trunc(value) % 2 ** element_bits(data_type)
     return bits % 2**32, bits >> 32
 
 

@@ -36,16 +36,15 @@ def constant_of_shape(node: Conversion) -> Value:
 def counting(node: Conversion) -> Value:
     """start + i * delta, while that is before the limit."""
     start, limit, delta = (node.known(index).reshape(()) for index in range(3))
-    if delta == 0 or not np.isfinite([start, limit, delta]).all():
+    dtype = node.dtype(0)
+    is_float = dtype.kind == "f"
+    if delta == 0 or (is_float and not np.isfinite([start, limit, delta]).all()):
         raise node.invalid(f"no range goes from {start} to {limit} by {delta}")
-    if start.dtype.kind == "f":
-        count = math.ceil(float(limit - start) / float(delta))
-    else:
-        count = -((int(limit) - int(start)) // -int(delta))
+    count = math.ceil(float(limit - start) / float(delta)) if is_float else -((limit.item() - start.item()) // -delta.item())
     return node.launch(
         ops.FillValueSequence,
-        output_tensor=node.new((max(count, 0),), start.dtype),
-        value_data_type=data_type_of(start.dtype),
+        output_tensor=node.new((max(count, 0),), dtype),
+        value_data_type=data_type_of(dtype),
         value_start=start.item(),
         value_delta=delta.item(),
     )

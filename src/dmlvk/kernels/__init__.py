@@ -1,1 +1,1 @@
-"""From a desc to a plan: kernels, the rules that choose them, and the lowering. Pure Python; nothing here needs a GPU."""
+"""Kernels, the rules that choose them, and the lowering of descs to plans. Pure Python; nothing here needs a GPU."""

@@ -15,8 +15,8 @@ from dmlvk.spec.tensor import TensorDesc
 def fuse_additions(flow: StepGraph) -> None:
     """An addition to a product's output that nothing else reads becomes a part of the product, before it rounds.
 
-    A convolution without a bias takes a number a channel; a GEMM without C takes anything of its sizes, broadcast or
-    not.
+    A convolution without a bias takes a number a channel; a GEMM without C takes anything of its sizes,
+    broadcast or not.
     """
     for step in flow.steps:
         if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):

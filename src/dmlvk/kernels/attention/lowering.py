@@ -29,7 +29,7 @@ from dmlvk.spec.ops.attention import AttentionSizes, attention_sizes
 from dmlvk.spec.tensor import TEMPORARY_BUFFER_ALIGNMENT, TensorDesc, element_bits
 
 Strides = tuple[int, int, int, int]
-"""In elements, of (batch entry, row, head, element)."""
+"""Strides in elements of (batch entry, row, head, element)."""
 
 _LENGTHS = {TensorDataType.INT32: 1, TensorDataType.FLOAT32: 2, TensorDataType.FLOAT16: 3}
 _PRESENTS = (("key", "output_present_key_tensor"), ("value", "output_present_value_tensor"))
@@ -50,16 +50,16 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Operands:
-    """What the kernels read and write, wherever the desc has it.
+    """The operands of the kernels, wherever the desc has them.
 
     Attributes:
-        data_type: Of all floating tensors.
+        data_type: The type of all floating tensors.
         sizes: Those of the desc; ``keys`` of them stand where k and v are.
         q, k, v, y: Queries, keys, values, output.
         keys: Rows of k and v of an entry.
         q_bias, kv_bias: Whether the bias is to be added to q, and to k and v.
         before: Launches that make k and v, and the desc's present outputs.
-        temporary_bytes: What they need.
+        temporary_bytes: The temporary memory that these launches need.
     """
 
     data_type: TensorDataType
@@ -389,13 +389,13 @@ def _matrices(
 
 
 class _Parts(NamedTuple):
-    """How keys are shared out.
+    """The parts into which keys are shared out.
 
     Attributes:
-        number: Of parts.
-        tiles: Of keys in each of them.
+        number: The number of parts.
+        tiles: The tiles of keys in each part.
         where: Temporary memory for what they leave, see ``glsl/attention_merge.comp``.
-        summaries: Where in it peaks and sums of weights start, in numbers.
+        summaries: The place in it where peaks and sums of weights start, in numbers.
     """
 
     number: int
@@ -406,7 +406,7 @@ class _Parts(NamedTuple):
 
 _MATRIX_WORKGROUPS = 4
 _TILE_WORKGROUPS = 16
-"""How many workgroups parts of the keys should make for each processor."""
+"""The workgroups for each processor that parts of the keys should make, in the kernel of matrices and in that of tiles."""
 
 
 def _parts(problem: AttentionProblem, operands: _Operands, tile_keys: int, row_tiles: int, workgroups: int) -> _Parts:
@@ -441,7 +441,7 @@ def _plan(
 
 
 class TileShape(NamedTuple):
-    """How a workgroup covers a tile; see ``glsl/attention_tiles.comp``. ``depth``, at most ``keys``, divides it."""
+    """The cover of a tile by a workgroup; see ``glsl/attention_tiles.comp``. ``depth``, at most ``keys``, divides it."""
 
     invocations: int
     rows: int
@@ -449,7 +449,7 @@ class TileShape(NamedTuple):
     depth: int
 
     def columns(self, problem: AttentionProblem) -> int:
-        """Of the values, that the sums in registers hold."""
+        """The columns of the values that the sums in registers hold."""
         return 128 if problem.value_size > 64 and self.depth > 16 else 64
 
     def stage(self, problem: AttentionProblem) -> int:
@@ -457,7 +457,7 @@ class TileShape(NamedTuple):
         return max((self.rows + self.keys) * (self.depth // 4 + 1), self.depth * self.columns(problem) // 4)
 
     def shared_memory_bytes(self, problem: AttentionProblem) -> int:
-        """Of a workgroup."""
+        """The shared memory of a workgroup."""
         quads = self.stage(problem) + self.rows * (self.keys // 4 + 1)
         return 16 * quads + 4 * (2 * self.invocations + self.rows)
 
@@ -470,7 +470,7 @@ _TILE_SHAPES = (
     TileShape(128, 8, 64, 32),
     TileShape(128, 32, 32, 16),
 )
-"""From the largest to the one that every device has."""
+"""The tiles from the largest to the one that every device has."""
 _CPU_TILE_SHAPE = TileShape(64, 8, 32, 8)
 """Small, because a CPU's driver takes seconds to compile unrolled loops."""
 

@@ -12,7 +12,7 @@ _PARAMS = (
     *(f"uint {name}_strides[4]" for name in ("q", "k", "v", "y", "mask", "relative")),
     *("uint bias_stride", "uint k_bias", "uint v_bias", "uint lengths_stride", "float scale", "float mask_filter"),
 )
-"""What every attention kernel reads; see ``glsl/include/attention.glsl``."""
+"""The parameters of every attention kernel; see ``glsl/include/attention.glsl``."""
 _CONSTANTS = (
     ("LOCAL_SIZE_X", 128),
     ("Q_BIAS", 0),

@@ -16,7 +16,7 @@ class AttentionProblem:
     """Attention, as its kernels see it.
 
     Attributes:
-        bits: Of an element.
+        bits: The bits of an element.
         batch: Batch entries, or sequences without padding.
         queries: Query rows of an entry.
         keys: Most keys that a query sees.
@@ -58,12 +58,12 @@ ATTENTION_MATRIX_HEAD = 128
 
 
 class CooperativeShape(NamedTuple):
-    """How subgroups that multiply matrices cover a tile; see ``glsl/attention_cooperative.comp``.
+    """The cover of a tile by subgroups that multiply matrices; see ``glsl/attention_cooperative.comp``.
 
     Attributes:
-        subgroups: Of a workgroup.
+        subgroups: The subgroups of a workgroup.
         blocks: Rows of matrices that each has.
-        keys: Of a tile.
+        keys: The keys of a tile.
         hold_queries: Whether queries stay in matrices, and not in shared memory.
         widest: Widest heads that it is meant for.
     """
@@ -75,7 +75,7 @@ class CooperativeShape(NamedTuple):
     widest: int = 128
 
     def shared_memory_bytes(self, matrix: CooperativeMatrix, head: int, value: int, *, reductions: bool) -> int:
-        """Of a workgroup, with heads of whole matrices."""
+        """The shared memory of a workgroup, with heads of whole matrices."""
         rows = self.subgroups * self.blocks * matrix.m
         tiles, scores = self.keys * (head // 8 + 1 + value // 8 + 1), rows * (self.keys // 4 + 1)
         work = max(tiles, scores) if reductions else tiles + scores
@@ -99,9 +99,9 @@ ATTENTION_SHAPES = {
         CooperativeShape(2, 1, 32, True),
     ),
 }
-"""By whether matrices have reductions, from the one with most rows to the one with the fewest. H200, 2 x 32 heads of 4096
-rows: of 128 elements, 220 TFLOP/s with 8 subgroups and 210 with 4, 33 where the matrices are the whole workgroup's; of 64,
-183 with two rows of matrices a subgroup, 165 with one."""
+"""The shapes, by whether matrices have reductions, from the one with most rows to that with the fewest. H200, 2 x 32 heads
+of 4096 rows: of 128 elements, 220 TFLOP/s with 8 subgroups and 210 with 4, 33 where the matrices are the whole workgroup's;
+of 64, 183 with two rows of matrices a subgroup, 165 with one."""
 
 
 def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:

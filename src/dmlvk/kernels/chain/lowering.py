@@ -16,7 +16,7 @@ from dmlvk.spec.schema import OperatorDesc
 
 
 def _problem(desc: PointwiseChain) -> ElementwiseProblem:
-    """With as many inputs as the kernel binds: those that are not there do not vary."""
+    """The problem of a chain, with as many inputs as the kernel binds: those that are not there do not vary."""
     output = desc.tensor("output_tensor")
     inputs = [tensor.effective_strides for tensor in desc.input_tensors]
     absent = [(0,) * output.dimension_count] * (MOST_INPUTS - len(inputs))

@@ -1,1 +1,1 @@
-"""What the families of kernels share: plans, kernel rows, rules, shape arithmetic."""
+"""The parts that all families of kernels share: plans, kernel rows, rules, shape arithmetic."""

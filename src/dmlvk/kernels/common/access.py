@@ -1,4 +1,4 @@
-"""How the lanes of an invocation reach a tensor."""
+"""The ways in which the lanes of an invocation reach a tensor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Access(enum.IntEnum):
-    """How an invocation reaches its lanes of a tensor; MODE_* of ``glsl/include/lanes.glsl``."""
+    """The way in which an invocation reaches its lanes of a tensor; MODE_* of ``glsl/include/lanes.glsl``."""
 
     ELEMENTS = 0
     GROUPS = 1

@@ -1,4 +1,4 @@
-"""From an activation desc to what ``activate`` in ``glsl/include/activation.glsl`` takes."""
+"""Turns an activation desc into the arguments of ``activate`` in ``glsl/include/activation.glsl``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Activation(NamedTuple):
         id: The operator's number, 0 (``OperatorType.INVALID``) for none: a specialisation constant ACTIVATION. A clip
             that scales its input first has its re-issue's.
         param0, param1: Its float attributes in the struct's order, 0.0 where it has fewer: runtime parameters.
-        scale, bias: What a clip makes of its input first.
+        scale, bias: The factor and the addend that a clip applies to its input first.
     """
 
     id: int
@@ -27,7 +27,7 @@ class Activation(NamedTuple):
 
     @property
     def params(self) -> dict[str, float]:
-        """What the parameter block of an operator has of it into which a clip may be fused."""
+        """Its part of the parameter block of an operator into which a clip may be fused."""
         return {"param0": self.param0, "param1": self.param1, "clip_scale": self.scale, "clip_bias": self.bias}
 
 

@@ -1,4 +1,4 @@
-"""Which devices multiply by cooperative matrices, as the rules of several families ask."""
+"""Tells which devices multiply by cooperative matrices, as the rules of several families ask."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ WORD = 8
 
 
 class CooperativeTile(NamedTuple):
-    """How a workgroup covers a tile: its rows and columns, the depth staged at a time, the block of each subgroup, how
+    """The cover of a tile by a workgroup: its rows and columns, the depth staged at a time, the block of each subgroup, how
     many tiles there are in shared memory at a time, and over how many steps the loads of the next one are spread (0: before
     the first)."""
 
@@ -28,12 +28,12 @@ class CooperativeTile(NamedTuple):
 
     @property
     def subgroups(self) -> int:
-        """In a workgroup."""
+        """The subgroups of a workgroup."""
         return self.rows // self.block_rows * (self.columns // self.block_columns)
 
     @property
     def shared_bytes(self) -> int:
-        """At most, whichever way the factors lie: lines of 16-byte words and one of padding."""
+        """The most shared memory, whichever way the factors lie: lines of 16-byte words and one of padding."""
         along = (self.rows + self.columns) * (self.depth // WORD + 1)
         across = self.depth * ((self.rows + self.columns) // WORD + 2)
         return 16 * max(along, across) * self.buffers
@@ -43,7 +43,7 @@ class CooperativeTile(NamedTuple):
         return not any(size * self.depth // WORD % invocations for size in (self.rows, self.columns))
 
     def tiles(self, rows: int, columns: int) -> int:
-        """How many of them cover a matrix."""
+        """The number of tiles that cover a matrix."""
         return -(-rows // self.rows) * -(-columns // self.columns)
 
 

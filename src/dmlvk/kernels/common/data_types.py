@@ -1,5 +1,5 @@
-"""Which device features the data types of an operator take: told from its row and from what its lowering declares, without
-lowering anything."""
+"""The device features that the data types of an operator take, told from its row and from its lowering's declarations,
+without lowering anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlvk.spec.tensor import TensorDesc, element_bits
 
 
 def storage_features(data_type: TensorDataType) -> frozenset[str]:
-    """What loading and storing elements takes, whatever is computed with them.
+    """The features that loading and storing elements takes, whatever is computed with them.
 
     Any device moves 64-bit elements, as pairs of words, and writes 64-bit indices so; whether it computes with them is asked
     of the kernels that do. 4-bit elements go in 32-bit words.

@@ -1,4 +1,4 @@
-"""What a kernel's manifest row says, and the packing of its parameter block.
+"""The manifest row of a kernel, and the packing of its parameter block.
 
 The row is the only place where a kernel's buffers, parameters and constants are declared: the build script writes the
 GLSL declarations from it (see ``tools/build_kernels.py``) and the host packs and binds by the same names.
@@ -19,13 +19,13 @@ from dmlvk.spec.size import Deferred, RealSize, Size
 
 
 class GlslType(NamedTuple):
-    """How a tensor data type appears in GLSL.
+    """The GLSL of a tensor data type.
 
     Attributes:
         storage: Type of a buffer element.
         arithmetic: Type to compute in.
         features: Device features that loading, storing and computing it need.
-        extensions: GLSL extensions likewise.
+        extensions: GLSL extensions that this needs.
     """
 
     storage: str
@@ -53,8 +53,8 @@ GLSL_TYPES: dict[str, GlslType] = {
     "BITS64": GlslType("uvec2", "uvec2"),
     "BITS128": GlslType("uvec4", "uvec4"),
 }
-"""By ``TensorDataType`` name, and by two for bits of no type: a variant macro whose value is one of these names is a data
-type macro."""
+"""The GLSL types by ``TensorDataType`` name, and by two names for bits of no type. A variant macro whose value is one of
+these names is a data type macro."""
 
 _EXTENSION_FEATURES = {
     "GL_KHR_shader_subgroup_arithmetic": "subgroup_arithmetic",
@@ -139,7 +139,7 @@ class KernelSpec:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """What ``shared`` defines in GLSL."""
+        """The numbers that ``shared`` defines in GLSL, by name."""
         found: dict[str, int] = {}
         for name, value in self.shared:
             found |= {name: value} if isinstance(value, int) else {f"{name}_{item.name}": item.value for item in value}
@@ -161,7 +161,7 @@ class KernelSpec:
 
     @cached_property
     def _codes(self) -> str:
-        """Of each word of the parameter block, as ``struct`` has it."""
+        """The code of each word of the parameter block, as ``struct`` has it."""
         return "".join(_CODES[member.type] * max(member.length, 1) for member in self.members)
 
     @cached_property

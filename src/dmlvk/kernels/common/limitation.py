@@ -1,4 +1,4 @@
-"""What devices cannot do, and so no kernel can: each limitation is declared here once, raised where a desc meets it, and
+"""The limits of devices, which no kernel can pass: each is declared here once, raised where a desc meets it, and
 listed by ``python -m dmlvk ops`` and the reference for the operators whose lowering names it."""
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Limitation:
 
     Attributes:
         name: Its own, which errors and listings carry.
-        rule: What descs that run keep to, as a sentence without its end.
-        devices: Which devices it is about, in words.
+        rule: The rule that descs which run keep to, as a sentence without its full stop.
+        devices: The devices that it is about, in words.
         concerns: Whether a device is one of them.
     """
 
@@ -32,10 +32,10 @@ class Limitation:
     concerns: Callable[[Capabilities], bool] = _any
 
     def error(self, found: str, operator: str, *, features: tuple[str, ...] = ()) -> UnsupportedError:
-        """What to raise.
+        """The error to raise.
 
         Args:
-            found: What the desc needs and the device has not, in words.
+            found: The desc's need that the device does not meet, in words.
             operator: The operator's DirectML name.
             features: The device features that it would take.
         """

@@ -24,8 +24,8 @@ def placed(plan: Plan, *, inputs: tuple[Range, ...], outputs: tuple[Range, ...],
 
     Args:
         plan: The part. It keeps nothing from its initialisation.
-        inputs, outputs: Where the tensors of its slots lie.
-        temporary: Where its ``temporary_bytes`` begin among those of the whole.
+        inputs, outputs: The ranges of the tensors of its slots.
+        temporary: The offset of its ``temporary_bytes`` among those of the whole.
     """
     assert not plan.initialize and not plan.persistent_bytes, "a part has no tensor that is OWNED_BY_DML"
     places = {Source.INPUT: inputs, Source.OUTPUT: outputs, Source.TEMPORARY: (Range(Source.TEMPORARY, 0, temporary),)}

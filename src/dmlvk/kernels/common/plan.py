@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 
 class Source(enum.Enum):
-    """Which resource a binding's bytes lie in."""
+    """The resource in which a binding's bytes lie."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -22,7 +22,7 @@ class Range(NamedTuple):
 
     Attributes:
         source: The resource.
-        slot: Of INPUT and OUTPUT the binding slot, of CONSTANT which of the operator's constants.
+        slot: The binding slot of INPUT and OUTPUT; the index among the operator's constants of CONSTANT.
         offset: Bytes from the start of the bound range.
         nbytes: Length; 0 for the whole tensor (INPUT and OUTPUT only).
     """
@@ -64,7 +64,7 @@ class Dispatch:
     """One launch.
 
     Attributes:
-        kernel: Which pipeline.
+        kernel: The kernel variant, which stands for a pipeline.
         bindings: A range for each storage buffer of the kernel, in the manifest's order.
         params: The kernel's immutable parameter block, packed by ``KernelSpec.pack``.
         grid: Workgroups in x, y, z.
@@ -81,7 +81,7 @@ class BlockCopy:
     """A copy of contiguous bytes, which the device's own copy command makes: it takes any offset and length.
 
     Attributes:
-        name: What timings and reports call it.
+        name: The name in timings and reports.
         bindings: The source and the target, equally long; where they are bound to the same bytes nothing is done.
     """
 
@@ -90,19 +90,19 @@ class BlockCopy:
 
 
 Launch = Dispatch | BlockCopy
-"""What a plan puts on the device's queue. Both count as a dispatch, and both are timed."""
+"""A launch of a plan. Both kinds count as a dispatch, and both are timed."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What running an operator takes.
+    """All that running an operator takes: launches and memory.
 
     Attributes:
-        dispatches: In order; the recorder puts barriers where ranges conflict.
+        dispatches: The launches in order; the recorder puts barriers where ranges conflict.
         temporary_bytes: Scratch, contents undefined before and after.
-        persistent_bytes: What initialisation leaves for every execution.
+        persistent_bytes: The bytes that initialisation leaves for every execution.
         initialize: Dispatches of the initialisation, reading OWNED_BY_DML inputs and writing PERSISTENT ranges.
-        persistent_inputs: For an OWNED_BY_DML input that is kept as it is: input slot -> byte offset in the persistent
+        persistent_inputs: The OWNED_BY_DML inputs that are kept as they are: input slot -> byte offset in the persistent
             resource. Initialisation copies it there, and execution reads it from there.
     """
 

@@ -1,4 +1,4 @@
-"""Which rows have kernels, and how each becomes a plan."""
+"""The table of lowerings: the rows that have kernels, and how each becomes a plan."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ tensors takes."""
 
 
 def no_features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
-    """What kernels take that every device runs."""
+    """The features of kernels that every device runs: none."""
     return frozenset()
 
 
 def subgroup_features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
-    """What kernels take that add and exchange values within subgroups."""
+    """The features of kernels that add and exchange values within subgroups."""
     return SUBGROUPS
 
 
 def integer_features(row: type[OperatorDesc], data_type: TensorDataType) -> frozenset[str]:
-    """What kernels take that compute with the elements: 64-bit integers."""
+    """The features of kernels that compute with the elements: 64-bit integers, where these are 64 bits wide."""
     return frozenset({"int64"} if element_bits(data_type) == 64 else ())
 
 
@@ -42,10 +42,10 @@ class Lowering:
     """A family's way from desc to plan.
 
     Attributes:
-        problem: What the family's rules read, made from a desc: a frozen dataclass.
+        problem: The function that makes the input of the family's rules from a desc: a frozen dataclass.
         rules: The family's rules, from ``kernels.select``.
-        schedules: By rule name, what builds the plan.
-        limitations: What problem and schedules may raise, beside what any operator may.
+        schedules: The functions that build a plan, by rule name.
+        limitations: The limitations that problem and schedules may raise, beside those of any operator.
         features: The device features that every plan takes.
     """
 
@@ -60,11 +60,11 @@ LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
 """Every row that has kernels."""
 
 _SPECIAL: dict[type[OperatorDesc], tuple[Callable[[Any], bool], Lowering]] = {}
-"""Of rows, some of whose descs are another family's: whether a desc is, and how it is lowered then."""
+"""The rows with descs that are another family's: whether a desc is one, and how it is lowered then."""
 
 
 def lowering_of(desc: OperatorDesc) -> Lowering | None:
-    """How a desc is lowered; None where its row has no kernels."""
+    """The lowering of a desc; None where its row has no kernels."""
     when, lowering = _SPECIAL.get(type(desc), (None, None))
     return lowering if when is not None and when(desc) else LOWERINGS.get(type(desc))
 

@@ -1,4 +1,4 @@
-"""What a rule is, and how the first that holds is chosen."""
+"""Rules, and the choice of the first that holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Rule:
     """One way to run a family's problems.
 
     Attributes:
-        name: Of the schedule, which the family's lowering builds.
+        name: The name of the schedule, which the family's lowering builds.
         when: Whether it is chosen, given that no earlier rule was.
         possible: Whether it would be right at all (chosen or not): what tests may force.
         because: The condition in words and the measurement behind it.

@@ -10,7 +10,7 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.spec.tensor import TensorDesc
 
 _MOST_CPU_ROUNDS = 65535
-"""Of lavapipe (Mesa's LP_MAX_TGSI_LOOP_ITERATIONS), which counts the rounds of all loops of an invocation together."""
+"""The most loop rounds of lavapipe (Mesa's LP_MAX_TGSI_LOOP_ITERATIONS), over all loops of an invocation together."""
 
 
 class Coalesced(NamedTuple):
@@ -61,7 +61,7 @@ def check_rounds(rounds: int, caps: Capabilities, operator: str) -> None:
     names LOOP_ROUNDS among the limitations of its rows (``register``).
 
     Args:
-        rounds: At most so many rounds of all loops that an invocation goes through, those of nested ones multiplied.
+        rounds: The most rounds of all loops that an invocation goes through, those of nested ones multiplied.
         caps: The device's.
         operator: The operator's DirectML name.
     """
@@ -84,20 +84,20 @@ def divisors(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def group_lanes(*bits: int) -> int:
-    """How many elements an invocation of a pointwise kernel handles at once where all lie contiguous, given the bits of
-    its data types: a 16-byte word of the widest, and at least 4 bytes of the narrowest."""
+    """The number of elements that an invocation of a pointwise kernel handles at once where all lie contiguous, by the bits
+    of its data types: a 16-byte word of the widest, and at least 4 bytes of the narrowest."""
     return max(128 // max(bits), 32 // min(bits))
 
 
 def pooling_lanes(bits: int) -> tuple[int, ...]:
-    """How many neighbouring outputs an invocation of a pooling kernel may make: 16 bytes of at most 8, or 4 narrower ones
-    where rows are not whole groups of that many."""
+    """The numbers of neighbouring outputs that an invocation of a pooling kernel may make: 16 bytes of at most 8, or 4
+    narrower ones where rows are not whole groups of that many."""
     return (8, 4) if bits < 32 else (128 // bits,)
 
 
 def convolution_lanes(bits: int) -> tuple[int, ...]:
-    """How many neighbouring outputs an invocation of a depthwise convolution, or of the gradient of a resampling by a whole
-    number, may make: those of 16 bytes, or fewer where rows are not whole groups of that many."""
+    """The numbers of neighbouring outputs that an invocation of a depthwise convolution, or of the gradient of a resampling
+    by a whole number, may make: those of 16 bytes, or fewer where rows are not whole groups of that many."""
     return (8, 4, 2) if bits < 32 else (4, 2)
 
 
@@ -108,7 +108,7 @@ def tile_edge(bits: int) -> int:
 
 
 def tile_lanes(bits: int) -> int:
-    """How many elements an invocation moves at once into and out of such a tile: those of 4 bytes, or one."""
+    """The number of elements that an invocation moves at once into and out of such a tile: those of 4 bytes, or one."""
     return max(32 // bits, 1)
 
 

@@ -29,7 +29,7 @@ def lanes(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def bits(data_type: str) -> int:
-    """Of an element of a data type, by its name."""
+    """The bits of an element of a data type, by its name."""
     return element_bits(TensorDataType[data_type])
 
 
@@ -59,7 +59,7 @@ COOPERATIVE_EXTENSIONS = (
     "GL_EXT_shader_explicit_arithmetic_types_float16",
     "GL_EXT_shader_explicit_arithmetic_types_int16",
 )
-"""What such a kernel needs."""
+"""Extensions of such a kernel."""
 
 PRODUCT_TILE = (
     ("LOCAL_SIZE_X", 256),

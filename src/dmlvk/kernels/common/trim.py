@@ -17,7 +17,7 @@ _OP_TYPE_INT, _OP_CONSTANT, _OP_FUNCTION_CALL, _OP_STORE, _OP_SWITCH = 21, 43, 5
 
 
 class _Switches(NamedTuple):
-    """What is to be known of a module.
+    """The facts about a module that trimming needs.
 
     Attributes:
         places: The words of each switch, from its first to the one behind its last.

@@ -18,13 +18,13 @@ _MASK_ELEMENTS = 32
 _CAPACITY = 2048
 """Elements that a workgroup gathers in shared memory before it writes their rows."""
 _MOST_CHUNKS = 4096
-"""Of an input: the workgroup of each adds up the counts of all before it."""
+"""The most chunks of an input: the workgroup of each adds up the counts of all before it."""
 _ALIGNMENT = 256
-"""Of a range in temporary memory, in bytes."""
+"""The alignment of a range in temporary memory, in bytes."""
 
 
 class _Shape(NamedTuple):
-    """How many invocations a workgroup has that finds masks, and how many units each of them loads of a tile."""
+    """The invocations of a workgroup that finds masks, and the units of a tile that each of them loads."""
 
     invocations: int
     units: int
@@ -88,7 +88,7 @@ def _row_params(desc: NonzeroCoordinates) -> dict[str, int | tuple[int, ...]]:
 
 
 def _row_rounds(desc: NonzeroCoordinates, invocations: int, elements: int, caps: Capabilities) -> int:
-    """At most so many rounds of loops to write the rows of a tile: sums over subgroups, then for each time that elements
+    """The most rounds of loops that write the rows of a tile: sums over subgroups, then for each time that elements
     are gathered their bits and their rows."""
     columns = desc.tensor("output_coordinates_tensor").sizes[-1]
     gathered = _MASK_ELEMENTS + -(-min(elements, _CAPACITY) // (invocations // columns))
@@ -96,7 +96,7 @@ def _row_rounds(desc: NonzeroCoordinates, invocations: int, elements: int, caps:
 
 
 def _mask_rounds(units: int) -> int:
-    """At most so many rounds of loops to find the masks of a tile: neighbours merge their bits."""
+    """The most rounds of loops that find the masks of a tile: neighbours merge their bits."""
     return 1 + units * (_MASK_ELEMENTS.bit_length() - 1)
 
 

@@ -8,12 +8,12 @@ from dmlvk.kernels.common.terms import SUBGROUP_SUMS
 _NONZERO_MASK_PARAMS = ("uint units", "uint tail", "uint sizes[8]", "uint divisors[16]", "uint strides[8]")
 _NONZERO_MASK_CONSTANTS = (("LOCAL_SIZE_X", 128), ("UNITS", 1), ("RANK", 1), ("IS_FLOAT", 0))
 _NONZERO_MASK_VARIANTS = (("T", ("UINT32", "UINT16", "UINT8")), ("WORDS", ("0", "1")))
-"""What makes masks reads; see ``glsl/include/nonzero_masks.glsl``."""
+"""The parameters, constants and variants of kernels that make masks; see ``glsl/include/nonzero_masks.glsl``."""
 _NONZERO_ROW_PARAMS = (
     *("uint columns", "uint column_sizes[8]", "uint column_divisors[16]", "uint step_divisors[16]"),
     *("uint row_step", "uint column_step"),
 )
-"""What writes rows of coordinates reads; see ``glsl/include/nonzero_rows.glsl``."""
+"""The parameters of kernels that write rows of coordinates; see ``glsl/include/nonzero_rows.glsl``."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(

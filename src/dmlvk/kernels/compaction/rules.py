@@ -13,8 +13,8 @@ class NonzeroProblem:
     """A search for what is not zero, as its kernels see it.
 
     Attributes:
-        bits: Of an element.
-        elements: Of the input.
+        bits: The bits of an element.
+        elements: The elements of the input.
         unit_elements: Elements of a 16-byte word where the input's rows consist of whole words, else 1.
         walk: The dimensions of the input, merged, and its strides, in elements.
     """

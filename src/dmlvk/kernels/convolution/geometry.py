@@ -1,4 +1,4 @@
-"""What every convolution kernel is told, and how filters are repacked."""
+"""The geometry that every convolution kernel is given, and the repacking of filters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Geometry:
 
     @property
     def params(self) -> dict[str, int | tuple[int, ...]]:
-        """What every kernel's parameter block has of it."""
+        """Its part of every kernel's parameter block."""
         return {name: _modular(value) for name, value in vars(self).items()}
 
 
@@ -113,13 +113,14 @@ def geometry_of(desc: ops.Convolution) -> Geometry:
 
 @dataclass(frozen=True)
 class Filter:
-    """Where a kernel finds the filter.
+    """The filter's place, as a kernel finds it.
 
     Attributes:
         range: Its bytes.
         geometry: The convolution with the filter's strides there.
-        launches: What repacks it, if anything does.
-        nbytes: Of the repacked filter, which lies in the persistent resource where ``kept`` and in temporary memory else.
+        launches: The launches that repack it, if any do.
+        nbytes: The bytes of the repacked filter, which lies in the persistent resource if ``kept``, else in temporary
+            memory.
         kept: Whether that is done once, at initialisation.
     """
 

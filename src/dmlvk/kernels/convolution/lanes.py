@@ -27,15 +27,15 @@ _CHANNELS_WORKGROUP = 128
 
 @dataclass(frozen=True)
 class _Lanes:
-    """How ``convolution_depthwise_lanes`` sees a problem.
+    """A problem as ``convolution_depthwise_lanes`` sees it.
 
     Attributes:
-        bits: Of an element.
+        bits: The bits of an element.
         lanes: Neighbouring outputs an invocation makes.
         channels: Whether they are neighbouring channels.
-        modes: How lanes lie in the input and the output.
+        modes: The access of lanes to the input and the output.
         shift: Elements of a group before the first one that is read.
-        window, stride: In the plane, {H, W}.
+        window, stride: The window and its stride in the plane, {H, W}.
     """
 
     bits: int
@@ -59,7 +59,7 @@ class _Lanes:
         return self.window[1] if self.channels else -(-(self.shift + span) // self.lanes)
 
     def registers(self, rows: int) -> int:
-        """For the elements read, the weights and the sums, for so many rows of the output."""
+        """The registers for the elements read, the weights and the sums, for so many rows of the output."""
         if self.channels and Access.ELEMENTS not in self.modes:  # a row of the window at a time
             read = (self.columns - 1) * self.stride[1] + self.window[1]
             return self.lanes * (read * self.bits // 32 + self.window[1] + self.columns)

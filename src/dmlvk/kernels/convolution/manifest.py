@@ -10,7 +10,7 @@ from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE,
 
 _BUFFERS = ("x", "w", "bias", "y:w")
 _ADDING = ("x", "w", "bias", "addend", "y:w")
-"""Of a kernel that finishes sums of several channels, to which a ``ConvolutionAdd`` adds a tensor."""
+"""The buffers of a kernel that finishes sums of several channels, to which a ``ConvolutionAdd`` adds a tensor."""
 _CONVOLUTION_PARAMS = (
     "uint output_sizes[5]",
     "uint output_strides[5]",
@@ -33,7 +33,7 @@ _CONVOLUTION_PARAMS = (
     "float clip_scale",
     "float clip_bias",
 )
-"""What every convolution kernel reads; see ``glsl/include/convolution.glsl``."""
+"""The parameters of every convolution kernel; see ``glsl/include/convolution.glsl``."""
 
 _CONVOLUTION_LANES = tuple(f"{count} {name}" for name in FLOATS for count in convolution_lanes(bits(name)))
 
@@ -49,16 +49,16 @@ _WINOGRAD_PARAMS = (
     "uint channel_step",
     "uint block_step",
 )
-"""What Winograd's transforms read; see ``glsl/include/winograd.glsl``."""
+"""The parameters of Winograd's transforms; see ``glsl/include/winograd.glsl``."""
 _WINOGRAD_CONSTANTS = (("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 0), ("CHANNELS", 0))
 
 
 WINOGRAD_PLACES = 36
-"""Of a transformed block: 6 x 6."""
+"""The elements of a transformed block: 6 x 6."""
 
 
 class InputMode(enum.IntEnum):
-    """How ``convolution_tiled`` reads the input."""
+    """The way in which ``convolution_tiled`` reads the input."""
 
     PIXELS = 0
     PLANES = 1

@@ -21,18 +21,18 @@ has."""
 
 @dataclass(frozen=True)
 class ConvolutionProblem:
-    """What the convolution rules read.
+    """A convolution, as its rules see it.
 
     Attributes:
         pixels: Output positions, all batch entries counted.
         groups, group_channels, group_outputs: Groups, and the input and output channels of each.
-        taps: Of the window.
-        line, lines: How ``convolution_tiled`` counts the terms of a sum: input channels and taps, or all in one line.
+        taps: The taps of the window.
+        line, lines: The terms of a sum, as ``convolution_tiled`` counts them: input channels and taps, or all in one line.
         lean: Whether all that a round of tiles adds to its products is to load them: one tap, whole quads of pixels.
         divided: Whether positions are divided: direction BACKWARD with a stride above 1.
         forward: Whether the direction is FORWARD.
         adds: Whether a tensor is added to the outputs.
-        lane_registers: That an invocation of the depthwise lanes takes; None where they do not fit the problem.
+        lane_registers: The registers of an invocation of the depthwise lanes; None where they do not fit the problem.
         cooperative: Whether it is float16 that the cooperative kernel takes.
         winograd_bytes: The largest range of memory that F(4x4, 3x3) needs; None where it does not compute the problem.
         segment: Inputs along W that a run of 4 outputs reads.
@@ -74,11 +74,11 @@ class TileShape(NamedTuple):
 
     @property
     def invocations(self) -> int:
-        """Of the workgroup."""
+        """The invocations of a workgroup."""
         return self.rows // self.block_rows * (self.columns // self.block_columns)
 
     def shared_bytes(self, depth: int) -> int:
-        """Of its two buffers of so much of the depth, and the largest table."""
+        """The shared memory of two buffers of so much of the depth, and of the largest table."""
         return 2 * depth * (self.rows + self.columns + 8) * 4 + 16 * (256 + depth)
 
 
@@ -86,10 +86,10 @@ class TileChoice(NamedTuple):
     """Tiles for a problem.
 
     Attributes:
-        shape: Of a tile.
+        shape: The shape of a tile.
         depth: Terms of the sums that a round multiplies.
         splits: Parts that the rounds are split into, whose sums another dispatch adds.
-        microseconds: That this would take by the device's model.
+        microseconds: The time that this would take by the device's model.
     """
 
     shape: TileShape
@@ -98,7 +98,7 @@ class TileChoice(NamedTuple):
     microseconds: float
 
     def rounds(self, problem: ConvolutionProblem) -> int:
-        """Of a sum."""
+        """The rounds of a sum."""
         return -(-problem.line // self.depth) * problem.lines
 
 
@@ -114,19 +114,19 @@ TILE_SHAPES = (
 _CPU_TILES = TileChoice(TileShape(16, 32, 4, 4, 1.0, 1.0, 1.0), 4, 1, 0.0)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops, and no rule chooses tiles there."""
 _SHORT_ROUND = 1.2
-"""What rounds of 8 terms take longer, a term, where a problem is not lean."""
+"""The factor on the time of a term in rounds of 8, where a problem is not lean."""
 _ALONE = 0.5
 """Waves that few ones of blocks of 128 sums take longer: a processor has registers for two workgroups of them, and the last
 waits for memory alone."""
 _FEW_WAVES = 4
 _TABLED = 1.2
-"""What blocks of 64 sums and more take longer, a term, where a table says what is read: they lack registers."""
+"""The factor on the time of a term in blocks of 64 sums and more, where a table says what is read: they lack registers."""
 _MERGE_DISPATCHES = 2
-"""What the second dispatch takes that adds parts, in dispatches, and besides the memory that it moves."""
+"""The time of the dispatch that adds parts, in dispatches, besides that of the memory that it moves."""
 _MERGE_BANDWIDTH = 0.75
 """Share of the memory's bandwidth that it has."""
 _MERGED_PART_LATENCIES = 0.155
-"""What each part after the 32nd adds to that, in latencies."""
+"""The time that each part after the 32nd adds to that, in latencies."""
 _SURELY = 0.75
 """Tiles that are not full are taken where they would need at most so much of the time without tiles."""
 _TERM_LATENCIES = 4 / 15
@@ -236,7 +236,7 @@ def _winograd(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 
 
 def _partial_bytes(problem: ConvolutionProblem, parts: int) -> int:
-    """Of the float32 sums of so many parts, rows of whole quads of pixels."""
+    """The bytes of the float32 sums of so many parts, rows of whole quads of pixels."""
     return 16 * parts * problem.groups * problem.group_outputs * -(-problem.pixels // 4)
 
 
@@ -245,7 +245,7 @@ def _split(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 
 
 def _untiled_microseconds(problem: ConvolutionProblem, model: DeviceModel) -> float:
-    """That an invocation for 8 channels of a pixel takes: a memory's latency a term, or the subgroup's exchanges."""
+    """The time of an invocation for 8 channels of a pixel: a memory's latency a term, or the subgroup's exchanges."""
     subgroups = problem.groups * -(-problem.group_outputs // 8) * -(-problem.pixels // 32)
     busy = subgroups * _EXCHANGE_PRODUCTS / (model.processors * model.products_per_microsecond)
     term = max(_TERM_LATENCIES * model.latency_microseconds, busy)

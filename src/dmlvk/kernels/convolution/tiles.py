@@ -30,13 +30,13 @@ _REPACKING_DISPATCHES = 3.63
 
 @dataclass(frozen=True)
 class _Tiles:
-    """How ``convolution_tiled`` goes about a problem.
+    """The way in which ``convolution_tiled`` computes a problem.
 
     Attributes:
         choice: The tiles.
-        x_mode, y_mode: How windows are read and outputs written.
+        x_mode, y_mode: The ways in which windows are read and outputs written.
         depth_blocks: Rounds of one tap; of a table, all rounds.
-        rounds: Of a sum.
+        rounds: The rounds of a sum.
         splits: Parts that the rounds are split into.
     """
 
@@ -49,7 +49,7 @@ class _Tiles:
 
 
 def input_mode(desc: ops.Convolution, geometry: Geometry) -> InputMode:
-    """How the tiled kernel reads the input."""
+    """The way in which the tiled kernel reads the input."""
     inputs = (geometry.output_sizes[0], desc.tensor("input_tensor").sizes[1], *geometry.input_sizes)
     taps, channels = math.prod(geometry.window), geometry.group_channels
     pointwise = taps == 1 and geometry.position_step == (1, 1, 1) and geometry.divisor == (1, 1, 1)
@@ -77,7 +77,7 @@ def is_lean(desc: ops.Convolution, geometry: Geometry) -> bool:
 
 
 def _output_mode(desc: ops.Convolution, geometry: Geometry) -> int:
-    """How the tiled kernel writes the output."""
+    """The way in which the tiled kernel writes the output."""
     outputs, strides = geometry.output_sizes, geometry.output_strides
     if any(desc.output_padding):
         return _Y_ELEMENTS

@@ -22,8 +22,8 @@ from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, TensorDataType
 
 _LEAST_WINOGRAD_CHANNELS = 16
-"""Of a group: a block's inputs all weigh on each of its outputs, and rounding errors with them, which shows where sums are
-short."""
+"""The fewest channels of a group: a block's inputs all weigh on each of its outputs, and rounding errors with them, which
+shows where sums are short."""
 _WINOGRAD_BYTES = 1 << 28
 """Most temporary memory for Winograd's transformed tensors, unless one image takes more."""
 

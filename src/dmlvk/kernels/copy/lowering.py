@@ -27,11 +27,11 @@ _LONG_ROW = 16
 """Words of a row from which on an invocation makes two, where there are many. H200: rows of 61 float16 in 153 us with one
 and 197 with two, of 253 in 158 and 147."""
 _SECTOR_BITS = 256
-"""What memory moves at least."""
+"""The least that memory moves."""
 _NEIGHBOURS = 32
 """Invocations whose accesses are made together."""
 _STAGED_BYTES = 8192
-"""Of strips in shared memory, to which an eighth is added."""
+"""The bytes of strips in shared memory, to which an eighth is added."""
 
 
 def copy(
@@ -53,8 +53,8 @@ def copy_problem(
     """The problem of elements of so many bits.
 
     Args:
-        bits: Of an element: 8, 16, 32 or 64.
-        sizes: Of the elements to copy.
+        bits: The bits of an element: 8, 16, 32 or 64.
+        sizes: The sizes of the elements to copy.
         strides: The source's and the destination's in elements; the source's may be 0 or negative.
         starts: The first element of either.
 
@@ -82,7 +82,7 @@ def _rescaled(problem: CopyProblem, wider: int, narrower: int) -> CopyProblem:
 
 
 def copy_launch(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities, rule: str = "") -> Launch:
-    """What a copy launches by a rule, without one by the rule that is chosen."""
+    """The launch of a copy by a rule, without one by the rule that is chosen."""
     return _LAUNCHES[rule or choose(COPY, problem, caps).name](problem, bindings, caps)
 
 
@@ -169,8 +169,8 @@ def _units(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabiliti
 
 
 def _narrowed(problem: CopyProblem, bindings: tuple[Range, Range]) -> tuple[CopyProblem, tuple[Range, Range]]:
-    """With only those bytes of the target bound that are written, where they follow each other and start on a word: pieces
-    of one output then need no barrier between them."""
+    """The copy with only those bytes of the target bound that are written, where they follow each other and start on a word:
+    pieces of one output then need no barrier between them."""
     start = problem.starts[1] * problem.bits
     if not problem.output_is_packed or start % _WORD_BITS:
         return problem, bindings
@@ -238,10 +238,10 @@ def _dispatch(
 
 @dataclasses.dataclass(frozen=True)
 class RowUnits:
-    """What a kernel that includes ``rows.glsl`` is told of its rows.
+    """The rows of a kernel that includes ``rows.glsl``.
 
     Attributes:
-        bits: Of a unit: 8 to 128, or 8 to 32 for words.
+        bits: The bits of a unit: 8 to 128, or 8 to 32 for words.
         rows: Their number.
         size: Units of a row of the output.
         x_step, output_step: Units from one to the next.
@@ -272,10 +272,10 @@ def rows_dispatch(
     Args:
         kernel: Its name.
         units: The rows.
-        bindings: Of its buffers.
+        bindings: The ranges of its buffers.
         caps: The device's.
         in_words: Whether an invocation makes 16 bytes of the output (ROWS 1), or moves single units.
-        packed: Of words: whether the output's rows follow each other from the start of its binding on.
+        packed: Whether words of the output's rows follow each other from the start of its binding on.
         constants, params: The kernel's own.
     """
     total = units.rows * units.size
@@ -361,7 +361,7 @@ def _problem(desc: OperatorDesc) -> CopyProblem:
 def copy_schedules(
     plan: Callable[[Any, CopyProblem, str, Capabilities], Plan],
 ) -> dict[str, Callable[[Any, CopyProblem, Capabilities], Plan]]:
-    """By rule of COPY, what builds a plan, given the name of the rule."""
+    """The functions that build a plan, by rule of COPY; ``plan`` is given the name of the rule."""
 
     def schedule(rule: str) -> Callable[[Any, CopyProblem, Capabilities], Plan]:
         return lambda desc, problem, caps: plan(desc, problem, rule, caps)

@@ -11,9 +11,9 @@ ROW_PARAMS = (
 )
 ROW_CONSTANTS = (("LOCAL_SIZE_X", 128), ("ITEMS", 1), ("PACKED", 0))
 ROW_VARIANTS = ("1 UINT8", "1 UINT16", "1 UINT32", "0 UINT8", "0 UINT16", "0 UINT32", "0 BITS64", "0 BITS128")
-"""Of a kernel that includes ``rows.glsl``."""
+"""The variants of a kernel that includes ``rows.glsl``: ROWS and the type of a unit."""
 _STRIP_WORDS = (("UINT8", 8), ("UINT16", 16), ("UINT32", 32), ("BITS64", 64), ("BITS128", 128))
-"""What strips are moved in, and its bits."""
+"""The words that strips are moved in, and their bits."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(

@@ -25,9 +25,9 @@ class Strip(NamedTuple):
 
     Attributes:
         short, long: The dimensions.
-        size: Of the short one.
+        size: The size of the short one.
         interleaves: Whether the output has the strips.
-        word_bits: Of the largest words, one unit at least and 128 bits at most, on which runs and strips start in both.
+        word_bits: The bits of the largest words, one unit at least and 128 at most, on which runs and strips start in both.
     """
 
     short: int
@@ -42,7 +42,7 @@ class CopyProblem:
     """A copy as its kernels see it: units, each an element's bits or several elements'.
 
     Attributes:
-        bits: Of a unit.
+        bits: The bits of a unit.
         walk: The dimensions in the order in which the output lies in memory, merged; strides of the input, which may be
             negative, and the output in units.
         starts: The first unit of either.
@@ -75,7 +75,7 @@ class CopyProblem:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row that is contiguous in both."""
+        """The bytes of a row that is contiguous in both."""
         return self.walk.sizes[-1] * self.bits // 8
 
     @property

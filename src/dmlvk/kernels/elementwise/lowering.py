@@ -30,16 +30,16 @@ _WORKGROUP = 128
 10 % faster than with 256."""
 
 Strides = Sequence[Sequence[int]]
-"""Of several tensors of equal sizes, in elements: the inputs', then the output's. 0 broadcasts an input."""
+"""The strides in elements of several tensors of equal sizes: the inputs', then the output's. 0 broadcasts an input."""
 
 
 class _Form(NamedTuple):
-    """What a desc asks of the kernels.
+    """A desc in the terms of the kernels.
 
     Attributes:
         operation: The shader's operator: a copy where nothing is computed.
         on_bits: Whether only the elements' bits matter and not their type.
-        input_type, output_type: To compute from and to; of ``on_bits`` the tensors' own.
+        input_type, output_type: The types to compute from and to; the tensors' own where ``on_bits``.
     """
 
     operation: OperatorType
@@ -263,7 +263,7 @@ def _scalar_words(value: float, data_type: TensorDataType) -> tuple[int, int]:
 
 
 def _form(desc: OperatorDesc) -> _Form:
-    """How the kernels see a desc."""
+    """The form of a desc."""
     first, last = desc.input_slots()[0].tensor, desc.output_slots()[0].tensor
     assert first is not None and last is not None, "shown by validation"
     source, target, operation = first.data_type, last.data_type, desc.type

@@ -16,7 +16,7 @@ class Turned(NamedTuple):
     """A tensor that is contiguous in another dimension than the rest.
 
     Attributes:
-        tensor: Which, counting the inputs and then the output; a lone input is the turned one, not its output.
+        tensor: The tensor, counting the inputs and then the output; a lone input is the turned one, not its output.
         row: The dimension in which it is contiguous (where it is the output: in which the inputs are).
     """
 
@@ -51,7 +51,7 @@ class ElementwiseProblem:
         return self.walk.strides[-1] == packed_strides(self.walk.sizes)
 
     def access(self, lanes: int, turned: Turned | None = None) -> tuple[Access, ...]:
-        """How each tensor's lanes lie in memory: along the innermost dimension, but for what is turned."""
+        """The access of each tensor's lanes: along the innermost dimension, but for the turned tensor."""
         found = []
         for tensor, steps in enumerate(self.walk.strides):
             is_input = tensor < len(self.walk.strides) - 1

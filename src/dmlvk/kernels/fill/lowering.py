@@ -25,13 +25,13 @@ _FLOAT_CODES = {TensorDataType.FLOAT64: "<d", TensorDataType.FLOAT32: "<f", Tens
 
 @dataclasses.dataclass(frozen=True)
 class _Kernel:
-    """What distinguishes an operator's launch.
+    """The part of a launch that differs between the operators.
 
     Attributes:
         name: The kernel.
-        inputs: What its buffers but for the output are bound to.
+        inputs: The ranges of its buffers but for the output.
         constants, params: Those that the fills do not share.
-        position: Of the first element.
+        position: The position of the first element.
         source_unit: Elements of the source buffer's type in an element of the source tensor.
     """
 

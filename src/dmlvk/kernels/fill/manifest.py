@@ -18,7 +18,7 @@ _FILL_PARAMS = (
 )
 _FILL_CONSTANTS = (("LOCAL_SIZE_X", 128), ("RANK", 1), ("HALVES", 1))
 _FILL_VARIANTS = (("WORDS", ("0", "1")), ("T", ("UINT32", "UINT16", "UINT8")))
-"""What every fill reads; see ``glsl/include/fill.glsl``."""
+"""The parameters, constants and variants of every fill; see ``glsl/include/fill.glsl``."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(

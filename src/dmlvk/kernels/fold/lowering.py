@@ -96,12 +96,12 @@ def _check_extents(desc: Fold | Unfold, problem: FoldProblem) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Pairs:
-    """How the elements of a window and the blocks that meet at a position follow each other; see ``glsl/fold.comp``.
+    """The pairs of a window's element and a block that meet at a position, and their order; see ``glsl/fold.comp``.
 
     Attributes:
         divisor: The common one of stride and dilation.
-        tap_step, block_step: From one pair to the next.
-        inverse: Of dilation / divisor modulo stride / divisor.
+        tap_step, block_step: The steps from one pair to the next.
+        inverse: The inverse of dilation / divisor modulo stride / divisor.
         most: Pairs at a position, at most.
     """
 

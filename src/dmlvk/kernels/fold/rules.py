@@ -14,10 +14,10 @@ class BlockDimension:
     """A spatial dimension of an image and its blocks, or several that are as one.
 
     Attributes:
-        size: Of the image.
+        size: The size of the image.
         window, stride, dilation, start: The sliding window; the padding before the image.
-        blocks: How many windows.
-        step: Of the image in memory.
+        blocks: The number of windows.
+        step: The step of the image in memory.
     """
 
     size: int
@@ -39,10 +39,10 @@ class FoldProblem:
     """Blocks of images as the kernels see them.
 
     Attributes:
-        bits: Of an element.
+        bits: The bits of an element.
         kept: N and C, or both as one; steps of the image and of its columns.
         dimensions: The spatial ones, merged.
-        tap_step, block_step: Of the columns, from one element of a window to the next and from one block to the next.
+        tap_step, block_step: The columns' steps from one element of a window to the next and from one block to the next.
     """
 
     bits: int

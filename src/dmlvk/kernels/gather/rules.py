@@ -23,13 +23,13 @@ class GatherProblem:
     """A gather as its kernel sees it: rows of units, each of an element's bits or several elements'.
 
     Attributes:
-        bits: Of a unit.
+        bits: The bits of a unit.
         rows: The dimensions of the output that each have a place of their own, in the order in which it lies in memory,
             merged; strides of the input in units, of the indices in elements, and of the output in units.
         size: Units of a row, all of them beside the place that its indices name.
-        steps: From one of them to the next in the input and in the output.
-        chosen: For each index of a tuple, what it is an index of.
-        index_step: From an index of a tuple to the next, in elements.
+        steps: The steps from one of them to the next in the input and in the output.
+        chosen: The dimension that each index of a tuple chooses in.
+        index_step: The step from an index of a tuple to the next, in elements.
     """
 
     bits: int
@@ -58,7 +58,7 @@ class GatherProblem:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row that is contiguous in both."""
+        """The bytes of a row that is contiguous in both."""
         return self.size * self.bits // 8
 
 

@@ -35,9 +35,9 @@ _WORD = 16
 """Channels of a packed word."""
 _TILED_WORDS = 2
 _CPU_TILED_WORDS = 4
-"""Of a line, staged at a time by the tiled kernel."""
+"""The words of a line that the tiled kernel stages at a time, the second on a CPU."""
 _ALIGNMENT = 256
-"""Of the parts of temporary and persistent memory."""
+"""The alignment of the parts of temporary and persistent memory."""
 
 Pair = tuple[int, int]
 Six = tuple[int, int, int, int, int, int]
@@ -95,7 +95,7 @@ def _four(tensor: TensorDesc) -> tuple[int, int, int, int]:
 
 
 def _parameter_strides(tensors: dict[str, TensorDesc]) -> dict[str, tuple[int, int, int, int]]:
-    """Of scales, zero points and the bias; 0 for absent ones."""
+    """The strides of scales, zero points and the bias; 0 for absent ones."""
     names = ("x_scale", "x_zero_point", "w_scale", "w_zero_point", "output_scale", "output_zero_point", "bias")
     return {name: _four(tensors[name]) if name in tensors else (0, 0, 0, 0) for name in names}
 
@@ -207,7 +207,7 @@ def _is_signed(data_type: TensorDataType) -> int:
 
 
 def _constants(desc: OperatorDesc) -> dict[str, int]:
-    """What ``glsl/include/integer.glsl`` asks for."""
+    """The specialisation constants of ``glsl/include/integer.glsl``."""
     slots, geometry = _slots(desc), _geometry(desc)
     by_row = geometry.x_scale_stride or geometry.output_scale_stride or geometry.output_zero_point_stride
     return {
@@ -316,11 +316,11 @@ class _Packed:
     """Operands made ready for the kernels that multiply packed ones.
 
     Attributes:
-        launches: What packs the operands at every execution.
-        initialize: What packs the filter once.
-        temporary_bytes, persistent_bytes: Of both.
-        places: By buffer name.
-        constants, params: What such kernels are told of them.
+        launches: The launches that pack the operands at every execution.
+        initialize: The launches that pack the filter once.
+        temporary_bytes, persistent_bytes: The memory of both.
+        places: The ranges by buffer name.
+        constants, params: Their part of such kernels' constants and parameters.
     """
 
     launches: tuple[Dispatch, ...]
@@ -483,7 +483,7 @@ class _ByteTile(CooperativeTile):
 
     @property
     def shared_bytes(self) -> int:
-        """Of shared memory: lines padded by a word, or later the sums of 16 rows of each block, padded likewise."""
+        """The shared memory: lines padded by a word, or later the sums of 16 rows of each block, padded likewise."""
         lines = self.rows + self.columns
         sums = self.subgroups * 16 * (4 * self.block_columns + _WORD)
         return max(self.buffers * lines * (self.depth + _WORD), sums) + 3 * 4 * lines

@@ -23,14 +23,14 @@ _CONSTANTS = (
     *(("HAS_X_ZERO_POINT", 1), ("HAS_W_ZERO_POINT", 1), ("HAS_OUTPUT_ZERO_POINT", 1), ("HAS_BIAS", 1)),
     ("ROW_PARAMETERS", 1),
 )
-"""What every integer product reads; see ``glsl/include/integer.glsl``."""
+"""The constants of every integer product; see ``glsl/include/integer.glsl``."""
 _OUTPUTS = ("INT32", "UINT8", "FLOAT32", "FLOAT16")
 _OF_BYTES = tuple(f"{output} UINT8 int" for output in _OUTPUTS)
 _OF_FLOAT_SUMS = tuple(f"{t} {u} float" for t in ("FLOAT32", "FLOAT16") for u in ("UINT32", "UINT16", "UINT8"))
 _PACKED_BUFFERS = ("x", "w", "x_sums", "w_sums", *_BUFFERS[2:])
 _PACKED_PARAMS = (*_PARAMS, "uint words", "uint input_lines", "uint tiles")
 _PACKED_CONSTANTS = (*_CONSTANTS, ("HAS_X_SUMS", 1), ("HAS_W_SUMS", 1), ("ROWS_INNER", 0))
-"""What products of packed operands read; see ``glsl/include/integer_packed.glsl``."""
+"""The buffers, parameters and constants of products of packed operands; see ``glsl/include/integer_packed.glsl``."""
 
 
 _DOT = ("GL_EXT_integer_dot_product",)

@@ -18,19 +18,20 @@ NAIVE_BLOCK = 1024
 """Terms that the naive kernel adds before it adds their sum to the whole one."""
 PACKED_LINES = 32
 PACKED_CHANNELS = 128
-"""Of a workgroup that packs operands (``glsl/integer_pack.comp``)."""
+"""The lines and channels of a workgroup that packs operands (``glsl/integer_pack.comp``)."""
 
 
 @dataclass(frozen=True)
 class IntegerProblem:
-    """What the rules of integer products read; see ``glsl/include/integer.glsl``.
+    """An integer product, as its rules see it; see ``glsl/include/integer.glsl``.
 
     Attributes:
-        rows, columns: Of a group: those of a matrix product's output, or the pixels and output channels of a convolution.
+        rows, columns: The sizes of a group: of a matrix product's output, or the pixels and output channels of a
+            convolution.
         channels: Terms of a sum under one tap.
-        taps: Of the window.
+        taps: The taps of the window.
         groups: Groups, or matrices of a batch.
-        input_lines: Of a group: rows of a matrix, or the input's pixels.
+        input_lines: The lines of a group: rows of a matrix, or the input's pixels.
         exact: Whether sums are integers; else they are added in float32.
         plain: Whether rows are the lines of the input: one tap that meets all of it.
         segment: Inputs along W that a run of ``DEPTHWISE_PIXELS`` outputs reads; 0 of a matrix product.
@@ -48,7 +49,7 @@ class IntegerProblem:
 
     @property
     def filter_lines(self) -> int:
-        """Of a group: the taps of all its output channels."""
+        """The lines of a group's filter: the taps of all its output channels."""
         return self.columns * self.taps
 
     def padded_channels(self, multiple: int) -> int:

@@ -90,17 +90,17 @@ def _dispatch(
     """The launch of a kernel of ``glsl/include/local_response.glsl``.
 
     Args:
-        kernel: Which.
+        kernel: The kernel's name.
         desc: The operator.
-        tensors: By the names of the kernel's buffers, in their order; all lie in memory as the last does, or are read by
-            elements.
+        tensors: The tensors by the names of the kernel's buffers, in their order; all lie in memory as the last does, or are
+            read by elements.
         types: The kernel's T and U.
         lanes: Elements of an item.
-        run: How many items in dimension A an invocation handles, given how many there are, the device's abilities, and
-            whether neighbours in A are neighbours in memory.
+        run: The function for the items in dimension A that an invocation handles, given how many there are, the device's
+            abilities, and whether neighbours in A are neighbours in memory.
         caps: The device's.
-        more_constants: What the kernel has beside the include's.
-        params: Likewise.
+        more_constants: The constants that the kernel has beside the include's.
+        params: The parameters that the kernel has beside the include's.
     """
     axes = _region_axes(desc)
     problem = _walk(desc, *types, [tensor.strides for tensor in tensors.values()])

@@ -17,9 +17,9 @@ class LocalResponseProblem:
     """Local responses as their kernels see them.
 
     Attributes:
-        walk: Of the inputs, the coordinates in the region's dimensions, A and B, as if they were tensors' offsets, and the
-            output.
-        local_size: Of a region, along each of its dimensions.
+        walk: The walk over the inputs, the coordinates in the region's dimensions, A and B, as if they were tensors'
+            offsets, and the output.
+        local_size: The size of a region along each of its dimensions.
         region: Most elements of one, there being no more in the tensor.
     """
 

@@ -25,7 +25,7 @@ from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Strides = tuple[int, int, int, int]
-"""In elements, of (outer batch, inner batch, row, column)."""
+"""Strides in elements of (outer batch, inner batch, row, column)."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,10 @@ class Product:
 
     Attributes:
         batch: Outer and inner batch sizes.
-        rows, columns, depth: Of y, y and the sums.
-        a, b, c, y: Where the operands lie; c may be any range where ``has_c`` is False.
-        a_strides, b_strides, c_strides, y_strides: Of the untransposed product: a is (rows, depth), b (depth, columns).
+        rows, columns, depth: The rows and columns of y, and the terms of each sum.
+        a, b, c, y: The ranges of the operands; c may be any range where ``has_c`` is False.
+        a_strides, b_strides, c_strides, y_strides: The strides of the untransposed product: a is (rows, depth), b (depth,
+            columns).
     """
 
     data_type: TensorDataType
@@ -59,7 +60,7 @@ class Product:
 
     @property
     def matrices(self) -> int:
-        """Of the whole batch."""
+        """The matrices of the whole batch."""
         return math.prod(self.batch)
 
     def trimmed(self) -> Product:
@@ -154,7 +155,7 @@ def rows(product: Product, caps: Capabilities) -> Plan:
 
 
 class TileShape(NamedTuple):
-    """How a workgroup covers a tile: invocations along columns and rows, and the block that each has in registers."""
+    """The cover of a tile by a workgroup: invocations along columns and rows, and the block that each has in registers."""
 
     local_x: int
     local_y: int
@@ -163,12 +164,12 @@ class TileShape(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Of the tile."""
+        """The rows of the tile."""
         return self.local_y * self.block_rows
 
     @property
     def columns(self) -> int:
-        """Of the tile."""
+        """The columns of the tile."""
         return self.local_x * self.block_columns
 
     def shared_bytes(self, depth: int) -> int:
@@ -176,12 +177,12 @@ class TileShape(NamedTuple):
         return 2 * depth * (self.rows + self.columns + 8) * 4
 
     def tiles(self, rows: int, columns: int) -> int:
-        """How many of them cover a matrix."""
+        """The number of tiles that cover a matrix."""
         return -(-rows // self.rows) * -(-columns // self.columns)
 
     @property
     def invocations(self) -> int:
-        """Of a workgroup."""
+        """The invocations of a workgroup."""
         return self.local_x * self.local_y
 
 
@@ -198,14 +199,14 @@ _TILE_SHAPES = (
 """Largest first, each with the tiles for each processor from which on it keeps a device busy, and what share of the peak of
 an H200 it reaches."""
 _MOST_WAVES = 8
-"""Of tiles on all processors: from there on it does not matter that the last wave is no full one."""
+"""The waves of tiles on all processors from which on it does not matter that the last wave is no full one."""
 _SMALLEST_TILE_SHAPE = TileShape(8, 8, 4, 4)
 _SPLIT_WAVE = 1 / 8
 """Share of a wave that the parts of split sums make together."""
 _LEAST_ROUNDS = 8
-"""Of a part of a split sum: fewer are not worth its start and its trip through memory."""
+"""The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
 _MOST_PARTS = 256
-"""Of a sum: each output's are added by one invocation."""
+"""The most parts of a sum: each output's are added by one invocation."""
 _CPU_TILE_SHAPE = TileShape(8, 4, 4, 4)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops."""
 _CPU_TILE_DEPTH = 4
@@ -243,7 +244,7 @@ def even_tile_shape(shape: TileShape, rows: int, columns: int, matrices: int, pr
 
 
 def tile_depth(shape: TileShape, depth: int, caps: Capabilities, deepest: int = 16) -> int:
-    """How much of the depth is staged at a time: as much as fits in shared memory, but little more than there is."""
+    """The terms of the depth that are staged at a time: as many as fit in shared memory, but few more than there are."""
     if caps.is_cpu:
         return _CPU_TILE_DEPTH
     while deepest > 8 and (shape.shared_bytes(deepest) > caps.shared_memory_bytes or deepest >= 2 * depth):
@@ -264,7 +265,7 @@ def tile_constants(shape: TileShape, depth: int) -> dict[str, int]:
 
 
 class Access(NamedTuple):
-    """How a kernel reads a factor: neighbours along the depth or across it, four of them at once or one."""
+    """The way in which a kernel reads a factor: neighbours along the depth or across it, four of them at once or one."""
 
     along_depth: bool
     vector: bool
@@ -274,8 +275,8 @@ _QUAD = 4
 
 
 def factor_access(data_type: TensorDataType, place: Range, strides: Strides, across: int) -> Access:
-    """Of a factor whose rows or columns are dimension ``across`` and whose depth is the other one. The strides of dimensions
-    of size 1 are 0."""
+    """The access to a factor whose rows or columns are dimension ``across`` and whose depth is the other one. The strides of
+    dimensions of size 1 are 0."""
     depth = 5 - across
     along = strides[depth] != 0 and (strides[across] == 0 or strides[depth] <= strides[across])
     inner = depth if along else across
@@ -353,7 +354,7 @@ def split(product: Product, caps: Capabilities) -> Plan:
 
 
 def _tiled(product: Product, caps: Capabilities, most_parts: int) -> Plan:
-    """In parts as many as keep the device busy, ``most_parts`` at most."""
+    """Tiles of as many parts as keep the device busy, ``most_parts`` at most."""
     product = product.normalized()
     if product.columns <= _FEW_ROWS < product.rows:  # flat tiles are for few rows
         product = product.transposed()
@@ -424,8 +425,8 @@ _VECTOR_WAVE = 0.5
 
 
 class _VectorShape(NamedTuple):
-    """How a workgroup of the schedule for vectors covers columns: quads of them, the lanes that share the depth of each, and
-    the blocks of four by four that each lane loads at a time."""
+    """The cover of columns by a workgroup of the schedule for vectors: quads of them, the lanes that share the depth of
+    each, and the blocks of four by four that each lane loads at a time."""
 
     columns: int
     lanes: int
@@ -433,7 +434,7 @@ class _VectorShape(NamedTuple):
 
 
 def _vector_shape(quads: int, depth: int, caps: Capabilities, *, along_depth: bool) -> _VectorShape:
-    """For so many quads of columns of all matrices."""
+    """The shape for so many quads of columns of all matrices."""
     most = min(most_invocations(caps), power_of_two(caps.shared_memory_bytes // 40 + 1) // 2)
     wanted = power_of_two(max(caps.model.invocations(_VECTOR_WAVE) // quads, 1))
     useful = power_of_two(-(-depth // _QUAD))

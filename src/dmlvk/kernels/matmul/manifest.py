@@ -21,9 +21,9 @@ _GEMM_PARAMS = (
     "float clip_scale",
     "float clip_bias",
 )
-"""What every matrix product reads; see ``glsl/include/gemm.glsl``."""
+"""The parameters of every matrix product; see ``glsl/include/gemm.glsl``."""
 _SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
-"""What a product whose depth is split reads, too."""
+"""The further parameters of a product whose depth is split."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(

@@ -15,8 +15,8 @@ GEMM_VECTOR_ROWS = 4
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """What the matrix product rules read: rows and columns of the output, terms of each sum, matrices, whether the tensors
-    are FLOAT16, and whether a clip with a ScaleBias is fused."""
+    """A matrix product, as its rules see it: rows and columns of the output, terms of each sum, matrices, whether the
+    tensors are FLOAT16, and whether a clip with a ScaleBias is fused."""
 
     rows: int
     columns: int
@@ -27,7 +27,7 @@ class GemmProblem:
 
 
 def partial_bytes(matrices: int, rows: int, columns: int) -> int:
-    """Of the partial sums of one part of a split product: float32, whole quads of columns."""
+    """The bytes of the partial sums of one part of a split product: float32, whole quads of columns."""
     return 16 * matrices * rows * -(-columns // 4)
 
 

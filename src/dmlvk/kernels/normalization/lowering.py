@@ -66,7 +66,7 @@ def _whole_words(walks: Sequence[tuple[Sequence[int], Sequence[int]]], run: int,
 
 
 class _Form(NamedTuple):
-    """What a desc asks of the kernels. Tensors are None where absent.
+    """A desc in the terms of the kernels. Tensors are None where absent.
 
     Attributes:
         x, scale, bias, add: The inputs, in the order of their binding slots.
@@ -143,14 +143,14 @@ def _width(
     other_steps: Sequence[Sequence[int]],
     word: int,
 ) -> int:
-    """How many elements along the last of these dimensions move at once, in all tensors: a word, or 1."""
+    """The number of elements along the last of these dimensions that move at once, in all tensors: a word, or 1."""
     walks = [(sizes[:-1], tensor[:-1]) for tensor in steps] + [(other_sizes, tensor) for tensor in other_steps]
     whole = all(tensor[-1] == 1 for tensor in steps) and _whole_words(walks, sizes[-1], word)
     return word if whole else 1
 
 
 def _side_constants(form: _Form, problem: MeanVarianceProblem, unit: int) -> dict[str, int]:
-    """How scale and bias are read along a row, whose units have so many elements."""
+    """The constants for reading scale and bias along a row, whose units have so many elements."""
     present = [i for i, tensor in enumerate((form.scale, form.bias)) if tensor is not None]
     last = [problem.side.strides[i][-1] for i in present]
     varies = problem.side.sizes != (1,) and any(any(problem.side.strides[i]) for i in present)
@@ -274,7 +274,7 @@ def _columns(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilit
 
 
 class ColumnChunks(NamedTuple):
-    """How rows that lie side by side are shared out: ``blocks`` of ``columns`` of them, each in ``chunks`` of ``tiles``
+    """The division of rows that lie side by side: ``blocks`` of ``columns`` of them, each in ``chunks`` of ``tiles``
     tiles of ``lanes`` lanes."""
 
     columns: int
@@ -303,7 +303,7 @@ def column_chunks(
         units: Loads that a lane has in flight.
         room: Chunks of a row for whose partials there is memory.
         most: Invocations of a workgroup.
-        workgroups: How many fill the device.
+        workgroups: The number of workgroups that fill the device.
         is_cpu: Whether the device is one.
         least_lanes: Lanes that a block has at least.
     """

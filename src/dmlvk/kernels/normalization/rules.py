@@ -21,7 +21,7 @@ class MeanVarianceProblem:
         row_units: Units in a row.
         unit_elements: Elements in a unit: those of a 16-byte word, or 1.
         side_by_side: Whether neighbours in memory belong to different rows.
-        across: Of rows side by side: how many of them move together, one element each: those of a word, or 1.
+        across: The number of rows side by side that move together, one element each: those of a word, or 1.
         kept: The kept dimensions, merged: steps of x, scale, bias, add, y, mean, variance.
         row: The reduced dimensions, merged: steps of x, add, y.
         side: The reduced dimensions, merged: steps of scale, bias.

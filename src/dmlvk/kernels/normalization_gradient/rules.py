@@ -20,7 +20,7 @@ class BatchGradientProblem:
         row_elements: Elements in a row.
         unit_elements: Elements of a row in a unit: those of a 16-byte word, or 1.
         side_by_side: Whether neighbours in memory belong to different rows.
-        across: Of rows side by side: how many of them move together, one element each: those of a word, or 1.
+        across: The number of rows side by side that move together, one element each: those of a word, or 1.
         kept: The kept dimensions, merged: steps of x, dy, mean, variance, scale, dx, scale gradient, bias gradient.
         row: The summed dimensions, merged: steps of x, dy, dx.
     """

@@ -16,9 +16,9 @@ class PaddedDimension(NamedTuple):
 
     Attributes:
         size: The input's.
-        start, end: What is added before and after it.
-        x_step, output_step: Of input and output in memory; the input's may be negative.
-        dilation: From one of the input's elements to the next in the output: what is between is padding, too.
+        start, end: The padding before and after it.
+        x_step, output_step: The steps of input and output in memory; the input's may be negative.
+        dilation: The step in the output from one of the input's elements to the next: what is between is padding, too.
     """
 
     size: int
@@ -30,7 +30,7 @@ class PaddedDimension(NamedTuple):
 
     @property
     def steps(self) -> tuple[int, int]:
-        """Of input and output."""
+        """The steps of input and output."""
         return self.x_step, self.output_step
 
     @property
@@ -45,12 +45,12 @@ class PaddedDimension(NamedTuple):
 
     @property
     def extent(self) -> int:
-        """Of the input with what is between its elements."""
+        """The size of the input with what is between its elements."""
         return (self.size - 1) * self.dilation + 1
 
     @property
     def output_size(self) -> int:
-        """Of input and padding."""
+        """The size of input and padding."""
         return self.start + self.extent + self.end
 
 
@@ -59,9 +59,9 @@ class PaddingProblem:
     """A padding as its kernel sees it.
 
     Attributes:
-        bits: Of a unit: an element, or several.
-        mode: What padding is; of dilated dimensions CONSTANT.
-        dimensions: In the order in which the output lies in memory, merged; in units.
+        bits: The bits of a unit: an element, or several.
+        mode: The kind of padding; CONSTANT for dilated dimensions.
+        dimensions: The dimensions in the order in which the output lies in memory, merged; in units.
         x_start: The input's unit at coordinates 0.
     """
 
@@ -101,7 +101,7 @@ class PaddingProblem:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row of the output."""
+        """The bytes of a row of the output."""
         return self.dimensions[-1].output_size * self.bits // 8
 
 

@@ -21,10 +21,10 @@ class Arithmetic:
 
     Attributes:
         kernel: Its name in the manifest.
-        constants: Of specialisation, where they differ from the manifest's.
-        params: Of its parameter block, without ``rounds``.
-        operations: Of a workgroup in a round; a multiply-add counts as two.
-        output_bytes: That a workgroup writes.
+        constants: The specialisation constants, where they differ from the manifest's.
+        params: The parameters, without ``rounds``.
+        operations: The operations of a workgroup in a round; a multiply-add counts as two.
+        output_bytes: The bytes that a workgroup writes.
     """
 
     kernel: str
@@ -57,10 +57,10 @@ def chains(caps: Capabilities, kernel: str, operations: int, invocations: int = 
     """Independent chains of multiply-adds in every invocation.
 
     Args:
-        caps: What the device can do.
+        caps: The device's capabilities.
         kernel: "peak_float32", "peak_float16" or "peak_int8".
-        operations: Of one instruction.
-        invocations: Of a workgroup, where the device allows so many.
+        operations: The operations of one instruction.
+        invocations: The invocations of a workgroup, where the device allows so many.
     """
     invocations = min(invocations, caps.workgroup_invocations)
     defaults = dict(KERNELS[kernel].constants)
@@ -75,9 +75,9 @@ def matrices(caps: Capabilities, operands: str, sums: str) -> list[Arithmetic]:
     """Independent sums of products of cooperative matrices, one for each shape that the device multiplies.
 
     Args:
-        caps: What the device can do.
+        caps: The device's capabilities.
         operands: Component type of the factors, "float16" or "int8".
-        sums: Of the sums.
+        sums: Component type of the sums.
     """
     shapes = [shape for shape in caps.cooperative_matrices if (shape.operands, shape.sums) == (operands, sums)]
     return [_products(caps, shape) for shape in shapes]

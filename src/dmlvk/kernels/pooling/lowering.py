@@ -70,7 +70,7 @@ def _problem(desc: _Pooling) -> PoolingProblem:
 
 
 def _reduce_function(desc: _Pooling) -> ReduceFunction | None:
-    """What ``Reduce`` computes where one window is the whole input, dilations aside, and nothing else."""
+    """The reduction that the pooling is where one window is the whole input, dilations aside; None for any other."""
     extents = zip(
         desc.tensor("input_tensor").sizes[2:],
         desc.tensor("output_tensor").sizes[2:],
@@ -140,7 +140,7 @@ class Walk:
 
     Attributes:
         input_sizes, output_sizes: Sizes.
-        strides: Of the input, the output and the indices (the output's again where there are none).
+        strides: The strides of the input, the output and the indices (the output's again where there are none).
         volumes: Whether there is a D.
     """
 
@@ -267,13 +267,13 @@ def _window(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan
 
 @dataclass(frozen=True)
 class _LanesForm:
-    """How ``pooling_lanes`` sees a problem.
+    """A problem as ``pooling_lanes`` sees it.
 
     Attributes:
         lanes: Neighbouring outputs an invocation makes.
         channels: Whether they are neighbouring channels.
-        modes: How lanes lie in the input, the output and the indices.
-        window, stride: In the plane, {H, W}.
+        modes: The access of lanes to the input, the output and the indices.
+        window, stride: The window and its stride in the plane, {H, W}.
         shift: Elements of a group before the first one that is read.
         words_of_element, words_of_group: Registers that one element and a group of lanes take.
     """

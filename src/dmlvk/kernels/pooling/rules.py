@@ -9,7 +9,7 @@ from dmlvk.kernels.common.rule import Rule, always
 
 @dataclass(frozen=True)
 class PoolingProblem:
-    """What the pooling rules read.
+    """A pooling, as its rules see it.
 
     Attributes:
         outputs: Elements of the output.
@@ -75,7 +75,7 @@ QUANTIZED_POOLING = (Rule("outputs", when=always, possible=always, because="any 
 
 @dataclass(frozen=True)
 class MaxUnpoolingProblem:
-    """What the unpooling rules read: bits of an element."""
+    """An unpooling, as its rules see it: the bits of an element."""
 
     bits: int
 

@@ -31,7 +31,7 @@ class _Side:
 
     Attributes:
         edge: Elements of dx: a multiple of the step.
-        window, step, padding: Of the windows.
+        window, step, padding: The size, the stride and the padding of the windows.
     """
 
     edge: int
@@ -62,14 +62,14 @@ class _Side:
 
 @dataclass(frozen=True)
 class Tile:
-    """How the kernel sees a problem.
+    """A problem as the kernel sees it.
 
     Attributes:
         channels: Whether lanes are neighbouring channels.
         lanes: Lanes.
         rows, columns: The tile's.
-        modes: How x, dy and dx lie in memory.
-        bits: Of an element.
+        modes: The access to x, dy and dx.
+        bits: The bits of an element.
         is_max: Whether x is read.
     """
 
@@ -110,7 +110,7 @@ class Tile:
 
     @property
     def repeated(self) -> float:
-        """How often an element of x, or of an average a window, is looked at, on average over a tile."""
+        """The times that an element of x, or of an average a window, is looked at, on average over a tile."""
         looked_at = self.rows.extent * self.columns.extent if self.is_max else self.rows.windows * self.columns.windows
         return looked_at / (self.rows.edge * self.columns.edge)
 
@@ -181,7 +181,7 @@ def tiles(desc: AveragePoolingGrad | MaxPoolingGrad) -> list[Tile]:
 
 
 def chosen_tile(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities) -> Tile:
-    """Of the tiles that fit the registers the one that shares most, but not so large that the device idles. (On a CPU the
+    """The tile that shares most of those that fit the registers, but not so large that the device idles. (On a CPU the
     smallest: the cache serves what is read again, and longer code only takes longer to compile.)"""
     fit = [tile for tile in tiles(desc) if tile.words <= GRADIENT_TILE_WORDS]
     elements = desc.tensor("output_gradient_tensor").element_count

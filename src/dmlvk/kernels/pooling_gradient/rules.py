@@ -10,7 +10,7 @@ from dmlvk.kernels.common.rule import Rule, always
 
 @dataclass(frozen=True)
 class PoolingGradientProblem:
-    """What the rules read.
+    """A gradient of a pooling, as its rules see it.
 
     Attributes:
         whole: Whether a single window holds the whole input.

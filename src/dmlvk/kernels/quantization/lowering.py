@@ -73,14 +73,14 @@ def _nested(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _access(steps: Sequence[int], lanes: int) -> Access | None:
-    """How a scale or zero point is reached from rows whose size the lanes divide; None where a group is no word of it."""
+    """The access to a scale or zero point from rows whose size the lanes divide; None where a group is no word of it."""
     if steps[-1] == 0:
         return Access.BROADCAST
     return Access.GROUPS if steps[-1] == 1 and all(step % lanes == 0 for step in steps[:-1]) else None
 
 
 def _rows(problem: QuantizationProblem, lanes: int) -> tuple[int, Access, Access]:
-    """How the groups of packed tensors meet scales and zero points (``glsl/include/blocks.glsl``): ROWS and the modes."""
+    """The way in which groups of packed tensors meet scales and zero points (``glsl/include/blocks.glsl``): ROWS, modes."""
     row = problem.walk.sizes[-1]
     scale, zero_point = (_access(problem.walk.strides[tensor], lanes) for tensor in (1, 2))
     if len(problem.walk.sizes) > 1 and row % lanes:

@@ -29,11 +29,11 @@ _QUANTIZATION_CONSTANTS = (
     ("SCALE_MODE", 0),
     ("ZERO_POINT_MODE", 0),
 )
-"""What every quantization and its inverse reads; see ``glsl/include/blocks.glsl``."""
+"""The constants of every quantization and its inverse; see ``glsl/include/blocks.glsl``."""
 
 
 class BlockRows(enum.IntEnum):
-    """How the groups of an invocation lie in rows."""
+    """The way in which the groups of an invocation lie in rows."""
 
     ONE = 0
     """Each is in one row: the lanes divide its size."""

@@ -14,7 +14,7 @@ class QuantizationProblem:
     """Quantizations and their inverses, as their kernels see them.
 
     Attributes:
-        bits: Of an element of the input and of the output.
+        bits: The bits of an element of the input and of the output.
         walk: The dimensions in the order in which the output lies in memory, those of blocks split in two, merged; steps
             of the input, the scale, the zero point and the output in elements.
     """

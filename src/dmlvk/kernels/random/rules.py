@@ -13,7 +13,7 @@ class RandomProblem:
     """A generator of random words, as its kernel sees it.
 
     Attributes:
-        elements: Of the output.
+        elements: The elements of the output.
         walk: The dimensions of the output, merged, and its strides, in elements.
     """
 

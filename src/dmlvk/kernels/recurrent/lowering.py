@@ -59,7 +59,7 @@ class _Work:
     Attributes:
         caps: The device.
         temporary, persistent: Its memory.
-        launches, initialize: What it launches.
+        launches, initialize: The launches of an execution and of the initialisation.
     """
 
     def __init__(self, caps: Capabilities) -> None:
@@ -80,8 +80,8 @@ class _Work:
 
 
 class _States(NamedTuple):
-    """Where the sets of states begin, in elements of one range: two that take turns, the cells (or update gates), and what
-    a GRU's second product is made of."""
+    """The places of the sets of states, in elements of one range: two that take turns, the cells (or update gates), and the
+    input of a GRU's second product."""
 
     range: Range
     row: int
@@ -177,7 +177,7 @@ def _staged(desc: Recurrent, name: str, row: int, work: _Work) -> tuple[Range, i
 
 
 def _row_step(tensor: TensorDesc) -> int | None:
-    """How far apart in memory the rows of both dimensions before the last are, if one number says it."""
+    """The distance in memory of the rows of both dimensions before the last; None if one number does not say it."""
     _, planes, rows, _ = tensor.sizes
     _, plane, step, _ = tensor.effective_strides
     if rows == 1:
@@ -234,7 +234,7 @@ def _activations(desc: Recurrent) -> tuple[dict[str, int], tuple[float, ...]]:
 
 
 class _Cell(NamedTuple):
-    """What every kernel that advances states is given: constants, parameters and the ranges of its shared buffers."""
+    """The arguments of every kernel that advances states: constants, parameters and the ranges of its shared buffers."""
 
     constants: dict[str, int]
     params: dict[str, int | float | tuple[int, ...] | tuple[float, ...]]
@@ -351,7 +351,7 @@ def _naive(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Pl
 
 
 class _Shape(NamedTuple):
-    """How invocations share the units' products; see ``glsl/recurrent_step.comp``."""
+    """The division of the units' products among invocations; see ``glsl/recurrent_step.comp``."""
 
     local: int
     lanes: int
@@ -360,13 +360,13 @@ class _Shape(NamedTuple):
 
     @property
     def constants(self) -> dict[str, int]:
-        """As the kernels take it."""
+        """The specialisation constants."""
         return {"LOCAL_SIZE_X": self.local, "LANES": self.lanes, "ENTRIES": self.entries, "IN_FLIGHT": self.in_flight}
 
 
 def step_shape(problem: RecurrentProblem, caps: Capabilities) -> _Shape:
-    """As many sequences for each read of the recurrence matrix as shared memory and registers hold, and enough of it in
-    flight. Many workgroups hide each other's waiting; then larger ones with less in flight share more."""
+    """The shape with as many sequences for each read of the recurrence matrix as shared memory and registers hold, and
+    enough of it in flight. Many workgroups hide each other's waiting; then larger ones with less in flight share more."""
     lanes = most_lanes(problem, caps)
     entries = min(power_of_two(problem.batch), MOST_ENTRIES, lanes)
     local = min(128, most_invocations(caps))

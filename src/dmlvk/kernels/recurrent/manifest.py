@@ -43,9 +43,9 @@ _CELL = (
     ("CLIPPED", 0),
     ("COUPLED", 0),
 )
-"""What ``glsl/include/recurrent.glsl`` reads; the two tuples above likewise."""
+"""The constants of ``glsl/include/recurrent.glsl``; the two tuples above are its buffers and parameters."""
 _STEP_PARAMS = ("uint step", "uint next", "uint vector")
-"""Which step a dispatch takes, and where it finds and leaves the state."""
+"""The parameters for the step that a dispatch takes, and for the places where it finds and leaves the state."""
 _PRODUCT_PARAMS = ("uint quads", "uint r_strides[2]")
 """The recurrence matrix's rows: words of 16 bytes, and steps between directions and between rows."""
 _SHUFFLE = ("GL_KHR_shader_subgroup_shuffle",)
@@ -55,7 +55,7 @@ MOST_ENTRIES = 16
 
 
 class Cell(enum.IntEnum):
-    """What a dispatch of a step computes: a whole cell, or one of the two products of a GRU."""
+    """The work of a dispatch of a step: a whole cell, or one of the two products of a GRU."""
 
     RNN = 0
     LSTM = 1

@@ -12,10 +12,10 @@ from dmlvk.kernels.common.shapes import most_invocations, power_of_two
 
 @dataclass(frozen=True)
 class RecurrentProblem:
-    """What the recurrent rules read.
+    """A recurrent network, as its rules see it.
 
     Attributes:
-        gates: Of the cell.
+        gates: The gates of the cell.
         products: A step's dependent products with the recurrence matrix: two of a GRU whose reset gate comes before it.
         directions, steps, batch, inputs, hidden: Sizes.
     """
@@ -30,7 +30,7 @@ class RecurrentProblem:
 
     @property
     def projection_bytes(self) -> int:
-        """Of the input's products of all steps, in float32."""
+        """The bytes of the input's products of all steps, in float32."""
         return 4 * self.directions * self.steps * self.batch * self.gates * self.hidden
 
     @property
@@ -40,14 +40,14 @@ class RecurrentProblem:
 
     @property
     def largest_bytes(self) -> int:
-        """Of whatever may have to be staged in float32 or made from it, the most."""
+        """The bytes of the largest tensor that may have to be staged in float32 or made from one."""
         rows = self.directions * self.gates * self.hidden
         matrices = max(16 * self.quads, 4 * self.inputs) * rows
         return max(self.projection_bytes, matrices, 4 * self.steps * self.batch * self.inputs)
 
 
 class ResidentShape(NamedTuple):
-    """How a workgroup keeps a recurrence matrix in registers; see ``glsl/recurrent_whole.comp``."""
+    """The shape of a workgroup that keeps a recurrence matrix in registers; see ``glsl/recurrent_whole.comp``."""
 
     local: int
     lanes: int
@@ -55,14 +55,14 @@ class ResidentShape(NamedTuple):
 
 
 CPU_ROUNDS = 60000
-"""Of all loops of an invocation together, before a CPU's driver ends them; see ``shapes.check_rounds``."""
+"""The most rounds of all loops of an invocation before a CPU's driver ends them; see ``shapes.check_rounds``."""
 _RESIDENT_WORKGROUP, _RESIDENT_QUADS = 512, 36
 """Most invocations, and most quads of the recurrence matrix in the registers of each: together they fill a register file of
 256 KiB, and an LSTM of 128 units is still faster with a part of them spilt than with a dispatch a step."""
 
 
 def most_lanes(problem: RecurrentProblem, caps: Capabilities) -> int:
-    """How many invocations share a unit's products: no more than a row of the recurrence matrix has words, nor than a
+    """The most invocations that share a unit's products: no more than a row of the recurrence matrix has words, nor than a
     subgroup has for certain."""
     return min(32, caps.minimum_subgroup_size, power_of_two(problem.quads))
 

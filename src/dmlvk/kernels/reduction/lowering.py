@@ -75,7 +75,7 @@ def _most_invocations(caps: Capabilities) -> int:
 
 
 class _Accumulator(NamedTuple):
-    """What ``include/accumulator.glsl`` is told: FUNCTION, and parameters."""
+    """The arguments of ``include/accumulator.glsl``: FUNCTION, and parameters."""
 
     function: int
     params: Mapping[str, float]
@@ -110,9 +110,9 @@ class Reading(NamedTuple):
     """The dispatch that reads the input.
 
     Attributes:
-        dispatch: It writes results, or where rows are split the accumulators of their chunks.
-        chunks: Of a row.
-        partials: Where the accumulators go, None for results.
+        dispatch: The dispatch, which writes results, or where rows are split the accumulators of their chunks.
+        chunks: The chunks of a row.
+        partials: The range of the accumulators, None for results.
     """
 
     dispatch: Dispatch
@@ -181,7 +181,7 @@ def _finished(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabi
 
 
 def _in_flight(units: int, lanes: int, caps: Capabilities) -> int:
-    """How many of its units an invocation loads before it uses the first: a power of two. A CPU's caches need none of it,
+    """The number of units that an invocation loads before it uses the first: a power of two. A CPU's caches need none of it,
     and the code that unrolls them only takes longer to compile."""
     most = 1 if caps.is_cpu else 4 if lanes > 1 else 8
     return min(most, 1 << max(units, 1).bit_length() - 1)

@@ -17,7 +17,7 @@ class ReductionProblem:
     """Reductions as their kernels see them.
 
     Attributes:
-        data_type: Of the input.
+        data_type: The type of the input.
         kept: The kept dimensions in the order of memory, merged: strides of the input and the output in elements.
         row: The reduced dimensions, merged: strides of the input.
     """
@@ -80,7 +80,7 @@ class ReductionProblem:
 
     @property
     def partial_bytes(self) -> int:
-        """Of an accumulator in memory."""
+        """The bytes of an accumulator in memory."""
         return 12 if element_bits(self.data_type) == 64 else 8
 
 

@@ -58,7 +58,7 @@ def _simplest(value: float) -> Fraction:
 
 
 def _scale(value: float, inputs: int, outputs: int) -> Fraction:
-    """What a scale counts as: a ratio of the sizes if float32 rounds one to it."""
+    """The exact number for a scale: a ratio of the sizes if float32 rounds one to it."""
     ratios = [Fraction(outputs, inputs)]
     if inputs > 1 and outputs > 1:
         ratios.append(Fraction(outputs - 1, inputs - 1))
@@ -66,7 +66,7 @@ def _scale(value: float, inputs: int, outputs: int) -> Fraction:
 
 
 def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimension:
-    """Where the outputs of a dimension lie. Refuses, in an operator's DirectML name, positions that are too far away."""
+    """The places of a dimension's outputs. Refuses, in an operator's DirectML name, positions that are too far away."""
     source, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
     inputs, outputs = source.sizes[axis], output.sizes[axis]
     output_step, input_step = output.effective_strides[axis], source.effective_strides[axis]
@@ -132,7 +132,7 @@ def _problem(desc: Resample3) -> ResampleProblem:
 
 
 def access(steps: Sequence[int], lanes: int) -> Access:
-    """How groups along the last dimension lie in memory."""
+    """The access to groups along the last dimension."""
     *others, inner = steps
     if lanes > 1 and inner == 0:
         return Access.BROADCAST
@@ -154,7 +154,7 @@ def _launch(
     Args:
         lanes: Elements of its groups.
         item: Outputs of the innermost dimension that an invocation has side by side.
-        units: How many times that, a share of the dimension apart.
+        units: The number of such items of an invocation, a share of the dimension apart.
     """
     dimensions, inner = problem.dimensions, problem.inner
     sizes = (*(dimension.outputs for dimension in dimensions[:-1]), -(-inner.outputs // item) // units)
@@ -209,7 +209,7 @@ def _corners(problem: ResampleProblem, dimensions: Sequence[SampledDimension]) -
 
 
 def _antialiased_rounds(problem: ResampleProblem) -> int:
-    """At most so many rounds of the loops over the elements that an output averages."""
+    """The most rounds of the loops over the elements that an output averages."""
     rounds, taps = 4, 1  # one of a dimension that is not mapped
     for dimension in problem.dimensions:
         if dimension.mapped:

@@ -32,7 +32,7 @@ _RESAMPLE_CONSTANTS = (
     *(("X_MODE", 0), ("Y_MODE", 0)),
 )
 _RESAMPLE_TYPES = (*FLOATS, "INT8", "UINT8")
-"""What every resampling reads; see ``glsl/include/resample.glsl``."""
+"""The types of every resampling; the tuples above are its parameters and constants (``glsl/include/resample.glsl``)."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(

@@ -39,9 +39,10 @@ class ResampleProblem:
     """Resampling as its kernels see it.
 
     Attributes:
-        data_type: Of both tensors.
+        data_type: The type of both tensors.
         linear: Whether the mode is LINEAR.
-        dimensions: In the order in which the output lies in memory, the last the densest; those not mapped merged.
+        dimensions: The dimensions in the order in which the output lies in memory, the last the densest; those not mapped
+            merged.
     """
 
     data_type: TensorDataType
@@ -65,8 +66,8 @@ class ResampleProblem:
 
     @property
     def whole_factor(self) -> int:
-        """How many outputs of the innermost dimension each input element has, where that is 2 or 4 and each output reads
-        elements next to its own only; else 0."""
+        """The number of outputs of the innermost dimension for each input element, where that is 2 or 4 and each output
+        reads elements next to its own only; else 0."""
         inner = self.inner
         if not inner.mapped or inner.step <= 0 or inner.parts % inner.step or inner.parts // inner.step not in (2, 4):
             return 0

@@ -29,11 +29,11 @@ _COLUMN_TABLE = 256
 _WEIGHT_TABLE = 512
 _PLANE_TABLE = 128
 _MOST_WEIGHTS = 8
-"""Of the weights of all elements that an invocation stores at once, which it has in registers."""
+"""The most weights of all elements that an invocation stores at once, which it has in registers."""
 _LOOK_UP = 2.0
-"""What it takes to find a tap and its weight for all rows of a tile, in elements of dy that are loaded and added."""
+"""The cost of finding a tap and its weight for all rows of a tile, in elements of dy that are loaded and added."""
 _TABLE = 2.0
-"""How many times as much it takes to make their tables, shared by the rounds of a workgroup."""
+"""The factor on that for making their tables, which the rounds of a workgroup share."""
 _MOST_CHUNK = 32
 """Inner elements of a tile: 64 or 128 bytes side by side."""
 _ENOUGH_WORKGROUPS = 32
@@ -167,13 +167,13 @@ def _elements(desc: ResampleGrad1, problem: ResampleGradientProblem, caps: Capab
 
 
 class _Tile(NamedTuple):
-    """What a workgroup of the kernel of tiles makes.
+    """The work of a workgroup of the kernel of tiles.
 
     Attributes:
-        rows, columns: Of dx.
+        rows, columns: The rows and columns of dx.
         chunk: Elements of `inner`.
         width: Elements that a row of it takes in shared memory.
-        together: How many planes at once.
+        together: The number of planes at once.
     """
 
     rows: int

@@ -20,7 +20,7 @@ _POSITIONS = (
     "float enlargement[4]",
     "float enlargement_start[4]",
 )
-"""What says where outputs lie; see ``glsl/include/resample_gradient.glsl``."""
+"""The parameters for the places of outputs; see ``glsl/include/resample_gradient.glsl``."""
 
 WHOLE_ROWS = 4
 """Rows of dx that an invocation of the kernel of whole enlargements makes at most."""

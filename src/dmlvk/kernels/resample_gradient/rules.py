@@ -44,7 +44,7 @@ class Spread(NamedTuple):
 
     Attributes:
         factor: See above.
-        weights: What it takes of these.
+        weights: The weights with which it reads these.
     """
 
     factor: int
@@ -73,7 +73,7 @@ class Lines(NamedTuple):
     Attributes:
         outer: Dimensions that are not mapped and of which nothing is asked.
         row: The dimension whose elements are lines.
-        column: That of a line, with `inner` elements side by side at each of its elements.
+        column: The dimension of a line, with `inner` elements side by side at each of its elements.
         inner: Those.
     """
 
@@ -93,7 +93,7 @@ class ResampleGradientProblem:
     """A gradient of a resampling as its kernels see it.
 
     Attributes:
-        data_type: Of both tensors.
+        data_type: The type of both tensors.
         linear: Whether the mode is LINEAR.
         start: The element of dy from which its steps count: not 0 where a dimension is walked backwards.
         dimensions: Those of the forward operator, whose outputs are dy and whose inputs are dx, in the order in which dx
@@ -136,8 +136,8 @@ class ResampleGradientProblem:
         return Lines(tuple(others), row, column, size)
 
     def pattern(self, dimension: SampledDimension, most: int) -> Pattern | None:
-        """How a dimension is enlarged by 1, 2 or 4, an element read by at most so many outputs on each side of its own; None
-        where it is not, or where its edges are read by more."""
+        """The pattern of a dimension that is enlarged by 1, 2 or 4, an element read by at most so many outputs on each side
+        of its own; None for any other, and where its edges are read by more."""
         if not dimension.mapped:
             return Pattern(1, 0, 1, ((1.0,) + (0.0,) * (PATTERN_TAPS - 1)) * 3)
         parts, step, last = dimension.parts, dimension.step, dimension.inputs - 1
@@ -146,7 +146,7 @@ class ResampleGradientProblem:
             return None
 
         def weight(o: int, i: int) -> float:
-            """What output o takes of input i; dimensions have no end."""
+            """The weight of input i in output o; dimensions have no end."""
             away = o * step + dimension.start - i * parts
             if self.linear:
                 return max(parts - abs(away), 0) / parts
@@ -171,7 +171,7 @@ class ResampleGradientProblem:
 
     @property
     def whole(self) -> Whole | None:
-        """How rows and columns are enlarged, where all that the kernel of whole enlargements moves are words."""
+        """The enlargement of rows and columns; None where the kernel of whole enlargements would move anything but words."""
         for lanes in self._row_lanes(reading=True):
             lines = self.lines
             assert lines is not None, "only lines have lanes"
@@ -182,7 +182,7 @@ class ResampleGradientProblem:
 
     @property
     def spread(self) -> Spreads | None:
-        """How rows and columns are made smaller, where dx is written in words."""
+        """The reduction of rows and columns to smaller ones; None where dx is not written in words."""
         for lanes in self._row_lanes(reading=False):
             lines = self.lines
             assert lines is not None, "only lines have lanes"
@@ -229,7 +229,7 @@ class ResampleGradientProblem:
         opens = int(self.linear and dimension.mapped)
 
         def before(bound: int, after: int) -> int:
-            """How many outputs lie before ``bound``, or at it if ``after`` is 1."""
+            """The number of outputs before ``bound``, or also at it if ``after`` is 1."""
             found = -(-(bound * dimension.parts - dimension.start + after) // dimension.step)
             return min(max(found, 0), dimension.outputs)
 

@@ -15,12 +15,12 @@ class ReversalProblem:
     """Reversals of beginnings of subsequences as their kernel sees them.
 
     Attributes:
-        bits: Of a unit: an element, or several.
+        bits: The bits of a unit: an element, or several.
         walk: The dimensions over which rows are counted, in the order in which the output lies in memory, merged; steps of
             the input and the output in units, and of the lengths in elements.
-        axis: Which of them is the subsequences'.
+        axis: The one of them that is the subsequences'.
         size: Units of a row: those that follow the axis where they share their length.
-        steps: From one of them to the next in the input and in the output.
+        steps: The steps from one of them to the next in the input and in the output.
     """
 
     bits: int
@@ -47,7 +47,7 @@ class ReversalProblem:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row that is contiguous in both."""
+        """The bytes of a row that is contiguous in both."""
         return self.size * self.bits // 8
 
 

@@ -87,7 +87,7 @@ def position_params(
 
 
 def position_constants(desc: RoiAlign1 | RoiAlignGrad) -> dict[str, int]:
-    """What ``glsl/include/roi.glsl`` wants to know when a pipeline is made."""
+    """The specialisation constants of ``glsl/include/roi.glsl``."""
     return {
         "NEAREST": int(desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR),
         "CORNERS": int(desc.align_regions_to_corners),

@@ -22,7 +22,7 @@ POSITION_PARAMS = (
     "uint minimum_samples",
     "uint maximum_samples",
 )
-"""What ``glsl/include/roi.glsl`` reads: where the samples of a region lie."""
+"""The parameters of ``glsl/include/roi.glsl``: where the samples of a region lie."""
 
 _ROI_PARAMS = (
     *POSITION_PARAMS,

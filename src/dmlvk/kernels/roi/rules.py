@@ -13,7 +13,7 @@ memory that a device has."""
 
 @dataclass(frozen=True)
 class RoiAlignProblem:
-    """What the ROI align rules read.
+    """ROI align, as its rules see it.
 
     Attributes:
         rows, columns: Fewest table entries: samples down, and pixels read across, by all outputs of a region that takes

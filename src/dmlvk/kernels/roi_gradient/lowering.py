@@ -27,7 +27,7 @@ _BOUNDS_WORDS = 5
 """Words that roi_align_chunks writes for each chunk of outputs."""
 
 _INVOCATIONS = 256
-"""Of a workgroup, where the device has as many."""
+"""The invocations of a workgroup, where the device has as many."""
 
 _CHANNELS, _AVERAGE_CHANNELS = 4, 8
 """Channels that an invocation sums for at a time: so many share the weights that it reads."""
@@ -62,7 +62,7 @@ def _params(desc: RoiAlignGrad) -> dict[str, int | float | tuple[int, ...]]:
 
 
 def _value_params(desc: RoiAlignGrad) -> dict[str, int | tuple[int, ...]]:
-    """Of kernels that read images and gradients."""
+    """The parameters of kernels that read images and gradients."""
     return {
         "channels": _images(desc).sizes[1],
         "input_strides": (desc.input_tensor or _images(desc)).effective_strides,

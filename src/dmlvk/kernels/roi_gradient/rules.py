@@ -12,7 +12,7 @@ ROI_TILE_WIDTH, ROI_TILE_HEIGHT = 16, 8
 
 @dataclass(frozen=True)
 class RoiAlignGradProblem:
-    """What the rules of ROI align's gradient read.
+    """ROI align's gradient, as its rules see it.
 
     Attributes:
         rows_contiguous: Whether the W of the images' gradient is denser in memory than its channels.

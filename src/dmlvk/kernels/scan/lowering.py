@@ -27,7 +27,7 @@ _WORKGROUPS = 8
 
 
 class _Shape(NamedTuple):
-    """How a kernel's workgroups take rows: ``lanes`` invocations a row, each with ``units`` of a tile; ``rows`` rows."""
+    """The division of rows among a kernel's workgroups: ``lanes`` invocations a row, each with ``units`` of a tile."""
 
     invocations: int
     lanes: int

@@ -18,7 +18,7 @@ _SCAN_CONSTANTS = (("LOCAL_SIZE_X", 128), ("PRODUCT", 0), ("PHASE", 0), ("UNITS"
 
 
 class ScanPhase(enum.IntEnum):
-    """What a dispatch does: whole rows, the totals of chunks, or the chunks with what comes before them."""
+    """The work of a dispatch: whole rows, the totals of chunks, or the chunks with what comes before them."""
 
     WHOLE = 0
     TOTALS = 1

@@ -18,7 +18,7 @@ class ScanProblem:
         unit_elements: Elements in a unit: those of a 16-byte word, or 1.
         side_by_side: Whether neighbours in memory belong to different rows.
         kept: The dimensions beside the axis, merged: steps of x, y.
-        steps: Of x and y along the axis.
+        steps: The steps of x and y along the axis.
     """
 
     rows: int

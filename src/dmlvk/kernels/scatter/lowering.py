@@ -31,16 +31,16 @@ _CLEAR_ALL, _CLEAR, _MARK = range(3)
 
 
 class _Role(enum.Enum):
-    """What a dimension is of."""
+    """The tensors that have a dimension, and its use."""
 
     SHARED = enum.auto()
-    """Of updates and output, and of the indices: an update stays at its coordinate."""
+    """A dimension of updates, output and indices: an update stays at its coordinate."""
     POSITION = enum.auto()
-    """Of the updates and the indices: which of the updates that may have one place."""
+    """A dimension of the updates and the indices: it counts the updates that may have one place."""
     CHOSEN = enum.auto()
-    """Of the output: an index says where."""
+    """A dimension of the output: an index is a coordinate in it."""
     ROW = enum.auto()
-    """Of updates and output, along which an update extends."""
+    """A dimension of updates and output, along which an update extends."""
 
 
 _OF_UPDATES = (_Role.SHARED, _Role.POSITION)
@@ -51,12 +51,12 @@ class _Dimension(NamedTuple):
     """A dimension and the steps along it, 0 in what does not have it.
 
     Attributes:
-        role: What it is of.
+        role: The role of the dimension.
         size: Its size.
         inputs, outputs, updates: Strides in elements.
         indices: Stride in words.
-        entries: In the table, in words.
-        positions: Of an update among those that may have its place.
+        entries: The step in the table, in words.
+        positions: The step of an update's position among those that may have its place.
     """
 
     role: _Role
@@ -92,11 +92,11 @@ def _walk(dimensions: Sequence[_Dimension], *tensors: str) -> Coalesced:
 
 
 def _numbered(scatter: _Scatter, element_words: int) -> _Scatter:
-    """With positions and with entries.
+    """The scatter with the steps of positions and of entries.
 
     Args:
-        scatter: Without.
-        element_words: Where the output is the table, words of an element; 0 for a table in the order in which places lie
+        scatter: The scatter without them.
+        element_words: The words of an element where the output is the table; 0 for a table in the order in which places lie
             in the output.
     """
     found = list(scatter.dimensions)
@@ -194,10 +194,10 @@ def _in_units(walk: Coalesced, moved: int, bits: int, others: Sequence[int] = ()
     """The walk in units of up to 16 bytes.
 
     Args:
-        walk: In elements.
-        moved: Of its tensors the first so many are moved: their steps are then in units. A unit has several elements where
-            those of a row are contiguous in them, and stay at one place in the others.
-        bits: Of an element.
+        walk: The walk in elements.
+        moved: The number of its tensors, from the first, that are moved: their steps are then in units. A unit has several
+            elements where those of a row are contiguous in them, and stay at one place in the others.
+        bits: The bits of an element.
         others: Further places, in elements, where units must start.
     """
     inner = tuple(steps[-1] for steps in walk.strides)
@@ -374,7 +374,7 @@ def _in_output(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) 
 
 
 def _in_table(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -> Plan:
-    """In parts whose tables a binding holds."""
+    """The scatter in parts whose tables a binding holds."""
     scatter, most = _numbered(_scatter(desc), 0), min(problem.places, caps.storage_buffer_bytes // 4)
     table = Range(Source.TEMPORARY, 0, 0, 4 * most)
     parts = (_Part(first, min(most, problem.places - first)) for first in range(0, problem.places, most))

@@ -12,7 +12,7 @@ class ScatterProblem:
     """A scatter as its kernels see it: updates, each of a row of elements, and places in the output that they may have.
 
     Attributes:
-        element_bytes: Of an element.
+        element_bytes: The bytes of an element.
         row_elements: Elements of an update.
         updates: Their number.
         places: Rows of the output.
@@ -27,7 +27,7 @@ class ScatterProblem:
 
     @property
     def table_bytes(self) -> int:
-        """Of the table that says which update each place gets."""
+        """The bytes of the table that says which update each place gets."""
         return 4 * self.places
 
     @property

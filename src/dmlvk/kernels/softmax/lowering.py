@@ -24,8 +24,8 @@ _MOST_CHUNKS = 1024
 
 
 class _Shape(NamedTuple):
-    """How workgroups share rows: ``columns`` neighbouring groups of rows, ``lanes`` invocations for each of these groups,
-    ``units`` held by each of them at a time; powers of two, so that many row lengths share a pipeline."""
+    """The division of rows among workgroups: ``columns`` neighbouring groups of rows, ``lanes`` invocations for each of
+    these groups, ``units`` held by each of them at a time; powers of two, so that many row lengths share a pipeline."""
 
     invocations: int
     lanes: int

@@ -11,7 +11,7 @@ from dmlvk.kernels.common.shapes import Coalesced
 
 
 class SoftmaxUnit(enum.IntEnum):
-    """What an invocation of the softmax kernels moves at once; ``glsl/include/row_tiles.glsl``."""
+    """The unit that an invocation of the softmax kernels moves at once; ``glsl/include/row_tiles.glsl``."""
 
     ELEMENT = 0
     WORD_OF_A_ROW = 1
@@ -30,7 +30,7 @@ class SoftmaxProblem:
 
     Attributes:
         side_by_side: Whether neighbours in memory belong to different rows.
-        unit: What moves at once.
+        unit: The unit that moves at once.
         unit_elements: Elements in a unit.
         groups: Groups of rows: single ones, or with ``WORD_OF_ROWS`` as many as elements in a unit.
         row_units: Units in a row.

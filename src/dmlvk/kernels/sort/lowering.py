@@ -23,7 +23,7 @@ _WORKGROUPS = 8
 _BATCH_BYTES = 2**26
 """Temporary memory in which ``memory`` sorts as many rows at a time as fit, or one."""
 _ALIGNMENT = 256
-"""Of a range in temporary memory, in bytes."""
+"""The alignment of a range in temporary memory, in bytes."""
 
 
 def _problem(desc: TopK1) -> TopKProblem:
@@ -93,10 +93,10 @@ def _dispatch(
     """A dispatch of one of the top_k_* kernels; the constants and parameters are those of its own.
 
     Args:
-        desc, problem, caps: What to do, and where.
+        desc, problem, caps: The desc, its problem and the device's capabilities.
         kernel, constants, params, workgroups: The kernel, and what its schedule chose.
-        bindings: Of its buffers; those left out at the end are the outputs.
-        words: Of a kernel with that variant: its value.
+        bindings: The ranges of its buffers; those left out at the end are the outputs.
+        words: The value of the variant WORDS, for a kernel that has it.
         rows: Rows to handle, if not all.
         x_steps: Steps of x, along the kept dimensions and along the axis, if not those of the input tensor.
         index_words: 32-bit words of an index, if not those of the index tensor.

@@ -18,7 +18,7 @@ _TOP_K_CONSTANTS = (("LOCAL_SIZE_X", 128), ("IS_FLOAT", 0), ("CAPACITY", 512))
 
 
 class MemoryPhase(enum.IntEnum):
-    """What a dispatch of the sort in memory does."""
+    """The work of a dispatch of the sort in memory."""
 
     BLOCKS = 0
     EXCHANGE = 1
@@ -27,7 +27,7 @@ class MemoryPhase(enum.IntEnum):
 
 
 class SelectPhase(enum.IntEnum):
-    """What a dispatch of the selection does: whole rows, the candidates of chunks, or the best of those."""
+    """The work of a dispatch of the selection: whole rows, the candidates of chunks, or the best of those."""
 
     WHOLE = 0
     CANDIDATES = 1

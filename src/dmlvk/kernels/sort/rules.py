@@ -14,14 +14,14 @@ class TopKProblem:
     """The K largest or smallest elements of rows, as their kernels see them.
 
     Attributes:
-        bits: Of an element.
+        bits: The bits of an element.
         rows: Sets of elements that are compared.
         length: Elements of a row.
-        k: How many of them are wanted.
+        k: The number of them that are wanted.
         unit_elements: Elements of a 16-byte word where rows consist of whole words, else 1.
         side_by_side: Whether neighbours in memory belong to different rows.
         kept: The dimensions beside the axis, merged: steps of x, values, indices.
-        steps: Of the three along the axis.
+        steps: The steps of the three along the axis.
     """
 
     bits: int

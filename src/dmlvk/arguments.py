@@ -30,8 +30,8 @@ class Arguments:
     Attributes:
         row: The operator.
         operands: Input tensors in slot order, None where an optional one is absent.
-        counts: For each input field how many of them are its elements, None for a single tensor.
-        attributes: By field.
+        counts: The fields of the inputs, each with the number of its elements, None for a single tensor.
+        attributes: The attributes by field.
         outputs, output_sizes, output_data_types: The options of outputs.
         options: The caller's, by name.
 
@@ -73,7 +73,7 @@ class Arguments:
         """The operator desc of the call.
 
         Args:
-            tensors: What the operands are, in their order.
+            tensors: The descs of the operands, in their order.
 
         Raises:
             InvalidArgumentError: an output's sizes or data type cannot be inferred and are not given.
@@ -101,7 +101,7 @@ class Arguments:
         return desc.replace(**made)
 
     def _sizes(self, desc: OperatorDesc, specs: list[FieldSpec], wanted: list[FieldSpec]) -> list[list[tuple[int, ...]]]:
-        """For each wanted output field the sizes of its tensors."""
+        """The sizes of each wanted output field's tensors."""
         given = self.output_sizes
         if given is None:
             inferred = inferred_sizes(desc, specs)
@@ -122,7 +122,7 @@ class Arguments:
     def _data_types(
         self, desc: OperatorDesc, wanted: list[FieldSpec], sizes: list[list[tuple[int, ...]]]
     ) -> list[list[TensorDataType]]:
-        """For each wanted output field the data types of its tensors."""
+        """The data types of each wanted output field's tensors."""
         given = self.output_data_types
         if given is None:
             return [[inferred_data_type(desc, spec)] * len(own) for spec, own in zip(wanted, sizes, strict=True)]

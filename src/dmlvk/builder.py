@@ -58,7 +58,7 @@ Number = bool | int | float
 
 
 class _Source(NamedTuple):
-    """Where an expression's memory comes from: an output of a node, or with node -1 an input of the graph."""
+    """The source of an expression's memory: an output of a node, or with node -1 an input of the graph."""
 
     node: int
     slot: int
@@ -69,7 +69,7 @@ class Expression:
 
     Attributes:
         graph: Its graph.
-        desc: How it is seen.
+        desc: Its data type, sizes and strides.
     """
 
     __array_ufunc__ = None  # numpy leaves array + expression to the expression
@@ -236,17 +236,17 @@ class Expression:
 
 
 Operand = Expression | Number | npt.NDArray[Any]
-"""What arithmetic takes beside an expression: numbers and arrays become constants of the expression's type."""
+"""The other operand of an expression's arithmetic: numbers and arrays become constants of the expression's type."""
 
 
 class Graph(GraphMethods):
     """A graph under construction; see the module's text.
 
     Args:
-        device: Where it will run, ``default_device()`` where None.
+        device: The device that will run it, ``default_device()`` where None.
 
     Attributes:
-        device: Where it will run.
+        device: The device that will run it.
     """
 
     def __init__(self, device: Device | None = None) -> None:
@@ -268,7 +268,7 @@ class Graph(GraphMethods):
         """The graph's next input.
 
         Args:
-            sizes, data_type, strides: Of its tensor.
+            sizes, data_type, strides: The sizes, type and strides of its tensor.
             owned_by_dml: Whether it is given once, to ``Function.initialize``, and kept: as weights are.
         """
         flags = TensorFlags.OWNED_BY_DML if owned_by_dml else TensorFlags.NONE
@@ -279,7 +279,7 @@ class Graph(GraphMethods):
         return Expression(self, source, desc)
 
     def constant(self, array: npt.ArrayLike) -> Expression:
-        """What is known now; copied, and uploaded when the graph is compiled. A number has the sizes {1}."""
+        """A constant from an array; copied, and uploaded when the graph is compiled. A number has the sizes {1}."""
         values = np.ascontiguousarray(array)
         desc = TensorDesc(data_type_of(values.dtype), values.shape or (1,))
         data = values.tobytes().ljust(desc.total_tensor_size_in_bytes, b"\0")
@@ -321,9 +321,9 @@ class Graph(GraphMethods):
         """The function from the graph's inputs to some of its expressions.
 
         Args:
-            outputs: What it returns; a view, or an input, is copied into row-major memory.
-            flags: As for ``Device.compile_operator``.
-            without: As for ``Device.compile_graph``.
+            outputs: The expressions that it returns; a view, or an input, is copied into row-major memory.
+            flags: The flags of ``Device.compile_operator``.
+            without: The passes to leave out, as for ``Device.compile_graph``.
 
         Raises:
             InvalidArgumentError: no output.
@@ -394,11 +394,11 @@ class Function:
     """A compiled graph as a function of arrays. May be called from several threads.
 
     Args:
-        device: Where it runs.
+        device: The device that runs it.
         desc: The graph.
         inputs: Its inputs.
-        returned: How many of its first outputs a call returns.
-        flags, without: As for ``Device.compile_graph``.
+        returned: The number of its first outputs that a call returns.
+        flags, without: The arguments of ``Device.compile_graph``.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ def _tensor_desc(operand: Operand) -> TensorDesc | None:
 
 
 def _range(device: ComputeDevice, operand: Operand, tensor: TensorDesc | None) -> BoundRange | None:
-    """Where an operand lies on the device: a numpy array is uploaded."""
+    """The range of an operand on the device; a numpy array is uploaded."""
     if operand is None or tensor is None:
         return None
     if isinstance(operand, DeviceArray):

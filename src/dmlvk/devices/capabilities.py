@@ -1,4 +1,4 @@
-"""What a device can do, as the rules see it: numbers and features, never a vendor; what it is like is its ``model``."""
+"""The abilities of a device, as the rules see them: numbers and features, never a vendor; its speed is its ``model``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CooperativeMatrix(NamedTuple):
     Attributes:
         m, n, k: Its sizes.
         operands: Component type of both factors, such as "float16" or "int8".
-        sums: Of the addend and the result.
+        sums: Component type of the addend and the result.
     """
 
     m: int
@@ -57,17 +57,17 @@ class Capabilities:
     Attributes:
         features: Names of the features switched on (``float16``, ``storage8``, ``cooperative_matrix``, ...).
         subgroup_size: Invocations in a subgroup, as the device chooses.
-        minimum_subgroup_size, maximum_subgroup_size: What may be required with ``subgroup_size_control``.
-        shared_memory_bytes: Of one workgroup.
+        minimum_subgroup_size, maximum_subgroup_size: The sizes that ``subgroup_size_control`` may require.
+        shared_memory_bytes: The shared memory of one workgroup.
         workgroup_invocations: Most invocations in a workgroup.
         workgroup_counts: Most workgroups in x, y, z.
         storage_buffer_bytes: Most bytes of one storage binding.
-        cooperative_matrices: What subgroups multiply with ``cooperative_matrix``, in the driver's order.
+        cooperative_matrices: The shapes that ``cooperative_matrix`` multiplies, in the driver's order.
         allow_half_precision: Whether FLOAT32 may be computed in float16: what an operator is compiled with
             (``ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION``), not what the device can.
         is_cpu: Whether a CPU implements the device: workgroups run one after another on few cores.
-        model: How fast it is. Without one of its own a CPU has the shipped one of a CPU, any other device that of a GPU of
-            which nothing is known.
+        model: The device's speed. Without one of its own a CPU has the shipped one of a CPU, any other device that of a GPU
+            of which nothing is known.
     """
 
     features: frozenset[str] = SUBGROUPS

@@ -1,4 +1,4 @@
-"""What is taken away from a device when it is opened, so that it does as a lesser one would."""
+"""Masks: a device is opened with less than it has, so that it does as a lesser one would."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIZE_CONTROL: Final = frozenset({"subgroup_size_control", "full_subgroups"})
 
 
 class Reduced(NamedTuple):
-    """What a mask leaves of a device.
+    """A device under a mask.
 
     Attributes:
         capabilities: The capabilities that kernels may rely on.
@@ -107,7 +107,7 @@ class Mask:
         return named or (self.profile != "" and feature not in PROFILES[self.profile].capabilities.features)
 
     def applied(self, reported: Capabilities, storage_alignment: int, most_subgroups: int) -> Reduced:
-        """What the mask leaves of a device. Nothing becomes more than it was.
+        """The device under the mask. Nothing becomes more than it was.
 
         A profile's subgroup size is required of a device that can be asked for it and would else choose; on others
         subgroups keep the device's own size, as no driver could change that.

@@ -1,4 +1,4 @@
-"""What a device is like: how many processors it has, how fast its memory is, what a launch costs.
+"""The model of a device: how many processors it has, how fast its memory is, what a launch costs.
 
 ``Capabilities`` say what kernels may do; a ``DeviceModel`` says what is fast. Rules and lowerings read it as ``caps.model``.
 They hold ratios ("8 workgroups for each processor"); the numbers of one device stand here, or are measured.
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class Source(enum.StrEnum):
-    """Where a number of a model comes from."""
+    """The source of a number of a model."""
 
     VULKAN = "Vulkan"
     MEASURED = "measured"
@@ -25,21 +25,21 @@ class Source(enum.StrEnum):
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """What the rules know of a device's speed.
+    """The speed of a device, as the rules know it.
 
     Attributes:
-        name: Of the row that it started from: a key of ``MODELS``.
+        name: The name of the row that it started from: a key of ``MODELS``.
         processors: Compute units, streaming multiprocessors, cores: what a workgroup runs on.
-        resident_invocations: That a processor holds at once; all processors together hold a wave.
-        bytes_per_microsecond: That a large copy reads and writes, together.
-        launch_microseconds: Of a dispatch that waits for nothing.
-        barrier_microseconds: That a dispatch takes longer when it waits for the one before.
-        latency_microseconds: From a load to its value, and a barrier of the workgroup.
+        resident_invocations: The invocations that a processor holds at once; all processors together hold a wave.
+        bytes_per_microsecond: The bytes that a large copy reads and writes, together.
+        launch_microseconds: The time of a dispatch that waits for nothing.
+        barrier_microseconds: The further time of a dispatch that waits for the one before.
+        latency_microseconds: The time from a load to its value, and of a barrier of the workgroup.
         products_per_microsecond: Multiply-adds of float32, of one processor.
-        half_products_per_microsecond: Of cooperative matrices of float16 with float32 sums; None where they are not known.
-        byte_products_per_microsecond: Of cooperative matrices of int8; likewise.
-        cache_bytes: Of the last cache before memory; None where it is not known.
-        sources: Of each of these numbers, in this order. Two models are equal whatever their sources.
+        half_products_per_microsecond: Multiply-adds of cooperative matrices, float16 with float32 sums; None if not known.
+        byte_products_per_microsecond: Multiply-adds of cooperative matrices of int8; None if not known.
+        cache_bytes: The size of the last cache before memory; None if not known.
+        sources: The source of each of these numbers, in this order. Two models are equal whatever their sources.
     """
 
     name: str
@@ -69,7 +69,7 @@ class DeviceModel:
 
     @property
     def dispatch_microseconds(self) -> float:
-        """Of a dispatch that waits for the one before."""
+        """The time of a dispatch that waits for the one before."""
         return self.launch_microseconds + self.barrier_microseconds
 
     def workgroups(self, each: float) -> int:
@@ -99,7 +99,7 @@ NUMBERS: Final = tuple(field.name for field in dataclasses.fields(DeviceModel) i
 
 
 def nearest_power_of_two(number: float) -> int:
-    """At least 1; 132 counts as 128, 20 as 16, 24 as 32."""
+    """The power of two that is nearest, at least 1: 132 counts as 128, 20 as 16, 24 as 32."""
     return 1 << max(math.floor(math.log2(number) + 0.5), 0)
 
 
@@ -174,4 +174,4 @@ MODELS: Final = {model.name: model for model in (H200, GENERIC_GPU, CPU, PHONE)}
 """The shipped rows by name, which ``DMLVK_MODEL`` takes."""
 
 DEVICES: Final = {"NVIDIA H200": H200}
-"""Of devices that have a row of their own, by the driver's name of the device."""
+"""The models of devices that have a row of their own, by the driver's name of the device."""

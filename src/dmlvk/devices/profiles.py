@@ -28,7 +28,7 @@ class Profile:
         source: The source of its facts, with its date.
         capabilities: The most that it can do.
         storage_alignment: Bytes that offsets of storage bindings are multiples of, at least.
-        model: How fast it is, None where that is the device's own.
+        model: The speed that it has, None for the device's own.
     """
 
     name: str

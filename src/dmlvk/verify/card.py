@@ -66,7 +66,7 @@ class Failure:
         return f"{text}, at most {self.bound_ulp:g} allowed"
 
     def sentence(self) -> str:
-        """What was wrong, in one line."""
+        """The fault in one line."""
         return "; ".join(filter(None, (self.what, self.element())))
 
 
@@ -127,7 +127,7 @@ class Card:
     Attributes:
         machine: The machine that it was measured on.
         selection: "quick", "default" or "full".
-        capabilities: What kernels relied on, as ``command.capabilities`` gives it: ``features`` that are on, those
+        capabilities: The abilities that kernels relied on, from ``command.capabilities``: ``features`` that are on, those
             ``switched_off`` and ``missing``, subgroup sizes, limits, ``cooperative_matrices`` in words.
         seconds: The duration of the whole run.
         pipelines: The number of pipelines created.

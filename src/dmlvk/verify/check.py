@@ -36,7 +36,7 @@ _AHEAD: Final = 512
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of one variation showed.
+    """The result of one run of one variation.
 
     Attributes:
         operator: The row's class name.
@@ -79,7 +79,7 @@ class Outcome:
 
 
 class Run(NamedTuple):
-    """What one execution gave.
+    """The result of one execution.
 
     Attributes:
         buffers: Those of the output slots as they are afterwards.
@@ -225,7 +225,7 @@ def verify_operators(
     Args:
         device: The device that runs them.
         entries: The operators' cases.
-        selection: Which of their runs.
+        selection: The selection of their runs.
         only: Only runs whose variation, as text, contains this.
     """
     chosen = (trial for entry in entries for trial in trials(entry, device.capabilities, selection))

@@ -36,7 +36,7 @@ def verify(
     Args:
         device: The device to verify.
         operators: Class names; all where none are given.
-        selection: Which of the runs.
+        selection: The selection of the runs.
         only: Only runs whose variation, as text, contains this.
         commit: The commit that was built, if the package does not know it.
 
@@ -111,7 +111,7 @@ def summarize(entry: OperatorCases, data_type: str, outcomes: Sequence[Outcome])
 
 
 def capabilities(device: Device) -> dict[str, Any]:
-    """What kernels relied on: the device's ``Capabilities``, and what features it has that are off or lacks."""
+    """The abilities that kernels relied on: the device's ``Capabilities``, and its features that are off or missing."""
     caps = device.capabilities
     reported = device.info.features
     found = {

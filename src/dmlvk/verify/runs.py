@@ -15,7 +15,7 @@ from dmlvk.verify.cases.problem import Variation, build, variations
 
 
 class Selection(enum.Enum):
-    """Which of the possible runs are made.
+    """The selection of runs that are made.
 
     ``FULL``: every case with every data type of the operator, in every layout and in place on every input that allow it,
     each of these (but in place) also under every other rule that might have chosen its kernel, unless the operator's
@@ -60,7 +60,7 @@ def trials(entry: OperatorCases, caps: Capabilities, selection: Selection = Sele
     Args:
         entry: The operator's cases.
         caps: The device.
-        selection: Which of them.
+        selection: The selection of them.
     """
     found = list(_all(entry, caps, quick=selection is Selection.QUICK))
     return cover(found) if selection is Selection.DEFAULT else found

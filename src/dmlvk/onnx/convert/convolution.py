@@ -16,7 +16,7 @@ from dmlvk.spec.schema import FLOATS
 
 @dataclass(frozen=True)
 class Window:
-    """How a window slides over the spatial dimensions; each field has one entry a dimension.
+    """A window that slides over the spatial dimensions; each field has one entry a dimension.
 
     Attributes:
         kernel: Taps.

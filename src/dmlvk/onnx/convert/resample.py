@@ -35,7 +35,7 @@ _ROUNDINGS = {
 
 
 class _Axis(NamedTuple):
-    """How a dimension is resampled: output o lies at (o - after) / scale - before.
+    """The resampling of a dimension: output o lies at (o - after) / scale - before.
 
     Attributes:
         inputs, outputs: Its sizes.
@@ -151,7 +151,7 @@ def _scales_and_sizes(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[
 
 
 def _regions(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Where each dimension's region starts and ends, as a share of the dimension; roi is [starts..., ends...]."""
+    """The start and the end of each dimension's region, as a share of the dimension; roi is [starts..., ends...]."""
     roi = node.host(1)
     if roi is None or roi.size != 2 * len(axes):
         raise node.invalid(f"tf_crop_and_resize takes a roi of {2 * len(axes)} numbers")

@@ -38,7 +38,7 @@ def _case(
     layouts: bool = False,
     quick: bool = False,
 ) -> Case:
-    """With coordinates of fewer columns than dimensions where ``columns`` says so."""
+    """A case; its coordinates have fewer columns than dimensions where ``columns`` says so."""
     rows = int(np.prod(sizes))
     outputs = {"output_count_tensor": (1, 1), "output_coordinates_tensor": (1, rows, columns)} if columns else {}
     return Case(

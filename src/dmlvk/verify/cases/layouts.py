@@ -1,4 +1,4 @@
-"""How a case's tensors lie in memory: the layouts that every case is crossed with, and guarded buffers to check them."""
+"""Layouts of a case's tensors in memory, with which every case is crossed, and guarded buffers to check them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class GuardedTensor:
         return logical_view(self.desc, cells, self.offset << self._halved)
 
     def stray_bytes(self, data: NDArray[np.uint8]) -> int:
-        """How many bytes, half bytes if the elements are those, outside the elements differ in a buffer read back."""
+        """The number of bytes outside the elements (half bytes for 4-bit elements) that differ in a buffer read back."""
         cells = self._split(data)
         outside = np.ones(cells.shape, bool)
         inside = logical_view(self.desc, outside.view(np.uint8), self.offset << self._halved, as_bytes=True)

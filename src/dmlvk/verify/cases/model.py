@@ -1,4 +1,4 @@
-"""What a case is, and how its inputs are made.
+"""Cases, and how their inputs are made.
 
 A case is one desc-to-be: sizes, attributes and the domain of its inputs. The runner crosses it with the operator's data
 types and with layouts (packed, strided, broadcast, offset, in place), so a case says nothing about those.
@@ -38,7 +38,7 @@ NUMPY_TYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
     TensorDataType.INT4: np.dtype(np.int8),
     TensorDataType.UINT4: np.dtype(np.uint8),
 }
-"""What holds the logical values of each type; numpy has none of 4 bits."""
+"""numpy's type for the logical values of each type; numpy has none of 4 bits."""
 
 
 def integer_limits(data_type: TensorDataType) -> tuple[int, int]:
@@ -48,7 +48,7 @@ def integer_limits(data_type: TensorDataType) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far an output may be from the oracle's float64 result rounded once.
+    """The largest error of an output against the oracle's float64 result rounded once.
 
     Attributes:
         ulp: Units in the last place of the output's type; 0 is bit-exact (any NaN equals any NaN).

@@ -108,7 +108,7 @@ _SLICE: Final = (
 
 
 def _slice_grad(case: Case) -> Case:
-    """What goes back to where a case of Slice1 took it from."""
+    """The case that puts back what a case of Slice1 took."""
     desc = ops.Slice1(**case.attributes)  # type: ignore[arg-type]
     taken = case.outputs.get("output_tensor") or desc.inferred_output_sizes()[0]
     sizes = {"output_gradient_tensor": case.inputs[_INPUT]}
@@ -152,7 +152,7 @@ _PARTS: Final = {
     "two long rows": ((2, 5003), 1, (2500, 2503)),
     "eight dimensions": ((2, 1, 3, 2, 5, 2, 1, 3), 4, (2, 1, 2)),
 }
-"""What a dimension of these sizes is split into, or joined of: axis and lengths."""
+"""The sizes of a whole, the axis along which it is split or joined, and the lengths of the pieces."""
 _EVERY_TYPE: Final = ("the last dimension, unaligned",)
 _LAYOUTS: Final = ("rows", "the last dimension, unaligned", "the last dimension, whole words", "a middle dimension")
 
@@ -290,7 +290,7 @@ _BLOCKS: Final = {
     "strips of 4, in 4 or 8 bytes": ((1, 3, 7, 36), 4),
     "a long strip, one word past a workgroup": ((1, 1, 1, 2064), 2),
 }
-"""What the operators move between: {N, channels, rows, columns} and the size of the blocks."""
+"""The sizes {N, channels, rows, columns} that the operators move between, and the size of the blocks."""
 
 
 def _block_case(name: str, order: DepthSpaceOrder | None, *, to_space: bool) -> Case:

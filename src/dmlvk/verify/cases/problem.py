@@ -92,7 +92,8 @@ def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..
 
 
 def tensor_names(operator: type[OperatorDesc], given: Collection[str], *, outputs: bool) -> Iterator[str]:
-    """What cases call the operator's inputs or outputs: every field, and of an array field the elements among ``given``."""
+    """The names of the operator's inputs or outputs in cases: every field, and of an array field the elements among
+    ``given``."""
     for spec in operator.fields:
         if spec.kind in _ARRAYS and spec.kind.is_output == outputs:
             names = (slot_name(Slot(spec, element, None)) for element in itertools.count())
@@ -111,7 +112,7 @@ def fields_of(tensors: Mapping[str, TensorDesc]) -> dict[str, Any]:
 
 
 def slot_name(slot: Slot) -> str:
-    """What cases call a slot's tensor."""
+    """The name of a slot's tensor in cases."""
     return f"{slot.field.name}[{slot.element}]" if slot.field.kind in _ARRAYS else slot.field.name
 
 

@@ -1,4 +1,4 @@
-"""What the pages of ``bench --html`` and ``verify --html`` have in common: the skeleton, the colours and the figures.
+"""The common parts of the pages of ``bench --html`` and ``verify --html``: the skeleton, the colours and the figures.
 
 A page is one file: styles, script and figures are in it, and nothing is fetched. Figures and style sheet take their colours
 from ``palette``, by name, so that a rival has the same one everywhere, in the light and in the dark.

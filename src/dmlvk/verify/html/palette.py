@@ -52,10 +52,10 @@ RIVALS: Final[dict[str, tuple[str, ...]]] = {
     "onnxruntime": ("onnxruntime", "onnx runtime", "webgpu"),
     "ncnn": ("ncnn",),
 }
-"""How the names begin under which the results know a rival, in lower case, by its colour."""
+"""The first words of rivals' names in results, in lower case, by the rival's colour."""
 
 TITLES: Final[dict[str, str]] = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "ncnn": "ncnn"}
-"""What rivals call themselves."""
+"""The rivals' own names."""
 
 
 def colour_of(rival: str) -> str:

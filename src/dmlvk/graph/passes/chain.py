@@ -243,7 +243,7 @@ def operations_of(desc: OperatorDesc) -> tuple[OperatorDesc, ...]:
         # What takes FLOAT64 sees only bits, and a row of two tensors and numbers has no place for numbers as operands.
         on_bits = TensorDataType.FLOAT64 in desc.fields[0].data_types and not isinstance(desc, ops.ElementWiseIdentity)
         crowded = len(desc.input_slots()) == 2 and bool(number_attributes(desc))
-        numbers = [item for slot, item in zip(slots, types, strict=True) if set(slot.field.data_types) != set(_TRUTH)]
+        numbers = [item for slot, item in zip(slots, types, strict=True) if not {*_TRUTH}.issuperset(slot.field.data_types)]
         fits = not on_bits and not crowded and all(item in FLOATS for item in numbers)
     else:
         fits = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,18 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from dmlvk.engine.device_array import dtype_of
 from dmlvk.engine.trace import Trace
 from dmlvk.graph.step import Storage
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.values import Sizes, Value
+from dmlvk.spec.errors import ModelError
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import SizeTrace
+from dmlvk.spec.size import Size, SizeTrace, value_of
 from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.oracle import oracle
+from dmlvk_bench.models.decoder import BLOCKS, HEADS, WIDTH, decoder
 
 f32 = np.dtype(np.float32)
 rng = np.random.default_rng(0)
@@ -174,3 +178,154 @@ def test_a_filled_trace_is_the_trace_of_those_sizes(
             fits += 1
             assert found == described(network.trace_whole({"x": sizes_of(number)}, {})), number
     assert fits >= 3, recorder.guards
+
+
+def cached_words() -> Network:
+    """Three words behind a cache of keys ``x``: embeddings and rotations of their positions, masks by Trilu and by Where."""
+    nodes: Nodes = [
+        ("Shape", "x", "sizes"),
+        ("Gather", "sizes one", "before", {"axis": 0}),
+        ("Add", "before three", "total"),
+        ("Range", "before total step", "places"),
+        ("Gather", "table places", "embedded", {"axis": 0}),
+        ("Unsqueeze", "before zero", "from"),
+        ("Unsqueeze", "total zero", "to"),
+        ("Slice", "cosines from to zero", "turned"),
+        ("Mul", "embedded turned", "rotated"),
+        ("Sub", "total step", "last"),
+        ("Sub", "before hundred", "negative"),
+        ("Gather", "table last", "newest", {"axis": 0}),
+        ("Gather", "table negative", "oldest", {"axis": 0}),
+        ("Add", "newest oldest", "both"),
+        ("Add", "rotated both", "words"),
+        ("Unsqueeze", "words zero", "rows"),
+        ("Concat", "x rows", "keys", {"axis": 1}),
+        ("Concat", "to to", "square", {"axis": 0}),
+        ("ConstantOfShape", "square", "ones", {"value": numpy_helper.from_array(np.ones(1, np.float32))}),
+        ("Trilu", "ones", "lower", {"upper": 0}),
+        ("Slice", "lower from to zero", "mask"),
+        ("Range", "none total step", "seen"),
+        ("Unsqueeze", "places one_", "column"),
+        ("Equal", "seen column", "same"),
+        ("Where", "same high low", "bonus"),
+        ("Concat", "from to step_", "listed", {"axis": 0}),
+        ("Cast", "listed", "numbers", {"to": onnx.TensorProto.FLOAT}),
+        ("ReduceSum", "numbers", "all"),
+        ("Transpose", "keys", "columns", {"perm": [0, 2, 1]}),
+        ("MatMul", "rows columns", "scores"),
+        ("Mul", "scores mask", "masked"),
+        ("Add", "masked bonus", "raised"),
+        ("Div", "raised all", "smaller"),
+        ("Softmax", "smaller", "shares", {"axis": -1}),
+        ("MatMul", "shares keys", "y"),
+    ]
+    constants = {
+        **{name: np.array(value, np.int64) for name, value in (("one", 1), ("three", 3), ("step", 1), ("none", 0))},
+        **{name: np.array([value], np.int64) for name, value in (("zero", 0), ("one_", 1), ("step_", 1))},
+        "hundred": np.array(100, np.int64),
+        "table": normal(200, 8),
+        "cosines": normal(200, 8),
+        "high": np.array(2, np.float32),
+        "low": np.array(0, np.float32),
+    }
+    return network(nodes, constants, 1, "past", 8)
+
+
+def plain(value: Any) -> Any:
+    """A field's value with plain numbers."""
+    if isinstance(value, OperatorDesc):
+        return value.replace(**{spec.name: plain(getattr(value, spec.name)) for spec in value.fields})
+    if isinstance(value, TensorDesc):
+        return TensorDesc(value.data_type, plain(value.sizes), plain(value.strides))
+    if type(value) is tuple:
+        return tuple(map(plain, value))
+    return value_of(value) if isinstance(value, Size) else value
+
+
+def computed(trace: Trace, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs of a trace by the oracles of its operators."""
+    memory: dict[Storage, np.ndarray] = {}
+
+    def view(storage: Storage, desc: TensorDesc) -> np.ndarray:
+        tensor = plain(desc)
+        place, dtype = storage.place, dtype_of(tensor.data_type)
+        if place.storage not in memory:
+            buffer = memory[place.storage] = np.zeros(value_of(place.storage.nbytes), np.uint8)
+            if place.storage.constant is not None:
+                data = np.ascontiguousarray(place.storage.constant).reshape(-1).view(np.uint8)
+                buffer[: data.size] = data
+        strides = [stride * dtype.itemsize for stride in tensor.effective_strides]
+        return np.ndarray(tensor.sizes, dtype, memory[place.storage].data, value_of(place.offset), strides)
+
+    for name, value in trace.inputs.items():
+        assert isinstance(value, Value)
+        view(value.storage, value.desc())[...] = feeds[name]
+    for step in trace.steps:
+        slots = zip(step.desc.input_slots(), step.inputs, strict=True)
+        arrays = [None if slot.tensor is None else view(storage, slot.tensor).copy() for slot, storage in slots]
+        function = oracle(type(step.desc))
+        assert function is not None
+        results = function(plain(step.desc), *arrays)
+        results = results if type(results) is tuple else (getattr(results, "value", results),)
+        for slot, storage, result in zip(step.desc.output_slots(), step.outputs, results, strict=False):
+            if slot.tensor is not None:
+                view(storage, slot.tensor)[...] = result
+    return {name: view(value.storage, value.desc()).copy() for name, value in trace.outputs.items()}
+
+
+def decoders() -> dict[str, tuple[Network, Callable[[Any], dict[str, Sizes]]]]:
+    """Networks with caches, and their inputs' sizes by the cache's length."""
+    past = [f"past_{kind}_{block}" for block in range(BLOCKS) for kind in ("key", "value")]
+    benchmark = Network(load_model(decoder()))
+
+    def sizes(words: int) -> Callable[[Any], dict[str, Sizes]]:
+        return lambda length: {"ids": (1, words), **dict.fromkeys(past, (1, HEADS, length, WIDTH // HEADS))}
+
+    return {
+        "one word": (benchmark, sizes(1)),
+        "four words": (benchmark, sizes(4)),
+        "many masks": (cached_words(), lambda length: {"x": (1, length, 8)}),
+    }
+
+
+@pytest.mark.parametrize("name", ["one word", "four words", "many masks"])
+def test_a_trace_of_a_cache_is_that_of_any_length(name: str) -> None:
+    network, sizes_of = decoders()[name]
+
+    def traced(length: int) -> tuple[SizeTrace, Trace]:
+        recorder = SizeTrace()
+        return recorder, network.trace_whole(sizes_of(recorder.symbol("past", length)), {})
+
+    recorder, trace = traced(7)
+    assert len(recorder.guards) <= 2, recorder.guards
+    filled = recorder.function(described(trace))
+    fits = [length for length in range(5, 190) if filled(length) is not None]
+    assert len(fits) > 90, recorder.guards
+    for length in (fits[0], *(8, 9, 57, 58), fits[-1]):
+        fresh_recorder, fresh = traced(length)
+        if filled(length) is not None:
+            assert filled(length) == fresh_recorder.function(described(fresh))(length), length
+        if length in (8, 57):
+            feeds = {
+                key: rng.integers(0, 9, sizes) if key == "ids" else normal(*sizes) for key, sizes in sizes_of(length).items()
+            }
+            plainly = computed(network.trace_whole(sizes_of(length), {}), feeds)
+            for key, found in computed(fresh, feeds).items():
+                np.testing.assert_allclose(found, plainly[key], rtol=1e-5, atol=1e-5)
+
+
+def test_an_index_beyond_a_table_is_refused_at_every_length() -> None:
+    nodes: Nodes = [
+        ("Shape", "x", "sizes"),
+        ("Gather", "sizes one", "place"),
+        ("Gather", "table place", "row"),
+        ("Mul", "x row", "y"),
+    ]
+    small = network(nodes, {"one": np.array(1, np.int64), "table": normal(9, 1)}, 1, "past")
+    recorder = SizeTrace()
+    small.trace_whole({"x": (1, recorder.symbol("past", 8))}, {})
+    fits = recorder.function(())
+    assert fits(5) is not None and fits(9) is None
+    for length in (9, SizeTrace().symbol("past", 9)):
+        with pytest.raises(ModelError):
+            small.trace_whole({"x": (1, length)}, {})

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from dmlvk.onnx.model import Array, Node, element_type
+from dmlvk.spec.errors import ModelError
 from dmlvk.spec.size import Size
 
 _MOST: Final = 1 << 16
@@ -37,6 +38,7 @@ def evaluate(node: Node, inputs: _Inputs) -> Array | None:
 
     Raises:
         NotPlainError: only ``plain`` inputs can be computed with here.
+        ModelError: sizes that record choose elements that are not there.
     """
     rule = _RULES.get(node.op_type) if node.domain == "" else None
     present = [array for array in inputs if array is not None]
@@ -47,6 +49,8 @@ def evaluate(node: Node, inputs: _Inputs) -> Array | None:
     try:
         with np.errstate(all="raise"):
             result = rule(node, inputs)
+    except ModelError:
+        raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None  # the reference says what is wrong, or what comes of it all the same
     if result is None:
@@ -159,7 +163,10 @@ def _cast(node: Node, inputs: Sequence[Array]) -> Any:
 
 def _gathered(node: Node, inputs: Sequence[Array]) -> Any:
     x, indices = inputs
-    return np.take(x, _told(indices), axis=node.attributes.get("axis", 0))
+    axis = node.attributes.get("axis", 0)
+    if records(indices) and not all(-x.shape[axis] <= index < x.shape[axis] for index in indices.flat):
+        raise ModelError(f"node {node.name!r} (Gather): indices {indices.tolist()} of {x.shape[axis]} elements")
+    return np.take(x, _told(indices), axis=axis)
 
 
 def _sliced(node: Node, inputs: _Inputs) -> Any:

@@ -185,7 +185,7 @@ def _without_grid(text: str) -> str:
 
 
 def _problems() -> Iterator[str]:
-    """Of the benchmark's problems those on which some device is given what it was not given before."""
+    """The lines of those problems of the benchmark on which some device is given what it was not given before."""
     seen: set[tuple[str, str]] = set()
     for problem in all_problems():
         found = {name: choice(problem.desc, caps) for name, caps in DEVICES.items()}

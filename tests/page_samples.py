@@ -62,7 +62,7 @@ def row(name: str, us: float, ratio: float = 2.0, **fields: Any) -> ProblemRow:
 
 
 def results() -> Results:
-    """Of problems near and below their targets, wrong ones, and models."""
+    """Results with problems near and below their targets, wrong ones, and models."""
     product = {"suite": "matmul", "family": "matmul", "operator": "Gemm", "limit": "float32_tflop_per_s", "copy_target": 0.0}
     wrong_rival = {"torch": RivalTime(300.0, 0.0, 1.2, 0.5, False), "ncnn": RivalTime(400.0, 0.0, 1.6, 0.0, True)}
     rows = [
@@ -145,7 +145,7 @@ def entry(operator: str, data_type: str, max_ulp: float, **fields: Any) -> Entry
 
 
 def card() -> Card:
-    """With an entry of every class."""
+    """A card with an entry of every class."""
     failure = Failure(
         case="rows <&>",
         layout="strided",

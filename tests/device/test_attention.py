@@ -39,7 +39,7 @@ def ints(*numbers: int) -> Array:
 
 
 Inputs = tuple[Array | None, ...]
-"""Of a node, in order; None for an absent one."""
+"""The inputs of a node in order; None for an absent one."""
 
 
 def make_model(
@@ -142,7 +142,7 @@ def test_attention_agrees_with_onnx_runtime(device: dmlvk.Device, name: str) -> 
 
 @pytest.mark.parametrize("kind", ["query, key and value", "key and value"])
 def test_stacked_inputs_of_a_model(device: dmlvk.Device, kind: str) -> None:
-    """Which ONNX Runtime's CPU does not know: the same as apart."""
+    """Stacked inputs, which ONNX Runtime's CPU does not know, give the same as separate ones."""
     stacked = random(BATCH, QUERIES, HEADS, 3, SIZE)
     q, k, v = (np.ascontiguousarray(stacked[:, :, :, place]).reshape(BATCH, QUERIES, HIDDEN) for place in range(3))
     inputs: Inputs = (stacked,) if kind.startswith("query") else (q, np.ascontiguousarray(stacked[:, :, :, 1:]))
@@ -281,7 +281,8 @@ def in_place_past(
 @pytest.mark.parametrize("rule", ["tiles", "split", "naive"])
 @pytest.mark.parametrize("queries", [1, 3])
 def test_the_past_in_the_present_tensors(device: dmlvk.Device, rule: str, queries: int) -> None:
-    """As ONNX Runtime's GroupQueryAttention binds it. Rows behind the new ones stay, and take no part whatever they hold."""
+    """Past and present share memory, as ONNX Runtime's GroupQueryAttention binds them. Rows behind the new ones stay, and
+    take no part whatever they hold."""
     capacity = 70
     lengths = ints(2, capacity - queries)
     arrays = {

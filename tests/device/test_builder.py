@@ -150,8 +150,8 @@ def test_a_call_records_only_what_touches_its_own_memory(
     count_dispatches: Callable[[], AbstractContextManager[Any]],
     on_device: bool,
 ) -> None:
-    """Of 300 steps in a row the first reads the input and the last writes the new output: all others are replayed. Results
-    of earlier calls stay as they are."""
+    """A call of 300 steps in a row replays all but the first, which reads the input, and the last, which writes the output.
+    Results of earlier calls stay as they are."""
     graph = Graph(device)
     y = graph.input((5,))
     for index in range(300):

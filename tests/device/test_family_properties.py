@@ -125,7 +125,7 @@ class Drawing:
         return draw_tensor(self.draw, kind, sizes, is_output=is_output)
 
     def _sizes(self) -> Sizes:
-        """Of the input: at most one size is long, where rows may be and no product of all of them is taken."""
+        """The sizes of the input: at most one is long, where rows may be and no product of all of them is taken."""
         least, most = next(spec.dimension_counts for spec in self.operator.fields if spec.kind.is_input)
         sizes = draw_sizes(self.draw, least, most, self.draw(st.sampled_from([60, 400, 1500])), SIZES)
         names = {spec.name for spec in self.operator.fields}
@@ -141,7 +141,7 @@ class Drawing:
     # -- attributes, by name and kind
 
     def _draw_attribute(self, spec: FieldSpec) -> None:
-        """In the order of the row's fields: what depends on others comes after them."""
+        """Draws the attributes in the order of the row's fields: those that depend on others come after them."""
         draw, rank = self.draw, len(self.sizes)
         drawn: Any
         if spec.name in ("function", "reduction_function", "epsilon", "alpha", "beta", "bias"):
@@ -182,7 +182,7 @@ class Drawing:
     # -- sizes of the other tensors
 
     def _inputs(self, names: frozenset[str]) -> dict[str, Sizes]:
-        """Of the case's inputs, and some of the optional ones that the row has."""
+        """The sizes of the case's inputs, and of some of the optional ones that the row has."""
         found: dict[str, Sizes] = {}
         for spec in self.operator.fields:
             needed = self.operator is ops.RoiAlignGrad and self.attributes.get("reduction_function") == ReduceFunction.MAX
@@ -217,7 +217,7 @@ class Drawing:
         return (1,) * self.draw(st.integers(0, most))
 
     def _outputs(self) -> dict[str, Sizes]:
-        """Of the outputs that the row does not infer, or that are optional."""
+        """The sizes of the outputs that the row does not infer, or that are optional."""
         names = [spec.name for spec in self.operator.fields if spec.kind.is_output]
         if "window_size" in self.attributes:
             sizes = self.sizes[:2] + self._windows()

@@ -48,7 +48,7 @@ def random_bits(rng: np.random.Generator, sizes: Sizes, data_type: TensorDataTyp
 
 
 class Shapes(NamedTuple):
-    """Of a drawn operator.
+    """The sizes of a drawn operator's tensors.
 
     Attributes:
         inputs, indices, output: Sizes, of one dimension count.
@@ -64,7 +64,7 @@ class Shapes(NamedTuple):
 
 
 def filled(draw: Draw, *shapes: Sizes) -> list[Sizes]:
-    """With leading ones, so that all have one dimension count."""
+    """The shapes with leading ones, so that all have one dimension count."""
     count = draw(st.integers(max(1, *map(len, shapes)), 8))
     return [(*(1,) * (count - len(sizes)), *sizes) for sizes in shapes]
 
@@ -220,7 +220,7 @@ _OUTSIDE: dict[Any, tuple[list[int], list[int]]] = {
     ),
     np.uint64: ([0, 4, 5, 2**32 - 1, 2**32, 2**32 + 1, 2**63, 2**64 - 1], [0, 4, 4, 4, 4, 4, 4, 4]),
 }
-"""By index type: indices of a dimension of 5, and the elements that they choose."""
+"""Indices of a dimension of 5 by their type, and the elements that they choose."""
 
 
 @pytest.mark.quick
@@ -296,7 +296,7 @@ def test_agrees_with_torch(device: dmlvk.Device, torch: ModuleType, kind: Any) -
 
 @pytest.mark.parametrize("sizes", [(70001, 3), (9, 65537)])
 def test_more_than_a_grids_first_dimension(device: dmlvk.Device, sizes: Sizes) -> None:
-    """As few workgroups as Vulkan lets a device have in x."""
+    """The device is given 100 workgroups in x, so that grids need their second dimension."""
     x = np.random.default_rng(0).integers(0, 255, sizes, np.uint8)
     indices = np.random.default_rng(1).integers(-9, 9, (1, 2 * sizes[0]))
     with pytest.MonkeyPatch.context() as patch:

@@ -26,7 +26,7 @@ def wide(torch: ModuleType, array: Array) -> Any:
 
 
 def gradient(torch: ModuleType, y: Any, dy: Array, leaf: Any) -> Array:
-    """Of sum(y * dy) with respect to a leaf."""
+    """The gradient of sum(y * dy) with respect to a leaf."""
     (found,) = torch.autograd.grad(y, leaf, torch.from_numpy(dy.astype(np.float64)))
     return np.asarray(found)
 

@@ -181,7 +181,7 @@ def test_a_block(
 
 
 def test_an_owned_filter(device: dmlvk.Device, node: Callable[..., OperatorGraphNodeDesc]) -> None:
-    """It is bound at initialisation and kept: the buffer may go, and the graph runs as often as one likes."""
+    """An owned filter is bound at initialisation and kept: its buffer may go, and the graph runs any number of times."""
     graph = Compiled(device, block(node, dmlvk.TensorFlags.OWNED_BY_DML), owned={1: FILTER})
     assert graph.operator.get_binding_properties().persistent_resource_size > 0
     (result,) = graph.run(IMAGE, None, times=3)

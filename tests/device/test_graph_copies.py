@@ -277,7 +277,7 @@ GRAPHS: dict[str, tuple[Make, str, int]] = {
 
 @pytest.mark.parametrize("case", GRAPHS.values(), ids=GRAPHS.keys())
 def test_a_pass_alone(device: dmlvk.Device, case: tuple[Make, str, int]) -> None:
-    """It saves launches, and not a bit is another one: not when the graph runs again, either."""
+    """A pass saves launches, and not a bit of the results changes, also when the graph runs again."""
     global rng
     make, name, saved = case
     functions = []
@@ -338,7 +338,7 @@ class Drawn:
     """A random graph of joins of joins, pieces of pieces and what computes between them, and the values to feed it.
 
     Args:
-        seed: Of its random numbers.
+        seed: The seed of its random numbers.
     """
 
     def __init__(self, seed: int) -> None:

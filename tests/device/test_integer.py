@@ -92,7 +92,7 @@ def bytes_of(rng: np.random.Generator, kind: type, sizes: tuple[int, ...]) -> Ar
 
 
 def small(rng: np.random.Generator, kind: type, sizes: tuple[int, ...]) -> Array:
-    """Of 7 bits: ONNX Runtime's kernels for older CPUs add pairs of larger products in 16 bits, which overflow."""
+    """Numbers of 7 bits: ONNX Runtime's kernels for older CPUs add pairs of larger products in 16 bits, which overflow."""
     return (bytes_of(rng, kind, sizes).astype(np.int16) // 2).astype(kind)
 
 

@@ -28,7 +28,7 @@ DOUBLE = (("LANES", "1"), ("T", "FLOAT64"), ("U", "FLOAT64"))
 
 
 def sums(device: dmlvk.Device, values: npt.NDArray[np.generic] = WHOLE) -> npt.NDArray[np.generic]:
-    """Of rows: subgroups add up, and what they have, shared memory."""
+    """The sums of rows, which take subgroups' additions and shared memory."""
     found: npt.NDArray[np.generic] = dmlvk.eager.reduce(values, function=dmlvk.ReduceFunction.SUM, axes=(1,), device=device)
     return found
 
@@ -59,7 +59,7 @@ def test_a_profile_is_a_device_that_runs(name: str) -> None:
 
 
 def test_a_masked_feature_is_off_in_vulkan_too() -> None:
-    """So a kernel that used it without asking would be found out, by a driver that minds or by the layer."""
+    """A kernel that used a masked feature without asking would be found out, by a strict driver or by the layer."""
     if os.environ.get("DMLVK_VALIDATION") != "1":
         pytest.skip("it takes the validation layer to tell")
     kernel = KERNELS["elementwise_unary"]
@@ -111,7 +111,7 @@ def test_a_subgroup_size_is_the_devices_own_or_an_error(monkeypatch: pytest.Monk
 
 
 def test_every_kernel_requires_the_size() -> None:
-    """As on a device that has several, of which there is none here: the one that it has anyway is required."""
+    """The subgroup size is required as on a device that has several. There is none here, so it is the size that it has."""
     device = dmlvk.Device(mask=dmlvk.Mask())
     size = device.capabilities.subgroup_size
     device._subgroup_size = size

@@ -90,7 +90,7 @@ def test_circular_functions_of_any_float(device: dmlvk.Device, operator: type[Op
 
 
 def pi(digits: int) -> decimal.Decimal:
-    """By Machin: pi / 4 = 4 atan(1 / 5) - atan(1 / 239)."""
+    """The digits of pi by Machin's formula: pi / 4 = 4 atan(1 / 5) - atan(1 / 239)."""
 
     def arctangent(divisor: int) -> int:
         power, total, term = 10 ** (digits + 10) // divisor, 0, 1

@@ -129,7 +129,7 @@ class Window:
 
     @property
     def reach(self) -> Sizes:
-        """Of a dilated window."""
+        """The sizes that a dilated window covers."""
         return tuple((taps - 1) * step + 1 for taps, step in zip(self.taps, self.dilations, strict=True))
 
     def fitting(self) -> dict[str, Any]:

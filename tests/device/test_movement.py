@@ -164,7 +164,7 @@ def test_what_the_slice_left_out_of_its_window_gets_zeros(device: dmlvk.Device) 
 
 
 def test_gradients_of_slices_agree_with_torch(device: dmlvk.Device, torch: ModuleType) -> None:
-    """Which differentiates slices in steps, and a step back as a slice that is flipped."""
+    """PyTorch differentiates slices in steps, and a step back as a slice that is flipped."""
     rng = np.random.default_rng(6)
     for parts in (
         (slice(2, 9), slice(1, 18)),
@@ -438,7 +438,7 @@ def test_reversed_sequences_agree_with_the_onnx_reference(device: dmlvk.Device) 
 
 @pytest.mark.parametrize("kind", OF_EACH_SIZE)
 def test_several_units_an_invocation(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
-    """As a GPU runs a large copy, and through the tiles that it turns a matrix with."""
+    """Copies as a GPU makes large ones, and through the tiles in which it transposes a matrix."""
     monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, is_cpu=False))
     x = array(kind, 1031, 2053)
     parts = (slice(None, None, -1), slice(5, None, 1))

@@ -37,7 +37,7 @@ class Drawn:
 
     Attributes:
         inputs, outputs: Sizes by name; of outputs those that the row does not infer.
-        attributes: Of the desc.
+        attributes: The attributes of the desc.
     """
 
     inputs: dict[str, Sizes]

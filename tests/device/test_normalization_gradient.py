@@ -29,7 +29,7 @@ EPSILON = 2.0**-10
 LONG = ("split", "columns_split")
 """The rules of rows of any length."""
 CLOSE = {FLOAT32: 2e-6, FLOAT16: 4e-3}
-"""Of the largest of an output; a FLOAT16 mean and variance are off by half a thousandth already."""
+"""The tolerance, as a share of an output's largest; a FLOAT16 mean and variance are off by half a thousandth already."""
 
 
 def values(name: str, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
@@ -99,7 +99,7 @@ def test_batch_gradients_agree_with_autograd(
 
 
 def test_training_gradient_agrees_with_torchs_operator(device: dmlvk.Device, torch: ModuleType) -> None:
-    """From the statistics that the forward operators give, as in training."""
+    """The statistics are those that the forward operators give, as in training."""
     x, dy = (values(part, (4, 6, 5, 3), FLOAT32) for part in ("x", "dy"))
     scale, bias = (values(part, (1, 6, 1, 1), FLOAT32) for part in ("scale", "bias"))
     _, mean, variance = dmlvk.eager.batch_normalization_training(x, scale, bias, epsilon=EPSILON, device=device)

@@ -129,7 +129,7 @@ def test_average_agrees_with_autograd(
 def test_maximum_agrees_with_autograd(
     device: dmlvk.Device, torch: ModuleType, name: str, values: str, round_up: bool, layout: str, data_type: type
 ) -> None:
-    """Of few numbers windows hold their largest several times: PyTorch, too, takes the first."""
+    """With few numbers windows hold their largest several times: PyTorch, too, takes the first."""
     sizes, window, steps, padding, dilations = GEOMETRIES[name]
     rng = np.random.default_rng(2)
     own = rng.integers(-2, 2, sizes) if values == "few" else rng.permutation(int(np.prod(sizes))).reshape(sizes) / 32

@@ -83,7 +83,7 @@ def test_differences_of_32_bits_are_exact(device: dmlvk.Device) -> None:
 def test_several_items_an_invocation(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, step: int, integer: TensorDataType
 ) -> None:
-    """As on a GPU: two groups, or four elements."""
+    """An invocation takes two groups, or four elements, as on a GPU."""
     monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, is_cpu=False))
     sizes = (7, 149803)
     data = TensorDesc(FLOAT32, sizes), TensorDesc(integer, sizes, (step * sizes[1], step))

@@ -333,7 +333,7 @@ PAIRS = [(0, 5000), (0, 1), (3, 4), (5, 6), (31, 32), (100, 101), (127, 2048), (
 @pytest.mark.parametrize(("dtype", "least"), [(np.float32, False), (np.uint8, True), (np.int64, False)])
 @pytest.mark.parametrize("across", [False, True], ids=["rows", "columns"])
 def test_of_two_equal_elements_the_direction_decides(device: dmlvk.Device, across: bool, dtype: Any, least: bool) -> None:
-    """In the same access, in others, in other invocations and in other chunks."""
+    """The equal elements are in the same access, in others, in other invocations and in other chunks."""
     x = np.full((len(PAIRS), 5001), 3, dtype)
     for row, pair in enumerate(PAIRS):
         x[row, pair] = 1 if least else 7
@@ -394,7 +394,7 @@ def test_indices_of_every_type(device: dmlvk.Device, sizes: tuple[int, ...], axi
 
 
 def test_the_type_of_an_index_is_given(device: dmlvk.Device) -> None:
-    """That of other results is the input's."""
+    """An index has the type that is given; other results have the input's."""
     x = np.arange(6, dtype=np.int64).reshape(2, 3)
     assert eager.reduce(x, function=F.SUM, axes=(0, 1), device=device).dtype == np.int64
     for call in (eager.argmax, functools.partial(eager.reduce, function=F.ARGMIN)):
@@ -405,7 +405,7 @@ def test_the_type_of_an_index_is_given(device: dmlvk.Device) -> None:
 
 
 def test_a_device_without_64_bit_integers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It finds places of 64 bits, in other types, but cannot add such numbers."""
+    """The device finds places as 64-bit indices, of elements of other types, but cannot add 64-bit numbers."""
     monkeypatch.setenv("DMLVK_DISABLE", "int64")
     device = dmlvk.Device()
     x = random(5, 70)

@@ -101,7 +101,7 @@ DOMAINS = {"indices_tensor": indices_around(19), "sequence_lengths_tensor": move
 
 
 def problem_of(desc: Any, *, packed: bool) -> Problem:
-    """With random inputs. What is not packed has a gap after each row of the output."""
+    """A problem with random inputs. One that is not packed has a gap after each row of the output."""
     rng = np.random.default_rng(7)
     inputs = []
     for slot in desc.input_slots():

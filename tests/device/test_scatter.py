@@ -150,7 +150,7 @@ def along_one_axis(x: Array, indices: Array, updates: Array) -> dmlvk.ScatterEle
 
 @pytest.mark.parametrize("rule", ["sparse", "in_output", "table"])
 def test_the_last_of_very_many_updates_of_one_element_counts(device: dmlvk.Device, rule: str) -> None:
-    """As many as lie in thousands of workgroups; the last one is out of range."""
+    """The updates lie in thousands of workgroups; the last one is out of range."""
     x, count = random(3), 300_007
     indices = np.ones(count, np.int32)
     indices[-1] = 3
@@ -174,7 +174,7 @@ def test_the_last_of_updates_at_the_same_time_counts(device: dmlvk.Device, rule:
 @pytest.mark.parametrize("rule", ["sparse", "table"])
 @pytest.mark.parametrize("kind", [np.uint8, np.float16, np.float64])
 def test_many_long_rows(device: dmlvk.Device, rule: str, kind: Any) -> None:
-    """Of more 16-byte words than a workgroup has invocations, several times over."""
+    """Rows have more 16-byte words than a workgroup has invocations, several times over."""
     rng = np.random.default_rng(3)
     x, updates = (rng.integers(0, 255, (rows, 2064)).astype(kind) for rows in (67, 101))
     indices = rng.integers(-67, 80, (101, 1))

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("__main__",),
 )
-"""From the bottom up. A module may import from the rows below its own and from its own package."""
+"""The rooms from the bottom up. A module may import from the rows below its own and from its own package."""
 
 DOORS = ("directml", "eager", "builder", "onnx")
 """What a user imports to describe networks; each translates into steps for the engine."""

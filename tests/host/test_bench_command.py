@@ -107,7 +107,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: pathlib.Path, monkeypatch: pyte
 
 
 def test_every_problem_has_a_limit_of_its_type() -> None:
-    """With the kernels that multiply matrices, too, which no device of the test suite has."""
+    """The kernels that multiply matrices are among them, which no device of the test suite has."""
     known = Ceilings(float16_tflop_per_s=2.0, float32_tflop_per_s=1.0, int8_top_per_s=3.0)
     variant = next(KERNELS["gemm_cooperative"].combinations())
     matrices = Plan((Dispatch(KernelVariant("gemm_cooperative", variant), (), b"", (1, 1, 1)),))

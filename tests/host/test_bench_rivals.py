@@ -140,7 +140,7 @@ OTHER_NODES = sorted(
 
 @pytest.mark.parametrize("name", OTHER_NODES)
 def test_onnx_nodes_compute_what_the_cases_are(name: str, onnxruntime_rival: rivals.Rival) -> None:
-    """Of rows that no problem measures: the first case that has a node."""
+    """The first case that has a node stands for each row that no problem measures."""
     row: type[OperatorDesc] = getattr(dmlvk, name)
     cases = all_cases()[row].cases
     if name == "ActivationHardSwish":  # whose numbers ONNX has built in

@@ -90,7 +90,7 @@ _OTHERS = [item.name for item in PASSES if item.name not in ("dead", "chain")]
 
 
 def steps(data_type: TensorDataType = F32) -> Steps:
-    """With inputs of several sizes, and a number."""
+    """Steps with inputs of several sizes, and a number."""
     found = Steps(data_type).tensor("x").tensor("y").constant("two", 2.0)
     return found.tensor("channels", CHANNELS).tensor("gate", GATE).tensor("row", ROW)
 
@@ -171,7 +171,7 @@ def test_what_is_merged(case: tuple[Steps, list[str]]) -> None:
 
 
 def _kept(written: Steps) -> Steps:
-    """With a state that one run leaves to the next: read first, then written."""
+    """The steps, and a state that one run leaves to the next: read first, then written."""
     written.constant("state", 0.0)
     written.add(ADD, "x state", "s").add(NEGATE, "s", "out")
     written.steps.append(

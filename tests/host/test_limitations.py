@@ -113,7 +113,7 @@ def _resample_gradient(width: int, gradients: int, scale: float) -> OperatorDesc
 
 
 def _undilated(given: dict[str, tuple[int, ...]]) -> dict[str, Any]:
-    """For a row without dilations."""
+    """The attributes for a row without dilations."""
     return {name: value for name, value in given.items() if name != "dilations"}
 
 
@@ -269,7 +269,7 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
         ),
     ),
 ]
-"""Of each limitation that is not every operator's, a desc that meets it on a CPU."""
+"""A desc that meets each limitation on a CPU, but for those of every operator."""
 
 
 @pytest.mark.parametrize(("expected", "desc"), MET, ids=lambda item: getattr(item, "name", type(item).__name__))
@@ -350,7 +350,7 @@ def missing_features(desc: OperatorDesc, caps: Capabilities) -> frozenset[str]:
 
 
 def found_missing(entry: OperatorCases, caps: Capabilities) -> dict[TensorDataType, frozenset[str]]:
-    """For each data type of an operator's cases the fewest features that one of them lacks.
+    """The fewest features that a case lacks, for each data type of an operator's cases.
 
     A case is called after the type of its first tensors; others may have types of their own, such as the conditions of an
     ElementWiseIf, so the case that takes least speaks for a data type.

@@ -22,7 +22,7 @@ LARGE = Capabilities(
 )
 LEAST = Capabilities(features=LARGE.features, storage_buffer_bytes=2**32 - 1)
 OWN_SHARED_BYTES = 4 * (1024 + 2 * 256)
-"""Of the masks of a tile and of sums over subgroups, beside what is gathered."""
+"""The bytes of the masks of a tile and of sums over subgroups, beside what is gathered."""
 
 
 def nonzero(

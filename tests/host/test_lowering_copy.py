@@ -288,7 +288,7 @@ def test_a_row_touches_at_most_row_words(size: int) -> None:
 
 
 def test_pieces_of_a_packed_output_bind_only_their_bytes() -> None:
-    """So that joined pieces have no barrier between them."""
+    """Joined pieces that bind only their own bytes have no barrier between them."""
     parts = (TensorDesc(FLOAT16, (3, 8), (9, 1)), TensorDesc(FLOAT16, (2, 8), (9, 1)))
     desc = ops.Join(input_tensors=parts, output_tensor=TensorDesc(FLOAT16, (5, 8)), axis=0)
     for rule in ("rows", "units"):

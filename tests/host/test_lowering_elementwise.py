@@ -124,7 +124,7 @@ def test_a_cast_between_integers_has_no_module_for_each_sign_of_its_output() -> 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 10, 641, 2**16 - 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1])
 def test_divisors(size: int) -> None:
-    """As ``quotient`` of tensor.glsl computes."""
+    """A division by multiplier and shifts, computed as ``quotient`` of tensor.glsl does."""
     multiplier, shifts = divisors((size,))
     assert multiplier < 2**32
     numbers = {0, 1, 2**32 - 1, *(size * k + d for k in (1, 2, 99, 2**32 // size) for d in (-1, 0, 1))}

@@ -33,7 +33,7 @@ def gather(
     output_strides: Sizes | None = None,
     index_type: TensorDataType = UINT32,
 ) -> ops.Gather:
-    """So many indices along an axis."""
+    """A Gather of so many indices along an axis."""
     return ops.Gather(
         input_tensor=TensorDesc(data_type, sizes, x_strides),
         indices_tensor=TensorDesc(index_type, (*(1,) * (len(sizes) - 1), count)),
@@ -44,7 +44,7 @@ def gather(
 
 
 def elements(sizes: Sizes, axis: int, data_type: TensorDataType = FLOAT32) -> ops.GatherElements:
-    """As many indices as elements."""
+    """A GatherElements of as many indices as elements."""
     x = TensorDesc(data_type, sizes)
     return ops.GatherElements(input_tensor=x, indices_tensor=TensorDesc(INT64, sizes), output_tensor=x, axis=axis)
 

@@ -161,7 +161,7 @@ def test_operands_are_packed_first(rule: str) -> None:
 
 
 def test_an_operand_that_lies_packed_is_read_as_it_is() -> None:
-    """In lines of whole steps of the depth, of INT8, and where nobody asks for its sums."""
+    """An operand is packed in lines of whole steps of the depth, of INT8, and where nobody asks for its sums."""
     for changes, count in (
         ({"depth": 128}, 1),
         ({"depth": 128, "b_strides": (1, 128)}, 0),
@@ -266,7 +266,7 @@ def test_inference_names_the_operator() -> None:
 
 
 def test_a_packed_shape_has_one_pipeline() -> None:
-    """As many tiles or more, so that the tile is the same."""
+    """The other shape has as many tiles or more, so that the tile is the same."""
     for rule in ("cooperative", "tiled", "naive"):
         kernel = last(lowered(product(rows=4096, columns=4096), MATRICES, rule)).kernel
         assert last(lowered(product(rows=5000, columns=4100, depth=96), MATRICES, rule)).kernel == kernel

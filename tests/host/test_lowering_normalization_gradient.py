@@ -39,7 +39,7 @@ def gradient(
     *,
     training: bool = True,
 ) -> Any:
-    """With statistics of the sizes ``own``, or a channel."""
+    """A gradient with statistics of the sizes ``own``, or of one a channel."""
     tensor = TensorDesc(data_type, sizes, calculate_strides(layout, sizes) if layout else None)
     side = TensorDesc(data_type, own or (1, sizes[1], *(1 for _ in sizes[2:])))
     row = BatchNormalizationTrainingGrad if training else BatchNormalizationGrad
@@ -165,7 +165,7 @@ def test_every_rule_fits_the_least_device(desc: Any) -> None:
 @pytest.mark.parametrize("own", [(1, 3, 1), (4, 1, 1), (1, 1, 5)], ids=str)
 @pytest.mark.parametrize("training", [False, True])
 def test_batch_gradients_are_differences_of_the_forward_oracle(own: tuple[int, ...], training: bool) -> None:
-    """Of the sum of dy * y, by central differences in float64."""
+    """The gradients are those of the sum of dy * y, by central differences in float64."""
     rng, sizes, step = np.random.default_rng(7), (4, 3, 5), 1e-5
     x, dy = rng.standard_normal((2, *sizes))
     scale, bias, mean = rng.standard_normal((3, *own))

@@ -238,7 +238,7 @@ def unit_in_part(p: dict[str, Any], lanes: int, x_start: int, shift: int, unit: 
 
 
 def together_in_columns(lanes: int) -> int:
-    """As the shader says, for the lowering says it too."""
+    """The columns that an invocation takes together as the shader says, for the lowering says it too."""
     found = re.search(r"#define TOGETHER \(LANES > (\d+) \? (\d+) : (\d+)\)", COLUMNS_SHADER.read_text())
     assert found is not None
     wide, fewer, more = map(int, found.groups())
@@ -311,7 +311,8 @@ def visits(plan: Plan) -> Visits:
 
 
 def expected(desc: Reduction) -> Visits:
-    """From the descs alone; elements are numbered row-major over the axes in the order of the dimensions."""
+    """The visits that follow from the desc alone; elements are numbered row-major over the axes in the order of the
+    dimensions."""
     x, y = desc.tensor("input_tensor"), desc.tensor("output_tensor")
     rows: Visits = defaultdict(list)
     for index in itertools.product(*map(range, x.sizes)):

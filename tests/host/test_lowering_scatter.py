@@ -37,7 +37,7 @@ def elements(
 def rows(
     sizes: Sizes, count: int, data_type: TensorDataType = T.FLOAT32, output_strides: Sizes | None = None
 ) -> dmlvk.ScatterNd:
-    """Of a matrix."""
+    """A ScatterNd into the rows of a matrix."""
     return dmlvk.ScatterNd(
         input_tensor=TensorDesc(data_type, sizes),
         indices_tensor=TensorDesc(T.UINT32, (count, 1)),

@@ -31,7 +31,8 @@ _CORNERS = np.array([(1, 2), (0, 0), (9, 6), (-6, -5), (3, 1)]) + 1 / 64
 _SIZES = np.array([(7.5, 3.5), (4.5, 7.5), (-7.5, -3.5), (15, 15), (4.5, 3.5)])  # mirrored, and partly outside
 BOXES = np.concatenate([_CORNERS, _CORNERS + _SIZES], axis=1)
 STEP = 3 * 2.0**-9
-"""Of the boxes: so small that no sample passes a whole pixel, and a multiple of three, into which corners divide it."""
+"""The step of the boxes: so small that no sample passes a whole pixel, and a multiple of three, into which corners divide
+it."""
 
 VARIANTS = [
     {"reduction_function": reduction, **attributes}

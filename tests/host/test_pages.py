@@ -173,7 +173,7 @@ def test_text_can_be_read_on_every_ground() -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """As the Web Content Accessibility Guidelines define it."""
+    """The contrast of two colours, as the Web Content Accessibility Guidelines define it."""
 
     def luminance(colour: str) -> float:
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]

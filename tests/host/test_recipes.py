@@ -102,7 +102,7 @@ def kernels(plan: Plan) -> list[object]:
 
 
 class Outcome(NamedTuple):
-    """Of sizes beside a case's own: how many were filled, and how many have the same pipelines."""
+    """The result for sizes beside a case's own: the number that were filled, and that of those with the same pipelines."""
 
     filled: int
     same: int
@@ -327,7 +327,7 @@ SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_neighbouring_sizes_are_filled(name: str, device: str) -> None:
-    """Of those with the same pipelines nearly all."""
+    """Nearly all neighbouring sizes with the same pipelines are filled."""
     build, size, step = SYMBOLIC[name]
     trace, caps = SizeTrace(), DEVICES[device]
     plan = lower(build(trace.symbol("n", size)), caps)

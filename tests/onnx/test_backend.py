@@ -27,7 +27,7 @@ KINDS = ("refused", "differs", "random", "float64", "large", "tie")
 """What an exclusion may say; ``backend_exclusions.txt`` explains them."""
 
 TOLERANCES = {name: {"atol": 2e-7} for name in ("test_dft_inverse", "test_dft_inverse_opset19")}
-"""Of cases whose own are below the rounding of what they want: these want 1.9e-7 where 0 is exact."""
+"""Tolerances of cases whose own are below the rounding of what they want: these want 1.9e-7 where 0 is exact."""
 
 PASSING = {"Node": 1227, "Simple": 15, "PyTorchConverted": 82, "PyTorchOperator": 31, "Real": 6}
 """How many cases of each category pass at least, on any device."""
@@ -38,7 +38,7 @@ class OnDevice(VulkanBackend):
 
     Attributes:
         device: Where cases run.
-        options: With which options.
+        options: The options of their sessions.
         prepared: The newest model; None where it was refused.
         nodes: How many nodes it has; 0 where a branch or the rounds of a loop decide.
     """
@@ -137,7 +137,7 @@ def run_case(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def _report() -> SessionReport:
-    """Of the case that ran last. What is said to be the device's work is dispatched."""
+    """The report of the case that ran last; one with nodes on the device has dispatches."""
     assert OnDevice.prepared is not None
     report = OnDevice.prepared.session.report()
     assert bool(report.gpu_nodes) == (report.dispatches > 0)
@@ -170,7 +170,7 @@ def test_float64_is_refused_unless_asked_for(name: str, run_case: Callable[..., 
 
 @pytest.mark.parametrize("name", _excluded("refused"))
 def test_case_is_refused(name: str, run_case: Callable[..., None]) -> None:
-    """When it is loaded, not when it runs."""
+    """A case is refused when it is loaded, not when it runs."""
     with pytest.raises(dmlvk.UnsupportedError):
         run_case(name)
     assert OnDevice.prepared is None

@@ -376,7 +376,7 @@ def test_loops_in_loops(make_model: Callable[..., onnx.ModelProto], agrees: Call
 
 
 def test_branches_in_a_loop(make_model: Callable[..., onnx.ModelProto], agrees: Callable[..., Any]) -> None:
-    """By the round's number, and a slice that it says."""
+    """Each round's number chooses the branch, and the slice that the branch reads."""
     then, other = (_graph([helper.make_node(op, ["state", "row"], ["z"])], ["z"]) for op in ("Add", "Mul"))
     nodes = [
         KEEPS,

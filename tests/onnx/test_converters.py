@@ -26,15 +26,15 @@ class Case:
     Attributes:
         op_type, opset: The operator.
         inputs: Sizes of each input of random values, or an array that is fed; None leaves an optional input out.
-        attributes: Of the node.
+        attributes: The node's attributes.
         constants: Inputs that are initializers, by index.
         outputs: Number of outputs.
-        dispatches: What a run takes.
-        against: Which runtimes to compare with; one of them is left out where it does not implement the case or
+        dispatches: The dispatches of a run.
+        against: The runtimes to compare with; one of them is left out where it does not implement the case or
             contradicts the specification, as ``why`` says.
-        dtype: Of the random inputs.
+        dtype: The type of the random inputs.
         positive: Whether they are above 0.
-        output_types: Of outputs that have not the type of the first input.
+        output_types: The types of outputs that differ from that of the first input.
         relative: Tolerance over the largest magnitude.
     """
 

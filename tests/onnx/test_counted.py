@@ -91,7 +91,7 @@ def test_compress_refuses(make_model: Any, make_session: Any) -> None:
 
 
 def _unique(x: np.ndarray, axis: int | None, is_sorted: bool) -> list[np.ndarray]:
-    """By numpy, whose order is the sorted one."""
+    """The outputs of Unique by numpy, whose order is the sorted one."""
     values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
     if not is_sorted:
         order = np.argsort(first, kind="stable")
@@ -178,7 +178,8 @@ def test_suppression_of_all_and_of_nothing(make_model: Any, make_session: Any) -
 
 
 def test_computed_shapes(make_model: Any, make_session: Any, reference: Any) -> None:
-    """Of Reshape, Expand, Range, Slice, Tile and TopK: each is read back, and the plans are kept by its value."""
+    """Shapes of Reshape, Expand, Range, Slice, Tile and TopK are computed: each is read back, and plans are kept by its
+    value."""
     nodes = [
         NODE("ReduceMax", ["x"], ["most"], keepdims=0),
         NODE("Cast", ["most"], ["n"], to=7),
@@ -224,7 +225,7 @@ def test_a_shape_that_something_else_reads(make_model: Any, make_session: Any) -
 
 
 def test_weights_are_uploaded_once(make_model: Any, make_session: Any) -> None:
-    """For all regions that read them."""
+    """A weight is uploaded once for all regions that read it."""
     nodes = [NODE("MatMul", ["x", "w"], ["a"]), NODE("NonZero", ["a"], ["p"]), NODE("Add", ["a", "w"], ["b"])]
     nodes += [NODE("Gather", ["b", "p"], ["y"])]
     w = np.eye(64, dtype=f32)

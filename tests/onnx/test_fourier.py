@@ -120,7 +120,7 @@ def test_refused(run: Callable[..., np.ndarray]) -> None:
 def test_mel_weights(
     settings: tuple[Any, ...], make_model: Any, make_session: Any, reference: Any, assert_close: Any
 ) -> None:
-    """From numbers that are fed: each of them has a plan of its own, and the weights are a constant of it."""
+    """The settings are fed: each of them has a plan of its own, and the weights are a constant of it."""
     arrays = [np.array(value, f32 if isinstance(value, float) else np.int64) for value in settings]
     feeds = dict(zip("abcde", arrays, strict=True))
     node = helper.make_node("MelWeightMatrix", list(feeds), ["m"])

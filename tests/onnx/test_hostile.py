@@ -28,7 +28,7 @@ node = helper.make_node
 
 
 def load(model: Any) -> None:
-    """As far as a model comes without a device."""
+    """Loads a model, and traces it, as far as it comes without a device."""
     source = model if isinstance(model, (bytes, Path)) else model.SerializeToString()
     network = Network(load_model(source))
     network.trace_whole({info.name: info.shape for info in network.model.inputs}, {})  # type: ignore[misc]

@@ -77,7 +77,7 @@ def test_weights_apart(branches: onnx.ModelProto) -> None:
 
 
 def test_every_type_of_weight(make_model: Make) -> None:
-    """As they are when all of the message is parsed."""
+    """Weights are read as they are when all of the message is parsed."""
     model = make_model(helper.make_node("Relu", ["x"], ["y"]), {"x": (f32, (1,))}, opset=21)
     model.ir_version = 10
     halves = {TensorProto.INT4, TensorProto.UINT4}

@@ -30,8 +30,8 @@ class ModelCase:
     """One model.
 
     Attributes:
-        name: In tests/data/models.json.
-        shapes: Of its first input, tried in this order; two different ones where the model leaves sizes open.
+        name: The model's name in tests/data/models.json.
+        shapes: The shapes of its first input, tried in this order; two different ones where the model leaves sizes open.
         on_host: Operators that the host ran, folded constants not counted.
     """
 

@@ -44,7 +44,7 @@ def _cast(x: np.ndarray, before: int, after: int, make_session: Any, **attribute
 
 
 def _numbers() -> np.ndarray:
-    """Of every exponent: mantissas at and around the middles between narrow numbers, and random ones; both signs."""
+    """Numbers of every exponent: mantissas at and around the middles between narrow numbers, and random ones; both signs."""
     rng = np.random.default_rng(1)
     middles = np.array([[half - 1, half, half + 1] for half in (1 << np.arange(15, 23))]).reshape(-1)
     mantissas = np.concatenate(

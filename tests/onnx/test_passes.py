@@ -334,7 +334,7 @@ def test_results_agree(
     make: Callable[..., onnx.ModelProto],
     make_session: Callable[..., InferenceSession],
 ) -> None:
-    """With all passes and with none, within what the values in between lose by being rounded."""
+    """Results with all passes and with none agree, within what the values in between lose by being rounded."""
     model = make(case[0], dtype)
     sessions = [make_session(model, options=SessionOptions(without_passes=without)) for without in ((), ("all",))]
     x = np.random.default_rng(5).standard_normal(IMAGE).astype(dtype)

@@ -28,7 +28,7 @@ class Builder:
     """A graph under construction: every value with its sizes, so that each new node fits.
 
     Attributes:
-        nodes, constants: Of the graph.
+        nodes, constants: The nodes and the constants of the graph.
         values: Computed ones by name, with their sizes; the inputs are the first.
     """
 
@@ -102,7 +102,7 @@ class Builder:
         return name
 
     def cast(self, x: str, sizes: Sizes) -> None:
-        """To another type and back, or of a triangle's zeros."""
+        """Adds a cast to another type and back, or a Trilu, which makes a triangle zero."""
         if len(sizes) >= 2 and self.rng.random() < 0.5:
             diagonal = self.known(np.array(self.rng.integers(-2, 3), i64))
             self.node("Trilu", [x, diagonal], sizes, upper=int(self.rng.integers(2)))
@@ -157,7 +157,7 @@ class Builder:
         self.node("Concat", names[::-1], sizes, axis=axis)
 
     def reshape(self, x: str, sizes: Sizes) -> None:
-        """By a constant, by shape arithmetic, or flat."""
+        """Adds a reshape: by a constant, by shape arithmetic, or to a matrix."""
         kind = self.rng.integers(3)
         axis = int(self.rng.integers(len(sizes) + 1))
         flat = (math.prod(sizes[:axis]), math.prod(sizes[axis:]))

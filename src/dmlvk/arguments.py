@@ -24,7 +24,7 @@ class Arguments:
 
     Args:
         row: The operator.
-        args, named: The call's.
+        args, named: The arguments of the call.
         options: Arguments, beside the operator's own and those of outputs, that the caller knows, with their defaults.
 
     Attributes:

@@ -462,7 +462,7 @@ class Function:
         """Runs the graph, without waiting for it.
 
         Args:
-            inputs: Those that are not OWNED_BY_DML, in order; arrays on the device are bound as they are.
+            inputs: The inputs that are not OWNED_BY_DML, in order; arrays on the device are bound as they are.
 
         Returns:
             A ``DeviceArray``, or a tuple of them where the graph was compiled for several expressions.

@@ -70,7 +70,7 @@ class _Prepared(NamedTuple):
         trace: The trace.
         works: The key of each step's operator.
         operators: One for each step.
-        uploading: Told of the bytes that go to the device.
+        uploading: The count of the bytes that go to the device.
     """
 
     trace: Trace
@@ -308,7 +308,7 @@ class CompiledGraphs:
         progress: Told how far the making of a graph is.
 
     Attributes:
-        compiler: Makes them.
+        compiler: The compiler that makes them.
         cached: The graphs, the newest last.
     """
 

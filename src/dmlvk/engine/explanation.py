@@ -52,7 +52,7 @@ class OperatorExplanation:
         fields: A text for each field of the desc that is given.
         lowered_as: The newest re-issue, which has the kernels.
         model: The model of the device that the rules read, each number with its source.
-        rules: Those of its family, in order.
+        rules: The rules of its family, in order.
         dispatches: The launches of an execution.
         initialization: The launches of the initialisation.
         temporary_bytes: Scratch.
@@ -91,7 +91,7 @@ def explain_operator(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> Oper
     """Explains how an operator runs on a device.
 
     Args:
-        desc: Validated.
+        desc: A validated desc.
         plan: The plan of the desc.
         caps: The device.
 

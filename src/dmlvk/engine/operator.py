@@ -29,7 +29,7 @@ class PreparedOperator:
 
     Args:
         device: The device that runs it.
-        desc: Validated.
+        desc: A validated desc.
         plan: The plan of the desc.
 
     Attributes:
@@ -88,7 +88,7 @@ def lowered(device: ComputeDevice, desc: OperatorDesc, caps: Capabilities | None
 
     Args:
         device: The device that is to run it.
-        desc: Any.
+        desc: Any desc.
         caps: The capabilities that its kernels may rely on, the device's where None.
 
     Raises:

@@ -100,7 +100,7 @@ def chrome_trace(device: str, steps: Sequence[StepReport]) -> str:
 
     Args:
         device: The device's name, for the title of the rows.
-        steps: Those of a profile.
+        steps: The steps of a profile.
     """
     nodes, kernels = [], []
     for step in steps:

@@ -84,7 +84,7 @@ class _Cache:
             return found
 
     def put(self, key: Hashable, operator: SingleOperator) -> None:
-        """Keeps it."""
+        """Keeps an operator for a key."""
         with self._lock:
             self._operators[key] = operator
             if len(self._operators) > _KEPT:

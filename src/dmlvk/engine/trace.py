@@ -24,7 +24,7 @@ class Region:
 
     Attributes:
         inputs: Names of the values that it reads and others make.
-        host_inputs: Those of them that are read before a graph is compiled, not by the device.
+        host_inputs: The inputs that are read before a graph is compiled, not by the device.
         outputs: Names of what is read outside.
     """
 

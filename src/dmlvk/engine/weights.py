@@ -81,8 +81,8 @@ class Weights:
         """Starts to upload the constants among some storages that are not on the device. Does not wait.
 
         Args:
-            storages: Any.
-            count: Told of the bytes.
+            storages: Any storages.
+            count: The count of the bytes that are uploaded.
         """
         for storage in storages:
             if storage.constant is not None and storage not in self._constants:
@@ -99,8 +99,8 @@ class Weights:
         """Initialises operators, and waits for it.
 
         Args:
-            targets: Those not yet initialised.
-            count: Told of the bytes uploaded for it.
+            targets: The operators that are not yet initialised.
+            count: The count of the bytes that are uploaded for it.
             to_come: Bytes of weights that will be there in the end, and are not yet.
         """
         sizes = {target.operator: self._original_bytes(target) for target in targets}

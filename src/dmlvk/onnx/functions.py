@@ -108,7 +108,7 @@ def expanded(node: Node, taken: set[str]) -> Expansion | None:
     """The nodes that stand for a node; None for one that stands for itself.
 
     Args:
-        node: Any.
+        node: Any node.
         taken: Names of all values so far; those that the nodes make are added.
     """
     if (node.domain, node.op_type) != ("", "NonMaxSuppression") or node.version not in (10, 11):

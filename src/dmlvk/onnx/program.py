@@ -124,7 +124,7 @@ class GraphProgram(Program):
         inputs: The names of the values that a body is handed.
         types: The types of inputs and outputs, as far as the file has them.
         reads: Values from outside.
-        host_reads: Those of them and of the inputs that the host reads.
+        host_reads: The values from outside and the inputs that the host reads.
     """
 
     inputs: tuple[str, ...]

@@ -34,7 +34,7 @@ def write_model(path: pathlib.Path, device: str, numbers: Mapping[str, float]) -
     Args:
         path: The file.
         device: The device's name, for whoever looks at the file.
-        numbers: Those of ``DeviceModel`` that were measured.
+        numbers: The numbers of ``DeviceModel`` that were measured.
 
     Raises:
         OSError: it cannot be written.

@@ -108,7 +108,7 @@ class Command(NamedTuple):
 
     Attributes:
         operator, kernel: Its name in timings; the kernel of a copy is ``BlockCopy.name``.
-        arguments: Those of the call.
+        arguments: The arguments of the call.
     """
 
     operator: str

@@ -31,7 +31,7 @@ class Failure:
         ulp, bound_ulp: Its error and what the tolerance allows.
         wrong, elements: The number of wrong elements, and of all elements of the output.
         worst_index, worst_ulp: The place and the size of the output's largest error.
-        kernels: Those that ran, in order.
+        kernels: The kernels that ran, in order.
         same_bits: Whether two runs gave the same bits.
         only: The argument of ``python -m dmlvk verify OPERATOR --only`` that runs it again.
     """
@@ -81,7 +81,7 @@ class Entry:
         exact: Whether the tolerance is zero: every element has to be the expected one, or its very bits.
         max_ulp: The largest error of any element of any run.
         typical_ulp: The median over the runs of each run's median error of the elements.
-        high_ulp: The 99th percentile, likewise.
+        high_ulp: The median over the runs of each run's 99th percentile of the errors.
         bound_ulp: The largest error that the tolerance allows.
         same_bits: Whether every run gave the same bits twice.
         passed: Whether everything held.

@@ -27,7 +27,7 @@ NOTE = "random:"
 
 
 def constants(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Those of a graph and of the graphs in it."""
+    """The constants of a graph and of the graphs in it."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

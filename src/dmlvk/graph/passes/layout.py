@@ -100,7 +100,7 @@ def _moved(view: TensorDesc, before: TensorDesc, after: TensorDesc) -> TensorDes
     Args:
         view: The view before the move.
         before: The tensor where it lay.
-        after: The same where it lies now.
+        after: The tensor where it lies now.
     """
     order = _outermost_first(before)
     if len(order) < sum(size > 1 for size in before.sizes):

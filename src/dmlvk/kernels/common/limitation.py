@@ -20,7 +20,7 @@ class Limitation:
     """A reason for which a valid desc may have no plan.
 
     Attributes:
-        name: Its own, which errors and listings carry.
+        name: The name that errors and listings carry.
         rule: The rule that descs which run keep to, as a sentence without its full stop.
         devices: The devices that it is about, in words.
         concerns: Whether a device is one of them.
@@ -75,4 +75,4 @@ SAMPLES: Final = Limitation(
 )
 
 EVERY_OPERATOR: Final = (FEATURES, STORAGE_BINDING, WORKGROUPS)
-"""Those that any desc may meet."""
+"""The limitations that any desc may meet."""

@@ -242,7 +242,7 @@ class RowUnits:
 
     Attributes:
         bits: The bits of a unit: 8 to 128, or 8 to 32 for words.
-        rows: Their number.
+        rows: The number of rows.
         size: Units of a row of the output.
         x_step, output_step: Units from one to the next.
         fill: The bits of a unit that comes from nowhere: two words, that repeat.

@@ -30,7 +30,7 @@ class _Kernel:
     Attributes:
         name: The kernel.
         inputs: The ranges of its buffers but for the output.
-        constants, params: Those that the fills do not share.
+        constants, params: The constants and parameters that the fills do not share.
         position: The position of the first element.
         source_unit: Elements of the source buffer's type in an element of the source tensor.
     """

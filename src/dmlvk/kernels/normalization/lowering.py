@@ -70,7 +70,7 @@ class _Form(NamedTuple):
 
     Attributes:
         x, scale, bias, add: The inputs, in the order of their binding slots.
-        y, mean, variance: The outputs, likewise.
+        y, mean, variance: The outputs, in the same order.
         axes: The reduced dimensions.
         use_mean, use_variance: Whether to subtract the mean, and to divide by the root of the variance.
     """

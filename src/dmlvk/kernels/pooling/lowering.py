@@ -139,7 +139,7 @@ class Walk:
     """Sizes and strides as {N, C, D, H, W}; N counts as part of C where it continues it in every tensor.
 
     Attributes:
-        input_sizes, output_sizes: Sizes.
+        input_sizes, output_sizes: The sizes of the input and the output.
         strides: The strides of the input, the output and the indices (the output's again where there are none).
         volumes: Whether there is a D.
     """

@@ -66,7 +66,7 @@ class Tile:
 
     Attributes:
         channels: Whether lanes are neighbouring channels.
-        lanes: Lanes.
+        lanes: The number of lanes.
         rows, columns: The tile's.
         modes: The access to x, dy and dx.
         bits: The bits of an element.

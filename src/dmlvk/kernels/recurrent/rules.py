@@ -17,7 +17,7 @@ class RecurrentProblem:
     Attributes:
         gates: The gates of the cell.
         products: A step's dependent products with the recurrence matrix: two of a GRU whose reset gate comes before it.
-        directions, steps, batch, inputs, hidden: Sizes.
+        directions, steps, batch, inputs, hidden: The sizes of the network.
     """
 
     gates: int

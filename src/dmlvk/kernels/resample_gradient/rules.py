@@ -74,7 +74,7 @@ class Lines(NamedTuple):
         outer: Dimensions that are not mapped and of which nothing is asked.
         row: The dimension whose elements are lines.
         column: The dimension of a line, with `inner` elements side by side at each of its elements.
-        inner: Those.
+        inner: The number of these elements.
     """
 
     outer: tuple[SampledDimension, ...]

@@ -14,7 +14,7 @@ class ScatterProblem:
     Attributes:
         element_bytes: The bytes of an element.
         row_elements: Elements of an update.
-        updates: Their number.
+        updates: The number of updates.
         places: Rows of the output.
         alone: Whether no two updates can have one place.
     """

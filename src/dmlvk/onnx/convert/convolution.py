@@ -19,7 +19,7 @@ class Window:
     """A window that slides over the spatial dimensions; each field has one entry a dimension.
 
     Attributes:
-        kernel: Taps.
+        kernel: The taps of the window.
         strides, dilations: Steps between windows and between taps.
         start, end: Padding.
         output: Windows.

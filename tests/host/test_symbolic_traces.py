@@ -154,13 +154,39 @@ def words() -> tuple[Network, Callable[[Any], Sizes]]:
     return network(nodes, constants, 1, "rows", 16), lambda count: (1, count, 16)
 
 
+def pyramid() -> tuple[Network, Callable[[Any], Sizes]]:
+    """Images of any sizes, as many as one likes, pooled with rests, split, and resized by scales and to sizes."""
+    nodes: Nodes = [
+        ("AveragePool", "x", "p", {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+        ("Split", "p", "a b", {"axis": 1, "num_outputs": 2}),
+        ("Mul", "a b", "ab"),
+        ("Resize", "ab none doubled", "up", {"mode": "linear"}),
+        ("Conv", "up w", "c", {"pads": [1, 1, 1, 1]}),
+        ("Shape", "c", "sizes"),
+        ("Slice", "sizes zero two", "front"),
+        ("Slice", "sizes two four", "back"),
+        ("Mul", "back factors", "raised"),
+        ("Concat", "front raised", "wanted", {"axis": 0}),
+        ("Resize", "c none nothing wanted", "y", {"mode": "nearest", "coordinate_transformation_mode": "asymmetric"}),
+    ]
+    constants = {
+        "w": normal(2, 2, 3, 3),
+        "none": np.zeros(0, np.float32),
+        "nothing": np.zeros(0, np.float32),
+        "doubled": np.array([1, 1, 2, 2], np.float32),
+        **{name: np.array([value], np.int64) for name, value in (("zero", 0), ("two", 2), ("four", 4))},
+        "factors": np.array([3, 1], np.int64),
+    }
+    return network(nodes, constants, "count", 4, "height", "width"), lambda size: (size, 4, size, 3 * size)
+
+
 def growing() -> tuple[Network, Callable[[Any], Sizes]]:
     """A cache that one more row is put behind."""
     nodes: Nodes = [("Concat", "x row", "all", {"axis": 1}), ("Relu", "all", "y")]
     return network(nodes, {"row": normal(2, 1, 8)}, 2, "past", 8), lambda past: (2, past, 8)
 
 
-@pytest.mark.parametrize(("make", "first"), [(images, 160), (words, 24), (growing, 9)])
+@pytest.mark.parametrize(("make", "first"), [(images, 160), (words, 24), (growing, 9), (pyramid, 33)])
 def test_a_filled_trace_is_the_trace_of_those_sizes(
     make: Callable[[], tuple[Network, Callable[[Any], Sizes]]], first: int
 ) -> None:

@@ -543,6 +543,11 @@ class SizeTrace:
         if operation == "/" and arguments[1] == 0:
             raise ZeroDivisionError("division by zero")
         arguments = tuple(self._plain(item) if isinstance(item, Size) else item for item in arguments)
+        above, below = arguments[0], arguments[-1]
+        if operation == "/" and isinstance(above, Size) and isinstance(below, Size):
+            (form, factor, constant), (other, divisor, rest) = self._normal(above), self._normal(below)
+            if form is other and factor * rest == divisor * constant:  # one is a multiple of the other
+                return computed(factor, divisor)
         value = computed(*map(_value, arguments))
         if not any(isinstance(argument, Size | RealSize) for argument in arguments):
             return value

@@ -22,6 +22,8 @@ from dmlvk.spec.enums import AxisDirection, InterpolationMode
 
 _TYPES = ops.Resample3.fields[0].data_types
 _NEAREST = InterpolationMode.NEAREST_NEIGHBOR
+_EXACT = 2**24
+"""Up to here float32 has every whole number."""
 _STANDSTILL = 2.0**100
 """A scale at which all outputs lie at one position."""
 
@@ -120,6 +122,9 @@ def _mode(node: Conversion) -> InterpolationMode:
 
 def _scaled(size: int, scale: float) -> int:
     """The size of a scaled dimension, in float32 as ONNX's shape inference has it."""
+    whole = int(scale)
+    if whole == scale and size * whole <= _EXACT:
+        return size * whole
     return math.floor(np.float32(size) * np.float32(scale))
 
 
@@ -129,7 +134,7 @@ def _scales_and_sizes(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[
     if (given is None) == (wanted is None):
         raise node.invalid("one of scales and sizes is given")
     chosen = [float(scale) for scale in given] if given is not None else []
-    targets = [int(size) for size in wanted] if wanted is not None else []
+    targets = wanted.tolist() if wanted is not None else []
     if len(chosen or targets) != len(axes):
         raise node.invalid(f"{len(chosen or targets)} scales or sizes for {len(axes)} axes")
     scales, sizes = [1.0] * x.rank, list(x.sizes)

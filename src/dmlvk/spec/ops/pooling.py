@@ -52,7 +52,7 @@ def _output_sizes(desc: _Pooling) -> _s.Violation | None:
         tensor = getattr(desc, field, None)
         if tensor is not None:
             good = tensor.sizes[:2] == source[:2] and all(
-                size in (down, up) for size, (down, up) in zip(tensor.sizes[2:], _window_counts(desc), strict=True)
+                down <= size <= up for size, (down, up) in zip(tensor.sizes[2:], _window_counts(desc), strict=True)
             )
             if not good:
                 return _s.Violation(field, tensor.sizes)

@@ -3,20 +3,81 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
-from dmlvk.graph.arena import Lifetime, largest_live_set, plan_arena
+from dmlvk.graph.arena import Arena, Lifetime, largest_live_set, plan_arena
 from dmlvk.graph.step import Step, Storage
+
+_ROOM: Final = 3
+"""Halves of its length that are reserved for a block that grows: with the next sizes it mostly fits."""
+
+
+class Lifetimes:
+    """Which storages lie over each other in the arena, and from which step to which each is in use.
+
+    A tensor that a step may write over one of its inputs lies where that input was, if nothing reads it later. What is part
+    of another storage lies there.
+
+    Args:
+        steps: The steps in order.
+        inputs: Storages that are written before the first step.
+        outputs: Storages that are read after the last.
+        apart: Storages that lie elsewhere, as constants do, and what is part of them.
+
+    Attributes:
+        first, last: The first and the last step that uses a storage; -1 for inputs, the number of steps for outputs.
+        homes: The storage at whose place each storage lies that is part of no other.
+        members: The storages of each such place, parts among them.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        inputs: Iterable[Storage],
+        outputs: Iterable[Storage],
+        apart: Collection[Storage] = (),
+    ) -> None:
+        def in_arena(storages: Iterable[Storage | None]) -> list[Storage]:
+            present = [(item, item.place.storage) for item in storages if item is not None]
+            return [item for item, whole in present if whole.constant is None and whole not in apart]
+
+        self.first = dict.fromkeys(in_arena(inputs), -1)
+        self.last = dict(self.first)
+        for index, step in enumerate(steps):
+            for storage in in_arena(step.inputs) + in_arena(step.outputs):
+                self.first.setdefault(storage, index)
+                self.last[storage] = index
+        for storage in in_arena(outputs):
+            self.first.setdefault(storage, len(steps))  # of which steps see only parts
+            self.last[storage] = len(steps)
+        parts: dict[Storage, list[Storage]] = {}
+        for storage in self.first:
+            parts.setdefault(storage.place.storage, []).append(storage)
+
+        ends = {whole: max(self.last[part] for part in own) for whole, own in parts.items()}
+
+        self.homes = {whole: whole for whole in parts}
+        for index, step in enumerate(steps):
+            dying = {whole for whole in in_arena(step.inputs) if whole.part_of is None}
+            dying = {whole for whole in dying if ends[whole] == index}
+            home = _overwritten(step, dying, self.homes)
+            output = step.outputs[0]
+            if home is not None and output in self.homes:
+                self.homes[output] = home
+        self.members: dict[Storage, list[Storage]] = {}
+        for whole, home in self.homes.items():
+            self.members.setdefault(home, []).extend(parts[whole])
 
 
 class Placement:
     """Offsets in one buffer for everything that the steps compute or are fed; constants have buffers of their own.
 
-    A tensor that a step may write over one of its inputs lies where that input was, if nothing reads it later. What is part
-    of another storage lies there; the bytes of either are taken from their own first use to their own last.
+    The bytes of a storage, or of a part of one, are taken from their own first use to their own last.
 
     Args:
-        steps: The steps in order.
+        steps: In order.
         inputs: Storages that are written before the first step.
         outputs: Storages that are read after the last.
         temporary_bytes: Scratch of each step.
@@ -36,51 +97,62 @@ class Placement:
         temporary_bytes: Sequence[int],
         apart: Collection[Storage] = (),
     ) -> None:
-        def in_arena(storages: Iterable[Storage | None]) -> list[Storage]:
-            present = [(item, item.place.storage) for item in storages if item is not None]
-            return [item for item, whole in present if whole.constant is None and whole not in apart]
-
-        first = dict.fromkeys(in_arena(inputs), -1)
-        last = dict(first)
-        for index, step in enumerate(steps):
-            for storage in in_arena(step.inputs) + in_arena(step.outputs):
-                first.setdefault(storage, index)
-                last[storage] = index
-        for storage in in_arena(outputs):
-            first.setdefault(storage, len(steps))  # of which steps see only parts
-            last[storage] = len(steps)
-        parts: dict[Storage, list[Storage]] = {}
-        for storage in first:
-            parts.setdefault(storage.place.storage, []).append(storage)
-
-        ends = {whole: max(last[part] for part in own) for whole, own in parts.items()}
-
-        self._home = {whole: whole for whole in parts}
-        for index, step in enumerate(steps):
-            dying = {whole for whole in in_arena(step.inputs) if whole.part_of is None}
-            dying = {whole for whole in dying if ends[whole] == index}
-            home = _overwritten(step, dying, self._home)
-            output = step.outputs[0]
-            if home is not None and output in self._home:
-                self._home[output] = home
-        members: dict[Storage, list[Storage]] = {}
-        for whole, home in self._home.items():
-            members.setdefault(home, []).extend(parts[whole])
+        lifetimes = Lifetimes(steps, inputs, outputs, apart)
+        first, last = lifetimes.first, lifetimes.last
         blocks = [
             _block([Lifetime(item.nbytes, first[item], last[item], item.place.offset) for item in storages])
-            for storages in members.values()
+            for storages in lifetimes.members.values()
         ]
         blocks += [[Lifetime(nbytes, index, index)] for index, nbytes in enumerate(temporary_bytes)]
         arena = plan_arena(blocks)
         self.nbytes = arena.nbytes
         self.largest_live_set = largest_live_set(blocks)
-        self.scratch = arena.offsets[len(members) :]
-        self._offsets = dict(zip(members, arena.offsets, strict=False))
+        self.scratch = arena.offsets[len(lifetimes.members) :]
+        self._homes = lifetimes.homes
+        self._offsets = dict(zip(lifetimes.members, arena.offsets, strict=False))
 
     def offset(self, storage: Storage) -> int:
-        """The offset of a storage in the arena, in bytes."""
+        """The offset in the arena of a storage's first byte."""
         whole, offset = storage.place
-        return self._offsets[self._home[whole]] + offset
+        return self._offsets[self._homes[whole]] + offset
+
+    def extent(self, storage: Storage) -> tuple[int, int]:
+        """The offset of a storage in the one that it is part of, and its bytes."""
+        return storage.place.offset, storage.nbytes
+
+
+class ReservedArena:
+    """Places for the blocks of a graph whose sizes change: they stay while every block fits what is reserved for it.
+
+    Args:
+        lifetimes: The graph's storages.
+        steps: The number of its steps, each of which may have scratch.
+
+    Attributes:
+        largest_live_set: The most bytes that are reserved at one step, scratch included.
+    """
+
+    def __init__(self, lifetimes: Lifetimes, steps: int) -> None:
+        first, last = lifetimes.first, lifetimes.last
+        self._lives = [
+            (min(first[item] for item in own), max(last[item] for item in own)) for own in lifetimes.members.values()
+        ]
+        self._lives += [(index, index) for index in range(steps)]
+        self._reserved = [0] * len(self._lives)
+        self._arena: Arena | None = None
+        self.largest_live_set = 0
+
+    def fitted(self, lengths: Sequence[int]) -> Arena:
+        """The offsets of blocks of these lengths: first those of ``Lifetimes.members``, then the scratch of each step. What
+        has grown is reserved once more, with room to grow."""
+        if self._arena is None or any(map(operator.gt, lengths, self._reserved)):
+            grown = zip(lengths, self._reserved, strict=True)
+            self._reserved = [own if length <= own else length * _ROOM // 2 for length, own in grown]
+            lives = zip(self._reserved, self._lives, strict=True)
+            blocks = [[Lifetime(nbytes, *life)] for nbytes, life in lives]
+            self._arena = plan_arena(blocks)
+            self.largest_live_set = largest_live_set(blocks)
+        return self._arena
 
 
 def _block(uses: Sequence[Lifetime]) -> list[Lifetime]:

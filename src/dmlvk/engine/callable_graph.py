@@ -79,7 +79,7 @@ class CallableGraph:
         self._device = device
         self._compiler = Compiler(device, refusal, caps=caps)
         self._prepared = self._compiler.prepared(trace)
-        self.graph = CompiledGraph(trace, self._prepared.operators)
+        self.graph = CompiledGraph.of(trace, self._prepared.operators)
         self._segments = _segments(self.graph)
         self._lock = threading.Lock()
         self._arena: Buffer | None = None

@@ -1,23 +1,17 @@
-"""Compiled graphs: what is ready for each set of input sizes that a network has met.
-
-A graph comes to a device in three phases. *Compile* finds an operator with kernels for each step and brings the weights.
-*Shape* says where everything lies in memory for these sizes. *Run* records the commands once and replays them.
-"""
+"""The compile phase: an operator with kernels for each step of a trace, the weights, and a place for every storage."""
 
 from __future__ import annotations
 
-import time
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from typing import NamedTuple, Protocol
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.engine.explanation import OperatorExplanation, explain_operator
 from dmlvk.engine.operator import PreparedOperator, lowered
 from dmlvk.engine.progress import COMPILING, UPLOADING, Count, Progress, silent
-from dmlvk.engine.trace import Region, Spec, Trace, Tracer
-from dmlvk.engine.transfer import Array
+from dmlvk.engine.recipe import initialized_alike
+from dmlvk.engine.trace import Trace
 from dmlvk.engine.weights import Target, Weights
 from dmlvk.graph.assemble import constant_slots, disowning, owning
 from dmlvk.graph.placement import Placement
@@ -28,39 +22,96 @@ from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.runtime.recorder import BoundRange, Command, Recording
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.size import is_symbolic
 
-_Key = tuple[Region, tuple[Spec, ...], tuple[tuple[Any, ...], ...]]
-_Work = tuple[OperatorDesc, tuple[Storage, ...]]
+
+class _SymbolicDesc:
+    """A desc of symbolic sizes as a key. It equals itself alone: to compare sizes would be a guard."""
+
+    def __init__(self, desc: OperatorDesc) -> None:
+        self.desc = desc
+
+
+_DescKey = OperatorDesc | _SymbolicDesc
+_Work = tuple[_DescKey, tuple[Storage, ...]]
 """The key of an operator: its desc, and the constants that are OWNED_BY_DML in it."""
+_Initialization = tuple[Hashable, ...]
+"""The key of what initialisation leaves: its launches, their results' places and bytes, and the constants that it reads."""
+
+
+def _key_of(desc: OperatorDesc) -> _DescKey:
+    return _SymbolicDesc(desc) if is_symbolic(desc) else desc
+
+
+def _desc_of(key: _DescKey) -> OperatorDesc:
+    return key.desc if isinstance(key, _SymbolicDesc) else key
+
+
+class Placed(Protocol):
+    """Where the storages of a graph lie in the arena.
+
+    Attributes:
+        nbytes: Length of the arena.
+        largest_live_set: The most bytes in use at one step, scratch included.
+        scratch: Offset of each step's scratch.
+    """
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def largest_live_set(self) -> int: ...
+
+    @property
+    def scratch(self) -> Sequence[int]: ...
+
+    def offset(self, storage: Storage) -> int:
+        """The offset in the arena of a storage's first byte."""
+
+    def extent(self, storage: Storage) -> tuple[int, int]:
+        """The offset of a storage in the one that it is part of, and its bytes."""
 
 
 class CompiledGraph:
     """A trace with an operator for each step and a place for each storage.
 
     Attributes:
-        trace: The trace that it was made of.
+        trace: The trace.
         operators: One for each step.
-        placement: The places in the arena of everything but what is outside, given or made once.
+        placement: Where everything lies in the arena but what is outside, given or made once.
         recording: The commands, once they are recorded.
-        seconds: The duration of making it.
+        exact: Makes the graph of a trace of these sizes; None if this is it. The steps of others say other sizes.
+        seconds: The time that it took to make.
         dispatches: Kernel launches of a run.
     """
 
-    def __init__(self, trace: Trace, operators: Sequence[PreparedOperator]) -> None:
+    def __init__(self, trace: Trace, operators: Sequence[PreparedOperator], placement: Placed) -> None:
         self.trace = trace
         self.operators = operators
-        works = [(step, operator.plan) for step, operator in zip(trace.steps, operators, strict=True)]
-        self.made_once = [storage for step in trace.steps if step.runs_once for storage in step.written()]
-        self.placement = Placement(
-            trace.steps,
-            [value.storage for value in trace.inputs.values()],
-            trace.results(),
-            [0 if step.runs_once else plan.temporary_bytes for step, plan in works],
-            apart={*self.made_once, *trace.given, *trace.outside},
-        )
+        self.placement = placement
         self.recording: Recording | None = None
+        self.exact: Callable[[], CompiledGraph] | None = None
         self.seconds = 0.0
-        self.dispatches = sum(len(plan.dispatches) for step, plan in works if not step.runs_once)
+        self.dispatches = sum(
+            len(operator.plan.dispatches)
+            for step, operator in zip(trace.steps, operators, strict=True)
+            if not step.runs_once
+        )
+
+    @staticmethod
+    def of(trace: Trace, operators: Sequence[PreparedOperator]) -> CompiledGraph:
+        """The graph of a trace of plain sizes."""
+        pairs = zip(trace.steps, operators, strict=True)
+        scratch = [0 if step.runs_once else operator.plan.temporary_bytes for step, operator in pairs]
+        inputs = [value.storage for value in trace.inputs.values()]
+        placement = Placement(trace.steps, inputs, trace.results(), scratch, apart=elsewhere(trace))
+        return CompiledGraph(trace, operators, placement)
+
+
+def elsewhere(trace: Trace) -> set[Storage]:
+    """The storages of a trace that do not lie in the arena, though they hold no constant: made once, given or outside."""
+    made_once = (storage for step in trace.steps if step.runs_once for storage in step.written())
+    return {*made_once, *trace.given, *trace.outside}
 
 
 class _Prepared(NamedTuple):
@@ -81,7 +132,7 @@ class _Prepared(NamedTuple):
     def bound(self) -> list[Storage]:
         """The storages that commands of a run name."""
         steps = zip(self.trace.steps, self.works, strict=True)
-        return [item for step, (desc, _) in steps if not step.runs_once for item in _bound(step, desc)]
+        return [item for step, (key, _) in steps if not step.runs_once for item in _bound(step, _desc_of(key))]
 
 
 class Compiler:
@@ -110,6 +161,7 @@ class Compiler:
         self._caps = caps or device.capabilities
         # Graphs keep alive what they use: with the last of them go its operators and its own constants.
         self._operators: weakref.WeakValueDictionary[_Work, PreparedOperator] = weakref.WeakValueDictionary()
+        self._initialized: weakref.WeakValueDictionary[_Initialization, PreparedOperator] = weakref.WeakValueDictionary()
         self.weights = Weights(device)
 
     def check(self, trace: Trace) -> None:
@@ -119,13 +171,13 @@ class Compiler:
             UnsupportedError: one has not.
         """
         for step in trace.steps:
-            self._lowered(step, step.desc, {})
+            self._lowered(step, _key_of(step.desc), {})
 
     def compiled(self, trace: Trace) -> CompiledGraph:
         """The graph of a trace, weights and all."""
         prepared = self.prepared(trace)
         self.bring_weights(prepared)
-        return CompiledGraph(trace, prepared.operators)
+        return CompiledGraph.of(trace, prepared.operators)
 
     def prepared(self, trace: Trace) -> _Prepared:
         """An operator for each step.
@@ -134,7 +186,7 @@ class Compiler:
             UnsupportedError: as ``refusal`` makes it.
         """
         known: dict[_Work, PreparedOperator] = dict(self._operators)
-        plans: dict[OperatorDesc, Plan] = {}
+        plans: dict[_DescKey, Plan] = {}
         works = []
         missing: dict[_Work, Step] = {}
         creating: set[KernelVariant] = set()
@@ -144,7 +196,7 @@ class Compiler:
                 missing.setdefault(work, step)
                 creating.update(self._device.prepare_kernels(_kernels(self._lowered(step, work[0], plans))))
             works.append(work)
-        bound = [item for step, (desc, _) in zip(trace.steps, works, strict=True) for item in _bound(step, desc)]
+        bound = [item for step, (key, _) in zip(trace.steps, works, strict=True) for item in _bound(step, _desc_of(key))]
         everything = {*bound, *(item for _, owned in works for item in owned)}
         uploading = Count(self._progress, UPLOADING, self.weights.missing_bytes(everything))
         if not any(step.runs_once for step in trace.steps) and not any(owned for _, owned in missing):
@@ -154,7 +206,7 @@ class Compiler:
         for work, step in missing.items():
             plan = plans[work[0]]
             try:
-                fresh[work] = PreparedOperator(self._device, work[0], plan)
+                fresh[work] = PreparedOperator(self._device, _desc_of(work[0]), plan)
             except UnsupportedError as error:
                 raise self._refusal(step.origin, error) from error
             ready = creating.intersection(_kernels(plan))
@@ -173,31 +225,48 @@ class Compiler:
             for step, target in zip(trace.steps, targets, strict=True)
             if not step.runs_once and not target.operator.initialized
         )
+        self._share_initializations(later)
         bound = prepared.bound()
         # What is twice on the device for a moment comes first.
-        self.weights.initialize(list(later), uploading, self.weights.missing_bytes({*bound}))
+        fresh = [target for target in later if not target.operator.initialized]
+        self.weights.initialize(fresh, uploading, self.weights.missing_bytes({*bound}))
         if any(step.runs_once for step in trace.steps):
             self._run_once(trace, targets, uploading)
         self.weights.upload(bound, uploading)
 
-    def _work(self, step: Step, given: Collection[Storage], plans: dict[OperatorDesc, Plan]) -> _Work:
+    def _share_initializations(self, targets: Iterable[Target]) -> None:
+        """Gives operators what others have made of the same weights by the same launches: a graph of further sizes repacks
+        nothing again."""
+        for target in targets:
+            plan = target.operator.plan
+            if plan.persistent_bytes:
+                key = (plan.initialize, plan.persistent_bytes, plan.persistent_inputs, target.owned)
+                other = self._initialized.setdefault(key, target.operator)
+                if other is not target.operator and other.initialized:
+                    self.weights.share(other, target.operator)
+
+    def _work(self, step: Step, given: Collection[Storage], plans: dict[_DescKey, Plan]) -> _Work:
         """The step's desc, with those constants OWNED_BY_DML that its initialisation would repack."""
         desc = disowning(step.desc)
         constants = constant_slots(step, given)
         if not constants:
-            return desc, ()
-        plan = self._lowered(step, owning(desc, constants), plans)
+            return _key_of(desc), ()
+        key = _key_of(owning(desc, constants))
+        plan = self._lowered(step, key, plans)
         repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is Source.INPUT}
-        return owning(desc, repacked), tuple(storage for slot in sorted(repacked) if (storage := step.inputs[slot]))
+        if repacked != set(constants):
+            key = _key_of(owning(desc, repacked))
+        return key, tuple(storage for slot in sorted(repacked) if (storage := step.inputs[slot]))
 
-    def _lowered(self, step: Step, desc: OperatorDesc, plans: dict[OperatorDesc, Plan]) -> Plan:
+    def _lowered(self, step: Step, key: _DescKey, plans: dict[_DescKey, Plan]) -> Plan:
         """The plan of an operator, made once for those of equal descs."""
-        if desc not in plans:
+        if key not in plans:
             try:
-                plans[desc] = lowered(self._device, desc, self._caps)
+                plan = lowered(self._device, _desc_of(key), self._caps)
             except UnsupportedError as error:
                 raise self._refusal(step.origin, error) from error
-        return plans[desc]
+            plans[key] = initialized_alike(plan) if isinstance(key, _SymbolicDesc) else plan
+        return plans[key]
 
     def _run_once(self, trace: Trace, targets: Sequence[Target], uploading: Count) -> None:
         """Computes what is the same in every run, into memory that lives as long as the graph. What is of no use afterwards
@@ -264,7 +333,7 @@ class Places:
     def __init__(
         self,
         weights: Weights,
-        placement: Placement,
+        placement: Placed,
         arena: Buffer | None,
         outside: Mapping[Storage, BoundRange] | None = None,
     ) -> None:
@@ -273,15 +342,16 @@ class Places:
 
     def locate(self, storage: Storage) -> BoundRange:
         """The bytes of a storage; a constant is uploaded when it is first asked for."""
-        whole, offset = storage.place
+        whole = storage.place.storage
+        offset, nbytes = self._placement.extent(storage)
         elsewhere = self._outside.get(whole)
         if elsewhere is not None:
-            return BoundRange(elsewhere.buffer, elsewhere.offset + offset, storage.nbytes)
+            return BoundRange(elsewhere.buffer, elsewhere.offset + offset, nbytes)
         buffer = self._weights.known(whole)
         if buffer is not None:
-            return BoundRange(buffer, offset, storage.nbytes)
+            return BoundRange(buffer, offset, nbytes)
         assert self._arena is not None, "a graph with tensors has an arena"
-        return BoundRange(self._arena, self._placement.offset(storage), storage.nbytes)
+        return BoundRange(self._arena, self._placement.offset(storage), nbytes)
 
     def commands(self, step: Step, operator: PreparedOperator, scratch: int) -> list[Command]:
         """The commands of a step's operator, with its scratch at an offset of the arena."""
@@ -295,95 +365,6 @@ class Places:
             assert self._arena is not None, "scratch lies in the arena"
             temporary = BoundRange(self._arena, scratch, operator.plan.temporary_bytes)
         return operator.commands(inputs, outputs, temporary)
-
-
-class CompiledGraphs:
-    """The compiled graphs of a network on a device, the weights that they share, and the arena in which they take turns. Not
-    for several threads at once.
-
-    Args:
-        device: The device that runs them.
-        tracer: The network.
-        capacity: Graphs kept for each region; the one unused longest goes first.
-        progress: Told how far the making of a graph is.
-
-    Attributes:
-        compiler: The compiler that makes them.
-        cached: The graphs, the newest last.
-    """
-
-    def __init__(self, device: ComputeDevice, tracer: Tracer, capacity: int, progress: Progress = silent) -> None:
-        self._device = device
-        self._tracer = tracer
-        self._capacity = capacity
-        self.compiler = Compiler(device, tracer.refusal, progress)
-        self._arena: Buffer | None = None
-        self.cached: OrderedDict[_Key, CompiledGraph] = OrderedDict()
-
-    @property
-    def weights_bytes(self) -> int:
-        """Device memory of what is kept on the device for all graphs."""
-        return self.compiler.weights.nbytes
-
-    @property
-    def arena_bytes(self) -> int:
-        """Device memory of everything else."""
-        return self._arena.size_in_bytes if self._arena else 0
-
-    def get(
-        self,
-        region: Region,
-        specs: Mapping[str, Spec],
-        host_values: Mapping[str, Array],
-        trace: Trace | None = None,
-    ) -> CompiledGraph:
-        """The graph of a region for these types and sizes of its inputs and these values of the host's: from the cache, or
-        made now, from its ``trace`` where there is one.
-
-        Raises:
-            What the tracer's ``trace`` and ``refusal`` say.
-        """
-        values = tuple((array.dtype, array.shape, array.tobytes()) for array in host_values.values())
-        key = (region, tuple(specs.values()), values)
-        graph = self.cached.get(key)
-        if graph is None:
-            start = time.perf_counter()
-            graph = self.compiler.compiled(trace or self._tracer.trace(region, specs, host_values))
-            self.cached[key] = graph
-            self.recorded(graph)
-            graph.seconds = time.perf_counter() - start
-            while len(self.cached) > self._capacity * self._tracer.region_count:
-                self.cached.popitem(last=False)
-        self.cached.move_to_end(key)
-        return graph
-
-    def recorded(self, graph: CompiledGraph) -> Recording:
-        """The graph's commands over the arena, which all graphs share: when one needs a larger arena, the others are
-        recorded again at their next run."""
-        needed = graph.placement.nbytes
-        if needed > self.arena_bytes:
-            for other in self.cached.values():
-                other.recording = None
-            self._arena = None  # free before the larger one is allocated
-            self._arena = self._device.create_buffer(needed, purpose=Purpose.TEMPORARY)
-        if graph.recording is None:
-            graph.recording, _ = self.record(graph)
-        return graph.recording
-
-    def record(self, graph: CompiledGraph, *, timestamps: bool = False) -> tuple[Recording, list[int]]:
-        """The graph's commands, over the arena as it is now, and how many there are up to the end of each step."""
-        recording = Recording(self._device, timestamps=timestamps)
-        places = Places(self.compiler.weights, graph.placement, self._arena)
-        ends = []
-        for step, operator, scratch in zip(graph.trace.steps, graph.operators, graph.placement.scratch, strict=True):
-            if not step.runs_once:
-                recording.add(places.commands(step, operator, scratch))
-            ends.append(len(recording.labels))
-        return recording, ends
-
-    def locate(self, graph: CompiledGraph, storage: Storage) -> BoundRange:
-        """The bytes of a storage; a constant is uploaded when it is first asked for."""
-        return Places(self.compiler.weights, graph.placement, self._arena).locate(storage)
 
 
 def _kernels(plan: Plan) -> list[KernelVariant]:

@@ -6,14 +6,17 @@ made of byte ranges that the caller vouches for.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.engine.recipe import FilledPlan
 from dmlvk.kernels.common.plan import Launch, Plan, Source
 from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.memory import ParameterBlock
 from dmlvk.runtime.recorder import BoundRange, Command, PreparedLaunches, Resources, copy_between
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import PERSISTENT_BUFFER_ALIGNMENT, TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
@@ -72,6 +75,22 @@ class PreparedOperator:
         """Notes that the initialisation is submitted, and where it leaves what executions read."""
         self.persistent = persistent
         self.initialized = True
+
+    def varying(self, plan: FilledPlan) -> list[bytes]:
+        """The parameter blocks of a filled plan that the operator does not have yet."""
+        return self._execution.varying(plan.dispatches)
+
+    def filled(self, plan: FilledPlan, placed: Iterator[ParameterBlock]) -> PreparedOperator:
+        """The same operator, initialised as it is, for certain sizes.
+
+        Args:
+            plan: What of the operator's plan depends on sizes.
+            placed: The blocks of ``varying`` on the device, as many as this takes.
+        """
+        made = copy.copy(self)
+        made.plan = dataclasses.replace(self.plan, temporary_bytes=plan.temporary_bytes)
+        made._execution = self._execution.filled(plan.dispatches, placed)
+        return made
 
     def commands(self, inputs: Ranges, outputs: Ranges, temporary: BoundRange | None) -> list[Command]:
         """The commands of one execution.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range
-from dmlvk.spec.size import Deferred, SizeTrace
+from dmlvk.spec.size import Deferred, SizeTrace, settled
 
 
 class FilledLaunch(NamedTuple):
@@ -76,3 +77,21 @@ def _launch(launch: Launch) -> FilledLaunch:
     if isinstance(launch, Dispatch):
         return FilledLaunch(launch.params, launch.grid, launch.bindings)
     return FilledLaunch(None, None, launch.bindings)
+
+
+def initialized_alike(plan: Plan) -> Plan:
+    """A plan of symbolic sizes whose initialisation is the same for all that its guards let through."""
+    initialize = tuple(
+        dataclasses.replace(
+            launch, params=settled(launch.params), grid=settled(launch.grid), bindings=settled(launch.bindings)
+        )
+        if isinstance(launch, Dispatch)
+        else dataclasses.replace(launch, bindings=settled(launch.bindings))
+        for launch in plan.initialize
+    )
+    return dataclasses.replace(
+        plan,
+        initialize=initialize,
+        persistent_bytes=settled(plan.persistent_bytes),
+        persistent_inputs=settled(plan.persistent_inputs),
+    )

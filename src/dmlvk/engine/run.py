@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dmlvk.engine.compiled_graphs import CompiledGraph, CompiledGraphs
+from dmlvk.engine.compiled_graphs import CompiledGraph
 from dmlvk.engine.copies import Copies, Copy, recorded_copies
 from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.operator import PreparedOperator
 from dmlvk.engine.profile import StepReport, step_report
 from dmlvk.engine.tensors import Carrier, Item, Tensor
@@ -119,7 +120,8 @@ class Account:
 
     def works(self) -> Iterator[tuple[Step, PreparedOperator]]:
         """The steps and operators of the graphs that ran, as far as they are still there."""
-        return (work for graph in self._graphs for work in zip(graph.trace.steps, graph.operators, strict=True))
+        exact = (graph.exact() if graph.exact else graph for graph in self._graphs)
+        return (work for graph in exact for work in zip(graph.trace.steps, graph.operators, strict=True))
 
     def add(self, graph: CompiledGraph) -> None:
         """Notes that a graph runs."""
@@ -238,7 +240,7 @@ class Run:
         inputs = {name: self._tensor(name, scope[name]) for name in region.inputs}
         specs = {name: (item.dtype, item.shape) for name, item in inputs.items() if name not in region.host_inputs}
         known = {name: inputs[name].on_host() for name in sorted(region.host_inputs)}
-        graph = self._graphs.get(region, specs, known)
+        graph = self._graphs.get(region, specs, known, exact=self._account.timed)
         self.submit(graph, {name: inputs[name].feed() for name in graph.trace.inputs})
         made: dict[str, Item] = {}
         copies = []

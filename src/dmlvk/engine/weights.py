@@ -49,7 +49,7 @@ class Weights:
     @property
     def nbytes(self) -> int:
         """Device memory of all of them."""
-        return sum(buffer.size_in_bytes for buffer in (*self._constants.values(), *self._persistent.values()))
+        return sum(buffer.size_in_bytes for buffer in {*self._constants.values(), *self._persistent.values()})
 
     def known(self, storage: Storage) -> Buffer | None:
         """The buffer of a storage that is no part of the arena: a constant, uploaded when it is first asked for, or what
@@ -107,6 +107,11 @@ class Weights:
         for batch in _batches(targets, sizes, to_come):
             self._initialize(batch)
             count(sum(sizes[target.operator] for target in batch))
+
+    def share(self, initialized: PreparedOperator, other: PreparedOperator) -> None:
+        """Lets an operator use what the initialisation of another one has left."""
+        other.keep(initialized.persistent)
+        self._persistent[other] = self._persistent[initialized]
 
     def _original_bytes(self, target: Target) -> int:
         return sum(storage.nbytes for storage in target.owned if storage not in self._constants)

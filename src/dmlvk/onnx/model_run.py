@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.engine.compiled_graphs import CompiledGraphs
+from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.run import Account, Run
 from dmlvk.engine.tensors import Item, Tensor
 from dmlvk.onnx.model import Node, data_type_of

@@ -36,6 +36,14 @@ FOLDED: Final = "constant, folded when the model was loaded"
 SHAPE: Final = "shape arithmetic"
 MERGED: Final = "part of another node's operator"
 CONTROL: Final = "control flow, followed when planning"
+_SAME_ON_HOST: Final = frozenset(
+    {
+        *("Abs", "Add", "Cast", "CastLike", "Concat", "ConstantOfShape", "Expand", "Gather", "GatherND", "Identity", "Max"),
+        *("Min", "Mul", "Neg", "Reshape", "Slice", "Squeeze", "Sub", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"),
+    }
+)
+"""Operators that move floats, or round once: host and device give the same bits. Of sizes that record, others compute on the
+host, as they do of plain ones."""
 READ_BACK: Final = "for which the host reads computed values"
 
 
@@ -308,7 +316,7 @@ class Network:
             if row is not None:
                 with suppress(UnsupportedNodeError):  # of the device; the host can
                     made = self._on_device(node, row, operands, walk)[name]
-                    if isinstance(made, Value):
+                    if isinstance(made, Value) and (made.dtype.kind != "f" or node.op_type in _SAME_ON_HOST):
                         return made
             return self._conversion(node, (), walk).upload(postponed.host())
 

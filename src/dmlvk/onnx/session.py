@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlvk.directml.device import Device
-from dmlvk.engine.compiled_graphs import CompiledGraph, CompiledGraphs
+from dmlvk.engine.compiled_graphs import CompiledGraph
 from dmlvk.engine.copies import Copies, Copy
 from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.progress import FOLDING, PARSING, Count, Progress, silent
 from dmlvk.engine.run import Account
 from dmlvk.engine.single import packed
@@ -152,7 +153,7 @@ class InferenceSession:
         arrays = self._checked(feeds)
         with self._lock:
             for timed in (False, True):
-                plan = self._planned(arrays)
+                plan = self._planned(arrays, exact=True)
                 if plan is None:
                     self._drive(arrays, timed=timed)
                 else:
@@ -348,7 +349,7 @@ class InferenceSession:
                 return packed(array)
         return array
 
-    def _planned(self, arrays: Mapping[str, Fed]) -> CompiledGraph | None:
+    def _planned(self, arrays: Mapping[str, Fed], *, exact: bool = False) -> CompiledGraph | None:
         """The plan of a model that is one region; None where the host drives several."""
         region = self._network.whole
         if region is None:
@@ -361,10 +362,10 @@ class InferenceSession:
             if name not in host_feeds and isinstance(array, (np.ndarray, DeviceArray))
         }
         try:
-            return self._graphs.get(region, specs, host_feeds)
+            return self._graphs.get(region, specs, host_feeds, exact=exact)
         except LongScanError as error:
             self._network.cut(error.scan)
-            return self._planned(arrays)
+            return self._planned(arrays, exact=exact)
 
     def _submit(
         self, plan: CompiledGraph, arrays: Mapping[str, Fed], feeding: Copies | None = None, *, timed: bool = False

@@ -9,8 +9,9 @@ for each storage buffer, in binding order.
 
 from __future__ import annotations
 
+import copy
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlvk.kernels.common.plan import BlockCopy, Launch, Range, Source
@@ -123,14 +124,19 @@ def copy_between(operator: str, source: BoundRange, target: BoundRange) -> Comma
     return Command(operator, BlockCopy.name, native)
 
 
+Filling = tuple[bytes | None, tuple[int, int, int] | None, tuple[Range, ...]]
+"""What of a launch depends on sizes: its parameter block and its grid, None of a copy, and its ranges."""
+
+
 class PreparedLaunches:
     """A plan's launches, ready for a device: pipelines created, parameter blocks uploaded."""
 
     def __init__(self, device: ComputeDevice, operator: str, launches: Sequence[Launch]) -> None:
         self._operator = operator
         self._alignment = device.storage_alignment
-        blocks = [launch.params for launch in launches if not isinstance(launch, BlockCopy) and launch.params]
-        placed = iter(device.parameters.place(blocks))
+        params = [None if isinstance(launch, BlockCopy) else launch.params or None for launch in launches]
+        self._varies = [not isinstance(block, bytes | None) for block in params]
+        placed = iter(device.parameters.place([block for block in params if isinstance(block, bytes)]))
         self._launches = [
             launch
             if isinstance(launch, BlockCopy)
@@ -139,12 +145,33 @@ class PreparedLaunches:
                 device.kernel(launch.kernel),
                 launch.bindings,
                 KERNELS[launch.kernel.kernel].writes,
-                next(placed) if launch.params else None,
+                next(placed) if isinstance(block, bytes) else None,
                 struct.Struct(f"<{len(launch.bindings)}I"),
                 launch.grid,
             )
-            for launch in launches
+            for launch, block in zip(launches, params, strict=True)
         ]
+
+    def varying(self, filled: Sequence[Filling]) -> list[bytes]:
+        """The parameter blocks of ``filled`` that these launches do not have yet."""
+        pairs = zip(filled, self._varies, strict=True)
+        return [params for (params, _, _), varies in pairs if varies and params is not None]
+
+    def filled(self, filled: Sequence[Filling], placed: Iterator[ParameterBlock]) -> PreparedLaunches:
+        """The same launches for certain sizes.
+
+        Args:
+            filled: What of each launch depends on sizes.
+            placed: The blocks of ``varying`` on the device, as many as this takes.
+        """
+        made = copy.copy(self)
+        made._launches = [
+            launch._replace(bindings=bindings, grid=grid or launch.grid, params=next(placed) if varies else launch.params)
+            if isinstance(launch, _Launch)
+            else BlockCopy(bindings)
+            for launch, varies, (_, grid, bindings) in zip(self._launches, self._varies, filled, strict=True)
+        ]
+        return made
 
     def resolve(self, resources: Resources) -> list[Command]:
         """The commands over these resources; valid as long as the resources stay where they are."""

@@ -11,6 +11,7 @@ its expression keeps its value. So nothing is ever lost; what pins less can be f
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 import operator
@@ -981,6 +982,26 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return not isinstance(value, Deferred) and all(map(_is_plain, value))
     return not isinstance(value, Size | RealSize)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether there is a Size in a value, in a tuple or in the fields of a dataclass, such as a desc."""
+    if isinstance(value, tuple):
+        return any(map(is_symbolic, value))
+    if dataclasses.is_dataclass(value):
+        return any(is_symbolic(getattr(value, field.name)) for field in dataclasses.fields(value))
+    return isinstance(value, Size | RealSize)
+
+
+def settled(value: Any) -> Any:
+    """A value, or a tuple of values, with plain numbers in the place of its Sizes, which are pinned, and with the results of
+    its deferred calls."""
+    if isinstance(value, Deferred):
+        return value.function(*map(settled, value.arguments))
+    if isinstance(value, tuple):
+        items = map(settled, value)
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return int(value) if isinstance(value, Size) else float(value) if isinstance(value, RealSize) else value
 
 
 def pinned(size: int) -> int:

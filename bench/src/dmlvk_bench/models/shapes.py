@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import onnx
 
-from dmlvk.engine.compiled_graphs import CompiledGraphs
+from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.placement import Placement
 from dmlvk.kernels.lowering import lower

@@ -6,6 +6,7 @@ import dataclasses
 
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
+from dmlvk.spec.size import is_symbolic
 
 
 def run_constants_once(flow: StepGraph) -> None:
@@ -22,6 +23,8 @@ def run_constants_once(flow: StepGraph) -> None:
 
 def _is_constant(flow: StepGraph, step: Step, known: set[Storage]) -> bool:
     if any(storage in flow.outputs or storage.constant is not None for storage in step.written()):
+        return False
+    if is_symbolic(step.desc):  # other sizes make it another step
         return False
     read = [
         storage in known

@@ -1,0 +1,151 @@
+"""Compiled graphs: what is ready for each set of input sizes that a network has met.
+
+A graph comes to a device in three phases. *Compile* finds an operator with kernels for each step and brings the weights.
+*Shape* gives parameters, grids and places in memory for certain sizes. *Run* records the commands once and replays them.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlvk.engine.compiled_graphs import CompiledGraph, Compiler, Places
+from dmlvk.engine.progress import Progress, silent
+from dmlvk.engine.shapes import RegionShapes
+from dmlvk.engine.trace import Region, Spec, Trace, Tracer
+from dmlvk.engine.transfer import Array
+from dmlvk.graph.step import Storage
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.memory import Buffer, Purpose
+from dmlvk.runtime.recorder import BoundRange, Recording
+
+_Values = tuple[tuple[Any, ...], ...]
+"""The host's values as part of a key."""
+_Key = tuple[Region, tuple[Spec, ...], _Values]
+_ShapesKey = tuple[Region, tuple[tuple[np.dtype[Any], int], ...], _Values]
+
+
+class CompiledGraphs:
+    """The compiled graphs of a network on a device, the weights that they share, and the arena in which they take turns. Not
+    for several threads at once.
+
+    Args:
+        device: The device that runs them.
+        tracer: The network.
+        capacity: Graphs kept for each region; the one unused longest goes first.
+        progress: Told how far the making of a graph is.
+
+    Attributes:
+        compiler: The compiler that makes them.
+        cached: The graphs, the newest last.
+    """
+
+    def __init__(self, device: ComputeDevice, tracer: Tracer, capacity: int, progress: Progress = silent) -> None:
+        self._device = device
+        self._tracer = tracer
+        self._capacity = capacity
+        self.compiler = Compiler(device, tracer.refusal, progress)
+        self._arena: Buffer | None = None
+        self.cached: OrderedDict[_Key, CompiledGraph] = OrderedDict()
+        self._shapes: OrderedDict[_ShapesKey, RegionShapes] = OrderedDict()
+
+    @property
+    def weights_bytes(self) -> int:
+        """Device memory of what is kept on the device for all graphs."""
+        return self.compiler.weights.nbytes
+
+    @property
+    def arena_bytes(self) -> int:
+        """Device memory of everything else."""
+        return self._arena.size_in_bytes if self._arena else 0
+
+    def get(
+        self,
+        region: Region,
+        specs: Mapping[str, Spec],
+        host_values: Mapping[str, Array],
+        trace: Trace | None = None,
+        *,
+        exact: bool = False,
+    ) -> CompiledGraph:
+        """The graph of a region for these types and sizes of its inputs and these values of the host's: from the cache, or
+        made now.
+
+        Args:
+            region: The region.
+            specs: The types and sizes of its inputs on the device, by name.
+            host_values: The values of the host's inputs.
+            trace: The trace, if there is one already.
+            exact: Whether the steps must say these sizes, as profiles want it: then the region is traced.
+
+        Raises:
+            What the tracer's ``trace`` and ``refusal`` say.
+        """
+        values = tuple((array.dtype, array.shape, array.tobytes()) for array in host_values.values())
+        key = (region, tuple(specs.values()), values)
+        graph = self.cached.get(key)
+        if graph is None or (exact and graph.exact is not None):
+            start = time.perf_counter()
+
+            def traced() -> CompiledGraph:
+                return self.compiler.compiled(trace or self._tracer.trace(region, specs, host_values))
+
+            graph = None if exact or trace else self._shaped(region, specs, host_values, values)
+            if graph is None:
+                graph = traced()
+            else:
+                graph.exact = traced
+            self.cached[key] = graph
+            self.recorded(graph)
+            graph.seconds = time.perf_counter() - start
+            while len(self.cached) > self._capacity * self._tracer.region_count:
+                self.cached.popitem(last=False)
+        self.cached.move_to_end(key)
+        return graph
+
+    def _shaped(
+        self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array], values: _Values
+    ) -> CompiledGraph | None:
+        """The graph made without a trace of these sizes, None where there must be one."""
+        ranks = tuple((dtype, len(sizes)) for dtype, sizes in specs.values())
+        key = (region, ranks, values)
+        if key not in self._shapes:
+            trace = functools.partial(self._tracer.trace, region, host_values=host_values)
+            self._shapes[key] = RegionShapes(self._device, self.compiler, trace)
+            while len(self._shapes) > self._capacity * self._tracer.region_count:
+                self._shapes.popitem(last=False)
+        self._shapes.move_to_end(key)
+        return self._shapes[key].graph(specs)
+
+    def recorded(self, graph: CompiledGraph) -> Recording:
+        """The graph's commands over the arena, which all graphs share: when one needs a larger arena, the others are
+        recorded again at their next run."""
+        needed = graph.placement.nbytes
+        if needed > self.arena_bytes:
+            for other in self.cached.values():
+                other.recording = None
+            self._arena = None  # free before the larger one is allocated
+            self._arena = self._device.create_buffer(needed, purpose=Purpose.TEMPORARY)
+        if graph.recording is None:
+            graph.recording, _ = self.record(graph)
+        return graph.recording
+
+    def record(self, graph: CompiledGraph, *, timestamps: bool = False) -> tuple[Recording, list[int]]:
+        """The graph's commands, over the arena as it is now, and how many there are up to the end of each step."""
+        recording = Recording(self._device, timestamps=timestamps)
+        places = Places(self.compiler.weights, graph.placement, self._arena)
+        ends = []
+        for step, operator, scratch in zip(graph.trace.steps, graph.operators, graph.placement.scratch, strict=True):
+            if not step.runs_once:
+                recording.add(places.commands(step, operator, scratch))
+            ends.append(len(recording.labels))
+        return recording, ends
+
+    def locate(self, graph: CompiledGraph, storage: Storage) -> BoundRange:
+        """The bytes of a storage; a constant is uploaded when it is first asked for."""
+        return Places(self.compiler.weights, graph.placement, self._arena).locate(storage)

@@ -1,0 +1,150 @@
+"""Sizes that a session has not met: from the third on they are filled into a recipe, with the bits of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dmlvk
+from dmlvk.onnx.network import Network
+
+rng = np.random.default_rng(0)
+Model = Any
+
+
+def normal(*sizes: int) -> np.ndarray:
+    return rng.standard_normal(sizes).astype(np.float32)
+
+
+def model(nodes: list[tuple[Any, ...]], constants: dict[str, Any], *sizes: int | str) -> Model:
+    made = [
+        helper.make_node(op_type, inputs.split(), outputs.split(), name=outputs, **(rest[0] if rest else {}))
+        for op_type, inputs, outputs, *rest in nodes
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(made, "g", [x], [y], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+CACHE = model(
+    [
+        ("Concat", "x row", "all", {"axis": 1}),
+        ("Shape", "all", "sizes"),
+        ("Gather", "sizes one", "count", {"axis": 0}),
+        ("Unsqueeze", "count zero", "listed"),
+        ("Concat", "batch listed rest", "heads", {"axis": 0}),
+        ("Reshape", "all heads", "split"),
+        ("Transpose", "split", "keys", {"perm": [0, 2, 3, 1]}),
+        ("MatMul", "query keys", "scores"),
+        ("Softmax", "scores", "y", {"axis": -1}),
+    ],
+    {
+        "row": normal(1, 1, 16),
+        "one": np.array(1),
+        "zero": np.array([0]),
+        "batch": np.array([1]),
+        "rest": np.array([4, 4]),
+        "query": normal(1, 4, 1, 4),
+    },
+    1,
+    "past",
+    16,
+)
+IMAGE = model(
+    [
+        ("Conv", "x w b", "c", {"pads": [1, 1, 1, 1]}),
+        ("Relu", "c", "r"),
+        ("Conv", "r v", "d", {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ("Add", "d bias", "s"),
+        ("GlobalAveragePool", "s", "y"),
+    ],
+    {"w": normal(8, 3, 3, 3), "b": normal(8), "v": normal(8, 8, 3, 3), "bias": normal(1, 8, 1, 1)},
+    1,
+    3,
+    16,
+    "width",
+)
+CASES = {
+    "a growing cache": (CACHE, lambda size: (1, size, 16), (9, 10, 11, 12, 13, 25, 40, 41, 100)),
+    "images of any width": (IMAGE, lambda size: (1, 3, 16, size), (32, 48, 64, 80, 96, 112, 128, 160, 192)),
+}
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
+    """An entry for each trace of a region."""
+    made: list[None] = []
+    trace = Network.trace
+
+    def counted(self: Network, *args: Any, **named: Any) -> Any:
+        made.append(None)
+        return trace(self, *args, **named)
+
+    monkeypatch.setattr(Network, "trace", counted)
+    yield made
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_new_sizes_have_the_bits_of_a_session_of_their_own(
+    name: str, make_session: Callable[..., Any], traces: list[None], count_dispatches: Callable[..., Any]
+) -> None:
+    proto, sizes_of, sizes = CASES[name]
+    session = make_session(proto)
+    results, feeds, launched = [], [], []
+    traces.clear()
+    for size in sizes:
+        feeds.append({"x": normal(*sizes_of(size))})
+        with count_dispatches() as count:
+            results.append(session.run(None, feeds[-1])[0])
+        launched.append(count.dispatches)
+    assert len(traces) <= len(sizes) - 4, "most sizes are filled"
+    assert launched[-1] == session.report().dispatches > 0
+    for feed, result in zip(feeds, results, strict=True):
+        (own,) = make_session(proto).run(None, feed)
+        assert result.shape == own.shape
+        assert result.tobytes() == own.tobytes()
+
+
+def test_further_sizes_upload_and_repack_no_weights(make_session: Callable[..., Any]) -> None:
+    proto, sizes_of, sizes = CASES["images of any width"]
+    session = make_session(proto)
+    kept = []
+    for size in sizes:
+        session.run(None, {"x": normal(*sizes_of(size))})
+        kept.append(session.report().weights_bytes)
+    assert len(set(kept)) == 1
+
+
+def test_filled_sizes_that_grow_and_shrink_in_turn_keep_their_commands(make_session: Callable[..., Any]) -> None:
+    proto, sizes_of, _ = CASES["a growing cache"]
+    session = make_session(proto)
+    feeds = {size: {"x": normal(*sizes_of(size))} for size in (9, 10, 11, 200, 12, 3000, 13)}
+    first = {size: session.run(None, feed)[0] for size, feed in feeds.items()}
+    for size in (13, 200, 9, 3000, 11):
+        assert session.run(None, feeds[size])[0].tobytes() == first[size].tobytes()
+
+
+def test_a_profile_and_an_explanation_of_filled_sizes_say_these_sizes(make_session: Callable[..., Any]) -> None:
+    proto, sizes_of, _ = CASES["a growing cache"]
+    session = make_session(proto)
+    for size in (9, 10, 11, 12):
+        session.run(None, {"x": normal(*sizes_of(size))})
+    profiled = session.profile({"x": normal(*sizes_of(14))})
+    own = make_session(proto).profile({"x": normal(*sizes_of(14))})
+    assert [step.bytes for step in profiled.steps] == [step.bytes for step in own.steps]
+
+
+def test_sizes_that_do_not_fit_are_named_after_others_were_filled(make_session: Callable[..., Any]) -> None:
+    proto, sizes_of, _ = CASES["images of any width"]
+    session = make_session(proto)
+    for size in (32, 48, 64, 80):
+        session.run(None, {"x": normal(*sizes_of(size))})
+    with pytest.raises(dmlvk.DmlvkError):
+        session.run(None, {"x": normal(1, 4, 16, 96)})
+    assert session.run(None, {"x": normal(*sizes_of(96))})[0].shape == (1, 8, 1, 1)

@@ -1,13 +1,14 @@
 """A compiled graph that is called with arrays: its inputs and outputs lie in memory that each call names anew.
 
-Steps that touch none of that memory are recorded once. Between them stand those that read the caller's arrays or write the
-new outputs: they are recorded at each call, and so is no more than what has to be.
+Steps that touch none of that memory are recorded once, and so are those that read arrays which every call names, such as
+weights. Those that read other arrays, or write the new outputs, are recorded at each call, and no more than these.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -39,18 +40,39 @@ class _Work(NamedTuple):
     scratch: int
 
 
+_Key = tuple[tuple[weakref.ref[Buffer], int], ...]
+"""Where the storages of a segment lie that calls name."""
+
+
 class _Segment:
     """Steps in a row that are recorded together.
 
     Args:
         works: The steps.
         outside: Storages among theirs that lie in memory which calls name.
+
+    Attributes:
+        key: Where the last call had those.
+        recordings: Commands over them, which are kept from the second call on that names the same memory: what a caller
+            passes once is not kept alive.
     """
 
     def __init__(self, works: Sequence[_Work], outside: frozenset[Storage]) -> None:
         self.works = works
         self.outside = outside
+        self.key: _Key | None = None
         self.recordings: list[Recording] = []
+
+    def stays(self, ranges: Mapping[Storage, BoundRange]) -> bool:
+        """Whether the segment's memory is that of the call before."""
+        if not self.outside:
+            return True
+        key = tuple((weakref.ref(ranges[storage].buffer), ranges[storage].offset) for storage in self.outside)
+        if key == self.key:
+            return True
+        self.key = key
+        self.recordings = []
+        return False
 
 
 class CallableGraph:
@@ -125,7 +147,6 @@ class CallableGraph:
             ranges: dict[Storage, BoundRange] = {}
             for storage, given in inputs.items():
                 ranges[storage] = given if isinstance(given, BoundRange) else self._written(storage, given)
-            stays = {storage for storage, given in inputs.items() if not isinstance(given, BoundRange)}
             copied = []
             for name, result in trace.outputs.items():
                 assert not isinstance(result, np.ndarray), "a graph that is called computes its outputs"
@@ -140,7 +161,7 @@ class CallableGraph:
                 self._arena = self._device.create_buffer(self.graph.placement.nbytes, purpose=Purpose.TEMPORARY)
             places = Places(self._compiler.weights, self.graph.placement, self._arena, ranges)
             for segment in self._segments:
-                self._recorded(segment, places, segment.outside <= stays).submit(defer=True)
+                self._recorded(segment, places, segment.stays(ranges)).submit(defer=True)
             if copied:
                 copies = [Copy(places.locate(storage), target) for storage, target in copied]
                 recorded_copies(self._device, copies).submit(defer=True)
@@ -171,7 +192,7 @@ class CallableGraph:
 
 
 def _segments(graph: CompiledGraph) -> list[_Segment]:
-    """The steps of each run in rows that touch memory outside, and rows that do not."""
+    """The steps in rows that touch the same memory outside; few in a row go with their neighbours."""
     outside = graph.trace.outside
     works = [
         _Work(*work)
@@ -184,11 +205,11 @@ def _segments(graph: CompiledGraph) -> list[_Segment]:
         return frozenset(storage.place.storage for storage in storages) & outside
 
     segments: list[_Segment] = []
-    for touches, row in itertools.groupby(works, key=lambda work: bool(touched(work))):
-        own = [*row]
+    for own, row in itertools.groupby(works, key=touched):
+        segment = _Segment([*row], own)
         last = segments[-1] if segments else None
-        if last is not None and last.outside and (touches or len(own) < _FEWEST):
-            segments[-1] = _Segment([*last.works, *own], last.outside.union(*map(touched, own)))
+        if last is not None and len(last.works) < _FEWEST and len(segment.works) < _FEWEST:
+            segments[-1] = _Segment([*last.works, *segment.works], last.outside | own)
         else:
-            segments.append(_Segment(own, frozenset().union(*map(touched, own))))
+            segments.append(segment)
     return segments

@@ -202,7 +202,7 @@ def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.Mon
 def test_every_tile_shape(device: dmlvk.Device, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that no rule would choose on this device; with one round of the depth at least beside whole ones."""
     (entry,) = CASES
-    monkeypatch.setattr(convolution_tiles, "tile_choice", lambda *_, split: TileChoice(shape, 8, 2, 0.0))
+    monkeypatch.setattr(convolution_tiles, "decided_tiles", lambda *_, split: TileChoice(shape, 8, 2, 0.0))
     for name in ("larger than a tile", "64 channels, stride 2"):
         case = next(case for case in entry.cases if case.name == name)
         outcome = check(device, entry, Variation(case, TensorDataType.FLOAT32, "packed", rule="split"))

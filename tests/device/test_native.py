@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import pathlib
 import signal
 import struct
 import subprocess
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import dmlvk
 from dmlvk.runtime import _native
 from dmlvk.spec.errors import NoDeviceError, OutOfDeviceMemoryError
 
@@ -746,9 +748,10 @@ def test_dropping_what_still_runs() -> None:
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    home = str(pathlib.Path(dmlvk.__file__).parents[1])  # first: tools that tests import put the sources in front
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([home, *sys.path]), **environment},
         capture_output=True,
         text=True,
         timeout=120,

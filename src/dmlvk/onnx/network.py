@@ -329,10 +329,11 @@ class Network:
         outputs: dict[str, Value | Array] = {}
         for name in region.outputs:
             value = walk.values[name]
+            # What the host knows of plain sizes it knows of others, too.
             if isinstance(value, Postponed):
-                value = value.device()
-            elif not isinstance(value, Value) and records(value):
-                value = self._recorded(makers[name], value, walk)
+                value = value.host()
+            elif not isinstance(value, Value):
+                value = plain(value)
             if isinstance(value, Value) and not value.is_packed and 0 not in value.sizes:
                 conversion = self._conversion(makers[name], (), walk)
                 value = conversion.copy(value)

@@ -232,9 +232,6 @@ class Size(_Whole):
 
 numbers.Integral.register(Size)
 
-Dimension = int | Size
-"""A size of a tensor, or what is computed of sizes."""
-
 
 class RealSize(_Real):
     """A floating-point number that is computed of sizes, in the order in which it was written. To a type checker a float."""

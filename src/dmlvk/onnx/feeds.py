@@ -21,6 +21,8 @@ Fed = Feed | tuple[Feed, ...] | None
 def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Fed]:
     """The feeds as arrays or tuples of them, in the order of the model's inputs; those that are on a device stay there.
 
+    Sizes that share a name in the model may differ, as in ONNX Runtime: exporters give one name to sizes that are not equal.
+
     Raises:
         InvalidArgumentError: no mapping.
         ModelError: missing or unknown names, other types or other shapes than declared; names the inputs.
@@ -35,17 +37,7 @@ def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Fed]:
             f"the model's inputs are {', '.join(wanted) or 'none'}; missing: {missing or 'none'}, "
             f"unknown: {unknown or 'none'}"
         )
-    arrays = {info.name: check_fed(info, feeds[info.name]) for info in model.inputs}
-    named: dict[str, tuple[str, int]] = {}
-    for info in model.inputs:
-        array = arrays[info.name]
-        sizes = array.shape if isinstance(array, (np.ndarray, DeviceArray)) else ()
-        for symbol, size in zip(info.shape or (), sizes, strict=False):
-            if isinstance(symbol, str):
-                other, expected = named.setdefault(symbol, (info.name, size))
-                if size != expected:
-                    raise ModelError(f"{symbol!r} is {size} in input {info.name!r}, but {expected} in input {other!r}")
-    return arrays
+    return {info.name: check_fed(info, feeds[info.name]) for info in model.inputs}
 
 
 def check_fed(info: ValueInfo, feed: object) -> Fed:

@@ -29,7 +29,7 @@ def test_the_pass_is_in_the_list_by_its_name() -> None:
 
 
 def test_what_the_page_calls_exists() -> None:
-    methods = set(re.findall(r"`flow\.(\w+)", PAGE))
+    methods = set(re.findall(r"`graph\.(\w+)", PAGE))
     assert len(methods) >= 6
     for name in methods:
         assert hasattr(StepGraph, name), name

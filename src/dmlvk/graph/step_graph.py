@@ -179,7 +179,7 @@ class StepGraph:
     def derived(
         self, name: str, sources: Sequence[Storage | None], data_type: TensorDataType, make: Callable[[], npt.NDArray[Any]]
     ) -> Storage:
-        """A new constant of floats, packed: computed on the host, once for all flows with these memories.
+        """A new constant of floats, packed: computed on the host, once for all graphs with these memories.
 
         Args:
             name: A name for what is computed, equal only where the same is computed.

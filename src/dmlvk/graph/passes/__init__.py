@@ -32,7 +32,7 @@ class Pass(NamedTuple):
     Attributes:
         name: The name that ``without`` takes to switch it off.
         saves: The cost that it saves, as a phrase.
-        run: The function that rewrites a flow.
+        run: The function that rewrites a graph.
     """
 
     name: str
@@ -84,8 +84,8 @@ def optimized(
         if name not in known and name != "all":
             raise InvalidArgumentError(f"names passes: {', '.join(sorted(known))} or all", field="without", value=name)
     chosen = [item for item in PASSES if item.name not in without and "all" not in without]
-    flow = StepGraph(steps, outputs, memory, keeps_dead_steps="dead" not in {item.name for item in chosen})
+    graph = StepGraph(steps, outputs, memory, keeps_dead_steps="dead" not in {item.name for item in chosen})
     for item in chosen:
-        item.run(flow)
-        flow.remove_dead_steps()
-    return tuple(flow.steps)
+        item.run(graph)
+        graph.remove_dead_steps()
+    return tuple(graph.steps)

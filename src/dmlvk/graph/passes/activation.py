@@ -11,32 +11,32 @@ from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 
-def recognise_swish(flow: StepGraph) -> None:
+def recognise_swish(graph: StepGraph) -> None:
     """x * sigmoid(x) becomes a Swish. x * hard_sigmoid(x) becomes a HardSwish, and so does x * clip(x + b, 0, c) / c, as
     which exporters write it, its factors in any order."""
-    for step in flow.steps:
+    for step in graph.steps:
         if not isinstance(step.desc, ops.ElementWiseMultiply | ops.ElementWiseDivide):
             continue
-        whole = product(flow, operand(step, "output_tensor"))
+        whole = product(graph, operand(step, "output_tensor"))
         if len(whole.operands) != 2:
             continue
         for x, gate in (whole.operands, whole.operands[::-1]):
-            swish = _swish(flow, x, gate, whole.number)
+            swish = _swish(graph, x, gate, whole.number)
             if swish is not None:
                 swish = swish.replace(input_tensor=x.tensor, output_tensor=step.desc.tensor("output_tensor"))
                 storages = {"input_tensor": x.storage, "output_tensor": step.outputs[0]}
-                flow.replace((step,), Step.of(step.origin, swish, storages))
+                graph.replace((step,), Step.of(step.origin, swish, storages))
                 break
 
 
-def _swish(flow: StepGraph, x: Operand, gate: Operand, number: float) -> OperatorDesc | None:
+def _swish(graph: StepGraph, x: Operand, gate: Operand, number: float) -> OperatorDesc | None:
     """The Swish that number * x * gate is, as a desc without tensors; None if it is none of x."""
-    step = computed_by(flow, gate)
-    if step is None or flow.only_reader(gate.storage) is None:
+    step = computed_by(graph, gate)
+    if step is None or graph.only_reader(gate.storage) is None:
         return None
     desc = step.desc
     if isinstance(desc, ops.ElementWiseClip1) and desc.min == 0.0 and desc.max > 0.0 and desc.scale_bias is None:
-        inner = plus_number(flow, operand(step, "input_tensor"))
+        inner = plus_number(graph, operand(step, "input_tensor"))
         if inner is not None and inner[0] == x and is_near(number * desc.max, 1.0):
             return ops.ActivationHardSwish(alpha=1.0 / desc.max, beta=inner[1] / desc.max)
         return None
@@ -49,12 +49,12 @@ def _swish(flow: StepGraph, x: Operand, gate: Operand, number: float) -> Operato
     return None
 
 
-def fuse_activations(flow: StepGraph) -> None:
+def fuse_activations(graph: StepGraph) -> None:
     """An activation whose input an operator computes for it alone becomes that operator's ``FusedActivation``."""
-    for step in flow.steps:
+    for step in graph.steps:
         activation = _activation(step.desc)
-        producer = flow.writer(step.inputs[0]) if step.inputs else None
-        if activation is None or producer is None or flow.only_reader(producer.outputs[0]) is not step:
+        producer = graph.writer(step.inputs[0]) if step.inputs else None
+        if activation is None or producer is None or graph.only_reader(producer.outputs[0]) is not step:
             continue
         desc = _accepting(producer.desc, activation)
         if desc is None or len(list(producer.written())) > 1:
@@ -68,7 +68,7 @@ def fuse_activations(flow: StepGraph) -> None:
             continue
         fused = desc.replace(output_tensor=seen, fused_activation=activation)
         storages = {**producer.storages(), "output_tensor": step.outputs[0]}
-        flow.replace((producer, step), Step.of(producer.origin, fused, storages))
+        graph.replace((producer, step), Step.of(producer.origin, fused, storages))
 
 
 def _activation(desc: OperatorDesc) -> OperatorDesc | None:

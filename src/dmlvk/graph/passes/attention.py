@@ -14,25 +14,25 @@ from dmlvk.spec.schema import fits_float32
 from dmlvk.spec.tensor import TensorDesc
 
 
-def recognise_attention(flow: StepGraph) -> None:
+def recognise_attention(graph: StepGraph) -> None:
     """softmax(scale * Q K^T + bias) V, and the copy that puts its heads side by side again.
 
     Q, K and V are views {batch, heads, rows, head size} of tensors in which the heads of a row lie side by side. In FLOAT16
     only: an H200 runs BERT-base, 128 words, in 3.3 ms with it and in 8.8 without any pass, but in FLOAT32, whose attention
     has no cooperative matrices, in 9.1 ms where the products by themselves take 3.6.
     """
-    for step in flow.steps:
+    for step in graph.steps:
         desc = step.desc
         if isinstance(desc, ops.ActivationSoftmax1) and desc.tensor("output_tensor").data_type == TensorDataType.FLOAT16:
-            found = _attention(flow, step)
+            found = _attention(graph, step)
             if found is not None:
-                flow.replace((found[0],), found[1])
+                graph.replace((found[0],), found[1])
 
 
-def _attention(flow: StepGraph, softmax: Step) -> tuple[Step, Step] | None:
+def _attention(graph: StepGraph, softmax: Step) -> tuple[Step, Step] | None:
     """The last step of the pattern around a softmax, and what does the work of all of it."""
-    weighted = flow.only_reader(softmax.outputs[0])
-    gathered = flow.only_reader(weighted.outputs[0]) if weighted else None
+    weighted = graph.only_reader(softmax.outputs[0])
+    gathered = graph.only_reader(weighted.outputs[0]) if weighted else None
     if weighted is None or gathered is None:
         return None
     probabilities = softmax.desc.tensor("output_tensor")
@@ -42,12 +42,12 @@ def _attention(flow: StepGraph, softmax: Step) -> tuple[Step, Step] | None:
     if not _is_plain_product(weighted, probabilities) or not _gathers(gathered, weighted.desc.tensor("output_tensor")):
         return None
     scores, bias = operand(softmax, "input_tensor"), None
-    addition = computed_by(flow, scores)
+    addition = computed_by(graph, scores)
     if addition is not None and isinstance(addition.desc, ops.ElementWiseAdd):
         for own, other in pairs(addition):
-            if _product_of(flow, own) is not None:
+            if _product_of(graph, own) is not None:
                 scores, bias = own, other
-    inner = _product_of(flow, scores)
+    inner = _product_of(graph, scores)
     if inner is None or not fits_float32(inner[1]):
         return None
     first, scale = inner
@@ -80,10 +80,10 @@ def _attention(flow: StepGraph, softmax: Step) -> tuple[Step, Step] | None:
     return gathered, Step.of(weighted.origin, desc, storages)
 
 
-def _product_of(flow: StepGraph, scores: Operand) -> tuple[Step, float] | None:
+def _product_of(graph: StepGraph, scores: Operand) -> tuple[Step, float] | None:
     """The GEMM whose output, times a number, an operand is; and what its sums are multiplied by."""
-    scaled = product(flow, scores)
-    gemm = computed_by(flow, scaled.operands[0]) if len(scaled.operands) == 1 else None
+    scaled = product(graph, scores)
+    gemm = computed_by(graph, scaled.operands[0]) if len(scaled.operands) == 1 else None
     if gemm is None or not isinstance(gemm.desc, ops.Gemm) or gemm.desc.tensor("a_tensor").dimension_count != 4:
         return None
     if gemm.desc.trans_a != MatrixTransform.NONE or gemm.desc.c_tensor is not None or gemm.desc.fused_activation is not None:

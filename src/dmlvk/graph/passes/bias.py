@@ -12,24 +12,24 @@ from dmlvk.spec.schema import OperatorDesc, fits_float32
 from dmlvk.spec.tensor import TensorDesc
 
 
-def fuse_additions(flow: StepGraph) -> None:
+def fuse_additions(graph: StepGraph) -> None:
     """An addition to a product's output that nothing else reads becomes a part of the product, before it rounds.
 
     A convolution without a bias takes a number a channel; a GEMM without C takes anything of its sizes,
     broadcast or not.
     """
-    for step in flow.steps:
+    for step in graph.steps:
         if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
             continue
         for product_field, other_field in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
-            product = flow.writer(step.storage(product_field))
-            if product is None or flow.only_reader(product.outputs[0]) is not step:
+            product = graph.writer(step.storage(product_field))
+            if product is None or graph.only_reader(product.outputs[0]) is not step:
                 continue
             fused = _with_addend(product, step.desc.tensor(product_field), step.desc, *operand(step, other_field))
             if fused is not None:
                 desc, storages = fused
                 storages["output_tensor"] = step.outputs[0]
-                flow.replace((product, step), Step.of(product.origin, desc, storages))
+                graph.replace((product, step), Step.of(product.origin, desc, storages))
                 break
 
 
@@ -57,19 +57,19 @@ def _with_addend(
     return desc.replace(**changes, bias_tensor=bias), {**product.storages(), "bias_tensor": storage}
 
 
-def fuse_residuals(flow: StepGraph) -> None:
+def fuse_residuals(graph: StepGraph) -> None:
     """A tensor that is added to a convolution's output, which nothing else reads, is added by the convolution."""
-    for step in flow.steps:
+    for step in graph.steps:
         if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
             continue
         for own, other in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
-            convolution = flow.writer(step.storage(own))
-            if convolution is None or flow.only_reader(convolution.outputs[0]) is not step:
+            convolution = graph.writer(step.storage(own))
+            if convolution is None or graph.only_reader(convolution.outputs[0]) is not step:
                 continue
             desc = _with_residual(convolution.desc, step.desc, own, other)
             if desc is not None:
                 added = {"addend_tensor": step.storage(other), "output_tensor": step.outputs[0]}
-                flow.replace((convolution, step), Step.of(convolution.origin, desc, {**convolution.storages(), **added}))
+                graph.replace((convolution, step), Step.of(convolution.origin, desc, {**convolution.storages(), **added}))
                 break
 
 
@@ -97,12 +97,12 @@ def _with_residual(desc: OperatorDesc, addition: OperatorDesc, own: str, other: 
     return ConvolutionAdd(**{**fields, "output_tensor": output, "fused_activation": activation}, addend_tensor=addend)
 
 
-def fuse_scales(flow: StepGraph) -> None:
+def fuse_scales(graph: StepGraph) -> None:
     """A number that a GEMM's output is multiplied with or divided by, and that nothing else reads, goes into its alpha."""
-    for step in flow.steps:
-        found = _factor(flow, step)
-        gemm = flow.writer(found[0].storage) if found else None
-        if found is None or gemm is None or flow.only_reader(gemm.outputs[0]) is not step:
+    for step in graph.steps:
+        found = _factor(graph, step)
+        gemm = graph.writer(found[0].storage) if found else None
+        if found is None or gemm is None or graph.only_reader(gemm.outputs[0]) is not step:
             continue
         part, number = found
         desc = gemm.desc
@@ -114,17 +114,17 @@ def fuse_scales(flow: StepGraph) -> None:
         if result is not None and same_elements(output, part.tensor) and fits_float32(alpha):
             storages = {**gemm.storages(), "output_tensor": step.outputs[0]}
             scaled = desc.replace(alpha=alpha, output_tensor=result)
-            flow.replace((gemm, step), Step.of(gemm.origin, scaled, storages))
+            graph.replace((gemm, step), Step.of(gemm.origin, scaled, storages))
 
 
-def _factor(flow: StepGraph, step: Step) -> tuple[Operand, float] | None:
+def _factor(graph: StepGraph, step: Step) -> tuple[Operand, float] | None:
     """The operand that a step multiplies with a number, and the number; None for a step that does not."""
     if isinstance(step.desc, ops.ElementWiseDivide):
-        divisor = flow.number(*operand(step, "b_tensor"))
+        divisor = graph.number(*operand(step, "b_tensor"))
         return (operand(step, "a_tensor"), 1.0 / divisor) if divisor else None
     if isinstance(step.desc, ops.ElementWiseMultiply):
         for own, other in pairs(step):
-            number = flow.number(*other)
+            number = graph.number(*other)
             if number is not None:
                 return own, number
     return None

@@ -22,7 +22,7 @@ from dmlvk.spec.tensor import TensorDesc
 _TRUTH: Final = (TensorDataType.UINT8, TensorDataType.UINT32)
 
 
-def merge_chains(flow: StepGraph) -> None:
+def merge_chains(graph: StepGraph) -> None:
     """Pointwise operators that compute for one of them alone become a ``PointwiseChain``.
 
     They are of one type of floats, with truth values only between them; INT32 may be cast to FLOAT32. Their tensors lie in
@@ -30,14 +30,14 @@ def merge_chains(flow: StepGraph) -> None:
     them where that is cheap. FLOAT16 is not rounded in between, so what may jump with a result does not become part of its
     chain.
     """
-    place = {step: index for index, step in enumerate(flow.steps)}
+    place = {step: index for index, step in enumerate(graph.steps)}
     operations = _Operations()
     merged: set[Step] = set()
-    for root in reversed(flow.steps):
-        chain = None if root in merged or not operations[root] else _grown(flow, root, place, operations)
+    for root in reversed(graph.steps):
+        chain = None if root in merged or not operations[root] else _grown(graph, root, place, operations)
         if chain is not None:
             merged.update(chain.members)
-            flow.replace(sorted(chain.members, key=place.__getitem__), chain.step())
+            graph.replace(sorted(chain.members, key=place.__getitem__), chain.step())
 
 
 class _Operations(dict[Step, tuple[OperatorDesc, ...]]):
@@ -48,11 +48,11 @@ class _Operations(dict[Step, tuple[OperatorDesc, ...]]):
         return found
 
 
-def _grown(flow: StepGraph, root: Step, place: Mapping[Step, int], operations: _Operations) -> _Chain | None:
+def _grown(graph: StepGraph, root: Step, place: Mapping[Step, int], operations: _Operations) -> _Chain | None:
     """The chain that ends with an operator; None where that would be alone."""
     refused: set[Step] = set()
     while root not in refused:
-        chain = _Chain(flow, root, place, operations, refused)
+        chain = _Chain(graph, root, place, operations, refused)
         astray = chain.reading_truth()
         if not astray:
             return chain if len(chain.members) > 1 and chain.inputs() else None
@@ -64,9 +64,9 @@ class _Chain:
     """Operators that become one.
 
     Args:
-        flow: The steps.
+        graph: The steps.
         root: The last operator.
-        place: The position of each step in the flow.
+        place: The position of each step in the graph.
         operations: The operations of the steps.
         refused: The steps that must stay outside.
 
@@ -75,9 +75,9 @@ class _Chain:
     """
 
     def __init__(
-        self, flow: StepGraph, root: Step, place: Mapping[Step, int], operations: _Operations, refused: set[Step]
+        self, graph: StepGraph, root: Step, place: Mapping[Step, int], operations: _Operations, refused: set[Step]
     ) -> None:
-        self._flow = flow
+        self._graph = graph
         self._root = root
         self._place = place
         self._operations = operations
@@ -106,17 +106,17 @@ class _Chain:
                     heapq.heappush(waiting, item)
 
     def _writers(self, step: Step) -> list[tuple[int, Step]]:
-        writers = dict.fromkeys(writer for storage in step.read() if (writer := self._flow.writer(storage)))
+        writers = dict.fromkeys(writer for storage in step.read() if (writer := self._graph.writer(storage)))
         return [(-self._place[writer], writer) for writer in writers if writer in self._place]
 
     def _operands_inside(self, step: Step) -> tuple[Operand, ...] | None:
         """The operands that a step has as a member; None where it cannot be one."""
         storage = step.outputs[0] if step.outputs else None
-        if not self._operations[step] or storage is None or storage in self._flow.outputs:
+        if not self._operations[step] or storage is None or storage in self._graph.outputs:
             return None
         if storage.constant is not None or storage.part_of is not None:
             return None
-        readers = self._flow.readers(storage)
+        readers = self._graph.readers(storage)
         if any(reader not in self.members for reader in readers):
             return None
         view, *views = [part.tensor for reader in readers for part in self.members[reader] if part.storage is storage]
@@ -144,7 +144,7 @@ class _Chain:
         """Whether one more operator fits."""
         types = (self._output.data_type, *_TRUTH)
         for part in operands:
-            changes = part.storage is None or self._flow.outlives_a_run(part.storage)
+            changes = part.storage is None or self._graph.outlives_a_run(part.storage)
             fits = part.tensor.data_type in types or isinstance(step.desc, ops.Cast)
             if changes or not fits or not self._lies_along(part.tensor):
                 return False
@@ -167,7 +167,7 @@ class _Chain:
         if part.storage is None or part.storage.constant is None:
             return None
         steps = zip(part.tensor.sizes, part.tensor.effective_strides, strict=True)
-        number = None if any(size > 1 and step for size, step in steps) else self._flow.number(*part)
+        number = None if any(size > 1 and step for size, step in steps) else self._graph.number(*part)
         is_minus_zero = number == 0.0 and math.copysign(1.0, number) < 0.0
         return None if is_minus_zero else number
 
@@ -178,7 +178,7 @@ class _Chain:
         inputs: list[Operand] = []
         for operands in members.values():
             for part in self._variable(operands):
-                if self._flow.writer(part.storage) not in members and part not in inputs:
+                if self._graph.writer(part.storage) not in members and part not in inputs:
                     inputs.append(part)
         return inputs
 

@@ -9,26 +9,26 @@ from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec.size import is_symbolic
 
 
-def run_constants_once(flow: StepGraph) -> None:
+def run_constants_once(graph: StepGraph) -> None:
     """A step that reads only constants, inputs that are OWNED_BY_DML and what such steps compute runs once, on the device.
 
     Not one whose result the caller reads, who wants it written in every run.
     """
     known: set[Storage] = set()
-    for step in flow.steps:
-        if _is_constant(flow, step, known):
-            flow.replace((step,), dataclasses.replace(step, runs_once=True))
+    for step in graph.steps:
+        if _is_constant(graph, step, known):
+            graph.replace((step,), dataclasses.replace(step, runs_once=True))
             known.update(step.written())
 
 
-def _is_constant(flow: StepGraph, step: Step, known: set[Storage]) -> bool:
-    if any(storage in flow.outputs or storage.constant is not None for storage in step.written()):
+def _is_constant(graph: StepGraph, step: Step, known: set[Storage]) -> bool:
+    if any(storage in graph.outputs or storage.constant is not None for storage in step.written()):
         return False
     if is_symbolic(step.desc):  # other sizes make it another step
         return False
     read = [
         storage in known
-        or (storage.constant is not None and not flow.outlives_a_run(storage))
+        or (storage.constant is not None and not graph.outlives_a_run(storage))
         or (slot.tensor is not None and slot.tensor.owned_by_dml)
         for storage, slot in zip(step.inputs, step.desc.input_slots(), strict=True)
         if storage is not None

@@ -17,7 +17,7 @@ PLACE_ALIGNMENT: Final = MINIMUM_BUFFER_TENSOR_ALIGNMENT
 """Bytes on which a part of a storage starts: kernels rely on it for their widest accesses, as bindings do."""
 
 
-def remove_identities(flow: StepGraph) -> None:
+def remove_identities(graph: StepGraph) -> None:
     """A copy with the layout of all that it copies goes: its readers read what it reads. Where the caller reads it, the step
     that computes what it copies writes there."""
     names: dict[Storage, Storage] = {}
@@ -27,30 +27,30 @@ def remove_identities(flow: StepGraph) -> None:
             storage = names[storage]
         return storage
 
-    for step in flow.steps:
+    for step in graph.steps:
         places = shown_places(step)
         if places is None or len(places) != 1 or places[0] is None or places[0].offset:
             continue
         output = step.outputs[0]
         assert output is not None, "a copy writes something"
         source = final(places[0].storage)
-        if source.nbytes != output.nbytes or output.constant is not None or flow.outlives_a_run(source):
+        if source.nbytes != output.nbytes or output.constant is not None or graph.outlives_a_run(source):
             continue
-        if output not in flow.outputs and flow.alignment(output) <= PLACE_ALIGNMENT:
+        if output not in graph.outputs and graph.alignment(output) <= PLACE_ALIGNMENT:
             names[output] = source
-        elif source.constant is None and source not in flow.outputs and flow.writer(source) is not None:
+        elif source.constant is None and source not in graph.outputs and graph.writer(source) is not None:
             names[source] = output
         else:
             continue
-        flow.replace((step,))
+        graph.replace((step,))
     if names:
-        flow.rename({storage: final(storage) for storage in names})
+        graph.rename({storage: final(storage) for storage in names})
 
 
-def share_ranges(flow: StepGraph) -> None:
+def share_ranges(graph: StepGraph) -> None:
     """Makes the output of a copy a part of its input, if it is bytes of that in their order. The other pieces of a split are
     copied each by itself."""
-    for step in flow.steps:
+    for step in graph.steps:
         if step.runs_once:
             continue
         places = shown_places(step)
@@ -59,23 +59,23 @@ def share_ranges(flow: StepGraph) -> None:
         shared = {
             output: place
             for output, place in zip(step.outputs, places, strict=True)
-            if output is not None and place is not None and _may_be_part(flow, output, place)
+            if output is not None and place is not None and _may_be_part(graph, output, place)
         }
         if shared:
-            flow.replace((step,), *slices_without(step, shared.keys()))
+            graph.replace((step,), *slices_without(step, shared.keys()))
             for output, place in shared.items():
-                flow.place(output, place)
+                graph.place(output, place)
 
 
-def _may_be_part(flow: StepGraph, output: Storage, place: Place) -> bool:
+def _may_be_part(graph: StepGraph, output: Storage, place: Place) -> bool:
     source, offset = place
     return (
-        output not in flow.outputs
+        output not in graph.outputs
         and output.constant is None
         and offset % PLACE_ALIGNMENT == 0
         and offset + output.nbytes <= source.nbytes
-        and not flow.outlives_a_run(source)
-        and flow.alignment(output) <= PLACE_ALIGNMENT
+        and not graph.outlives_a_run(source)
+        and graph.alignment(output) <= PLACE_ALIGNMENT
     )
 
 

@@ -10,29 +10,29 @@ from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
 
 
-def recognise_gelu(flow: StepGraph) -> None:
+def recognise_gelu(graph: StepGraph) -> None:
     """The formula, its factors in any order, becomes an ActivationGelu of x."""
-    for step in flow.steps:
+    for step in graph.steps:
         if not isinstance(step.desc, ops.ElementWiseMultiply):
             continue
-        whole = product(flow, operand(step, "output_tensor"))
+        whole = product(graph, operand(step, "output_tensor"))
         if len(whole.operands) != 2 or not is_near(whole.number, 0.5):
             continue
         for x, other in (whole.operands, whole.operands[::-1]):
-            if _is_one_plus_erf(flow, other, x):
+            if _is_one_plus_erf(graph, other, x):
                 gelu = ops.ActivationGelu(input_tensor=x.tensor, output_tensor=step.desc.tensor("output_tensor"))
                 storages = {"input_tensor": x.storage, "output_tensor": step.outputs[0]}
-                flow.replace((step,), Step.of(step.origin, gelu, storages))
+                graph.replace((step,), Step.of(step.origin, gelu, storages))
                 break
 
 
-def _is_one_plus_erf(flow: StepGraph, part: Operand, x: Operand) -> bool:
+def _is_one_plus_erf(graph: StepGraph, part: Operand, x: Operand) -> bool:
     """Whether an operand is 1 + erf(x / sqrt(2))."""
-    found = plus_number(flow, part)
+    found = plus_number(graph, part)
     if found is None or found[1] != 1.0:
         return False
-    erf = computed_by(flow, found[0])
+    erf = computed_by(graph, found[0])
     if erf is None or not isinstance(erf.desc, ops.ElementWiseErf) or erf.desc.scale_bias is not None:
         return False
-    inner = product(flow, operand(erf, "input_tensor"))
+    inner = product(graph, operand(erf, "input_tensor"))
     return inner.operands == (x,) and is_near(inner.number, math.sqrt(0.5))

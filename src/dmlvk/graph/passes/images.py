@@ -16,7 +16,7 @@ _WORD: Final = 8
 """Channels that a cooperative convolution reads at a time."""
 
 
-def lay_channels_last(flow: StepGraph) -> None:
+def lay_channels_last(graph: StepGraph) -> None:
     """Lays out the output of a FLOAT16 convolution that another reads, directly or through pointwise operators and pooling,
     as NHWC: cooperative matrices want an input's channels side by side, and copy one that has them elsewhere.
 
@@ -24,7 +24,7 @@ def lay_channels_last(flow: StepGraph) -> None:
     reads or writes stays as it is. H200, the kernels of ResNet-50 of batch 32 in 2.8 ms instead of 4.5, of batch 1 in 0.65
     instead of 0.99; without cooperative matrices, which a graph does not know of, of batch 4 in 1.95 instead of 1.80.
     """
-    images = _images(flow)
+    images = _images(graph)
     groups = {storage: storage for storage in images}
 
     def home(storage: Storage) -> Storage:
@@ -34,7 +34,7 @@ def lay_channels_last(flow: StepGraph) -> None:
 
     stuck: set[Storage] = set()
     wanted: set[Storage] = set()
-    for step in flow.steps:
+    for step in graph.steps:
         together = list(_together(step))
         known = [home(storage) for storage in together if storage in images]
         for storage in known[1:]:
@@ -45,10 +45,10 @@ def lay_channels_last(flow: StepGraph) -> None:
             wanted.add(step.inputs[0])
     fixed, useful = ({home(storage) for storage in some} for some in (stuck, wanted))
     moved = {storage for storage in images if home(storage) in useful - fixed}
-    for step in flow.steps:
+    for step in graph.steps:
         desc = _channels_last(step, moved)
         if desc is not step.desc:
-            flow.replace((step,), dataclasses.replace(step, desc=desc))
+            graph.replace((step,), dataclasses.replace(step, desc=desc))
 
 
 def _operands(step: Step) -> Iterator[tuple[str, Storage, TensorDesc]]:
@@ -59,12 +59,12 @@ def _operands(step: Step) -> Iterator[tuple[str, Storage, TensorDesc]]:
             yield slot.field.name, storage, slot.tensor
 
 
-def _images(flow: StepGraph) -> set[Storage]:
+def _images(graph: StepGraph) -> set[Storage]:
     """The storages that steps compute which take any layout, for such steps only, and that all see as the same packed image
     of FLOAT16 with whole words of channels."""
     seen: dict[Storage, tuple[int, ...]] = {}
     others: set[Storage] = set()
-    for step in flow.steps:
+    for step in graph.steps:
         traits = step.desc.traits
         known = (traits.pointwise or bool(traits.alike)) and not step.runs_once
         for _, storage, tensor in _operands(step):
@@ -73,7 +73,7 @@ def _images(flow: StepGraph) -> set[Storage]:
     return {
         storage
         for storage in seen
-        if storage not in others and storage not in flow.outputs and flow.writer(storage) is not None
+        if storage not in others and storage not in graph.outputs and graph.writer(storage) is not None
     }
 
 

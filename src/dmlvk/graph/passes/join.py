@@ -28,40 +28,40 @@ class _Run(NamedTuple):
     whole: Storage | None
 
 
-def join_in_place(flow: StepGraph) -> None:
+def join_in_place(graph: StepGraph) -> None:
     """The inputs of a join that are ranges of its output become parts of it: then their writers write there.
 
     So do pieces that are all of a storage, in their order, as those of a split, or of another join, may be. What the graph
     is fed, what is constant and what lies elsewhere already is copied still.
     """
-    _flatten(flow)
+    _flatten(graph)
     joined: set[Storage] = set()
-    for step in flow.steps:
+    for step in graph.steps:
         if not isinstance(step.desc, ops.Join) or step.runs_once:
             continue
         output, starts = step.outputs[0], _starts(step.desc)
         if output is None or output.constant is not None or starts is None:
             continue
-        runs = _on_places(_runs(flow, step, starts, joined), starts)
+        runs = _on_places(_runs(graph, step, starts, joined), starts)
         if all(run.whole is None for run in runs):
             continue
         parts = [run.whole or Storage(starts[run.end] - starts[run.first]) for run in runs]
         copies = [_copied(step, run, part) for run, part in zip(runs, parts, strict=True) if run.whole is None]
-        flow.replace((step,), *copies)
+        graph.replace((step,), *copies)
         for run, part in zip(runs, parts, strict=True):
-            flow.place(part, Place(output, starts[run.first]))
+            graph.place(part, Place(output, starts[run.first]))
         joined.add(output)
 
 
-def _flatten(flow: StepGraph) -> None:
+def _flatten(graph: StepGraph) -> None:
     """A join that only another one along the same dimension reads becomes part of that."""
-    for between in [step.outputs[0] for step in flow.steps if isinstance(step.desc, ops.Join)]:
-        step, reader = flow.writer(between), flow.only_reader(between)
+    for between in [step.outputs[0] for step in graph.steps if isinstance(step.desc, ops.Join)]:
+        step, reader = graph.writer(between), graph.only_reader(between)
         if (
             step is None
             or reader is None
             or reader.runs_once != step.runs_once
-            or any(map(flow.outlives_a_run, step.read()))
+            or any(map(graph.outlives_a_run, step.read()))
         ):
             continue
         inner, outer = step.desc, reader.desc
@@ -73,7 +73,7 @@ def _flatten(flow: StepGraph) -> None:
             tensors = (*outer.input_tensors[:place], *inner.input_tensors, *outer.input_tensors[place + 1 :])
             inputs = (*reader.inputs[:place], *step.inputs, *reader.inputs[place + 1 :])
             merged = dataclasses.replace(reader, desc=outer.replace(input_tensors=tensors), inputs=inputs)
-            flow.replace((step, reader), merged)
+            graph.replace((step, reader), merged)
 
 
 def _starts(desc: ops.Join) -> list[int] | None:
@@ -101,7 +101,7 @@ def _is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def _runs(flow: StepGraph, step: Step, starts: Sequence[int], joined: Collection[Storage]) -> list[_Run]:
+def _runs(graph: StepGraph, step: Step, starts: Sequence[int], joined: Collection[Storage]) -> list[_Run]:
     """The pieces: those together that make up a storage, and the others one by one."""
     runs: list[_Run] = []
     moving: set[Storage] = set()
@@ -111,7 +111,7 @@ def _runs(flow: StepGraph, step: Step, starts: Sequence[int], joined: Collection
         assert storage is not None, "a join has all its inputs"
         whole = storage.place.storage
         end = _end_of(step, starts, first, whole)
-        if end is None or whole in moving or not _may_move(flow, whole, joined):
+        if end is None or whole in moving or not _may_move(graph, whole, joined):
             runs.append(_Run(first, first + 1, None))
         else:
             runs.append(_Run(first, end, whole))
@@ -133,12 +133,12 @@ def _end_of(step: Step, starts: Sequence[int], first: int, whole: Storage) -> in
     return None
 
 
-def _may_move(flow: StepGraph, whole: Storage, joined: Collection[Storage]) -> bool:
+def _may_move(graph: StepGraph, whole: Storage, joined: Collection[Storage]) -> bool:
     """Whether a storage that is part of no other may become part of one."""
-    writer = flow.writer(whole)
+    writer = graph.writer(whole)
     is_computed = whole in joined or (writer is not None and not writer.runs_once)
-    is_own = whole not in flow.outputs and whole.constant is None
-    return is_computed and is_own and flow.alignment(whole) <= PLACE_ALIGNMENT
+    is_own = whole not in graph.outputs and whole.constant is None
+    return is_computed and is_own and graph.alignment(whole) <= PLACE_ALIGNMENT
 
 
 def _on_places(runs: Sequence[_Run], starts: Sequence[int]) -> list[_Run]:

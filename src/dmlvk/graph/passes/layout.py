@@ -12,52 +12,52 @@ from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 
-def avoid_layout_copies(flow: StepGraph) -> None:
+def avoid_layout_copies(graph: StepGraph) -> None:
     """Products and pointwise operators whose result is only copied to another layout write it in that, as the heads of
     attention side by side; and they read where it is what would be copied for them, as one of several tensors whose heads
     lie in turns. Rows stay rows, so that their kernels stay the same."""
-    for step in flow.steps:
-        _write_through(flow, step)
-    for step in flow.steps:
-        _read_through(flow, step)
+    for step in graph.steps:
+        _write_through(graph, step)
+    for step in graph.steps:
+        _read_through(graph, step)
 
 
-def _write_through(flow: StepGraph, copy: Step) -> None:
+def _write_through(graph: StepGraph, copy: Step) -> None:
     windows = windows_of(copy)
-    writer = flow.writer(copy.inputs[0]) if windows else None
+    writer = graph.writer(copy.inputs[0]) if windows else None
     if not windows or len(windows) > 1 or writer is None or not _takes_strides(writer):
         return
-    if flow.only_reader(writer.outputs[0]) is not copy or any(map(flow.outlives_a_run, writer.read())):
+    if graph.only_reader(writer.outputs[0]) is not copy or any(map(graph.outlives_a_run, writer.read())):
         return
     target, written = copy.desc.output_slots()[0].tensor, writer.desc.output_slots()[0].tensor
     assert target is not None and written is not None, "both write something"
     output = _moved(written, windows[0].tensor, target)
     if output is not None:
-        flow.replace(
+        graph.replace(
             (writer, copy), dataclasses.replace(writer, desc=writer.desc.replace(output_tensor=output), outputs=copy.outputs)
         )
 
 
-def _read_through(flow: StepGraph, copy: Step) -> None:
+def _read_through(graph: StepGraph, copy: Step) -> None:
     windows = windows_of(copy)
     if windows is None or copy.runs_once:
         return
     avoided = set()
     for output, slot, window in zip(copy.outputs, copy.desc.output_slots(), windows, strict=True):
         assert output is not None and slot.tensor is not None, "a copy writes all that it has"
-        if not same_steps(window.tensor, slot.tensor, slot.tensor.sizes) and _is_avoided(flow, output, slot.tensor, window):
+        if not same_steps(window.tensor, slot.tensor, slot.tensor.sizes) and _is_avoided(graph, output, slot.tensor, window):
             avoided.add(output)
     if avoided:
-        flow.replace((copy,), *slices_without(copy, avoided))
+        graph.replace((copy,), *slices_without(copy, avoided))
 
 
-def _is_avoided(flow: StepGraph, output: Storage, copied: TensorDesc, window: Window) -> bool:
+def _is_avoided(graph: StepGraph, output: Storage, copied: TensorDesc, window: Window) -> bool:
     """Whether the readers of an output read the window instead, from now on."""
     source, offset = window.place
     nbytes = window.tensor.total_tensor_size_in_bytes
-    is_there = offset % PLACE_ALIGNMENT == 0 and offset + nbytes <= source.nbytes and not flow.outlives_a_run(source)
-    is_own = output not in flow.outputs and output.constant is None and flow.alignment(output) <= PLACE_ALIGNMENT
-    readers = list(flow.readers(output))
+    is_there = offset % PLACE_ALIGNMENT == 0 and offset + nbytes <= source.nbytes and not graph.outlives_a_run(source)
+    is_own = output not in graph.outputs and output.constant is None and graph.alignment(output) <= PLACE_ALIGNMENT
+    readers = list(graph.readers(output))
     if not readers or not is_there or not is_own:
         return False
     part = Storage(nbytes)
@@ -66,8 +66,8 @@ def _is_avoided(flow: StepGraph, output: Storage, copied: TensorDesc, window: Wi
         return False
     for reader, other in zip(readers, reading, strict=True):
         assert other is not None, "just asked"
-        flow.replace((reader,), other)
-    flow.place(part, Place(source, offset))
+        graph.replace((reader,), other)
+    graph.place(part, Place(source, offset))
     return True
 
 

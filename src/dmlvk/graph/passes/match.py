@@ -41,23 +41,23 @@ def operand(step: Step, field: str) -> Operand:
     return Operand(step.storage(field), step.desc.tensor(field))
 
 
-def computed_by(flow: StepGraph, part: Operand) -> Step | None:
+def computed_by(graph: StepGraph, part: Operand) -> Step | None:
     """The step that computes an operand, as just this tensor; None for another view of what it computes."""
-    step = flow.writer(part.storage)
+    step = graph.writer(part.storage)
     if step is None or len(step.outputs) != 1 or step.desc.output_slots()[0].tensor != part.tensor:
         return None
     return step
 
 
-def product(flow: StepGraph, part: Operand) -> Product:
+def product(graph: StepGraph, part: Operand) -> Product:
     """The product that computes an operand: the nearest few factors, through multiplications and divisions by numbers."""
     number, operands = 1.0, []
     waiting = [part]
     looked_at = 0
     while waiting:
         own = waiting.pop()
-        constant = flow.number(*own)
-        step = computed_by(flow, own) if constant is None and looked_at < _MOST_FACTORS else None
+        constant = graph.number(*own)
+        step = computed_by(graph, own) if constant is None and looked_at < _MOST_FACTORS else None
         looked_at += 1
         if constant is not None:
             number *= constant
@@ -66,7 +66,7 @@ def product(flow: StepGraph, part: Operand) -> Product:
         elif (
             step is not None
             and isinstance(step.desc, ops.ElementWiseDivide)
-            and (divisor := flow.number(*operand(step, "b_tensor")))
+            and (divisor := graph.number(*operand(step, "b_tensor")))
         ):
             number /= divisor
             waiting.append(operand(step, "a_tensor"))
@@ -75,13 +75,13 @@ def product(flow: StepGraph, part: Operand) -> Product:
     return Product(number, tuple(operands))
 
 
-def plus_number(flow: StepGraph, part: Operand) -> tuple[Operand, float] | None:
+def plus_number(graph: StepGraph, part: Operand) -> tuple[Operand, float] | None:
     """An operand that is another plus a number, as those two."""
-    step = computed_by(flow, part)
+    step = computed_by(graph, part)
     if step is None or not isinstance(step.desc, ops.ElementWiseAdd):
         return None
     for own, other in pairs(step):
-        number = flow.number(*other)
+        number = graph.number(*other)
         if number is not None:
             return own, number
     return None

@@ -20,21 +20,21 @@ from dmlvk.spec.tensor import TensorDesc
 _BATCH = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
 
 
-def fold_batch_normalization(flow: StepGraph) -> None:
+def fold_batch_normalization(graph: StepGraph) -> None:
     """A BatchNormalization with constant statistics behind a convolution with constant weights goes into these: filter and
     bias of each output channel are scaled on the host, in float64, when the graph is compiled."""
-    for step in flow.steps:
+    for step in graph.steps:
         if not isinstance(step.desc, ops.BatchNormalization):
             continue
-        convolution = flow.writer(step.storage("input_tensor"))
-        if convolution is None or flow.only_reader(convolution.outputs[0]) is not step:
+        convolution = graph.writer(step.storage("input_tensor"))
+        if convolution is None or graph.only_reader(convolution.outputs[0]) is not step:
             continue
-        folded = _folded(flow, convolution, step)
+        folded = _folded(graph, convolution, step)
         if folded is not None:
-            flow.replace((convolution, step), folded)
+            graph.replace((convolution, step), folded)
 
 
-def _folded(flow: StepGraph, convolution: Step, batch: Step) -> Step | None:
+def _folded(graph: StepGraph, convolution: Step, batch: Step) -> Step | None:
     desc, batch_desc = convolution.desc, batch.desc
     assert isinstance(batch_desc, ops.BatchNormalization), "the caller looks for one"
     if not isinstance(desc, ops.Convolution) or desc.fused_activation is not None or any(desc.output_padding):
@@ -43,9 +43,9 @@ def _folded(flow: StepGraph, convolution: Step, batch: Step) -> Step | None:
     result = seen_as(batch.desc.tensor("output_tensor"), output.sizes)
     if result is None or not same_elements(output, batch.desc.tensor("input_tensor")):
         return None
-    known = [flow.constant(*operand(batch, field)) for field in _BATCH]
-    weights = flow.constant(*operand(convolution, "filter_tensor"))
-    bias = flow.constant(convolution.storage("bias_tensor"), desc.bias_tensor)
+    known = [graph.constant(*operand(batch, field)) for field in _BATCH]
+    weights = graph.constant(*operand(convolution, "filter_tensor"))
+    bias = graph.constant(convolution.storage("bias_tensor"), desc.bias_tensor)
     if weights is None or (bias is None and desc.bias_tensor is not None):
         return None
     per_channel = []
@@ -74,8 +74,8 @@ def _folded(flow: StepGraph, convolution: Step, batch: Step) -> Step | None:
     name = f"batch normalization, epsilon {batch_desc.epsilon!r}, {desc.direction.name} in {desc.group_count} groups"
     storages = {
         **convolution.storages(),
-        "filter_tensor": flow.derived(f"filter of {name}", sources, output.data_type, new_filter),
-        "bias_tensor": flow.derived(f"bias of {name}", sources, output.data_type, new_bias),
+        "filter_tensor": graph.derived(f"filter of {name}", sources, output.data_type, new_filter),
+        "bias_tensor": graph.derived(f"bias of {name}", sources, output.data_type, new_bias),
         "output_tensor": batch.outputs[0],
     }
     folded = desc.replace(
@@ -111,22 +111,22 @@ def _scaled_filter(weights: npt.NDArray[Any], factors: npt.NDArray[Any], backwar
     return scaled
 
 
-def recognise_layer_normalization(flow: StepGraph) -> None:
+def recognise_layer_normalization(graph: StepGraph) -> None:
     """(x - mean) / sqrt(mean((x - mean)^2) + epsilon) over some axes, and what scales and shifts that, becomes one
     MeanVarianceNormalization1."""
-    for step in flow.steps:
-        if step not in flow or not isinstance(step.desc, ops.ElementWiseDivide):
+    for step in graph.steps:
+        if step not in graph or not isinstance(step.desc, ops.ElementWiseDivide):
             continue
-        found = _normalized(flow, step)
+        found = _normalized(graph, step)
         if found is None:
             continue
         x, axes, epsilon = found
         last = step
         scale = bias = None
-        scaled = _combined(flow, last, ops.ElementWiseMultiply)
+        scaled = _combined(graph, last, ops.ElementWiseMultiply)
         if scaled is not None:
             last, scale = scaled
-            shifted = _combined(flow, last, ops.ElementWiseAdd)
+            shifted = _combined(graph, last, ops.ElementWiseAdd)
             if shifted is not None:
                 last, bias = shifted
         desc = ops.MeanVarianceNormalization1(
@@ -144,33 +144,33 @@ def recognise_layer_normalization(flow: StepGraph) -> None:
             "bias_tensor": None if bias is None else bias.storage,
             "output_tensor": last.outputs[0],
         }
-        flow.replace((last,), Step.of(step.origin, desc, storages))
+        graph.replace((last,), Step.of(step.origin, desc, storages))
 
 
-def _normalized(flow: StepGraph, divide: Step) -> tuple[Operand, tuple[int, ...], float] | None:
+def _normalized(graph: StepGraph, divide: Step) -> tuple[Operand, tuple[int, ...], float] | None:
     """The operand that a division normalizes, the axes and the epsilon; None if it is no normalization."""
     centred = operand(divide, "a_tensor")
-    subtract = computed_by(flow, centred)
-    root = flow.writer(divide.storage("b_tensor"))
+    subtract = computed_by(graph, centred)
+    root = graph.writer(divide.storage("b_tensor"))
     if subtract is None or not isinstance(subtract.desc, ops.ElementWiseSubtract):
         return None
     if root is None or not isinstance(root.desc, ops.ElementWiseSqrt) or root.desc.scale_bias is not None:
         return None
     x = operand(subtract, "a_tensor")
-    axes = _axes_of_mean(flow, operand(subtract, "b_tensor"), x)
-    inner = plus_number(flow, operand(root, "input_tensor"))
+    axes = _axes_of_mean(graph, operand(subtract, "b_tensor"), x)
+    inner = plus_number(graph, operand(root, "input_tensor"))
     if axes is None or inner is None:
         return None
     variance, epsilon = inner
-    squares = _squares(flow, variance, centred)
+    squares = _squares(graph, variance, centred)
     if squares is None or not _repeats(operand(divide, "b_tensor").tensor, root.desc.tensor("output_tensor"), axes):
         return None
     return (x, axes, epsilon) if squares == axes else None
 
 
-def _axes_of_mean(flow: StepGraph, part: Operand, x: Operand) -> tuple[int, ...] | None:
+def _axes_of_mean(graph: StepGraph, part: Operand, x: Operand) -> tuple[int, ...] | None:
     """The axes over which an operand is the mean of another, repeated along them; None where it is none."""
-    reduce = flow.writer(part.storage)
+    reduce = graph.writer(part.storage)
     if reduce is None or not isinstance(reduce.desc, ops.Reduce) or reduce.desc.function != ReduceFunction.AVERAGE:
         return None
     axes = tuple(sorted(reduce.desc.axes))
@@ -187,12 +187,12 @@ def _repeats(tensor: TensorDesc, reduced: TensorDesc, axes: tuple[int, ...]) -> 
     return all(size == 1 or step == (0 if axis in axes else own) for axis, (size, step, own) in enumerate(steps))
 
 
-def _squares(flow: StepGraph, mean: Operand, centred: Operand) -> tuple[int, ...] | None:
+def _squares(graph: StepGraph, mean: Operand, centred: Operand) -> tuple[int, ...] | None:
     """The axes over which an operand is the mean of another's squares."""
-    reduce = computed_by(flow, mean)
+    reduce = computed_by(graph, mean)
     if reduce is None or not isinstance(reduce.desc, ops.Reduce) or reduce.desc.function != ReduceFunction.AVERAGE:
         return None
-    square = computed_by(flow, operand(reduce, "input_tensor"))
+    square = computed_by(graph, operand(reduce, "input_tensor"))
     if square is None:
         return None
     if isinstance(square.desc, ops.ElementWiseConstantPow):
@@ -205,10 +205,10 @@ def _squares(flow: StepGraph, mean: Operand, centred: Operand) -> tuple[int, ...
     return tuple(sorted(reduce.desc.axes)) if is_square else None
 
 
-def _combined(flow: StepGraph, step: Step, row: type[OperatorDesc]) -> tuple[Step, Operand] | None:
+def _combined(graph: StepGraph, step: Step, row: type[OperatorDesc]) -> tuple[Step, Operand] | None:
     """The step that multiplies or adds something to what another computes, which nothing else reads; with that something,
     its repeated dimensions of size 1."""
-    reader = flow.only_reader(step.outputs[0])
+    reader = graph.only_reader(step.outputs[0])
     if reader is None or not isinstance(reader.desc, row):
         return None
     for own, other in pairs(reader):

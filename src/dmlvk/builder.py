@@ -29,7 +29,7 @@ from dmlvk.directml.device import Device, default_device
 from dmlvk.directml.operator import CompiledOperator
 from dmlvk.engine.callable_graph import CallableGraph
 from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
-from dmlvk.engine.single import bound
+from dmlvk.engine.single_operators import bound
 from dmlvk.engine.trace import PackedTensor, Trace
 from dmlvk.graph.assemble import refusal
 from dmlvk.graph.desc import (

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dmlvk.arguments import Arguments
 from dmlvk.engine.default_device import default_device
 from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
-from dmlvk.engine.single import bound, single_operator
+from dmlvk.engine.single_operators import bound, single_operator
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.errors import StateError

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import DeviceArray, TensorDataType, eager
-from dmlvk.engine import single
+from dmlvk.engine import single_operators
 from dmlvk.spec.schema import REGISTRY
 
 Array = NDArray[Any]
@@ -150,22 +150,22 @@ def test_a_second_call_compiles_nothing(device: dmlvk.Device, monkeypatch: pytes
     a = ramp(7, 3)
     eager.element_wise_add(a, a, device=device)
     before = device.native.pipelines_created
-    monkeypatch.setattr(single, "SingleOperator", None)
+    monkeypatch.setattr(single_operators, "SingleOperator", None)
     np.testing.assert_array_equal(eager.element_wise_add(a + 1, a, device=device), 2 * a + 1)
     assert device.native.pipelines_created == before
 
 
 def test_the_least_recently_used_call_is_forgotten(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single, "_KEPT", 2)
+    monkeypatch.setattr(single_operators, "_KEPT", 2)
     own = dmlvk.Device(device.info)
     compiled: list[int] = []
-    compile_operator = single.SingleOperator
+    compile_operator = single_operators.SingleOperator
 
-    def counting(device: dmlvk.Device, desc: dmlvk.OperatorDesc) -> single.SingleOperator:
+    def counting(device: dmlvk.Device, desc: dmlvk.OperatorDesc) -> single_operators.SingleOperator:
         compiled.append(desc.tensor("a_tensor").sizes[0])
         return compile_operator(device, desc)
 
-    monkeypatch.setattr(single, "SingleOperator", counting)
+    monkeypatch.setattr(single_operators, "SingleOperator", counting)
     for count in (1, 2, 1, 3, 1, 2):
         eager.element_wise_add(ramp(count), ramp(count), device=own)
     assert compiled == [1, 2, 3, 2]

@@ -876,8 +876,8 @@ def test_every_operator_has_a_case() -> None:
         *("DFT", "MelWeightMatrix", "STFT"),  # test_fourier.py
         *("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"),  # test_loss.py
         *("Adagrad", "Adam", "Momentum"),  # test_training.py
-        *("Det", "TfIdfVectorizer"),  # test_counting.py
-        *("Compress", "NonZero", "Unique"),  # test_counted.py
+        *("Det", "TfIdfVectorizer"),  # test_determinants_and_vocabulary.py
+        *("Compress", "NonZero", "Unique"),  # test_computed_sizes.py
         "Einsum",  # test_einsum.py
         *("Attention", "GroupQueryAttention", "MultiHeadAttention"),  # of com.microsoft: tests/device/test_attention.py
     }

@@ -228,7 +228,7 @@ def test_small_files_of_large_models(
 def test_what_is_made_for_one_plan_does_not_count_for_the_next(
     make_model: Callable[..., onnx.ModelProto], make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dmlvk.onnx.host._LARGEST", 100)  # two of the plans below are too much together
+    monkeypatch.setattr("dmlvk.onnx.host_nodes._LARGEST", 100)  # two of the plans below are too much together
     nodes = [
         node("Range", ["zero", "n", "one"], ["r"]),
         node("Gather", ["r", "i"], ["g"]),

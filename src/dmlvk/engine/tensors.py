@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlvk.engine.copies import Copy, recorded_copies
 from dmlvk.engine.device_array import DeviceArray
-from dmlvk.engine.single import packed
+from dmlvk.engine.single_operators import packed
 from dmlvk.engine.transfer import Array, empty_on_device, from_device, to_device
 from dmlvk.graph.views import Sizes
 from dmlvk.runtime.device import ComputeDevice

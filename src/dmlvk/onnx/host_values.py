@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlvk.onnx.control import Body, flattened
-from dmlvk.onnx.host import SHAPE_OPERATORS, may_run_on_host
+from dmlvk.onnx.host_nodes import SHAPE_OPERATORS, may_run_on_host
 from dmlvk.onnx.model import Node
 from dmlvk.onnx.program import find_driven
 from dmlvk.onnx.registry import find_row

@@ -23,7 +23,7 @@ from dmlvk.onnx.control import Body, bodies_of, has_bodies, scan_outputs, scan_r
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.cut import Cutter, check_type
 from dmlvk.onnx.functions import OPSETS, expanded
-from dmlvk.onnx.host import HostEvaluator, may_run_on_host, shape_of
+from dmlvk.onnx.host_nodes import HostEvaluator, may_run_on_host, shape_of
 from dmlvk.onnx.host_values import is_always_driven, needs_shape_only, wanted_on_host
 from dmlvk.onnx.model import Array, Model, Node, kind_of
 from dmlvk.onnx.program import NodeRegion

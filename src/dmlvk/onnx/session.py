@@ -18,7 +18,7 @@ from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.progress import FOLDING, PARSING, Count, Progress, silent
 from dmlvk.engine.run import Account
-from dmlvk.engine.single import packed
+from dmlvk.engine.single_operators import packed
 from dmlvk.engine.tensors import Item, Tensor
 from dmlvk.engine.trace import Spec, Trace, TracedTensor
 from dmlvk.engine.transfer import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.convert.narrow import narrowed, widened
+from dmlvk.onnx.convert.narrow_floats import narrowed, widened
 from dmlvk.onnx.model import FOUR_BITS, NarrowFloat, data_type_of, kind_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value

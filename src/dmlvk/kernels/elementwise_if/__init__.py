@@ -1,0 +1,1 @@
+"""The family elementwise_if: manifest rows, lowering."""

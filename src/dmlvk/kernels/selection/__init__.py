@@ -1,1 +1,0 @@
-"""The family selection: manifest rows, lowering."""

@@ -91,13 +91,10 @@ class CompiledGraphs:
         graph = self.cached.get(key)
         if graph is None or (exact and graph.exact is not None):
             start = time.perf_counter()
-
-            def traced() -> CompiledGraph:
-                return self.compiler.compiled(trace or self._tracer.trace(region, specs, host_values))
-
+            traced = functools.partial(_traced, self.compiler, self._tracer, region, specs, host_values)
             graph = None if exact or trace else self._shaped(region, specs, host_values, values)
             if graph is None:
-                graph = traced()
+                graph = self.compiler.compiled(trace) if trace else traced()
             else:
                 graph.exact = traced
             self.cached[key] = graph
@@ -149,3 +146,10 @@ class CompiledGraphs:
     def locate(self, graph: CompiledGraph, storage: Storage) -> BoundRange:
         """The bytes of a storage; a constant is uploaded when it is first asked for."""
         return Places(self.compiler.weights, graph.placement, self._arena).locate(storage)
+
+
+def _traced(
+    compiler: Compiler, tracer: Tracer, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]
+) -> CompiledGraph:
+    """The graph of a trace of these sizes. A function, not a method: a graph that keeps it does not keep the cache alive."""
+    return compiler.compiled(tracer.trace(region, specs, host_values))

@@ -98,7 +98,7 @@ def execute(call: Call) -> Any:
     device = call.device
     operator = single_operator(device, call.key(), lambda: call.describe(map(_tensor_desc, call.operands)))
     pairs = zip(call.operands, operator.inputs, strict=True)
-    buffers = operator.run([_range(device, operand, tensor) for operand, tensor in pairs])
+    buffers = operator.run(device, [_range(device, operand, tensor) for operand, tensor in pairs])
     results: list[Any] = []
     for tensor, buffer in zip(operator.outputs, buffers, strict=True):
         if tensor is None or buffer is None:

@@ -45,7 +45,6 @@ class FakeDevice:
         self.storage_alignment = 64
         self.lists: list[NativeList] = []
         self.native = SimpleNamespace(command_list=self._command_list)
-        self.parameters = SimpleNamespace(place=lambda blocks: [ParameterBlock(None, 0, len(b)) for b in blocks])
 
     def _command_list(self, *, timestamps: bool) -> NativeList:
         self.lists.append(NativeList())
@@ -53,6 +52,9 @@ class FakeDevice:
 
     def kernel(self, variant: KernelVariant) -> str:
         return variant.kernel
+
+    def place_parameters(self, blocks: list[bytes]) -> list[ParameterBlock]:
+        return [ParameterBlock(None, 0, len(block)) for block in blocks]  # type: ignore[arg-type]
 
     def count_memory(self, purpose: Purpose, change: int) -> None:
         pass

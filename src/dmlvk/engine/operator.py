@@ -36,7 +36,7 @@ class PreparedOperator:
         plan: The plan of the desc.
 
     Attributes:
-        device, desc: The device and the desc.
+        desc: The desc.
         plan: The plan, with a place in the persistent resource for every OWNED_BY_DML input.
         owned_inputs: The slots of those, which are bound at initialisation only.
         persistent: The range that initialisation leaves for executions; None before it, and where the plan needs none.
@@ -45,7 +45,6 @@ class PreparedOperator:
 
     def __init__(self, device: ComputeDevice, desc: OperatorDesc, plan: Plan) -> None:
         tensors = [slot.tensor for slot in desc.input_slots()]
-        self.device = device
         self.desc = desc
         self.owned_inputs = owned_inputs(tensors)
         self.plan = keep_owned_inputs(tensors, plan)

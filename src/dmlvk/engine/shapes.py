@@ -103,7 +103,7 @@ class GraphRecipe:
             return None
         trace = self._trace
         pairs = [(self._operators[index], plan) for index, plan in zip(self._varying, filled.plans, strict=True)]
-        blocks = self._device.parameters.place([block for own, plan in pairs for block in own.varying(plan)])
+        blocks = self._device.place_parameters([block for own, plan in pairs for block in own.varying(plan)])
         placed = iter(blocks)
         operators = list(self._operators)
         for index, (own, plan) in zip(self._varying, pairs, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from dmlvk.engine.device_array import DeviceArray
-from dmlvk.engine.operator import PreparedOperator, Ranges, initialization_scratch, lowered
+from dmlvk.engine.operator import PreparedOperator, Ranges, lowered
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.runtime.recorder import BoundRange, Recording
@@ -21,7 +21,8 @@ _KEPT: Final = 512
 
 
 class SingleOperator:
-    """An operator that is ready to run; its inputs are given at each run. May run in several threads at once.
+    """An operator that is ready to run; its inputs are given at each run. May run in several threads at once. It does not
+    keep its device alive, which keeps it.
 
     Args:
         device: The device that runs it.
@@ -35,34 +36,24 @@ class SingleOperator:
     """
 
     def __init__(self, device: ComputeDevice, desc: OperatorDesc) -> None:
-        self._device = device
         self._operator = PreparedOperator(device, desc, lowered(device, desc))
+        assert not self._operator.plan.initialize and not self._operator.plan.persistent_bytes, "nothing is OWNED_BY_DML"
         self.inputs: tuple[TensorDesc | None, ...] = tuple(slot.tensor for slot in desc.input_slots())
         self.outputs: tuple[TensorDesc | None, ...] = tuple(slot.tensor for slot in desc.output_slots())
-        plan = self._operator.plan
-        recording = Recording(device, timestamps=False)
-        scratch = self._created(initialization_scratch(plan), Purpose.TEMPORARY)
-        persistent = self._created(plan.persistent_bytes, Purpose.WEIGHTS)
-        nothing = [None] * len(self.inputs)
-        recording.add(self._operator.initialization(nothing, scratch, persistent))
-        if recording.labels:
-            recording.submit()
-        self._operator.keep(persistent)
 
-    def _created(self, nbytes: int, purpose: Purpose) -> BoundRange | None:
-        return BoundRange(self._device.create_buffer(nbytes, purpose=purpose), 0, nbytes) if nbytes else None
-
-    def run(self, inputs: Ranges) -> list[Buffer | None]:
+    def run(self, device: ComputeDevice, inputs: Ranges) -> list[Buffer | None]:
         """A new buffer for each output; returns without waiting for the device.
 
         Args:
+            device: The operator's device.
             inputs: The range of each slot, None for an absent optional tensor.
         """
         sizes = [None if tensor is None else tensor.total_tensor_size_in_bytes for tensor in self.outputs]
-        buffers = [None if nbytes is None else self._device.create_buffer(nbytes) for nbytes in sizes]
+        buffers = [None if nbytes is None else device.create_buffer(nbytes) for nbytes in sizes]
         outputs = [None if buffer is None else BoundRange(buffer, 0, buffer.size_in_bytes) for buffer in buffers]
-        temporary = self._created(self._operator.plan.temporary_bytes, Purpose.TEMPORARY)
-        recording = Recording(self._device, timestamps=False)
+        scratch = self._operator.plan.temporary_bytes
+        temporary = BoundRange(device.create_buffer(scratch, purpose=Purpose.TEMPORARY), 0, scratch) if scratch else None
+        recording = Recording(device, timestamps=False)
         recording.add(self._operator.commands(inputs, outputs, temporary))
         recording.submit()
         return buffers
@@ -120,7 +111,7 @@ def packed(array: DeviceArray) -> DeviceArray:
         return ops.ElementWiseIdentity(input_tensor=array.desc, output_tensor=target)
 
     operator = single_operator(array.device, ("packed", array.desc), copy)
-    (buffer,) = operator.run([bound(array)])
+    (buffer,) = operator.run(array.device, [bound(array)])
     assert buffer is not None, "a copy has an output"
     return DeviceArray(array.device, buffer, array.data_type, array.shape)
 

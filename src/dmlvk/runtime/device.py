@@ -36,7 +36,7 @@ from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.library import pipeline_spirv
 from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.runtime.memory import Buffer, ParameterArena, Purpose
+from dmlvk.runtime.memory import Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
@@ -154,10 +154,11 @@ class ComputeDevice:
         info: The device's description.
         capabilities: The capabilities that kernels may rely on here.
         native: The native device; for ``dmlvk.runtime`` only.
-        parameters: The buffers of parameter blocks.
         mask: The mask that the device runs under.
         has_timestamps: Whether its queue can take the time.
     """
+
+    _is_open = False
 
     def __init__(self, choice: DeviceChoice | DeviceInfo = None, *, mask: Mask | None = None) -> None:
         from dmlvk.runtime import _native
@@ -179,7 +180,7 @@ class ComputeDevice:
         self.capabilities = dataclasses.replace(reduced.capabilities, features=reduced.capabilities.features & on)
         self._subgroup_size = reduced.subgroup_size
         self.storage_alignment = reduced.storage_alignment
-        self.parameters = ParameterArena(self, int(limits["minUniformBufferOffsetAlignment"]))
+        self._parameters = ParameterArena(int(limits["minUniformBufferOffsetAlignment"]))
         self._timestamp_period = float(limits["timestampPeriod"])
         self._timestamp_bits = int(limits["timestampValidBits"])
         self.has_timestamps = self._timestamp_bits > 0
@@ -194,7 +195,12 @@ class ComputeDevice:
         self._pipelines_saved = 0
         self._saved_at = time.monotonic()
         _register_hooks()
+        self._is_open = True
         _OPEN_DEVICES.add(self)
+
+    def __del__(self) -> None:
+        if self._is_open:
+            self.save_pipeline_cache()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.info.index}: {self.info.name}>"
@@ -220,6 +226,10 @@ class ComputeDevice:
             rule = "is at least 1 byte, below 2**64 and an integer"
             raise InvalidArgumentError(rule, field="size_in_bytes", value=size_in_bytes)
         return Buffer(self, self.native.allocate(size_in_bytes), purpose)
+
+    def place_parameters(self, blocks: list[bytes]) -> list[ParameterBlock]:
+        """Uploads the parameter blocks of kernels, none of them empty, and says where each went."""
+        return self._parameters.place(self, blocks)
 
     def memory(self) -> dict[str, int]:
         """Bytes now: ``live`` (all buffers), ``peak`` (the most there were), ``reserved`` from the driver, ``staging``
@@ -313,7 +323,8 @@ class ComputeDevice:
         )
 
     def save_pipeline_cache(self, *, at_most_every: float = 0.0) -> None:
-        """Writes the driver's pipeline cache to its file if there are pipelines that it lacks. Also done at exit.
+        """Writes the driver's pipeline cache to its file if there are pipelines that it lacks. Also done at exit, and when
+        the device goes.
 
         Args:
             at_most_every: Seconds since the last time that make it worth while.
@@ -383,6 +394,7 @@ def _leave_devices_behind() -> None:
         # For good, past the interpreter's end too: freeing it waits for threads that are not there.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(device.native))
         device.native = _AfterFork()  # type: ignore[assignment]
+        device._is_open = False
     _OPEN_DEVICES.clear()
 
 

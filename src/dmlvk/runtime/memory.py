@@ -150,17 +150,18 @@ class ParameterArena:
 
     A range is never handed out twice: a command list keeps the chunk that its blocks lie in, so a replay long after its
     operator is gone still reads what was written. A chunk is freed with its last user.
+
+    The arena belongs to a device and does not keep it alive: a device goes, with all its pipelines, when its last user does.
     """
 
-    def __init__(self, device: BufferOwner, alignment: int) -> None:
-        self._device = device
+    def __init__(self, alignment: int) -> None:
         self._alignment = alignment
         self._lock = threading.Lock()
-        self._chunk: Buffer | None = None
+        self._chunk: _native.Buffer | None = None
         self._used = 0
 
-    def place(self, blocks: list[bytes]) -> list[ParameterBlock]:
-        """Uploads blocks, equal ones once, and says where each went. Blocks are not empty."""
+    def place(self, device: BufferOwner, blocks: list[bytes]) -> list[ParameterBlock]:
+        """Uploads blocks to the arena's device, equal ones once, and says where each went. Blocks are not empty."""
         starts: dict[bytes, int] = {}
         image = bytearray()
         for block in blocks:
@@ -170,16 +171,17 @@ class ParameterArena:
                 image.extend(block)
         if not image:
             return []
-        chunk, base = self._reserve(len(image))
-        chunk.write(image, base)
-        return [ParameterBlock(chunk.native, base + starts[block], len(block)) for block in blocks]
+        chunk, base = self._reserve(device, len(image))
+        device.native.upload(chunk, base, np.frombuffer(image, np.uint8))
+        return [ParameterBlock(chunk, base + starts[block], len(block)) for block in blocks]
 
-    def _reserve(self, nbytes: int) -> tuple[Buffer, int]:
+    def _reserve(self, device: BufferOwner, nbytes: int) -> tuple[_native.Buffer, int]:
         with self._lock:
             base = self._used + -self._used % self._alignment
-            if self._chunk is None or base + nbytes > self._chunk.size_in_bytes:
-                size = max(nbytes, _CHUNK_BYTES)
-                self._chunk = self._device.create_buffer(size, purpose=Purpose.PARAMETERS)
+            if self._chunk is None or base + nbytes > self._chunk.size:
+                filled = 0 if self._chunk is None else self._chunk.size
+                self._chunk = device.native.allocate(max(nbytes, _CHUNK_BYTES))
+                device.count_memory(Purpose.PARAMETERS, self._chunk.size - filled)
                 base = 0
             self._used = base + nbytes
             return self._chunk, base

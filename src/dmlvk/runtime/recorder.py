@@ -136,7 +136,7 @@ class PreparedLaunches:
         self._alignment = device.storage_alignment
         params = [None if isinstance(launch, BlockCopy) else launch.params or None for launch in launches]
         self._varies = [not isinstance(block, bytes | None) for block in params]
-        placed = iter(device.parameters.place([block for block in params if isinstance(block, bytes)]))
+        placed = iter(device.place_parameters([block for block in params if isinstance(block, bytes)]))
         self._launches = [
             launch
             if isinstance(launch, BlockCopy)

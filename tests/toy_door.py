@@ -53,14 +53,14 @@ def describe(line: Line, operands: list[PackedTensor]) -> tuple[OperatorDesc, Si
         case "add":
             view = View.packed(operands[1].sizes).broadcast(first)  # other strides of the same memory
             if view is None:
-                raise InvalidArgumentError(f"{line.op_type} of {first}", field=line.name, value=operands[1].sizes)
+                raise InvalidArgumentError(f"must broadcast to {first}", field=line.name, value=operands[1].sizes)
             other = view.desc(tensors[1])
             return ops.ElementWiseAdd(a_tensor=tensors[0], b_tensor=other, output_tensor=tensors[0]), first
         case "matmul":
             sizes = (first[0], operands[1].sizes[1])
             return ops.Gemm(a_tensor=tensors[0], b_tensor=tensors[1], output_tensor=TensorDesc(F32, sizes)), sizes
         case unknown:
-            raise InvalidArgumentError("is relu, add or matmul", field=line.name, value=unknown)
+            raise InvalidArgumentError("must be relu, add or matmul", field=line.name, value=unknown)
 
 
 # [network]

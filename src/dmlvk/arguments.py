@@ -48,7 +48,9 @@ class Arguments:
             wrong = min(set(named) - allowed)
             raise TypeError(f"{function_name(row)}() has no argument {wrong!r}{suggestion(wrong, sorted(allowed))}")
         if len(args) > len(inputs):
-            raise TypeError(f"{function_name(row)}() takes {len(inputs)} tensors, got {len(args)}")
+            raise TypeError(
+                f"{function_name(row)}() takes at most {len(inputs)} positional arguments, its tensors; got {len(args)}"
+            )
         self.row = row
         self.outputs = named.pop("outputs", ())
         self.output_sizes = named.pop("output_sizes", None)
@@ -60,7 +62,7 @@ class Arguments:
             if position < len(args):
                 value = args[position]
                 if spec.name in named:
-                    raise TypeError(f"{function_name(row)}() got {spec.name} twice")
+                    raise TypeError(f"{function_name(row)}() got {spec.name!r} twice: by position and by keyword")
             else:
                 value = named.pop(spec.name, None)
             is_array = spec.kind is FieldKind.INPUT_TENSOR_ARRAY and value is not None
@@ -88,7 +90,7 @@ class Arguments:
         unknown = set(self.outputs) - {spec.name for spec in specs}
         if unknown:
             known = ", ".join(spec.name for spec in specs)
-            raise desc.error("outputs", f"names outputs among {known}", sorted(unknown))
+            raise desc.error("outputs", f"must name outputs among {known}", sorted(unknown))
 
         wanted = [spec for spec in specs if not spec.optional or spec.name in self.outputs]
         sizes = self._sizes(desc, specs, wanted)
@@ -112,11 +114,11 @@ class Arguments:
                 entries = [entries]
             sizes = [tuple(operator.index(size) for size in entry) for entry in entries]
         except TypeError:
-            raise desc.error("output_sizes", "is sizes, or a sequence of the sizes of each output", given) from None
+            raise desc.error("output_sizes", "must be sizes, or a sequence of the sizes of each output", given) from None
         if len(wanted) == 1 and wanted[0].kind is FieldKind.OUTPUT_TENSOR_ARRAY:
             return [sizes]
         if len(sizes) != len(wanted):
-            raise desc.error("output_sizes", f"one entry for each of {len(wanted)} outputs", given)
+            raise desc.error("output_sizes", "must have one entry for each output", len(sizes), len(wanted))
         return [[entry] for entry in sizes]
 
     def _data_types(
@@ -130,9 +132,9 @@ class Arguments:
             entries = [given] * sum(map(len, sizes)) if isinstance(given, int) else list(given)
             types = [TensorDataType(entry) for entry in entries]
         except (TypeError, ValueError):
-            raise desc.error("output_data_types", "is a TensorDataType or a sequence of them", given) from None
+            raise desc.error("output_data_types", "must be a TensorDataType or a sequence of them", given) from None
         if len(types) != sum(map(len, sizes)):
-            raise desc.error("output_data_types", "one entry, or one for each output", given)
+            raise desc.error("output_data_types", "must have one entry for each output", len(types), sum(map(len, sizes)))
         rest = iter(types)
         return [[next(rest) for _ in own] for own in sizes]
 
@@ -182,7 +184,7 @@ def inferred_data_type(desc: OperatorDesc, spec: FieldSpec) -> TensorDataType:
         if error.field not in {own.dml_name for own in outputs}:  # those are guesses
             raise
     names = ", ".join(data_type.name for data_type in left or spec.data_types)
-    raise desc.error("output_data_types", f"is given: {spec.dml_name} may be {names}", None)
+    raise desc.error("output_data_types", f"must be given, because {spec.dml_name} may be {names}", None)
 
 
 def _may_have(desc: OperatorDesc, spec: FieldSpec, data_type: TensorDataType) -> bool:

@@ -48,7 +48,7 @@ from dmlvk.graph.wiring import wire
 from dmlvk.graph_methods import GraphMethods
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
-from dmlvk.spec.errors import InvalidArgumentError, StateError
+from dmlvk.spec.errors import InvalidArgumentError, StateError, other_device
 from dmlvk.spec.schema import FLOATS
 from dmlvk.spec.tensor import TensorDesc
 
@@ -110,8 +110,8 @@ class Expression:
         """
         order = axes or tuple(reversed(range(self.ndim)))
         if sorted(order) != list(range(self.ndim)):
-            sentence = f"transpose: axes {axes} do not name each of the {self.ndim} dimensions once"
-            raise InvalidArgumentError("names every dimension once", field="axes", value=axes, sentence=sentence)
+            rule = f"must name each of the {self.ndim} dimensions once"
+            raise InvalidArgumentError(rule, operator="transpose", field="axes", value=axes)
         return self._seen(view_of(self.desc).transposed(order))
 
     @property
@@ -127,8 +127,8 @@ class Expression:
         """
         view = view_of(self.desc).broadcast(sizes)
         if view is None:
-            sentence = f"broadcast_to: shape {self.shape} does not broadcast to {sizes}"
-            raise InvalidArgumentError("sizes match or are 1", field="sizes", value=sizes, sentence=sentence)
+            rule = f"shape {self.shape} must broadcast to them: each size equal or 1, from the last dimension on"
+            raise InvalidArgumentError(rule, operator="broadcast_to", field="sizes", value=sizes)
         return self._seen(view)
 
     def reshape(self, *sizes: int) -> Expression:
@@ -143,8 +143,8 @@ class Expression:
         if sizes.count(-1) == 1 and known > 0 and count % known == 0:
             sizes = tuple(count // known if size == -1 else size for size in sizes)
         if math.prod(sizes) != count or any(size < 1 for size in sizes):
-            sentence = f"reshape: shape {self.shape} has {count} elements, which shape {sizes} cannot hold"
-            raise InvalidArgumentError("elements stay as many", field="sizes", value=sizes, sentence=sentence)
+            rule = f"must have the {count} elements of shape {self.shape}"
+            raise InvalidArgumentError(rule, operator="reshape", field="sizes", value=sizes)
         view = view_of(self.desc).reshaped(sizes)
         if view is not None:
             return self._seen(view)
@@ -216,11 +216,8 @@ class Expression:
         left = self.reshape(1, *self.shape) if self.ndim == 1 else self
         right = other.reshape(*other.shape, 1) if other.ndim == 1 else other
         if left.shape[-1] != right.shape[-2]:
-            sentence = (
-                f"matmul: shapes {self.shape} and {other.shape} do not match: {left.shape[-1]} columns of the first, "
-                f"{right.shape[-2]} rows of the second"
-            )
-            raise InvalidArgumentError("rows match columns", operator="matmul", value=other.shape, sentence=sentence)
+            rule = f"of shapes {self.shape} and {other.shape}, the second must have as many rows as the first has columns"
+            raise InvalidArgumentError(rule, operator="matmul", value=right.shape[-2], expected=left.shape[-1])
         batch = _broadcast(left.shape[:-2], right.shape[:-2])
         left = left.broadcast_to(*batch, *left.shape[-2:])
         right = right.broadcast_to(*batch, *right.shape[-2:])
@@ -292,7 +289,9 @@ class Graph(GraphMethods):
         """Adds a node; returns its outputs as ``dmlvk.eager`` does."""
         for operand in call.operands:
             if operand is not None and (not isinstance(operand, Expression) or operand.graph is not self):
-                raise StateError(f"{call.row.type.dml_name}: operands are expressions of this graph, not {operand!r}")
+                raise StateError(
+                    f"{call.row.type.dml_name}: every operand must be an expression of this graph; got {operand!r}"
+                )
         desc = call.describe(None if operand is None else operand.desc for operand in call.operands)
         index = len(self._nodes)
         self._nodes.append(OperatorGraphNodeDesc(self.device.create_operator(desc), call.options["name"]))
@@ -331,12 +330,11 @@ class Graph(GraphMethods):
             UnsupportedError: as ``Device.compile_graph``.
         """
         if not outputs:
-            sentence = "compile: no output is given, and at least one expression is wanted"
-            raise InvalidArgumentError("there is an output", field="outputs", value=outputs, sentence=sentence)
+            raise InvalidArgumentError("must be at least one expression", operator="compile", field="outputs", value=outputs)
         shown = []
         for expression in outputs:
             if expression.graph is not self:
-                raise StateError("an output is an expression of another graph")
+                raise StateError(f"compile: every output must be an expression of this graph; got {expression!r} of another")
             node = self._nodes[expression._source.node] if expression._source.node >= 0 else None
             is_whole = isinstance(node, OperatorGraphNodeDesc) and (
                 node.operator.desc.output_slots()[expression._source.slot].tensor == expression.desc
@@ -447,8 +445,8 @@ class Function:
         given = {expression._source.slot: array for expression, array in weights.items()}
         slots = [slot for slot, desc in enumerate(self._inputs) if desc.owned_by_dml and self._storages[slot] is not None]
         if set(given) != set(slots):
-            sentence = f"initialize: inputs {slots} are owned and want weights, which are given for inputs {sorted(given)}"
-            raise InvalidArgumentError("weights of owned inputs", field="weights", value=sorted(given), sentence=sentence)
+            rule = "must have an array for each input that is OWNED_BY_DML and read; inputs are named by number here"
+            raise InvalidArgumentError(rule, operator="initialize", field="weights", value=sorted(given), expected=slots)
         ranges = {}
         for slot in slots:
             storage = self._storages[slot]
@@ -473,8 +471,8 @@ class Function:
         """
         free = [slot for slot, desc in enumerate(self._inputs) if not desc.owned_by_dml]
         if len(inputs) != len(free):
-            sentence = f"the function takes {len(free)} arrays, and {len(inputs)} are given"
-            raise InvalidArgumentError("one array an input", field="inputs", value=len(inputs), sentence=sentence)
+            rule = "must be one array for each input of the graph that is not OWNED_BY_DML"
+            raise InvalidArgumentError(rule, field="inputs", value=len(inputs), expected=len(free))
         given: dict[Storage, BoundRange | npt.NDArray[Any]] = {}
         for slot, array in zip(free, inputs, strict=True):
             storage = self._storages[slot]
@@ -498,7 +496,7 @@ class Function:
             StateError: it is on another device.
         """
         if array.device is not self._device:
-            raise StateError(f"input {slot} lives on {array.device}, the graph on {self._device}")
+            raise other_device(f"input {slot}", array.device, "the graph", self._device)
         self._check(slot, array.desc)
         return array
 
@@ -516,17 +514,13 @@ class Function:
         wanted = self._inputs[slot]
         same = (given.data_type, given.sizes) == (wanted.data_type, wanted.sizes)
         if not same or given.effective_strides != wanted.effective_strides:
-            names = [
-                f"{item.data_type.name} with sizes {item.sizes} and strides {item.effective_strides}"
-                for item in (wanted, given)
-            ]
-            sentence = f"input {slot} is {names[0]}, and {names[1]} is given"
-            raise InvalidArgumentError("the tensor of the graph", field=f"input {slot}", value=given, sentence=sentence)
+            rule = "must have the data type, sizes and strides of the graph's input"
+            raise InvalidArgumentError(rule, field=f"input {slot}", value=given, expected=wanted)
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        sentence = f"shapes {' and '.join(map(str, shapes))} do not broadcast together"
-        raise InvalidArgumentError("sizes match or are 1", field="sizes", value=shapes, sentence=sentence) from None
+        rule = "two shapes must broadcast together: each size equal or 1, from the last dimension on"
+        raise InvalidArgumentError(rule, value=shapes) from None

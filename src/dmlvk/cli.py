@@ -152,14 +152,14 @@ def _verify_parser(commands: Any) -> argparse.ArgumentParser:
 def _count(text: str) -> int:
     value = int(text)
     if value < 0:
-        raise argparse.ArgumentTypeError("is not negative")
+        raise argparse.ArgumentTypeError("must not be negative")
     return value
 
 
 def _named_size(text: str) -> tuple[str, int]:
     name, _, size = text.rpartition("=")
     if not name or not size.isdecimal() or int(size) < 1:
-        raise argparse.ArgumentTypeError("is NAME=SIZE, the size at least 1")
+        raise argparse.ArgumentTypeError("must be NAME=SIZE, the size at least 1")
     return name, int(size)
 
 
@@ -280,23 +280,23 @@ def parse_desc(operator: str, fields: Sequence[str]) -> OperatorDesc:
     """
     row = next((row for row in REGISTRY.values() if row.__name__ == operator), None)
     if row is None:
-        raise InvalidArgumentError("is the class name of an implemented operator", field="operator", value=operator)
+        raise InvalidArgumentError("must be the class name of an operator", field="operator", value=operator)
     specs = {spec.name: spec for spec in row.fields}
     values: dict[str, Any] = {}
     for text in fields:
         name, _, word = text.partition("=")
         if name not in specs:
-            raise InvalidArgumentError(f"is one of {', '.join(specs)}", operator=operator, field="field", value=name)
+            raise InvalidArgumentError(f"must be one of {', '.join(specs)}", operator=operator, field="field", value=name)
         try:
             values[name] = _parse_field(specs[name], word)
         except (ValueError, KeyError) as error:
             if isinstance(error, InvalidArgumentError):
                 raise
             kind = "tensor such as FLOAT32[2,3]" if specs[name].kind.is_tensor else specs[name].kind.value
-            raise InvalidArgumentError(f"is a {kind}", operator=operator, field=name, value=word) from None
+            raise InvalidArgumentError(f"must be a {kind}", operator=operator, field=name, value=word) from None
     for item in dataclasses.fields(row):  # type: ignore[arg-type]  # every row is a dataclass
         if item.default is dataclasses.MISSING and item.name not in values:
-            raise InvalidArgumentError("is required", operator=operator, field=item.name)
+            raise InvalidArgumentError("must be given", operator=operator, field=item.name)
     desc = row(**values)
     outputs = [spec for spec in row.fields if spec.kind is FieldKind.OUTPUT_TENSOR and not spec.optional]
     first = next((slot.tensor for slot in desc.input_slots()), None)
@@ -364,7 +364,7 @@ def _explain_node(options: argparse.Namespace) -> int:
     from dmlvk.onnx.command_line import loaded, random_feeds
 
     if len(options.fields) != 1:
-        raise InvalidArgumentError("is one node of the model", field="NODE", value=" ".join(options.fields))
+        raise InvalidArgumentError("must be the name of one node of the model", field="NODE", value=" ".join(options.fields))
     session = loaded(options.operator, options.device)
     session.run(None, random_feeds(session, dict(options.size)))
     explanation = session.explain(options.fields[0])
@@ -380,7 +380,7 @@ def _verify(options: argparse.Namespace) -> int:
     from dmlvk.verify.runs import Selection
 
     if options.json in {class_name(operator) for operator in OperatorType}:
-        rule = "is a file: an operator comes before it, or after --json -"
+        rule = "must be a file; write the operator before --json, or after --json -"
         raise InvalidArgumentError(rule, field="--json", value=options.json)
     if options.html is not None:
         from dmlvk.verify.page import page  # before minutes have passed: what it needs may not be installed

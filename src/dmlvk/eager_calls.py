@@ -13,7 +13,7 @@ from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of, eleme
 from dmlvk.engine.single_operators import bound, single_operator
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
-from dmlvk.spec.errors import StateError
+from dmlvk.spec.errors import other_device
 from dmlvk.spec.functions import EAGER_OPTIONS
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -35,7 +35,9 @@ class Call(Arguments):
         for operand in self.operands:
             if isinstance(operand, DeviceArray):
                 if device is not None and operand.device is not device:
-                    raise StateError(f"operands and device differ: {operand.device} and {device}")
+                    raise other_device(
+                        "an operand", operand.device, "the operands before it and the argument device", device
+                    )
                 device = operand.device
         return default_device() if device is None else device
 

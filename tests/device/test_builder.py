@@ -75,10 +75,10 @@ def test_a_network(device: dmlvk.Device, count_dispatches: Callable[[], Abstract
     function = graph.compile(graph.activation_softmax1(hidden @ second, axes=(1,)), hidden)
     weights = normal(20, 16), normal(16, 5)
     image = normal(6, 20)
-    with pytest.raises(InvalidArgumentError, match=r"inputs \[1, 2\] are owned and want weights"):
+    with pytest.raises(InvalidArgumentError, match=r"^initialize\.weights: .*expected \[1, 2\], got \[1\]$"):
         function.initialize({first: weights[0]})
     function.initialize({first: weights[0], second: dmlvk.DeviceArray.from_numpy(weights[1], device)})
-    with pytest.raises(StateError, match="initialised exactly once"):
+    with pytest.raises(StateError, match="initialised only once"):
         function.initialize({first: weights[0], second: weights[1]})
     wanted = np.maximum(image @ weights[0] + bias, 0)
     for given in (image, dmlvk.DeviceArray.from_numpy(image, device)):
@@ -105,19 +105,22 @@ def test_what_is_not_asked_for_is_not_computed(device: dmlvk.Device) -> None:
 def test_errors_name_what_is_wrong(device: dmlvk.Device) -> None:
     graph, other = Graph(device), Graph(device)
     x = graph.input((4, 8))
-    with pytest.raises(StateError, match="expressions of this graph"):
+    with pytest.raises(StateError, match="an expression of this graph"):
         graph.activation_relu(other.input((2,)))
-    with pytest.raises(StateError, match="another graph"):
+    with pytest.raises(StateError, match=r"of another$"):
         other.compile(x)
-    with pytest.raises(InvalidArgumentError, match=r"^shapes \(4, 8\) and \(3,\) do not broadcast together$"):
+    with pytest.raises(InvalidArgumentError, match=r"shapes must broadcast together: .*; got \(\(4, 8\), \(3,\)\)$"):
         x + graph.input((3,))
     with pytest.raises(
-        InvalidArgumentError, match=r"^matmul: shapes \(4, 8\) and \(4, 8\) do not match: 8 columns of the first, 4 rows"
+        InvalidArgumentError,
+        match=r"^matmul: of shapes \(4, 8\) and \(4, 8\), .* must have as many rows.*; expected 8, got 4$",
     ):
         x @ x
-    with pytest.raises(InvalidArgumentError, match=r"shape \(4, 8\) has 32 elements, which shape \(5, -1\) cannot hold"):
+    with pytest.raises(InvalidArgumentError, match=r"must have the 32 elements of shape \(4, 8\); got \(5, -1\)$"):
         x.reshape(5, -1)
-    with pytest.raises(InvalidArgumentError, match=r"axes \(0, 0\) do not name each of the 2 dimensions once"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"transpose\.axes: must name each of the 2 dimensions once; got \(0, 0\)$"
+    ):
         x.transpose(0, 0)
     with pytest.raises(InvalidArgumentError, match="at least one expression"):
         graph.compile()
@@ -127,11 +130,11 @@ def test_errors_name_what_is_wrong(device: dmlvk.Device) -> None:
         graph.activation_relu(x, alpha=1)
     graph = Graph(device)
     function = graph.compile(graph.input((4, 8)) + 1)
-    with pytest.raises(InvalidArgumentError, match=r"input 0.*FLOAT32 with sizes \(4, 8\)"):
+    with pytest.raises(InvalidArgumentError, match=r"input 0: .*; expected FLOAT32 \(4, 8\), got FLOAT32"):
         function(np.zeros((8, 4), np.float32))
-    with pytest.raises(InvalidArgumentError, match=r"input 0.*'FLOAT16'|FLOAT16"):
+    with pytest.raises(InvalidArgumentError, match=r"input 0: .*; expected FLOAT32 \(4, 8\), got FLOAT16"):
         function(np.zeros((4, 8), np.float16))
-    with pytest.raises(InvalidArgumentError, match="takes 1 arrays, and 0 are given"):
+    with pytest.raises(InvalidArgumentError, match=r"one array for each input.*; expected 1, got 0$"):
         function()
     np.testing.assert_array_equal(function(np.zeros((4, 8), np.float32)).numpy(), 1)
 

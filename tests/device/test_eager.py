@@ -100,7 +100,7 @@ def test_output_sizes_may_be_stated(device: dmlvk.Device) -> None:
     np.testing.assert_array_equal(eager.element_wise_add(a, a, output_sizes=(2, 3), device=device), a + a)
     with pytest.raises(dmlvk.InvalidArgumentError):
         eager.element_wise_add(a, a, output_sizes=(3, 2), device=device)
-    with pytest.raises(dmlvk.InvalidArgumentError, match="one entry for each of 1"):
+    with pytest.raises(dmlvk.InvalidArgumentError, match="one entry for each output; expected 1, got 2"):
         eager.element_wise_add(a, a, output_sizes=[(2, 3), (2, 3)], device=device)
 
 
@@ -179,16 +179,20 @@ def test_the_least_recently_used_call_is_forgotten(device: dmlvk.Device, monkeyp
     [
         (dmlvk.InvalidArgumentError, "same data type", lambda: eager.element_wise_add(ramp(3), HALVES)),
         (dmlvk.InvalidArgumentError, "same sizes", lambda: eager.element_wise_add(ramp(3), ramp(4))),
-        (dmlvk.InvalidArgumentError, "is required", lambda: eager.element_wise_add(ramp(3))),
+        (dmlvk.InvalidArgumentError, "must be given", lambda: eager.element_wise_add(ramp(3))),
         (dmlvk.InvalidArgumentError, "data types", lambda: eager.element_wise_exp(ramp(3, dtype=np.int32))),
         (dmlvk.InvalidArgumentError, "dtype", lambda: eager.element_wise_add(np.complex64([1]), np.complex64([1]))),
         (dmlvk.InvalidArgumentError, "dtype", lambda: eager.element_wise_add(ramp(3).astype(">f4"), ramp(3))),
-        (dmlvk.InvalidArgumentError, "no size is 0", lambda: eager.element_wise_add(ramp(3)[:0], ramp(3)[:0])),
+        (
+            dmlvk.InvalidArgumentError,
+            "every size must be at least 1",
+            lambda: eager.element_wise_add(ramp(3)[:0], ramp(3)[:0]),
+        ),
         (dmlvk.InvalidArgumentError, "dimensions", lambda: eager.element_wise_abs(ramp(*[1] * 9))),
         (dmlvk.InvalidArgumentError, "as many rows", lambda: eager.gemm(ramp(1, 1, 3, 4), ramp(1, 1, 5, 6))),
-        (dmlvk.InvalidArgumentError, "names outputs", lambda: eager.element_wise_abs(ramp(3), outputs=("y",))),
+        (dmlvk.InvalidArgumentError, "must name outputs", lambda: eager.element_wise_abs(ramp(3), outputs=("y",))),
         (TypeError, "no argument 'alpha'", lambda: eager.element_wise_add(ramp(3), ramp(3), alpha=1)),
-        (TypeError, "takes 2 tensors", lambda: eager.element_wise_add(ramp(3), ramp(3), ramp(3))),
+        (TypeError, "takes at most 2 positional", lambda: eager.element_wise_add(ramp(3), ramp(3), ramp(3))),
         (TypeError, "twice", lambda: eager.element_wise_add(ramp(3), a_tensor=ramp(3))),
     ],
 )
@@ -202,7 +206,7 @@ def test_arrays_of_two_devices_do_not_mix(device: dmlvk.Device) -> None:
     other = dmlvk.Device(device.info)
     a, b = DeviceArray.from_numpy(ramp(3), device), DeviceArray.from_numpy(ramp(3), other)
     for call in (lambda: eager.element_wise_add(a, b), lambda: eager.element_wise_add(a, a, device=other)):
-        with pytest.raises(dmlvk.StateError, match="differ"):
+        with pytest.raises(dmlvk.StateError, match="must belong to the same Device"):
             call()
     np.testing.assert_array_equal(eager.element_wise_add(b, b).numpy(), 2 * ramp(3))
 
@@ -291,7 +295,7 @@ def test_reshape_and_transpose(device: dmlvk.Device) -> None:
     for shape in ((5, 5), (-1, -1), (0, -1)):
         with pytest.raises(dmlvk.InvalidArgumentError, match="24 elements"):
             array.reshape(*shape)
-    with pytest.raises(dmlvk.InvalidArgumentError, match="every dimension once"):
+    with pytest.raises(dmlvk.InvalidArgumentError, match="each of the 2 dimensions once"):
         array.transpose(0, 0)
 
 
@@ -301,9 +305,9 @@ def test_protocols(device: dmlvk.Device) -> None:
     np.testing.assert_array_equal(np.asarray(array), values)
     assert np.asarray(array, dtype=np.float64).dtype == np.float64
     np.testing.assert_array_equal(np.from_dlpack(array), values)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="without a copy"):
+    with pytest.raises(ValueError, match="only get a copy"):
         array.__array__(copy=False)
-    with pytest.raises(BufferError, match="as a copy"):
+    with pytest.raises(BufferError, match="only get a copy"):
         array.__dlpack__(copy=False)
     assert "DeviceArray(array([[" in repr(array)
 

@@ -271,7 +271,7 @@ def test_an_invalid_desc_names_what_is_wrong(device: dmlvk.Device) -> None:
     with pytest.raises(dmlvk.InvalidArgumentError) as caught:
         device.create_operator(desc)
     assert (caught.value.operator, caught.value.field) == ("DML_OPERATOR_ELEMENT_WISE_ADD", "OutputTensor")
-    with pytest.raises(dmlvk.InvalidArgumentError, match="is an operator desc"):
+    with pytest.raises(dmlvk.InvalidArgumentError, match="must be an operator desc"):
         device.create_operator(TensorDesc(F32, (1,)))  # type: ignore[arg-type]
     check_sum(device)
 
@@ -391,7 +391,7 @@ def test_objects_of_two_devices_do_not_mix(device: dmlvk.Device) -> None:
         lambda: other.execute(device.create_command_list()),
         lambda: device.create_binding_table(operator).bind_outputs([foreign]),
     ):
-        with pytest.raises(dmlvk.StateError, match="belongs to"):
+        with pytest.raises(dmlvk.StateError, match="must belong to the same Device"):
             call()
     check_sum(other)
     check_sum(device)

@@ -263,7 +263,7 @@ def test_parameters_have_one_element_or_one_a_row(device: dmlvk.Device) -> None:
         if good:
             desc.validate()
         else:
-            with pytest.raises(dmlvk.InvalidArgumentError, match="one a row"):
+            with pytest.raises(dmlvk.InvalidArgumentError, match="one for each row"):
                 desc.validate()
 
 

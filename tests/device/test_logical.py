@@ -136,13 +136,13 @@ def test_a_choice_has_the_type_of_what_is_chosen_and_a_power_that_of_its_base(de
 
 def test_a_cast_must_be_told(device: dmlvk.Device) -> None:
     with pytest.raises(
-        dmlvk.InvalidArgumentError, match=r"CAST\.output_data_types: is given: OutputTensor may be FLOAT64, "
+        dmlvk.InvalidArgumentError, match=r"CAST\.output_data_types: must be given, because OutputTensor may be FLOAT64, "
     ):
         eager.cast(np.zeros(3, np.float32))
 
 
 def test_operands_of_two_types_are_named(device: dmlvk.Device) -> None:
-    with pytest.raises(dmlvk.InvalidArgumentError, match="a_tensor, b_tensor have the same data type"):
+    with pytest.raises(dmlvk.InvalidArgumentError, match="a_tensor and b_tensor must have the same data type"):
         eager.element_wise_logical_equals(np.zeros(3, np.float32), np.zeros(3, np.int32))
 
 
@@ -160,6 +160,6 @@ def test_no_output_type_is_inferred_wrongly(row: type[OperatorDesc]) -> None:
             try:
                 found = arguments.inferred_data_type(bare, spec)
             except dmlvk.InvalidArgumentError as error:
-                assert error.rule.startswith("is given: ")
+                assert error.rule.startswith("must be given, because ")
             else:
                 assert found is wanted or (answers and found is TensorDataType.UINT8)

@@ -460,7 +460,12 @@ X = np.zeros((4, 6), np.float32)
     ("name", "inputs", "fields", "message"),
     [
         ("slice", (X,), {"offsets": (0, 3), "sizes": (4, 2), "strides": (1, 3)}, r"SLICE\.Offsets: .*below the size"),
-        ("slice", (X,), {"offsets": (0, 0), "sizes": (4, 0), "strides": (1, 1)}, r"SLICE\.Sizes: no entry of sizes is 0"),
+        (
+            "slice",
+            (X,),
+            {"offsets": (0, 0), "sizes": (4, 0), "strides": (1, 1)},
+            r"SLICE\.Sizes: no entry of sizes may be 0",
+        ),
         ("slice", (X,), {"offsets": (0, 0), "sizes": (4, 6), "strides": (1, 0)}, r"SLICE\.Strides: .*\(1, 0\)"),
         (
             "slice1",
@@ -472,7 +477,7 @@ X = np.zeros((4, 6), np.float32)
             "slice1",
             (X,),
             {"input_window_offsets": (0,), "input_window_sizes": (4, 4), "input_window_strides": (1, 1)},
-            r"SLICE1\.InputWindowOffsets: .*one entry a dimension",
+            r"SLICE1\.InputWindowOffsets: .*one entry for each dimension",
         ),
         (
             "slice1",
@@ -489,7 +494,7 @@ X = np.zeros((4, 6), np.float32)
             "slice_grad",
             (X,),
             {"input_window_offsets": (0, 1), "input_window_sizes": (4, 6), "input_window_strides": (1, 1)},
-            r"SLICE_GRAD\.OutputGradientTensor: is given",
+            r"SLICE_GRAD\.OutputGradientTensor: must be given",
         ),
         (
             "slice_grad",
@@ -514,14 +519,19 @@ X = np.zeros((4, 6), np.float32)
             r"SLICE_GRAD\.InputGradientTensor: .*1 \+ \(input window size - 1\)",
         ),
         ("split", (X,), {"axis": 1, "output_sizes": [(4, 3), (4, 2)]}, r"SPLIT\.OutputTensors: .*add up.*\[3, 2\]"),
-        ("split", (X,), {"axis": 1, "output_sizes": [(4, 3), (3, 3)]}, r"SPLIT\.OutputTensors: .*but along axis"),
-        ("split", (X,), {"axis": 1}, r"SPLIT\.OutputTensors: is given"),
+        ("split", (X,), {"axis": 1, "output_sizes": [(4, 3), (3, 3)]}, r"SPLIT\.OutputTensors: .*except along axis"),
+        ("split", (X,), {"axis": 1}, r"SPLIT\.OutputTensors: must be given"),
         ("join", ((X, X),), {"axis": 2}, r"JOIN\.Axis: .*2"),
-        ("join", ((X, X[:, :5]),), {"axis": 0}, r"JOIN\.InputTensors: .*but along axis"),
-        ("padding", (X,), {"start_padding": (1,), "end_padding": (1, 1)}, r"PADDING\.StartPadding: .*one entry a dimension"),
+        ("join", ((X, X[:, :5]),), {"axis": 0}, r"JOIN\.InputTensors: .*except along axis"),
+        (
+            "padding",
+            (X,),
+            {"start_padding": (1,), "end_padding": (1, 1)},
+            r"PADDING\.StartPadding: .*one entry for each dimension",
+        ),
         ("tile", (X,), {"repeats": (1, 0)}, r"TILE\.Repeats: .*\(1, 0\)"),
-        ("space_to_depth1", (X[None, None],), {"block_size": 3}, r"SPACE_TO_DEPTH1\.BlockSize: .*divides.*3"),
-        ("depth_to_space1", (X[None, None],), {"block_size": 2}, r"DEPTH_TO_SPACE1\.BlockSize: .*divides.*2"),
+        ("space_to_depth1", (X[None, None],), {"block_size": 3}, r"SPACE_TO_DEPTH1\.BlockSize: .*divide .*3"),
+        ("depth_to_space1", (X[None, None],), {"block_size": 2}, r"DEPTH_TO_SPACE1\.BlockSize: .*divide .*2"),
         (
             "reverse_subsequences",
             (X, np.zeros((1, 6), np.uint32)),

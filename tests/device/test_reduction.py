@@ -398,7 +398,9 @@ def test_the_type_of_an_index_is_given(device: dmlvk.Device) -> None:
     x = np.arange(6, dtype=np.int64).reshape(2, 3)
     assert eager.reduce(x, function=F.SUM, axes=(0, 1), device=device).dtype == np.int64
     for call in (eager.argmax, functools.partial(eager.reduce, function=F.ARGMIN)):
-        with pytest.raises(dmlvk.InvalidArgumentError, match="is given: OutputTensor may be INT64, INT32, UINT64, UINT32"):
+        with pytest.raises(
+            dmlvk.InvalidArgumentError, match="must be given, because OutputTensor may be INT64, INT32, UINT64, UINT32"
+        ):
             call(x, axes=(1,), device=device)
         with pytest.raises(dmlvk.InvalidArgumentError, match="Axes"):
             call(x, axes=(2,), device=device)

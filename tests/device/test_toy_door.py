@@ -60,7 +60,7 @@ def test_a_network_of_another_door(
 
 def test_errors_name_the_line(device: dmlvk.Device) -> None:
     session = toy_door.ToySession(device, "y = sqrt x", {})
-    with pytest.raises(dmlvk.InvalidArgumentError, match=r"y.*is relu, add or matmul.*sqrt"):
+    with pytest.raises(dmlvk.InvalidArgumentError, match=r"y.*must be relu, add or matmul.*sqrt"):
         session.run(x=np.ones((2, 2), np.float32))
 
 

@@ -185,7 +185,7 @@ def test_same_resource_disjoint_valid_for_execution_not_initialization(
         [home, BufferBinding(initializing.home, 512)],
         outputs_first=outputs_first,
     )
-    refused("shares no buffer", initializing.record, operator="OperatorInitializer", field="FIRST.FilterTensor")
+    refused("may not share a buffer", initializing.record, operator="OperatorInitializer", field="FIRST.FilterTensor")
 
 
 @both_orders
@@ -213,7 +213,7 @@ def test_identical_ranges_valid_only_in_place_at_execution(
     refused("only as the same range", unary.record, operator="UNARY", field="MaskTensor")
     homes = [BufferBinding(initializing.filter), BufferBinding(initializing.home)]
     initializing.bind([initializing.owned(initializing.filter), None], homes, outputs_first=outputs_first)
-    refused("shares no buffer", initializing.record, operator="OperatorInitializer", field="FIRST.FilterTensor")
+    refused("may not share a buffer", initializing.record, operator="OperatorInitializer", field="FIRST.FilterTensor")
 
 
 @both_orders
@@ -223,7 +223,7 @@ def test_partial_overlap_never_valid(unary: Bench, initializing: InitializerBenc
         refused("only as the same range", unary.record, operator="UNARY", field="InputTensor")
     homes = [BufferBinding(initializing.filter), BufferBinding(initializing.home)]
     initializing.bind([initializing.owned(initializing.filter, 16), None], homes, outputs_first=outputs_first)
-    refused("shares no buffer", initializing.record, operator="OperatorInitializer", field="FIRST.FilterTensor")
+    refused("may not share a buffer", initializing.record, operator="OperatorInitializer", field="FIRST.FilterTensor")
 
 
 # -- in place: the same layout on both sides
@@ -265,14 +265,18 @@ def inputs(bench: Bench, changed: int, binding: Binding) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("rule", "field", "call"),
     [
-        ("exactly 4 bindings", "Inputs", lambda b: lambda: b.table.bind_inputs([b.at(0), None, None])),
-        ("exactly 4 bindings", "Inputs", lambda b: lambda: b.table.bind_inputs([b.at(0), None, None, b.at(0), None])),
-        ("exactly 3 bindings", "Outputs", lambda b: lambda: b.table.bind_outputs([b.at(0), b.at(1)])),
-        ("is a BufferBinding", "InputTensor", lambda b: inputs(b, 0, None)),
-        ("is a BufferBinding", "InputTensor", lambda b: inputs(b, 0, BufferBinding(None))),
-        ("is a BufferBinding", "InputTensor", lambda b: inputs(b, 0, BufferArrayBinding([b.at(0)]))),
-        ("is a BufferBinding", "OutputTensor", lambda b: lambda: b.table.bind_outputs([None, b.at(1), None])),
-        ("absent optional tensor", "BiasTensor", lambda b: inputs(b, 1, b.at(2))),
+        ("one binding for each tensor.*expected 4", "Inputs", lambda b: lambda: b.table.bind_inputs([b.at(0), None, None])),
+        (
+            "one binding for each tensor.*expected 4",
+            "Inputs",
+            lambda b: lambda: b.table.bind_inputs([b.at(0), None, None, b.at(0), None]),
+        ),
+        ("one binding for each tensor.*expected 3", "Outputs", lambda b: lambda: b.table.bind_outputs([b.at(0), b.at(1)])),
+        ("must be a BufferBinding", "InputTensor", lambda b: inputs(b, 0, None)),
+        ("must be a BufferBinding", "InputTensor", lambda b: inputs(b, 0, BufferBinding(None))),
+        ("must be a BufferBinding", "InputTensor", lambda b: inputs(b, 0, BufferArrayBinding([b.at(0)]))),
+        ("must be a BufferBinding", "OutputTensor", lambda b: lambda: b.table.bind_outputs([None, b.at(1), None])),
+        ("desc does not have this optional tensor", "BiasTensor", lambda b: inputs(b, 1, b.at(2))),
         ("at initialisation only", "FilterTensor", lambda b: inputs(b, 2, b.at(2))),
         ("multiple of 16", "InputTensor", lambda b: inputs(b, 0, b.at(0, 8))),
         ("multiple of 16", "InputTensor", lambda b: inputs(b, 0, b.at(0, -16))),
@@ -282,7 +286,7 @@ def inputs(bench: Bench, changed: int, binding: Binding) -> Callable[[], None]:
         ("at least 64 bytes", "InputTensor", lambda b: inputs(b, 0, b.at(0, 0, 60))),
         ("at least 64 bytes", "InputTensor", lambda b: inputs(b, 0, b.at(0, 4048))),
         (
-            "does not intersect OutputTensor",
+            "may not share bytes with OutputTensor",
             "SecondTensor",
             lambda b: lambda: b.table.bind_outputs([b.at(1), b.at(1, 48), None]),
         ),
@@ -291,7 +295,7 @@ def inputs(bench: Bench, changed: int, binding: Binding) -> Callable[[], None]:
         ("multiple of 256", "PersistentResource", lambda b: lambda: b.table.bind_persistent_resource(b.at(3, 64))),
         ("at least 512 bytes", "PersistentResource", lambda b: lambda: b.table.bind_persistent_resource(b.at(3, 3840))),
         (
-            "is a BufferBinding",
+            "must be a BufferBinding",
             "PersistentResource",
             lambda b: lambda: b.table.bind_persistent_resource(BufferArrayBinding([])),
         ),
@@ -307,23 +311,23 @@ def test_a_bind_call_that_breaks_a_rule_changes_nothing(
 @pytest.mark.parametrize(
     ("rule", "field", "change"),
     [
-        ("bound before recording: InputTensor, ScaleTensor", "Inputs", lambda b: b.table.bind_inputs(None)),
-        ("bound before recording: OutputTensor, SecondTensor", "Outputs", lambda b: b.table.bind_outputs([])),
-        ("needs 512 bytes", "TemporaryResource", lambda b: b.table.bind_temporary_resource(None)),
-        ("needs 512 bytes", "PersistentResource", lambda b: b.table.bind_persistent_resource(None)),
+        ("InputTensor, ScaleTensor must be bound before recording", "Inputs", lambda b: b.table.bind_inputs(None)),
+        ("OutputTensor, SecondTensor must be bound before recording", "Outputs", lambda b: b.table.bind_outputs([])),
+        ("must be bound, with at least 512 bytes", "TemporaryResource", lambda b: b.table.bind_temporary_resource(None)),
+        ("must be bound, with at least 512 bytes", "PersistentResource", lambda b: b.table.bind_persistent_resource(None)),
         (
             "only as the same range",
             "ScaleTensor",
             lambda b: b.table.bind_inputs([b.at(0), None, None, b.at(1, 64)]),
         ),
-        ("does not intersect InputTensor", "TemporaryResource", lambda b: b.table.bind_temporary_resource(b.at(0))),
-        ("does not intersect OutputTensor", "TemporaryResource", lambda b: b.table.bind_temporary_resource(b.at(1))),
+        ("may not share bytes with InputTensor", "TemporaryResource", lambda b: b.table.bind_temporary_resource(b.at(0))),
+        ("may not share bytes with OutputTensor", "TemporaryResource", lambda b: b.table.bind_temporary_resource(b.at(1))),
         (
-            "does not intersect PersistentResource",
+            "may not share bytes with PersistentResource",
             "TemporaryResource",
             lambda b: b.table.bind_temporary_resource(b.at(3, 256)),
         ),
-        ("does not intersect OutputTensor", "PersistentResource", lambda b: b.table.bind_persistent_resource(b.at(1))),
+        ("may not share bytes with OutputTensor", "PersistentResource", lambda b: b.table.bind_persistent_resource(b.at(1))),
         (
             "the range that the initialiser wrote",
             "PersistentResource",
@@ -354,23 +358,28 @@ def test_the_persistent_resource_may_be_read_by_others(rich: Bench) -> None:
 @pytest.mark.parametrize(
     ("rule", "operator", "field", "call"),
     [
-        ("exactly 2 bindings", "OperatorInitializer", "Inputs", lambda b: b.table.bind_inputs([b.owned(b.filter)])),
         (
-            "exactly 2 bindings",
+            "one binding for each tensor.*expected 2",
+            "OperatorInitializer",
+            "Inputs",
+            lambda b: b.table.bind_inputs([b.owned(b.filter)]),
+        ),
+        (
+            "one binding for each tensor.*expected 2",
             "OperatorInitializer",
             "Outputs",
             lambda b: b.table.bind_outputs([BufferBinding(b.home)]),
         ),
-        ("is a BufferArrayBinding", "FIRST", "Inputs", lambda b: b.table.bind_inputs([BufferBinding(b.filter), None])),
-        ("exactly 2 bindings", "FIRST", "Inputs", lambda b: b.table.bind_inputs([None, None])),
+        ("must be a BufferArrayBinding", "FIRST", "Inputs", lambda b: b.table.bind_inputs([BufferBinding(b.filter), None])),
+        ("one binding for each tensor.*expected 2", "FIRST", "Inputs", lambda b: b.table.bind_inputs([None, None])),
         (
-            "exactly 2 bindings",
+            "one binding for each tensor.*expected 2",
             "FIRST",
             "Inputs",
             lambda b: b.table.bind_inputs([BufferArrayBinding([BufferBinding(b.filter)]), None]),
         ),
         (
-            "is a BufferBinding",
+            "must be a BufferBinding",
             "FIRST",
             "FilterTensor",
             lambda b: b.table.bind_inputs([BufferArrayBinding([None, None]), None]),
@@ -383,7 +392,7 @@ def test_the_persistent_resource_may_be_read_by_others(rich: Bench) -> None:
         ),
         ("multiple of 16", "FIRST", "FilterTensor", lambda b: b.table.bind_inputs([b.owned(b.filter, 4), None])),
         (
-            "is a BufferBinding",
+            "must be a BufferBinding",
             "OperatorInitializer",
             "SECOND.PersistentResource",
             lambda b: b.table.bind_outputs([BufferBinding(b.home), None]),
@@ -395,7 +404,7 @@ def test_the_persistent_resource_may_be_read_by_others(rich: Bench) -> None:
             lambda b: b.table.bind_outputs([BufferBinding(b.home), BufferBinding(b.home, 528)]),
         ),
         (
-            "does not intersect FIRST.PersistentResource",
+            "may not share bytes with FIRST.PersistentResource",
             "OperatorInitializer",
             "SECOND.PersistentResource",
             lambda b: b.table.bind_outputs([BufferBinding(b.home), BufferBinding(b.home)]),
@@ -421,14 +430,14 @@ def test_an_initializer_bind_call_that_breaks_a_rule_changes_nothing(
     [
         ("the OWNED_BY_DML inputs of FIRST", "Inputs", lambda b: b.table.bind_inputs(None)),
         ("FIRST.PersistentResource", "Outputs", lambda b: b.table.bind_outputs(None)),
-        ("needs 256 bytes", "TemporaryResource", lambda b: b.table.bind_temporary_resource(None)),
+        ("must be bound, with at least 256 bytes", "TemporaryResource", lambda b: b.table.bind_temporary_resource(None)),
         (
-            "does not intersect FIRST.FilterTensor",
+            "may not share bytes with FIRST.FilterTensor",
             "TemporaryResource",
             lambda b: b.table.bind_temporary_resource(BufferBinding(b.filter)),
         ),
         (
-            "does not intersect SECOND.PersistentResource",
+            "may not share bytes with SECOND.PersistentResource",
             "TemporaryResource",
             lambda b: b.table.bind_temporary_resource(BufferBinding(b.home, 512)),
         ),
@@ -464,9 +473,9 @@ def test_an_initializer_without_targets_needs_nothing(fake_device: Callable[[], 
 
 def test_buffers_of_another_device_are_refused(unary: Bench, fake_device: Callable[[], Any]) -> None:
     foreign = BufferBinding(fake_device().create_buffer(4096))
-    with pytest.raises(StateError, match="belongs to"):
+    with pytest.raises(StateError, match="must belong to the same Device"):
         unary.table.bind_inputs([foreign, unary.at(1)])
-    with pytest.raises(StateError, match="belongs to"):
+    with pytest.raises(StateError, match="must belong to the same Device"):
         unary.table.bind_temporary_resource(foreign)
     unary.bind([unary.at(0), unary.at(1)], [unary.at(2)])
     unary.record()

@@ -82,7 +82,7 @@ def test_a_card_is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 99}', '{"format": 1, "entries": [{"operator": "x"}]}'])
 def test_another_file_is_refused(tmp_path: pathlib.Path, text: str) -> None:
     (tmp_path / "card.json").write_text(text)
-    with pytest.raises(InvalidArgumentError, match="is an accuracy card"):
+    with pytest.raises(InvalidArgumentError, match="must be an accuracy card"):
         read(tmp_path / "card.json")
 
 

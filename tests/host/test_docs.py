@@ -65,8 +65,9 @@ OPEN = [pattern(text, GAP) for text in SPOKEN if GAP in text and len(text) > 16]
 def is_spoken(title: str, message: str) -> bool:
     """Whether some text of the sources begins with the message: without operator and field, which errors put before a rule,
     and without the value behind it."""
-    shortened = message.removesuffix(" (got ...)").partition(": ")[2] if title in RULES else message.removeprefix("...: ")
-    for words in (shortened, message):
+    rule = re.sub(r"; (expected \.\.\., )?got \.\.\.$", "", message)
+    shortened = rule.partition(": ")[2] if title in RULES else rule.removeprefix("...: ")
+    for words in (shortened, rule):
         wanted = pattern(words)
         if len(words.replace("...", "").strip()) > 6 and any(map(wanted.match, SPOKEN)):
             return True
@@ -94,7 +95,7 @@ def test_the_code_can_say_it(title: str, message: str) -> None:
 def test_what_nobody_says_is_found() -> None:
     for title, message in (
         ("NoDeviceError", "no Vulkan loader at all"),
-        ("InvalidArgumentError", "Strides: one stride a dimension (got ...)"),
+        ("InvalidArgumentError", "Strides: one stride a dimension; got ..."),
         ("VulkanError", "...: VK_ERROR_NONSENSE"),
         ("UnsupportedNodeError", "the operator has no converters"),
     ):
@@ -110,34 +111,34 @@ def addition(**fields: TensorDesc) -> None:
 
 
 RAISED: list[tuple[type[errors.DmlvkError], str, Callable[[], object]]] = [
-    (errors.InvalidArgumentError, "Sizes: no size is 0 or negative (got ...)", lambda: TensorDesc(F32, (2, 0))),
-    (errors.InvalidArgumentError, "DimensionCount: 1 to 8 dimensions (got ...)", lambda: TensorDesc(F32, (1,) * 9)),
+    (errors.InvalidArgumentError, "Sizes: every size must be at least 1; got ...", lambda: TensorDesc(F32, (2, 0))),
+    (errors.InvalidArgumentError, "DimensionCount: must be 1 to 8 dimensions; got ...", lambda: TensorDesc(F32, (1,) * 9)),
     (
         errors.InvalidArgumentError,
-        "Strides: one non-negative stride a dimension (got ...)",
+        "Strides: must have one stride for each dimension, none negative; got ...",
         lambda: TensorDesc(F32, (2,), strides=(-1,)),
     ),
     (
         errors.InvalidArgumentError,
-        "TotalTensorSizeInBytes: is a multiple of 4 and at least the implied ... bytes (got ...)",
+        "TotalTensorSizeInBytes: must be a multiple of 4 and at least the ... bytes that sizes and strides imply; got ...",
         lambda: TensorDesc(F32, (2,), total_tensor_size_in_bytes=4),
     ),
     (
         errors.InvalidArgumentError,
-        "...: all tensors have the same sizes (got ...)",
+        "...: all tensors must have the same sizes; expected ..., got ...",
         lambda: addition(b_tensor=TensorDesc(F32, (1, 3))),
     ),
     (
         errors.InvalidArgumentError,
-        "...: all tensors have the same data type (got ...)",
+        "...: all tensors must have the same data type; expected ..., got ...",
         lambda: addition(b_tensor=TensorDesc(F16, (2, 3))),
     ),
     (
         errors.InvalidArgumentError,
-        "...: no two elements of an output share memory (got ...)",
+        "...: no two elements of an output may share memory; got ...",
         lambda: addition(output_tensor=TensorDesc(F32, (2, 3), strides=(0, 1))),
     ),
-    (errors.InvalidArgumentError, "dtype: is one of ...", lambda: data_type_of(np.dtype(complex))),
+    (errors.InvalidArgumentError, "dtype: must be one of ...", lambda: data_type_of(np.dtype(complex))),
 ]
 
 
@@ -151,7 +152,7 @@ def test_the_code_says_it(error: type[errors.DmlvkError], message: str, call: Ca
 
 
 def test_a_comparison_says_what_came_and_what_was_expected() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=r"same sizes \(got \(1, 3\), expected \(2, 3\)\)$") as caught:
+    with pytest.raises(errors.InvalidArgumentError, match=r"same sizes; expected \(2, 3\), got \(1, 3\)$") as caught:
         addition(b_tensor=TensorDesc(F32, (1, 3)))
     assert (caught.value.field, caught.value.value, caught.value.expected) == ("BTensor", (1, 3), (2, 3))
 

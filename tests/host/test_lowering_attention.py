@@ -207,14 +207,14 @@ def test_rows_of_no_sequence_are_filled() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"key_tensor": None}, "have one source each"),
-        ({"stacked_query_key_tensor": TensorDesc(FLOAT16, (1, 128, 8, 2, 64))}, "have one source each"),
-        ({"past_key_tensor": TensorDesc(FLOAT16, (1, 8, 3, 64))}, "are given together"),
-        ({"key_value_head_count": 3}, "a divisor"),
+        ({"key_tensor": None}, "must each come from exactly one tensor"),
+        ({"stacked_query_key_tensor": TensorDesc(FLOAT16, (1, 128, 8, 2, 64))}, "must each come from exactly one tensor"),
+        ({"past_key_tensor": TensorDesc(FLOAT16, (1, 8, 3, 64))}, "must be given together"),
+        ({"key_value_head_count": 3}, "else divide them; got 3"),
         ({"mask_tensor": TensorDesc(INT32, (1, 1))}, "unless mask_type is NONE"),
-        ({"mask_tensor": TensorDesc(INT32, (2, 2)), "mask_type": MaskType.BOOLEAN}, "in the sizes of its type"),
+        ({"mask_tensor": TensorDesc(INT32, (2, 2)), "mask_type": MaskType.BOOLEAN}, "the sizes of its type; expected"),
         ({"past_sequence_lengths_tensor": TensorDesc(INT32, (1,))}, "both present tensors"),
-        ({"query_tensor": TensorDesc(FLOAT16, (2, 1, 128, 512))}, "implied"),
+        ({"query_tensor": TensorDesc(FLOAT16, (2, 1, 128, 512))}, r"sizes that queries.*; expected"),
     ],
 )
 def test_descs_that_make_no_sense(fields: dict[str, Any], message: str) -> None:

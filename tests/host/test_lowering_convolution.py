@@ -336,7 +336,7 @@ def test_what_is_added_lies_as_the_output() -> None:
         TensorDesc(y.data_type, (2, 32, 7, 8), (0, 56, 8, 1)),
         TensorDesc(y.data_type, (2, 32, 8, 7)),
     ):
-        with pytest.raises(InvalidArgumentError, match="laid out as the output"):
+        with pytest.raises(InvalidArgumentError, match="lie in memory as the output does"):
             ConvolutionAdd(**fields, addend_tensor=addend).validate()
 
 

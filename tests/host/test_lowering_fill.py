@@ -107,7 +107,7 @@ def test_a_delta_may_count_an_unsigned_type_down() -> None:
     "desc", [constant(TensorDesc(FLOAT32, (2,))), diagonal(0, 1), one_hot()], ids=lambda desc: desc.type.name
 )
 def test_sizes_that_nothing_else_says_are_asked_for(desc: OperatorDesc) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"\.OutputTensor: is given"):
+    with pytest.raises(InvalidArgumentError, match=r"\.OutputTensor: must be given"):
         desc.inferred_output_sizes()
 
 

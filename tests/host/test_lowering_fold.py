@@ -67,7 +67,7 @@ def test_dimensions_before_the_batch_have_size_one() -> None:
     desc = unfold((1, 1, 2, 3, 7, 9), windows((3, 2)))
     desc.validate()
     desc.replace(output_tensor=TensorDesc(FLOAT32, (1, 1, 1, 2, 18, 40))).validate()
-    with pytest.raises(InvalidArgumentError, match="before N only sizes 1"):
+    with pytest.raises(InvalidArgumentError, match="before N only sizes of 1"):
         desc.replace(input_tensor=TensorDesc(FLOAT32, (2, 1, 2, 3, 7, 9))).validate()
 
 

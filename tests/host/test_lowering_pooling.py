@@ -126,7 +126,7 @@ def test_each_rule_is_checked(changes: dict[str, Any], field: str) -> None:
 
 
 def test_a_window_larger_than_the_padded_input_has_no_size() -> None:
-    with pytest.raises(InvalidArgumentError, match="dilated window fits"):
+    with pytest.raises(InvalidArgumentError, match="dilated window must fit"):
         average((1, 1, 4, 4), (1, 1, 1, 1), (5, 1)).inferred_output_sizes()
 
 

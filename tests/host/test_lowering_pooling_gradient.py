@@ -76,8 +76,8 @@ def rule(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities = GPU) ->
 @pytest.mark.parametrize(
     ("changes", "field", "text"),
     [
-        ({"strides": (1,)}, "Strides", "one entry a spatial dimension"),
-        ({"window_size": (0, 1)}, "WindowSize", "no entry is 0"),
+        ({"strides": (1,)}, "Strides", "one entry for each spatial dimension"),
+        ({"window_size": (0, 1)}, "WindowSize", "no entry may be 0"),
         ({"input_gradient_tensor": TensorDesc(FLOAT32, (1, 2, 4, 3))}, "InputGradientTensor", "rounded down or up"),
         ({"input_gradient_tensor": TensorDesc(FLOAT32, (2, 2, 4, 4))}, "InputGradientTensor", "N and C"),
         ({"input_gradient_tensor": TensorDesc(FLOAT16, (1, 2, 4, 4))}, "", "same data type"),

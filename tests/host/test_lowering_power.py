@@ -91,7 +91,7 @@ def test_a_channel_that_starts_inside_a_word_moves_by_elements() -> None:
 @pytest.mark.parametrize("bias", [[1.0], (math.nan,), ("1",), (1e39,)])
 def test_a_bias_is_a_tuple_of_numbers(bias: object) -> None:
     desc = image(T.FLOAT32, (1.0,), 2, 2).replace(bias=bias)
-    with pytest.raises(InvalidArgumentError, match="is a tuple of numbers that fit a FLOAT32, not NaN"):
+    with pytest.raises(InvalidArgumentError, match="must be a tuple of numbers that fit a FLOAT32, not NaN"):
         desc.validate()
 
 

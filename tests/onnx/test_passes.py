@@ -405,5 +405,5 @@ def test_folded_weights_are_shared_between_shapes(make: Callable[..., onnx.Model
 
 
 def test_an_unknown_pass_is_refused(make: Callable[..., onnx.ModelProto]) -> None:
-    with pytest.raises(InvalidArgumentError, match="names passes: activation, addition"):
+    with pytest.raises(InvalidArgumentError, match="must name passes, which are activation, addition"):
         Network(load_model(make(CASES["relu"][0])), ["relu"]).trace_whole({"x": IMAGE}, {})

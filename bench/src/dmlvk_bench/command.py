@@ -61,16 +61,16 @@ def run(options: argparse.Namespace) -> int:
     ]
     if options.headline:
         if scale is not FULL:
-            rule = "is for a GPU and without --quick: the targets are those of its sizes, which take minutes on a CPU"
+            rule = "must be without --quick and on a GPU: the targets are those of its sizes, which take minutes on a CPU"
             raise InvalidArgumentError(rule, field="headline", value=True)
         problems = [problem for problem in problems if problem.name in headline.problems()]
     if not problems and set(suites) <= set(PROBLEM_SUITES):
-        words = f"is a family of the suites {', '.join(suites)}, or part of a problem's name there"
+        words = f"must be a family of the suites {', '.join(suites)}, or part of a problem's name there"
         raise InvalidArgumentError(words, field="only", value=options.only)
     if options.sweep:
         if against or options.html:
             raise InvalidArgumentError(
-                "is not given with --against or --html: a sweep has neither", field="sweep", value=True
+                "must not come with --against or --html: a sweep has neither", field="sweep", value=True
             )
         return _sweep(device, problems, pace, options.json)
     found, missing = rivals.find(against, device, quick=options.quick)
@@ -189,7 +189,7 @@ class _Pages:
         self._json, self._html = json_path, html_path
         for name, path in (("json", json_path), ("html", html_path)):
             if path is not None and not path.absolute().parent.is_dir():
-                raise InvalidArgumentError("is a file in a folder that exists", field=name, value=str(path))
+                raise InvalidArgumentError("must be a file in a folder that exists", field=name, value=str(path))
         self._page = None if html_path is None else importlib.import_module("dmlvk_bench.page").page
 
     def keep(self, results: Results) -> None:
@@ -312,7 +312,7 @@ class _Run:
         """
         if importlib.util.find_spec("onnx") is not None:
             return True
-        why = f"the suite {suite} needs the package onnx: pip install 'dmlvk[onnx]'"
+        why = f"the suite {suite} must have the package onnx: pip install 'dmlvk[onnx]'"
         if explicitly:
             raise InvalidArgumentError(why, field="suite", value=suite)
         self._found(missing={**self.results.missing, suite: why})
@@ -352,6 +352,6 @@ def _named(field: str, words: str, choices: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in choices:
             raise InvalidArgumentError(
-                f"is one or more of {', '.join(choices)}, with commas between", field=field, value=name
+                f"must be one or more of {', '.join(choices)}, with commas between", field=field, value=name
             )
     return names

@@ -119,7 +119,9 @@ def compare(before: Results, after: Results) -> Comparison:
         changes += _of_models(before.models, after.models)
     wrong = tuple(name for name in common if old[name].agrees and not new[name].agrees)
     if not changes and not wrong:
-        raise InvalidArgumentError("has a figure in common with the first", field="results", value=after.machine.date)
+        raise InvalidArgumentError(
+            "must have a figure in common with the first file", field="results", value=after.machine.date
+        )
     return Comparison(
         tuple(sorted(changes, key=lambda change: -change.slowdown)),
         wrong,

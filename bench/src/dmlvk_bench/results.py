@@ -270,5 +270,5 @@ def read(path: pathlib.Path) -> Results:
         shapes = [ShapeRow(**row) for row in found.pop("shapes", [])]
         return Results(machine=machine, ceilings=ceilings, host=host, problems=problems, shapes=shapes, **found)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        rule = f"is a file of results, format {FORMAT}, as bench --json writes it ({type(error).__name__}: {error})"
+        rule = f"must be a file of results, format {FORMAT}, as bench --json writes it ({type(error).__name__}: {error})"
         raise InvalidArgumentError(rule, field="results", value=str(path)) from None

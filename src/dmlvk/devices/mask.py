@@ -64,16 +64,16 @@ class Mask:
 
     def __post_init__(self) -> None:
         if self.model and self.model not in MODELS:
-            raise InvalidArgumentError(f"is one of {', '.join(MODELS)}", field="model (DMLVK_MODEL)", value=self.model)
+            raise InvalidArgumentError(f"must be one of {', '.join(MODELS)}", field="model (DMLVK_MODEL)", value=self.model)
         if self.profile and self.profile not in PROFILES:
-            rule = f"is one of {', '.join(PROFILES)}"
+            rule = f"must be one of {', '.join(PROFILES)}"
             raise InvalidArgumentError(rule, field="profile (DMLVK_PROFILE)", value=self.profile)
         for name in self.disable:
             if name not in FEATURE_NAMES and name not in GROUPS:
-                rule = f"names features among {', '.join(FEATURE_NAMES)} or groups of them: {', '.join(GROUPS)}"
+                rule = f"must name features among {', '.join(FEATURE_NAMES)} or groups of them: {', '.join(GROUPS)}"
                 raise InvalidArgumentError(rule, field="disable (DMLVK_DISABLE)", value=name)
         if self.subgroup_size < 0 or self.subgroup_size & (self.subgroup_size - 1):
-            rule = "is a power of two, or 0 for the device's choice"
+            rule = "must be a power of two, or 0 for the device's choice"
             raise InvalidArgumentError(rule, field="subgroup_size (DMLVK_SUBGROUP_SIZE)", value=self.subgroup_size)
 
     @classmethod
@@ -86,7 +86,7 @@ class Mask:
         names = (name.strip() for name in os.environ.get("DMLVK_DISABLE", "").split(","))
         size = os.environ.get("DMLVK_SUBGROUP_SIZE", "").strip() or "0"
         if not size.isdecimal():
-            rule = "is a power of two, or 0 for the device's choice"
+            rule = "must be a power of two, or 0 for the device's choice"
             raise InvalidArgumentError(rule, field="subgroup_size (DMLVK_SUBGROUP_SIZE)", value=size)
         profile, model = (os.environ.get(name, "").strip() for name in ("DMLVK_PROFILE", "DMLVK_MODEL"))
         return cls(profile, tuple(filter(None, names)), int(size), model)

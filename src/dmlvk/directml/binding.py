@@ -23,7 +23,7 @@ from dmlvk.directml.operator import CompiledOperator, Dispatchable, OperatorInit
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.runtime.recorder import BoundRange, Command, Resources, copy_between
-from dmlvk.spec.errors import BindingError, StateError
+from dmlvk.spec.errors import BindingError, StateError, other_device
 from dmlvk.spec.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
     PERSISTENT_BUFFER_ALIGNMENT,
@@ -75,7 +75,7 @@ class BindingTable:
             self.bindings = None
             return
         if dispatchable.device is not self.device:
-            raise StateError(f"the dispatchable belongs to {dispatchable.device}, the table to {self.device}")
+            raise other_device("the dispatchable", dispatchable.device, "the binding table", self.device)
         if isinstance(dispatchable, CompiledOperator):
             self.bindings = OperatorBindings(dispatchable)
         else:
@@ -129,7 +129,7 @@ class BindingTable:
 
     def _serving(self) -> OperatorBindings | InitializerBindings:
         if self.bindings is None:
-            raise StateError("the binding table serves no dispatchable: reset it with one first")
+            raise StateError("the binding table serves no dispatchable; call reset with a dispatchable first")
         return self.bindings
 
 
@@ -172,7 +172,7 @@ class _Bindings(abc.ABC):
     def _require_temporary(self) -> None:
         size = self.dispatchable.get_binding_properties().temporary_resource_size
         if size and self.temporary is None:
-            raise BindingError(f"needs {size} bytes", operator=self.name, field="TemporaryResource")
+            raise BindingError(_must_be_bound(size), operator=self.name, field="TemporaryResource")
 
     @abc.abstractmethod
     def _check(self) -> None:
@@ -216,8 +216,8 @@ class OperatorBindings(_Bindings):
         name, tensor = slot
         if tensor is None or tensor.owned_by_dml:
             if not _is_empty(binding):
-                owned = "an OWNED_BY_DML tensor is bound at initialisation only"
-                rule = "an absent optional tensor is not bound" if tensor is None else owned
+                owned = "an OWNED_BY_DML tensor must be None here: it is bound at initialisation only"
+                rule = "must be None, because the desc does not have this optional tensor" if tensor is None else owned
                 raise BindingError(rule, operator=self.name, field=name, value=binding)
             return None
         return _tensor_range(self.dispatchable.device, self.name, name, tensor, binding)
@@ -228,17 +228,17 @@ class OperatorBindings(_Bindings):
         outputs = self._complete("Outputs", signature.outputs, self.outputs)
         self._require_temporary()
         if size and self.persistent is None:
-            raise BindingError(f"needs {size} bytes", operator=self.name, field="PersistentResource")
+            raise BindingError(_must_be_bound(size), operator=self.name, field="PersistentResource")
 
         for index, read in enumerate(inputs):
             for target, written in enumerate(outputs):
                 if read and written and read.intersects(written) and not self._runs_in_place(index, target):
                     raise BindingError(
-                        f"intersects {signature.outputs[target].name} only as the same range, where the operator runs "
-                        "in place and both tensors have the same layout",
+                        f"may share bytes with {signature.outputs[target].name} only as the same range, where the operator "
+                        "runs in place and both tensors have the same layout",
                         operator=self.name,
                         field=signature.inputs[index].name,
-                        value=_spelled(read, written),
+                        value=(read, written),
                     )
         written_tensors = _named(signature.outputs, outputs)
         tensors = _named(signature.inputs, inputs) + written_tensors
@@ -254,7 +254,7 @@ class OperatorBindings(_Bindings):
         if bound is None:
             needed = [slot.name for slot in slots if slot.tensor is not None and not slot.tensor.owned_by_dml]
             if needed:
-                raise BindingError(f"bound before recording: {', '.join(needed)}", operator=self.name, field=field)
+                raise BindingError(f"{', '.join(needed)} must be bound before recording", operator=self.name, field=field)
             return [None] * len(slots)
         return bound
 
@@ -308,7 +308,7 @@ class InitializerBindings(_Bindings):
         signature = operator.signature
         name = signature.operator
         if binding is not None and not isinstance(binding, BufferArrayBinding):
-            raise BindingError("is a BufferArrayBinding or None", operator=name, field="Inputs", value=binding)
+            raise BindingError("must be a BufferArrayBinding or None", operator=name, field="Inputs", value=binding)
         entries = () if binding is None else binding.bindings
         if not entries and not signature.owned_inputs:
             return [None] * len(signature.inputs)
@@ -320,7 +320,7 @@ class InitializerBindings(_Bindings):
             elif _is_empty(entry):
                 bound.append(None)
             else:
-                rule = "only OWNED_BY_DML tensors are bound at initialisation"
+                rule = "must be None, because only OWNED_BY_DML tensors are bound at initialisation"
                 raise BindingError(rule, operator=name, field=slot.name, value=entry)
         return bound
 
@@ -342,13 +342,13 @@ class InitializerBindings(_Bindings):
 
     def _check(self) -> None:
         if self.generation != self.dispatchable.generation:
-            raise StateError("the initialiser was reset after the table: reset the table too")
+            raise StateError("the initialiser was reset after the binding table; reset the table too")
         for operator in self.operators:
             if self.inputs is None and operator.signature.owned_inputs:
-                rule = f"bound before recording: the OWNED_BY_DML inputs of {operator.signature.operator}"
+                rule = f"the OWNED_BY_DML inputs of {operator.signature.operator} must be bound before recording"
                 raise BindingError(rule, operator=self.name, field="Inputs")
             if self.outputs is None and operator.plan.persistent_bytes:
-                rule = f"bound before recording: {_home_name(operator)}"
+                rule = f"{_home_name(operator)} must be bound before recording"
                 raise BindingError(rule, operator=self.name, field="Outputs")
         self._require_temporary()
 
@@ -361,10 +361,10 @@ class InitializerBindings(_Bindings):
             for home_name, home in homes:
                 if read and home and read.buffer is home.buffer:
                     raise BindingError(
-                        f"at initialisation an input shares no buffer with an output, {home_name}",
+                        f"at initialisation an input may not share a buffer with the output {home_name}",
                         operator=self.name,
                         field=name,
-                        value=_spelled(read, home),
+                        value=(read, home),
                     )
         _check_apart(self.name, "TemporaryResource", self.temporary, reads + homes)
 
@@ -405,15 +405,15 @@ def _named(slots: Sequence[TensorSlot], bound: Sequence[BoundRange | None]) -> l
 
 def _check_count(operator: str, field: str, expected: int, bindings: Sequence[object]) -> None:
     if len(bindings) != expected:
-        rule = f"exactly {expected} bindings, absent optional tensors included as None"
-        raise BindingError(rule, operator=operator, field=field, value=len(bindings))
+        rule = "must have one binding for each tensor, None for an absent optional one"
+        raise BindingError(rule, operator=operator, field=field, value=len(bindings), expected=expected)
 
 
 def _tensor_range(device: ComputeDevice, operator: str, field: str, tensor: TensorDesc, binding: object) -> BoundRange:
     bound = _range(device, operator, field, binding, tensor.total_tensor_size_in_bytes, MINIMUM_BUFFER_TENSOR_ALIGNMENT)
     guaranteed = tensor.guaranteed_base_offset_alignment
     if guaranteed and bound.offset % guaranteed:
-        rule = f"the offset is a multiple of the guaranteed base offset alignment, {guaranteed}"
+        rule = f"the offset must be a multiple of the guaranteed base offset alignment, {guaranteed} bytes"
         raise BindingError(rule, operator=operator, field=field, value=bound.offset)
     return bound
 
@@ -426,19 +426,19 @@ def _range(device: ComputeDevice, operator: str, field: str, binding: object, ne
 
     buffer, offset, size = binding if isinstance(binding, BufferBinding) else (None, 0, None)
     if not isinstance(buffer, Buffer):
-        raise error("is a BufferBinding with a buffer", binding)
+        raise error("must be a BufferBinding with a buffer", binding)
     if buffer.device is not device:
-        raise StateError(f"{operator}.{field}: the buffer belongs to {buffer.device}, the table to {device}")
+        raise other_device(f"{operator}.{field}: the buffer", buffer.device, "the binding table", device)
     if not isinstance(offset, _INTEGERS) or offset < 0 or offset % alignment:
-        raise error(f"the offset is a multiple of {alignment}", offset)
+        raise error(f"the offset must be a multiple of {alignment} bytes", offset)
     if size is not None and not isinstance(size, _INTEGERS):
-        raise error("the size is a number of bytes", size)
+        raise error("the size must be a number of bytes", size)
     offset = int(offset)
     length = buffer.size_in_bytes - offset if size is None else int(size)
     if length < 0 or offset + length > buffer.size_in_bytes:
-        raise error(f"the range lies inside the buffer's {buffer.size_in_bytes} bytes", (offset, length))
+        raise error(f"offset and size must lie inside the buffer's {buffer.size_in_bytes} bytes", (offset, length))
     if length < needed:
-        raise error(f"at least {needed} bytes", length)
+        raise error(f"must have at least {needed} bytes", length)
     return BoundRange(buffer, offset, needed)
 
 
@@ -453,8 +453,8 @@ def _check_apart(
 ) -> None:
     for name, other in others:
         if part is not None and other is not None and part.intersects(other):
-            raise BindingError(f"does not intersect {name}", operator=operator, field=field, value=_spelled(part, other))
+            raise BindingError(f"may not share bytes with {name}", operator=operator, field=field, value=(part, other))
 
 
-def _spelled(*ranges: BoundRange) -> str:
-    return " and ".join(f"[{part.offset}, {part.end})" for part in ranges)
+def _must_be_bound(size: int) -> str:
+    return f"must be bound, with at least {size} bytes"

@@ -17,7 +17,7 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Command, DispatchTiming, Recording, copy_between
 from dmlvk.spec.enums import ExecutionFlags
-from dmlvk.spec.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError
+from dmlvk.spec.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError, other_device
 
 _submission_lock = threading.Lock()
 """Held while the initialisation of operators is checked, submitted and noted, all in one step."""
@@ -84,13 +84,15 @@ class CommandList:
         ranges = []
         for name, buffer, offset in (("target", target, target_offset), ("source", source, source_offset)):
             if buffer.device is not self.device:
-                raise StateError(f"the {name} belongs to {buffer.device}, the list to {self.device}")
+                raise other_device(f"the {name}", buffer.device, "the command list", self.device)
             if offset < 0 or size_in_bytes < 1 or offset + size_in_bytes > buffer.size_in_bytes:
-                rule = f"lies inside the buffer's {buffer.size_in_bytes} bytes"
+                rule = f"offset and size must be those of at least 1 byte inside the buffer's {buffer.size_in_bytes} bytes"
                 raise InvalidArgumentError(rule, field=name, value=(offset, size_in_bytes))
             ranges.append(BoundRange(buffer, offset, size_in_bytes))
         if ranges[0].intersects(ranges[1]):
-            raise InvalidArgumentError("target and source do not overlap", field="target", value=target_offset)
+            raise InvalidArgumentError(
+                "source and target may not share bytes of a buffer", field="target", value=(ranges[1], ranges[0])
+            )
         self._recording().add([copy_between("CopyBufferRegion", ranges[1], ranges[0])])
 
     def record(self, bindings: OperatorBindings | InitializerBindings) -> None:
@@ -103,7 +105,7 @@ class CommandList:
     def _record_operator(self, bindings: OperatorBindings) -> None:
         operator = bindings.dispatchable
         if not operator.is_initialization_recorded:
-            raise StateError(f"{operator.signature.operator}: a compiled operator is initialised before it is executed")
+            raise StateError(f"{operator.signature.operator}: a compiled operator must be initialised before it is executed")
         if operator.flags & ExecutionFlags.DESCRIPTORS_VOLATILE:
             self._require_open()
             self._segments.append(_VolatileSegment(self.device, bindings, timestamps=self._timestamps))
@@ -166,7 +168,7 @@ class CommandList:
             StateError: it has not; and what ``submit`` raises.
         """
         if not self._submitted:
-            raise StateError("the command list has not been submitted")
+            raise StateError("the command list has not been submitted; call submit first")
         self.submit()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -184,9 +186,9 @@ class CommandList:
             DeviceLostError: the device was lost.
         """
         if timeout is not None and not timeout >= 0:
-            raise InvalidArgumentError("is None or at least 0 seconds", field="timeout", value=timeout)
+            raise InvalidArgumentError("must be None or at least 0 seconds", field="timeout", value=timeout)
         if not self._submitted:
-            raise StateError("the command list has not been submitted")
+            raise StateError("the command list has not been submitted; call submit first")
         # One queue runs a list's parts in order: the last one is done last.
         recordings = self._recordings()
         return not recordings or recordings[-1].wait(timeout)
@@ -201,7 +203,7 @@ class CommandList:
             StateError: the list was created without timestamps, or has not been submitted.
         """
         if not self._timestamps:
-            raise StateError("create the command list with timestamps=True")
+            raise StateError("the command list takes no times; create it with timestamps=True")
         self.wait()
         result: list[DispatchTiming] = []
         for recording in self._recordings():
@@ -235,7 +237,7 @@ class CommandList:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise StateError("the command list is closed")
+            raise StateError("the command list is closed and takes no more commands; create another one")
 
     def _recording(self) -> Recording:
         """The recording that takes further commands: the list's last part, or a new one after a volatile dispatch."""
@@ -256,10 +258,12 @@ class CommandList:
             name = operator.signature.operator
             if initializes:
                 if operator.initialized or operator in homes:
-                    raise StateError(f"{name}: a compiled operator is initialised exactly once")
+                    raise StateError(f"{name}: a compiled operator can be initialised only once")
                 homes[operator] = persistent
             elif not operator.initialized and operator not in homes:
-                raise StateError(f"{name}: executed before the list with its initialiser was submitted")
+                raise StateError(
+                    f"{name}: the list with the operator's initialiser must be submitted before one that executes it"
+                )
 
 
 def check_home(bindings: OperatorBindings) -> None:
@@ -267,10 +271,11 @@ def check_home(bindings: OperatorBindings) -> None:
     operator = bindings.dispatchable
     if operator.plan.persistent_bytes and bindings.persistent != operator.persistent_home:
         raise BindingError(
-            "is the range that the initialiser wrote",
+            "must be the range that the initialiser wrote",
             operator=operator.signature.operator,
             field="PersistentResource",
             value=bindings.persistent,
+            expected=operator.persistent_home,
         )
 
 
@@ -296,8 +301,14 @@ class CommandRecorder:
         """
         bindings = binding_table.bindings
         device = self.device
-        if command_list.device is not device or dispatchable.device is not device or binding_table.device is not device:
-            raise StateError(f"list, dispatchable and table belong to the recorder's device, {device}")
+        parts = (
+            ("the command list", command_list),
+            ("the dispatchable", dispatchable),
+            ("the binding table", binding_table),
+        )
+        for name, part in parts:
+            if part.device is not device:
+                raise other_device(name, part.device, "the command recorder", device)
         if bindings is None or bindings.dispatchable is not dispatchable:
-            raise StateError("the binding table serves another dispatchable")
+            raise StateError("the binding table serves another dispatchable; call reset with this one first")
         command_list.record(bindings)

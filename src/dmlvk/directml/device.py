@@ -24,7 +24,7 @@ from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo
 from dmlvk.runtime.measure import learn_model
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.spec.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType
-from dmlvk.spec.errors import InvalidArgumentError, StateError, UnsupportedError
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError, other_device
 from dmlvk.spec.schema import OperatorDesc
 
 MAXIMUM_FEATURE_LEVEL = FeatureLevel.LEVEL_6_4
@@ -62,10 +62,10 @@ class Device(ComputeDevice):
         mask: Mask | None = None,
     ) -> None:
         if flags & CreateDeviceFlags.DEBUG and os.environ.get("DMLVK_VALIDATION") != "1":
-            rule = "DEBUG needs the environment variable DMLVK_VALIDATION=1 before the first use of dmlvk"
+            rule = "DEBUG must come with the environment variable DMLVK_VALIDATION=1, set before the first use of dmlvk"
             raise InvalidArgumentError(rule, field="flags", value=flags)
         if minimum_feature_level > MAXIMUM_FEATURE_LEVEL:
-            raise UnsupportedError(f"the highest feature level is {MAXIMUM_FEATURE_LEVEL.name}")
+            raise _too_high(minimum_feature_level)
         super().__init__(choice, mask=mask)
         learn_model(self)
         self.private_data: dict[object, Any] = {}
@@ -79,7 +79,7 @@ class Device(ComputeDevice):
             UnsupportedError: the device lacks a data type.
         """
         if not isinstance(desc, OperatorDesc):
-            raise InvalidArgumentError("is an operator desc", field="desc", value=desc)
+            raise InvalidArgumentError("must be an operator desc", field="desc", value=desc)
         desc.validate()
         check_data_types(desc, self.capabilities)
         return Operator(self, desc)
@@ -98,7 +98,7 @@ class Device(ComputeDevice):
             StateError: an operator of another device.
         """
         if operator.device is not self:
-            raise StateError(f"the operator belongs to {operator.device}, not to {self}")
+            raise other_device("the operator", operator.device, "the device that compiles it", self)
         return self.compile_plan(Signature.of(operator.desc), lower(operator.desc, self.capabilities_under(flags)), flags)
 
     def compile_graph(
@@ -119,7 +119,9 @@ class Device(ComputeDevice):
         """
         for index, node in enumerate(desc.nodes):
             if isinstance(node, OperatorGraphNodeDesc) and node.operator.device is not self:
-                raise StateError(f"Nodes[{index}]: the operator belongs to {node.operator.device}, not to {self}")
+                raise other_device(
+                    f"Nodes[{index}]: the operator", node.operator.device, "the device that compiles it", self
+                )
         wiring = wire(desc)
         steps = optimized(wiring.steps, wiring.outputs, without=without)
         assembly = assemble(steps, wiring.inputs, wiring.outputs, self.capabilities_under(flags))
@@ -192,7 +194,7 @@ class Device(ComputeDevice):
             StateError: a list of another device; and what ``CommandList.submit`` raises.
         """
         if command_list.device is not self:
-            raise StateError(f"the command list belongs to {command_list.device}, not to {self}")
+            raise other_device("the command list", command_list.device, "the device that executes it", self)
         command_list.submit()
         command_list.wait()
 
@@ -212,17 +214,21 @@ class Device(ComputeDevice):
         """
         if feature == Feature.TENSOR_DATA_TYPE_SUPPORT:
             if not isinstance(query, int) or query not in list(TensorDataType):
-                raise InvalidArgumentError("is a TensorDataType", field="query", value=query)
+                raise InvalidArgumentError("must be a TensorDataType", field="query", value=query)
             return self.supports_data_type(TensorDataType(query))
         if feature == Feature.FEATURE_LEVELS:
             levels = () if isinstance(query, int) else query
             if not levels or any(level not in list(FeatureLevel) for level in levels):
-                raise InvalidArgumentError("is a sequence of FeatureLevel", field="query", value=query)
+                raise InvalidArgumentError("must be a sequence of FeatureLevel", field="query", value=query)
             reached = [FeatureLevel(level) for level in levels if level <= MAXIMUM_FEATURE_LEVEL]
             if not reached:
-                raise UnsupportedError(f"the highest feature level is {MAXIMUM_FEATURE_LEVEL.name}")
+                raise _too_high(FeatureLevel(min(levels)))
             return max(reached)
-        raise InvalidArgumentError("is a Feature", field="feature", value=feature)
+        raise InvalidArgumentError("must be a Feature", field="feature", value=feature)
+
+
+def _too_high(asked: FeatureLevel) -> UnsupportedError:
+    return UnsupportedError(f"the highest feature level is {MAXIMUM_FEATURE_LEVEL.name}, and {asked.name} is asked for")
 
 
 def default_device() -> Device:

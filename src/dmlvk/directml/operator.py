@@ -18,7 +18,7 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, PreparedLaunches
 from dmlvk.spec.enums import ExecutionFlags
-from dmlvk.spec.errors import StateError
+from dmlvk.spec.errors import StateError, other_device
 from dmlvk.spec.schema import OperatorDesc, Slot
 from dmlvk.spec.tensor import TensorDesc
 
@@ -142,7 +142,7 @@ class CompiledOperator:
     def require_uninitialized(self) -> None:
         """Raises StateError if it has been initialised, or a living list does so."""
         if self.is_initialization_recorded:
-            raise StateError(f"{self.signature.operator}: a compiled operator is initialised exactly once")
+            raise StateError(f"{self.signature.operator}: a compiled operator can be initialised only once")
 
     def note_initialization(self, command_list: object, home: BoundRange | None) -> None:
         """Called when an initialiser with this target has been recorded: the list and where it puts the persistent
@@ -178,11 +178,11 @@ class OperatorInitializer:
         """
         for operator in operators:
             if operator.device is not self.device:
-                raise StateError(f"{operator.signature.operator}: the operator belongs to {operator.device}")
+                raise other_device(operator.signature.operator, operator.device, "the initialiser", self.device)
             if operator.initialized:
-                raise StateError(f"{operator.signature.operator}: a compiled operator is initialised exactly once")
+                raise StateError(f"{operator.signature.operator}: a compiled operator can be initialised only once")
         if len(set(operators)) != len(operators):
-            raise StateError("an initialiser names each operator once")
+            raise StateError("an initialiser can name each operator only once")
         self.operators = tuple(operators)
         self.generation += 1
 

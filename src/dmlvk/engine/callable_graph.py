@@ -118,7 +118,7 @@ class CallableGraph:
         """
         with self._lock:
             if self._is_ready:
-                raise StateError("a graph is initialised exactly once")
+                raise StateError("a function can be initialised only once")
             weights = self._compiler.weights
             copies = []
             for storage, source in given.items():
@@ -142,7 +142,7 @@ class CallableGraph:
         trace = self.graph.trace
         with self._lock:
             if not self._is_ready:
-                raise StateError("the graph is initialised before it is called")
+                raise StateError("a function with inputs that are OWNED_BY_DML must be initialised before it is called")
             outputs: dict[str, Buffer] = {}
             ranges: dict[Storage, BoundRange] = {}
             for storage, given in inputs.items():

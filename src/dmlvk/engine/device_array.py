@@ -52,7 +52,7 @@ def data_type_of(dtype: npt.DTypeLike) -> TensorDataType:
     kind = np.dtype(dtype)
     if kind not in _DATA_TYPES:
         names = ", ".join(str(known) for known in _DATA_TYPES)
-        raise InvalidArgumentError(f"is one of {names}", field="dtype", value=kind)
+        raise InvalidArgumentError(f"must be one of {names}", field="dtype", value=kind)
     return _DATA_TYPES[kind]
 
 
@@ -64,7 +64,7 @@ def dtype_of(data_type: TensorDataType) -> np.dtype[Any]:
     """
     dtype = _DTYPES.get(data_type) or _HALF_BYTES.get(data_type)
     if dtype is None:
-        raise InvalidArgumentError("is a data type of known size", field="DataType", value=data_type)
+        raise InvalidArgumentError("must be a data type of known size", field="DataType", value=data_type)
     return dtype
 
 
@@ -86,7 +86,7 @@ def _index_item(item: object) -> Index:
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, bool):
-        raise TypeError("a DeviceArray is not indexed by booleans")
+        raise TypeError("a DeviceArray cannot be indexed by booleans; use integers, slices, None and ...")
     return operator.index(item)  # type: ignore[arg-type]  # which raises TypeError for what is no integer
 
 
@@ -146,7 +146,12 @@ class DeviceArray:
         if data_type is not None and data_type in _HALF_BYTES:
             return _from_half_bytes(values, target, data_type)
         if data_type not in (None, data_type_of(values.dtype)):
-            raise InvalidArgumentError("is the array's own, or INT4 or UINT4", field="data_type", value=data_type)
+            raise InvalidArgumentError(
+                "must be the array's own, or INT4 or UINT4",
+                field="data_type",
+                value=data_type,
+                expected=data_type_of(values.dtype),
+            )
         data_type = data_type_of(values.dtype)
         strides = element_strides(values)
         if strides is None:
@@ -226,14 +231,14 @@ class DeviceArray:
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """numpy's protocol. The values always travel, so ``copy=False`` raises ``ValueError``."""
         if copy is False:
-            raise ValueError("a DeviceArray cannot be seen by numpy without a copy")
+            raise ValueError("numpy can only get a copy of a DeviceArray: leave copy=False out")
         values = self.numpy()
         return values if dtype is None else values.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
         """DLPack's protocol: exports a copy in host memory, so ``copy=False`` raises ``BufferError``."""
         if options.get("copy") is False:
-            raise BufferError("a DeviceArray is exported to the host as a copy")
+            raise BufferError("DLPack can only get a copy of a DeviceArray: leave copy=False out")
         return self.numpy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -259,7 +264,7 @@ class DeviceArray:
         items = [_index_item(item) for item in (index if isinstance(index, tuple) else (index,))]
         named = sum(item is not None and item is not Ellipsis for item in items)
         if named > self.ndim or items.count(Ellipsis) > 1:
-            raise IndexError(f"too many indices for {self.ndim} dimensions")
+            raise IndexError(f"too many indices: the DeviceArray has {self.ndim} dimensions, and {named} are indexed")
         if Ellipsis not in items:
             items.append(Ellipsis)
         at = items.index(Ellipsis)
@@ -277,7 +282,11 @@ class DeviceArray:
                 first, last, stride = item.indices(size)
                 count = len(range(first, last, stride))
                 if stride < 1 or count < 1:
-                    raise InvalidArgumentError("a slice has a positive step and elements", field="index", value=item)
+                    raise InvalidArgumentError(
+                        f"a slice of dimension {axis} of size {size} must have a positive step and leave elements",
+                        field="index",
+                        value=item,
+                    )
                 shape.append(count)
                 strides.append(step * stride)
                 start += first * step
@@ -298,7 +307,9 @@ class DeviceArray:
         """
         order = axes or tuple(reversed(range(self.ndim)))
         if sorted(order) != list(range(self.ndim)):
-            raise InvalidArgumentError("names every dimension once", field="axes", value=axes)
+            raise InvalidArgumentError(
+                f"must name each of the {self.ndim} dimensions once", operator="transpose", field="axes", value=axes
+            )
         return self._view(*self.view.transposed(order))
 
     @property
@@ -314,17 +325,22 @@ class DeviceArray:
             InvalidArgumentError: sizes of another number of elements.
         """
         if not self.is_packed:
-            raise StateError("only a packed DeviceArray can be reshaped without a copy")
+            rule = "only a packed DeviceArray can be reshaped without a copy"
+            raise StateError(f"{rule}; this one has shape {self.shape} and strides {self.strides}")
         known = int(np.prod([size for size in shape if size != -1], dtype=np.int64))
         sizes = tuple(self.size // max(known, 1) if size == -1 else size for size in shape)
         if shape.count(-1) > 1 or any(size < 1 for size in sizes) or np.prod(sizes, dtype=np.int64) != self.size:
-            raise InvalidArgumentError(f"has {self.size} elements", field="shape", value=shape)
+            raise InvalidArgumentError(
+                f"must have the {self.size} elements of shape {self.shape}", operator="reshape", field="shape", value=shape
+            )
         return self._view(sizes, packed_strides(sizes))
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> DeviceArray:
         nbytes, rest = divmod(start * element_bits(self.data_type), 8)
         if rest:
-            raise InvalidArgumentError("a view of 4-bit elements starts on a whole byte", field="index", value=start)
+            raise InvalidArgumentError(
+                "a view of 4-bit elements must start on a whole byte, so at an even element", field="index", value=start
+            )
         return DeviceArray(self.device, self.buffer, self.data_type, shape, strides, self.offset + nbytes)
 
     def _span_in_elements(self) -> int:
@@ -338,7 +354,7 @@ def _from_half_bytes(values: npt.NDArray[Any], device: ComputeDevice, data_type:
     """A packed 4-bit array on a device."""
     least, most = (cast_scalar(end, data_type) for end in (-np.inf, np.inf))
     if values.dtype != dtype_of(data_type) or np.any((values < least) | (values > most)):
-        rule = f"holds {dtype_of(data_type)} numbers from {least} to {most}"
+        rule = f"must hold {dtype_of(data_type)} numbers from {least} to {most}"
         raise InvalidArgumentError(rule, field="array", value=values.dtype)
     desc = TensorDesc(data_type, values.shape or (1,))
     buffer = device.create_buffer(desc.total_tensor_size_in_bytes)

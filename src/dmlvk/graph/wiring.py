@@ -105,9 +105,9 @@ class _Wirer:
         graph = self.graph
         for field, count, least in (("InputCount", graph.input_count, 0), ("OutputCount", graph.output_count, 1)):
             if not isinstance(count, int) or count < least:
-                raise _error(field, f"is an integer of at least {least}", count)
+                raise _error(field, f"must be an integer of at least {least}", count)
         if not graph.nodes:
-            raise _error("Nodes", "has at least one node", len(graph.nodes))
+            raise _error("Nodes", "must have at least one node", len(graph.nodes))
         kinds: tuple[tuple[str, Sequence[object], type], ...] = (
             ("InputEdges", graph.input_edges, InputGraphEdgeDesc),
             ("OutputEdges", graph.output_edges, OutputGraphEdgeDesc),
@@ -116,10 +116,10 @@ class _Wirer:
         for field, edges, kind in kinds:
             for index, edge in enumerate(edges):
                 if not isinstance(edge, kind):
-                    raise _error(f"{field}[{index}]", f"is an {kind.__name__}", edge)
+                    raise _error(f"{field}[{index}]", f"must be an {kind.__name__}", edge)
         for index, node in enumerate(graph.nodes):
             if not isinstance(node, OperatorGraphNodeDesc | ConstantDataGraphNodeDesc):
-                raise _error(f"Nodes[{index}]", "is an OperatorGraphNodeDesc or a ConstantDataGraphNodeDesc", node)
+                raise _error(f"Nodes[{index}]", "must be an OperatorGraphNodeDesc or a ConstantDataGraphNodeDesc", node)
 
     def _label(self, index: int) -> NodeLabel:
         node = self.graph.nodes[index]
@@ -143,7 +143,9 @@ class _Wirer:
             source = self._source(field, out.from_node_index, out.from_node_output_index)
             if out.graph_output_index in self.shown:
                 first = self.labels[self.shown[out.graph_output_index].node]
-                raise _error(field, f"graph output {out.graph_output_index} has one producer, and {first} is it", out)
+                raise _error(
+                    field, f"graph output {out.graph_output_index} must have one producer, and {first} is it already", out
+                )
             self.shown[out.graph_output_index] = source
 
     def _source(self, field: str, node: int, slot: int) -> _Source:
@@ -154,7 +156,8 @@ class _Wirer:
             slots = self.outputs[node]
             _check_index(f"{field}.FromNodeOutputIndex", slot, len(slots), f"outputs of {self.labels[node]}")
             if slots[slot].tensor is None:
-                raise _error(field, f"{self._named(_End(node, slot), slots)} is absent from the operator's desc", slot)
+                name = self._named(_End(node, slot), slots)
+                raise _error(field, f"the edge must start at a tensor of the operator's desc, which has no {name}", slot)
         return _Source(node, slot)
 
     def _feed(self, field: str, source: _Source, node: int, slot: int) -> None:
@@ -164,15 +167,19 @@ class _Wirer:
         end = _End(node, slot)
         tensor = slots[slot].tensor
         if tensor is None:
-            raise _error(field, f"{self._named(end, slots)} is absent from the operator's desc", slot)
+            raise _error(
+                field, f"the edge must end at a tensor of the operator's desc, which has no {self._named(end, slots)}", slot
+            )
         if end in self.feeds:
             raise _error(
-                field, f"{self._named(end, slots)} has one edge, and is fed by {self._spelled(self.feeds[end])}", slot
+                field,
+                f"{self._named(end, slots)} must have one edge, and {self._spelled(self.feeds[end])} feeds it already",
+                slot,
             )
         if tensor.owned_by_dml and source.node >= 0:
             raise _error(
                 field,
-                f"{self._named(end, slots)} is OWNED_BY_DML, so an input of the graph feeds it",
+                f"{self._named(end, slots)} is OWNED_BY_DML, so an input of the graph must feed it",
                 str(self._spelled(source)),
             )
         self.feeds[end] = source
@@ -182,17 +189,19 @@ class _Wirer:
         for node, label in enumerate(self.labels):
             for slot, item in enumerate(self.inputs[node]):
                 if item.tensor is not None and _End(node, slot) not in self.feeds:
-                    raise _error(f"Nodes[{node}]", f"an edge feeds {self._named(_End(node, slot), self.inputs[node])}", None)
+                    raise _error(
+                        f"Nodes[{node}]", f"an edge must feed {self._named(_End(node, slot), self.inputs[node])}", None
+                    )
             for slot, item in enumerate(self.outputs[node]):
                 if not item.field.optional and _Source(node, slot) not in used:
                     raise _error(
-                        f"Nodes[{node}]", f"an edge leaves {self._named(_End(node, slot), self.outputs[node])}", None
+                        f"Nodes[{node}]", f"an edge must leave {self._named(_End(node, slot), self.outputs[node])}", None
                     )
             if not self.outputs[node] and _Source(node, 0) not in used:
-                raise _error(f"Nodes[{node}]", f"an edge leaves {label}", None)
+                raise _error(f"Nodes[{node}]", f"an edge must leave {label}", None)
         for index in range(self.graph.output_count):
             if index not in self.shown:
-                raise _error("OutputEdges", f"an edge leads to graph output {index}", None)
+                raise _error("OutputEdges", f"an edge must lead to graph output {index}", None)
 
     # -- tensors
 
@@ -208,7 +217,7 @@ class _Wirer:
             if tensor.owned_by_dml != self._tensor(first).owned_by_dml:
                 raise _error(
                     f"Nodes[{end.node}]",
-                    f"all inputs fed by graph input {source.slot} are OWNED_BY_DML, or none; "
+                    f"the inputs fed by graph input {source.slot} must all be OWNED_BY_DML, or none; "
                     f"{self._named(first, self.inputs[first.node])} and {self._named(end, self.inputs[end.node])} differ",
                     tensor.flags,
                 )
@@ -218,9 +227,10 @@ class _Wirer:
         if own != nbytes:
             raise _error(
                 f"Nodes[{end.node}]",
-                f"{self._named(end, self.inputs[end.node])} has the TotalTensorSizeInBytes of what feeds it: "
-                f"{source} has {nbytes}",
+                f"{self._named(end, self.inputs[end.node])} must have the TotalTensorSizeInBytes of {source}, "
+                "which feeds it",
                 own,
+                nbytes,
             )
 
     def _tensor(self, end: _End) -> TensorDesc:
@@ -285,7 +295,9 @@ class _Wirer:
         fed = next((end for end, other in self.feeds.items() if other == source), None)
         if fed is None:
             raise _error(
-                f"Nodes[{source.node}]", f"{self.labels[source.node]} feeds a node, which says what its data is", None
+                f"Nodes[{source.node}]",
+                f"{self.labels[source.node]} must feed a node, whose desc says what its data is",
+                None,
             )
         return self._tensor(fed)
 
@@ -314,7 +326,7 @@ class _Wirer:
 
     def _cycle_error(self, cycle: Sequence[int]) -> InvalidArgumentError:
         names = " -> ".join(str(self.labels[node]) for node in (*cycle, cycle[0]))
-        return _error("IntermediateEdges", f"has no cycle, and here is one: {names}", list(cycle))
+        return _error("IntermediateEdges", f"must have no cycle, and here is one: {names}", list(cycle))
 
     # -- names
 
@@ -349,8 +361,8 @@ def _cycle(before: Sequence[set[int]]) -> list[int]:
 
 def _check_index(field: str, index: object, count: int, what: str) -> None:
     if not isinstance(index, int) or not 0 <= index < count:
-        raise _error(field, f"is an index of the {count} {what}", index)
+        raise _error(field, f"must be an index of the {count} {what}", index)
 
 
-def _error(field: str, rule: str, value: object) -> InvalidArgumentError:
-    return InvalidArgumentError(rule, operator=_GRAPH, field=field, value=value)
+def _error(field: str, rule: str, value: object, expected: object = None) -> InvalidArgumentError:
+    return InvalidArgumentError(rule, operator=_GRAPH, field=field, value=value, expected=expected)

@@ -60,7 +60,9 @@ class PreparedModel(BackendRep):
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(infos):
                 wanted = ", ".join(repr(info.name) for info in infos) or "none"
-                raise ModelError(f"the model's inputs are {wanted}; fed were {len(inputs)} arrays")
+                raise ModelError(
+                    f"there must be one array for each of the model's inputs, {wanted}; got {len(inputs)} arrays"
+                )
             inputs = {info.name: array for info, array in zip(infos, inputs, strict=True)}
         outputs: tuple[Any, ...] = self._outputs(*self.session.run(None, inputs))
         return outputs
@@ -157,7 +159,7 @@ def _choice(device: str) -> str | None:
     if device.startswith(_ONE_DEVICE) and len(device) > len(_ONE_DEVICE):
         return device.removeprefix(_ONE_DEVICE)
     raise InvalidArgumentError(
-        'is "VULKAN", "CPU", or "VULKAN:" with an index, a UUID or part of a name', field="device", value=device
+        'must be "VULKAN", "CPU", or "VULKAN:" with an index, a UUID or part of a name', field="device", value=device
     )
 
 

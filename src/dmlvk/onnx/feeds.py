@@ -11,7 +11,7 @@ import numpy as np
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.model import Array, Model, ValueInfo, data_type_of
-from dmlvk.spec.errors import InvalidArgumentError, ModelError
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, broken_rule
 
 Feed = Array | DeviceArray
 Fed = Feed | tuple[Feed, ...] | None
@@ -28,14 +28,14 @@ def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Fed]:
         ModelError: missing or unknown names, other types or other shapes than declared; names the inputs.
     """
     if not isinstance(feeds, Mapping):
-        raise InvalidArgumentError("is a mapping from input names to arrays", field="feeds", value=type(feeds).__name__)
+        raise InvalidArgumentError("must be a mapping from input names to arrays", field="feeds", value=type(feeds))
     wanted = [info.name for info in model.inputs]
     missing = ", ".join(repr(name) for name in wanted if name not in feeds)
     unknown = ", ".join(repr(name) for name in feeds if name not in wanted)
     if missing or unknown:
         raise ModelError(
-            f"the model's inputs are {', '.join(wanted) or 'none'}; missing: {missing or 'none'}, "
-            f"unknown: {unknown or 'none'}"
+            f"the feeds must have exactly the model's inputs, {', '.join(wanted) or 'none'}; "
+            f"missing: {missing or 'none'}, unknown: {unknown or 'none'}"
         )
     return {info.name: check_fed(info, feeds[info.name]) for info in model.inputs}
 
@@ -54,7 +54,8 @@ def check_fed(info: ValueInfo, feed: object) -> Fed:
     if "seq(" not in info.type:
         return check_feed(inner, feed)
     if not isinstance(feed, (list, tuple)):
-        raise ModelError(f"input {info.name!r} is a {info.type}, a list of arrays; fed was {type(feed).__name__}")
+        rule = f"input {info.name!r} is a {info.type} and must be fed as a list or tuple of arrays"
+        raise ModelError(broken_rule(rule, type(feed)))
     return tuple(check_feed(replace(inner, name=f"{info.name}[{at}]"), item) for at, item in enumerate(feed))
 
 
@@ -69,16 +70,18 @@ def check_feed(info: ValueInfo, feed: object) -> Feed:
         wanted = data_type_of(info.dtype)
         assert wanted is not None, "a model with other inputs is refused when it is loaded"
         if array.data_type != wanted:
-            found = array.data_type.name
-            raise ModelError(f"input {info.name!r} is a {info.type}, a DeviceArray of {wanted.name}; fed was {found}")
+            rule = f"input {info.name!r} is a {info.type} and a DeviceArray for it must have that type"
+            raise ModelError(broken_rule(rule, array.data_type, wanted))
     elif array.dtype != info.dtype:
-        raise ModelError(f"input {info.name!r} is a {info.type}, a numpy array of {info.dtype}; fed was {array.dtype}")
+        rule = f"input {info.name!r} is a {info.type} and an array for it must have that type"
+        raise ModelError(broken_rule(rule, array.dtype, info.dtype))
     if info.shape is not None:
         fits = array.ndim == len(info.shape) and all(
             not isinstance(wanted, int) or wanted == size for wanted, size in zip(info.shape, array.shape, strict=True)
         )
         if not fits:
-            raise ModelError(f"input {info.name!r} has the shape {list(info.shape)}; fed was {list(array.shape)}")
+            rule = f"input {info.name!r} must have the shape that the model declares"
+            raise ModelError(broken_rule(rule, list(array.shape), list(info.shape)))
     return array
 
 
@@ -86,7 +89,8 @@ def _array(info: ValueInfo, feed: object) -> Array:
     try:
         return np.asarray(feed)
     except Exception as error:  # ragged lists, or whatever an object's own conversion raises
-        raise ModelError(f"input {info.name!r} is a {info.type}; fed was no array ({error})") from error
+        rule = f"input {info.name!r} is a {info.type} and must be fed as an array ({error})"
+        raise ModelError(broken_rule(rule, type(feed))) from error
 
 
 def fixed_sizes(model: Model) -> dict[str, Sizes] | None:

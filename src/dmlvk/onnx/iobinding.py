@@ -14,7 +14,7 @@ from dmlvk.onnx.model import Array, ValueInfo
 from dmlvk.onnx.model_run import known_data_type
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import Recording
-from dmlvk.spec.errors import ModelError, StateError, UnsupportedError
+from dmlvk.spec.errors import ModelError, StateError, UnsupportedError, other_device
 
 
 class IOBinding:
@@ -100,7 +100,7 @@ class IOBinding:
             StateError: there was none.
         """
         if self.commands is None:
-            raise StateError("the binding has not been run")
+            raise StateError("the binding has not been run; call run_with_iobinding first")
         self.commands.wait()
 
     def get_outputs(self) -> list[DeviceArray]:
@@ -115,11 +115,13 @@ class IOBinding:
         if name not in self._inputs:
             raise ModelError(f"the model has no input {name!r}; its inputs are {', '.join(self._inputs)}")
         if not self._inputs[name].is_tensor:
-            raise UnsupportedError(f"input {name!r} is a {self._inputs[name].type}, which run is fed")
+            raise UnsupportedError(
+                f"input {name!r} is a {self._inputs[name].type}, and only tensors can be bound; feed it to run instead"
+            )
         feed = check_feed(self._inputs[name], array)
         self._require_own_device("input", name, feed)
         return feed
 
     def _require_own_device(self, what: str, name: str, array: Feed | None) -> None:
         if isinstance(array, DeviceArray) and array.device is not self._device:
-            raise StateError(f"{what} {name!r} is bound on {array.device}, the session is on {self._device}")
+            raise other_device(f"the array bound to {what} {name!r}", array.device, "the session", self._device)

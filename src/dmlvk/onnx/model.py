@@ -268,7 +268,7 @@ def _model(proto: onnx.ModelProto, weights: Weights, float64_as_float32: bool) -
 def _read(source: Source) -> tuple[onnx.ModelProto, Weights]:
     """The model, and apart from it the bytes of its large initializers."""
     if not isinstance(source, (str, bytes, os.PathLike, onnx.ModelProto)):
-        raise InvalidArgumentError("is a path, bytes or a ModelProto", field="model", value=type(source).__name__)
+        raise InvalidArgumentError("must be a path, bytes or a ModelProto", field="model", value=type(source))
     if isinstance(source, onnx.ModelProto):
         try:
             written: bytes = source.SerializeToString()

@@ -43,7 +43,15 @@ from dmlvk.onnx.report import SessionReport
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.measure import copy_bandwidth
 from dmlvk.runtime.recorder import BoundRange, Recording
-from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError, UnsupportedNodeError
+from dmlvk.spec.errors import (
+    InvalidArgumentError,
+    ModelError,
+    StateError,
+    UnsupportedError,
+    UnsupportedNodeError,
+    other_device,
+)
+from dmlvk.spec.tensor import packed_strides
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ class InferenceSession:
         self._options = options or SessionOptions()
         for option in ("plan_cache_size", "max_loop_rounds"):
             if getattr(self._options, option) < 1:
-                raise InvalidArgumentError("is at least 1", field=option, value=getattr(self._options, option))
+                raise InvalidArgumentError("must be at least 1", field=option, value=getattr(self._options, option))
         progress = progress or silent
         opening = Opening(device)
         parsing = Count(progress, PARSING, 1)
@@ -195,7 +203,7 @@ class InferenceSession:
         """
         with self._lock:
             if self._account is None:
-                raise StateError("the session has no plan yet: run it first")
+                raise StateError("the session has no plan before its first run; call run first")
             report = self._reported()
             placed = {"device": report.gpu_nodes, "host": report.host_nodes, "removed": report.removed_nodes}
             return explain_node(node, placed, self._account.works(), self._graphs.compiler)
@@ -282,7 +290,9 @@ class InferenceSession:
         infos = {info.name: info for info in self._model.outputs}
         for name in targets:
             if not infos[name].is_tensor:
-                raise UnsupportedError(f"output {name!r} is a {infos[name].type}, which run returns")
+                raise UnsupportedError(
+                    f"output {name!r} is a {infos[name].type}, and only tensors can be bound; run returns it"
+                )
         with self._lock:
             plan = self._planned(arrays)
             made: Mapping[str, TracedTensor | Array | Tensor]
@@ -321,7 +331,7 @@ class InferenceSession:
         if wanted is None:
             return known
         if isinstance(wanted, str) or not isinstance(wanted, Iterable):
-            raise InvalidArgumentError("is a list of names, or None for all", field="output_names", value=wanted)
+            raise InvalidArgumentError("must be a list of names, or None for all", field="output_names", value=wanted)
         names = list(wanted)
         for name in names:
             if name not in known:
@@ -342,7 +352,7 @@ class InferenceSession:
     def _packed(self, info: ValueInfo, array: Feed) -> Feed:
         if isinstance(array, DeviceArray):
             if array.device is not self.device:
-                raise StateError(f"input {info.name!r} lives on {array.device}, the session on {self.device}")
+                raise other_device(f"the array fed to input {info.name!r}", array.device, "the session", self.device)
             if info.name in self._network.host_inputs:
                 return from_device(array, info.dtype)
             if not array.is_packed:
@@ -407,10 +417,11 @@ class InferenceSession:
         if given is None:
             return empty_on_device(self.device, sizes, wanted)
         if given.device is not self.device:
-            raise StateError(f"output {name!r} is bound on {given.device}, the session is on {self.device}")
+            raise other_device(f"the array bound to output {name!r}", given.device, "the session", self.device)
         if given.shape != sizes or given.data_type != wanted or not given.is_packed:
-            found = f"{given.data_type.name} {list(given.shape)}, strides {list(given.strides)}"
-            raise InvalidArgumentError(f"is a packed {wanted.name} {list(sizes)}", field=f"output {name!r}", value=found)
+            rule = "the bound array must have the output's data type, sizes and packed strides"
+            found, expected = (given.data_type, given.shape, given.strides), (wanted, sizes, packed_strides(sizes))
+            raise InvalidArgumentError(rule, field=f"output {name!r}", value=found, expected=expected)
         return given
 
     def _downloaded(self, plan: CompiledGraph, result: TracedTensor | Array) -> Array:
@@ -485,7 +496,7 @@ def _tensors(items: Mapping[str, Item], names: Iterable[str]) -> dict[str, Tenso
     found = {name: items[name] for name in names}
     tensors = {name: item for name, item in found.items() if isinstance(item, Tensor)}
     for name in found.keys() - tensors.keys():
-        raise ModelError(f"output {name!r} is no tensor, which the model says it is")
+        raise ModelError(f"output {name!r} must be a tensor, as the model declares; this run made a sequence or nothing")
     return tensors
 
 
@@ -501,6 +512,5 @@ def _check_apart(results: Mapping[str, DeviceArray]) -> None:
     ranges = {name: BoundRange(array.buffer, array.offset, packed_bytes(array)) for name, array in results.items()}
     for (name, part), (other, rest) in itertools.combinations(ranges.items(), 2):
         if part.intersects(rest):
-            raise InvalidArgumentError(
-                f"shares no memory with output {name!r}", field=f"output {other!r}", value=rest.offset
-            )
+            rule = f"the bound array may not share bytes with that of output {name!r}"
+            raise InvalidArgumentError(rule, field=f"output {other!r}", value=(rest, part))

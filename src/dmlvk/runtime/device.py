@@ -223,7 +223,7 @@ class ComputeDevice:
             OutOfDeviceMemoryError: the device has no room; it stays usable.
         """
         if not isinstance(size_in_bytes, numbers.Integral) or not 1 <= size_in_bytes < 2**64:
-            rule = "is at least 1 byte, below 2**64 and an integer"
+            rule = "must be an integer of at least 1 byte and below 2**64"
             raise InvalidArgumentError(rule, field="size_in_bytes", value=size_in_bytes)
         return Buffer(self, self.native.allocate(size_in_bytes), purpose)
 

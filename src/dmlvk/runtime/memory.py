@@ -79,9 +79,11 @@ class Buffer:
         try:
             values = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
         except (BufferError, TypeError) as error:
-            raise InvalidArgumentError("is an array or contiguous bytes", field="data", value=str(error)) from None
+            raise InvalidArgumentError(
+                f"must be an array or contiguous bytes ({error})", field="data", value=type(data).__name__
+            ) from None
         if not values.flags.c_contiguous or values.dtype.hasobject:
-            raise InvalidArgumentError("is contiguous, of no Python objects", field="data", value=values.strides)
+            raise InvalidArgumentError("must be contiguous, of no Python objects", field="data", value=_described(values))
         self._check_range(offset, values.nbytes)
         if values.nbytes:
             self.device.native.upload(self.native, offset, values)
@@ -110,8 +112,8 @@ class Buffer:
             InvalidArgumentError: an array that is not contiguous and writable, or a range that leaves the buffer.
         """
         if not (out.flags.c_contiguous and out.flags.writeable) or out.dtype.hasobject:
-            rule = "is contiguous and writable, of no Python objects"
-            raise InvalidArgumentError(rule, field="out", value=out.strides)
+            rule = "must be contiguous and writable, of no Python objects"
+            raise InvalidArgumentError(rule, field="out", value=_described(out))
         self._check_range(offset, out.nbytes)
         if out.nbytes:
             self.device.native.download(self.native, offset, out)
@@ -119,8 +121,14 @@ class Buffer:
     def _check_range(self, offset: int, nbytes: int) -> None:
         if offset < 0 or nbytes < 0 or offset + nbytes > self.size_in_bytes:
             raise InvalidArgumentError(
-                f"lies inside the buffer's {self.size_in_bytes} bytes", field="range", value=(offset, nbytes)
+                f"offset and size must lie inside the buffer's {self.size_in_bytes} bytes",
+                field="range",
+                value=(offset, nbytes),
             )
+
+
+def _described(array: npt.NDArray[Any]) -> str:
+    return f"{array.dtype} {array.shape} with strides of {array.strides} bytes"
 
 
 class BufferBinding(NamedTuple):

@@ -30,6 +30,9 @@ class BoundRange(NamedTuple):
     offset: int
     nbytes: int
 
+    def __str__(self) -> str:
+        return f"bytes {self.offset} to {self.end - 1}"
+
     @property
     def end(self) -> int:
         """First byte after the range."""

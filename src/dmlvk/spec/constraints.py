@@ -35,23 +35,23 @@ def _all_equal(label: str, rule: str, names: tuple[str, ...], what: Callable[[Te
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names) if names else "all tensors"
+    return f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else "".join(names) or "all tensors"
 
 
 def same_data_type(*names: str) -> Constraint:
     """The named tensors (all, without names) have one data type."""
-    return _all_equal("same_data_type", f"{_listed(names)} have the same data type", names, lambda t: t.data_type)
+    return _all_equal("same_data_type", f"{_listed(names)} must have the same data type", names, lambda t: t.data_type)
 
 
 def same_dimension_count(*names: str) -> Constraint:
     """The named tensors (all, without names) have one dimension count."""
-    rule = f"{_listed(names)} have the same dimension count"
+    rule = f"{_listed(names)} must have the same dimension count"
     return _all_equal("same_dimension_count", rule, names, lambda t: t.dimension_count)
 
 
 def same_sizes(*names: str) -> Constraint:
     """The named tensors (all, without names) have equal sizes; broadcasting is expressed by zero strides."""
-    return _all_equal("same_sizes", f"{_listed(names)} have the same sizes", names, lambda t: t.sizes)
+    return _all_equal("same_sizes", f"{_listed(names)} must have the same sizes", names, lambda t: t.sizes)
 
 
 def broadcastable(target: str, *names: str) -> Constraint:
@@ -66,7 +66,7 @@ def broadcastable(target: str, *names: str) -> Constraint:
                 return Violation(name, tensor.sizes, wanted)
         return None
 
-    return Constraint("broadcastable", f"each size of {', '.join(names)} equals {target}'s or is 1", check)
+    return Constraint("broadcastable", f"each size of {_listed(names)} must equal {target}'s or be 1", check)
 
 
 def valid_axes(name: str = "axes", of: str = "input_tensor") -> Constraint:
@@ -78,7 +78,7 @@ def valid_axes(name: str = "axes", of: str = "input_tensor") -> Constraint:
         good = len(set(axes)) == len(axes) and all(axis < count for axis in axes)
         return None if good else Violation(name, axes)
 
-    return Constraint("valid_axes", f"{name} are distinct and below the dimension count of {of}", check)
+    return Constraint("valid_axes", f"{name} must be distinct and below the dimension count of {of}", check)
 
 
 def valid_axis(name: str = "axis", of: str = "input_tensor") -> Constraint:
@@ -88,7 +88,7 @@ def valid_axis(name: str = "axis", of: str = "input_tensor") -> Constraint:
         axis = getattr(desc, name)
         return None if axis < desc.tensor(of).dimension_count else Violation(name, axis)
 
-    return Constraint("valid_axis", f"{name} is below the dimension count of {of}", check)
+    return Constraint("valid_axis", f"{name} must be below the dimension count of {of}", check)
 
 
 def sizes_off_axis(name: str, of: str = "input_tensor") -> Constraint:
@@ -100,7 +100,9 @@ def sizes_off_axis(name: str, of: str = "input_tensor") -> Constraint:
         good = all(at == axis or pair[0] == pair[1] for at, pair in enumerate(zip(own, sizes, strict=True)))
         return None if good else Violation(name, sizes, own)
 
-    return Constraint("sizes_off_axis", f"{name} has the sizes of {of}, but any on axis", check)
+    return Constraint(
+        "sizes_off_axis", f"{name} must have the sizes of {of}, except along axis, where it may have any", check
+    )
 
 
 def count_of_dimensions(name: str, of: str, least: int = 1) -> Constraint:
@@ -110,7 +112,7 @@ def count_of_dimensions(name: str, of: str, least: int = 1) -> Constraint:
         count = getattr(desc, name)
         return None if least <= count <= desc.tensor(of).dimension_count else Violation(name, count)
 
-    return Constraint(name, f"{name} is at least {least} and at most the dimension count of {of}", check)
+    return Constraint(name, f"{name} must be at least {least} and at most the dimension count of {of}", check)
 
 
 def leading_ones(tensor: str, count: str) -> Constraint:
@@ -121,7 +123,7 @@ def leading_ones(tensor: str, count: str) -> Constraint:
         left_out = sizes[: len(sizes) - getattr(desc, count)]
         return None if all(size == 1 for size in left_out) else Violation(tensor, sizes)
 
-    return Constraint(f"leading_ones_of_{tensor}", f"the sizes of {tensor} before its last {count} are 1", check)
+    return Constraint(f"leading_ones_of_{tensor}", f"the sizes of {tensor} before its last {count} must be 1", check)
 
 
 def output_sizes_match() -> Constraint:
@@ -133,7 +135,7 @@ def output_sizes_match() -> Constraint:
                 return Violation(slot.field.name, slot.tensor.sizes, sizes)
         return None
 
-    return Constraint("output_sizes_match", "has the sizes that inputs and attributes imply", check)
+    return Constraint("output_sizes_match", "must have the sizes that inputs and attributes imply", check)
 
 
 def finite(name: str) -> Constraint:
@@ -143,7 +145,7 @@ def finite(name: str) -> Constraint:
         value = getattr(desc, name)
         return None if math.isfinite(value) else Violation(name, value)
 
-    return Constraint("finite", f"{name} is finite", check, needs_tensors=False)
+    return Constraint("finite", f"{name} must be finite", check, needs_tensors=False)
 
 
 def nonzero(name: str) -> Constraint:
@@ -153,7 +155,7 @@ def nonzero(name: str) -> Constraint:
         value = getattr(desc, name)
         return None if value != 0 else Violation(name, value)
 
-    return Constraint("nonzero", f"{name} is not 0", check, needs_tensors=False)
+    return Constraint("nonzero", f"{name} must not be 0", check, needs_tensors=False)
 
 
 def scalars_of_type(
@@ -173,7 +175,7 @@ def scalars_of_type(
     def check(desc: OperatorDesc) -> Violation | None:
         wanted = desc.tensor(tensor).data_type
         if getattr(desc, data_type) != wanted:
-            return Violation(data_type, getattr(desc, data_type))
+            return Violation(data_type, getattr(desc, data_type), wanted)
         for name in names:
             value = getattr(desc, name)
             if value != value:  # NaN; a size that records stays one
@@ -188,5 +190,5 @@ def scalars_of_type(
         return None
 
     return Constraint(
-        "scalars_of_type", f"{data_type} is the data type of {tensor}, and {' and '.join(names)} fit it", check
+        "scalars_of_type", f"{data_type} must be the data type of {tensor}, and {' and '.join(names)} must fit it", check
     )

@@ -7,8 +7,43 @@ before anything reaches the GPU; the device, the session and the caller's data s
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+_MOST_CHARACTERS: Final = 300
+"""A longer value is cut off in messages."""
+
+
+def spelled(value: object) -> str:
+    """A value as messages say it: members of enumerations by their names, text in quotes, all else by its ``str``."""
+    if isinstance(value, enum.Enum):
+        text = value.name or str(value.value)
+    elif isinstance(value, type):
+        text = value.__name__
+    elif isinstance(value, str):
+        text = repr(value)
+    elif isinstance(value, tuple | list) and type(value) in (tuple, list):  # whose elements may be of the kinds above
+        items = [spelled(item) for item in value]
+        text = f"({', '.join(items)}{',' * (len(items) == 1)})" if isinstance(value, tuple) else f"[{', '.join(items)}]"
+    else:
+        text = str(value)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
+
+
+def broken_rule(rule: str, value: object, expected: object = None) -> str:
+    """The sentence that every message about a wrong value is made of: what must be, what was expected and what came.
+
+    Args:
+        rule: What must be, such as "must have the sizes of input_tensor".
+        value: The value that breaks it.
+        expected: The value that would not; None where the rule says it all.
+    """
+    return (
+        f"{rule}; got {spelled(value)}"
+        if expected is None
+        else f"{rule}; expected {spelled(expected)}, got {spelled(value)}"
+    )
 
 
 class DmlvkError(Exception):
@@ -30,26 +65,18 @@ class InvalidArgumentError(DmlvkError, ValueError):
     Attributes:
         operator: The operator's DirectML name, "" where none is concerned.
         field: The offending field or argument.
-        rule: The rule, as a sentence.
+        rule: The rule: what must be, such as "must be at least 1".
         value: The value that broke it.
         expected: The value that another field asks for, None where the rule compares none.
 
-    The message is made of them, unless the raiser has a ``sentence`` of its own that says it all.
+    The message is made of them: ``OPERATOR.Field: rule; expected (2, 3), got (3, 2)``.
     """
 
     def __init__(
-        self,
-        rule: str,
-        *,
-        operator: str = "",
-        field: str = "",
-        value: object = None,
-        expected: object = None,
-        sentence: str = "",
+        self, rule: str, *, operator: str = "", field: str = "", value: object = None, expected: object = None
     ) -> None:
         where = ".".join(part for part in (operator, field) if part)
-        found = f"got {value!r}" if expected is None else f"got {value!r}, expected {expected!r}"
-        super().__init__(sentence or (f"{where}: {rule} ({found})" if where else f"{rule} ({found})"))
+        super().__init__(": ".join(part for part in (where, broken_rule(rule, value, expected)) if part))
         self.operator, self.field, self.rule = operator, field, rule
         self.value, self.expected = value, expected
 
@@ -60,6 +87,18 @@ class BindingError(InvalidArgumentError):
 
 class StateError(DmlvkError, RuntimeError):
     """A call in the wrong order: executing before initialising, initialising twice, using a table of another device."""
+
+
+def other_device(what: str, device: object, other: str, wanted: object) -> StateError:
+    """The error for two objects of one call that belong to different devices.
+
+    Args:
+        what: The object that is elsewhere, in words.
+        device: Its device.
+        other: The object that decides where the call runs.
+        wanted: The device of that one.
+    """
+    return StateError(broken_rule(f"{what} must belong to the same Device as {other}", device, wanted))
 
 
 class UnsupportedError(DmlvkError, NotImplementedError):

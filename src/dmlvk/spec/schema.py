@@ -124,7 +124,7 @@ class Constraint:
 
     Attributes:
         label: Short name.
-        rule: The rule, as a sentence.
+        rule: The rule, as a sentence with "must" or "may".
         check: Returns what breaks it, or None.
         needs_tensors: Whether it reads tensors; one that does not also holds for fused activations, which have none.
     """
@@ -422,7 +422,7 @@ class OperatorDesc:
         """
         first = next((slot.tensor for slot in self.input_slots()), None)
         if first is None:
-            raise self.error(self.fields[0].name, "is given", None)
+            raise self.error(self.fields[0].name, "must be given", None)
         return (first.sizes,) * len(self.output_slots())
 
     def input_slots(self) -> tuple[Slot, ...]:
@@ -467,6 +467,10 @@ class OperatorDesc:
         dml_name = next((spec.dml_name for spec in self.fields if spec.name == field), field)
         return InvalidArgumentError(rule, operator=self.dml_name, field=dml_name, value=value, expected=expected)
 
+    def broken(self, constraint: Constraint, violation: Violation) -> InvalidArgumentError:
+        """The exception for a constraint that does not hold."""
+        return self.error(violation.field, constraint.rule, violation.value, violation.expected)
+
     def validate(self) -> None:
         """Checks the desc against its row: fields first, then the constraints in order.
 
@@ -477,19 +481,19 @@ class OperatorDesc:
             value = getattr(self, spec.name)
             if value is None:
                 if not spec.optional:
-                    raise self.error(spec.name, "is required", None)
+                    raise self.error(spec.name, "must be given", None)
             elif spec.kind in (FieldKind.INPUT_TENSOR, FieldKind.OUTPUT_TENSOR):
                 self._validate_tensor(spec, value)
             elif spec.kind.is_tensor:
                 if not isinstance(value, tuple) or not value:
-                    raise self.error(spec.name, "is a tuple of at least one TensorDesc", value)
+                    raise self.error(spec.name, "must be a tuple of at least one TensorDesc", value)
                 for tensor in value:
                     self._validate_tensor(spec, tensor)
             elif spec.kind is FieldKind.FUSED_ACTIVATION:
                 self._validate_activation(spec, value)
             elif spec.kind is FieldKind.OPERATOR_DESC_ARRAY:
                 if not isinstance(value, tuple):
-                    raise self.error(spec.name, "is a tuple of descs", value)
+                    raise self.error(spec.name, "must be a tuple of operator descs", value)
                 for activation in value:
                     self._validate_activation(spec, activation)
             else:
@@ -497,77 +501,77 @@ class OperatorDesc:
         for constraint in self.constraints:
             violation = constraint.check(self)
             if violation is not None:
-                raise self.error(violation.field, constraint.rule, violation.value, violation.expected)
+                raise self.broken(constraint, violation)
 
     def _validate_tensor(self, spec: FieldSpec, tensor: object) -> None:
         if not isinstance(tensor, TensorDesc):
-            raise self.error(spec.name, "is a TensorDesc", tensor)
+            raise self.error(spec.name, "must be a TensorDesc", tensor)
         least, most = spec.dimension_counts
         if not least <= tensor.dimension_count <= most:
-            rule = f"has {least} dimensions" if least == most else f"has {least} to {most} dimensions"
+            rule = f"must have {least} dimensions" if least == most else f"must have {least} to {most} dimensions"
             raise self.error(spec.name, rule, tensor.sizes)
         if tensor.data_type not in spec.data_types:
             names = ", ".join(data_type.name for data_type in spec.data_types)
-            raise self.error(spec.name, f"has one of the data types {names}", tensor.data_type.name)
+            raise self.error(spec.name, f"must have one of the data types {names}", tensor.data_type)
         if spec.kind.is_output:
             if tensor.flags & TensorFlags.OWNED_BY_DML:
-                raise self.error(spec.name, "OWNED_BY_DML is for inputs only", tensor.flags)
+                raise self.error(spec.name, "an output must not be OWNED_BY_DML", tensor.flags)
             if tensor.has_overlapping_elements:
-                raise self.error(spec.name, "no two elements of an output share memory", tensor.strides)
+                raise self.error(spec.name, "no two elements of an output may share memory", tensor.strides)
 
     def _validate_attribute(self, spec: FieldSpec, value: object) -> None:
         kind = spec.kind
         if kind is FieldKind.ENUM:
             assert spec.enumeration is not None, "an enum field names its class"
             if value not in list(spec.enumeration):
-                raise self.error(spec.name, f"is a {spec.enumeration.__name__}", value)
+                raise self.error(spec.name, f"must be a {spec.enumeration.__name__}", value)
         elif kind is FieldKind.BOOL:
             if not isinstance(value, bool):
-                raise self.error(spec.name, "is True or False", value)
+                raise self.error(spec.name, "must be True or False", value)
         elif kind is FieldKind.UINT:
             if not _is_integer(value, 0, 2**32):
-                raise self.error(spec.name, "is an integer from 0 to 2**32 - 1", value)
+                raise self.error(spec.name, "must be an integer from 0 to 2**32 - 1", value)
         elif kind is FieldKind.INT:
             if not _is_integer(value, -(2**31), 2**31):
-                raise self.error(spec.name, "is an integer from -2**31 to 2**31 - 1", value)
+                raise self.error(spec.name, "must be an integer from -2**31 to 2**31 - 1", value)
         elif kind is FieldKind.FLOAT:
             if not fits_float32(value):
-                raise self.error(spec.name, "is a number that fits a FLOAT32, not NaN", value)
+                raise self.error(spec.name, "must be a number that fits a FLOAT32, not NaN", value)
         elif kind is FieldKind.SCALAR_UNION:
             if not _is_number(value):
-                raise self.error(spec.name, "is a number", value)
+                raise self.error(spec.name, "must be a number", value)
         elif kind is FieldKind.UINT_ARRAY:
             if not isinstance(value, tuple) or not all(_is_integer(item, 0, 2**32) for item in value):
-                raise self.error(spec.name, "is a tuple of integers from 0 to 2**32 - 1", value)
+                raise self.error(spec.name, "must be a tuple of integers from 0 to 2**32 - 1", value)
         elif kind is FieldKind.INT_ARRAY:
             if not isinstance(value, tuple) or not all(_is_integer(item, -(2**31), 2**31) for item in value):
-                raise self.error(spec.name, "is a tuple of integers from -2**31 to 2**31 - 1", value)
+                raise self.error(spec.name, "must be a tuple of integers from -2**31 to 2**31 - 1", value)
         elif kind is FieldKind.FLOAT_ARRAY:
             if not isinstance(value, tuple) or not all(map(fits_float32, value)):
-                raise self.error(spec.name, "is a tuple of numbers that fit a FLOAT32, not NaN", value)
+                raise self.error(spec.name, "must be a tuple of numbers that fit a FLOAT32, not NaN", value)
         elif kind is FieldKind.SIZE_2D:
             if not isinstance(value, Size2D) or not all(_is_integer(item, 0, 2**32) for item in value):
-                raise self.error(spec.name, "is a Size2D of two integers from 0 to 2**32 - 1", value)
+                raise self.error(spec.name, "must be a Size2D of two integers from 0 to 2**32 - 1", value)
         elif kind is FieldKind.SCALE_BIAS:
             if not isinstance(value, ScaleBias) or not all(fits_float32(item) for item in value):
-                raise self.error(spec.name, "is a ScaleBias of two numbers that fit a FLOAT32, not NaN", value)
+                raise self.error(spec.name, "must be a ScaleBias of two numbers that fit a FLOAT32, not NaN", value)
         else:
             raise AssertionError(f"no check for fields of kind {kind}")
 
     def _validate_activation(self, spec: FieldSpec, value: object) -> None:
         if not isinstance(value, OperatorDesc) or not (value.fusable or value.type in self.accepts):
             names = sorted(cls.__name__ for kind, cls in REGISTRY.items() if cls.fusable or kind in self.accepts)
-            raise self.error(spec.name, f"is a desc of one of {', '.join(names)}", value)
+            raise self.error(spec.name, f"must be a desc of one of {', '.join(names)}", value)
         for inner in value.fields:
             item = getattr(value, inner.name)
             if inner.kind.is_tensor:
                 if item is not None:
-                    raise self.error(spec.name, f"has no tensors, so {inner.dml_name} is None", item)
+                    raise self.error(spec.name, f"must have no tensors, so {inner.dml_name} must be None", item)
             elif item is not None:
                 try:
                     value._validate_attribute(inner, item)
                 except InvalidArgumentError as error:
-                    raise self.error(spec.name, f"{type(value).__name__}: {inner.dml_name} {error.rule}", item) from None
+                    raise self.error(spec.name, f"{type(value).__name__}.{inner.dml_name} {error.rule}", item) from None
         for constraint in value.constraints:
             if not constraint.needs_tensors and (violation := constraint.check(value)) is not None:
                 raise self.error(spec.name, f"{type(value).__name__}: {constraint.rule}", violation.value)

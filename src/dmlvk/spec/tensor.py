@@ -58,7 +58,7 @@ def element_bits(data_type: TensorDataType) -> int:
     try:
         return _BITS[data_type]
     except KeyError:
-        raise InvalidArgumentError("is a data type of known size", field="DataType", value=data_type) from None
+        raise InvalidArgumentError("must be a data type of known size", field="DataType", value=data_type) from None
 
 
 def cast_scalar(value: float, data_type: TensorDataType) -> int | float:
@@ -123,10 +123,10 @@ def calculate_strides(
     try:
         order = TensorLayout(layout).value
     except ValueError:
-        raise InvalidArgumentError("is NCHW or NHWC", field="layout", value=layout) from None
+        raise InvalidArgumentError("must be NCHW or NHWC", field="layout", value=layout) from None
     sizes = _integers("sizes", sizes)
     if len(sizes) != 4 or len(broadcast) != 4:
-        raise InvalidArgumentError("sizes and broadcast have 4 entries", field="sizes", value=(sizes, broadcast))
+        raise InvalidArgumentError("sizes and broadcast must have 4 entries", field="sizes", value=(sizes, broadcast))
     _check_sizes(sizes, None)
     strides = dict.fromkeys("NCHW", 0)
     step = 1
@@ -166,36 +166,43 @@ class TensorDesc:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        try:
-            set_field(self, "data_type", TensorDataType(self.data_type))
-            set_field(self, "flags", TensorFlags(self.flags))
-        except ValueError as error:
-            raise InvalidArgumentError("is a value of the enumeration", field="TensorDesc", value=str(error)) from None
+        for name, field, kind in (("data_type", "DataType", TensorDataType), ("flags", "Flags", TensorFlags)):
+            try:
+                set_field(self, name, kind(getattr(self, name)))
+            except ValueError:
+                rule = f"must be a {kind.__name__}"
+                raise InvalidArgumentError(rule, field=field, value=getattr(self, name)) from None
         set_field(self, "sizes", _integers("Sizes", self.sizes))
         if self.strides is not None:
             set_field(self, "strides", _integers("Strides", self.strides))
         _check_sizes(self.sizes, self.strides)
         least = _implied_bytes(self.data_type, self.sizes, self.strides)
         if least == 0:
-            raise InvalidArgumentError("is not UNKNOWN", field="DataType", value=self.data_type)
+            raise InvalidArgumentError("must not be UNKNOWN", field="DataType", value=self.data_type)
         if any(size > _UINT32_MAX for size in self.sizes) or math.prod(self.sizes) > _UINT32_MAX:
-            raise InvalidArgumentError("at most 2**32 - 1 elements", field="Sizes", value=self.sizes)
+            raise InvalidArgumentError("must have at most 2**32 - 1 elements together", field="Sizes", value=self.sizes)
         if any(step > _UINT32_MAX for step in self.strides or ()):
-            raise InvalidArgumentError("a stride fits 32 bits", field="Strides", value=self.strides)
+            raise InvalidArgumentError("every stride must fit 32 bits", field="Strides", value=self.strides)
         total = _integer("TotalTensorSizeInBytes", self.total_tensor_size_in_bytes) or least
         if total < least or total % 4:
             raise InvalidArgumentError(
-                f"is a multiple of 4 and at least the implied {least} bytes", field="TotalTensorSizeInBytes", value=total
+                f"must be a multiple of 4 and at least the {least} bytes that sizes and strides imply",
+                field="TotalTensorSizeInBytes",
+                value=total,
             )
         set_field(self, "total_tensor_size_in_bytes", total)
         alignment = _integer("GuaranteedBaseOffsetAlignment", self.guaranteed_base_offset_alignment)
         set_field(self, "guaranteed_base_offset_alignment", alignment)
         if alignment and (alignment < 0 or alignment & (alignment - 1) or alignment * 8 < element_bits(self.data_type)):
             raise InvalidArgumentError(
-                "is 0 or a power of two not below the element size",
+                "must be 0 or a power of two not below the element size in bytes",
                 field="GuaranteedBaseOffsetAlignment",
                 value=alignment,
             )
+
+    def __str__(self) -> str:
+        strides = "" if self.strides is None else f" with strides {self.strides}"
+        return f"{self.data_type.name} {self.sizes}{strides}"
 
     @property
     def dimension_count(self) -> int:
@@ -250,7 +257,7 @@ def _integers(field: str, values: Sequence[int]) -> tuple[int, ...]:
         if any(a != b for a, b in zip(result, values, strict=True)):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError("is a sequence of integers", field=field, value=values) from None
+        raise InvalidArgumentError("must be a sequence of integers", field=field, value=values) from None
     return result
 
 
@@ -260,16 +267,18 @@ def _integer(field: str, value: int) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise InvalidArgumentError("is an integer", field=field, value=value) from None
+        raise InvalidArgumentError("must be an integer", field=field, value=value) from None
 
 
 def _check_sizes(sizes: Sequence[int], strides: Sequence[int] | None) -> None:
     if not 1 <= len(sizes) <= MAXIMUM_DIMENSION_COUNT:
-        raise InvalidArgumentError("1 to 8 dimensions", field="DimensionCount", value=len(sizes))
+        raise InvalidArgumentError("must be 1 to 8 dimensions", field="DimensionCount", value=len(sizes))
     if any(size < 1 for size in sizes):
-        raise InvalidArgumentError("no size is 0 or negative", field="Sizes", value=tuple(sizes))
+        raise InvalidArgumentError("every size must be at least 1", field="Sizes", value=tuple(sizes))
     if strides is not None and (len(strides) != len(sizes) or any(step < 0 for step in strides)):
-        raise InvalidArgumentError("one non-negative stride a dimension", field="Strides", value=tuple(strides))
+        raise InvalidArgumentError(
+            "must have one stride for each dimension, none negative", field="Strides", value=tuple(strides)
+        )
 
 
 def reshaped_strides(sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:

@@ -218,5 +218,5 @@ def read(path: pathlib.Path) -> Card:
             entries.append(Entry(**{**_with_infinity(item), "rules": tuple(item["rules"])}, failure=failure))
         return Card(machine=Machine(**found.pop("machine")), entries=entries, **found)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        rule = f"is an accuracy card, format {FORMAT}, as verify --json writes it ({type(error).__name__}: {error})"
+        rule = f"must be an accuracy card, format {FORMAT}, as verify --json writes it ({type(error).__name__}: {error})"
         raise InvalidArgumentError(rule, field="card", value=str(path)) from None

@@ -46,7 +46,7 @@ def verify(
     cases = {entry.operator.__name__: entry for entry in all_cases().values()}
     for name in operators:
         if name not in cases:
-            raise InvalidArgumentError("is the class name of an operator with cases", field="operator", value=name)
+            raise InvalidArgumentError("must be the class name of an operator with cases", field="operator", value=name)
     chosen = {name: entry for name, entry in cases.items() if not operators or name in operators}
     started, pipelines = time.perf_counter(), device.pipelines_created
     entries: list[Entry] = []
@@ -57,7 +57,9 @@ def verify(
             by_type[outcome.variation.data_type.name].append(outcome)
         entries += [summarize(chosen[name], data_type, ran) for data_type, ran in by_type.items()]
     if not entries:
-        raise InvalidArgumentError("is part of what describes a run, such as 'FLOAT16, strided'", field="only", value=only)
+        raise InvalidArgumentError(
+            "must be part of what describes a run, such as 'FLOAT16, strided'", field="only", value=only
+        )
     lost = device.get_device_removed_reason()
     return Card(
         machine=describe(device, commit),

@@ -98,7 +98,7 @@ def find_files(folder: pathlib.Path) -> list[pathlib.Path]:
     """
     found = sorted(folder.rglob("*.onnx"), key=lambda path: (-path.stat().st_size, path))
     if not found:
-        raise InvalidArgumentError("is a folder with ONNX files in it", field="folder", value=str(folder))
+        raise InvalidArgumentError("must be a folder with ONNX files in it", field="folder", value=str(folder))
     return found
 
 
@@ -114,4 +114,4 @@ def describe(path: pathlib.Path, folder: pathlib.Path) -> Description:
         return Description(**{"name": str(path.relative_to(folder)), **given})
     except TypeError as error:
         keys = ", ".join(Description.__annotations__)
-        raise InvalidArgumentError(f"has the keys {keys}: {error}", field="folder", value=str(beside)) from None
+        raise InvalidArgumentError(f"must have only the keys {keys} ({error})", field="folder", value=str(beside)) from None

@@ -36,7 +36,7 @@ def find(
     missing: dict[str, str] = {}
     for name in names:
         if name not in NAMES:
-            raise InvalidArgumentError(f"is one of {', '.join(NAMES)}", field="against", value=name)
+            raise InvalidArgumentError(f"must be one of {', '.join(NAMES)}", field="against", value=name)
         module = importlib.import_module(f"{__name__}.{name}_rival")
         try:
             available[name] = module.open_rival(device, QUICK if quick else THOROUGH)

@@ -82,7 +82,9 @@ def optimized(
     known = {item.name for item in PASSES}
     for name in without:
         if name not in known and name != "all":
-            raise InvalidArgumentError(f"names passes: {', '.join(sorted(known))} or all", field="without", value=name)
+            raise InvalidArgumentError(
+                f"must name passes, which are {', '.join(sorted(known))}, or all", field="without", value=name
+            )
     chosen = [item for item in PASSES if item.name not in without and "all" not in without]
     graph = StepGraph(steps, outputs, memory, keeps_dead_steps="dead" not in {item.name for item in chosen})
     for item in chosen:

@@ -193,7 +193,7 @@ class ActivationThresholdedRelu(_s.OperatorDesc, in_place=("input_tensor",), con
     alpha: float = _s.floating(1.0)
 
 
-@_c.constraint("effective_rank", "has at most 2 dimensions, leading dimensions of size 1 not counted")
+@_c.constraint("effective_rank", "must have at most 2 dimensions, not counting leading dimensions of size 1")
 def _effective_rank(desc: _s.OperatorDesc) -> _s.Violation | None:
     sizes = desc.tensor("input_tensor").sizes
     return _s.Violation("input_tensor", sizes) if any(size != 1 for size in sizes[:-2]) else None

@@ -131,7 +131,7 @@ def _given(desc: _s.OperatorDesc, *names: str) -> tuple[bool, ...]:
     return tuple(getattr(desc, name) is not None for name in names)
 
 
-@_c.constraint("sources", "queries, keys and values have one source each: a tensor of their own or a stacked one")
+@_c.constraint("sources", "queries, keys and values must each come from exactly one tensor: their own or a stacked one")
 def _sources(desc: MultiheadAttention | MultiheadAttention1) -> _s.Violation | None:
     allowed = {
         (True, True, True, False, False, False),
@@ -146,13 +146,15 @@ def _sources(desc: MultiheadAttention | MultiheadAttention1) -> _s.Violation | N
     return None if given in allowed else _s.Violation("query_tensor", names or None)
 
 
-@_c.constraint("past", "past_key_tensor and past_value_tensor are given together")
+@_c.constraint("past", "past_key_tensor and past_value_tensor must be given together")
 def _past(desc: MultiheadAttention | MultiheadAttention1) -> _s.Violation | None:
     key, value = _given(desc, *_PAST)
     return None if key == value else _s.Violation(_PAST[key], None)
 
 
-@_c.constraint("heads", "there is a head, as many key as query heads where both are stacked, else a divisor of these")
+@_c.constraint(
+    "heads", "there must be a head; key heads must be as many as query heads where both are stacked, else divide them"
+)
 def _heads(desc: MultiheadAttention | MultiheadAttention1) -> _s.Violation | None:
     newest = _newest(desc)
     stacked = newest.query_tensor is None
@@ -163,31 +165,33 @@ def _heads(desc: MultiheadAttention | MultiheadAttention1) -> _s.Violation | Non
     return None if good else _s.Violation("key_value_head_count" if queries else "query_head_count", keys if queries else 0)
 
 
-@_c.constraint("input_sizes", "has the sizes that queries, keys, values and head counts imply, with leading ones or without")
+@_c.constraint(
+    "input_sizes", "must have the sizes that queries, keys, values and head counts imply; leading ones may be left out"
+)
 def _input_sizes(desc: MultiheadAttention | MultiheadAttention1) -> _s.Violation | None:
     newest = _newest(desc)
     for name, wanted in attention_sizes(newest).input_sizes.items():
         tensor: TensorDesc | None = getattr(newest, name)
         if tensor is not None and not _ends_with(tensor, wanted):
-            return _s.Violation(name, f"{tensor.sizes}, implied {wanted}")
+            return _s.Violation(name, tensor.sizes, wanted)
     return None
 
 
-@_c.constraint("mask", "mask_tensor is given unless mask_type is NONE, in the sizes of its type")
+@_c.constraint("mask", "mask_tensor must be given unless mask_type is NONE, and have the sizes of its type")
 def _mask(desc: MultiheadAttention | MultiheadAttention1) -> _s.Violation | None:
     wanted, mask = attention_sizes(_newest(desc)).mask_sizes(desc.mask_type), desc.mask_tensor
     good = desc.mask_type is _MaskType.NONE if mask is None else bool(wanted) and _ends_with(mask, wanted)
-    return None if good else _s.Violation("mask_tensor", None if mask is None else f"{mask.sizes}, implied {wanted}")
+    return None if good else _s.Violation("mask_tensor", None if mask is None else mask.sizes, wanted or None)
 
 
-@_c.constraint("unpadded_past", "sequences at starts of their own (KEY_QUERY_SEQUENCE_LENGTH_START_END) have no past")
+@_c.constraint("unpadded_past", "must be another type where there are past tensors")
 def _unpadded_past(desc: MultiheadAttention | MultiheadAttention1) -> _s.Violation | None:
     newest = _newest(desc)
     past = any(_given(newest, *_PAST, "past_sequence_lengths_tensor"))
     return _s.Violation("mask_type", desc.mask_type) if past and desc.mask_type is _UNPADDED else None
 
 
-@_c.constraint("past_lengths", "past_sequence_lengths_tensor counts rows of past tensors or of both present tensors")
+@_c.constraint("past_lengths", "past_sequence_lengths_tensor must come with past tensors or with both present tensors")
 def _past_lengths(desc: MultiheadAttention1) -> _s.Violation | None:
     if desc.past_sequence_lengths_tensor is None or desc.past_key_tensor is not None:
         return None

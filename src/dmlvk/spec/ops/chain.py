@@ -23,7 +23,7 @@ _FAMILIES = tuple(file.__name__ for file in (activation, elementwise, gradient, 
 
 
 @_c.constraint(
-    "program", "every operation has three operands, which are inputs, numbers or earlier results, and two numbers"
+    "program", "every operation must have three operands, which are inputs, numbers or earlier results, and two numbers"
 )
 def _program(desc: PointwiseChain) -> _s.Violation | None:
     count = len(desc.operator_descs)
@@ -40,7 +40,7 @@ def _program(desc: PointwiseChain) -> _s.Violation | None:
     return None
 
 
-@_c.constraint("types", "inputs are of the output's type, or of INT32 where only casts to FLOAT32 read them")
+@_c.constraint("types", "inputs must have the output's type, or INT32 where only casts to FLOAT32 read them")
 def _types(desc: PointwiseChain) -> _s.Violation | None:
     output = desc.tensor("output_tensor").data_type
     for index, tensor in enumerate(desc.input_tensors):

@@ -29,20 +29,22 @@ def _effective_rank(sizes: tuple[int, ...]) -> int:
     return next((len(sizes) - axis for axis, size in enumerate(sizes) if size != 1), 0)
 
 
-@_c.constraint("one_count", "has sizes of 1 only")
+@_c.constraint("one_count", "must have sizes of 1 only")
 def _one_count(desc: NonzeroCoordinates) -> _s.Violation | None:
     count = desc.tensor(_COUNT)
     return None if count.element_count == 1 else _s.Violation(_COUNT, count.sizes)
 
 
-@_c.constraint("coordinate_rows", "has a row for each element of input_tensor, and sizes of 1 before its last two")
+@_c.constraint("coordinate_rows", "must have a row for each element of input_tensor, and sizes of 1 before its last two")
 def _coordinate_rows(desc: NonzeroCoordinates) -> _s.Violation | None:
     *outer, rows, _ = desc.tensor(_COORDINATES).sizes
     good = _math.prod(outer) == 1 and rows == desc.tensor("input_tensor").element_count
     return None if good else _s.Violation(_COORDINATES, desc.tensor(_COORDINATES).sizes)
 
 
-@_c.constraint("coordinate_columns", "has as last size at least the effective rank of input_tensor and at most its rank")
+@_c.constraint(
+    "coordinate_columns", "the last size must be at least the effective rank of input_tensor and at most its rank"
+)
 def _coordinate_columns(desc: NonzeroCoordinates) -> _s.Violation | None:
     sizes = desc.tensor("input_tensor").sizes
     columns = desc.tensor(_COORDINATES).sizes[-1]

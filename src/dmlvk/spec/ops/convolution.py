@@ -47,7 +47,7 @@ def _output_channels(desc: Convolution) -> int:
     return filters[0] if desc.direction == ConvolutionDirection.FORWARD else filters[1] * desc.group_count
 
 
-@_c.constraint("spatial_arrays", "has one entry a spatial dimension (the dimension count less 2)")
+@_c.constraint("spatial_arrays", "must have one entry for each spatial dimension (the dimension count less 2)")
 def _spatial_arrays(desc: Convolution) -> _s.Violation | None:
     count = desc.tensor("input_tensor").dimension_count - 2
     for name in _SPATIAL_ARRAYS:
@@ -56,7 +56,7 @@ def _spatial_arrays(desc: Convolution) -> _s.Violation | None:
     return None
 
 
-@_c.constraint("steps", "no entry is 0")
+@_c.constraint("steps", "no entry may be 0")
 def _steps(desc: Convolution) -> _s.Violation | None:
     for name in ("strides", "dilations"):
         if 0 in getattr(desc, name):
@@ -69,7 +69,7 @@ def sum_flops(ends: TensorDesc, filters: TensorDesc) -> int:
     return 2 * ends.element_count * _math.prod(filters.sizes[1:])
 
 
-@_c.constraint("groups", "is at least 1 and divides the input's channels, and the filter's too in direction FORWARD")
+@_c.constraint("groups", "must be at least 1 and divide the input's channels, and the filter's too in direction FORWARD")
 def _groups(desc: Convolution) -> _s.Violation | None:
     count = desc.group_count
     forward = desc.direction == ConvolutionDirection.FORWARD
@@ -78,7 +78,8 @@ def _groups(desc: Convolution) -> _s.Violation | None:
 
 
 @_c.constraint(
-    "filter_channels", "is {OutC, InC / GroupCount, ...} in direction FORWARD, {InC, OutC / GroupCount, ...} else"
+    "filter_channels",
+    "must have the sizes {OutC, InC / GroupCount, ...} in direction FORWARD, {InC, OutC / GroupCount, ...} else",
 )
 def _filter_channels(desc: Convolution) -> _s.Violation | None:
     channels = desc.tensor("input_tensor").sizes[1]
@@ -90,22 +91,27 @@ def _filter_channels(desc: Convolution) -> _s.Violation | None:
     return None if good else _s.Violation("filter_tensor", filters)
 
 
-@_c.constraint("bias_sizes", "has the sizes {1, OutC, 1, ...}")
+@_c.constraint("bias_sizes", "must have the sizes {1, OutC, 1, ...}")
 def bias_sizes(desc: Convolution) -> _s.Violation | None:
     if desc.bias_tensor is None:
         return None
     sizes = desc.bias_tensor.sizes
     wanted = (1, _output_channels(desc)) + (1,) * (len(sizes) - 2)
-    return None if sizes == wanted else _s.Violation("bias_tensor", f"{sizes}, wanted {wanted}")
+    return None if sizes == wanted else _s.Violation("bias_tensor", sizes, wanted)
 
 
-@_c.constraint("window_fits", "in direction FORWARD its dilated window fits the padded input")
+@_c.constraint(
+    "window_fits",
+    "the dilated window must fit the padded input in direction FORWARD, so that every output size is at least 1",
+)
 def _window_fits(desc: Convolution) -> _s.Violation | None:
     sizes = _computed_sizes(desc)
-    return None if min(sizes) >= 1 else _s.Violation("filter_tensor", f"output sizes {sizes}")
+    return None if min(sizes) >= 1 else _s.Violation("filter_tensor", sizes)
 
 
-@_c.constraint("output_sizes", "has the input's N, the filter's channels and the spatial sizes that the direction implies")
+@_c.constraint(
+    "output_sizes", "must have the input's N, the filter's channels and the spatial sizes that the direction implies"
+)
 def _output_sizes(desc: Convolution) -> _s.Violation | None:
     found = desc.tensor("output_tensor").sizes
     inferred = desc.inferred_output_sizes()[0]
@@ -115,7 +121,7 @@ def _output_sizes(desc: Convolution) -> _s.Violation | None:
         unpadded = tuple(size - padding for size, padding in zip(found[2:], desc.output_padding, strict=True))
         good = found[:2] == inferred[:2] and min(unpadded) > 0
         good = good and _forward_sizes(desc, unpadded) == desc.tensor("input_tensor").sizes[2:]
-    return None if good else _s.Violation("output_tensor", f"{found}, inferred {inferred}")
+    return None if good else _s.Violation("output_tensor", found, inferred)
 
 
 GEOMETRY = (_spatial_arrays, _steps, _groups, _filter_channels, _window_fits, _output_sizes)
@@ -167,7 +173,7 @@ class Convolution(
         for rule in (_spatial_arrays, _steps, _window_fits):
             violation = rule.check(self)
             if violation is not None:
-                raise self.error(violation.field, rule.rule, violation.value)
+                raise self.broken(rule, violation)
         spatial = tuple(a + b for a, b in zip(_computed_sizes(self), self.output_padding, strict=True))
         return ((self.tensor("input_tensor").sizes[0], _output_channels(self), *spatial),)
 
@@ -181,7 +187,7 @@ class Convolution(
         return self.group_count == 1
 
 
-@_c.constraint("addend", "is laid out as the output, which has no output padding")
+@_c.constraint("addend", "must lie in memory as the output does, and output_padding must be 0")
 def _addend(desc: ConvolutionAdd) -> _s.Violation | None:
     addend, output = desc.tensor("addend_tensor"), desc.tensor("output_tensor")
     steps = zip(output.sizes, addend.effective_strides, output.effective_strides, strict=True)

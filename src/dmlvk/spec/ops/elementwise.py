@@ -461,7 +461,7 @@ class ElementWiseThreshold(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, 
     min: float = _s.floating()
 
 
-@_c.constraint("bias_per_channel", "bias has one number a channel, and there are 1 or 3 channels")
+@_c.constraint("bias_per_channel", "bias must have one number for each channel, and there must be 1 or 3 channels")
 def _bias_per_channel(desc: "ValueScale2d") -> _s.Violation | None:
     channels = desc.tensor("input_tensor").sizes[1]
     return None if channels in (1, 3) and len(desc.bias) == channels else _s.Violation("bias", desc.bias)

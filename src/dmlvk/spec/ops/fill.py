@@ -97,23 +97,23 @@ class DiagonalMatrix1(
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         if self.input_tensor is None:
-            raise self.error(_OUTPUT, "is given, because without InputTensor nothing else has its sizes", None)
+            raise self.error(_OUTPUT, "must be given, because without InputTensor nothing else has its sizes", None)
         return (self.input_tensor.sizes,)
 
 
-@_c.constraint("axis", "axis is below the dimension count of output_tensor")
+@_c.constraint("axis", "axis must be below the dimension count of output_tensor")
 def _axis(desc: OneHot) -> _s.Violation | None:
     return None if desc.axis < desc.tensor(_OUTPUT).dimension_count else _s.Violation("axis", desc.axis)
 
 
-@_c.constraint("indices_sizes", "has the output's sizes, but 1 on axis")
+@_c.constraint("indices_sizes", "must have the output's sizes, except 1 along axis")
 def _indices_sizes(desc: OneHot) -> _s.Violation | None:
     output = desc.tensor(_OUTPUT).sizes
     sizes = desc.tensor("indices_tensor").sizes
     return None if sizes == (*output[: desc.axis], 1, *output[desc.axis + 1 :]) else _s.Violation("indices_tensor", sizes)
 
 
-@_c.constraint("two_values", "has at least two elements, the values for off and on")
+@_c.constraint("two_values", "must have at least two elements, the values for off and on")
 def _two_values(desc: OneHot) -> _s.Violation | None:
     values = desc.tensor("values_tensor")
     return None if values.element_count >= 2 else _s.Violation("values_tensor", values.sizes)
@@ -140,4 +140,4 @@ class OneHot(
     axis: int = _s.uint()
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        raise self.error(_OUTPUT, "is given, because nothing else has its size along Axis", None)
+        raise self.error(_OUTPUT, "must be given, because nothing else has its size along Axis", None)

@@ -15,7 +15,7 @@ _ARRAYS = ("window_sizes", "strides", "dilations", "start_padding", "end_padding
 _MOVED = (_Type.FLOAT64, *_s.NUMERIC)
 
 
-@_c.constraint("spatial_arrays", "has one entry for each of 1 to 6 spatial dimensions, as many as window_sizes")
+@_c.constraint("spatial_arrays", "must have one entry for each of 1 to 6 spatial dimensions, as many as window_sizes")
 def _spatial_arrays(desc: Fold | Unfold) -> _s.Violation | None:
     count = len(desc.window_sizes)
     if not 1 <= count <= 6:
@@ -26,7 +26,7 @@ def _spatial_arrays(desc: Fold | Unfold) -> _s.Violation | None:
     return None
 
 
-@_c.constraint("steps", "no entry is 0")
+@_c.constraint("steps", "no entry may be 0")
 def _steps(desc: Fold | Unfold) -> _s.Violation | None:
     for name in ("window_sizes", "strides", "dilations"):
         if 0 in getattr(desc, name):
@@ -34,7 +34,9 @@ def _steps(desc: Fold | Unfold) -> _s.Violation | None:
     return None
 
 
-@_c.constraint("dimensions", "has N, C and the spatial dimensions, or N, C * window and blocks, and before N only sizes 1")
+@_c.constraint(
+    "dimensions", "must have N, C and the spatial dimensions, or N, C * window and blocks, and before N only sizes of 1"
+)
 def _dimensions(desc: Fold | Unfold) -> _s.Violation | None:
     image, columns = _fields(desc)
     for name, count in ((image, 2 + len(desc.window_sizes)), (columns, 3)):
@@ -44,12 +46,12 @@ def _dimensions(desc: Fold | Unfold) -> _s.Violation | None:
     return None
 
 
-@_c.constraint("blocks", "dilated windows fit the padded image at least once in each dimension")
+@_c.constraint("blocks", "dilated windows must fit the padded image at least once in each dimension")
 def _blocks_fit(desc: Fold | Unfold) -> _s.Violation | None:
     return _s.Violation("window_sizes", desc.window_sizes) if min(block_counts(desc)) < 1 else None
 
 
-@_c.constraint("column_sizes", "has the sizes {N, C * window, blocks} of the image's blocks, after any sizes 1")
+@_c.constraint("column_sizes", "must have the sizes {N, C * window, blocks} of the image's blocks, after any sizes of 1")
 def _column_sizes(desc: Fold | Unfold) -> _s.Violation | None:
     name = _fields(desc)[1]
     sizes = desc.tensor(name).sizes
@@ -109,7 +111,7 @@ class Fold(_s.OperatorDesc, constraints=_CONSTRAINTS):
     end_padding: tuple[int, ...] = _s.uint_array()
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        raise self.error("output_tensor", "has sizes that only the caller knows", None)
+        raise self.error("output_tensor", "must be given, because only the caller knows its sizes", None)
 
 
 class Unfold(_s.OperatorDesc, constraints=_CONSTRAINTS):

@@ -31,7 +31,7 @@ def _require(desc: _s.OperatorDesc, rules: tuple[_s.Constraint, ...]) -> None:
     for rule in rules:
         violation = rule.check(desc)
         if violation is not None:
-            raise desc.error(violation.field, rule.rule, violation.value)
+            raise desc.broken(rule, violation)
 
 
 # -- Gather
@@ -45,7 +45,8 @@ def _joined(desc: Gather) -> tuple[int, ...]:
 
 
 @_c.constraint(
-    "cropped_ones", "the input's sizes with those of the indices in the place of axis fit its dimension count, but for ones"
+    "cropped_ones",
+    "the input's sizes with those of the indices in place of axis must fit its dimension count, not counting ones",
 )
 def _cropped_ones(desc: Gather) -> _s.Violation | None:
     sizes = _joined(desc)
@@ -137,28 +138,28 @@ def _nd_sizes(desc: GatherNd | GatherNd1) -> _NdSizes:
     )
 
 
-@_c.constraint("batch_dimension_count", "batch_dimension_count is below indices_dimension_count")
+@_c.constraint("batch_dimension_count", "batch_dimension_count must be below indices_dimension_count")
 def _batch_count(desc: GatherNd1) -> _s.Violation | None:
     count = desc.batch_dimension_count
     return None if count < desc.indices_dimension_count else _s.Violation("batch_dimension_count", count)
 
 
 @_c.constraint(
-    "tuple_size", "its last size, an index for each dimension, is at most the input's dimensions after the batches"
+    "tuple_size", "the last size, an index for each dimension, must be at most the input's dimensions after the batches"
 )
 def _tuple_size(desc: GatherNd | GatherNd1) -> _s.Violation | None:
     sizes = _nd_sizes(desc)
     return None if sizes.batches + sizes.indices[-1] <= len(sizes.inputs) else _s.Violation(_INDEX, sizes.indices)
 
 
-@_c.constraint("same_batches", "its batches have the input's sizes")
+@_c.constraint("same_batches", "the batch dimensions must have the input's sizes")
 def _same_batches(desc: GatherNd1) -> _s.Violation | None:
     sizes = _nd_sizes(desc)
     good = sizes.indices[: sizes.batches] == sizes.inputs[: sizes.batches]
     return None if good else _s.Violation(_INDEX, sizes.indices)
 
 
-@_c.constraint("output_fits", "the output has at most the dimension count of the other tensors")
+@_c.constraint("output_fits", "the output must have at most as many dimensions as the other tensors")
 def _output_fits(desc: GatherNd | GatherNd1) -> _s.Violation | None:
     sizes = _nd_sizes(desc).output
     return None if len(sizes) <= desc.tensor(_INPUT).dimension_count else _s.Violation("indices_dimension_count", sizes)

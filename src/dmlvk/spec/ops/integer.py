@@ -43,17 +43,19 @@ def _product_sizes(desc: _s.OperatorDesc) -> tuple[int, ...]:
     return (*a[:-1], b[-1])
 
 
-@_c.constraint("inner_sizes", "has as many rows as a_tensor has columns, and the same leading sizes")
+@_c.constraint("inner_sizes", "must have as many rows as a_tensor has columns, and the same leading sizes")
 def _inner_sizes(desc: _s.OperatorDesc) -> _s.Violation | None:
     a, b = desc.tensor("a_tensor").sizes, desc.tensor("b_tensor").sizes
     good = a[-1] == b[-2] and a[:-2] == b[:-2]
-    return None if good else _s.Violation("b_tensor", f"{b}, with a_tensor {a}")
+    return None if good else _s.Violation("b_tensor", b, (*a[:-2], a[-1], b[-1]))
 
 
 def _one_or_each(operand: str, part: str, dimension: int) -> _s.Constraint:
     """Scale and zero point of an operand hold one element, or one an index of the output's dimension -2 or -1."""
 
-    @_c.constraint(f"{operand}_parameters", f"scale and zero point of {operand} hold one element or one a {part}")
+    @_c.constraint(
+        f"{operand}_parameters", f"scale and zero point of {operand} must hold one element, or one for each {part}"
+    )
     def check(desc: _s.OperatorDesc) -> _s.Violation | None:
         each = [1, 1, 1, 1]
         each[dimension] = _product_sizes(desc)[dimension]
@@ -135,7 +137,7 @@ class QuantizedLinearMatrixMultiply(
         return _product_flops(self)
 
 
-@_c.constraint("operand_types", "a_tensor and b_tensor have one data type, or both have 8 bits")
+@_c.constraint("operand_types", "a_tensor and b_tensor must have the same data type, or both have 8 bits")
 def _operand_types(desc: _s.OperatorDesc) -> _s.Violation | None:
     a, b = desc.tensor("a_tensor").data_type, desc.tensor("b_tensor").data_type
     return None if a == b or (a in _BYTES and b in _BYTES) else _s.Violation("b_tensor", b.name)
@@ -201,11 +203,11 @@ def _convolved_sizes(desc: _s.OperatorDesc) -> tuple[tuple[int, ...], ...]:
     for rule in _RULES[:-1]:
         violation = rule.check(desc)
         if violation is not None:
-            raise desc.error(violation.field, rule.rule, violation.value)
+            raise desc.broken(rule, violation)
     return _as_convolution(desc).inferred_output_sizes()
 
 
-@_c.constraint("one_element", "scales and zero points of the input and the output hold one element")
+@_c.constraint("one_element", "scales and zero points of the input and the output must hold one element")
 def _one_element(desc: _s.OperatorDesc) -> _s.Violation | None:
     for name in (f"{tensor}_{side}" for tensor in ("input", "output") for side in _SIDES):
         tensor = getattr(desc, name, None)
@@ -214,7 +216,10 @@ def _one_element(desc: _s.OperatorDesc) -> _s.Violation | None:
     return None
 
 
-@_c.constraint("filter_parameters", "the filter's scale and zero point hold one element or one a channel: {1, OutC, 1, ...}")
+@_c.constraint(
+    "filter_parameters",
+    "the filter's scale and zero point must hold one element, or one for each channel: {1, OutC, 1, ...}",
+)
 def _filter_parameters(desc: _s.OperatorDesc) -> _s.Violation | None:
     channels = desc.tensor("filter_tensor").sizes[0]
     for name in (f"filter_{side}" for side in _SIDES):

@@ -15,15 +15,17 @@ def _transformed(sizes: tuple[int, ...], transform: MatrixTransform) -> tuple[in
     return (columns, rows) if transform == MatrixTransform.TRANSPOSE else (rows, columns)
 
 
-@_c.constraint("inner_sizes", "has as many rows (transformed) as a_tensor has columns, and the same leading sizes")
+@_c.constraint(
+    "inner_sizes", "must have as many rows as a_tensor has columns, after TransA and TransB, and the same leading sizes"
+)
 def _inner_sizes(desc: Gemm) -> _s.Violation | None:
     a, b = desc.tensor("a_tensor").sizes, desc.tensor("b_tensor").sizes
-    inner = _transformed(a, desc.trans_a)[1], _transformed(b, desc.trans_b)[0]
-    good = inner[0] == inner[1] and a[:-2] == b[:-2]
-    return None if good else _s.Violation("b_tensor", f"{b}, with a_tensor {a}")
+    matrix = (_transformed(a, desc.trans_a)[1], _transformed(b, desc.trans_b)[1])
+    wanted = a[:-2] + _transformed(matrix, desc.trans_b)
+    return None if b == wanted else _s.Violation("b_tensor", b, wanted)
 
 
-@_c.constraint("softmax_axes", "a fused softmax is over the last dimension")
+@_c.constraint("softmax_axes", "the axes of a fused softmax must be the last dimension alone")
 def _softmax_axes(desc: Gemm) -> _s.Violation | None:
     axes = getattr(desc.fused_activation, "axes", None)
     last = desc.tensor("output_tensor").dimension_count - 1

@@ -36,7 +36,7 @@ _INPUT, _OUTPUT = "input_tensor", "output_tensor"
 
 
 def _one_entry_a_dimension(*names: str, of: str = _INPUT) -> _s.Constraint:
-    @_c.constraint("array_lengths", f"{' and '.join(names)}: one entry a dimension of {of}")
+    @_c.constraint("array_lengths", f"{' and '.join(names)} must have one entry for each dimension of {of}")
     def check(desc: _s.OperatorDesc) -> _s.Violation | None:
         count = desc.tensor(of).dimension_count
         wrong = next((name for name in names if len(getattr(desc, name)) != count), None)
@@ -46,7 +46,7 @@ def _one_entry_a_dimension(*names: str, of: str = _INPUT) -> _s.Constraint:
 
 
 def _no_zero(name: str) -> _s.Constraint:
-    @_c.constraint("no_zero", f"no entry of {name} is 0")
+    @_c.constraint("no_zero", f"no entry of {name} may be 0")
     def check(desc: _s.OperatorDesc) -> _s.Violation | None:
         return _s.Violation(name, getattr(desc, name)) if 0 in getattr(desc, name) else None
 
@@ -57,18 +57,18 @@ def _require(desc: _s.OperatorDesc, constraint: _s.Constraint) -> None:
     """Raises where a constraint is broken without which the output has no sizes."""
     violation = constraint.check(desc)
     if violation is not None:
-        raise desc.error(violation.field, constraint.rule, violation.value)
+        raise desc.broken(constraint, violation)
 
 
 # -- Slice
 
 
-@_c.constraint("sizes", "sizes are those of output_tensor")
+@_c.constraint("sizes", "sizes must be those of output_tensor")
 def _slice_sizes(desc: Slice) -> _s.Violation | None:
     return None if desc.sizes == desc.tensor(_OUTPUT).sizes else _s.Violation("sizes", desc.sizes)
 
 
-@_c.constraint("offsets", "offset + (size - 1) * stride is below the size of input_tensor in every dimension")
+@_c.constraint("offsets", "offset + (size - 1) * stride must be below the size of input_tensor in every dimension")
 def _slice_offsets(desc: Slice) -> _s.Violation | None:
     dimensions = zip(desc.offsets, desc.sizes, desc.strides, desc.tensor(_INPUT).sizes, strict=True)
     inside = all(offset + (size - 1) * stride < full for offset, size, stride, full in dimensions)
@@ -119,13 +119,15 @@ def _window_elements(desc: Slice1 | SliceGrad) -> tuple[int, ...]:
 def _windowed(whole: str, part: str) -> tuple[_s.Constraint, ...]:
     """The rules of a tensor with a window, and of one with elements of that."""
 
-    @_c.constraint("window", f"offset + size of the window is at most the size of {whole} in every dimension")
+    @_c.constraint("window", f"offset + size of the window must be at most the size of {whole} in every dimension")
     def window(desc: Slice1 | SliceGrad) -> _s.Violation | None:
         dimensions = zip(desc.input_window_offsets, desc.input_window_sizes, desc.tensor(whole).sizes, strict=True)
         inside = all(offset + size <= full for offset, size, full in dimensions)
         return None if inside else _s.Violation("input_window_offsets", desc.input_window_offsets)
 
-    @_c.constraint("window_elements", "is at most 1 + (input window size - 1) / |stride|, rounded down, in every dimension")
+    @_c.constraint(
+        "window_elements", "must be at most 1 + (input window size - 1) / |stride|, rounded down, in every dimension"
+    )
     def elements(desc: Slice1 | SliceGrad) -> _s.Violation | None:
         sizes = desc.tensor(part).sizes
         fits = all(size <= most for size, most in zip(sizes, _window_elements(desc), strict=True))
@@ -175,7 +177,9 @@ class SliceGrad(_s.OperatorDesc, constraints=_windowed("output_gradient_tensor",
     input_window_strides: tuple[int, ...] = _s.int_array()
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        raise self.error("output_gradient_tensor", "is given, because a window does not say how large its tensor is", None)
+        raise self.error(
+            "output_gradient_tensor", "must be given, because a window does not say how large its tensor is", None
+        )
 
 
 # -- Split and Join
@@ -191,13 +195,13 @@ def _along_axis(pieces: str, whole: str) -> tuple[_s.Constraint, ...]:
         axis = desc.axis
         return (*size[:axis], *size[axis + 1 :])
 
-    @_c.constraint("other_sizes", f"each of {pieces} has the sizes of {whole} but along axis")
+    @_c.constraint("other_sizes", f"each of {pieces} must have the sizes of {whole}, except along axis")
     def other_sizes(desc: Split | Join) -> _s.Violation | None:
         wanted = others(desc, desc.tensor(whole).sizes)
         wrong = next((size for size in sizes(desc) if others(desc, size) != wanted), None)
         return None if wrong is None else _s.Violation(pieces, wrong)
 
-    @_c.constraint("sum", f"the sizes of {pieces} along axis add up to that of {whole}")
+    @_c.constraint("sum", f"the sizes of {pieces} along axis must add up to that of {whole}")
     def total(desc: Split | Join) -> _s.Violation | None:
         axis = desc.axis
         own = [size[axis] for size in sizes(desc)]
@@ -214,7 +218,7 @@ class Split(_s.OperatorDesc, constraints=_along_axis("output_tensors", _INPUT)):
     axis: int = _s.uint()
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        raise self.error("output_tensors", "is given, because nothing else says where to split", None)
+        raise self.error("output_tensors", "must be given, because nothing else says where to split", None)
 
 
 class Join(_s.OperatorDesc, constraints=_along_axis("input_tensors", _OUTPUT)):
@@ -333,14 +337,14 @@ class Tile(
 # -- SpaceToDepth and DepthToSpace
 
 
-@_c.constraint("block_size", "block_size is at least 1 and divides the input's height and width")
+@_c.constraint("block_size", "block_size must be at least 1 and divide the input's height and width")
 def _space_block(desc: SpaceToDepth | SpaceToDepth1) -> _s.Violation | None:
     _, _, height, width = desc.tensor(_INPUT).sizes
     block = desc.block_size
     return None if block and height % block == width % block == 0 else _s.Violation("block_size", block)
 
 
-@_c.constraint("block_size", "block_size is at least 1 and its square divides the input's channels")
+@_c.constraint("block_size", "block_size must be at least 1, and its square must divide the input's channels")
 def _depth_block(desc: DepthToSpace | DepthToSpace1) -> _s.Violation | None:
     block = desc.block_size
     return None if block and desc.tensor(_INPUT).sizes[1] % block**2 == 0 else _s.Violation("block_size", block)
@@ -427,7 +431,7 @@ class DepthToSpace1(_s.OperatorDesc, constraints=_DEPTH_TO_SPACE):
 # -- ReverseSubsequences
 
 
-@_c.constraint("sequence_lengths_sizes", "sequence_lengths_tensor has the sizes of input_tensor, but 1 along axis")
+@_c.constraint("sequence_lengths_sizes", "sequence_lengths_tensor must have the sizes of input_tensor, except 1 along axis")
 def _lengths_sizes(desc: ReverseSubsequences) -> _s.Violation | None:
     full = desc.tensor(_INPUT).sizes
     sizes = desc.tensor("sequence_lengths_tensor").sizes

@@ -174,7 +174,7 @@ class BatchNormalizationTraining(
         return (self.tensor("input_tensor").sizes, own, own)
 
 
-@_c.constraint("local_size", "is at least 1")
+@_c.constraint("local_size", "must be at least 1")
 def _local_size(desc: LocalResponseNormalization) -> _s.Violation | None:
     return None if desc.local_size >= 1 else _s.Violation("local_size", desc.local_size)
 
@@ -211,7 +211,7 @@ class LocalResponseNormalization(
     bias: float = _s.floating(1.0)
 
 
-@_c.constraint("p", "is 1 or 2")
+@_c.constraint("p", "must be 1 or 2")
 def _p(desc: LpNormalization) -> _s.Violation | None:
     return None if desc.p in (1, 2) else _s.Violation("p", desc.p)
 

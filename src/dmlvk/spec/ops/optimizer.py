@@ -9,14 +9,14 @@ _INPUTS = ("input_parameters_tensor", "input_first_moment_tensor", "input_second
 _OUTPUTS = ("output_parameters_tensor", "output_first_moment_tensor", "output_second_moment_tensor")
 
 
-@_c.constraint("scalar_step", "training_step_tensor has only sizes of 1")
+@_c.constraint("scalar_step", "training_step_tensor must have only sizes of 1")
 def _scalar_step(desc: "AdamOptimizer") -> _s.Violation | None:
     sizes = desc.tensor("training_step_tensor").sizes
     return None if set(sizes) == {1} else _s.Violation("training_step_tensor", sizes)
 
 
 def _decay_rate(name: str) -> _s.Constraint:
-    rule = f"{name} is at least 0, and below 1 as a FLOAT32"
+    rule = f"{name} must be at least 0, and below 1 as a FLOAT32"
 
     def check(desc: "AdamOptimizer") -> _s.Violation | None:
         value = getattr(desc, name)

@@ -25,7 +25,7 @@ _ARRAYS = ("strides", "window_size", "start_padding", "end_padding", "dilations"
 _ALIKE = _s.Traits(alike=("input_tensor", "output_tensor", "output_indices_tensor"))
 
 
-@_c.constraint("spatial_arrays", "has one entry a spatial dimension (the dimension count less 2)")
+@_c.constraint("spatial_arrays", "must have one entry for each spatial dimension (the dimension count less 2)")
 def _spatial_arrays(desc: _Pooling) -> _s.Violation | None:
     count = desc.tensor("input_tensor").dimension_count - 2
     for name in _ARRAYS:
@@ -34,7 +34,7 @@ def _spatial_arrays(desc: _Pooling) -> _s.Violation | None:
     return None
 
 
-@_c.constraint("steps", "no entry is 0")
+@_c.constraint("steps", "no entry may be 0")
 def _steps(desc: _Pooling) -> _s.Violation | None:
     for name in ("strides", "window_size", "dilations"):
         if 0 in getattr(desc, name, ()):
@@ -44,7 +44,7 @@ def _steps(desc: _Pooling) -> _s.Violation | None:
 
 @_c.constraint(
     "output_sizes",
-    "has the input's N and C, and spatial sizes (in + start + end - dilated window) / stride, rounded down or up, + 1",
+    "must have the input's N and C, and spatial sizes (in + start + end - dilated window) / stride, rounded down or up, + 1",
 )
 def _output_sizes(desc: _Pooling) -> _s.Violation | None:
     source = desc.tensor("input_tensor").sizes
@@ -80,7 +80,9 @@ def _window_counts(desc: _Pooling) -> list[tuple[int, int]]:
 def _inferred(desc: _Pooling) -> tuple[tuple[int, ...], ...]:
     spatial = tuple(down for down, _ in _window_counts(desc))
     if min(spatial) < 1:
-        raise desc.error("window_size", "its dilated window fits the padded input", f"output sizes {spatial}")
+        raise desc.error(
+            "window_size", "the dilated window must fit the padded input, so that every output size is at least 1", spatial
+        )
     return (desc.tensor("input_tensor").sizes[:2] + spatial,) * len(desc.output_slots())
 
 
@@ -139,7 +141,7 @@ class AveragePooling1(_s.OperatorDesc, constraints=_CONSTRAINTS, traits=_ALIKE):
         return _inferred(self)
 
 
-@_c.constraint("norm_order", "is at least 1")
+@_c.constraint("norm_order", "must be at least 1")
 def _norm_order(desc: LpPooling | LpPooling1) -> _s.Violation | None:
     return None if desc.p >= 1 else _s.Violation("p", desc.p)
 
@@ -255,7 +257,7 @@ class MaxPooling2(_s.OperatorDesc, constraints=_MAX_CONSTRAINTS, traits=_ALIKE):
         return _inferred(self)
 
 
-@_c.constraint("one_or_each_channel", "holds one element, or one a channel: {1, C, 1, ...}")
+@_c.constraint("one_or_each_channel", "must hold one element, or one for each channel: {1, C, 1, ...}")
 def _one_or_each_channel(desc: QuantizedLinearAveragePooling) -> _s.Violation | None:
     channels, *spatial = desc.tensor("input_tensor").sizes[1:]
     for slot in desc.input_slots()[1:]:
@@ -330,7 +332,7 @@ class MaxUnpooling(
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC, (4, 4))
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        raise self.error("output_tensor", "has sizes that only the caller knows", None)
+        raise self.error("output_tensor", "must be given, because only the caller knows its sizes", None)
 
 
 _Pooling = (

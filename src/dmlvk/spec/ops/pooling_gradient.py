@@ -30,8 +30,8 @@ _CONSTRAINTS = (
     _of_forward(_steps, _steps.rule),
     _of_forward(
         _output_sizes,
-        "has OutputGradientTensor's N and C, and spatial sizes (size + start + end - dilated window) / stride, rounded down "
-        "or up, + 1",
+        "must have OutputGradientTensor's N and C, and spatial sizes (size + start + end - dilated window) / stride, "
+        "rounded down or up, + 1",
     ),
 )
 
@@ -58,7 +58,7 @@ class AveragePoolingGrad(_s.OperatorDesc, constraints=(_c.same_data_type(), _c.s
     include_padding: bool = _s.boolean(False)
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        raise self.error("output_gradient_tensor", "has sizes that only the caller knows", None)
+        raise self.error("output_gradient_tensor", "must be given, because only the caller knows its sizes", None)
 
     def forward(self) -> _AveragePooling1:
         """The operator whose gradient this is: from a tensor as dx to one as dy."""

@@ -21,7 +21,7 @@ _INTEGERS = (_T.INT32, _T.INT16, _T.INT8, _T.UINT32, _T.UINT16, _T.UINT8)
 _PACKED = (_T.INT8, _T.INT4, _T.UINT8, _T.UINT4)
 
 
-@_c.constraint("scale_data_type", "ScaleTensor has InputTensor's data type, FLOAT32 where that is INT32")
+@_c.constraint("scale_data_type", "ScaleTensor must have InputTensor's data type, or FLOAT32 where that is INT32")
 def _scale_data_type(desc: "ElementWiseQuantizeLinear") -> _s.Violation | None:
     source, scale = desc.tensor("input_tensor").data_type, desc.tensor("scale_tensor").data_type
     wanted = _T.FLOAT32 if source == _T.INT32 else source
@@ -68,7 +68,7 @@ class ElementWiseDequantizeLinear(
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
 
 
-@_c.constraint("one_element", "scale and zero point tensors hold one element")
+@_c.constraint("one_element", "scale and zero point tensors must hold one element")
 def _one_element(desc: "ElementWiseQuantizedLinearAdd | DynamicQuantizeLinear") -> _s.Violation | None:
     for slot in desc.input_slots() + desc.output_slots():
         is_parameter = slot.field.name.endswith(("scale_tensor", "zero_point_tensor"))
@@ -136,7 +136,8 @@ class DynamicQuantizeLinear(
 
 
 @_c.constraint(
-    "quantization_type", "QuantizationType is SCALE with one tensor in QuantizationTensors, or SCALE_ZERO_POINT with two"
+    "quantization_type",
+    "QuantizationType must be SCALE with one tensor in QuantizationTensors, or SCALE_ZERO_POINT with two",
 )
 def _quantization_type(desc: "Quantize | Dequantize") -> _s.Violation | None:
     counts = {_QuantizationType.SCALE: 1, _QuantizationType.SCALE_ZERO_POINT: 2}
@@ -144,32 +145,32 @@ def _quantization_type(desc: "Quantize | Dequantize") -> _s.Violation | None:
     if wanted is None:
         return _s.Violation("quantization_type", desc.quantization_type)
     if len(desc.quantization_tensors) != wanted:
-        return _s.Violation("quantization_tensors", f"{len(desc.quantization_tensors)} tensors")
+        return _s.Violation("quantization_tensors", len(desc.quantization_tensors), wanted)
     return None
 
 
 def _quantization_data_types(real: str, integer: str) -> _s.Constraint:
     """The data types of the quantization tensors: those of the fields ``real`` and ``integer``."""
 
-    @_c.constraint("same_data_type", f"the scale has the data type of {real}, the zero point that of {integer}")
+    @_c.constraint("same_data_type", f"the scale must have the data type of {real}, the zero point that of {integer}")
     def check(desc: "Quantize | Dequantize") -> _s.Violation | None:
         for tensor, like in zip(desc.quantization_tensors, (real, integer), strict=False):
             other = getattr(desc, like)  # None while data types are being inferred
             if other is not None and tensor.data_type != other.data_type:
-                return _s.Violation("quantization_tensors", tensor.data_type.name)
+                return _s.Violation("quantization_tensors", tensor.data_type, other.data_type)
         return None
 
     return check
 
 
-@_c.constraint("blocks", "each size of the scale divides InputTensor's, and the zero point has the scale's sizes")
+@_c.constraint("blocks", "each size of the scale must divide InputTensor's, and the zero point must have the scale's sizes")
 def _blocks(desc: "Quantize | Dequantize") -> _s.Violation | None:
     scale, *zero_point = desc.quantization_tensors
     if any(full % blocks for full, blocks in zip(desc.tensor("input_tensor").sizes, scale.sizes, strict=True)):
         return _s.Violation("quantization_tensors", scale.sizes)
     for tensor in zero_point:
         if tensor.sizes != scale.sizes:
-            return _s.Violation("quantization_tensors", tensor.sizes)
+            return _s.Violation("quantization_tensors", tensor.sizes, scale.sizes)
     return None
 
 

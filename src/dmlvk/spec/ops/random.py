@@ -14,7 +14,7 @@ _UINT32 = (TensorDataType.UINT32,)
 _STATE_WORDS = 6
 
 
-@_c.constraint("state_sizes", "has a last size of 6, four words of counter and two of key, and no other above 1")
+@_c.constraint("state_sizes", "the last size must be 6 (four words of counter and two of key) and every other 1")
 def _state_sizes(desc: RandomGenerator) -> _s.Violation | None:
     state = desc.tensor("input_state_tensor")
     good = state.sizes[-1] == state.element_count == _STATE_WORDS
@@ -40,4 +40,4 @@ class RandomGenerator(
     generator_type: _GeneratorType = _s.enumeration(_GeneratorType, _GeneratorType.PHILOX_4X32_10, dml_name="Type")
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        raise self.error("output_tensor", "is given, because nothing else has its sizes", None)
+        raise self.error("output_tensor", "must be given, because nothing else has its sizes", None)

@@ -43,35 +43,34 @@ def _sizes(gates: int) -> _s.Constraint:
         }
         for slot in desc.input_slots()[1:]:
             if slot.tensor is not None and slot.tensor.sizes != wanted[slot.field.name]:
-                return _s.Violation(slot.field.name, f"{slot.tensor.sizes}, not {wanted[slot.field.name]}")
+                return _s.Violation(slot.field.name, slot.tensor.sizes, wanted[slot.field.name])
         return None
 
     rows = "H" if gates == 1 else f"{gates} H"
     rule = (
-        f"the inputs fit together: for S steps, batch B, input size I, hidden size H and D directions (2 for BIDIRECTIONAL, "
-        f"else 1) the input is {{1, S, B, I}}, the weights {{1, D, {rows}, I}}, the recurrence {{1, D, {rows}, H}}, the "
-        f"bias {{1, 1, D, {2 * gates} H}}, initial states {{1, D, B, H}} and the sequence lengths {{1, 1, 1, B}}"
-        + ", the peephole weights {1, 1, D, 3 H}"
-        * (gates == 4)
+        f"the inputs must fit together: for S steps, batch B, input size I, hidden size H and D directions (2 for "
+        f"BIDIRECTIONAL, else 1) the input is {{1, S, B, I}}, the weights {{1, D, {rows}, I}}, the recurrence "
+        f"{{1, D, {rows}, H}}, the bias {{1, 1, D, {2 * gates} H}}, initial states {{1, D, B, H}} and the sequence lengths "
+        "{1, 1, 1, B}" + ", the peephole weights {1, 1, D, 3 H}" * (gates == 4)
     )
     return _s.Constraint("input_sizes", rule, check)
 
 
 def _activations(functions: int) -> _s.Constraint:
     def check(desc: Rnn | Lstm | Gru) -> _s.Violation | None:
-        count = len(desc.activation_descs)
-        return None if count == functions * _directions(desc) else _s.Violation("activation_descs", count)
+        count, wanted = len(desc.activation_descs), functions * _directions(desc)
+        return None if count == wanted else _s.Violation("activation_descs", count, wanted)
 
-    return _s.Constraint("activation_count", f"there are {functions} activations for each direction", check)
+    return _s.Constraint("activation_count", f"must have {functions} activations for each direction", check)
 
 
-@_c.constraint("some_output", "at least one output is given")
+@_c.constraint("some_output", "at least one output must be given")
 def _some_output(desc: Rnn | Lstm | Gru) -> _s.Violation | None:
     given = any(slot.tensor is not None for slot in desc.output_slots())
     return None if given else _s.Violation("output_sequence_tensor", None)
 
 
-@_c.constraint("clip_threshold", "clip_threshold is not negative where it is used")
+@_c.constraint("clip_threshold", "clip_threshold must not be negative where it is used")
 def _clip_threshold(desc: Lstm) -> _s.Violation | None:
     good = desc.clip_threshold >= 0 or not desc.use_clip_threshold
     return None if good else _s.Violation("clip_threshold", desc.clip_threshold)

@@ -23,14 +23,14 @@ def _reduced_sizes(desc: Reduce | Argmax | Argmin) -> tuple[tuple[int, ...], ...
 _SHAPE = (_c.same_dimension_count(), _c.valid_axes(), _c.output_sizes_match())
 
 
-@_c.constraint("function_data_types", "the input's data type is one that the function takes")
+@_c.constraint("function_data_types", "the input must have a data type that the function takes")
 def _function_input(desc: Reduce) -> _s.Violation | None:
     given = desc.tensor("input_tensor").data_type
     return None if given in FUNCTION_TYPES[desc.function] else _s.Violation("input_tensor", given)
 
 
 @_c.constraint(
-    "same_data_type", "the output has the input's data type, but of ARGMAX and ARGMIN INT64, INT32, UINT64 or UINT32"
+    "same_data_type", "the output must have the input's data type, or INT64, INT32, UINT64 or UINT32 for ARGMAX and ARGMIN"
 )
 def _function_output(desc: Reduce) -> _s.Violation | None:
     if desc.input_tensor is None or desc.output_tensor is None:  # while data types are being inferred

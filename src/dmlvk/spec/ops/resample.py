@@ -19,7 +19,7 @@ _ALIKE = _s.Traits(alike=("input_tensor", "output_tensor"))
 
 
 def _one_a_dimension(tensor: str, *names: str) -> _s.Constraint:
-    @_c.constraint("one_a_dimension", f"{' and '.join(names)} have one number for each dimension of {tensor}")
+    @_c.constraint("one_a_dimension", f"{' and '.join(names)} must have one number for each dimension of {tensor}")
     def check(desc: _s.OperatorDesc) -> _s.Violation | None:
         count = desc.tensor(tensor).dimension_count
         bad = next((name for name in names if len(getattr(desc, name)) != count), None)
@@ -29,7 +29,7 @@ def _one_a_dimension(tensor: str, *names: str) -> _s.Constraint:
 
 
 def _finite_numbers(name: str) -> _s.Constraint:
-    @_c.constraint("finite_numbers", f"{name} are finite")
+    @_c.constraint("finite_numbers", f"{name} must be finite")
     def check(desc: _s.OperatorDesc) -> _s.Violation | None:
         good = all(map(_math.isfinite, getattr(desc, name)))
         return None if good else _s.Violation(name, getattr(desc, name))
@@ -37,7 +37,7 @@ def _finite_numbers(name: str) -> _s.Constraint:
     return check
 
 
-@_c.constraint("scales", "scales are finite and not 0")
+@_c.constraint("scales", "scales must be finite and not 0")
 def _scales(desc: Resample3) -> _s.Violation | None:
     good = all(_math.isfinite(scale) and scale != 0 for scale in desc.scales)
     return None if good else _s.Violation("scales", desc.scales)
@@ -55,10 +55,10 @@ def _shifted(tensor: str) -> tuple[_s.Constraint, ...]:
 
 
 def _unknown_sizes(desc: _s.OperatorDesc) -> Exception:
-    return desc.error("output_tensor", "is given, because its sizes need not be those of the scaled input", None)
+    return desc.error("output_tensor", "must be given, because its sizes need not be those of the scaled input", None)
 
 
-@_c.constraint("scale_size", "scale_size is at least 1, and 2**32 - 1 divided by the size that it scales at most")
+@_c.constraint("scale_size", "must be at least 1, and the scaled sizes must stay below 2**32")
 def _scale_size(desc: Upsample2d) -> _s.Violation | None:
     height, width = desc.tensor("input_tensor").sizes[-2:]
     good = 1 <= desc.scale_size.width <= _UINT_MAX // width and 1 <= desc.scale_size.height <= _UINT_MAX // height

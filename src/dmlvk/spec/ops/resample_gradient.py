@@ -14,7 +14,9 @@ __all__ = ["ResampleGrad", "ResampleGrad1"]
 
 
 def _unknown_sizes(desc: _s.OperatorDesc) -> Exception:
-    return desc.error("output_gradient_tensor", "is given, because its sizes need not be those of the scaled output", None)
+    return desc.error(
+        "output_gradient_tensor", "must be given, because its sizes need not be those of the scaled output", None
+    )
 
 
 class ResampleGrad(_s.OperatorDesc, constraints=_shifted("input_gradient_tensor")):

@@ -30,34 +30,34 @@ class Sampled(Protocol):
     def maximum_samples_per_output(self) -> int: ...
 
 
-@_c.constraint("roi_sizes", "has the sizes {[1, [1,]] NumROIs, 4}")
+@_c.constraint("roi_sizes", "must have the sizes {[1, [1,]] NumROIs, 4}")
 def roi_sizes(desc: Sampled) -> _s.Violation | None:
     sizes = desc.tensor("roi_tensor").sizes
     good = sizes[-1] == 4 and all(size == 1 for size in sizes[:-2])
     return None if good else _s.Violation("roi_tensor", sizes)
 
 
-@_c.constraint("batch_indices_sizes", "has the sizes {[1, [1, [1,]]] NumROIs}, one index for each region")
+@_c.constraint("batch_indices_sizes", "must have the sizes {[1, [1, [1,]]] NumROIs}, one index for each region")
 def batch_indices_sizes(desc: Sampled) -> _s.Violation | None:
     sizes = desc.tensor("batch_indices_tensor").sizes
     good = sizes[-1] == desc.tensor("roi_tensor").sizes[-2] and all(size == 1 for size in sizes[:-1])
     return None if good else _s.Violation("batch_indices_tensor", sizes)
 
 
-@_c.constraint("output_sizes", "has the sizes {NumROIs, ChannelCount, OutputHeight, OutputWidth}")
+@_c.constraint("output_sizes", "must have the sizes {NumROIs, ChannelCount, OutputHeight, OutputWidth}")
 def _output_sizes(desc: RoiAlign | RoiAlign1) -> _s.Violation | None:
     sizes = desc.tensor("output_tensor").sizes
     wanted = (desc.tensor("roi_tensor").sizes[-2], desc.tensor("input_tensor").sizes[1])
     return None if sizes[:2] == wanted else _s.Violation("output_tensor", sizes)
 
 
-@_c.constraint("reduction_function", "is AVERAGE or MAX")
+@_c.constraint("reduction_function", "must be AVERAGE or MAX")
 def reduction_function(desc: Sampled) -> _s.Violation | None:
     good = desc.reduction_function in (ReduceFunction.AVERAGE, ReduceFunction.MAX)
     return None if good else _s.Violation("reduction_function", desc.reduction_function)
 
 
-@_c.constraint("sample_counts", "is at least 1 and not below MinimumSamplesPerOutput")
+@_c.constraint("sample_counts", "must be at least 1 and not below MinimumSamplesPerOutput")
 def sample_counts(desc: Sampled) -> _s.Violation | None:
     good = desc.maximum_samples_per_output >= max(1, desc.minimum_samples_per_output)
     return None if good else _s.Violation("maximum_samples_per_output", desc.maximum_samples_per_output)
@@ -76,7 +76,7 @@ _CONSTRAINTS = (
 
 
 def _unknown_sizes(desc: RoiAlign | RoiAlign1) -> Exception:
-    return desc.error("output_tensor", "is given, because nothing else says OutputHeight and OutputWidth", None)
+    return desc.error("output_tensor", "must be given, because nothing else says OutputHeight and OutputWidth", None)
 
 
 class RoiAlign(_s.OperatorDesc, constraints=_CONSTRAINTS):
@@ -156,7 +156,7 @@ class RoiAlign1(
         raise _unknown_sizes(self)
 
 
-@_c.constraint("region_sizes", "has the sizes {1, 1, NumROIs, 5}")
+@_c.constraint("region_sizes", "must have the sizes {1, 1, NumROIs, 5}")
 def _region_sizes(desc: RoiPooling) -> _s.Violation | None:
     sizes = desc.tensor("roi_tensor").sizes
     return None if sizes[:2] == (1, 1) and sizes[3] == 5 else _s.Violation("roi_tensor", sizes)

@@ -13,19 +13,19 @@ __all__ = ["RoiAlignGrad"]
 _IMAGES = ("input_tensor", "output_gradient_tensor")
 
 
-@_c.constraint("some_output", "OutputGradientTensor or OutputROIGradientTensor is given")
+@_c.constraint("some_output", "OutputGradientTensor or OutputROIGradientTensor must be given")
 def _some_output(desc: RoiAlignGrad) -> _s.Violation | None:
     given = desc.output_gradient_tensor or desc.output_roi_gradient_tensor
     return None if given else _s.Violation("output_gradient_tensor", None)
 
 
-@_c.constraint("image_needed", "is given for OutputROIGradientTensor, and for MAX")
+@_c.constraint("image_needed", "must be given where OutputROIGradientTensor is, and for MAX")
 def _image_needed(desc: RoiAlignGrad) -> _s.Violation | None:
     needed = desc.output_roi_gradient_tensor is not None or desc.reduction_function == ReduceFunction.MAX
     return _s.Violation("input_tensor", None) if needed and desc.input_tensor is None else None
 
 
-@_c.constraint("gradient_sizes", "has the sizes {NumROIs, ChannelCount, OutputHeight, OutputWidth}")
+@_c.constraint("gradient_sizes", "must have the sizes {NumROIs, ChannelCount, OutputHeight, OutputWidth}")
 def _gradient_sizes(desc: RoiAlignGrad) -> _s.Violation | None:
     sizes = desc.tensor("input_gradient_tensor").sizes
     images = [image.sizes[1] for image in (desc.input_tensor, desc.output_gradient_tensor) if image is not None]
@@ -33,7 +33,7 @@ def _gradient_sizes(desc: RoiAlignGrad) -> _s.Violation | None:
     return None if good else _s.Violation("input_gradient_tensor", sizes)
 
 
-@_c.constraint("roi_gradient_sizes", "has the sizes of ROITensor")
+@_c.constraint("roi_gradient_sizes", "must have the sizes of ROITensor")
 def _roi_gradient_sizes(desc: RoiAlignGrad) -> _s.Violation | None:
     gradient = desc.output_roi_gradient_tensor
     if gradient is None or gradient.sizes == desc.tensor("roi_tensor").sizes:
@@ -109,5 +109,7 @@ class RoiAlignGrad(
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         if self.input_tensor is None:
-            raise self.error("output_gradient_tensor", "is given, because without InputTensor nothing says its sizes", None)
+            raise self.error(
+                "output_gradient_tensor", "must be given, because without InputTensor nothing says its sizes", None
+            )
         return (self.input_tensor.sizes, self.tensor("roi_tensor").sizes)

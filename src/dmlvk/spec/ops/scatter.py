@@ -46,7 +46,7 @@ class ScatterElements(
     axis: int = _s.uint()
 
 
-@_c.constraint("tuple_size", "its last size, an index for each dimension, is at most input_dimension_count")
+@_c.constraint("tuple_size", "the last size, an index for each dimension, must be at most input_dimension_count")
 def _tuple_size(desc: ScatterNd) -> _s.Violation | None:
     sizes = desc.tensor(_INDEX).sizes
     return None if sizes[-1] <= desc.input_dimension_count else _s.Violation(_INDEX, sizes)
@@ -54,15 +54,15 @@ def _tuple_size(desc: ScatterNd) -> _s.Violation | None:
 
 @_c.constraint(
     "updates_sizes",
-    "has the sizes of the indices without the tuple, then those of the input after the dimensions that the tuple is for, "
-    "after leading ones",
+    "must have the sizes of the indices without the tuple, then those of the input after the dimensions that the tuple "
+    "is for, after leading ones",
 )
 def _updates_sizes(desc: ScatterNd) -> _s.Violation | None:
     inputs, indices, updates = (desc.tensor(name).sizes for name in (_INPUT, _INDEX, _UPDATES))
     *array, length = indices[len(indices) - desc.indices_dimension_count :]
     wanted = (*array, *inputs[len(inputs) - desc.input_dimension_count + length :])
     good = (*(1,) * (len(updates) - len(wanted)), *wanted) == updates
-    return None if good else _s.Violation(_UPDATES, f"{updates}, implied {wanted}")
+    return None if good else _s.Violation(_UPDATES, updates, wanted)
 
 
 class ScatterNd(

@@ -13,7 +13,7 @@ __all__ = ["TopK", "TopK1"]
 _INDICES = (_Type.UINT64, _Type.UINT32)
 
 
-@_c.constraint("k", "k is at least 1 and at most the size of input_tensor along axis")
+@_c.constraint("k", "must be at least 1 and at most the size of input_tensor along axis")
 def _k(desc: TopK | TopK1) -> _s.Violation | None:
     return None if 1 <= desc.k <= desc.tensor("input_tensor").sizes[desc.axis] else _s.Violation("k", desc.k)
 

@@ -787,7 +787,7 @@ REFUSED = [
     ("RNN", {"activations": ["Tanh", "Tanh"]}, CELL, dmlvk.UnsupportedNodeError, "1 activations for each direction"),
     ("RNN", {}, (CELL[0][0], *CELL[1:]), dmlvk.ModelError, "all must have 3 dimensions"),
     ("RNN", {}, (CELL[0][:0], *CELL[1:]), dmlvk.UnsupportedNodeError, r"sizes \(0, 1, 3\), without elements"),
-    ("GRU", {}, CELL, dmlvk.UnsupportedNodeError, "the inputs fit together"),
+    ("GRU", {}, CELL, dmlvk.UnsupportedNodeError, "the inputs must fit together"),
     ("RNN", {}, (*CELL, np.ones((1, 8), f32), np.array([2, 2, 2, 2, 2], i32)), dmlvk.ModelError, "sequence_lens of sizes"),
     ("ScatterElements", {}, (BYTES, ints(1), np.zeros(1, u8)), dmlvk.ModelError, "indices of sizes"),
     ("ScatterElements", {}, (ints(5), ints(0, 0), ints(1)), dmlvk.ModelError, "updates of sizes"),

@@ -401,7 +401,7 @@ def test_explain(make_model: Make, make_session: MakeSession) -> None:
     constants = {"w": rng.standard_normal((4, 3, 3, 3)).astype(f32), "k": rng.standard_normal((1, 4, 1, 1)).astype(f32)}
     model = make_model(nodes, {"x": (f32, ("N", 3, 8, 8))}, constants=constants)
     session = make_session(model)
-    with pytest.raises(dmlvk.StateError, match="run it first"):
+    with pytest.raises(dmlvk.StateError, match="call run first"):
         session.explain("conv")
     session.run(None, {"x": np.zeros((2, 3, 8, 8), f32)})
     conv = session.explain("conv")

@@ -171,7 +171,7 @@ void main() {
     const uint end_of_keys = keys_seen(sequence, last_row / p.group);
     const uint end_key = SPLIT != 0 ? min(end_of_keys, start_key + part_keys) : end_of_keys;
     const uint seen_by_all = keys_seen(sequence, first_row / p.group);
-    const bool scores_are_products = HAS_RELATIVE == 0 && MASK_BOUNDS == 0 && MASK_BOOLEAN == 0;
+    const bool scores_are_products = HAS_RELATIVE == 0 && MASK_BOUNDS == MASK_BOUNDS_NONE && MASK_BOOLEAN == 0;
     const uint own_rows = gl_SubgroupID * SUB_ROWS; // of the tile
     own_first = first_row + own_rows;
     // Without rows a subgroup only helps to stage, where such are many: the branch costs 8 % of whole tiles. Where there are

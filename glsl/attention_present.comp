@@ -33,7 +33,7 @@ void main() {
     rest /= rows;
     const uint head = rest % p.heads;
     const uint entry = rest / p.heads;
-    const uint valid = LENGTHS != 0 ? past_length(entry, p.rows - p.new_rows) : p.rows - p.new_rows;
+    const uint valid = LENGTHS != LENGTHS_NONE ? past_length(entry, p.rows - p.new_rows) : p.rows - p.new_rows;
     if (APPEND != 0) row += valid;
     vec4 values = vec4(0.0);
     if (row < valid) {

@@ -39,7 +39,7 @@ struct Raw {
 };
 
 #define FACTOR float16_t
-#define FACTORS 8
+#define FACTORS (WORD_BYTES / 2)
 #define SUM_TYPE float
 #define PLACE_A Window
 
@@ -100,12 +100,12 @@ const uint QUAD_SHARE = (QUADS * SUBGROUPS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
 // The pixel and the channel in the block where a quad begins. Neighbours have neighbouring quads of channels of a pixel, or
 // of pixels of a channel.
 uvec2 place_of_quad(uint e) {
-    return Y_MODE == 2 ? uvec2(e / (SUB_N / 4), e % (SUB_N / 4) * 4) : uvec2(e % (MAT_M / 4) * 4, e / (MAT_M / 4));
+    return Y_MODE == Y_CHANNELS ? uvec2(e / (SUB_N / 4), e % (SUB_N / 4) * 4) : uvec2(e % (MAT_M / 4) * 4, e / (MAT_M / 4));
 }
 
 // Where the output's quad of this pixel and channel begins; not of Y_MODE 0.
 uint quad_element(uint pixel, uint channel) {
-    if (Y_MODE == 2) return pixel * p.pixel_step + channel;
+    if (Y_MODE == Y_CHANNELS) return pixel * p.pixel_step + channel;
     const uint batch = quotient(pixel, uvec2(p.plane_divisor[0], p.plane_divisor[1]));
     return batch * p.output_strides[0] + channel * p.output_strides[1] + pixel - batch * p.plane;
 }
@@ -115,9 +115,9 @@ void load_addends(out QUAD more[QUAD_SHARE], uint block_m, uint block_n) {
     [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
         const uvec2 at = place_of_quad(s * gl_SubgroupSize + gl_SubgroupInvocationID);
         // Past the last the last one: whole quads, but for Y_MODE 0.
-        const uint pixel = min(block_m + at.x, p.pixels - (Y_MODE == 1 ? 4 : 1));
-        const uint channel = group * p.group_outputs + min(block_n + at.y, p.group_outputs - (Y_MODE == 2 ? 4 : 1));
-        if (Y_MODE != 0) {
+        const uint pixel = min(block_m + at.x, p.pixels - (Y_MODE == Y_PLANES ? 4 : 1));
+        const uint channel = group * p.group_outputs + min(block_n + at.y, p.group_outputs - (Y_MODE == Y_CHANNELS ? 4 : 1));
+        if (Y_MODE != Y_ELEMENTS) {
             more[s] = load_addend_quad(quad_element(pixel, channel));
         } else {
             vec4 four;
@@ -145,7 +145,7 @@ void begin_sums() {
             const uvec2 at = place_of_quad(e);
             const uvec4 bits = floatBitsToUint(unpack_quad(more[i][s]));
             if (e >= QUADS) continue;
-            if (Y_MODE == 2) {
+            if (Y_MODE == Y_CHANNELS) {
                 tiles[start + at.x * PITCH_SUMS + at.y / 4] = bits;
             } else {
                 [[unroll]] for (uint j = 0; j < 4; ++j) tiles[start + (at.x + j) * PITCH_SUMS + at.y / 4][at.y % 4] = bits[j];
@@ -184,7 +184,7 @@ void main() {
             const uint of_group = block_n + at.y;
             const uint channel = group * p.group_outputs + of_group;
             if (e >= QUADS || pixel >= p.pixels || of_group >= p.group_outputs) continue;
-            if (Y_MODE == 2) {
+            if (Y_MODE == Y_CHANNELS) {
                 const vec4 biases =
                     vec4(load_bias(channel), load_bias(channel + 1), load_bias(channel + 2), load_bias(channel + 3));
                 y_quads[(BYTE_OFFSET_Y / T_BYTES + quad_element(pixel, channel)) / 4] =
@@ -192,7 +192,7 @@ void main() {
                 continue;
             }
             const vec4 sum = vec4(sum_at(at.x, at.y), sum_at(at.x + 1, at.y), sum_at(at.x + 2, at.y), sum_at(at.x + 3, at.y));
-            if (Y_MODE == 1) {
+            if (Y_MODE == Y_PLANES) {
                 y_quads[(BYTE_OFFSET_Y / T_BYTES + quad_element(pixel, channel)) / 4] =
                     pack_quad(finished(sum, vec4(load_bias(channel)), vec4(0)));
             } else {

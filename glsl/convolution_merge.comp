@@ -17,7 +17,6 @@ layout(set = 0, binding = BINDING_X, std430) readonly buffer Partials { vec4 par
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
 
 // Partial sums that are under way at a time.
-const uint LOADED = 8;
 
 void main() {
     const uint quads = p.partial_pitch / 4;

@@ -156,7 +156,7 @@ void begin_sums() {
     uvec3 o;
     [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j) {
         const uint n = first_n + tile_column(j);
-        if (Y_MODE == 1) {
+        if (Y_MODE == Y_PLANES) {
             split_pixel(min(n, p.pixels - 4), batch, o);
             [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
                 const uint channel = group * p.group_outputs + min(first_m + tile_row(i), p.group_outputs - 1);
@@ -229,7 +229,7 @@ void main() {
     }
     [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j) {
         const uint n = first_n + tile_column(j);
-        if (Y_MODE == 1) {
+        if (Y_MODE == Y_PLANES) {
             split_pixel(min(n, p.pixels - 4), batch, o);
             [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
                 const uint m = first_m + tile_row(i);
@@ -241,7 +241,7 @@ void main() {
         } else {
             [[unroll]] for (uint c = 0; c < 4; ++c) {
                 split_pixel(min(n + c, p.pixels - 1), batch, o);
-                if (Y_MODE == 2) {
+                if (Y_MODE == Y_CHANNELS) {
                     [[unroll]] for (uint i = 0; i < BLOCK_M; i += 4) {
                         const uint m = first_m + tile_row(i);
                         const uint channel = group * p.group_outputs + m;

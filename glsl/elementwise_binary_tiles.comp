@@ -7,7 +7,7 @@
 //
 // Bindings: a, b, output.
 // Variants: T and U, the data type, one and the same; LANES and TILE.
-// Constants: OPERATION (none by default), ACTIVATION 0, RANK 2, ROW_DIMENSION 0, ODD 0 (0 a, 1 b, 2 the output), A_MODE 0,
+// Constants: OPERATION (none by default), ACTIVATION 0, RANK 2, ROW_DIMENSION 0, ODD 0 (its binding), A_MODE 0,
 //   B_MODE 0, OUTPUT_MODE 0 (lanes.glsl), LOCAL_SIZE_X, 128 or 64.
 // Parameters: count of tiles; sizes of the index space, rows and columns in tiles, and what divides by them; rows and
 //   columns, their sizes in elements; strides in elements for a step of one tile in those two; row and column strides of
@@ -38,8 +38,8 @@ uint at_b(uint row, uint column) { return b_index + row * p.b_steps[0] + column 
     }
 
 // A share of the output is LANES columns of LANES rows; neighbouring invocations take neighbouring columns.
-#define MOST_SHARES (GROUPS_OF_TILE * GROUPS_OF_TILE / 128)
-#define SHARES (MOST_SHARES * 128 / gl_WorkGroupSize.x)
+#define MOST_SHARES (GROUPS_OF_TILE * GROUPS_OF_TILE / LEAST_INVOCATIONS)
+#define SHARES (MOST_SHARES * LEAST_INVOCATIONS / gl_WorkGroupSize.x)
 uint share(uint s) { return s * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
 uint share_column(uint s) { return share(s) % GROUPS_OF_TILE * LANES; }
 uint share_row(uint s) { return share(s) / GROUPS_OF_TILE * LANES; }
@@ -52,8 +52,8 @@ void prefetch(bool whole) {
     [[unroll]] for (uint s = 0; s < SHARES; ++s) {
         [[unroll]] for (uint i = 0; i < LANES; ++i) {
             const uint row = share_row(s) + i, column = share_column(s), lanes = lanes_at(row, column);
-            if (ODD == 0u) LOAD(B, b, B_MODE, row, column, p.b_steps[1], whole, lanes, other[s][i])
-            if (ODD == 1u) LOAD(A, a, A_MODE, row, column, p.a_steps[1], whole, lanes, other[s][i])
+            if (ODD == BINDING_A) LOAD(B, b, B_MODE, row, column, p.b_steps[1], whole, lanes, other[s][i])
+            if (ODD == BINDING_B) LOAD(A, a, A_MODE, row, column, p.a_steps[1], whole, lanes, other[s][i])
         }
     }
 }
@@ -63,10 +63,10 @@ void fill(bool whole) {
     [[unroll]] for (uint n = gl_LocalInvocationID.x; n < TILE * GROUPS_OF_TILE; n += gl_WorkGroupSize.x) {
         const uint row = n % GROUPS_OF_TILE * LANES, column = n / GROUPS_OF_TILE;
         const uint lanes = row < rows && column < columns ? rows - row : 0u;
-        if (ODD != 1u) LOAD(A, a, A_MODE, row, column, p.a_steps[0], whole, lanes, a)
-        if (ODD != 0u) LOAD(B, b, B_MODE, row, column, p.b_steps[0], whole, lanes, b)
-        if (ODD == 2u) [[unroll]] for (int k = 0; k < LANES; ++k) a[k] = BINARY(a[k], b[k]);
-        if (ODD == 1u) put_rows(column, row, b); else put_rows(column, row, a);
+        if (ODD != BINDING_B) LOAD(A, a, A_MODE, row, column, p.a_steps[0], whole, lanes, a)
+        if (ODD != BINDING_A) LOAD(B, b, B_MODE, row, column, p.b_steps[0], whole, lanes, b)
+        if (ODD == BINDING_OUTPUT) [[unroll]] for (int k = 0; k < LANES; ++k) a[k] = BINARY(a[k], b[k]);
+        if (ODD == BINDING_B) put_rows(column, row, b); else put_rows(column, row, a);
     }
 }
 
@@ -77,8 +77,8 @@ void empty(bool whole) {
         [[unroll]] for (uint i = 0; i < LANES; ++i) {
             const uint row = share_row(s) + i, column = share_column(s), index = output_index + row * p.row_stride + column;
             [[unroll]] for (int k = 0; k < LANES; ++k) {
-                if (ODD == 0u) block[i][k] = BINARY(block[i][k], other[s][i][k]);
-                if (ODD == 1u) block[i][k] = BINARY(other[s][i][k], block[i][k]);
+                if (ODD == BINDING_A) block[i][k] = BINARY(block[i][k], other[s][i][k]);
+                if (ODD == BINDING_B) block[i][k] = BINARY(other[s][i][k], block[i][k]);
             }
             if (whole) {
                 STORE_LANES(U, OUTPUT, output, OUTPUT_MODE, index, 1u, block[i])

@@ -60,17 +60,15 @@ uvec4 packed_b(Raw raw) { return packed(raw, VECTOR_B != 0); }
 #if T_BYTES == 2
 #define BITS(element) uint(float16BitsToUint16(element))
 #define WORD(words, first, i) words[first / 8][i]
-#define WORD_PARTS 4
 #else
 #define BITS(element) floatBitsToUint(element)
 #define WORD(words, first, i) words[first / 4 + i / 4][i % 4]
-#define WORD_PARTS 8
 #endif
 #define EIGHT(name, elements, words, is_whole)                                                              \
     Raw name(uint first, uint step, uint most, uint valid) {                                                \
         Raw raw;                                                                                            \
         if (is_whole != 0) {                                                                                \
-            [[unroll]] for (uint i = 0; i < WORD_PARTS; ++i) raw.e[i] = valid != 0 ? WORD(words, first, i) : 0; \
+            [[unroll]] for (uint i = 0; i < 2 * T_BYTES; ++i) raw.e[i] = valid != 0 ? WORD(words, first, i) : 0; \
         } else {                                                                                            \
             [[unroll]] for (uint i = 0; i < 8; ++i)                                                         \
                 raw.e[i] = i < valid ? BITS(elements[first + min(i, most) * step]) : 0;                     \

@@ -82,7 +82,7 @@ uvec4 packed_a(Raw raw) { return raw.inside ? raw.word : outside_word; }
 uvec4 packed_b(Raw raw) { return raw.word; }
 
 #define FACTOR int8_t
-#define FACTORS 16
+#define FACTORS WORD_BYTES
 #define SUM_TYPE int
 #define PLACE_A Place
 #include "cooperative_tile.glsl"

@@ -19,7 +19,6 @@
 #include "mean_variance.glsl"
 
 #define ROW_LANES (LOCAL_SIZE_X / COLUMNS)
-#define MOST_INVOCATIONS 256
 
 layout(set = 0, binding = BINDING_PARTIALS, std430) buffer Partials { vec4 partials[]; };
 
@@ -41,7 +40,7 @@ uint lane() { return gl_LocalInvocationIndex / COLUMNS; }
 #else
 #define MERGED_ROWS 1
 #endif
-shared vec4 lane_statistics[MERGED_ROWS][MOST_INVOCATIONS / 2];
+shared vec4 lane_statistics[MERGED_ROWS][COLUMN_INVOCATIONS / 2];
 
 // Merges the statistics of all lanes of a row into lane 0's, by halves.
 void merge_lanes(inout Statistics statistics[MERGED_ROWS]) {

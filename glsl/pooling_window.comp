@@ -41,7 +41,6 @@ void advance(inout uvec3 tap, uvec3 step, uvec3 sizes) {
     if (tap.y >= sizes.y) tap += uvec3(1, -sizes.y, 0);
 }
 
-const uint READS = 4; // in flight together: a read takes far longer than what is done with it
 const uint NOTHING = 0xFFFFFFFFu; // the position of no element, later than every one
 
 Norm norm = norm_of(T_MATH(0));

@@ -16,15 +16,14 @@
 //
 // Rules: "columns", and "columns_split" with SPLIT 1 where they are too few to fill the device.
 
-#define TOGETHER (LANES > 4 ? 4 : 8)
+#define TOGETHER (LANES > FEW_LANES ? FEW_TOGETHER : MANY_TOGETHER)
 #include "reduction.glsl"
 
 LANES_BUFFER(readonly, T, X, x)
 
 #define MEMBERS (LOCAL_SIZE_X / COLUMNS)
-#define MOST_INVOCATIONS 128
 
-shared uint parts[ACCUMULATOR_WORDS][MOST_INVOCATIONS];
+shared uint parts[ACCUMULATOR_WORDS][COLUMN_INVOCATIONS];
 
 uint x_start, output_index, rows_here, first_row;
 

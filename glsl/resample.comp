@@ -17,7 +17,6 @@
 
 const int OUTER = int(RANK) - int(COLUMNS); // dimensions that corners count
 
-#define MOST_UNITS 2
 
 uint innermost;
 

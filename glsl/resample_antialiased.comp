@@ -14,7 +14,6 @@
 
 #include "resample.glsl"
 
-#define MOST_MAPPED 4
 
 // The window of one mapped dimension: elements first to last, element i at distance i - whole - fraction from the position;
 // what the first and the last element of the tensor take over from those outside.

@@ -16,7 +16,6 @@
 #include "accumulate.glsl"
 #include "resample_gradient.glsl"
 
-#define MOST_MAPPED 4
 
 // Of a mapped dimension d: the outputs from first on, before end, that read element i.
 struct Window {

@@ -28,9 +28,6 @@
 
 const int ROW = 0, COLUMN = 1;
 const uint OUTPUTS = Y_MODE == MODE_GROUPS ? LANES : 1u; // elements of dx that are stored at once
-const uint BATCH = 4u; // rows that are loaded before the first of them is needed
-
-#define MOST_TAPS 16 // that an invocation has in registers
 
 shared float tile[TILE]; // sums of the rows, [plane][row of dx][slot of an element of the line of dy]
 shared uvec2 plane_table[PLANE_TABLE]; // where the workgroup's planes start in dy and dx
@@ -168,8 +165,8 @@ void gather_many_columns(uint plane_start, uint base, uint place) {
 
 // The elements of dx at OUTPUTS places of the tile's line, of each row. Those that are stored as a word are all there or none is.
 void gather_columns(uint plane_start, uint base, uint item) {
-    uint from[LANES][MOST_TAPS]; // (Of what is unrolled only what is used is kept.)
-    float weights[LANES][MOST_TAPS];
+    uint from[LANES][HELD_TAPS]; // (Of what is unrolled only what is used is kept.)
+    float weights[LANES][HELD_TAPS];
     bool any[LANES];
     uint j, inner;
     [[unroll]] for (uint l = OUTPUTS; l-- > 0u;) {
@@ -243,7 +240,7 @@ void main() {
         for (uint item = gl_LocalInvocationID.x; item < together * line; item += gl_WorkGroupSize.x) {
             const uint of = quotient(item, uvec2(p.line_divisor[0], p.line_divisor[1]));
             const uint start = plane_table[round + of].y, base = of * p.rows * p.width;
-            if (TAPS > MOST_TAPS) gather_many_columns(start, base, item - of * line);
+            if (TAPS > HELD_TAPS) gather_many_columns(start, base, item - of * line);
             else gather_columns(start, base, item - of * line);
         }
         barrier();

@@ -31,7 +31,7 @@ const int COLUMN = int(RANK) - 2 + int(COLUMNS), ROW = COLUMN - 1;
 const int ROWS_READ = int(ROW_FACTOR) * (int(ROWS) - 1) + int(ROW_TAPS);
 const int WORDS = int(COLUMN_FACTOR) + 2; // with one on each side
 
-#define MOST_WORDS 6
+#define MOST_WORDS (MOST_FACTOR + 2)
 
 uint x_base, y_base, row_block, column;
 

@@ -19,7 +19,6 @@
 const int ROW = int(RANK) - 1;
 const uint COLUMNS = LANES / FACTOR + 2u;
 
-#define MOST_UNITS 2
 #define MOST_COLUMNS (LANES / 2 + 2)
 
 uint innermost;

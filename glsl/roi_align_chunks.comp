@@ -43,6 +43,6 @@ void main() {
     const uvec2 rows = pixels_of(ry, chunk.first.y, chunk.first.y + chunk.outputs.y - 1, p.input_height);
     const uvec2 columns = pixels_of(rx, chunk.first.x, chunk.first.x + chunk.outputs.x - 1, p.input_width);
     const bool reads = roi_batch(chunk.roi, batch) && rows.x <= rows.y && columns.x <= columns.y;
-    const uint words[5] = uint[](reads ? batch : NO_BATCH, columns.x, columns.y, rows.x, rows.y);
-    [[unroll]] for (uint i = 0; i < 5; ++i) bounds[BYTE_OFFSET_BOUNDS / 4 + i * p.items + item] = words[i];
+    const uint words[BOUNDS_WORDS] = uint[](reads ? batch : NO_BATCH, columns.x, columns.y, rows.x, rows.y);
+    [[unroll]] for (uint i = 0; i < BOUNDS_WORDS; ++i) bounds[BYTE_OFFSET_BOUNDS / 4 + i * p.items + item] = words[i];
 }

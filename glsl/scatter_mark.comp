@@ -1,9 +1,9 @@
 // The table of positions of a scatter (include/scatter.glsl): clears it, or enters the updates.
 //
-// An invocation has an entry (PHASE 0) or an update:
-//   PHASE 0  0 into every entry
-//   PHASE 1  0 into the entries of the updates, where they are few
-//   PHASE 2  the largest position + 1 into each of those, by an integer maximum: the same whatever comes first
+// An invocation has an entry (PHASE_CLEAR_ALL) or an update:
+//   PHASE_CLEAR_ALL  writes 0 into every entry
+//   PHASE_CLEAR      writes 0 into the entries of the updates, where they are few
+//   PHASE_MARK       writes the largest position + 1 into each of those, by an integer maximum, which does not depend on the order
 //
 // Bindings: indices; table, 32-bit words, which may be the output: then an entry is the first word of an element. It may have
 // p.places entries from p.first on alone: then the others are left out.
@@ -26,9 +26,9 @@ void main() {
 
     bool inside = true;
 #define NAMED(k, index) entry += (index) * p.chosen_entries[k];
-    if (PHASE != 0u) FOR_EACH_INDEX(inside, word, NAMED)
+    if (PHASE != PHASE_CLEAR_ALL) FOR_EACH_INDEX(inside, word, NAMED)
     entry -= p.first;
     if (!inside || entry >= p.places) return;
-    if (PHASE == 2u) atomicMax(table[BYTE_OFFSET_TABLE / 4u + entry], position + 1u);
+    if (PHASE == PHASE_MARK) atomicMax(table[BYTE_OFFSET_TABLE / 4u + entry], position + 1u);
     else table[BYTE_OFFSET_TABLE / 4u + entry] = 0u;
 }

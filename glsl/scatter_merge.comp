@@ -21,7 +21,6 @@ layout(set = 0, binding = BINDING_UPDATES, std430) readonly buffer Updates { T u
 layout(set = 0, binding = BINDING_TABLE, std430) readonly buffer Table { uint table[]; };
 layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer Output { T output_units[]; };
 
-#define MOST_ITEMS 4
 
 void main() {
     const uint items = gl_WorkGroupSize.x * ITEMS;

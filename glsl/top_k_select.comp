@@ -22,7 +22,7 @@ layout(set = 0, binding = BINDING_ORIGINS, std430) readonly buffer Origins { uin
 
 #if WORDS
 #define UNIT uvec4
-#define UNIT_ELEMENTS (16 / (T_BYTES * HALVES))
+#define UNIT_ELEMENTS (WORD_BYTES / (T_BYTES * HALVES))
 layout(set = 0, binding = BINDING_X, std430) readonly buffer XWords { uvec4 x_words[]; };
 
 KEY element_of(uvec4 unit, uint j) {
@@ -42,12 +42,10 @@ KEY element_of(uvec4 unit, uint j) {
 KEY element_of(KEY unit, uint j) { return unit; }
 #endif
 
-#define RADIX_BITS 11
-#define BINS 2048 // 2^RADIX_BITS
 #define KEY_DIGITS (T_BYTES < 4 ? T_BYTES : 3)
 
 shared uint bins[BINS];
-shared uint run_counts[BINS / 4]; // a subgroup has at least 4 invocations wherever Vulkan 1.3 runs
+shared uint run_counts[BINS / LEAST_SUBGROUP];
 shared uint gathered;
 
 // The K-th element's order, as far as `mask` says that it is known: the words of the key and then the position.

@@ -21,6 +21,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from dmlvk.kernels.common import shapes  # noqa: E402
 from dmlvk.kernels.common.access import Access  # noqa: E402
 from dmlvk.kernels.common.kernel import GLSL_TYPES, KernelSpec, Variant, module_name  # noqa: E402
 from dmlvk.kernels.manifest import KERNELS  # noqa: E402
@@ -35,6 +36,14 @@ SHARED_ENUMERATIONS: dict[str, type[enum.IntEnum]] = {
     "MODE": Access,
 }
 """Enumerations that shaders see: OperatorType.GEMM is OP_GEMM."""
+
+SHARED_NUMBERS: dict[str, int] = {
+    "WORD_BYTES": shapes.WORD_BITS // 8,
+    "MOST_ITEMS": shapes.MOST_ITEMS,
+    "LEAST_SUBGROUP": shapes.LEAST_SUBGROUP,
+    "MOST_INVOCATIONS": shapes.MOST_INVOCATIONS,
+}
+"""Numbers that shaders of several families see. Those of one family are in its rows (``KernelSpec.shared``)."""
 
 
 def prelude(spec: KernelSpec, variant: Variant) -> str:
@@ -83,7 +92,7 @@ def prelude(spec: KernelSpec, variant: Variant) -> str:
     shared = [
         f"#define {prefix}_{member.name} {member.value}u" for prefix, cls in SHARED_ENUMERATIONS.items() for member in cls
     ]
-    shared += [f"#define {name} {value}u" for name, value in spec.numbers.items()]
+    shared += [f"#define {name} {value}" for name, value in (SHARED_NUMBERS | spec.numbers).items()]
     required = [f"#extension {extension} : require" for extension in dict.fromkeys(extensions)]
     return "\n".join(["#version 460", *required, *shared, *lines, ""])
 

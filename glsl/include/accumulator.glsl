@@ -28,11 +28,10 @@
 
 #if T_BYTES == 8
 #define FIRST uint64_t
-#define ACCUMULATOR_WORDS 3
 #else
 #define FIRST uint
-#define ACCUMULATOR_WORDS 2
 #endif
+#define ACCUMULATOR_WORDS (2 + T_BYTES / 8)
 
 struct Accumulator {
     FIRST first;

@@ -8,9 +8,9 @@
 // Q, K, V and Y have a start and four strides each, in elements, for (batch entry, row, head, element), so that no kernel
 // knows whether they are stacked or where the past lies. `group` query heads share a head of keys and values: the kernels
 // count the rows of one such head together, row = query * group + head in group, so that a tile serves all of them.
-// Constants: Q_BIAS and KV_BIAS say whether there is a bias to add; MASK_BOUNDS is 1 where the mask holds an end a batch
-// entry and 2 where it holds ends and starts; MASK_BOOLEAN, HAS_RELATIVE; LENGTHS, where the past has a length a batch
-// entry: 1 as integers, 2 as FLOAT32, 3 as FLOAT16; UNPADDED, where the mask lists sequences that follow each other without
+// Constants: Q_BIAS and KV_BIAS say whether there is a bias to add; MASK_BOUNDS, what the mask holds of each batch
+// entry: its end, or its end and its start; MASK_BOOLEAN, HAS_RELATIVE; LENGTHS, the type of the lengths of the past, one a
+// batch entry, or LENGTHS_NONE; UNPADDED, where the mask lists sequences that follow each other without
 // padding; QUADS, where rows of Q, K, V and BIAS consist of aligned groups of four elements.
 
 #ifndef DMLVK_ATTENTION_GLSL
@@ -44,9 +44,9 @@ struct Sequence {
 
 Sequence sequence_of(uint entry) {
     Sequence found = Sequence(entry, 0u, p.queries, 0u, p.keys, int(p.keys), 0);
-    if (LENGTHS != 0) found.keys = past_length(entry, p.keys - p.new_keys) + p.new_keys;
-    if (MASK_BOUNDS != 0) found.first_masked = mask_number(entry);
-    if (MASK_BOUNDS == 2) found.first_valid = mask[BYTE_OFFSET_MASK / 4 + p.mask_strides[2] + entry * p.mask_strides[3]];
+    if (LENGTHS != LENGTHS_NONE) found.keys = past_length(entry, p.keys - p.new_keys) + p.new_keys;
+    if (MASK_BOUNDS != MASK_BOUNDS_NONE) found.first_masked = mask_number(entry);
+    if (MASK_BOUNDS == MASK_BOUNDS_ENDS_AND_STARTS) found.first_valid = mask[BYTE_OFFSET_MASK / 4 + p.mask_strides[2] + entry * p.mask_strides[3]];
     if (UNPADDED != 0) {
         const int first = max(mask_number(p.batch + entry), 0);
         const int last = min(mask_number(p.batch + entry + 1), int(p.batch * p.queries));
@@ -63,7 +63,7 @@ Sequence sequence_of(uint entry) {
 
 // How many keys query s of a sequence sees.
 uint keys_seen(Sequence sequence, uint s) {
-    return LENGTHS == 0 ? sequence.keys : uint(max(int(sequence.keys + s + 1) - int(p.queries), 0));
+    return LENGTHS == LENGTHS_NONE ? sequence.keys : uint(max(int(sequence.keys + s + 1) - int(p.queries), 0));
 }
 
 uint row_start(uint entry, uint first, uint row, uint rows, uint head, uint start, uint strides[4]) {
@@ -115,7 +115,7 @@ float added(Sequence sequence, uint s, uint head, uint j) {
                              s * p.relative_strides[2] + j * p.relative_strides[3];
         sum = float(relative[BYTE_OFFSET_RELATIVE / T_BYTES + element]);
     }
-    bool masked = MASK_BOUNDS != 0 && (int(j) >= sequence.first_masked || int(j) < sequence.first_valid);
+    bool masked = MASK_BOUNDS != MASK_BOUNDS_NONE && (int(j) >= sequence.first_masked || int(j) < sequence.first_valid);
     if (MASK_BOOLEAN != 0) {
         const uint element = sequence.entry * p.mask_strides[0] + head * p.mask_strides[1] + s * p.mask_strides[2] +
                              j * p.mask_strides[3];

@@ -29,7 +29,7 @@
 #if WORDS
 #define UNIT uvec4
 #define WIDTH T_PER_WORD
-#define UNIT_BYTES 16
+#define UNIT_BYTES WORD_BYTES
 #define BUFFER_UNIT uvec4
 #else
 #define UNIT float

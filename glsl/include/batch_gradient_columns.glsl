@@ -12,9 +12,8 @@
 
 #define ROW_LANES (LOCAL_SIZE_X / COLUMNS)
 #define BLOCK_ROWS (COLUMNS * UNIT_ROWS)
-#define MOST_INVOCATIONS 256
 
-shared vec2 lane_sums[UNIT_ROWS][MOST_INVOCATIONS];
+shared vec2 lane_sums[UNIT_ROWS][COLUMN_INVOCATIONS];
 
 uvec3 start; // of the column
 Given given[UNIT_ROWS];

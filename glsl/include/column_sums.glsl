@@ -6,9 +6,7 @@
 #ifndef DMLVK_COLUMN_SUMS_GLSL
 #define DMLVK_COLUMN_SUMS_GLSL
 
-#define MOST_INVOCATIONS 256
-
-shared vec2 lane_sums[SUMMED_ROWS][MOST_INVOCATIONS];
+shared vec2 lane_sums[SUMMED_ROWS][COLUMN_INVOCATIONS];
 
 // In the order of the lanes. Every invocation of the workgroup must call, and each gets its column's sums.
 void sum_over_columns(inout vec2 values[SUMMED_ROWS]) {

@@ -34,7 +34,7 @@
 
 #ifndef FACTOR
 #define FACTOR float16_t
-#define FACTORS 8
+#define FACTORS (WORD_BYTES / 2)
 #define SUM_TYPE float
 #define PLACE_A uint
 #endif

@@ -10,7 +10,7 @@
 #ifndef DMLVK_DTYPE_GLSL
 #define DMLVK_DTYPE_GLSL
 
-#define T_PER_WORD (16 / T_BYTES)
+#define T_PER_WORD (WORD_BYTES / T_BYTES)
 
 #if defined(T_IS_FLOAT16)
 void unpack_word(uvec4 word, out T_MATH values[T_PER_WORD]) {

@@ -27,7 +27,7 @@ layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer Output { T ou
 layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer OutputWords { uvec4 output_words[]; };
 #endif
 
-#define ELEMENTS (WORDS == 1 ? 16u / (T_BYTES * HALVES) : 1u)
+#define ELEMENTS (WORDS == 1 ? WORD_BYTES / (T_BYTES * HALVES) : 1u)
 
 void store(uint index, uvec2 bits) {
     output_elements[index] = T(bits.x);

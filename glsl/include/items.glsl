@@ -26,7 +26,6 @@
 
 #include "tensor.glsl"
 
-#define MOST_ITEMS 4
 
 uint lanes[MOST_ITEMS];
 uint innermost, element, left;

@@ -31,7 +31,7 @@
 #if WORDS
 #define UNIT uvec4
 #define WIDTH T_PER_WORD
-#define UNIT_BYTES 16
+#define UNIT_BYTES WORD_BYTES
 #define ZERO_UNIT uvec4(0)
 #define BUFFER_UNIT uvec4
 #else

@@ -22,7 +22,7 @@
 layout(set = 0, binding = BINDING_X, std430) readonly buffer X { T x[]; };
 #if WORDS
 #define UNIT uvec4
-#define UNIT_BYTES 16
+#define UNIT_BYTES WORD_BYTES
 layout(set = 0, binding = BINDING_X, std430) readonly buffer XWords { uvec4 x_units[]; };
 #else
 #define UNIT uint
@@ -31,11 +31,11 @@ layout(set = 0, binding = BINDING_X, std430) readonly buffer XWords { uvec4 x_un
 #endif
 
 #define UNIT_ELEMENTS (UNIT_BYTES / T_BYTES)
-#define MASK_UNITS (32 / UNIT_ELEMENTS)
+#define MASK_UNITS (MASK_ELEMENTS / UNIT_ELEMENTS)
 #define TILE_UNITS (LOCAL_SIZE_X * UNITS)
 #define TILE_MASKS (TILE_UNITS / MASK_UNITS)
 
-shared uint tile_masks[1024];
+shared uint tile_masks[MOST_INVOCATIONS];
 
 bool is_nonzero(uint element) { return (element & (0xFFFFFFFFu >> (32 - 8 * T_BYTES) >> IS_FLOAT)) != 0u; }
 

@@ -18,9 +18,8 @@
 
 #include "activation.glsl"
 
-// Gates of the cell, and those that one of its products makes. Arrays of gates have room for every cell's, and an index is
-// the gate's own wherever it stands.
-#define MOST_GATES 4
+// Gates of the cell, and those that one of its products makes. An array of gates has MOST_GATES, and a gate has the same index
+// in all of them.
 const uint ALL_GATES = CELL == CELL_RNN ? 1 : CELL == CELL_LSTM ? 4 : 3;
 const uint FIRST_GATE = CELL == CELL_GRU_STATE ? 2 : 0;
 const uint GATES = CELL == CELL_GRU_RESET ? 2 : CELL == CELL_GRU_STATE ? 1 : ALL_GATES;

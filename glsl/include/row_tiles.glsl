@@ -31,7 +31,7 @@ layout(set = 0, binding = BINDING_X, std430) readonly buffer X { T x_units[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y_units[]; };
 #else
 #define UNIT_ELEMENTS T_PER_WORD
-#define UNIT_BYTES 16
+#define UNIT_BYTES WORD_BYTES
 layout(set = 0, binding = BINDING_X, std430) readonly buffer X { uvec4 x_units[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { uvec4 y_units[]; };
 #endif

@@ -31,7 +31,6 @@
 
 #include "row.glsl"
 
-#define MOST_ITEMS 4
 
 layout(set = 0, binding = BINDING_X, std430) readonly buffer XUnits { T x_units[]; };
 layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer OutputUnits { T output_units[]; };
@@ -54,7 +53,7 @@ uint source_outside(Row row, uint j) { return 0u; }
 layout(set = 0, binding = BINDING_X, std430) readonly buffer XWords { uvec4 x_words[]; };
 layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer OutputWords { uvec4 output_words[]; };
 
-const uint UNITS = 16u / T_BYTES; // of a word
+const uint UNITS = WORD_BYTES / T_BYTES; // of a word
 const uint BITS = 8u * T_BYTES;
 
 uvec4 fill_word() { return uvec4(p.fill[0], p.fill[1], p.fill[0], p.fill[1]); }

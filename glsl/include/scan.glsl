@@ -143,7 +143,7 @@ void append_words(inout Running running, uvec4 words) { append(running, Part(of_
 #if WORDS
 #define UNIT uvec4
 #define UNIT_ELEMENTS T_PER_WORD
-#define UNIT_BYTES 16
+#define UNIT_BYTES WORD_BYTES
 layout(set = 0, binding = BINDING_X, std430) readonly buffer X { uvec4 x_units[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { uvec4 y_units[]; };
 #else

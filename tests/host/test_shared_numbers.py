@@ -1,10 +1,11 @@
-"""Numbers that shaders and host share: the manifest says them, and no GLSL says them again."""
+"""Numbers that shaders and host share: the manifest's rows say them, and no GLSL says them again."""
 
 from __future__ import annotations
 
 import enum
 import pathlib
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,9 +14,11 @@ from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.manifest import KERNELS
 
 GLSL = pathlib.Path(__file__).parent.parent.parent / "glsl"
-HOST = GLSL.parent / "src" / "dmlvk" / "kernels"
+SOURCES = sorted(path for path in GLSL.rglob("*") if path.is_file())
 SHARING = [spec for spec in KERNELS.values() if spec.shared]
-FIXED = re.compile(r"^\s*(?:#define (\w+) (\d+)u?|const uint (\w+) = (\d+)u?;)", re.MULTILINE)
+FIXED = re.compile(r"^\s*(?:#define (\w+)|const u?int (\w+) =) \(?(\d+)u?\)?;? *(?://.*)?$", re.MULTILINE)
+COMPARED = re.compile(r"\b([A-Z][A-Z0-9_]+) [!=]= (\d+)u?\b")
+SHARED_ARRAY = re.compile(r"^\s*shared [^;]*;", re.MULTILINE)
 
 
 def text_of(spec: KernelSpec) -> str:
@@ -30,9 +33,15 @@ def text_of(spec: KernelSpec) -> str:
     return found
 
 
-def fixed_numbers(text: str) -> dict[str, int]:
-    """The numbers that a text of GLSL fixes by name."""
-    return {name or constant: int(value or number) for name, value, constant, number in FIXED.findall(text)}
+def own_numbers(text: str) -> Iterator[str]:
+    """The numbers of GLSL that belong into a manifest row: a number above 1 that has a name, and the size of an array in
+    shared memory. The bytes and bits of a type are GLSL's own, and a flag is 0 or 1."""
+    for macro, constant, number in FIXED.findall(text):
+        name = macro or constant
+        if int(number) > 1 and not name.endswith(("_BYTES", "_BITS")):
+            yield f"{name} = {number}"
+    for array in SHARED_ARRAY.findall(text):
+        yield from (f"{array}: {number}" for number in re.findall(r"\b(\d+)u?\b", array) if int(number) > 32)
 
 
 @pytest.mark.parametrize("spec", SHARING, ids=lambda spec: spec.name)
@@ -42,24 +51,31 @@ def test_a_shared_number_is_used_and_said_once(spec: KernelSpec) -> None:
         used = [own for own in spec.numbers if own.startswith(name) and re.search(rf"\b{own}\b", text)]
         assert used, f"{spec.name} has {name}, which nothing in {spec.source} reads"
         assert isinstance(value, int) or issubclass(value, enum.IntEnum)
-    assert not set(spec.numbers) & set(fixed_numbers(text)), f"{spec.source} says again what its row says"
+    said = {macro or constant for macro, constant, _ in FIXED.findall(text)}
+    assert not said & {*spec.numbers, *(f"MODE_{mode.name}" for mode in Access)}, (
+        f"{spec.source} says again what its row says"
+    )
 
 
-def test_the_modes_of_lanes_are_the_hosts() -> None:
-    for path in sorted(GLSL.rglob("*")):
-        if path.is_file():
-            again = {f"MODE_{mode.name}" for mode in Access} & set(fixed_numbers(path.read_text()))
-            assert not again, f"{path.name} says {again} again"
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_no_shader_has_a_number_of_its_own(path: pathlib.Path) -> None:
+    assert not list(own_numbers(path.read_text()))
 
 
-def test_no_number_of_the_host_stands_in_glsl_under_its_name() -> None:
-    """A number that a family's Python has under the name that a shader gives it belongs into ``shared``."""
-    said: dict[tuple[str, int], str] = {}
-    for path in sorted(HOST.rglob("*.py")):
-        for name, value in re.findall(r"^_?([A-Z][A-Z0-9_]+)(?:: Final)? = (\d+)$", path.read_text(), re.MULTILINE):
-            said[name, int(value)] = path.relative_to(HOST).as_posix()
-    for path in sorted(GLSL.rglob("*")):
-        if path.is_file():
-            for name, number in fixed_numbers(path.read_text()).items():
-                other = said.get((name, number))
-                assert other is None, f"{path.name} and {other} both say {name} = {number}"
+def test_a_number_of_a_shader_is_found_whatever_its_name_and_form() -> None:
+    found = own_numbers("#define MOST_PARTS 12\nconst uint READS = 4u;\n  #define HELD (2)\nshared uint bins[2][64];\n")
+    assert [number.split()[0] for number in found] == ["MOST_PARTS", "READS", "HELD", "shared"]
+    assert not list(
+        own_numbers("const float HALF = 0.5;\n#define UNIT_BYTES 16\nconst uint FIRST = 0u;\nshared uint bins[BINS];\n")
+    )
+
+
+@pytest.mark.parametrize("spec", KERNELS.values(), ids=lambda spec: spec.name)
+def test_the_cases_of_a_constant_have_names(spec: KernelSpec) -> None:
+    """A constant that is 0 by default is a flag, or a choice between cases, whose names are in the row (``shared``). Any
+    other is a count, which may be compared with numbers."""
+    choices = {name for name, default in spec.constants if default == 0} & {
+        name for name, number in COMPARED.findall(text_of(spec)) if int(number) > 1
+    }
+    counts = {name for name in choices if name.endswith("_WORDS")}  # 0 where there are none
+    assert not choices - counts, f"{spec.source} compares {sorted(choices - counts)} with numbers"

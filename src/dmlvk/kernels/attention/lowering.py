@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.attention.manifest import MaskBounds, PastLengths
 from dmlvk.kernels.attention.rules import (
     ATTENTION,
     ATTENTION_SPLIT_KEYS,
@@ -21,7 +22,7 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations
+from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.spec.enums import TensorDataType
@@ -31,7 +32,6 @@ from dmlvk.spec.tensor import TEMPORARY_BUFFER_ALIGNMENT, TensorDesc, element_bi
 Strides = tuple[int, int, int, int]
 """Strides in elements of (batch entry, row, head, element)."""
 
-_LENGTHS = {TensorDataType.INT32: 1, TensorDataType.FLOAT32: 2, TensorDataType.FLOAT16: 3}
 _PRESENTS = (("key", "output_present_key_tensor"), ("value", "output_present_value_tensor"))
 
 
@@ -198,7 +198,7 @@ def _present(
         "LOCAL_SIZE_X": local,
         "HAS_PAST": int(old is not None),
         "HAS_BIAS": int(has_bias),
-        "LENGTHS": 0 if lengths is None else _LENGTHS[lengths.data_type],
+        "LENGTHS": PastLengths[lengths.data_type.name if lengths else "NONE"],
         "APPEND": int(append),
         "QUADS": int(quads),
     }
@@ -260,7 +260,7 @@ def _problem(desc: ops.MultiheadAttention1) -> AttentionProblem:
         head_size=sizes.head_size,
         value_size=sizes.value_head_size,
         quads=grouped(4) and (desc.bias_tensor is None or _last_strides(desc.bias_tensor, 1) == (1,)),
-        words=grouped(128 // bits) and not operands.q_bias,
+        words=grouped(WORD_BITS // bits) and not operands.q_bias,
         unpadded=desc.mask_type is MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
     )
 
@@ -279,14 +279,17 @@ class _Kernel(NamedTuple):
 
 def _dispatch(desc: ops.MultiheadAttention1, problem: AttentionProblem, operands: _Operands, kernel: _Kernel) -> Dispatch:
     sizes, mask, lengths = operands.sizes, desc.mask_tensor, desc.past_sequence_lengths_tensor
-    bounds = {MaskType.KEY_SEQUENCE_LENGTH: 1, MaskType.KEY_SEQUENCE_END_START: 2}
+    bounds = {
+        MaskType.KEY_SEQUENCE_LENGTH: MaskBounds.ENDS,
+        MaskType.KEY_SEQUENCE_END_START: MaskBounds.ENDS_AND_STARTS,
+    }
     constants = {
         "Q_BIAS": int(operands.q_bias),
         "KV_BIAS": int(operands.kv_bias),
-        "MASK_BOUNDS": bounds.get(desc.mask_type, 0),
+        "MASK_BOUNDS": bounds.get(desc.mask_type, MaskBounds.NONE),
         "MASK_BOOLEAN": int(desc.mask_type is MaskType.BOOLEAN),
         "HAS_RELATIVE": int(desc.relative_position_bias_tensor is not None),
-        "LENGTHS": 0 if lengths is None else _LENGTHS[lengths.data_type],
+        "LENGTHS": PastLengths[lengths.data_type.name if lengths else "NONE"],
         "UNPADDED": int(problem.unpadded),
         "QUADS": int(problem.quads),
         **kernel.constants,

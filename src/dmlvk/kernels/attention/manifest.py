@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FLOATS, SUBGROUP_SUMS
 
@@ -25,6 +27,26 @@ _CONSTANTS = (
     ("QUADS", 0),
 )
 
+
+class PastLengths(enum.IntEnum):
+    """The type of the lengths of the past, one for each batch entry."""
+
+    NONE = 0
+    INT32 = 1
+    FLOAT32 = 2
+    FLOAT16 = 3
+
+
+class MaskBounds(enum.IntEnum):
+    """What the mask holds for each batch entry: where its keys end, or also where they start."""
+
+    NONE = 0
+    ENDS = 1
+    ENDS_AND_STARTS = 2
+
+
+_SHARED = (("LENGTHS", PastLengths), ("MASK_BOUNDS", MaskBounds))
+
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "attention_naive",
@@ -32,6 +54,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=_BUFFERS,
         params=(*_PARAMS, "uint count"),
         constants=_CONSTANTS,
+        shared=_SHARED,
         variants=(("T", FLOATS),),
     ),
     KernelSpec(
@@ -44,6 +67,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("ACROSS", 16), ("TILE_ROWS", 32), ("TILE_KEYS", 32), ("TILE_COLUMNS", 64), ("DEPTH", 16), ("STAGE", 320)),
             ("SPLIT", 0),
         ),
+        shared=_SHARED,
         variants=(("T", FLOATS),),
     ),
     *(
@@ -58,6 +82,7 @@ ROWS: tuple[KernelSpec, ...] = (
                 *(("TILE_ROWS", 64), ("SUB_ROWS", 16), ("TILE_KEYS", 32), ("HEAD", 128), ("VALUE", 128)),
                 *(("HOLD_QUERIES", 1), ("SPLIT", 0)),
             ),
+            shared=_SHARED,
             variants=(("T", ("FLOAT16",)), ("REDUCTIONS", (reductions,))),
             extensions=(*COOPERATIVE_EXTENSIONS, *SUBGROUP_SUMS, *extensions),
         )
@@ -86,6 +111,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *("uint past_strides[4]", "uint y_strides[4]", "uint bias_start", "uint bias_stride", "uint lengths_stride"),
         ),
         constants=(("LOCAL_SIZE_X", 128), ("HAS_PAST", 0), ("HAS_BIAS", 0), ("LENGTHS", 0), ("APPEND", 0), ("QUADS", 0)),
+        shared=(("LENGTHS", PastLengths),),
         variants=(("T", FLOATS),),
     ),
 )

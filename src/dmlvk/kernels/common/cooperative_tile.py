@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.kernels.common.plan import Range
+from dmlvk.kernels.common.shapes import WORD_BITS
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import element_bits
 
-WORD = 8
+WORD = WORD_BITS // 16
 """Elements that are staged at a time."""
 
 
@@ -119,7 +120,7 @@ def whole_words(
     Across the depth a word may reach past the end, into what follows in the last 16 bytes of the tensor.
     """
     bits = element_bits(data_type)
-    aligned = 128 // bits
+    aligned = WORD_BITS // bits
     starts = all(step % aligned == 0 for dimension, step in enumerate(strides) if dimension != inner)
     ends = size % WORD == 0 or (not along_depth and aligned == WORD)
     return strides[inner] == 1 and starts and place.offset % 16 == 0 and ends

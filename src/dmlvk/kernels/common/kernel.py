@@ -100,8 +100,9 @@ class KernelSpec:
             handles at once (``glsl/include/lanes.glsl``).
         features: Device features beyond those that the data types need.
         extensions: GLSL extensions likewise.
-        shared: Numbers that the source shares with the host, by the name that they have in GLSL: ("PLACES", 36), or
-            ("PHASE", Phase) for PHASE_WHOLE and the other members of an enumeration. Nothing else says them in GLSL.
+        shared: The source's whole numbers, by the name that they have in GLSL: ("PLACES", 36), or ("PHASE", Phase) for
+            PHASE_WHOLE and the other members of an enumeration. No GLSL gives a number above 1 a name itself, and the host
+            takes them from where the row does.
         selectors: Constants whose values are operators, if every switch of the source is over such: a pipeline's module has
             no cases of others (``dmlvk.kernels.common.trim``).
     """

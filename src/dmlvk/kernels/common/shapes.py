@@ -9,6 +9,15 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.spec.tensor import TensorDesc
 
+WORD_BITS = 128
+"""The bits of the widest access of an invocation; WORD_BYTES in GLSL are as many."""
+MOST_ITEMS = 4
+"""The most items of an invocation of a kernel that keeps the loads of several in flight; MOST_ITEMS in GLSL."""
+LEAST_SUBGROUP = 4
+"""The fewest invocations of a subgroup wherever Vulkan 1.3 runs; LEAST_SUBGROUP in GLSL."""
+MOST_INVOCATIONS = 1024
+"""The most invocations of a workgroup of any kernel; MOST_INVOCATIONS in GLSL. Devices may have more."""
+
 _MOST_CPU_ROUNDS = 65535
 """The most loop rounds of lavapipe (Mesa's LP_MAX_TGSI_LOOP_ITERATIONS), over all loops of an invocation together."""
 
@@ -44,7 +53,7 @@ def power_of_two(least: int) -> int:
 
 def most_invocations(caps: Capabilities) -> int:
     """The largest power of two of invocations in a workgroup."""
-    return 1 << (caps.workgroup_invocations.bit_length() - 1)
+    return min(1 << (caps.workgroup_invocations.bit_length() - 1), MOST_INVOCATIONS)
 
 
 WAVES_OF_ITEMS = 4
@@ -86,13 +95,13 @@ def divisors(sizes: Sequence[int]) -> tuple[int, ...]:
 def group_lanes(*bits: int) -> int:
     """The number of elements that an invocation of a pointwise kernel handles at once where all lie contiguous, by the bits
     of its data types: a 16-byte word of the widest, and at least 4 bytes of the narrowest."""
-    return max(128 // max(bits), 32 // min(bits))
+    return max(WORD_BITS // max(bits), 32 // min(bits))
 
 
 def pooling_lanes(bits: int) -> tuple[int, ...]:
     """The numbers of neighbouring outputs that an invocation of a pooling kernel may make: 16 bytes of at most 8, or 4
     narrower ones where rows are not whole groups of that many."""
-    return (8, 4) if bits < 32 else (128 // bits,)
+    return (8, 4) if bits < 32 else (WORD_BITS // bits,)
 
 
 def convolution_lanes(bits: int) -> tuple[int, ...]:

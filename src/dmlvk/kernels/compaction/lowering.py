@@ -8,13 +8,21 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
-from dmlvk.kernels.common.shapes import check_rounds, coalesce, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.shapes import (
+    WORD_BITS,
+    check_rounds,
+    coalesce,
+    divisors,
+    linear_grid,
+    most_invocations,
+    power_of_two,
+)
+from dmlvk.kernels.compaction.manifest import MASK_ELEMENTS
 from dmlvk.kernels.compaction.rules import NONZERO, NonzeroProblem
 from dmlvk.spec.ops.compaction import NonzeroCoordinates
 from dmlvk.spec.schema import FLOATS
 from dmlvk.spec.tensor import element_bits, packed_strides
 
-_MASK_ELEMENTS = 32
 _CAPACITY = 2048
 """Elements that a workgroup gathers in shared memory before it writes their rows."""
 _MOST_CHUNKS = 4096
@@ -34,7 +42,7 @@ def _problem(desc: NonzeroCoordinates) -> NonzeroProblem:
     x = desc.tensor("input_tensor")
     walk = coalesce(x.sizes, [x.effective_strides])
     bits = element_bits(x.data_type)
-    word = 128 // bits
+    word = WORD_BITS // bits
     *outer, inner = walk.strides[0]
     length = walk.sizes[-1]
     in_words = length >= word and not any(step % word for step in (*outer, *(length,) * bool(outer)))
@@ -45,7 +53,7 @@ def _units_in_flight(problem: NonzeroProblem, caps: Capabilities) -> int:
     """64 bytes an invocation in words, but at most a mask of elements; a CPU's caches need none of those."""
     if caps.is_cpu:
         return 2
-    return min(4, _MASK_ELEMENTS // problem.unit_elements) if problem.unit_elements > 1 else 8
+    return min(4, MASK_ELEMENTS // problem.unit_elements) if problem.unit_elements > 1 else 8
 
 
 def _mask_fields(
@@ -91,13 +99,13 @@ def _row_rounds(desc: NonzeroCoordinates, invocations: int, elements: int, caps:
     """The most rounds of loops that write the rows of a tile: sums over subgroups, then for each time that elements
     are gathered their bits and their rows."""
     columns = desc.tensor("output_coordinates_tensor").sizes[-1]
-    gathered = _MASK_ELEMENTS + -(-min(elements, _CAPACITY) // (invocations // columns))
+    gathered = MASK_ELEMENTS + -(-min(elements, _CAPACITY) // (invocations // columns))
     return 1 + -(-invocations // caps.minimum_subgroup_size) + -(-elements // _CAPACITY) * (1 + gathered)
 
 
 def _mask_rounds(units: int) -> int:
     """The most rounds of loops that find the masks of a tile: neighbours merge their bits."""
-    return 1 + units * (_MASK_ELEMENTS.bit_length() - 1)
+    return 1 + units * (MASK_ELEMENTS.bit_length() - 1)
 
 
 def _whole(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilities) -> Plan:
@@ -126,13 +134,13 @@ def _whole(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilities
 
 def _chunks(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilities) -> Plan:
     invocations = min(128 if caps.is_cpu else 256, most_invocations(caps))
-    masks = -(-problem.elements // _MASK_ELEMENTS)
+    masks = -(-problem.elements // MASK_ELEMENTS)
     tiles = -(-masks // invocations)
     chunk_tiles = -(-tiles // _MOST_CHUNKS)
     chunks = -(-tiles // chunk_tiles)
     shape = _Shape(invocations, _units_in_flight(problem, caps))
-    mask_tiles = _MASK_ELEMENTS // (shape.units * problem.unit_elements)  # of those that rows are written by
-    rounds = max(mask_tiles * _mask_rounds(shape.units), _row_rounds(desc, invocations, invocations * _MASK_ELEMENTS, caps))
+    mask_tiles = MASK_ELEMENTS // (shape.units * problem.unit_elements)  # of those that rows are written by
+    rounds = max(mask_tiles * _mask_rounds(shape.units), _row_rounds(desc, invocations, invocations * MASK_ELEMENTS, caps))
     check_rounds(-(-chunks // invocations) + chunk_tiles * rounds, caps, desc.type.dml_name)
 
     variant, constants, params = _mask_fields(desc, problem, shape)
@@ -149,7 +157,7 @@ def _chunks(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilitie
         constants=constants,
         **params,
         chunks=chunks,
-        chunk_units=chunk_masks * _MASK_ELEMENTS // problem.unit_elements,
+        chunk_units=chunk_masks * MASK_ELEMENTS // problem.unit_elements,
     )
     second = make_dispatch(
         "nonzero_write",

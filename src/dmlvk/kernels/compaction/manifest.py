@@ -14,6 +14,8 @@ _NONZERO_ROW_PARAMS = (
     *("uint row_step", "uint column_step"),
 )
 """The parameters of kernels that write rows of coordinates; see ``glsl/include/nonzero_rows.glsl``."""
+MASK_ELEMENTS = 32
+"""The elements of a mask: a bit of a word for each."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -22,6 +24,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "count:w", "coordinates:w"),
         params=(*_NONZERO_MASK_PARAMS, *_NONZERO_ROW_PARAMS),
         constants=(*_NONZERO_MASK_CONSTANTS, ("CAPACITY", 2048)),
+        shared=(("MASK_ELEMENTS", MASK_ELEMENTS),),
         variants=_NONZERO_MASK_VARIANTS,
         extensions=SUBGROUP_SUMS,
     ),
@@ -31,6 +34,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "masks:w", "counts:w"),
         params=(*_NONZERO_MASK_PARAMS, "uint chunks", "uint chunk_units"),
         constants=_NONZERO_MASK_CONSTANTS,
+        shared=(("MASK_ELEMENTS", MASK_ELEMENTS),),
         variants=_NONZERO_MASK_VARIANTS,
         extensions=SUBGROUP_SUMS,
     ),

@@ -18,6 +18,7 @@ from dmlvk.kernels.convolution.geometry import (
     whole_planes,
     whole_quads,
 )
+from dmlvk.kernels.convolution.manifest import OutputMode
 from dmlvk.kernels.convolution.rules import ConvolutionProblem
 from dmlvk.kernels.copy.lowering import copy_launch, copy_problem
 from dmlvk.spec import ops
@@ -80,12 +81,12 @@ def cooperative(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
     n, _, *spatial = geometry.output_sizes
     of_batch, _, *of_space = geometry.output_strides
     pixels = coalesce((n, *spatial), ((of_batch, *of_space),))
-    y_mode = 0
+    y_mode = OutputMode.ELEMENTS
     if not any(desc.output_padding):
         if len(pixels.sizes) == 1 and whole_quads(geometry.output_sizes, geometry.output_strides, 1, outputs):
-            y_mode = 2
+            y_mode = OutputMode.CHANNELS
         elif whole_planes(geometry.output_sizes, geometry.output_strides):
-            y_mode = 1
+            y_mode = OutputMode.PLANES
     plane = math.prod(spatial)
     dispatch = dispatch_of(
         "convolution_cooperative",

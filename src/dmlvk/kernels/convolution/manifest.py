@@ -53,6 +53,8 @@ _WINOGRAD_PARAMS = (
 _WINOGRAD_CONSTANTS = (("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_BIAS", 1), ("HAS_DIVISOR", 0), ("CHANNELS", 0))
 
 
+_LOADED = 8
+"""Partial sums that an invocation of the merge loads before it adds the first."""
 WINOGRAD_PLACES = 36
 """The elements of a transformed block: 6 x 6."""
 
@@ -64,6 +66,14 @@ class InputMode(enum.IntEnum):
     PLANES = 1
     CHANNELS = 2
     TABLE = 3
+
+
+class OutputMode(enum.IntEnum):
+    """The way in which a tile of outputs is written: one by one, in quads of pixels, or in quads of channels."""
+
+    ELEMENTS = 0
+    PLANES = 1
+    CHANNELS = 2
 
 
 def _winograd(name: str, buffers: tuple[str, ...], *more: tuple[str, int]) -> KernelSpec:
@@ -193,7 +203,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("TABLE", 1),
             ("PARTIAL", 0),
         ),
-        shared=(("X", InputMode),),
+        shared=(("X", InputMode), ("Y", OutputMode)),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(
@@ -220,6 +230,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("WHOLE_TAPS", 1),
             ("Y_MODE", 0),
         ),
+        shared=(("Y", OutputMode),),
         variants=(("T", ("FLOAT16",)),),
         features=("storage16",),
         extensions=COOPERATIVE_EXTENSIONS,
@@ -237,6 +248,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("HAS_DIVISOR", 0),
             ("Y_QUADS", 1),
         ),
+        shared=(("LOADED", _LOADED),),
         variants=(("T", FLOATS),),
     ),
     _winograd("filter", _BUFFERS),

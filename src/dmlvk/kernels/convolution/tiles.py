@@ -18,11 +18,10 @@ from dmlvk.kernels.convolution.geometry import (
     whole_planes,
     whole_quads,
 )
-from dmlvk.kernels.convolution.manifest import InputMode
+from dmlvk.kernels.convolution.manifest import InputMode, OutputMode
 from dmlvk.kernels.convolution.rules import ConvolutionProblem, TileChoice, decided_tiles
 from dmlvk.spec import ops
 
-_Y_ELEMENTS, _Y_PLANES, _Y_CHANNELS = range(3)
 _MOST_TABLE = 256
 _REPACKING_DISPATCHES = 3.63
 """A dispatch that repacks the filter before each execution pays where the multiplications take so many dispatches' time."""
@@ -42,7 +41,7 @@ class _Tiles:
 
     choice: TileChoice
     x_mode: int
-    y_mode: int
+    y_mode: OutputMode
     depth_blocks: int
     rounds: int
     splits: int
@@ -73,17 +72,17 @@ def _one_tap(geometry: Geometry) -> bool:
 
 def is_lean(desc: ops.Convolution, geometry: Geometry) -> bool:
     """Whether a round finds no taps, and tiles are written in quads of pixels."""
-    return _one_tap(geometry) and _output_mode(desc, geometry) == _Y_PLANES
+    return _one_tap(geometry) and _output_mode(desc, geometry) == OutputMode.PLANES
 
 
-def _output_mode(desc: ops.Convolution, geometry: Geometry) -> int:
+def _output_mode(desc: ops.Convolution, geometry: Geometry) -> OutputMode:
     """The way in which the tiled kernel writes the output."""
     outputs, strides = geometry.output_sizes, geometry.output_strides
     if any(desc.output_padding):
-        return _Y_ELEMENTS
+        return OutputMode.ELEMENTS
     if whole_planes(outputs, strides):
-        return _Y_PLANES
-    return _Y_CHANNELS if whole_quads(outputs, strides, 1, geometry.group_outputs) else _Y_ELEMENTS
+        return OutputMode.PLANES
+    return OutputMode.CHANNELS if whole_quads(outputs, strides, 1, geometry.group_outputs) else OutputMode.ELEMENTS
 
 
 def _tiles(
@@ -176,7 +175,7 @@ def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         "convolution_merge",
         desc,
         filters,
-        {"LOCAL_SIZE_X": local, "Y_QUADS": int(tiles.y_mode == _Y_PLANES)},
+        {"LOCAL_SIZE_X": local, "Y_QUADS": int(tiles.y_mode == OutputMode.PLANES)},
         linear_grid(-(-channels * pitch // 4 // local), caps),
         places={"x": partials},
         pixels=geometry.pixels,

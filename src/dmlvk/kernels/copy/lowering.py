@@ -12,7 +12,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
-from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, Coalesced, coalesce, divisors, linear_grid
+from dmlvk.kernels.common.shapes import MOST_ITEMS, WAVES_OF_ITEMS, WORD_BITS, Coalesced, coalesce, divisors, linear_grid
 from dmlvk.kernels.copy.rules import COPY, CopyProblem
 from dmlvk.kernels.elementwise.lowering import launch
 from dmlvk.spec.enums import OperatorType, TensorDataType
@@ -22,7 +22,6 @@ from dmlvk.spec.size import decided
 from dmlvk.spec.tensor import element_bits
 
 _WORKGROUP = 128
-_WORD_BITS = 128
 _LONG_ROW = 16
 """Words of a row from which on an invocation makes two, where there are many. H200: rows of 61 float16 in 153 us with one
 and 197 with two, of 253 in 158 and 147."""
@@ -63,7 +62,7 @@ def copy_problem(
     order = sorted(range(len(sizes)), key=lambda axis: -strides[1][axis])
     walk = coalesce([sizes[axis] for axis in order], [[steps[axis] for axis in order] for steps in strides])
     problem = CopyProblem(bits, walk, starts)
-    while problem.bits < _WORD_BITS and problem.is_even and not problem.is_block:
+    while problem.bits < WORD_BITS and problem.is_even and not problem.is_block:
         problem = _rescaled(problem, 2, 1)
     return problem
 
@@ -172,7 +171,7 @@ def _narrowed(problem: CopyProblem, bindings: tuple[Range, Range]) -> tuple[Copy
     """The copy with only those bytes of the target bound that are written, where they follow each other and start on a word:
     pieces of one output then need no barrier between them."""
     start = problem.starts[1] * problem.bits
-    if not problem.output_is_packed or start % _WORD_BITS:
+    if not problem.output_is_packed or start % WORD_BITS:
         return problem, bindings
     source, target = bindings
     nbytes = math.prod(problem.walk.sizes) * problem.bits // 8
@@ -279,7 +278,7 @@ def rows_dispatch(
         constants, params: The kernel's own.
     """
     total = units.rows * units.size
-    of_word = _WORD_BITS // units.bits
+    of_word = WORD_BITS // units.bits
     row_words = (units.size + of_word - 2) // of_word + 1
     if not in_words:
         count, items = total, unit_items(units.bits, total, caps)
@@ -321,7 +320,7 @@ def unit_items(bits: int, count: int, caps: Capabilities) -> int:
     """Units an invocation: several where they are small and there are enough of them to fill the device."""
     if caps.is_cpu or count < caps.model.invocations(WAVES_OF_ITEMS):
         return 1
-    return 4 if bits < _WORD_BITS else 2
+    return MOST_ITEMS if bits < WORD_BITS else 2
 
 
 def word_items(row_words: int, count: int, caps: Capabilities) -> int:

@@ -18,16 +18,13 @@ from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, no_features, register
-from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, coalesce, divisors, linear_grid, tile_edge, tile_lanes
+from dmlvk.kernels.common.shapes import MOST_ITEMS, WAVES_OF_ITEMS, coalesce, divisors, linear_grid, tile_edge, tile_lanes
+from dmlvk.kernels.elementwise.manifest import WORKGROUP
 from dmlvk.kernels.elementwise.rules import ELEMENTWISE, ElementwiseProblem
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.enums import OperatorType, TensorDataType
 from dmlvk.spec.schema import FLOATS, REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias
 from dmlvk.spec.tensor import cast_scalar, element_bits
-
-_WORKGROUP = 128
-"""Invocations of every workgroup: what the least device has. H200: 128 to 256 make no difference to whole groups; tiles move
-10 % faster than with 256."""
 
 Strides = Sequence[Sequence[int]]
 """The strides in elements of several tensors of equal sizes: the inputs', then the output's. 0 broadcasts an input."""
@@ -163,12 +160,12 @@ def _items(
     steps: dict[str, Any] = {}
     for name, own in zip(names, walk.strides, strict=True):
         steps |= {f"{name}_strides": (*own[:-1], _step(own[-1], of_item)), f"{name}_step": own[-1]}
-    constants = {**constants, **_modes(names, access), "LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), "ITEMS": items}
+    constants = {**constants, **_modes(names, access), "LOCAL_SIZE_X": WORKGROUP, "RANK": len(sizes), "ITEMS": items}
     shape: dict[str, Any] = {"elements": elements, "inner_size": walk.sizes[-1]}
     return make_dispatch(
         kernel,
         bindings,
-        linear_grid(-(-count // (_WORKGROUP * items)), caps),
+        linear_grid(-(-count // (WORKGROUP * items)), caps),
         variant={"LANES": lanes, "T": problem.input_type.name, "U": problem.output_type.name},
         constants=constants,
         count=count,
@@ -209,7 +206,7 @@ def _tiles(
         params |= {f"{name}_steps": pair for name, pair in ends.items()}
         constants = {**constants, "ODD": turned.tensor}
     constants = {**constants, **_modes(spec.buffer_names, problem.access(lanes, turned))}
-    constants |= {"LOCAL_SIZE_X": _WORKGROUP, "RANK": len(sizes), "ROW_DIMENSION": turned.row}
+    constants |= {"LOCAL_SIZE_X": WORKGROUP, "RANK": len(sizes), "ROW_DIMENSION": turned.row}
     return make_dispatch(
         spec.name,
         bindings,
@@ -239,7 +236,7 @@ def _item_count(problem: ElementwiseProblem, lanes: int, count: int, caps: Capab
     if caps.is_cpu or count < caps.model.invocations(WAVES_OF_ITEMS):
         return 1
     if lanes < problem.group_lanes:
-        return 4
+        return MOST_ITEMS
     # H200, float32: sigmoid at 4124 GB/s against 3958 with one item, erf 4092 against 3901, log 4045 against 3808; but relu
     # at 4003 against 4189.
     return 2 if problem.costly or problem.input_type != problem.output_type else 1

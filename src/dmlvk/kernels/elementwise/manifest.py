@@ -21,6 +21,9 @@ def steps(*tensors: str) -> tuple[str, ...]:
     return (*_strides(*tensors), *(f"uint {tensor}_step" for tensor in tensors))
 
 
+WORKGROUP = 128
+"""The invocations of every workgroup: what the least device has. H200: 128 to 256 make no difference to whole groups; tiles
+move 10 % faster than with 256."""
 _UNSIGNED = ("UINT8", "UINT16", "UINT32", "UINT64")
 _UNARY_TYPES = tuple(
     dict.fromkeys(
@@ -98,6 +101,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("B_MODE", 0),
             ("OUTPUT_MODE", 0),
         ),
+        shared=(("LEAST_INVOCATIONS", WORKGROUP),),
         variants=(("TILE LANES T U", _tiles(*NUMERIC)),),
         selectors=("OPERATION", "ACTIVATION"),
     ),

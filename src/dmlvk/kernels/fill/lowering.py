@@ -13,10 +13,11 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid
+from dmlvk.kernels.fill.manifest import Arithmetic
 from dmlvk.kernels.fill.rules import FILL, FillProblem
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.fill import DiagonalMatrix1, FillValueConstant, FillValueSequence, OneHot
-from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.schema import FLOATS, OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 _INDEX_BITS = 32
@@ -82,7 +83,7 @@ def _sequence_problem(desc: FillValueSequence) -> FillProblem:
 
 def _sequence(desc: FillValueSequence, problem: FillProblem) -> _Kernel:
     data_type = desc.value_data_type
-    arithmetic = element_bits(data_type) if data_type in _FLOAT_CODES else 0
+    arithmetic = Arithmetic[data_type.name] if data_type in FLOATS else Arithmetic.INTEGERS
     start, delta = (scalar_bits(value, data_type) for value in (desc.value_start, desc.value_delta))
     return _Kernel("fill_value_sequence", (), {"ARITHMETIC": arithmetic}, {"start": start, "delta": delta})
 

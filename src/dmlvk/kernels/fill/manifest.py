@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 
 _FILL_PARAMS = (
@@ -20,6 +22,15 @@ _FILL_CONSTANTS = (("LOCAL_SIZE_X", 128), ("RANK", 1), ("HALVES", 1))
 _FILL_VARIANTS = (("WORDS", ("0", "1")), ("T", ("UINT32", "UINT16", "UINT8")))
 """The parameters, constants and variants of every fill; see ``glsl/include/fill.glsl``."""
 
+
+class Arithmetic(enum.IntEnum):
+    """The numbers in which a sequence is computed."""
+
+    INTEGERS = 0
+    FLOAT16 = 16
+    FLOAT32 = 32
+
+
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "fill_value_constant",
@@ -35,6 +46,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("output:w",),
         params=(*_FILL_PARAMS, "uint start[2]", "uint delta[2]"),
         constants=(*_FILL_CONSTANTS, ("ARITHMETIC", 0)),
+        shared=(("ARITHMETIC", Arithmetic),),
         variants=_FILL_VARIANTS,
     ),
     KernelSpec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlvk.kernels.common.rule import Rule, always
-from dmlvk.kernels.common.shapes import Coalesced
+from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import element_bits
 
@@ -28,7 +28,7 @@ class FillProblem:
     @property
     def word_elements(self) -> int:
         """Elements of the output in a 16-byte word."""
-        return 128 // (element_bits(self.data_type) * self.halves)
+        return WORD_BITS // (element_bits(self.data_type) * self.halves)
 
     @property
     def whole_words(self) -> bool:

@@ -10,14 +10,13 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors
+from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors
 from dmlvk.kernels.copy.lowering import RowUnits, rows_dispatch
 from dmlvk.kernels.gather.rules import GATHER, ChosenDimension, GatherProblem
 from dmlvk.spec.ops.gather import Gather, GatherElements, GatherNd1
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
-_WORD_BITS = 128
 _INDEX_BITS = 32
 
 
@@ -49,7 +48,7 @@ def _problem(
     steps = x.effective_strides
     chosen = tuple(ChosenDimension(x.sizes[axis], steps[axis] if x.sizes[axis] > 1 else 0) for axis in axes)
     problem = _with_rows(element_bits(x.data_type), walk, chosen, index_step)
-    while problem.bits < _WORD_BITS and problem.is_even:
+    while problem.bits < WORD_BITS and problem.is_even:
         problem = _rescaled(problem, 2, 1)
     return problem
 

@@ -12,7 +12,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import Schedule, register
-from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.integer.rules import (
     DEPTHWISE_PIXELS,
     INTEGER,
@@ -31,7 +31,7 @@ from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 _EXACT_TERMS = 33025
 """Products of two differences of 8-bit integers, at most 255 * 255, that 32 bits are sure to hold the sum of."""
-_WORD = 16
+_WORD = WORD_BITS // 8
 """Channels of a packed word."""
 _TILED_WORDS = 2
 _CPU_TILED_WORDS = 4

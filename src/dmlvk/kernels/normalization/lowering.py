@@ -12,6 +12,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import (
+    WORD_BITS,
     Coalesced,
     broadcast_strides,
     coalesce,
@@ -28,6 +29,7 @@ from dmlvk.kernels.normalization.rules import (
     MEAN_VARIANCE_NORMALIZATION,
     BatchNormalizationProblem,
     MeanVarianceProblem,
+    lanes_side_by_side,
 )
 from dmlvk.spec.ops.normalization import (
     BatchNormalization,
@@ -114,7 +116,7 @@ def _mean_variance_problem(desc: _Normalization) -> MeanVarianceProblem:
         return coalesce([sizes[axis] for axis in axes], [[steps[axis] for axis in axes] for steps in tensors])
 
     kept, row = merge(kept_axes, x, scale, bias, add, y, *statistics), merge(row_axes, x, add, y)
-    word = 128 // element_bits(form.x.data_type)
+    word = WORD_BITS // element_bits(form.x.data_type)
     along = [row.strides[i] for i in ((0, 2) if form.add is None else (0, 1, 2))]
     around = [kept.strides[i] for i in ((0, 4) if form.add is None else (0, 3, 4))]
     unit = _width(row.sizes, along, kept.sizes, around, word)
@@ -261,7 +263,7 @@ def _rows(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities
 
 
 def _columns(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    units, lanes_most = problem.row_units, problem.lanes_side_by_side(caps)
+    units, lanes_most = problem.row_units, lanes_side_by_side(caps)
     neighbours, most = problem.rows // problem.across, 4 * lanes_most
     columns = min(power_of_two(neighbours), 16 if problem.across > 1 else 32)
     # 8 units a lane if cache lines allow it, 16 at most.
@@ -322,7 +324,7 @@ def column_chunks(
 
 
 def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    neighbours, most = problem.rows // problem.across, 4 * problem.lanes_side_by_side(caps)
+    neighbours, most = problem.rows // problem.across, 4 * lanes_side_by_side(caps)
     units = 1 if caps.is_cpu else 8
     x = desc.tensor("input_tensor")
     room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)

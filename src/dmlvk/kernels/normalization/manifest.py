@@ -35,6 +35,8 @@ _MEAN_VARIANCE_CONSTANTS = (
     ("USE_VARIANCE", 1),
     ("ACTIVATION", 0),
 )
+COLUMN_INVOCATIONS = 256
+"""The most invocations of a workgroup that has rows side by side."""
 _BATCH_TENSORS = ("x", "mean", "variance", "scale", "bias", "output")
 
 ROWS: tuple[KernelSpec, ...] = (
@@ -62,6 +64,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=_MEAN_VARIANCE_BUFFERS,
         params=_MEAN_VARIANCE_PARAMS,
         constants=(*_MEAN_VARIANCE_CONSTANTS, ("COLUMNS", 1)),
+        shared=(("COLUMN_INVOCATIONS", COLUMN_INVOCATIONS),),
         variants=(("T", FLOATS), ("WORDS", ("0", "1"))),
     ),
     KernelSpec(
@@ -70,6 +73,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=(*_MEAN_VARIANCE_BUFFERS, "partials:w"),
         params=(*_MEAN_VARIANCE_PARAMS, "uint tiles", "uint chunks", "uint blocks"),
         constants=(*_MEAN_VARIANCE_CONSTANTS, ("COLUMNS", 1)),
+        shared=(("COLUMN_INVOCATIONS", COLUMN_INVOCATIONS),),
         variants=(("T", FLOATS), ("WORDS", ("0", "1")), ("STAGE", ("0", "1", "2"))),
     ),
     KernelSpec(

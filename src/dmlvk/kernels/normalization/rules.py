@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.rule import Rule, always
-from dmlvk.kernels.common.shapes import Coalesced
+from dmlvk.kernels.common.shapes import Coalesced, most_invocations
 from dmlvk.kernels.elementwise.rules import ElementwiseProblem
+from dmlvk.kernels.normalization.manifest import COLUMN_INVOCATIONS
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,10 @@ class MeanVarianceProblem:
         """The longest row that one workgroup holds: 64 registers an invocation, 32 where there are more than 512."""
         return min(caps.workgroup_invocations, 512) * (16 if self.unit_elements > 1 else 64)
 
-    def lanes_side_by_side(self, caps: Capabilities) -> int:
-        """Most invocations of a workgroup that share a row side by side with others: four neighbours fill an access."""
-        return 1 << (min(caps.workgroup_invocations, 256).bit_length() - 1 - 2)
+
+def lanes_side_by_side(caps: Capabilities) -> int:
+    """Most invocations of a workgroup that share a row side by side with others: four neighbours fill an access."""
+    return min(most_invocations(caps), COLUMN_INVOCATIONS) // 4
 
 
 MEAN_VARIANCE_COLUMN_UNITS = 16
@@ -52,7 +54,7 @@ MEAN_VARIANCE_NORMALIZATION = (
     Rule(
         "columns",
         when=always,
-        possible=lambda p, caps: p.side_by_side and p.row_units <= MEAN_VARIANCE_COLUMN_UNITS * p.lanes_side_by_side(caps),
+        possible=lambda p, caps: p.side_by_side and p.row_units <= MEAN_VARIANCE_COLUMN_UNITS * lanes_side_by_side(caps),
         because="neighbours in memory belong to different rows: neighbouring invocations take neighbouring rows, so that "
         "reads and writes touch whole cache lines. H200, over the channels of 32x256x56x56 in float32: 59 us, 397 by rows",
     ),

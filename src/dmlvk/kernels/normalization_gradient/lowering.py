@@ -10,6 +10,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import (
+    WORD_BITS,
     Coalesced,
     broadcast_strides,
     coalesce,
@@ -19,6 +20,7 @@ from dmlvk.kernels.common.shapes import (
     power_of_two,
 )
 from dmlvk.kernels.normalization.lowering import _in_units, _width, column_chunks
+from dmlvk.kernels.normalization.rules import lanes_side_by_side
 from dmlvk.kernels.normalization_gradient.rules import BATCH_GRADIENT, BatchGradientProblem
 from dmlvk.spec.ops.normalization_gradient import BatchNormalizationGrad, BatchNormalizationTrainingGrad
 from dmlvk.spec.tensor import element_bits
@@ -66,7 +68,7 @@ def _problem(desc: _Gradient) -> BatchGradientProblem:
         return coalesce([sizes[axis] for axis in axes], [[own[axis] for axis in axes] for own in tensors])
 
     kept, row = merge(kept_axes, steps), merge(row_axes, [steps[i] for i in _DATA.values()])
-    word = 128 // element_bits(x.data_type)
+    word = WORD_BITS // element_bits(x.data_type)
     around = [kept.strides[i] for i in _DATA.values()]
     elements = math.prod(row.sizes)
     unit = _width(row.sizes, row.strides, kept.sizes, around, word) if elements > 1 else 1
@@ -160,7 +162,7 @@ def _rows(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) ->
 
 
 def _columns(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) -> Plan:
-    units, lanes_most = problem.row_units, problem.lanes_side_by_side(caps)
+    units, lanes_most = problem.row_units, lanes_side_by_side(caps)
     neighbours, most = problem.rows // problem.across, 4 * lanes_most
     columns = min(power_of_two(neighbours), 16 if problem.across > 1 else 32)
     # Half as many units a lane as there is room for, if cache lines allow it.
@@ -172,7 +174,7 @@ def _columns(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities)
 
 
 def _column_split(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) -> Plan:
-    neighbours, most = problem.rows // problem.across, 4 * problem.lanes_side_by_side(caps)
+    neighbours, most = problem.rows // problem.across, 4 * lanes_side_by_side(caps)
     units = 1 if caps.is_cpu else 4
     x = desc.tensor("input_tensor")
     room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import FLOATS, SUBGROUP_SUMS
+from dmlvk.kernels.normalization.manifest import COLUMN_INVOCATIONS
 
 _BATCH_GIVEN = ("mean", "variance", "scale")
 _BATCH_SUMS = ("scale_gradient", "bias_gradient")
@@ -54,6 +55,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=_BATCH_BUFFERS,
         params=_BATCH_PARAMS,
         constants=_BATCH_COLUMN_CONSTANTS,
+        shared=(("COLUMN_INVOCATIONS", COLUMN_INVOCATIONS),),
         variants=_BATCH_VARIANTS,
     ),
     KernelSpec(
@@ -62,6 +64,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=(*_BATCH_BUFFERS, "partials:w"),
         params=(*_BATCH_PARAMS, "uint tiles", "uint chunks", "uint blocks"),
         constants=(*_BATCH_COLUMN_CONSTANTS, ("COMPENSATED", 0)),
+        shared=(("COLUMN_INVOCATIONS", COLUMN_INVOCATIONS),),
         variants=(*_BATCH_VARIANTS, ("STAGE", ("0", "1", "2"))),
     ),
 )

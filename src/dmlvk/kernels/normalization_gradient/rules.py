@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import Coalesced
+from dmlvk.kernels.normalization.rules import lanes_side_by_side
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,6 @@ class BatchGradientProblem:
         """Most units that an invocation holds of rows side by side: 64 registers."""
         return 8 if self.across > 1 else 16
 
-    def lanes_side_by_side(self, caps: Capabilities) -> int:
-        """Most invocations of a workgroup that share a row side by side with others: four neighbours fill an access."""
-        return 1 << (min(caps.workgroup_invocations, 256).bit_length() - 1 - 2)
-
 
 MOST_TOGETHER = 20
 """Workgroups that hold a row together and wait for each other: as many as any but the smallest GPUs run at once."""
@@ -70,7 +67,7 @@ BATCH_GRADIENT = (
     Rule(
         "columns",
         when=always,
-        possible=lambda p, caps: p.side_by_side and p.row_units <= p.column_units() * p.lanes_side_by_side(caps),
+        possible=lambda p, caps: p.side_by_side and p.row_units <= p.column_units() * lanes_side_by_side(caps),
         because="neighbours in memory belong to different rows, which are short: neighbouring invocations take neighbouring "
         "rows and hold them, so that each byte is read once and there is one dispatch",
     ),

@@ -10,7 +10,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.limitation import POSITIONS
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import Schedule, register
-from dmlvk.kernels.common.shapes import divisors
+from dmlvk.kernels.common.shapes import WORD_BITS, divisors
 from dmlvk.kernels.copy.lowering import RowUnits, rows_dispatch
 from dmlvk.kernels.fill.lowering import scalar_bits
 from dmlvk.kernels.padding.rules import PADDING, PaddedDimension, PaddingProblem
@@ -18,7 +18,6 @@ from dmlvk.spec.enums import PaddingMode
 from dmlvk.spec.ops.movement import Padding1, SliceGrad
 from dmlvk.spec.tensor import element_bits
 
-_WORD_BITS = 128
 _ONE = PaddedDimension(1, 0, 0, 1, 1)
 
 
@@ -56,7 +55,7 @@ def _problem(bits: int, mode: PaddingMode, dimensions: list[PaddedDimension], x_
     """The problem of elements of so many bits, merged and in units that are as large as can be."""
     order = sorted(dimensions, key=lambda own: -own.output_step)
     problem = PaddingProblem(bits, mode, _merged(order, mode == PaddingMode.CONSTANT), x_start)
-    while problem.bits < _WORD_BITS and problem.is_even:
+    while problem.bits < WORD_BITS and problem.is_even:
         problem = _rescaled(problem, 2, 1)
     return problem
 

@@ -30,6 +30,8 @@ POSITION_CONSTANTS = (
     ("RANK", 5),
 )
 
+_READS = 4
+"""Elements of a window that an invocation reads before it uses the first: a read takes far longer than its use."""
 _POOLING_LANES = tuple(f"{count} {name}" for name in NUMERIC for count in pooling_lanes(bits(name)))
 
 ROWS: tuple[KernelSpec, ...] = (
@@ -123,6 +125,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=_POOLING_BUFFERS,
         params=(*POSITION_PARAMS, "float norm_order"),
         constants=(*POSITION_CONSTANTS, ("FUNCTION", 2), ("NORM_ORDER", 1), ("INDEX_WORDS", 0), ("LANES", 32)),
+        shared=(("READS", _READS),),
         variants=(("T", NUMERIC),),
     ),
 )

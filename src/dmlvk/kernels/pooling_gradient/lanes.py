@@ -10,7 +10,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
-from dmlvk.kernels.common.shapes import divisors, linear_grid
+from dmlvk.kernels.common.shapes import WORD_BITS, divisors, linear_grid
 from dmlvk.kernels.pooling.lowering import Walk, check_extents, rows_contiguous, walk_of
 from dmlvk.kernels.pooling_gradient.rules import GRADIENT_TILE_WORDS
 from dmlvk.spec.enums import ReduceFunction
@@ -151,7 +151,8 @@ def tiles(desc: AveragePoolingGrad | MaxPoolingGrad) -> list[Tile]:
         unit = lanes if channels else lanes // desc.strides[1]
         # Where a row takes several accesses, neighbours are far apart: H200, the average's 3x3 with a step of 2 over
         # 32x256x55x55 in float32 took 75 us by 2 columns, 144 by 4; the maximum's in float16 97 by 4, 172 by 8.
-        most = 128 // bits if lanes * bits >= 64 else _MOST_EDGE if isinstance(desc, MaxPoolingGrad) else _MOST_EDGE // 2
+        edge = _MOST_EDGE if isinstance(desc, MaxPoolingGrad) else _MOST_EDGE // 2
+        most = WORD_BITS // bits if lanes * bits >= 64 else edge
         along = tuple(lanes * times for times in (1, 2, 4) if lanes * times <= most) or (lanes,)
         edges_w = _edges(desc.strides[1]) if channels else along
         modes = (

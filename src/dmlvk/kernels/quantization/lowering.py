@@ -9,7 +9,7 @@ from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import WAVES_OF_ITEMS, coalesce, divisors, linear_grid, most_invocations
+from dmlvk.kernels.common.shapes import MOST_ITEMS, WAVES_OF_ITEMS, coalesce, divisors, linear_grid, most_invocations
 from dmlvk.kernels.elementwise.lowering import launch, pointwise_problem
 from dmlvk.kernels.elementwise.rules import ELEMENTWISE_ITEMS, ElementwiseProblem
 from dmlvk.kernels.manifest import KERNELS
@@ -144,7 +144,7 @@ def _item_count(lanes: int, count: int, caps: Capabilities) -> int:
     fill the device."""
     if caps.is_cpu or count * lanes < caps.model.invocations(WAVES_OF_ITEMS):
         return 1
-    return {1: 4, 16: 1}.get(lanes, 2)
+    return {1: MOST_ITEMS, 16: 1}.get(lanes, 2)
 
 
 def _groups(desc: OperatorDesc, problem: QuantizationProblem, caps: Capabilities) -> Plan:

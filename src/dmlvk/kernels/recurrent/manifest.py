@@ -52,6 +52,8 @@ _SHUFFLE = ("GL_KHR_shader_subgroup_shuffle",)
 
 MOST_ENTRIES = 16
 """Sequences that share a read of the recurrence matrix: more need more registers than there are."""
+MOST_GATES = 4
+"""The most gates of a cell: an LSTM's."""
 
 
 class Cell(enum.IntEnum):
@@ -87,7 +89,7 @@ ROWS: tuple[KernelSpec, ...] = (
             "uint r_strides[3]",
         ),
         constants=(("LOCAL_SIZE_X", 128), *_CELL),
-        shared=(("CELL", Cell),),
+        shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES)),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(
@@ -96,7 +98,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("xw", "r", *_CELL_BUFFERS),
         params=(*_CELL_PARAMS, *_STEP_PARAMS, *_PRODUCT_PARAMS),
         constants=(("LOCAL_SIZE_X", 128), ("LANES", 32), ("ENTRIES", 1), ("IN_FLIGHT", 4), *_CELL),
-        shared=(("CELL", Cell), ("MOST_ENTRIES", MOST_ENTRIES)),
+        shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES), ("MOST_ENTRIES", MOST_ENTRIES)),
         variants=(("T", FLOATS),),
         extensions=_SHUFFLE,
     ),
@@ -106,7 +108,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("xw", "r", *_CELL_BUFFERS),
         params=(*_CELL_PARAMS, *_PRODUCT_PARAMS),
         constants=(("LOCAL_SIZE_X", 256), ("LANES", 4), ("SHARE", 4), ("CAPACITY", 64), *_CELL),
-        shared=(("CELL", Cell),),
+        shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES)),
         variants=(("T", FLOATS),),
         extensions=_SHUFFLE,
     ),

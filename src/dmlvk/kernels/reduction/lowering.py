@@ -11,7 +11,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.reduction.manifest import RANGE
+from dmlvk.kernels.reduction.manifest import FEW_LANES, FEW_TOGETHER, MANY_TOGETHER, RANGE, WORKGROUP
 from dmlvk.kernels.reduction.rules import REDUCTION, ReductionProblem
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
@@ -20,8 +20,6 @@ from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _Reduction = ops.Reduce | ops.Argmin | ops.Argmax
 
-_WORKGROUP = 128
-"""Invocations of a workgroup where they are not few: at most what the shared memory of reduce_columns.comp is for."""
 _COLUMNS = 16
 """Columns of a workgroup: 256 bytes of neighbours."""
 _WORKGROUPS = 8
@@ -71,7 +69,7 @@ def _problem(desc: _Reduction) -> ReductionProblem:
 
 def _most_invocations(caps: Capabilities) -> int:
     """The largest power of two of invocations in a workgroup, of those that are of use."""
-    return min(most_invocations(caps), _WORKGROUP)
+    return min(most_invocations(caps), WORKGROUP)
 
 
 class _Accumulator(NamedTuple):
@@ -256,7 +254,7 @@ def _split(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilit
 
 def _columns_of(accumulator: _Accumulator, problem: ReductionProblem, caps: Capabilities, *, split: bool) -> Reading:
     lanes = problem.column_lanes
-    together = 4 if lanes > 4 else 8
+    together = FEW_TOGETHER if lanes > FEW_LANES else MANY_TOGETHER
     kept_sizes, kept_x = _in_lanes(problem.kept.sizes, problem.kept.strides[0], lanes)
     columns = math.prod(kept_sizes)
     units = -(-problem.row_elements // together)

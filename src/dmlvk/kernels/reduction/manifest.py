@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.shapes import WORD_BITS
 from dmlvk.kernels.common.terms import NUMERIC, bits
 
 ACCUMULATOR_PARAMS = ("uint decreasing", "uint index_words", "float divisor")
@@ -15,9 +16,14 @@ _REDUCE_PARAMS = (
     *("uint row_rank", "uint row_sizes[8]", "uint row_divisors[16]", "uint row_x[8]"),
 )
 _REDUCE_CONSTANTS = (("LOCAL_SIZE_X", 128), ("FUNCTION", 10), ("SPLIT", 0))
-_WORD_LANES = tuple(f"{count} {name}" for name in NUMERIC for count in (1, 128 // bits(name)))
+_WORD_LANES = tuple(f"{count} {name}" for name in NUMERIC for count in (1, WORD_BITS // bits(name)))
 """The variants "LANES T" of a kernel of one data type: one element at a time, and 16 bytes."""
 
+WORKGROUP = 128
+"""The most invocations of a workgroup."""
+FEW_LANES = 4
+"""The most lanes of a column that has ``MANY_TOGETHER`` elements of each row in flight; a wider one has ``FEW_TOGETHER``."""
+MANY_TOGETHER, FEW_TOGETHER = 8, 4
 RANGE = 256
 """A function of accumulators that is none of ``ReduceFunction``: the smallest and the largest number."""
 
@@ -38,7 +44,10 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "output:w", "partials:w"),
         params=("uint columns", "uint inner_size", "uint output_step", *_REDUCE_PARAMS),
         constants=(*_REDUCE_CONSTANTS, ("COLUMNS", 1), ("ROW_RUNS", 0)),
-        shared=(("RANGE", RANGE),),
+        shared=(
+            *(("RANGE", RANGE), ("COLUMN_INVOCATIONS", WORKGROUP)),
+            *(("FEW_LANES", FEW_LANES), ("MANY_TOGETHER", MANY_TOGETHER), ("FEW_TOGETHER", FEW_TOGETHER)),
+        ),
         variants=(("LANES T", _WORD_LANES),),
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.rule import Rule, always
-from dmlvk.kernels.common.shapes import Coalesced
+from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import element_bits
 
@@ -39,7 +39,7 @@ class ReductionProblem:
     @property
     def lanes(self) -> int:
         """Elements of 16 bytes."""
-        return 128 // element_bits(self.data_type)
+        return WORD_BITS // element_bits(self.data_type)
 
     @property
     def row_lanes(self) -> int:

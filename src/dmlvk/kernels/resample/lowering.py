@@ -19,6 +19,7 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid
+from dmlvk.kernels.resample.manifest import MOST_UNITS
 from dmlvk.kernels.resample.rules import RESAMPLE, ResampleProblem, SampledDimension
 from dmlvk.spec.enums import AxisDirection, InterpolationMode
 from dmlvk.spec.ops.resample import Resample3
@@ -221,8 +222,8 @@ def _antialiased_rounds(problem: ResampleProblem) -> int:
 def _items(problem: ResampleProblem, lanes: int, columns: bool, caps: Capabilities) -> Plan:
     """The kernel that takes groups of ``lanes``; ``columns`` where each has a position of its own along its dimension."""
     groups = problem.inner.outputs // lanes
-    pairs = lanes > 1 and not columns and groups * lanes == problem.inner.outputs and groups % 2 == 0
-    units = 2 if pairs else 1
+    pairs = lanes > 1 and not columns and groups * lanes == problem.inner.outputs and groups % MOST_UNITS == 0
+    units = MOST_UNITS if pairs else 1
     if problem.antialiased:
         check_rounds(_antialiased_rounds(problem), caps, Resample3.type.dml_name)
         return _launch(problem, "resample_antialiased", lanes, lanes, 1, {}, caps)
@@ -245,7 +246,7 @@ def _elements(desc: Resample3, problem: ResampleProblem, caps: Capabilities) -> 
 
 def _whole(desc: Resample3, problem: ResampleProblem, caps: Capabilities) -> Plan:
     inner, factor, lanes = problem.inner, problem.whole_factor, problem.group_lanes
-    units = 2 if inner.outputs % (2 * lanes) == 0 else 1
+    units = MOST_UNITS if inner.outputs % (MOST_UNITS * lanes) == 0 else 1
     before, start = divmod(inner.start, inner.parts)
     constants = {
         "CORNERS": _corners(problem, problem.dimensions[:-1]),

@@ -33,6 +33,10 @@ _RESAMPLE_CONSTANTS = (
 )
 _RESAMPLE_TYPES = (*FLOATS, "INT8", "UINT8")
 """The types of every resampling; the tuples above are its parameters and constants (``glsl/include/resample.glsl``)."""
+MOST_UNITS = 2
+"""The most groups of outputs that an invocation makes."""
+MOST_MAPPED = 4
+"""The most dimensions whose positions are worked out."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -41,6 +45,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "y:w"),
         params=_RESAMPLE_PARAMS,
         constants=(*_RESAMPLE_CONSTANTS, ("CORNERS", 1), ("COLUMNS", 0), ("UNITS", 1)),
+        shared=(("MOST_UNITS", MOST_UNITS),),
         variants=(("LANES T", tuple(f"{n} {t}" for t in _RESAMPLE_TYPES for n in (1, group_lanes(bits(t))))),),
     ),
     KernelSpec(
@@ -52,6 +57,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *_RESAMPLE_CONSTANTS,
             *(("CORNERS", 1), ("FACTOR", 2), ("STEP", 1), ("START", 0), ("LEFT", 0), ("UNITS", 1)),
         ),
+        shared=(("MOST_UNITS", MOST_UNITS),),
         variants=(("LANES T", tuple(f"{group_lanes(bits(t))} {t}" for t in _RESAMPLE_TYPES)),),
     ),
     KernelSpec(
@@ -60,6 +66,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("x", "y:w"),
         params=_RESAMPLE_PARAMS,
         constants=_RESAMPLE_CONSTANTS,
+        shared=(("MOST_MAPPED", MOST_MAPPED),),
         variants=(("LANES T", tuple(f"{n} {t}" for t in _RESAMPLE_TYPES for n in (1, group_lanes(bits(t))))),),
     ),
 )

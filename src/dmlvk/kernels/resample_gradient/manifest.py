@@ -5,7 +5,8 @@ from __future__ import annotations
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.shapes import convolution_lanes, group_lanes
 from dmlvk.kernels.common.terms import FLOATS, bits
-from dmlvk.kernels.resample_gradient.rules import PATTERN_TAPS
+from dmlvk.kernels.resample.manifest import MOST_MAPPED
+from dmlvk.kernels.resample_gradient.rules import PATTERN_FACTORS, PATTERN_TAPS
 
 _POSITIONS = (
     "uint input_sizes[4]",
@@ -24,6 +25,10 @@ _POSITIONS = (
 
 WHOLE_ROWS = 4
 """Rows of dx that an invocation of the kernel of whole enlargements makes at most."""
+_BATCH = 4
+"""Rows of dy that an invocation of the kernel of tiles loads before it needs the first of them."""
+_HELD_TAPS = 16
+"""Taps of a column that such an invocation holds in registers."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -39,6 +44,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("LOCAL_SIZE_X", 128), ("RANK", 1), ("MAPPED", 0), ("LINEAR", 1)),
             *(("X_MODE", 0), ("Y_MODE", 0)),
         ),
+        shared=(("MOST_MAPPED", MOST_MAPPED),),
         variants=(("LANES T", tuple(f"{n} {t}" for t in FLOATS for n in (1, group_lanes(bits(t))))),),
     ),
     KernelSpec(
@@ -58,6 +64,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("LOCAL_SIZE_X", 128), ("LINEAR", 1), ("FLAT", 1), ("X_MODE", 0), ("Y_MODE", 0), ("TAPS", 4)),
             *(("TILE", 2048), ("PLANE_TABLE", 128), ("ROW_TABLE", 64), ("COLUMN_TABLE", 256), ("WEIGHT_TABLE", 512)),
         ),
+        shared=(("BATCH", _BATCH), ("HELD_TAPS", _HELD_TAPS)),
         variants=(("LANES T", tuple(f"{group_lanes(bits(t))} {t}" for t in FLOATS)),),
     ),
     KernelSpec(
@@ -74,7 +81,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("ROW_FACTOR", 2), ("ROW_LEFT", 1), ("ROW_TAPS", 4)),
             *(("COLUMN_FACTOR", 2), ("COLUMN_LEFT", 1), ("COLUMN_TAPS", 4)),
         ),
-        shared=(("MOST_ROWS", WHOLE_ROWS), ("MOST_TAPS", PATTERN_TAPS)),
+        shared=(("MOST_ROWS", WHOLE_ROWS), ("MOST_TAPS", PATTERN_TAPS), ("MOST_FACTOR", max(PATTERN_FACTORS))),
         variants=(("LANES T", tuple(f"{n} {t}" for t in FLOATS for n in convolution_lanes(bits(t)))),),
     ),
     KernelSpec(

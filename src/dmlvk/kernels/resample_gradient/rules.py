@@ -18,6 +18,8 @@ MOST_ROWS = 64
 """Rows of dy that it has room for in its table."""
 _MOST_OUTER = 3
 _MOST_RANK = 5
+PATTERN_FACTORS = (1, 2, 4)
+"""The whole numbers by which the kernel of whole enlargements enlarges a dimension."""
 PATTERN_TAPS = 8
 """Outputs that the kernel of whole enlargements gathers for an element along a dimension."""
 
@@ -142,7 +144,7 @@ class ResampleGradientProblem:
             return Pattern(1, 0, 1, ((1.0,) + (0.0,) * (PATTERN_TAPS - 1)) * 3)
         parts, step, last = dimension.parts, dimension.step, dimension.inputs - 1
         factor = parts // step if step and parts % step == 0 else 0
-        if factor not in (1, 2, 4) or last < 1 or dimension.outputs != factor * dimension.inputs:
+        if factor not in PATTERN_FACTORS or last < 1 or dimension.outputs != factor * dimension.inputs:
             return None
 
         def weight(o: int, i: int) -> float:

@@ -8,13 +8,12 @@ import math
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors
+from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors
 from dmlvk.kernels.copy.lowering import RowUnits, rows_dispatch
 from dmlvk.kernels.reversal.rules import REVERSAL, ReversalProblem
 from dmlvk.spec.ops.movement import ReverseSubsequences
 from dmlvk.spec.tensor import element_bits
 
-_WORD_BITS = 128
 _INDEX_BITS = 32
 
 
@@ -46,7 +45,7 @@ def _problem(desc: ReverseSubsequences) -> ReversalProblem:
         size if rows else 1,
         (x_step, output_step) if rows else (1, 1),
     )
-    while problem.bits < _WORD_BITS and problem.is_even:
+    while problem.bits < WORD_BITS and problem.is_even:
         problem = _rescaled(problem, 2, 1)
     return problem
 

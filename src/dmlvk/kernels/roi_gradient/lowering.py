@@ -15,6 +15,7 @@ from dmlvk.kernels.roi.lowering import (
     position_params,
     round_samples,
 )
+from dmlvk.kernels.roi_gradient.manifest import BOUNDS_WORDS
 from dmlvk.kernels.roi_gradient.rules import ROI_ALIGN_GRAD, ROI_TILE_HEIGHT, ROI_TILE_WIDTH, RoiAlignGradProblem
 from dmlvk.spec.enums import ReduceFunction
 from dmlvk.spec.ops.roi_gradient import RoiAlignGrad
@@ -22,9 +23,6 @@ from dmlvk.spec.tensor import TensorDesc
 
 _INPUT, _INPUT_GRADIENT, _ROI, _BATCH = (input_range(slot) for slot in range(4))
 _IMAGE_GRADIENT, _BOX_GRADIENT = output_range(0), output_range(1)
-
-_BOUNDS_WORDS = 5
-"""Words that roi_align_chunks writes for each chunk of outputs."""
 
 _INVOCATIONS = 256
 """The invocations of a workgroup, where the device has as many."""
@@ -102,7 +100,7 @@ def _image_gradient(
         rounds = items * (1 + chunk**2) + -(-items // held) * (zeros + most_samples(desc, ROI_TILE_WIDTH))
     check_rounds(rounds + items // 32, caps, desc.type.dml_name)
 
-    bounds = Range(Source.TEMPORARY, 0, 0, 4 * _BOUNDS_WORDS * items)
+    bounds = Range(Source.TEMPORARY, 0, 0, 4 * BOUNDS_WORDS * items)
     shared = {"LOCAL_SIZE_X": size, **position_constants(desc), "CHUNK": chunk}
     tiles = -(-width // ROI_TILE_WIDTH) * -(-height // ROI_TILE_HEIGHT) * -(-channels // (groups * each)) * batch
     constants = {

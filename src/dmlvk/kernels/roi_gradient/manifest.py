@@ -8,6 +8,8 @@ from dmlvk.kernels.roi.manifest import POSITION_PARAMS
 
 _POSITION_CONSTANTS = (("LOCAL_SIZE_X", 128), ("NEAREST", 0), ("CORNERS", 0))
 _BATCH_CONSTANTS = (*_POSITION_CONSTANTS, ("BATCH_WORDS", 1))
+BOUNDS_WORDS = 5
+"""The words that ``roi_align_chunks`` writes for each chunk of outputs."""
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -16,6 +18,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("roi", "batch", "bounds:w"),
         params=(*POSITION_PARAMS, "uint items"),
         constants=(*_BATCH_CONSTANTS, ("CHUNK", 8)),
+        shared=(("BOUNDS_WORDS", BOUNDS_WORDS),),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(

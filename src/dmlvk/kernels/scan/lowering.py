@@ -9,7 +9,7 @@ from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, register
-from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, power_of_two
+from dmlvk.kernels.common.shapes import WORD_BITS, coalesce, divisors, linear_grid, power_of_two
 from dmlvk.kernels.scan.manifest import ScanPhase
 from dmlvk.kernels.scan.rules import SCAN, ScanProblem
 from dmlvk.spec.enums import AxisDirection, TensorDataType
@@ -46,7 +46,7 @@ def _problem(desc: _Scan) -> ScanProblem:
     kept = coalesce([x.sizes[axis] for axis in order], [[steps[axis] for axis in order] for steps in strides])
     along = strides[0][desc.axis], strides[1][desc.axis]
     length = x.sizes[desc.axis]
-    word = 128 // element_bits(x.data_type)
+    word = WORD_BITS // element_bits(x.data_type)
     starts = [step for steps in kept.strides for step in steps if kept.sizes != (1,)]
     whole_words = along == (1, 1) and length % word == 0 and not any(step % word for step in starts)
     unit = word if whole_words else 1

@@ -14,20 +14,17 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid
+from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, linear_grid
 from dmlvk.kernels.copy.lowering import copy, unit_items, unit_type
+from dmlvk.kernels.scatter.manifest import MarkPhase
 from dmlvk.kernels.scatter.rules import SCATTER, ScatterProblem
 from dmlvk.spec.ops.scatter import ScatterElements, ScatterNd
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 _WORKGROUP = 128
-_WORD_BITS = 128
 _INPUT, _INDICES, _UPDATES = map(input_range, range(3))
 _OUTPUT = output_range()
-
-_CLEAR_ALL, _CLEAR, _MARK = range(3)
-"""Phases of ``scatter_mark``."""
 
 
 class _Role(enum.Enum):
@@ -204,7 +201,7 @@ def _in_units(walk: Coalesced, moved: int, bits: int, others: Sequence[int] = ()
     elements = 1
     if inner == (*(1,) * moved, *(0,) * (len(inner) - moved)):
         outer = (step for steps in walk.strides[:moved] for step in steps[:-1])
-        elements = math.gcd(_WORD_BITS // bits, walk.sizes[-1], *outer, *others)
+        elements = math.gcd(WORD_BITS // bits, walk.sizes[-1], *outer, *others)
     strides = tuple(
         tuple(step // elements for step in steps[:-1]) + steps[-1:] if tensor < moved else steps
         for tensor, steps in enumerate(walk.strides)
@@ -263,10 +260,10 @@ _WHOLE = _Part(0, 2**32 - 1)
 
 
 def _mark(
-    desc: OperatorDesc, scatter: _Scatter, phase: int, table: Range, caps: Capabilities, part: _Part = _WHOLE
+    desc: OperatorDesc, scatter: _Scatter, phase: MarkPhase, table: Range, caps: Capabilities, part: _Part = _WHOLE
 ) -> Dispatch:
     """An invocation an update, or an entry: as they lie in the table."""
-    if phase == _CLEAR_ALL:
+    if phase == MarkPhase.CLEAR_ALL:
         dimensions = sorted(scatter.of(*_OF_PLACES), key=lambda dimension: -dimension.entries)
     else:
         dimensions = scatter.of(*_OF_UPDATES)
@@ -358,14 +355,14 @@ def _alone(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -> P
 
 def _sparse(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -> Plan:
     scatter, table = _numbered(_scatter(desc), 0), Range(Source.TEMPORARY, 0, 0, problem.table_bytes)
-    clear, mark = (_mark(desc, scatter, phase, table, caps) for phase in (_CLEAR, _MARK))
+    clear, mark = (_mark(desc, scatter, phase, table, caps) for phase in (MarkPhase.CLEAR, MarkPhase.MARK))
     return Plan((_copied(desc, caps), clear, mark, _write(desc, scatter, table, caps)), temporary_bytes=table.nbytes)
 
 
 def _merged(
     desc: OperatorDesc, scatter: _Scatter, table: Range, caps: Capabilities, part: _Part = _WHOLE
 ) -> tuple[Dispatch, ...]:
-    clear, mark = (_mark(desc, scatter, phase, table, caps, part) for phase in (_CLEAR_ALL, _MARK))
+    clear, mark = (_mark(desc, scatter, phase, table, caps, part) for phase in (MarkPhase.CLEAR_ALL, MarkPhase.MARK))
     return clear, mark, _merge(desc, scatter, table, caps, part)
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 
 _UNITS = ("UINT8", "UINT16", "UINT32", "BITS64", "BITS128")
 """Types of what only moves."""
 _SCATTER_PARAMS = ("uint count", "uint index_step", "uint chosen_sizes[8]", "uint chosen_entries[8]")
 _SCATTER_CONSTANTS = (("LOCAL_SIZE_X", 128), ("RANK", 1), ("TUPLE", 1), ("INDEX_WORDS", 1), ("INDEX_SIGNED", 0))
+
+
+class MarkPhase(enum.IntEnum):
+    """The work of a dispatch of ``scatter_mark``: every entry is cleared, those of the updates are, or those are marked."""
+
+    CLEAR_ALL = 0
+    CLEAR = 1
+    MARK = 2
+
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -20,6 +31,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *("uint index_strides[8]", "uint entry_strides[8]", "uint position_strides[8]"),
         ),
         constants=(*_SCATTER_CONSTANTS, ("PHASE", 0)),
+        shared=(("PHASE", MarkPhase),),
     ),
     KernelSpec(
         "scatter_write",

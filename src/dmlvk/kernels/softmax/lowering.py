@@ -11,7 +11,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.parts import placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
-from dmlvk.kernels.common.shapes import Coalesced, coalesce, divisors, linear_grid, power_of_two
+from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, linear_grid, power_of_two
 from dmlvk.kernels.softmax.rules import SOFTMAX, SOFTMAX_HELD, SoftmaxProblem, SoftmaxUnit
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -51,7 +51,7 @@ def _problem(desc: _Normalizer) -> SoftmaxProblem:
         return coalesce([x.sizes[axis] for axis in dimensions], [[steps[axis] for axis in dimensions] for steps in strides])
 
     kept, row = merge([axis for axis in order if axis not in axes]), merge(in_row)
-    word = 128 // element_bits(x.data_type)
+    word = WORD_BITS // element_bits(x.data_type)
     side_by_side = kept.sizes != (1,) and (row.sizes == (1,) or kept.strides[1][-1] < min(row.strides[1]))
     if side_by_side:
         unit = SoftmaxUnit.WORD_OF_ROWS if _whole_words(kept, row, word) else SoftmaxUnit.ELEMENT

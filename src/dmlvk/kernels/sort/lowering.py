@@ -9,7 +9,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
-from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.shapes import WORD_BITS, coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.sort.manifest import MemoryPhase, SelectPhase
 from dmlvk.kernels.sort.rules import TOP_K, TopKProblem
 from dmlvk.spec.enums import AxisDirection, TensorDataType
@@ -35,7 +35,7 @@ def _problem(desc: TopK1) -> TopKProblem:
     kept = coalesce([x.sizes[axis] for axis in order], [[steps[axis] for axis in order] for steps in strides])
     along = strides[0][desc.axis], strides[1][desc.axis], strides[2][desc.axis]
     length, bits = x.sizes[desc.axis], element_bits(x.data_type)
-    word = 128 // bits
+    word = WORD_BITS // bits
     starts = kept.strides[0] if kept.sizes != (1,) else ()
     whole_words = along[0] == 1 and length % word == 0 and not any(step % word for step in starts)
     return TopKProblem(

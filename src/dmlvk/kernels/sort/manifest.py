@@ -17,6 +17,12 @@ _TOP_K_PARAMS = (
 _TOP_K_CONSTANTS = (("LOCAL_SIZE_X", 128), ("IS_FLOAT", 0), ("CAPACITY", 512))
 
 
+RADIX_BITS = 11
+"""The bits of a digit by which ``top_k_select`` counts keys."""
+BINS = 1 << RADIX_BITS
+"""The counts of a digit, one for each of its values."""
+
+
 class MemoryPhase(enum.IntEnum):
     """The work of a dispatch of the sort in memory."""
 
@@ -50,7 +56,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=(*_TOP_K_BUFFERS, "origins"),
         params=(*_TOP_K_PARAMS, "uint units", "uint chunks", "uint position_shift"),
         constants=(*_TOP_K_CONSTANTS, ("UNITS", 1), ("PHASE", 0)),
-        shared=(("PHASE", SelectPhase),),
+        shared=(("PHASE", SelectPhase), ("RADIX_BITS", RADIX_BITS), ("BINS", BINS)),
         variants=(("T HALVES", _TOP_K_TYPES), ("WORDS", ("0", "1"))),
         extensions=SUBGROUP_SUMS,
     ),

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.rule import Rule, always
-from dmlvk.kernels.common.shapes import Coalesced
+from dmlvk.kernels.common.shapes import LEAST_SUBGROUP, Coalesced
+from dmlvk.kernels.sort.manifest import BINS
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class TopKProblem:
         return self.most_sorted(caps, used=TOP_K_COUNT_BYTES)
 
 
-TOP_K_COUNT_BYTES = 10304
-"""Shared memory of ``top_k_select`` besides its candidates."""
+TOP_K_COUNT_BYTES = 4 * (BINS + BINS // LEAST_SUBGROUP) + 64
+"""Shared memory of ``top_k_select`` besides its candidates: a count for each bin and each run of bins, and a few numbers."""
 
 TOP_K = (
     Rule(

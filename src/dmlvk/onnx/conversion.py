@@ -10,11 +10,12 @@ import numpy as np
 
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.views import Sizes, broadcast_sizes
-from dmlvk.onnx.model import Array, NarrowFloat, Node, data_type_of, element_type, kind_of
+from dmlvk.onnx.model import Array, ElementKind, Node, data_type_of, kind_of
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.shape_arithmetic import element_of, plain
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec import ops
-from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedNodeError
+from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import Size
 
@@ -22,11 +23,10 @@ _FEW: Final = 8
 """Sizes that record of which a tensor is put together one by one."""
 
 
-class Conversion:
+class Conversion(NodeFacts):
     """One node being converted, with the shapes of its inputs known.
 
     Attributes:
-        node: The node.
         steps: The operators that have been launched for it so far.
     """
 
@@ -37,13 +37,17 @@ class Conversion:
         upload: Callable[[str, Array], Value],
         keep: Callable[[Node, Callable[[], Array]], Value],
     ) -> None:
-        self.node = node
+        kinds: dict[int, ElementKind | None] = {}
+        for index, value in enumerate(inputs):
+            if isinstance(value, Value | np.ndarray):
+                kinds[index] = kind_of(value.dtype if isinstance(value, Value) else element_of(value))
+        super().__init__(node, kinds)
         self.steps: list[Step] = []
         self._inputs = inputs
         self._upload = upload
         self._keep = keep
 
-    # -- inputs and attributes
+    # -- inputs
 
     @property
     def input_count(self) -> int:
@@ -89,27 +93,6 @@ class Conversion:
         if value is None:
             raise self.invalid(f"input {index} is missing")
         return value
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """An attribute, or its default."""
-        return self.node.attributes.get(name, default)
-
-    def element_type(self, name: str, default: np.dtype[Any] | None = None, *, narrow: bool = False) -> np.dtype[Any]:
-        """numpy's type for an attribute that names a type; the default where it is absent or 0. A narrow float only for
-        callers that know what to do with one."""
-        code = self.attribute(name, 0)
-        if not code and default is not None:
-            return default
-        found, dtype = element_type(code)
-        if dtype is not None and isinstance(kind_of(dtype), NarrowFloat) and not narrow:
-            raise self.unsupported(f"{name} is {found}, to and from which there are only conversions")
-        if dtype is None:
-            raise self.unsupported(f"{name} is {found}, which no device tensor can hold")
-        return dtype
-
-    def wants(self, output: int) -> bool:
-        """Whether the model uses an optional output."""
-        return output < len(self.node.outputs) and self.node.outputs[output] != ""
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
@@ -242,17 +225,6 @@ class Conversion:
             desc = desc.replace(**{name: fields[name].desc() for name in missing})
         desc.validate()
         return desc, fields
-
-    # -- errors
-
-    def unsupported(self, reason: str) -> UnsupportedNodeError:
-        """The exception for what this node asks for and dmlvk cannot do."""
-        node = self.node
-        return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
-
-    def invalid(self, reason: str) -> ModelError:
-        """The exception for a node that no implementation could run."""
-        return ModelError(f"node {self.node.name!r} ({self.node.op_type}): {reason}")
 
 
 def _values(field: Any) -> tuple[Value, ...]:

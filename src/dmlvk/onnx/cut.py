@@ -16,6 +16,7 @@ import onnx
 from dmlvk.onnx.control import Body, can_be_traced, flattened, unused
 from dmlvk.onnx.host_values import is_shape_arithmetic, needs_shape_only, read_by_driver, wanted_on_host
 from dmlvk.onnx.model import ElementKind, Node
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.program import DrivenNode, GraphProgram, NodeRegion, Placed, find_driven
 from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_row, missing_reason
 from dmlvk.spec.errors import ModelError, UnsupportedNodeError
@@ -224,9 +225,8 @@ class Cutter:
         row = find_row(node)
         if row is None:
             raise _unsupported(node, missing_reason(node))
-        first = node.inputs[0] if node.inputs else ""
-        if first in self._types:
-            check_type(node, row, self._types[first])
+        kinds = {index: self._types[name] for index, name in enumerate(node.inputs) if name in self._types}
+        row.refuse(NodeFacts(node, kinds))
         for index in row.host_inputs:
             name = node.inputs[index] if index < len(node.inputs) else ""
             if name and name not in known:
@@ -368,14 +368,6 @@ class Cutter:
                 on_host.update(name for inner in flattened(body.nodes, self._bodies) for name in inner.inputs)
             placed.append((node, row))
         return placed[::-1]
-
-
-def check_type(node: Node, row: Row, data_type: ElementKind | None) -> None:
-    """Refuses a node whose first input has a type that its row does not take."""
-    if data_type not in row.types:
-        listed = ", ".join(item.name for item in row.types)
-        found = data_type.name if data_type is not None else "of a type that no device tensor can have"
-        raise _unsupported(node, f"its first input is {found}; the data types that have kernels are {listed}")
 
 
 def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:

@@ -21,11 +21,11 @@ from dmlvk.graph.views import Sizes
 from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the registry
 from dmlvk.onnx.control import Body, bodies_of, has_bodies, scan_outputs, scan_rounds, without_bodies
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.cut import Cutter, check_type
+from dmlvk.onnx.cut import Cutter
 from dmlvk.onnx.functions import OPSETS, expanded
 from dmlvk.onnx.host_nodes import HostEvaluator, may_run_on_host, shape_of
 from dmlvk.onnx.host_values import is_always_driven, needs_shape_only, wanted_on_host
-from dmlvk.onnx.model import Array, Model, Node, kind_of
+from dmlvk.onnx.model import Array, Model, Node
 from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.registry import Row, find_row
 from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records
@@ -224,8 +224,7 @@ class Network:
 
     def _on_device(self, node: Node, row: Row, operands: Sequence[Operand | None], walk: _Walk) -> dict[str, Operand]:
         conversion = self._conversion(node, operands, walk)
-        if operands and operands[0] is not None:
-            check_type(node, row, kind_of(conversion.dtype(0)))
+        row.refuse(conversion)
         result = row.convert(conversion)
         results = result if isinstance(result, tuple) else (result,)
         walk.steps += conversion.steps

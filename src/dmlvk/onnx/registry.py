@@ -7,7 +7,8 @@ A converter is one function under one decorator line::
         return node.launch(ops.ActivationRelu, node[0])
 
 It says which versions of the operator's definition it implements; a version that no row names is not supported, so that
-a new opset is never run by the rules of an old one. Operators that a DirectML row implements as they are stand in
+a new opset is never run by the rules of an old one. What a converter does not do of its operator, ``check`` refuses when
+the model is loaded, before any size is known. Operators that a DirectML row implements as they are stand in
 aligned tables (see ``convert.elementwise`` and ``convert.activation``).
 """
 
@@ -16,16 +17,35 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, ElementKind, Node
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.values import Value
 from dmlvk.spec.errors import DmlvkError
 
 Result = Value | Array
 Converter = Callable[[Conversion], Result | tuple[Result | None, ...]]
 """Launches what the node takes and returns its outputs: one, or a tuple with one for each in order."""
+
+
+Check = Callable[[NodeFacts], object]
+"""Raises what ``NodeFacts.unsupported`` makes for a node that the converter cannot do, whatever the sizes of its inputs."""
+
+
+class Declared(NamedTuple):
+    """What a converter reads and makes of an operator that onnx does not define, so that its checker knows nothing of it.
+
+    Attributes:
+        inputs: Inputs that are read.
+        outputs: Outputs that are made.
+        attributes: Names of the attributes that the converter or its check reads.
+    """
+
+    inputs: int
+    outputs: int
+    attributes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,6 +59,8 @@ class Row:
         convert: The converter.
         temporaries: The number of temporaries that a row of the domain ``COUNTING`` hands on beside the count.
         handed: Inputs that the other half needs as well.
+        check: What else there is to refuse when the model is loaded.
+        declared: What the converter knows of an operator that onnx does not define; None for one that it does.
     """
 
     domain: str
@@ -49,6 +71,25 @@ class Row:
     convert: Converter = field(repr=False)
     temporaries: int = 0
     handed: tuple[int, ...] = ()
+    check: Check | None = field(default=None, repr=False)
+    declared: Declared | None = None
+
+    def refuse(self, node: NodeFacts) -> None:
+        """Refuses a node that the converter cannot do, as far as types are known.
+
+        Raises:
+            UnsupportedNodeError: says what of the node it is.
+        """
+        node.takes(0, self.types)
+        if self.declared is not None:
+            asked = node.node
+            unread = [f"attribute {name!r}" for name in asked.attributes if name not in self.declared.attributes]
+            unread += [f"input {index}" for index in range(self.declared.inputs, len(asked.inputs)) if node.has(index)]
+            unread += [f"output {index}" for index in range(self.declared.outputs, len(asked.outputs)) if node.wants(index)]
+            if unread:
+                raise node.unsupported(f"its converter knows nothing of {', '.join(unread)}")
+        if self.check is not None:
+            self.check(node)
 
     def generates(self, node: Node) -> bool:
         """Whether the node reads no tensor on the device, but only what is known before the run."""
@@ -60,6 +101,9 @@ TAKING: Final = "dmlvk/taking"
 """Domains of the two halves of an operator of ONNX's own domain whose outputs have sizes that follow from values. The first
 half finds on the device what there is and counts it; its outputs are the count and temporaries. The second has the count,
 which the host has read by then, the temporaries and some of the operator's inputs as its inputs, and makes the outputs."""
+
+_DEFINED: Final = ("", "ai.onnx.preview.training", COUNTING, TAKING)
+"""Domains whose operators onnx defines. Its checker refuses attributes, inputs and outputs that they do not have."""
 
 ROWS: dict[tuple[str, str, int], Row] = {}
 """(domain, operator, since-version) -> row, filled by the files of ``dmlvk.onnx.convert``."""
@@ -73,14 +117,19 @@ def converts(
     domain: str = "",
     temporaries: int = 0,
     handed: tuple[int, ...] = (),
+    check: Check | None = None,
+    declared: Declared | None = None,
 ) -> Callable[[Converter], Converter]:
     """Registers the decorated converter for an operator's since-versions; see ``Row``."""
+
+    assert (declared is None) == (domain in _DEFINED), f"{op_type} of {domain!r} is declared if onnx does not define it"
 
     def register(convert: Converter) -> Converter:
         for version in since:
             key = (domain, op_type, version)
             assert key not in ROWS, f"{key} has two converters"
-            ROWS[key] = Row(domain, op_type, version, types, host_inputs, _refusing(convert), temporaries, handed)
+            whole = _refusing(convert)
+            ROWS[key] = Row(domain, op_type, version, types, host_inputs, whole, temporaries, handed, check, declared)
         return convert
 
     return register

@@ -9,7 +9,8 @@ import numpy as np
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.node_facts import NodeFacts
+from dmlvk.onnx.registry import Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
@@ -36,7 +37,13 @@ class _Sizes(NamedTuple):
     value_size: int
 
 
-@converts("MultiHeadAttention", 1, types=FLOATS, domain=_MICROSOFT)
+@converts(
+    "MultiHeadAttention",
+    1,
+    types=FLOATS,
+    domain=_MICROSOFT,
+    declared=Declared(8, 3, ("num_heads", "unidirectional", "scale", "mask_filter_value")),
+)
 def multi_head_attention(node: Conversion) -> tuple[Value | None, ...]:
     """Queries, keys and values come apart, stacked, or the last two as the past comes."""
     query, key, value = node[0], node.get(1), node.get(2)
@@ -64,8 +71,6 @@ def multi_head_attention(node: Conversion) -> tuple[Value | None, ...]:
         else:
             tensors |= {"key_tensor": key, "value_tensor": value}
             value_size = value.sizes[2] // heads
-    if node.computed(9):
-        raise node.unsupported("an indirection of the cache")
     total = keys + (0 if past is None else past.key.sizes[2])
     sizes = _Sizes(query.sizes[0], query.sizes[1], heads, total, value_size)
     causal = bool(node.attribute("unidirectional", 0))
@@ -73,13 +78,26 @@ def multi_head_attention(node: Conversion) -> tuple[Value | None, ...]:
     return _attention(node, sizes, tensors, node.get(4), node.get(5), past, scale, causal, (node.wants(1), node.wants(2)))
 
 
-@converts("Attention", 1, types=FLOATS, domain=_MICROSOFT)
+_ATTENTION = Declared(
+    inputs=6,
+    outputs=2,
+    attributes=(
+        *("num_heads", "unidirectional", "scale", "mask_filter_value", "qkv_hidden_sizes"),
+        *("do_rotary", "rotary_embedding_dim", "past_present_share_buffer"),
+    ),
+)
+
+
+def _refuse_rotary_attention(node: NodeFacts) -> None:
+    if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
+        raise node.unsupported("rotary embedding, or a past that shares its buffer with the present")
+
+
+@converts("Attention", 1, types=FLOATS, domain=_MICROSOFT, check=_refuse_rotary_attention, declared=_ATTENTION)
 def attention(node: Conversion) -> tuple[Value | None, ...]:
     """Queries, keys and values are one product of the input with the weights; the bias is added by the attention."""
     x, weights, past = node[0], node[1], node.get(4)
     heads = _heads(node)
-    if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
-        raise node.unsupported("rotary embedding, or a past that shares its buffer with the present")
     hidden = tuple(node.attribute("qkv_hidden_sizes", ())) or (weights.sizes[1] // 3,) * 3
     product = multiply(node, x, weights)
     batch, rows = x.sizes[:2]
@@ -108,16 +126,41 @@ def attention(node: Conversion) -> tuple[Value | None, ...]:
     return y, node.launch(ops.Join, output_tensor=joined, input_tensors=pieces, axis=0)
 
 
-@converts("GroupQueryAttention", 1, types=FLOATS, host_inputs=(6,), domain=_MICROSOFT)
+_PLAIN: dict[str, Any] = {
+    "do_rotary": 0,
+    "softcap": 0.0,
+    "local_window_size": -1,
+    "smooth_softmax": 0,
+    "qk_output": 0,
+    "k_quant_type": "NONE",
+    "v_quant_type": "NONE",
+    "kv_cache_bit_width": 0,
+}
+"""Attributes of a GroupQueryAttention with the values that leave it as the converter has it."""
+_GROUP_QUERY = Declared(
+    inputs=11, outputs=3, attributes=("num_heads", "kv_num_heads", "scale", "rotary_interleaved", *_PLAIN)
+)
+
+
+def _refuse_group_query(node: NodeFacts) -> None:
+    for name, plain in _PLAIN.items():
+        if node.attribute(name, plain) != plain:
+            raise node.unsupported(f"{name} {node.attribute(name, plain)}")
+
+
+@converts(
+    "GroupQueryAttention",
+    1,
+    types=FLOATS,
+    host_inputs=(6,),
+    domain=_MICROSOFT,
+    check=_refuse_group_query,
+    declared=_GROUP_QUERY,
+)
 def group_query_attention(node: Conversion) -> tuple[Value | None, ...]:
     """Causal, with rows of the past that count. A past with room for more than fits before the new rows is read as far as
     it does, so one that shares its buffer with the present in ONNX Runtime is the same as any other here."""
     query, heads = node[0], (_heads(node), node.attribute("kv_num_heads", 0))
-    for name, plain in (("do_rotary", 0), ("softcap", 0.0), ("local_window_size", -1), ("smooth_softmax", 0)):
-        if node.attribute(name, plain) != plain:
-            raise node.unsupported(f"{name} {node.attribute(name, plain)}")
-    if any(node.get(index) is not None for index in range(11, node.input_count)):
-        raise node.unsupported("more inputs than a bias of scores")
     if heads[1] < 1 or heads[0] % heads[1]:
         raise node.invalid(f"num_heads is {heads[0]} and kv_num_heads {heads[1]}")
     batch, rows, width = query.sizes

@@ -19,7 +19,7 @@ _FLOAT = np.dtype(np.float32)
 _ANY = (TensorDataType.FLOAT64, *NUMERIC, *FOUR_BITS, *NarrowFloat)
 
 
-@converts("Cast", 6, 9, 13, 19, 21, 23, 24, 25, types=_ANY)
+@converts("Cast", 6, 9, 13, 19, 21, 23, 24, 25, types=_ANY, check=lambda node: node.element_type("to", narrow=True))
 def cast(node: Conversion) -> Value:
     return cast_to(node, node[0], node.element_type("to", narrow=True), bool(node.attribute("saturate", 1)))
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ReduceFunction, TensorDataType
-from dmlvk.spec.schema import NUMERIC
+from dmlvk.spec.schema import FLOATS, NUMERIC
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
@@ -26,7 +27,19 @@ class _Named(NamedTuple):
     names: tuple[str, ...]
 
 
-@converts("Einsum", 12, types=(TensorDataType.FLOAT64, *NUMERIC))
+_SUMMED = (*FLOATS, TensorDataType.INT64, TensorDataType.INT32, TensorDataType.UINT64, TensorDataType.UINT32)
+
+
+def _refuse(node: NodeFacts) -> None:
+    """What sums takes the types of sums, what multiplies those of products; views take any."""
+    terms, output = _sides(node)
+    if any(name not in output for term in terms for name in term.replace("...", "")):
+        node.takes(0, _SUMMED, "sums take")
+    elif len(terms) > 1:
+        node.takes(0, NUMERIC, "products take")
+
+
+@converts("Einsum", 12, types=(TensorDataType.FLOAT64, *NUMERIC), check=_refuse)
 def einsum(node: Conversion) -> Value:
     """The inputs are taken two at a time, from the first on. Transposed and diagonal ones are views."""
     inputs = [node[index] for index in range(node.input_count)]
@@ -48,12 +61,19 @@ def einsum(node: Conversion) -> Value:
     return value.broadcast_to(tuple(sizes.get(name, 1) for name in output))
 
 
+def _sides(node: NodeFacts) -> tuple[list[str], str]:
+    """The equation's terms and its output; where that is left out, it has what comes once, in order."""
+    left, arrow, right = node.attribute("equation", "").replace(" ", "").partition("->")
+    letters = left.replace("...", "").replace(",", "")
+    once = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    return left.split(","), right if arrow else f"...{once}"
+
+
 def _parsed(node: Conversion, inputs: Sequence[Value]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """Each input's names and the output's. Dimensions behind "..." are named by numbers that count from the last one, so
     that they meet as numpy broadcasts."""
-    equation = node.attribute("equation", "").replace(" ", "")
-    left, arrow, right = equation.partition("->")
-    terms = left.split(",")
+    equation = node.attribute("equation", "")
+    terms, right = _sides(node)
     if len(terms) != len(inputs) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
         raise node.invalid(f"the equation {equation!r} for {len(inputs)} inputs")
     hidden = [value.rank - len(term.replace("...", "")) for term, value in zip(terms, inputs, strict=True)]
@@ -65,9 +85,6 @@ def _parsed(node: Conversion, inputs: Sequence[Value]) -> tuple[list[tuple[str, 
         return (*before, *(str(number) for number in range(count, 0, -1) if dots), *after)
 
     named = [names(term, count) for term, count in zip(terms, hidden, strict=True)]
-    if not arrow:
-        letters = left.replace("...", "").replace(",", "")
-        right = "..." + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
     output = names(right, max(hidden, default=0))
     if len(set(output)) < len(output) or not {*output} <= {name for term in named for name in term}:
         raise node.invalid(f"the output of the equation {equation!r}")

@@ -8,12 +8,14 @@ n1 * n2, and transforms of length n1 over every n2-th element come before transf
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.model import Array, data_type_of
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -153,7 +155,17 @@ def _matrix(node: Conversion, length: int, inputs: int, outputs: int, parts: int
     return matrix / length if inverse else matrix
 
 
-@converts("MelWeightMatrix", 17, types=(TensorDataType.INT64, TensorDataType.INT32), host_inputs=(0, 1, 2, 3, 4))
+def _output_type(node: NodeFacts) -> np.dtype[Any]:
+    return node.element_type("output_datatype", np.dtype(np.float32))
+
+
+@converts(
+    "MelWeightMatrix",
+    17,
+    types=(TensorDataType.INT64, TensorDataType.INT32),
+    host_inputs=(0, 1, 2, 3, 4),
+    check=_output_type,
+)
 def mel_weights(node: Conversion) -> Value:
     """Triangles over the bins of a spectrum, side by side on the mel scale: a constant, since all that it follows from is
     known before the run."""
@@ -169,4 +181,4 @@ def mel_weights(node: Conversion) -> Value:
     for band, (left, middle, right) in enumerate(zip(bins, bins[1:], bins[2:], strict=False)):
         weights[left : middle + 1, band] = np.linspace(0, 1, middle - left + 1) if middle > left else 1
         weights[middle:right, band] = np.linspace(1, 0, right - middle, endpoint=False)
-    return node.upload(weights.astype(node.element_type("output_datatype", np.dtype(np.float32))))
+    return node.upload(weights.astype(_output_type(node)))

@@ -50,7 +50,7 @@ def counting(node: Conversion) -> Value:
     )
 
 
-@converts("EyeLike", 9, 22, types=_ANY)
+@converts("EyeLike", 9, 22, types=_ANY, check=lambda node: node.element_type("dtype", _INT32))
 def eye_like(node: Conversion) -> Value:
     """1 on the k-th diagonal, 0 elsewhere; of the input only type and shape matter."""
     x = node[0]

@@ -11,7 +11,7 @@ from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.convolution import sliding_window, spatial_kernel
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
@@ -143,13 +143,13 @@ def _multiply_to_float(
     return node.reshape(y, parts.sizes)
 
 
-@converts("MatMulIntegerToFloat", 1, types=_BYTES, domain=_MICROSOFT)
+@converts("MatMulIntegerToFloat", 1, types=_BYTES, domain=_MICROSOFT, declared=Declared(7, 1))
 def matmul_integer_to_float(node: Conversion) -> Value:
     """ONNX Runtime's operator."""
     return _multiply_to_float(node, (node[0], node[2], node.get(4)), (node[1], node[3], node.get(5)), node.get(6))
 
 
-@converts("DynamicQuantizeMatMul", 1, types=(TensorDataType.FLOAT32,), domain=_MICROSOFT)
+@converts("DynamicQuantizeMatMul", 1, types=(TensorDataType.FLOAT32,), domain=_MICROSOFT, declared=Declared(5, 1))
 def dynamic_quantize_matmul(node: Conversion) -> Value:
     """ONNX Runtime's operator: A is quantized to UINT8 first."""
     x, kind = node[0], np.dtype(np.uint8)

@@ -7,13 +7,28 @@ import math
 import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.schema import FLOATS, ScaleBias
 
+_FLOAT32 = np.dtype(np.float32)
 
-@converts("BatchNormalization", 6, 7, 9, 14, 15, types=FLOATS)
+
+def _refuse_batch_normalization(node: NodeFacts) -> None:
+    training = bool(node.attribute("training_mode", 0))
+    for index in (1, 2, 3, 4):
+        node.takes(index, FLOATS if training and index > 2 else node.as_first(FLOATS))
+    if training:
+        return
+    if any(node.wants(output) for output in range(1, len(node.node.outputs))):
+        raise node.unsupported("outputs besides the first, which only training has")
+    if node.node.version < 7 and not node.attribute("is_test", 0):
+        raise node.unsupported("training, which a node of this version does unless is_test is set")
+
+
+@converts("BatchNormalization", 6, 7, 9, 14, 15, types=FLOATS, check=_refuse_batch_normalization)
 def batch_normalization(node: Conversion) -> Value | tuple[Value, ...]:
     """Scale, bias, mean and variance have one entry a channel (with opset 7's ``spatial`` 0, one for each element of a
     channel). Before opset 14 a node trains if it has outputs besides the first, before 7 unless it has ``is_test``, and
@@ -21,10 +36,6 @@ def batch_normalization(node: Conversion) -> Value | tuple[Value, ...]:
     x = node[0]
     if node.attribute("training_mode", 0):
         return _batch_normalization_training(node)
-    if any(node.wants(output) for output in range(1, len(node.node.outputs))):
-        raise node.unsupported("outputs besides the first, which only training has")
-    if node.node.version < 7 and not node.attribute("is_test", 0):
-        raise node.unsupported("training, which a node of this version does unless is_test is set")
     spatial = bool(node.attribute("spatial", 1))
     own = (x.sizes[1] if x.rank > 1 else 1,) + ((1,) * (x.rank - 2) if spatial else x.sizes[2:])
     scale, bias, mean, variance = (_parameter(node, i, (1, *own) if x.rank > 1 else own) for i in range(1, 5))
@@ -79,7 +90,13 @@ def instance_normalization(node: Conversion) -> Value:
     return _normalize(node, x, scale, bias, tuple(range(2, x.rank)), node.attribute("epsilon", 1e-5))
 
 
-@converts("LayerNormalization", 17, types=FLOATS)
+def _refuse_layer_normalization(node: NodeFacts) -> None:
+    wanted = node.wants(1) or node.wants(2)
+    if wanted and node.element_type("stash_type", _FLOAT32) != _FLOAT32:
+        raise node.unsupported(f"statistics of type {node.element_type('stash_type')}; they are float32")
+
+
+@converts("LayerNormalization", 17, types=FLOATS, check=_refuse_layer_normalization)
 def layer_normalization(node: Conversion) -> tuple[Value | None, ...]:
     """Statistics over all dimensions from the axis on; scale and bias broadcast to the input."""
     x, bias, epsilon = node[0], node.get(2), float(node.attribute("epsilon", 1e-5))

@@ -9,7 +9,7 @@ import numpy as np
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.convolution import Window, sliding_window, spatial
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.schema import FLOATS, OperatorDesc
@@ -68,7 +68,16 @@ def global_lp_pool(node: Conversion) -> Value:
     return _global_pool(node, ops.LpPooling1, p=_norm_order(node))
 
 
-@converts("QLinearAveragePool", 1, types=_BYTES, domain=_MICROSOFT)
+_QUANTIZED = Declared(
+    inputs=5,
+    outputs=1,
+    attributes=(
+        *("auto_pad", "ceil_mode", "channels_last", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"),
+    ),
+)
+
+
+@converts("QLinearAveragePool", 1, types=_BYTES, domain=_MICROSOFT, declared=_QUANTIZED)
 def quantized_average_pool(node: Conversion) -> Value:
     """ONNX Runtime's operator, channels first or with ``channels_last`` last."""
     source, (scale, zero_point, output_scale, output_zero_point) = node[0], _quantization(node)

@@ -15,6 +15,7 @@ from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import FLOATS, fits_float32
 
 _BOOL, _INT64, _UINT64 = np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.uint64)
+_FLOAT64, _FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
 _NARROW = {_INT64: np.dtype(np.int32), _UINT64: np.dtype(np.uint32)}
 
 
@@ -37,7 +38,9 @@ def power(node: Conversion) -> Value:
 
 
 def _narrowed(node: Conversion, exponents: Value) -> Value:
-    """Integers of 64 bits as 32: those beyond count as the nearest of their parity, which overflow just so."""
+    """Numbers of 64 bits as 32: integers beyond count as the nearest of their parity, which overflow just so."""
+    if exponents.dtype == _FLOAT64:
+        return cast_to(node, exponents, _FLOAT32)
     narrow = _NARROW.get(exponents.dtype)
     if narrow is None:
         return exponents
@@ -51,7 +54,7 @@ def _narrowed(node: Conversion, exponents: Value) -> Value:
 def _narrowed_array(exponents: Array) -> Array:
     """``_narrowed`` of what is known before the run; of floats too."""
     if exponents.dtype.kind == "f":
-        return exponents.astype(np.float32)
+        return exponents.astype(_FLOAT32)
     narrow = _NARROW.get(exponents.dtype, exponents.dtype)
     limits = np.iinfo(narrow)
     nearest: Array = exponents.clip(limits.min, limits.max - 1) | (exponents & 1)
@@ -79,7 +82,7 @@ def _power_of_64_bits(node: Conversion, x: Value, exponents: Value) -> Value:
         return _computed_whole_power(node, x, exponents)
     whole = cast_to(node, exponents, _INT64)
     is_whole = node.elementwise(ops.ElementWiseLogicalEquals, cast_to(node, whole, exponents.dtype), exponents, dtype=_BOOL)
-    reals = node.elementwise(ops.ElementWisePow, cast_to(node, x, np.dtype(np.float32)), exponents)
+    reals = node.elementwise(ops.ElementWisePow, cast_to(node, x, _FLOAT32), _narrowed(node, exponents))
     chosen = (is_whole, _computed_whole_power(node, x, whole), cast_to(node, reals, _INT64))
     return node.elementwise(ops.ElementWiseIf, *chosen, dtype=_INT64)
 

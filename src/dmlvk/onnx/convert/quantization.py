@@ -11,6 +11,7 @@ from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import FOUR_BITS, NarrowFloat, data_type_of, kind_of
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -36,7 +37,21 @@ class _Quantized(NamedTuple):
     sizes: Sizes
 
 
-@converts("QuantizeLinear", 10, 13, 19, 21, types=(*FLOATS, TensorDataType.INT32))
+_MADE = (
+    *(TensorDataType.INT8, TensorDataType.UINT8, TensorDataType.INT16, TensorDataType.UINT16),
+    *(*FOUR_BITS, *(kind for kind in NarrowFloat if kind is not NarrowFloat.BFLOAT16)),
+)
+"""What QuantizeLinear makes."""
+
+
+def _refuse_quantize(node: NodeFacts) -> None:
+    node.takes(1, FLOATS)
+    node.takes(2, _MADE)
+    if not node.has(2) and kind_of(dtype := node.element_type("output_dtype", _UINT8, narrow=True)) not in _MADE:
+        raise node.unsupported(f"output_dtype is {dtype}, to which nothing is quantized")
+
+
+@converts("QuantizeLinear", 10, 13, 19, 21, types=(*FLOATS, TensorDataType.INT32), check=_refuse_quantize)
 def quantize(node: Conversion) -> Value:
     """8-bit floats have no zero point: what is given for it is 0 and says their kind."""
     parts = _parts(node)
@@ -58,6 +73,7 @@ def quantize(node: Conversion) -> Value:
     "DequantizeLinear",
     *(10, 13, 19, 21),
     types=(*ops.ElementWiseDequantizeLinear.fields[0].data_types, *FOUR_BITS, *NarrowFloat),
+    check=lambda node: node.takes(1, FLOATS),
 )
 def dequantize(node: Conversion) -> Value:
     parts = _parts(node)
@@ -87,7 +103,7 @@ def _output_type(node: Conversion, parts: _Quantized) -> np.dtype[Any]:
     """The type of the zero point; without one ``output_dtype``."""
     if parts.zero_points:
         return parts.zero_points[0].dtype
-    return node.element_type("output_dtype", np.dtype(np.uint8), narrow=True)
+    return node.element_type("output_dtype", _UINT8, narrow=True)
 
 
 def _launch_of_4_bits(node: Conversion, row: type[OperatorDesc], parts: _Quantized, dtype: np.dtype[Any]) -> Value:

@@ -19,6 +19,7 @@ from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import Array, data_type_of
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -32,8 +33,15 @@ _BITS = 24
 _FLOAT32, _UINT32, _BOOL = np.dtype(np.float32), np.dtype(np.uint32), np.dtype(np.bool_)
 
 
-@converts("RandomUniform", 1, 22, types=_REAL)
-@converts("RandomUniformLike", 1, 22, types=_ANY)
+def _refuse_other_types(node: NodeFacts) -> None:
+    if node.attribute("dtype", 0) == 0:
+        node.takes(0, _REAL)
+    elif node.element_type("dtype").kind != "f":
+        raise node.unsupported(f"random numbers of type {node.element_type('dtype')}, which is none of floats")
+
+
+@converts("RandomUniform", 1, 22, types=_REAL, check=_refuse_other_types)
+@converts("RandomUniformLike", 1, 22, types=_ANY, check=_refuse_other_types)
 def random_uniform(node: Conversion) -> Value:
     """Numbers from low to the largest one below high: rounding must not make one that is out of range."""
     sizes, dtype = _described(node)
@@ -48,8 +56,8 @@ def random_uniform(node: Conversion) -> Value:
     return cast_to(node, y, dtype)
 
 
-@converts("RandomNormal", 1, 22, types=_REAL)
-@converts("RandomNormalLike", 1, 22, types=_ANY)
+@converts("RandomNormal", 1, 22, types=_REAL, check=_refuse_other_types)
+@converts("RandomNormalLike", 1, 22, types=_ANY, check=_refuse_other_types)
 def random_normal(node: Conversion) -> Value:
     """The method of Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v), at most 5.8 standard deviations from the mean."""
     sizes, dtype = _described(node)
@@ -63,7 +71,7 @@ def random_normal(node: Conversion) -> Value:
     return cast_to(node, node.elementwise(ops.ElementWiseIdentity, standard, scale_bias=scale_bias), dtype)
 
 
-@converts("Bernoulli", 15, 22, types=_REAL)
+@converts("Bernoulli", 15, 22, types=_REAL, check=lambda node: node.element_type("dtype", _FLOAT32))
 def bernoulli(node: Conversion) -> Value:
     """1 where a number in [0, 1) is below the input's, else 0."""
     probabilities = node[0]
@@ -76,7 +84,7 @@ def bernoulli(node: Conversion) -> Value:
     return cast_to(node, chosen, node.element_type("dtype", probabilities.dtype))
 
 
-@converts("Multinomial", 7, 22, types=_REAL)
+@converts("Multinomial", 7, 22, types=_REAL, check=lambda node: node.element_type("dtype", _FLOAT32))
 def multinomial(node: Conversion) -> Value:
     """For each number in [0, 1), the number of classes whose running sum of probabilities is not above it."""
     logits, count = cast_to(node, node[0], _FLOAT32), int(node.attribute("sample_size", 1))
@@ -134,10 +142,7 @@ def _described(node: Conversion) -> tuple[Sizes, np.dtype[Any]]:
         sizes, default = (node[0].sizes, node[0].dtype) if known is None else (known.shape, known.dtype)
     else:
         sizes = tuple(int(size) for size in node.attribute("shape", ()))
-    dtype = node.element_type("dtype", default)
-    if dtype.kind != "f":
-        raise node.unsupported(f"random numbers of type {dtype}, which is none of floats")
-    return sizes, dtype
+    return sizes, node.element_type("dtype", default)
 
 
 def _initial_state(node: Conversion) -> Array:

@@ -10,7 +10,8 @@ import numpy as np
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.node_facts import NodeFacts
+from dmlvk.onnx.registry import Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import RecurrentNetworkDirection, TensorDataType
@@ -39,18 +40,39 @@ _ACTIVATIONS: dict[str, OperatorDesc] = {
 _NUMBERS = ("alpha", "beta")
 
 
-@converts("RNN", *_VERSIONS, types=FLOATS)
+_QUANTIZED = Declared(
+    inputs=12,
+    outputs=3,
+    attributes=(
+        *("activations", "activation_alpha", "activation_beta", "clip", "direction", "hidden_size", "input_forget"),
+    ),
+)
+
+
+def _refuse_activations(node: NodeFacts) -> None:
+    for name in node.attribute("activations", ()):
+        if name.lower() not in _ACTIVATIONS:
+            raise node.unsupported(f"the activation {name!r}")
+
+
+def _refuse_clip(node: NodeFacts) -> None:
+    _refuse_activations(node)
+    if "clip" in node.node.attributes:
+        raise node.unsupported("clip, which DirectML has for LSTM only")
+
+
+@converts("RNN", *_VERSIONS, types=FLOATS, check=_refuse_clip)
 def rnn(node: Conversion) -> tuple[Value | None, ...]:
     return _recurrent(node, ops.Rnn, (node[1], node[2]), ("Tanh",), {5: "hidden_init_tensor"})
 
 
-@converts("GRU", *_VERSIONS, types=FLOATS)
+@converts("GRU", *_VERSIONS, types=FLOATS, check=_refuse_clip)
 def gru(node: Conversion) -> tuple[Value | None, ...]:
     attributes = {"linear_before_reset": bool(node.attribute("linear_before_reset", 0))}
     return _recurrent(node, ops.Gru, (node[1], node[2]), ("Sigmoid", "Tanh"), {5: "hidden_init_tensor"}, **attributes)
 
 
-@converts("LSTM", *_VERSIONS, types=FLOATS)
+@converts("LSTM", *_VERSIONS, types=FLOATS, check=_refuse_activations)
 def lstm(node: Conversion) -> tuple[Value | None, ...]:
     return _lstm(node, node[1], node[2])
 
@@ -69,7 +91,14 @@ def _lstm(node: Conversion, w: Value, r: Value) -> tuple[Value | None, ...]:
     )
 
 
-@converts("DynamicQuantizeLSTM", 1, types=(TensorDataType.FLOAT32,), domain="com.microsoft")
+@converts(
+    "DynamicQuantizeLSTM",
+    1,
+    types=(TensorDataType.FLOAT32,),
+    domain="com.microsoft",
+    check=_refuse_activations,
+    declared=_QUANTIZED,
+)
 def dynamic_quantize_lstm(node: Conversion) -> tuple[Value | None, ...]:
     """ONNX Runtime's operator: an LSTM of 8-bit weights that lie transposed. They stay so in memory and become float32
     at each run; what they multiply stays float32, of which that runtime makes 8 bits at each step."""
@@ -99,8 +128,6 @@ def _recurrent(
 ) -> tuple[Value | None, ...]:
     """Launches the operator; ``optional`` names the inputs after the sequence lengths, ``functions`` ONNX's default
     activations of a direction. With ``layout`` 1 the batch comes first everywhere: those are views."""
-    if row is not ops.Lstm and "clip" in node.node.attributes:
-        raise node.unsupported("clip, which DirectML has for LSTM only")
     batch_first = bool(node.attribute("layout", 0))
     x, (w, r) = node[0], weights
     if x.rank != 3 or w.rank != 3 or r.rank != 3:
@@ -180,9 +207,7 @@ def _activations(node: Conversion, functions: tuple[str, ...], directions: int) 
 
 
 def _activation(node: Conversion, name: str, numbers: dict[str, Iterator[float]]) -> OperatorDesc:
-    activation = _ACTIVATIONS.get(name.lower())
-    if activation is None:
-        raise node.unsupported(f"the activation {name!r}")
+    activation = _ACTIVATIONS[name.lower()]
     floats = {field.name for field in activation.fields if field.kind is FieldKind.FLOAT}
     given = {key: next(numbers[key], None) for key in _NUMBERS if key in floats}
     return activation.replace(**{key: float(value) for key, value in given.items() if value is not None})

@@ -15,10 +15,12 @@ import numpy as np
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.model import Array
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, InterpolationMode
+from dmlvk.spec.schema import FLOATS
 
 _TYPES = ops.Resample3.fields[0].data_types
 _NEAREST = InterpolationMode.NEAREST_NEIGHBOR
@@ -61,7 +63,16 @@ class _Axis(NamedTuple):
         return self.inputs == self.outputs and at_itself
 
 
-@converts("Resize", 11, 13, 18, 19, types=_TYPES, host_inputs=(1, 2, 3))
+_BY_WEIGHTS = "interpolation by weights takes"
+
+
+def _refuse_resize(node: NodeFacts) -> None:
+    mode = node.attribute("mode", "nearest")
+    if mode == "cubic" or (mode == "linear" and node.attribute("exclude_outside", 0)):
+        node.takes(0, FLOATS, _BY_WEIGHTS)
+
+
+@converts("Resize", 11, 13, 18, 19, types=_TYPES, host_inputs=(1, 2, 3), check=_refuse_resize)
 def resize(node: Conversion) -> Value:
     x, mode = node[0], node.attribute("mode", "nearest")
     transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
@@ -232,8 +243,7 @@ def _resampled(
 
 def _weighed(node: Conversion, x: Value, axes: Sequence[_Axis], antialiased: bool, cut_off: bool) -> Value:
     """One product a dimension, those that shrink most first."""
-    if x.dtype.kind != "f":
-        raise node.unsupported(f"interpolation of {x.dtype} by weights")
+    node.takes(0, FLOATS, _BY_WEIGHTS)  # of antialiased ones, sizes decide whether they come here
     order = sorted(range(x.rank), key=lambda axis: axes[axis].outputs / max(axes[axis].inputs, 1))
     for number in order:
         axis = axes[number]

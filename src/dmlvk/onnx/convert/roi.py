@@ -10,6 +10,7 @@ from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.sampling import split, taps_along
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -20,7 +21,12 @@ _FLOAT, _INT = np.dtype(np.float32), np.dtype(np.int32)
 _UINT_MAX = 2**32 - 1
 
 
-@converts("RoiAlign", 10, 16, 22, types=FLOATS)
+def _refuse_roi_align(node: NodeFacts) -> None:
+    if node.attribute("mode", "avg") == "max" and node.attribute("sampling_ratio", 0) < 1:
+        raise node.unsupported("mode 'max' with sampling_ratio 0, whose number of samples follows from the regions")
+
+
+@converts("RoiAlign", 10, 16, 22, types=FLOATS, check=_refuse_roi_align)
 def roi_align(node: Conversion) -> Value:
     """ONNX's own words are in the row, ``ops.RoiAlign1``. Before opset 16 the transformation is output_half_pixel."""
     mode = node.attribute("mode", "avg")
@@ -56,8 +62,6 @@ def _largest(node: Conversion, sizes: Sizes, scale_bias: ScaleBias, rois: Value)
     largest interpolated sample. So the elements are read one by one, with their weights: 4 of each sample, which moves
     more than 5 times the bytes of an operator that would keep them in registers."""
     x, samples = node[0], node.attribute("sampling_ratio", 0)
-    if samples < 1:
-        raise node.unsupported("mode 'max' with sampling_ratio 0, whose number of samples follows from the regions")
     count, channels, *cells = sizes
     batch, image = x.sizes[0], x.sizes[2:]
     if batch * math.prod(image) >= np.iinfo(_INT).max:

@@ -19,6 +19,7 @@ from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.model import Array, data_type_of
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -57,7 +58,13 @@ class Taps(NamedTuple):
     inside: Value | None
 
 
-@converts("GridSample", 16, 20, 22, types=NUMERIC)
+def _refuse_grid_sample(node: NodeFacts) -> None:
+    mode = node.attribute("mode", "linear")
+    if mode != "nearest":
+        node.takes(0, FLOATS, f"mode {mode!r} takes")
+
+
+@converts("GridSample", 16, 20, 22, types=NUMERIC, check=_refuse_grid_sample)
 def grid_sample(node: Conversion) -> Value:
     """The grid has positions from -1 to 1, the last dimension's first."""
     x, grid = node[0], node[1]
@@ -68,8 +75,6 @@ def grid_sample(node: Conversion) -> Value:
         raise node.invalid(f"mode {mode!r} and padding_mode {padding!r}")
     if rank < 1 or grid.rank != x.rank or grid.sizes[0] != x.sizes[0] or grid.sizes[-1] != rank:
         raise node.invalid(f"an input of sizes {x.sizes} and a grid of {grid.sizes}")
-    if mode != "nearest" and x.dtype.kind != "f":
-        raise node.unsupported(f"mode {mode!r} of {x.dtype}")
     sizes = (*x.sizes[:2], *grid.sizes[1:-1])
     if 0 in sizes:
         return node.new(sizes, x.dtype)

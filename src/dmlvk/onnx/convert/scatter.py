@@ -20,6 +20,7 @@ from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.sampling import split
 from dmlvk.onnx.model import Array, data_type_of
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -37,8 +38,14 @@ _REDUCTIONS: dict[str, type[OperatorDesc]] = {
 }
 
 
+def _refuse_scatter(node: NodeFacts) -> None:
+    reduction = node.attribute("reduction", "none")
+    if reduction != "none":
+        node.takes(0, NUMERIC, f"reduction {reduction!r} takes")
+
+
 @converts("Scatter", 9, types=_ANY)
-@converts("ScatterElements", 11, 13, 16, 18, types=_ANY)
+@converts("ScatterElements", 11, 13, 16, 18, types=_ANY, check=_refuse_scatter)
 def scatter_elements(node: Conversion) -> Value:
     """Along the other axes there may be fewer indices than elements."""
     x, indices, updates = node[0], node[1], node[2]
@@ -58,7 +65,7 @@ def scatter_elements(node: Conversion) -> Value:
     return _replaced(node, x, indices, updates, axis)
 
 
-@converts("ScatterND", 11, 13, 16, 18, types=_ANY)
+@converts("ScatterND", 11, 13, 16, 18, types=_ANY, check=_refuse_scatter)
 def scatter_nd(node: Conversion) -> Value:
     """Each tuple along the last dimension of the indices chooses a block."""
     x, indices, updates = node[0], node[1], node[2]

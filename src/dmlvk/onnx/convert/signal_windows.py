@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -19,14 +21,17 @@ _COEFFICIENTS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), 
 """The a of a[0] - a[1] cos(x) + a[2] cos(2 x)."""
 
 
+def _output_type(node: NodeFacts) -> np.dtype[Any]:
+    return node.element_type("output_datatype", np.dtype(np.float32))
+
+
 def _register(op_type: str) -> None:
-    @converts(op_type, 17, types=(TensorDataType.INT64, TensorDataType.INT32), host_inputs=(0,))
+    @converts(op_type, 17, types=(TensorDataType.INT64, TensorDataType.INT32), host_inputs=(0,), check=_output_type)
     def window(node: Conversion) -> Value:
         """x goes from 0 towards 2 pi, and where the window is not ``periodic`` all the way."""
         size = node.known(0).item()
         if size < 1:
             raise node.invalid(f"a window of {size} elements")
-        dtype = node.element_type("output_datatype", np.dtype(np.float32))
         steps = size if node.attribute("periodic", 1) else max(size - 1, 1)
         angles = node.launch(
             ops.FillValueSequence,
@@ -35,7 +40,7 @@ def _register(op_type: str) -> None:
             value_start=0.0,
             value_delta=2 * math.pi / steps,
         )
-        return cast_to(node, _sum_of_cosines(node, angles, *_COEFFICIENTS[op_type]), dtype)
+        return cast_to(node, _sum_of_cosines(node, angles, *_COEFFICIENTS[op_type]), _output_type(node))
 
 
 def _sum_of_cosines(node: Conversion, angles: Value, constant: float, *coefficients: float) -> Value:

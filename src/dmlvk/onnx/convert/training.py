@@ -14,6 +14,7 @@ import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -25,7 +26,12 @@ _TYPES = (TensorDataType.FLOAT32,)
 _FLOAT, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 
 
-@converts("Adagrad", 1, types=_TYPES, domain=_DOMAIN)
+def _refuse(node: NodeFacts) -> None:
+    for index in range(2, len(node.node.inputs)):
+        node.takes(index, _TYPES)
+
+
+@converts("Adagrad", 1, types=_TYPES, domain=_DOMAIN, check=_refuse)
 def adagrad(node: Conversion) -> tuple[Value, ...]:
     """h += g^2, x -= rate / (1 + t decay) g / (sqrt(h) + epsilon)."""
     slower = _scaled(node, _updates(node), node.attribute("decay_factor", 0.0), 1.0)
@@ -40,7 +46,7 @@ def adagrad(node: Conversion) -> tuple[Value, ...]:
     return _each(node, 3, update)
 
 
-@converts("Adam", 1, types=_TYPES, domain=_DOMAIN)
+@converts("Adam", 1, types=_TYPES, domain=_DOMAIN, check=_refuse)
 def adam(node: Conversion) -> tuple[Value, ...]:
     """v and h follow g and g^2, and x goes against v / (sqrt(h) + epsilon). After the first update the rate is multiplied
     by sqrt(1 - beta^t) / (1 - alpha^t), for what v and h do not hold yet."""
@@ -60,7 +66,7 @@ def adam(node: Conversion) -> tuple[Value, ...]:
     return _each(node, 4, update)
 
 
-@converts("Momentum", 1, types=_TYPES, domain=_DOMAIN)
+@converts("Momentum", 1, types=_TYPES, domain=_DOMAIN, check=_refuse)
 def momentum(node: Conversion) -> tuple[Value, ...]:
     """v = alpha v + beta g, where beta counts as 1 for the first update; x goes against v, or in mode 'nesterov' against
     g + alpha v."""

@@ -10,6 +10,7 @@ import numpy as np
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import Array
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -19,7 +20,15 @@ _FLOAT, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 _MOST_PLACES = 1 << 24  # what says them, one number of the file, may be anything
 
 
-@converts("TfIdfVectorizer", 9, types=(TensorDataType.INT64, TensorDataType.INT32))
+def _refuse(node: NodeFacts) -> None:
+    places = np.array(node.attribute("ngram_indexes", ()), np.int64)
+    if places.max(initial=0) >= _MOST_PLACES:
+        raise node.unsupported(f"an output of {places.max() + 1} numbers a row; at most {_MOST_PLACES} are made")
+    if len(np.unique(places)) < len(places):
+        raise node.unsupported("n-grams that share a place of the output")
+
+
+@converts("TfIdfVectorizer", 9, types=(TensorDataType.INT64, TensorDataType.INT32), check=_refuse)
 def term_frequencies(node: Conversion) -> Value:
     """How often each n-gram of the pool occurs in each row, elements up to ``max_skip_count`` + 1 apart: every window is
     compared with every n-gram of its length, which takes a byte of memory for each element compared. A hash table, which
@@ -31,10 +40,6 @@ def term_frequencies(node: Conversion) -> Value:
     weights = np.array(node.attribute("weights", np.ones(len(places))), np.float32)
     if len(places) < 1 or places.min() < 0 or len(weights) != len(places):
         raise node.invalid(f"{len(places)} n-grams have places and {len(weights)} weights")
-    if places.max() >= _MOST_PLACES:
-        raise node.unsupported(f"an output of {places.max() + 1} numbers a row; at most {_MOST_PLACES} are made")
-    if len(np.unique(places)) < len(places):
-        raise node.unsupported("n-grams that share a place of the output")
     rows = node.packed(x if x.rank == 2 else node.reshape(x, (1, *x.sizes)))
     counts = [_counts(node, rows, grams) for grams in _pool(node, len(places))]
     zeros = node.fill((rows.sizes[0], 1), np.float32(0))

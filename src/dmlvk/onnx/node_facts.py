@@ -1,0 +1,88 @@
+"""What is known of a node when a model is loaded: its attributes, which inputs and outputs it has, and types.
+
+Sizes and values of inputs are not known then. What is wrong with the rest, a row's ``check`` refuses when the model is
+loaded, and never a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlvk.onnx.model import ElementKind, NarrowFloat, Node, element_type, kind_of
+from dmlvk.spec.errors import ModelError, UnsupportedNodeError
+
+
+class NodeFacts:
+    """What is known of a node before the sizes of its inputs are.
+
+    Args:
+        node: The node.
+        kinds: The kinds of elements of its inputs by index, as far as they are known; None for one that no device tensor can
+            have.
+
+    Attributes:
+        node: The node.
+        kinds: As given.
+    """
+
+    def __init__(self, node: Node, kinds: Mapping[int, ElementKind | None]) -> None:
+        self.node = node
+        self.kinds = kinds
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute, or its default."""
+        return self.node.attributes.get(name, default)
+
+    def element_type(self, name: str, default: np.dtype[Any] | None = None, *, narrow: bool = False) -> np.dtype[Any]:
+        """numpy's type for an attribute that names a type; the default where it is absent or 0. A narrow float only for
+        callers that know what to do with one."""
+        code = self.attribute(name, 0)
+        if not code and default is not None:
+            return default
+        found, dtype = element_type(code)
+        if dtype is not None and isinstance(kind_of(dtype), NarrowFloat) and not narrow:
+            raise self.unsupported(f"{name} is {found}, to and from which there are only conversions")
+        if dtype is None:
+            raise self.unsupported(f"{name} is {found}, which no device tensor can hold")
+        return dtype
+
+    def has(self, index: int) -> bool:
+        """Whether an optional input is there."""
+        return index < len(self.node.inputs) and self.node.inputs[index] != ""
+
+    def wants(self, output: int) -> bool:
+        """Whether the model uses an optional output."""
+        return output < len(self.node.outputs) and self.node.outputs[output] != ""
+
+    def takes(self, index: int, kinds: Collection[ElementKind], where: str = "") -> None:
+        """Refuses the node if an input is known to have another type.
+
+        Args:
+            index: The input.
+            kinds: What it may have.
+            where: What of the node rules out others, such as "mode 'linear' needs".
+        """
+        if index not in self.kinds or self.kinds[index] in kinds:
+            return
+        found = self.kinds[index]
+        name = "of a type that no device tensor can have" if found is None else found.name
+        which = "its first input" if index == 0 else f"input {index}"
+        listed = ", ".join(item.name for item in kinds)
+        raise self.unsupported(f"{which} is {name}; {where or 'the data types that have kernels are'} {listed}")
+
+    def as_first(self, kinds: Collection[ElementKind]) -> Collection[ElementKind]:
+        """The kind of the first input's elements, all of some kinds where it is not known: what must be of the same type."""
+        first = self.kinds.get(0)
+        return kinds if first is None else (first,)
+
+    def unsupported(self, reason: str) -> UnsupportedNodeError:
+        """The exception for what this node asks for and dmlvk cannot do."""
+        node = self.node
+        return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+
+    def invalid(self, reason: str) -> ModelError:
+        """The exception for a node that no implementation could run."""
+        return ModelError(f"node {self.node.name!r} ({self.node.op_type}): {reason}")

@@ -1,0 +1,127 @@
+"""What a converter does not do of its operator is refused when the model is loaded, whatever the sizes of its inputs."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import sys
+from typing import Any
+
+import onnx.defs
+import pytest
+from onnx import TensorProto, helper
+
+import dmlvk
+from dmlvk.onnx.model import load_model
+from dmlvk.onnx.network import Network
+from dmlvk.onnx.registry import COUNTING, ROWS, TAKING
+
+F32, F16, F64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE
+I64, I32, U8 = TensorProto.INT64, TensorProto.INT32, TensorProto.UINT8
+MICROSOFT = "com.microsoft"
+GROUPED = {"num_heads": 4, "kv_num_heads": 2}
+GROUPED_INPUTS = (F16, F16, F16, F16, F16, I32, I32)
+VOCABULARY = {
+    "mode": "TF",
+    "min_gram_length": 1,
+    "max_gram_length": 1,
+    "max_skip_count": 0,
+    "ngram_counts": [0],
+    "ngram_indexes": [0, 0],
+    "pool_int64s": [1, 2],
+}
+PREVIEW = "ai.onnx.preview.training"
+
+
+def _load(
+    op_type: str, types: tuple[int, ...], outputs: int, opset: int, domain: str, attributes: dict[str, Any]
+) -> Network:
+    """Loads a model of one node of whose inputs only the types are known; a type of 0 is an input that is left out."""
+    names = [f"x{index}" if code else "" for index, code in enumerate(types)]
+    results = [f"y{index}" for index in range(outputs)]
+    node = helper.make_node(op_type, names, results, name="node", domain=domain, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "test",
+        [helper.make_tensor_value_info(name, code, None) for name, code in zip(names, types, strict=True) if name],
+        [helper.make_tensor_value_info(name, F32, None) for name in results],
+    )
+    opsets = [helper.make_opsetid("", 17 if domain else opset)] + ([helper.make_opsetid(domain, opset)] if domain else [])
+    return Network(load_model(helper.make_model(graph, opset_imports=opsets, ir_version=8)))
+
+
+REFUSED: list[tuple[str, tuple[int, ...], int, int, str, dict[str, Any], str]] = [
+    ("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, "do_rotary": 1}, "do_rotary 1"),
+    ("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, "softcap": 50.0}, "softcap 50.0"),
+    ("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, "novelty": 1}, "attribute 'novelty'"),
+    ("GroupQueryAttention", GROUPED_INPUTS, 4, 1, MICROSOFT, GROUPED, "output 3"),
+    ("GroupQueryAttention", (*GROUPED_INPUTS, 0, 0, 0, 0, F16), 1, 1, MICROSOFT, GROUPED, "input 11"),
+    ("Attention", (F32, F32, F32), 1, 1, MICROSOFT, {"num_heads": 2, "do_rotary": 1}, "rotary embedding"),
+    ("MultiHeadAttention", (F32,) * 3 + (0,) * 6 + (I32,), 1, 1, MICROSOFT, {"num_heads": 2}, "input 9"),
+    ("BatchNormalization", (F32,) * 5, 5, 9, "", {}, "outputs besides the first"),
+    ("BatchNormalization", (F32,) * 5, 1, 6, "", {}, "unless is_test is set"),
+    ("BatchNormalization", (F16, F16, F16, F32, F32), 1, 15, "", {}, "input 3 is FLOAT32.* FLOAT16$"),
+    ("LayerNormalization", (F32, F32), 2, 17, "", {"stash_type": F16}, "statistics of type float16"),
+    ("GRU", (F32, F32, F32), 1, 14, "", {"hidden_size": 2, "clip": 1.0}, "clip"),
+    ("LSTM", (F32, F32, F32), 1, 14, "", {"hidden_size": 2, "activations": ["Sine"] * 3}, "activation 'Sine'"),
+    ("RoiAlign", (F32, F32, I64), 1, 16, "", {"mode": "max"}, "sampling_ratio 0"),
+    ("GridSample", (I32, F32), 1, 16, "", {}, "mode 'linear' takes FLOAT32, FLOAT16"),
+    ("Resize", (U8, 0, F32), 1, 13, "", {"mode": "cubic"}, "interpolation by weights takes"),
+    ("ScatterElements", (F64, I64, F64), 1, 16, "", {"reduction": "add"}, "reduction 'add' takes"),
+    ("Einsum", (F64, F64), 1, 12, "", {"equation": "ij,jk->ik"}, "first input is FLOAT64; sums take"),
+    ("Einsum", (F64, F64), 1, 12, "", {"equation": "i,j"}, "first input is FLOAT64; products take"),
+    ("QuantizeLinear", (I32, I32), 1, 21, "", {}, "input 1 is INT32"),
+    ("Bernoulli", (F32,), 1, 15, "", {"dtype": TensorProto.STRING}, "dtype is string"),
+    ("RandomNormalLike", (F32,), 1, 1, "", {"dtype": I64}, "random numbers of type int64"),
+    ("RandomNormalLike", (I32,), 1, 1, "", {}, "first input is INT32"),
+    ("Adam", (F32, I64, F64, F64, F64, F64), 3, 1, PREVIEW, {}, "input 2 is FLOAT64"),
+    ("TfIdfVectorizer", (I32,), 1, 9, "", VOCABULARY, "share a place"),
+]
+
+
+@pytest.mark.parametrize(("op_type", "types", "outputs", "opset", "domain", "attributes", "reason"), REFUSED)
+def test_refused_at_load(
+    op_type: str, types: tuple[int, ...], outputs: int, opset: int, domain: str, attributes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(dmlvk.UnsupportedNodeError, match=reason):
+        _load(op_type, types, outputs, opset, domain, attributes)
+
+
+def test_what_is_left_at_its_default_loads() -> None:
+    for attributes in ({}, {"do_rotary": 0, "softcap": 0.0, "local_window_size": -1, "rotary_interleaved": 0}):
+        _load("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, **attributes})
+    _load("Einsum", (F64,), 1, 12, "", {"equation": "ij->ji"})
+    _load("ScatterElements", (F64, I64, F64), 1, 16, "", {})
+
+
+UNREAD = {
+    "broadcast": "Gemm of opset 6: C broadcasts with or without it",
+    "hidden_size": "the sizes of the weights say it",
+    "pool_strings": "of text, which the types rule out",
+    "ratio": "Dropout before opset 12, which only training has",
+    "sorted": "TopK: sorted is one of the orders that are allowed without",
+    "stash_type": "GroupNormalization: in which type it is computed on the way",
+    **dict.fromkeys(("detect_negative", "detect_positive", "activation_alpha", "activation_beta"), "read by f-strings"),
+}
+
+
+@functools.cache
+def _texts(module: str) -> frozenset[str]:
+    """The strings in a module of converters and in those that it imports from."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    texts = {item.value for item in ast.walk(tree) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+    imported = {item.module for item in ast.walk(tree) if isinstance(item, ast.ImportFrom) and item.module}
+    return frozenset(texts.union(*(_texts(name) for name in imported if name.startswith("dmlvk.onnx.convert."))))
+
+
+def test_every_attribute_is_read() -> None:
+    """Those of ONNX's definitions; a row of another domain declares what its converter reads."""
+    unread = set()
+    for (domain, op_type, since), row in ROWS.items():
+        known = "" if domain in (COUNTING, TAKING) else domain
+        if row.declared is None and onnx.defs.has(op_type, known):
+            texts = _texts(inspect.unwrap(row.convert).__module__)
+            attributes = onnx.defs.get_schema(op_type, min(since, onnx.defs.onnx_opset_version()), known).attributes
+            unread |= {name for name in attributes if name not in texts}
+    assert unread <= UNREAD.keys()

@@ -27,7 +27,7 @@ def files(*names: str) -> list[Path]:
 
 
 def model(name: str) -> Path:
-    """One file; see ``files``."""
+    """The path of a model that is one file, fetched where it is not there yet (``files``)."""
     return files(name)[0]
 
 

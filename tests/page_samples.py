@@ -178,5 +178,5 @@ def card() -> Card:
 
 
 def passing() -> Card:
-    """The same without its failure."""
+    """The card without its failure."""
     return dataclasses.replace(card(), entries=[item for item in card().entries if item.passed])

@@ -56,7 +56,7 @@ class Outcome:
 
 @dataclass
 class Record:
-    """What is on record.
+    """The outcomes that were recorded, which the page shows.
 
     Attributes:
         device: The device and driver that ran the models; empty where nothing is on record.

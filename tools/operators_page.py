@@ -144,7 +144,7 @@ def write_default(row: type[OperatorDesc], spec: FieldSpec) -> str:
 
 
 def write_tolerance(tolerance: Tolerance) -> str:
-    """What is allowed, in ULP."""
+    """The tolerance of a type, in ULP."""
     if not tolerance.magnitude:
         return f"{tolerance.ulp:g}"
     mantissa, exponent = math.frexp(tolerance.magnitude)
@@ -216,7 +216,7 @@ def limits(row: type[OperatorDesc]) -> str:
 
 
 def limitations() -> Iterator[str]:
-    """What limits the operators."""
+    """The table of limitations, each with its operators."""
     yield from (
         "## Limitations",
         "",

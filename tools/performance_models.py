@@ -53,7 +53,7 @@ def ratio(row: dict[str, Any]) -> float | None:
 
 
 def ratios(rows: list[dict[str, Any]]) -> list[float]:
-    """Those of the models that WebGPU runs."""
+    """The figures of the models that WebGPU runs."""
     return [found for row in rows if (found := ratio(row)) is not None]
 
 

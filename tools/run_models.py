@@ -209,7 +209,7 @@ def check_record(record: Record, name: str, dispatches: int) -> None:
 
 
 def fetched(rows: Sequence[Row]) -> list[Row]:
-    """Those of the models that are there, or could be fetched; says of each other why not."""
+    """The models whose files are there or could be fetched. Says of each other why not."""
     for package in dict.fromkeys(row["package"] for row in rows):
         missing = [row for row in rows if row["package"] == package and not is_present(row)]
         if missing:

@@ -146,7 +146,7 @@ def check_evidence(folder: Path) -> None:
 
 
 def check_benchmark(folder: Path) -> None:
-    """It measures, and compares what it kept."""
+    """The benchmark measures a problem, and compares the results that it kept."""
     said = command("bench", "--quick", "--suite", "matmul", "--only", "integer", "--json", str(folder / "bench.json"))
     say(said.stdout.strip().splitlines()[-1])
     command("bench", "compare", str(folder / "bench.json"), str(folder / "bench.json"))

@@ -34,7 +34,7 @@ def random(*sizes: int, key: int = 0) -> Array:
 
 
 def assert_close(found: Array, expected: Array) -> None:
-    """Both sum in float32 in orders of their own: apart by a few ULP of the largest values."""
+    """Two plans that sum in float32 in different orders are apart by a few ULP of the largest values."""
     np.testing.assert_allclose(found, expected, rtol=0, atol=4e-6 * np.abs(expected).max())
 
 
@@ -200,7 +200,7 @@ def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("shape", TILE_SHAPES, ids=lambda shape: f"{shape.rows}x{shape.columns}")
 def test_every_tile_shape(device: dmlvk.Device, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that no rule would choose on this device; with one round of the depth at least beside whole ones."""
+    """Every shape gives right results, also those that no rule would choose on this device."""
     (entry,) = CASES
     monkeypatch.setattr(convolution_tiles, "decided_tiles", lambda *_, split: TileChoice(shape, 8, 2, 0.0))
     for name in ("larger than a tile", "64 channels, stride 2"):

@@ -125,7 +125,7 @@ def put_back(device: dmlvk.Device, dy: Array, sizes: tuple[int, ...], parts: Seq
 
 
 def among_zeros(dy: Array, sizes: tuple[int, ...], parts: Sequence[slice]) -> Array:
-    """The same by numpy."""
+    """The gradient of ``x[parts]`` by numpy."""
     dx = np.zeros(sizes, dy.dtype)
     dx[tuple(parts)] = dy
     return dx
@@ -384,7 +384,7 @@ def test_the_older_operators_have_one_order(device: dmlvk.Device) -> None:
 
 
 def reversed_by_hand(x: Array, lengths: Array, axis: int) -> Array:
-    """One line after the other."""
+    """``x`` with the first elements of each sequence along an axis reversed, one sequence after the other."""
     y = np.moveaxis(x.copy(), axis, -1)
     each = np.moveaxis(lengths, axis, -1)[..., 0]
     for index in np.ndindex(each.shape):

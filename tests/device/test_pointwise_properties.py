@@ -121,7 +121,7 @@ class Mistake(NamedTuple):
 
 
 def mistakes(desc: OperatorDesc) -> Iterator[Mistake]:
-    """One change each."""
+    """Changes of a desc, each of which makes one field wrong."""
     for spec in desc.fields:
         broken = broken_tensors(desc, spec) if spec.kind.is_tensor else _broken_attributes(desc, spec)
         yield from (Mistake(spec.name, value, frozenset({spec.dml_name})) for value in broken)

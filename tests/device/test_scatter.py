@@ -50,7 +50,7 @@ def draw_elements(draw: Draw) -> tuple[dict[str, Sizes], Sizes, dict[str, object
 
 
 def draw_tuples(draw: Draw) -> tuple[dict[str, Sizes], Sizes, dict[str, object]]:
-    """The same of a ScatterNd, whose tensors have leading ones up to a common dimension count."""
+    """The expected result of a ScatterNd, whose tensors have leading ones up to a common dimension count."""
     meant = draw_sizes(draw, 1, 6, 400, SIZES)
     length = draw(st.integers(1, len(meant)))
     rows = meant[length:]

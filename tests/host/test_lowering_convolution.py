@@ -59,7 +59,7 @@ def chosen(desc: ops.Convolution, caps: Capabilities = GPU) -> str:
 
 
 def half(desc: ops.Convolution) -> ops.Convolution:
-    """The same in float16."""
+    """The convolution in float16."""
     return desc.replace(
         **{
             name: dataclasses.replace(desc.tensor(name), data_type=TensorDataType.FLOAT16, total_tensor_size_in_bytes=0)
@@ -119,12 +119,12 @@ def test_depthwise_needs_forward_and_one_channel_a_group() -> None:
 
 
 def owned(desc: ops.Convolution) -> ops.Convolution:
-    """The same with a filter that is bound at initialisation only."""
+    """The convolution with a filter that is bound at initialisation only."""
     return desc.replace(filter_tensor=dataclasses.replace(desc.tensor("filter_tensor"), flags=TensorFlags.OWNED_BY_DML))
 
 
 def channels_last(desc: ops.Convolution) -> ops.Convolution:
-    """The same with contiguous channels of the input and the output."""
+    """The convolution with contiguous channels of the input and the output."""
 
     def turned(tensor: TensorDesc) -> TensorDesc:
         return dataclasses.replace(tensor, strides=calculate_strides("NHWC", tensor.sizes), total_tensor_size_in_bytes=0)
@@ -133,7 +133,7 @@ def channels_last(desc: ops.Convolution) -> ops.Convolution:
 
 
 def constants(plan: Plan, kernel: str) -> dict[str, int]:
-    """Those of the only dispatch of a kernel in a plan, defaults included."""
+    """The constants of the only dispatch of a kernel in a plan, defaults included."""
     (found,) = (
         launch.kernel for launch in plan.dispatches if isinstance(launch, Dispatch) and launch.kernel.kernel == kernel
     )

@@ -74,7 +74,7 @@ def test_float32_is_rounded_only_where_that_is_allowed() -> None:
 
 
 def test_a_clip_that_scales_first_is_left_to_the_other_kernels() -> None:
-    """They alone read its two numbers."""
+    """The other kernels alone read the two numbers of the scale."""
     desc = product(FLOAT16, 1024, 1024, 1024)
     clips = ops.ElementWiseClip(min=0.0, max=6.0), ops.ElementWiseClip(min=0.0, max=6.0, scale_bias=ScaleBias(2.0, 1.0))
     plain, scaled = (chosen(desc.replace(fused_activation=clip), GPU) for clip in clips)

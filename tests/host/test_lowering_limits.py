@@ -89,7 +89,7 @@ DEVICES = {
 }
 
 PLAIN = ("least", "subgroups of 8", "subgroups of 64")
-"""Those for families that know no matrices."""
+"""Names of the devices for families that know no matrices."""
 
 MATRIX_FAMILIES = {f"dmlvk.spec.ops.{name}" for name in ("attention", "convolution", "integer", "matmul", "recurrent")}
 

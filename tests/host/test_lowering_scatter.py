@@ -139,7 +139,7 @@ def test_a_table_that_no_binding_holds_is_taken_in_parts() -> None:
 
 @pytest.mark.parametrize("rule", ["sparse", "in_output", "table"])
 def test_steps_of_single_elements_may_be_too_large_for_a_parameter(rule: str) -> None:
-    """They are never taken."""
+    """A dimension of one element has a step that is never taken."""
     far, ones = 2**32 - 1, {"input_dimension_count": 2, "indices_dimension_count": 2}
     output = TensorDesc(T.FLOAT64, (1, 7), (far, 1))
     desc = dmlvk.ScatterNd(

@@ -26,7 +26,7 @@ GPU = Capabilities(
 """A device that has everything, and chooses between two subgroup sizes."""
 
 FIXED = dataclasses.replace(GPU, subgroup_size=8, minimum_subgroup_size=8, maximum_subgroup_size=8)
-"""One that has one size, as a driver of a CPU does."""
+"""Capabilities with one subgroup size, as a CPU's driver has."""
 
 LEAST = Capabilities(features=frozenset())
 

@@ -18,9 +18,9 @@ from dmlvk_bench.results import HostRow, ProblemRow, Results
 LEAST_CHANGE = 0.05
 """The share by which two runs of the same build differ on an idle GPU, whatever their spreads say."""
 LEAST_CHANGE_OF_SHARES = 0.25
-"""The same of shares: two limits, measured seconds earlier, are in them."""
+"""The share by which the shares of limits differ: they hold two limits, which were measured seconds earlier."""
 LEAST_CHANGE_OF_LAUNCHES = 0.15
-"""The same of what the host takes part in."""
+"""The share by which times differ in which the host takes part, such as those of launches."""
 
 
 @dataclass(frozen=True)

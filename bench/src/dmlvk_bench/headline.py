@@ -69,7 +69,7 @@ class Target(ABC):
     @property
     @abstractmethod
     def words(self) -> str:
-        """The target."""
+        """The target in words, as the report prints it."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class Ceiling(Target):
 
     @property
     def words(self) -> str:
-        """The target."""
+        """The target in words, as the report prints it."""
         return f"{self.best:g} {self.unit}, {'+' if self.is_time else '-'}{SLACK:.0%}"
 
     @property
@@ -143,7 +143,7 @@ class Beside(Target):
 
     @property
     def words(self) -> str:
-        """The target."""
+        """The target in words, as the report prints it."""
         return f"at most {self.most_time:g} x PyTorch's time" if self.most_time else f"at least {self.least:g} x PyTorch"
 
     @property
@@ -187,7 +187,7 @@ class NoSuchType(Target):
 
     @property
     def words(self) -> str:
-        """The target."""
+        """The target in words, as the report prints it."""
         return self.words_of_target
 
     @property
@@ -220,7 +220,7 @@ class Launches(Target):
 
     @property
     def words(self) -> str:
-        """The target."""
+        """The target in words, as the report prints it."""
         return f"at most {self.most:g} us"
 
     def row(self, results: Results) -> HeadlineRow:
@@ -246,7 +246,7 @@ class Model(Target):
 
     @property
     def words(self) -> str:
-        """The target."""
+        """The target in words, as the report prints it."""
         return f"at most {self.most:g} ms"
 
     def row(self, results: Results) -> HeadlineRow:
@@ -280,7 +280,7 @@ def _rate(problem: str, value: Callable[[ProblemRow], float]) -> Callable[[Resul
 
 
 def _ceiling(what: str, problem: str, best: float, unit: str) -> Ceiling:
-    """One that a problem's row shows, in GB/s, TFLOP/s or TOP/s."""
+    """A target that is the best figure of a problem's row, in GB/s, TFLOP/s or TOP/s."""
 
     def value(row: ProblemRow) -> float:
         return row.gb_per_s if unit == "GB/s" else row.tflop_per_s

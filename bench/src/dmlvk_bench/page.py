@@ -119,7 +119,7 @@ def page(results: Results, card: Card | None = None) -> str:
 
 
 def _rivals(results: Results) -> list[str]:
-    """Those that ran one of the problems, in the order of the results."""
+    """Names of the rivals that ran one of the problems, in the order of the results."""
     ran = {name for row in results.problems for name in row.rivals}
     return [name for name in {**results.rivals, **dict.fromkeys(sorted(ran))} if name in ran]
 
@@ -141,7 +141,7 @@ def _shortfall(results: Results, row: ProblemRow) -> float:
 
 
 def _launches(launches: dict[str, float]) -> dict[str, Any]:
-    """Those of lists of so many dispatches as a table, and what else there is."""
+    """The times of launches for a page: those of lists of dispatches as a table by their length, and all others."""
     counted: dict[str, dict[int, float]] = {}
     others = []
     for name, us in launches.items():

@@ -17,7 +17,7 @@ class Copy(NamedTuple):
 
 
 def recorded_copies(device: ComputeDevice, copies: Sequence[Copy]) -> Recording:
-    """These copies, ready to be submitted."""
+    """Copies as recorded commands, ready to be submitted."""
     recording = Recording(device, timestamps=False)
     recording.add([copy_between("CopyBufferRegion", *copy) for copy in copies])
     return recording
@@ -36,7 +36,7 @@ class Copies:
         self._recording = recorded_copies(device, ())
 
     def of(self, copies: Sequence[Copy]) -> Recording:
-        """The list of these copies."""
+        """The recorded commands of copies, kept for the next call with the same ones."""
         if self._copies != tuple(copies):
             self._recording = recorded_copies(self._device, copies)
             self._copies = tuple(copies)

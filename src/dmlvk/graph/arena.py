@@ -88,7 +88,7 @@ class _Placed:
         self._levels = 0
 
     def add(self, taken: _Taken) -> None:
-        """Notes a part."""
+        """Notes that a part takes its bytes for its lifetime."""
         first, end = taken.lifetime.first, taken.lifetime.last + 1
         self._by_first.setdefault(first, []).append(taken)
         level = 0

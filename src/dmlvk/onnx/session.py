@@ -492,7 +492,7 @@ class _Ahead(NamedTuple):
 
 
 def _tensors(items: Mapping[str, Item], names: Iterable[str]) -> dict[str, Tensor]:
-    """Those of the items that are asked for, which the model says are tensors."""
+    """The items of these names. A ModelError where one is not a tensor."""
     found = {name: items[name] for name in names}
     tensors = {name: item for name, item in found.items() if isinstance(item, Tensor)}
     for name in found.keys() - tensors.keys():

@@ -106,7 +106,7 @@ class Postponed:
 
 
 Operand = Value | Array | Postponed
-"""What a node reads."""
+"""A value that a node reads."""
 
 
 def packed_value(dtype: np.dtype[Any], sizes: Sizes, constant: Array | None = None) -> Value:

@@ -29,7 +29,7 @@ Bound = int | float
 _Terms = dict[tuple[int, ...], int]
 """A polynomial: by product of atoms (their positions in the trace, sorted), its factor."""
 _Key = tuple[tuple[tuple[int, ...], int], ...]
-"""The same, hashable."""
+"""A polynomial that can be a key of a dictionary: its products, each with its factor."""
 
 _UNSUPPORTED: Final[int] = NotImplemented
 _INFINITY: Final = math.inf
@@ -198,12 +198,12 @@ class Size(_Whole):
 
     @property
     def numerator(self) -> int:
-        """Itself."""
+        """The number over 1, as ``int`` has it: the number itself."""
         return self
 
     @property
     def denominator(self) -> Literal[1]:
-        """1."""
+        """The denominator, as ``int`` has it: 1."""
         return 1
 
     def __hash__(self) -> int:

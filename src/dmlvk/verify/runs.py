@@ -88,7 +88,7 @@ def _traits(trial: Trial) -> tuple[tuple[str, ...], ...]:
 
 
 def cover(found: list[Trial]) -> list[Trial]:
-    """Those that are packed and chosen, and others until there is one with every trait that any has. What few have comes
+    """The runs that are packed and chosen, and others until there is one with every trait that any has. What few have comes
     first; of the runs that show the most that is new the next one is taken each time, so that cases take turns."""
     having: dict[tuple[str, ...], list[int]] = {}
     taken: set[int] = set()

@@ -58,7 +58,7 @@ class Candidate:
 
 
 class Runner(Protocol):
-    """Whoever runs a model."""
+    """A session of ours or a rival's: it runs a model."""
 
     def run(self, feeds: Feeds) -> list[Array]:
         """Hands the inputs over, computes and reads the outputs."""

@@ -66,7 +66,7 @@ def measure_shapes(device: str | None, only: str, folder: pathlib.Path | None) -
 
 
 def _words(rng: np.random.Generator, index: int) -> dict[str, Array]:
-    """One word behind others, one more each time."""
+    """The inputs for one word with a cache of 16 + index words before it."""
     sizes = (1, HEADS, 16 + index, WIDTH // HEADS)
     names = [f"past_{kind}_{block}" for block in range(BLOCKS) for kind in ("key", "value")]
     return {"ids": np.ones((1, 1), np.int64), **{name: rng.standard_normal(sizes, np.float32) for name in names}}

@@ -35,7 +35,7 @@ def all_problems(scale: Scale = FULL, only: str = "", suite: str = "") -> list[P
 
 
 def twin(problem: Problem, scale: Scale) -> Problem:
-    """The same problem at another scale; always there, also where ``all_problems`` has another one in its place."""
+    """The problem at another scale. There always is one, also where ``all_problems`` lists another in its place."""
     return _of_family(problem.family, scale)[problem.position]
 
 

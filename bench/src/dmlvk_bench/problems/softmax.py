@@ -13,7 +13,7 @@ from dmlvk_bench.problems.scale import Scale, Sizes
 _SINGLE_PASS = 0.85
 """Share of the copy bandwidth where rows fit on the chip: one read and one write, as a copy has."""
 _TWO_PASSES = 0.6
-"""The same share where rows do not fit: two reads and one write."""
+"""Share of the copy bandwidth where rows do not fit on the chip: two reads and one write."""
 
 
 def _softmax(

@@ -195,7 +195,7 @@ class _Chain:
         return found if self.members else {self._root}
 
     def step(self) -> Step:
-        """The one operator."""
+        """The step of one PointwiseChain that stands for all members."""
         inputs = self.inputs()
         results: dict[Storage | None, int] = {}
         descs: list[OperatorDesc] = []

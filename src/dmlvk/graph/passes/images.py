@@ -90,7 +90,7 @@ def _is_image(storage: Storage, tensor: TensorDesc) -> bool:
 
 
 def _together(step: Step) -> Iterator[Storage]:
-    """Those operands and results of a step that have one layout: not those that are broadcast, nor what has one pixel."""
+    """The operands and results of a step for which a layout matters: not what is broadcast, nor what has one pixel."""
     for field, storage, tensor in _operands(step):
         broadcast = any(size > 1 and not own for size, own in zip(tensor.sizes, tensor.effective_strides, strict=True))
         follows = step.desc.traits.pointwise or field in step.desc.traits.alike

@@ -337,7 +337,7 @@ def _dispatch(desc: ops.MultiheadAttention1, problem: AttentionProblem, operands
 
 
 def _zeros(desc: ops.MultiheadAttention1, caps: Capabilities) -> tuple[Launch, ...]:
-    """Rows that are no sequence's."""
+    """The launches that write 0 into the rows of y that belong to no sequence."""
     y = desc.tensor("output_tensor")
     fill = ops.FillValueConstant(output_tensor=y, value_data_type=y.data_type, value=0)
     return chosen_plan(fill, caps).dispatches

@@ -105,7 +105,7 @@ of 64, 183 with two rows of matrices a subgroup, 165 with one."""
 
 
 def whole_matrices(size: int, matrix: CooperativeMatrix) -> int:
-    """A head's size, rounded up."""
+    """A head's size, rounded up to the sizes that the matrix kernel has."""
     whole = math.lcm(matrix.n, matrix.k, 8)
     return -(-size // whole) * whole
 

@@ -96,7 +96,7 @@ def cooperative_tile(
 
 
 def cooperative_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps: Capabilities) -> dict[str, int]:
-    """Those of ``manifest.terms.COOPERATIVE_TILE`` but for the factors' directions."""
+    """The constants of ``terms.COOPERATIVE_TILE`` but for the factors' directions."""
     return {
         "LOCAL_SIZE_X": tile.subgroups * caps.subgroup_size,
         "TILE_M": tile.rows,

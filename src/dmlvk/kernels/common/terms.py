@@ -59,7 +59,7 @@ COOPERATIVE_EXTENSIONS = (
     "GL_EXT_shader_explicit_arithmetic_types_float16",
     "GL_EXT_shader_explicit_arithmetic_types_int16",
 )
-"""Extensions of such a kernel."""
+"""Extensions of a kernel that multiplies cooperative matrices."""
 
 PRODUCT_TILE = (
     ("LOCAL_SIZE_X", 256),

@@ -149,7 +149,7 @@ def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool)
 
 
 def decided_tiles(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> TileChoice:
-    """The same of a problem of symbolic sizes too, but without the time."""
+    """``tile_choice`` for problems whose sizes may be symbolic too. The choice has no time."""
     if caps.is_cpu:
         return tile_choice(problem, caps, split=split)
     choice: TileChoice = decided(_timeless_choice, caps, split, _fields(problem))

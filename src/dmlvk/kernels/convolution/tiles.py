@@ -120,7 +120,7 @@ def tiled(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities
 
 
 def split(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
-    """The same in parts of the sums, which a second dispatch adds."""
+    """Tiles of pixels and output channels, each sum in several parts, which a second dispatch adds."""
     return _tiled_plan(desc, problem, caps, split=True)
 
 

@@ -26,7 +26,7 @@ _LONG_ROW = 16
 """Words of a row from which on an invocation makes two, where there are many. H200: rows of 61 float16 in 153 us with one
 and 197 with two, of 253 in 158 and 147."""
 _SECTOR_BITS = 256
-"""The least that memory moves."""
+"""The bits that memory moves at least, whatever an access asks for."""
 _NEIGHBOURS = 32
 """Invocations whose accesses are made together."""
 _STAGED_BYTES = 8192

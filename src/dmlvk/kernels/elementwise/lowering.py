@@ -260,7 +260,7 @@ def _scalar_words(value: float, data_type: TensorDataType) -> tuple[int, int]:
 
 
 def _form(desc: OperatorDesc) -> _Form:
-    """The form of a desc."""
+    """The kernel's operation for a desc, and the types that it reads and writes."""
     first, last = desc.input_slots()[0].tensor, desc.output_slots()[0].tensor
     assert first is not None and last is not None, "shown by validation"
     source, target, operation = first.data_type, last.data_type, desc.type

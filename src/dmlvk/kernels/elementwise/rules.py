@@ -122,4 +122,4 @@ ELEMENTWISE = (
 )
 
 ELEMENTWISE_ITEMS = tuple(rule for rule in ELEMENTWISE if rule.name in ("groups", "elements"))
-"""Those of ElementWiseIf, ElementWisePow and ElementWiseQuantizedLinearAdd, whose kernels have no other forms."""
+"""The rules of ElementWiseIf, ElementWisePow and ElementWiseQuantizedLinearAdd, whose kernels have these two forms alone."""

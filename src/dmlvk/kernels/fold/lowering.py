@@ -120,7 +120,7 @@ def _pairs(own: BlockDimension) -> _Pairs:
 
 
 def _steps(counts: Sequence[int], step: int) -> tuple[int, ...]:
-    """Steps along dimensions that are counted row-major, the innermost one's given."""
+    """The steps between neighbours along dimensions that lie row-major; ``step`` is that of the innermost."""
     return tuple(own * step for own in packed_strides(counts))
 
 

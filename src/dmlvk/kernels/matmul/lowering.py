@@ -64,7 +64,7 @@ class Product:
         return math.prod(self.batch)
 
     def trimmed(self) -> Product:
-        """The same product, strides of dimensions of size 1 being 0."""
+        """The product with strides of 0 in dimensions of size 1."""
 
         def trim(strides: Strides, rows: int, columns: int) -> Strides:
             outer, inner, row, column = (
@@ -86,7 +86,7 @@ class Product:
         return trimmed.transposed() if trimmed.y_strides[2] == 1 != trimmed.y_strides[3] else trimmed
 
     def transposed(self) -> Product:
-        """The same product written as y^T = b^T a^T."""
+        """The product written as y^T = b^T a^T."""
         return dataclasses.replace(
             self,
             rows=self.columns,
@@ -139,7 +139,7 @@ def _dispatch(
 
 
 def naive(product: Product, caps: Capabilities) -> Plan:
-    """One invocation an output."""
+    """The plan in which an invocation makes one element of y."""
     local = min(128, caps.workgroup_invocations)
     count = product.matrices * product.rows * product.columns
     grid = linear_grid(-(-count // local), caps)
@@ -253,7 +253,7 @@ def tile_depth(shape: TileShape, depth: int, caps: Capabilities, deepest: int = 
 
 
 def tile_constants(shape: TileShape, depth: int) -> dict[str, int]:
-    """Those of ``manifest.terms.PRODUCT_TILE``, for tiles of so much of the depth."""
+    """The constants of ``terms.PRODUCT_TILE``, for tiles of ``depth`` terms."""
     return {
         "LOCAL_SIZE_X": shape.local_x * shape.local_y,
         "TILE_M": shape.rows,
@@ -344,7 +344,7 @@ def _parts_and_merge(
 
 
 def tiled(product: Product, caps: Capabilities) -> Plan:
-    """Tiles through shared memory."""
+    """The plan in which workgroups make tiles of y from tiles of a and b in shared memory."""
     return _tiled(product, caps, most_parts=1)
 
 

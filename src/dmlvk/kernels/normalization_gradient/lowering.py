@@ -36,9 +36,9 @@ _TENSORS = (
     "output_bias_gradient_tensor",
 )
 _DATA = {"x": 0, "dy": 1, "dx": 5}
-"""Those that have the input's sizes, by the kernels' names: their steps are in units."""
+"""The slots of tensors with the input's sizes, by the kernels' names. Their steps are in units."""
 _SIDES = {"mean": 2, "variance": 3, "scale": 4, "scale_gradient": 6, "bias_gradient": 7}
-"""Those that have an element a row, whose steps are in elements."""
+"""The slots of tensors with an element for each row. Their steps are in elements."""
 
 _MOST_CHUNKS = 256
 """Chunks of a split row: every chunk's workgroup reads the sums of all of them."""

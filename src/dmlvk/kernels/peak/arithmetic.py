@@ -39,7 +39,7 @@ class Arithmetic:
         return all(caps.features.issuperset(spec.required_features(variant)) for variant in spec.combinations())
 
     def plan(self, workgroups: int, rounds: int) -> Plan:
-        """One dispatch of it."""
+        """A plan of one dispatch, of so many workgroups that each go through so many rounds."""
         (macros,) = KERNELS[self.kernel].combinations()
         made = make_dispatch(
             self.kernel,

@@ -46,7 +46,7 @@ class _Side:
 
     @property
     def windows(self) -> int:
-        """Windows around a tile."""
+        """The number of windows that overlap a tile, along one dimension."""
         return (self.edge - 1 + self.padding) // self.step - self.first + 1
 
     @property
@@ -199,7 +199,7 @@ def chosen_tile(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities) -
 
 
 def tiled(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities) -> Plan:
-    """The plan by tiles."""
+    """The plan in which an invocation makes a tile of dx."""
     check_extents(desc.forward())
     walk, tile = _walk(desc), chosen_tile(desc, caps)
     rows, columns = tile.rows, tile.columns

@@ -43,7 +43,7 @@ _CELL = (
     ("CLIPPED", 0),
     ("COUPLED", 0),
 )
-"""The constants of ``glsl/include/recurrent.glsl``; the two tuples above are its buffers and parameters."""
+"""The constants of ``glsl/include/recurrent.glsl``; its buffers are ``_CELL_BUFFERS``, its parameters ``_CELL_PARAMS``."""
 _STEP_PARAMS = ("uint step", "uint next", "uint vector")
 """The parameters for the step that a dispatch takes, and for the places where it finds and leaves the state."""
 _PRODUCT_PARAMS = ("uint quads", "uint r_strides[2]")

@@ -28,17 +28,17 @@ class ReductionProblem:
 
     @property
     def rows(self) -> int:
-        """Results."""
+        """The number of rows: each becomes one result."""
         return math.prod(self.kept.sizes)
 
     @property
     def row_elements(self) -> int:
-        """Elements of a result."""
+        """The number of elements that each result is made of."""
         return math.prod(self.row.sizes)
 
     @property
     def lanes(self) -> int:
-        """Elements of 16 bytes."""
+        """The number of elements in an access of 16 bytes."""
         return WORD_BITS // element_bits(self.data_type)
 
     @property
@@ -61,7 +61,7 @@ class ReductionProblem:
 
     @property
     def row_units(self) -> int:
-        """Accesses of a row."""
+        """The number of accesses that read a row."""
         return -(-self.row_elements // self.row_lanes)
 
     @property

@@ -32,7 +32,7 @@ _RESAMPLE_CONSTANTS = (
     *(("X_MODE", 0), ("Y_MODE", 0)),
 )
 _RESAMPLE_TYPES = (*FLOATS, "INT8", "UINT8")
-"""The types of every resampling; the tuples above are its parameters and constants (``glsl/include/resample.glsl``)."""
+"""The data types of every resampling. ``glsl/include/resample.glsl`` says what the parameters and constants are."""
 MOST_UNITS = 2
 """The most groups of outputs that an invocation makes."""
 MOST_MAPPED = 4

@@ -19,7 +19,8 @@ class SampledDimension(NamedTuple):
         outputs, inputs: Its sizes.
         output_step, input_step: Elements of memory between neighbours.
         mapped: Whether positions must be worked out: where not, output o is input element o, input_step 0 included.
-        step, start, parts: See above. Of NEAREST_NEIGHBOR, such that rounding down gives the element.
+        step, start, parts: The whole numbers of that position. For NEAREST_NEIGHBOR they are such that rounding down
+            gives the element.
         filter_scale: |Scale| where that antialiases, else 1.
     """
 

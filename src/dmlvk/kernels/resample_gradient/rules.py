@@ -30,7 +30,9 @@ class Pattern(NamedTuple):
     """A dimension enlarged by a whole number: input i is read by ``taps`` outputs from factor * i - left on.
 
     Attributes:
-        factor, left, taps: See above.
+        factor: The number of outputs for each input.
+        left: The outputs before factor * i that read input i.
+        taps: The outputs that read an input.
         weights: Those of input 0, of those in between, and of the last, each filled up to ``PATTERN_TAPS``. What lies
             outside of the outputs stands for the nearest one and has a share of its weight.
     """
@@ -45,7 +47,7 @@ class Spread(NamedTuple):
     """A dimension made smaller by a whole number: output o reads some of inputs factor * o to factor * (o + 1) - 1 alone.
 
     Attributes:
-        factor: See above.
+        factor: The number of inputs for each output.
         weights: The weights with which it reads these.
     """
 

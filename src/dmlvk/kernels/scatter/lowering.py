@@ -78,7 +78,7 @@ class _Scatter:
         return [dimension for dimension in self.dimensions if dimension.role in roles]
 
     def count(self, *roles: _Role) -> int:
-        """The product of their sizes."""
+        """The number of positions along the dimensions of these roles: the product of their sizes."""
         return math.prod(dimension.size for dimension in self.of(*roles))
 
 

@@ -7,7 +7,7 @@ import enum
 from dmlvk.kernels.common.kernel import KernelSpec
 
 _UNITS = ("UINT8", "UINT16", "UINT32", "BITS64", "BITS128")
-"""Types of what only moves."""
+"""The types that stand for elements as bits."""
 _SCATTER_PARAMS = ("uint count", "uint index_step", "uint chosen_sizes[8]", "uint chosen_entries[8]")
 _SCATTER_CONSTANTS = (("LOCAL_SIZE_X", 128), ("RANK", 1), ("TUPLE", 1), ("INDEX_WORDS", 1), ("INDEX_SIGNED", 0))
 

@@ -39,7 +39,7 @@ class TopKProblem:
         return 1 << ((caps.shared_memory_bytes - used) // (max(self.bits, 32) // 8 + 4)).bit_length() - 1
 
     def most_selected(self, caps: Capabilities) -> int:
-        """The same where the kernel counts in shared memory as well."""
+        """``most_sorted`` for the kernel that counts in shared memory as well."""
         return self.most_sorted(caps, used=TOP_K_COUNT_BYTES)
 
 

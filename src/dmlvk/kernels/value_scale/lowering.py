@@ -15,7 +15,7 @@ from dmlvk.spec.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, eleme
 
 
 def _problem(desc: ValueScale2d) -> ElementwiseProblem:
-    """The problem of one channel."""
+    """The desc as a pointwise problem over the elements of one channel."""
     x, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
     sizes, *strides = (
         (*numbers[:1], *numbers[2:]) for numbers in (output.sizes, x.effective_strides, output.effective_strides)

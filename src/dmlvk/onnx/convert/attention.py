@@ -214,7 +214,7 @@ def _heads(node: Conversion) -> int:
 
 
 def _scale(node: Conversion, head_size: int) -> float:
-    """0 stands for the usual one."""
+    """The factor on scores: the attribute's, or 1 / sqrt(head size) where that is 0."""
     return float(node.attribute("scale", 0.0)) or head_size**-0.5
 
 

@@ -1,4 +1,4 @@
-"""Changes of type."""
+"""Cast and its kin: elements as another data type."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def find_nonzero(node: Conversion) -> tuple[Result, Result]:
 
 @converts("NonZero", 9, 13, types=_COUNT, domain=TAKING, host_inputs=(0,))
 def take_nonzero(node: Conversion) -> Value:
-    """A row for each dimension."""
+    """The coordinates of the elements that are not zero: a row for each dimension, a column for each element."""
     return cast_to(node, node[1].shorten(0, _count(node)).transpose((1, 0)), _INT64)
 
 

@@ -1,4 +1,4 @@
-"""Blocks of images."""
+"""Col2Im: blocks of images added up where they overlap."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _multiply_to_float(
 
 @converts("MatMulIntegerToFloat", 1, types=_BYTES, domain=_MICROSOFT, declared=Declared(7, 1))
 def matmul_integer_to_float(node: Conversion) -> Value:
-    """ONNX Runtime's operator."""
+    """ONNX Runtime's MatMulIntegerToFloat: inputs A, B, their scales, their zero points, a bias."""
     return _multiply_to_float(node, (node[0], node[2], node.get(4)), (node[1], node[3], node.get(5)), node.get(6))
 
 

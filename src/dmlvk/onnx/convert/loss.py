@@ -77,6 +77,6 @@ def _loss(node: Conversion, logarithms: Value) -> Value:
 
 
 def _reduced(node: Conversion, values: Value, function: ReduceFunction) -> Value:
-    """One number of all."""
+    """The losses as one number."""
     y = node.launch(ops.Reduce, values, output_tensor=node.new((1, 1, 1), values.dtype), function=function, axes=(0, 1, 2))
     return node.reshape(y, ())

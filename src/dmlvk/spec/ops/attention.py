@@ -66,7 +66,7 @@ class AttentionSizes:
 
     @property
     def output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """The same for each output, in the struct's order."""
+        """For each output, in the struct's order, the sizes that it must have."""
         return (
             (self.batch, self.queries, self.query_heads * self.value_head_size),
             (self.batch, self.key_heads, self.total, self.head_size),
@@ -74,7 +74,7 @@ class AttentionSizes:
         )
 
     def mask_sizes(self, mask_type: _MaskType) -> tuple[int, ...]:
-        """The same for the mask of a type."""
+        """The sizes that the mask of a type must have."""
         return {
             _MaskType.NONE: (),
             _MaskType.KEY_SEQUENCE_LENGTH: (self.batch,),

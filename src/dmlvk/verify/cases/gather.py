@@ -115,7 +115,7 @@ _ND: Final = (
 
 
 def _unbatched(case: Case) -> Case:
-    """The same case for GatherNd."""
+    """A case of GatherNd1 as one of GatherNd."""
     names = ("input_dimension_count", "indices_dimension_count")
     attributes = {name: case.attributes[name] for name in names}
     return Case(

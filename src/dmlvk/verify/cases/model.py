@@ -154,7 +154,7 @@ def uniform(low: float, high: float) -> Domain:
 
 
 def constant(value: float) -> Domain:
-    """One number everywhere."""
+    """A domain whose values are all one number."""
 
     def domain(rng: np.random.Generator, sizes: tuple[int, ...], data_type: TensorDataType) -> Array:
         return np.full(sizes, value, NUMPY_TYPES[data_type])

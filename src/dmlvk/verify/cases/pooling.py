@@ -93,7 +93,7 @@ def pooling_case(
 
 
 def undilated(case: Case) -> Case:
-    """The same case for an operator without dilations."""
+    """The case for an operator that has no dilations."""
     attributes = {name: value for name, value in case.attributes.items() if name != "dilations"}
     return dataclasses.replace(case, attributes=attributes)
 
@@ -183,7 +183,7 @@ _MAXIMA = (
 
 
 def _of_order(case: Case, order: int, **changes: object) -> Case:
-    """The same windows for a norm."""
+    """The case for an operator that takes a norm of each window."""
     changes = {"name": f"{case.name}, order {order}", "attributes": {**case.attributes, "p": order}, **changes}
     return dataclasses.replace(case, **changes)  # type: ignore[arg-type]
 

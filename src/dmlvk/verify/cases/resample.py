@@ -62,7 +62,7 @@ def _case(
 
 
 def _without(case: Case, *names: str) -> Case:
-    """The same case for an operator that lacks attributes."""
+    """The case for an operator that lacks attributes."""
     kept = {name: value for name, value in case.attributes.items() if name not in names}
     return dataclasses.replace(case, attributes=kept)
 

@@ -120,7 +120,7 @@ class _Terms(NamedTuple):
 
 
 def _terms(desc: RoiAlignGrad, image: Array | None, gradient: Array, x: Samples, y: Samples) -> tuple[_Terms, _Terms]:
-    """Those of values and those of magnitudes."""
+    """The terms of the gradient, and the terms of the sums of magnitudes by which its error is judged."""
     corners = _corners(y, x)
     shares = _shares(desc, image, corners, y, x, gradient.shape)
     scale_x, scale_y = (float(np.float32(scale)) for scale in (desc.spatial_scale_x, desc.spatial_scale_y))

@@ -64,6 +64,10 @@ reveal_type(operator)
 reveal_type(dmlvk.eager.element_wise_add([[1.0]], array))
 reveal_type(dmlvk.eager.element_wise_add(array, on_device))
 reveal_type(graph.gemm(x, x, trans_b=dmlvk.MatrixTransform.TRANSPOSE))
+reveal_type(dmlvk.eager.random_generator(array))
+reveal_type(dmlvk.eager.random_generator(array, outputs=("output_state_tensor",)))
+reveal_type(dmlvk.eager.random_generator(on_device, outputs=["output_state_tensor"]))
+reveal_type(graph.split(x, axis=1, output_sizes=((2, 1), (2, 2))))
 count: str = dmlvk.Device().dispatches  # refused
 dmlvk.nosuchname  # refused
 dmlvk.eager.nosuchfunction(1)  # refused
@@ -73,6 +77,8 @@ graph.nosuchmethod(x)  # refused
 graph.activation_softmax1(x, axis=(1,))  # refused
 graph.activation_softmax1(array, axes=(1,))  # refused
 graph.gemm(x, x, alpha="2")  # refused
+graph.split(x, axis=1)  # refused
+dmlvk.eager.random_generator(array, outputs=("nosuchoutput",))  # refused
 """
 REVEALED = (
     "dmlvk.builder.Function",
@@ -81,6 +87,9 @@ REVEALED = (
     "numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]",
     "dmlvk.engine.device_array.DeviceArray",
     "dmlvk.builder.Expression",
+    "tuple[numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]], numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]]",
+    "dmlvk.engine.device_array.DeviceArray | tuple[dmlvk.engine.device_array.DeviceArray, ...]",
+    "tuple[dmlvk.builder.Expression, ...]",
 )
 
 #: What README's snippets take as given.

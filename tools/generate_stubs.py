@@ -11,7 +11,7 @@ import inspect
 import pathlib
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
@@ -49,11 +49,17 @@ OPTIONS = {
 }
 """The types of options; ``outputs`` takes the names of the operator's own."""
 
+NO_OUTPUTS = "tuple[()]"
+"""The type of ``outputs`` where no optional output is wanted; its default."""
+
+AT_LEAST_TWO_SIZES = "tuple[Sequence[int], Sequence[int], *tuple[Sequence[int], ...]]"
+"""The type of the sizes of several outputs."""
+
 HEAD = '''\
 """{title}, made from the operators' rows by tools/generate_stubs.py."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, Literal{overload}
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -108,54 +114,78 @@ def field_type(spec: FieldSpec, tensor: str) -> str:
     return f"{kind} | None" if spec.optional else kind
 
 
-def parameters(row: type[OperatorDesc], options: dict[str, object], tensor: str) -> str:
-    """The parameters of a row's function, with their types and defaults."""
+def parameters(row: type[OperatorDesc], options: dict[str, object], tensor: str, special: dict[str, str]) -> str:
+    """The parameters of a row's function, with their types and defaults. The types in ``special`` are those of one overload:
+    only the empty tuple keeps its default."""
     outputs = ", ".join(repr(spec.name) for spec in row.fields if spec.kind.is_output)
     types = {spec.name: field_type(spec, tensor) for spec in row.fields if not spec.kind.is_output}
-    types |= OPTIONS | {"outputs": f"Collection[Literal[{outputs}]]"}
+    types |= OPTIONS | {"outputs": f"Collection[Literal[{outputs}]]"} | special
     texts = []
     for item in signature(row, options).parameters.values():
         if item.kind is item.KEYWORD_ONLY and "*" not in texts:
             texts.append("*")
-        default = "" if item.default is item.empty else f" = {default_text(item.default)}"
+        has_default = item.default is not item.empty and special.get(item.name, NO_OUTPUTS) == NO_OUTPUTS
+        default = f" = {default_text(item.default)}" if has_default else ""
         texts.append(f"{item.name}: {types[item.name]}{default}")
     return ", ".join(texts)
 
 
-def result_type(row: type[OperatorDesc], tensor: str) -> str:
-    """What a row's function returns: Any where that depends on how many outputs are wanted."""
-    outputs = [spec for spec in row.fields if spec.kind.is_output]
-    if any(spec.optional or spec.kind is FieldKind.OUTPUT_TENSOR_ARRAY for spec in outputs):
-        return "Any"
-    return tensor if len(outputs) == 1 else f"tuple[{', '.join([tensor] * len(outputs))}]"
+def results(row: type[OperatorDesc], tensor: str) -> Iterator[tuple[dict[str, str], str]]:
+    """What a row's function returns, where one tensor is a ``tensor``: one result for each overload, with the types of the
+    options that lead to it."""
+    fields = [spec for spec in row.fields if spec.kind.is_output]
+    optional = [spec for spec in fields if spec.optional]
+    either = f"{tensor} | tuple[{tensor}, ...]"
+    if any(spec.kind is FieldKind.OUTPUT_TENSOR_ARRAY for spec in fields):
+        assert len(fields) == 1, "an array of outputs is an operator's only output"
+        yield {"output_sizes": AT_LEAST_TWO_SIZES}, f"tuple[{tensor}, ...]"
+        yield {"output_sizes": "Sequence[int] | Sequence[Sequence[int]]"}, either
+    elif optional:
+        name = f"Literal[{', '.join(repr(spec.name) for spec in optional)}]"
+        for wanted in range(len(optional) + 1):
+            count = len(fields) - len(optional) + wanted
+            if count:  # a call must want an output
+                yield {"outputs": tuple_of(name, wanted)}, tensor if count == 1 else tuple_of(tensor, count)
+        names = ", ".join(repr(spec.name) for spec in fields)
+        yield {"outputs": f"Collection[Literal[{names}]]"}, either
+    else:
+        yield {}, tensor if len(fields) == 1 else tuple_of(tensor, len(fields))
 
 
-def definition(name: str, row: type[OperatorDesc], arguments: str, result: str) -> Iterator[str]:
+def tuple_of(item: str, count: int) -> str:
+    """The type of a tuple of so many items."""
+    return f"tuple[{', '.join([item] * count)}]" if count else NO_OUTPUTS
+
+
+def definition(name: str, row: type[OperatorDesc], arguments: str, result: str) -> str:
     """A function with the first paragraph of the row's documentation."""
-    yield f"def {name}({arguments}) -> {result}:"
     text = (inspect.getdoc(row) or row.__name__).partition("\n\n")[0].replace("\\", "\\\\")
-    yield textwrap.indent(f'"""{text}"""', "    ")
+    return f"def {name}({arguments}) -> {result}:\n" + textwrap.indent(f'"""{text}"""', "    ")
+
+
+def overloaded(functions: Sequence[str]) -> Iterator[str]:
+    """Functions of one name: overloads, if there are several."""
+    for function in functions:
+        if len(functions) > 1:
+            yield "@overload"
+        yield function
 
 
 def eager_stub() -> str:
     """The text of ``eager.pyi``."""
-    lines = [
-        HEAD.format(
-            title="The functions of dmlvk.eager", overload=", overload", imports=EAGER_IMPORTS, enumerations=enumerations()
-        )
-        + EAGER_TYPES
-    ]
+    head = HEAD.format(title="The functions of dmlvk.eager", imports=EAGER_IMPORTS, enumerations=enumerations())
+    lines = [head + EAGER_TYPES]
     options = dict(EAGER_OPTIONS)
     for name, row in sorted(rows_by_name().items()):
-        host, device = (result_type(row, kind) for kind in ("npt.NDArray[Any]", "DeviceArray"))
-        if host == device or not input_fields(row):
-            lines += definition(name, row, parameters(row, options, "_Array"), host)
-            continue
         # The first overload that fits counts: one array on the device brings the result there.
-        lines.append("@overload")
-        lines += definition(name, row, parameters(row, options, "_HostArray"), host)
-        lines.append("@overload")
-        lines += definition(name, row, parameters(row, options, "_Array"), device)
+        kinds = [("_HostArray", "npt.NDArray[Any]"), ("_Array", "DeviceArray")]
+        lines += overloaded(
+            [
+                definition(name, row, parameters(row, options, tensor, special), result)
+                for tensor, made in (kinds if input_fields(row) else kinds[:1])
+                for special, result in results(row, made)
+            ]
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -163,11 +193,14 @@ def graph_stub() -> str:
     """The text of ``graph_methods.pyi``."""
     imports = "from dmlvk.builder import Expression"
     title = "The methods of dmlvk.Graph that add an operator"
-    lines = [HEAD.format(title=title, overload="", imports=imports, enumerations=enumerations()), "class GraphMethods:"]
+    head = HEAD.format(title=title, imports=imports, enumerations=enumerations())
+    lines = [head, "class GraphMethods:"]
     for name, row in sorted(rows_by_name().items()):
-        arguments = f"self, {parameters(row, dict(GRAPH_OPTIONS), 'Expression')}"
-        function = "\n".join(definition(name, row, arguments, result_type(row, "Expression")))
-        lines.append(textwrap.indent(function, "    "))
+        methods = [
+            definition(name, row, f"self, {parameters(row, dict(GRAPH_OPTIONS), 'Expression', special)}", result)
+            for special, result in results(row, "Expression")
+        ]
+        lines += [textwrap.indent(text, "    ") for text in overloaded(methods)]
     return "\n".join(lines) + "\n"
 
 

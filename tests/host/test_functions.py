@@ -83,7 +83,10 @@ def test_the_stub_of_a_function_is_what_runs(
         ]
         documented = (inspect.getdoc(function(name)) or "").partition("\n\n")[0]
         for overload in overloads:
-            assert parameters(overload) == wanted, name
+            narrow = {"*outputs", "*output_sizes"} if len(overloads) > 1 else set()  # an overload may ask for these
+            pairs = zip(parameters(overload), wanted, strict=True)
+            assert all(has == own or (has == (own[0], None) and own[0] in narrow) for has, own in pairs), name
+            assert overload.returns is not None and ast.unparse(overload.returns) != "Any", name
             assert ast.get_docstring(overload) == documented, name
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import os
 import pathlib
+import time
+from typing import Any
 
 import pytest
 
@@ -11,7 +15,8 @@ import dmlvk
 from dmlvk.devices.model import GENERIC_GPU, Source
 from dmlvk.runtime import device as opening
 from dmlvk.runtime import measure
-from dmlvk.runtime.device import known_model, model_path
+from dmlvk.runtime.device import ComputeDevice, known_model, model_path
+from dmlvk.runtime.model_file import read_model, write_model
 
 MEASURED = {"processors", "bytes_per_microsecond", "launch_microseconds", "barrier_microseconds", "products_per_microsecond"}
 
@@ -43,6 +48,115 @@ def test_an_unknown_device_is_measured_once(unknown: pathlib.Path, monkeypatch: 
 
     monkeypatch.setattr(measure, "measured_numbers", never)
     assert dmlvk.Device(mask=dmlvk.Mask()).capabilities.model == found == known_model(first.info)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Makes measuring quick, and lists the devices that were measured."""
+    names: list[str] = []
+
+    def numbers(device: ComputeDevice) -> dict[str, float]:
+        names.append(device.info.name)
+        return {"processors": 10.0 * len(names)}
+
+    monkeypatch.setattr(measure, "measured_numbers", numbers)
+    return names
+
+
+class _Updated:
+    """A device under the next version of its driver."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+        self.driver_version = own.driver_version + 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+
+def kept(info: dmlvk.DeviceInfo) -> pathlib.Path:
+    path = model_path(info)
+    assert path is not None
+    return path
+
+
+def test_a_broken_file_is_measured_anew(unknown: pathlib.Path, measured: list[str]) -> None:
+    info = opening.choose_device()
+    kept(info).write_text('{"format": 1, "numbers": {"processors": ')
+    assert dmlvk.Device(mask=dmlvk.Mask()).capabilities.model.processors == 10
+    assert read_model(kept(info)) == {"processors": 10}
+    dmlvk.Device(mask=dmlvk.Mask())
+    assert len(measured) == 1
+
+
+def test_another_driver_is_measured_anew(
+    unknown: pathlib.Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = dmlvk.Device(mask=dmlvk.Mask())
+    assert device.capabilities.model.processors == 10
+    old, updated = kept(device.info), [_Updated(own) for own in opening._physical_devices()]
+    monkeypatch.setattr(opening, "_physical_devices", lambda: updated)
+    assert dmlvk.Device(mask=dmlvk.Mask()).capabilities.model.processors == 20
+    assert sorted(unknown.glob("model*")) == sorted((old, kept(device.info)))
+    assert len(measured) == 2
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_what_cannot_be_kept_stays_unknown(
+    unknown: pathlib.Path, measured: list[str], monkeypatch: pytest.MonkeyPatch, writable: bool
+) -> None:
+    if writable:  # but no file can be put where the numbers belong
+        kept(opening.choose_device()).mkdir()
+        with pytest.warns(RuntimeWarning, match="could not measure"):
+            device = dmlvk.Device(mask=dmlvk.Mask())
+    else:
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+        device = dmlvk.Device(mask=dmlvk.Mask())
+        assert not measured
+    assert Source.MEASURED not in device.capabilities.model.sources
+
+
+def test_without_a_folder_a_device_stays_unknown(
+    unknown: pathlib.Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (unknown / "file").touch()
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(unknown / "file" / "folder"))
+    with pytest.warns(RuntimeWarning, match="keeps no pipeline cache"):
+        device = dmlvk.Device(mask=dmlvk.Mask())
+    assert Source.MEASURED not in device.capabilities.model.sources
+    assert not measured
+
+
+def test_of_two_processes_the_first_one_counts(
+    unknown: pathlib.Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = measure.measured_numbers
+
+    def slower(device: ComputeDevice) -> dict[str, float]:
+        write_model(kept(device.info), device.info.name, {"processors": 7})
+        return ours(device)
+
+    monkeypatch.setattr(measure, "measured_numbers", slower)
+    device = dmlvk.Device(mask=dmlvk.Mask())
+    assert measured
+    assert device.capabilities.model.processors == 7
+    assert read_model(kept(device.info)) == {"processors": 7}
+
+
+def test_of_two_threads_one_measures(unknown: pathlib.Path, measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = measure.measured_numbers
+
+    def slower(device: ComputeDevice) -> dict[str, float]:
+        numbers = ours(device)
+        time.sleep(0.2)
+        return numbers
+
+    monkeypatch.setattr(measure, "measured_numbers", slower)
+    devices = [ComputeDevice(mask=dmlvk.Mask()) for _ in range(2)]
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        list(threads.map(measure.learn_model, devices))
+    assert {device.capabilities.model.processors for device in devices} == {10}
+    assert len(measured) == 1
 
 
 def test_a_masked_device_is_not_measured(unknown: pathlib.Path) -> None:

@@ -7,6 +7,7 @@ it has so many commands that the call itself does not count.
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 import time
 import warnings
@@ -43,6 +44,7 @@ _FULL_WORKGROUP: Final = 1024
 
 _bandwidths: weakref.WeakKeyDictionary[ComputeDevice, float] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
+_learning = threading.Lock()
 
 
 def copy_bandwidth(device: ComputeDevice) -> float:
@@ -109,21 +111,26 @@ def learn_model(device: ComputeDevice) -> None:
     """Measures a device of which too little is known, so that its rules know better from now on.
 
     That is a device without a shipped row, opened without a mask, and never measured before under this driver. Where the
-    numbers cannot be kept it is not measured: the next process might choose other kernels.
+    numbers cannot be kept it is not measured: the next process might choose other kernels. Of several that measure at once
+    the first to finish says what all of them use.
     """
     if (
         Source.GENERIC not in device.capabilities.model.sources
         or str(device.mask)
         or (path := model_path(device.info)) is None
-        or read_model(path)
+        or not os.access(path.parent, os.W_OK)
     ):
         return
-    try:
-        measure_model(device)
-    except (DmlvkError, OSError) as error:
-        warnings.warn(f"dmlvk could not measure {device.info.name}: {error}", RuntimeWarning, stacklevel=4)
-    device.capabilities = dataclasses.replace(device.capabilities, model=known_model(device.info))
-    device.reset_peak_memory()
+    with _learning:
+        if read_model(path) is None:
+            try:
+                numbers = measured_numbers(device)
+                if read_model(path) is None:  # another process may have been faster
+                    write_model(path, device.info.name, numbers)
+            except (DmlvkError, OSError) as error:
+                warnings.warn(f"dmlvk could not measure {device.info.name}: {error}", RuntimeWarning, stacklevel=4)
+            device.reset_peak_memory()
+        device.capabilities = dataclasses.replace(device.capabilities, model=known_model(device.info))
 
 
 def _copies(device: ComputeDevice, nbytes: int, *, distinct: bool) -> Callable[[int], list[Command]]:

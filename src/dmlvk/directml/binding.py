@@ -240,6 +240,8 @@ class OperatorBindings(_Bindings):
                         field=signature.inputs[index].name,
                         value=(read, written),
                     )
+        if self.persistent is None and self.temporary is None:
+            return
         written_tensors = _named(signature.outputs, outputs)
         tensors = _named(signature.inputs, inputs) + written_tensors
         _check_apart(self.name, "PersistentResource", self.persistent, written_tensors)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from dmlvk.engine.operator import initialization_scratch, keep_owned_inputs, owned_inputs
@@ -69,7 +70,7 @@ class Signature:
             desc.in_place_slots(),
         )
 
-    @property
+    @cached_property
     def owned_inputs(self) -> tuple[int, ...]:
         """Input slots that are bound at initialisation only."""
         return owned_inputs([slot.tensor for slot in self.inputs])
@@ -122,6 +123,9 @@ class CompiledOperator:
         self.signature: Final = signature
         self.flags: Final = flags
         self.plan: Final = keep_owned_inputs([slot.tensor for slot in signature.inputs], plan)
+        temporary, persistent = self.plan.temporary_bytes, self.plan.persistent_bytes
+        count = len(signature.inputs) + len(signature.outputs) + (temporary > 0) + (persistent > 0)
+        self._properties: Final = BindingProperties(count, temporary, persistent)
         self.execution: Final = PreparedLaunches(device, signature.operator, self.plan.dispatches)
         self.initialization: Final = PreparedLaunches(device, signature.operator, self.plan.initialize)
         self.initialized = False
@@ -130,9 +134,7 @@ class CompiledOperator:
 
     def get_binding_properties(self) -> BindingProperties:
         """``IDMLDispatchable::GetBindingProperties``."""
-        temporary, persistent = self.plan.temporary_bytes, self.plan.persistent_bytes
-        count = len(self.signature.inputs) + len(self.signature.outputs) + (temporary > 0) + (persistent > 0)
-        return BindingProperties(count, temporary, persistent)
+        return self._properties
 
     @property
     def is_initialization_recorded(self) -> bool:

@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from dmlvk.spec.enums import TensorDataType, TensorFlags
@@ -214,12 +215,12 @@ class TensorDesc:
         """Logical elements, broadcast ones counted."""
         return math.prod(self.sizes)
 
-    @property
+    @cached_property
     def effective_strides(self) -> tuple[int, ...]:
         """The strides, packed ones spelt out."""
         return packed_strides(self.sizes) if self.strides is None else self.strides
 
-    @property
+    @cached_property
     def owned_by_dml(self) -> bool:
         """Whether the tensor is bound at initialisation only."""
         return bool(self.flags & TensorFlags.OWNED_BY_DML)

@@ -17,7 +17,7 @@ from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, MultiheadAttentionMaskType, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import SizeTrace
+from dmlvk.spec.size import Mould, SizeTrace, value_of
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import Case
@@ -108,28 +108,55 @@ class Outcome(NamedTuple):
     same: int
 
 
+class Sized:
+    """An operator of one size, as the engine lowers it: the size is a symbol of one trace, and what its sizes are made
+    of are symbols of another.
+
+    Args:
+        build: The desc of a size.
+        size: The size that it is lowered with.
+        caps: The device.
+    """
+
+    def __init__(self, build: Callable[[int], OperatorDesc], size: int, caps: Capabilities) -> None:
+        outer, self.trace = SizeTrace(), SizeTrace()
+        mould = Mould(build(outer.symbol("n", size)))
+        self._symbols = outer.function(mould.symbols)
+        desc = mould.cast(self.trace, map(value_of, mould.symbols))
+        self.plan = lower(desc, caps)
+        self._recipe = Recipe(self.trace, desc, self.plan)
+
+    def filled(self, number: int) -> FilledPlan | None:
+        """The plan of another size, None where a guard refuses it."""
+        symbols = self._symbols(number)
+        return None if symbols is None else self._recipe.fill(symbols)
+
+
 def outcome(trial: Trial, size: int, caps: Capabilities) -> Outcome:
     """Lowers a case with every size of a number symbolic, and holds what is filled against what other numbers lower to."""
 
+    def desc(number: int) -> OperatorDesc:
+        return desc_of(trial, lambda own: number if own == size else own)
+
     def lowered(number: int) -> Plan | None:
         try:
-            return lower(desc_of(trial, lambda own: number if own == size else own), caps)
+            return lower(desc(number), caps)
         except (InvalidArgumentError, UnsupportedError):
             return None
 
-    trace = SizeTrace()
-    plan = lowered(trace.symbol("n", size))
-    if plan is None:
+    try:
+        sized = Sized(desc, size, caps)
+    except (InvalidArgumentError, UnsupportedError):
         assert lowered(size) is None, "what runs has a recipe"
         return Outcome(0, 0)
-    recipe = Recipe(trace, [plan])
+    plan = sized.plan
     filled = same = 0
     for number in (size, size + 1, size + 2, size - 1, size + 4, size * 2, size + 64):
-        found, wanted = recipe.fill([number]), lowered(number)
+        found, wanted = sized.filled(number), lowered(number)
         assert found is None or wanted is not None, f"{size} -> {number}: a size that is refused was filled"
         if found is not None and wanted is not None:
             assert kernels(wanted) == kernels(plan), f"{size} -> {number}"
-            assert found.plans == (shown(wanted),), f"{size} -> {number}"
+            assert found == shown(wanted), f"{size} -> {number}"
         if number == size:
             assert found is not None, "a recipe takes the sizes that it was made with"
         elif wanted is not None and kernels(wanted) == kernels(plan):
@@ -329,10 +356,9 @@ SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
 def test_neighbouring_sizes_are_filled(name: str, device: str) -> None:
     """Nearly all neighbouring sizes with the same pipelines are filled."""
     build, size, step = SYMBOLIC[name]
-    trace, caps = SizeTrace(), DEVICES[device]
-    plan = lower(build(trace.symbol("n", size)), caps)
-    recipe = Recipe(trace, [plan])
+    caps = DEVICES[device]
+    sized = Sized(build, size, caps)
     near = [size + step * steps for steps in range(1, 17)]
-    same = [number for number in near if kernels(lower(build(number), caps)) == kernels(plan)]
-    refused = [number for number in same if recipe.fill([number]) is None]
-    assert not refused, trace.guards
+    same = [number for number in near if kernels(lower(build(number), caps)) == kernels(sized.plan)]
+    refused = [number for number in same if sized.filled(number) is None]
+    assert not refused, sized.trace.guards

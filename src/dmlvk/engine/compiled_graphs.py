@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.engine.explanation import OperatorExplanation, explain_operator
-from dmlvk.engine.operator import PreparedOperator, lowered
+from dmlvk.engine.operator import PreparedOperator, keep_owned_inputs, lowered, owned_inputs
 from dmlvk.engine.progress import COMPILING, UPLOADING, Count, Progress, silent
-from dmlvk.engine.recipe import initialized_alike
+from dmlvk.engine.recipe import Recipe, Recipes
 from dmlvk.engine.trace import Trace
 from dmlvk.engine.weights import Target, Weights
 from dmlvk.graph.assemble import constant_slots, disowning, owning
@@ -22,29 +24,17 @@ from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.runtime.recorder import BoundRange, Command, Recording
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import is_symbolic
+from dmlvk.spec.size import Mould, Size
 
-
-class _SymbolicDesc:
-    """A desc of symbolic sizes as a key. It equals itself alone: to compare sizes would be a guard."""
-
-    def __init__(self, desc: OperatorDesc) -> None:
-        self.desc = desc
-
-
-_DescKey = OperatorDesc | _SymbolicDesc
-_Work = tuple[_DescKey, tuple[Storage, ...]]
-"""The key of an operator: its desc, and the constants that are OWNED_BY_DML in it."""
+_OperatorKey = OperatorDesc | Recipe
+_Work = tuple[_OperatorKey, tuple[Storage, ...]]
+"""The key of an operator: its desc, or the recipe of symbolic sizes, and the constants that are OWNED_BY_DML in it."""
 _Initialization = tuple[Hashable, ...]
 """The key of what initialisation leaves: its launches, their results' places and bytes, and the constants that it reads."""
 
 
-def _key_of(desc: OperatorDesc) -> _DescKey:
-    return _SymbolicDesc(desc) if is_symbolic(desc) else desc
-
-
-def _desc_of(key: _DescKey) -> OperatorDesc:
-    return key.desc if isinstance(key, _SymbolicDesc) else key
+def _desc_of(key: _OperatorKey) -> OperatorDesc:
+    return key.desc if isinstance(key, Recipe) else key
 
 
 class Placed(Protocol):
@@ -162,6 +152,7 @@ class Compiler:
         # Graphs keep alive what they use: with the last of them go its operators and its own constants.
         self._operators: weakref.WeakValueDictionary[_Work, PreparedOperator] = weakref.WeakValueDictionary()
         self._initialized: weakref.WeakValueDictionary[_Initialization, PreparedOperator] = weakref.WeakValueDictionary()
+        self._recipes: weakref.WeakValueDictionary[Hashable, Recipes] = weakref.WeakValueDictionary()
         self.weights = Weights(device)
 
     def check(self, trace: Trace) -> None:
@@ -171,7 +162,7 @@ class Compiler:
             UnsupportedError: one has not.
         """
         for step in trace.steps:
-            self._lowered(step, _key_of(step.desc), {})
+            self._lowered(step, step.desc, {})
 
     def compiled(self, trace: Trace) -> CompiledGraph:
         """The graph of a trace, weights and all."""
@@ -179,19 +170,38 @@ class Compiler:
         self.bring_weights(prepared)
         return CompiledGraph.of(trace, prepared.operators)
 
-    def prepared(self, trace: Trace) -> _Prepared:
+    def recipes(self, step: Step, given: Collection[Storage]) -> tuple[Recipes, tuple[Size, ...]]:
+        """The recipes of a step whose sizes are symbolic, and the symbols whose values they are filled for."""
+        constants = constant_slots(step, given)
+        mould = Mould(disowning(step.desc))
+        key = mould.key, constants
+        recipes = self._recipes.get(key)
+        if recipes is None:
+
+            def lower(desc: OperatorDesc) -> tuple[OperatorDesc, Plan]:
+                desc, plan = self._owning(desc, constants, functools.partial(lowered, self._device, caps=self._caps))
+                return desc, keep_owned_inputs([slot.tensor for slot in desc.input_slots()], plan)
+
+            recipes = self._recipes[key] = Recipes(mould, lower)
+        return recipes, mould.symbols
+
+    def prepared(self, trace: Trace, recipes: Mapping[Step, Recipe] = MappingProxyType({})) -> _Prepared:
         """An operator for each step.
+
+        Args:
+            trace: The steps.
+            recipes: What is known of steps whose sizes are symbolic: the recipe of each.
 
         Raises:
             UnsupportedError: as ``refusal`` makes it.
         """
         known: dict[_Work, PreparedOperator] = dict(self._operators)
-        plans: dict[_DescKey, Plan] = {}
+        plans: dict[_OperatorKey, Plan] = {recipe: recipe.plan for recipe in recipes.values()}
         works = []
         missing: dict[_Work, Step] = {}
         creating: set[KernelVariant] = set()
         for step in trace.steps:
-            work = self._work(step, trace.given, plans)
+            work = self._work(step, trace.given, plans, recipes.get(step))
             if work not in known:
                 missing.setdefault(work, step)
                 creating.update(self._device.prepare_kernels(_kernels(self._lowered(step, work[0], plans))))
@@ -245,27 +255,38 @@ class Compiler:
                 if other is not target.operator and other.initialized:
                     self.weights.share(other, target.operator)
 
-    def _work(self, step: Step, given: Collection[Storage], plans: dict[_DescKey, Plan]) -> _Work:
-        """The step's desc, with those constants OWNED_BY_DML that its initialisation would repack."""
-        desc = disowning(step.desc)
-        constants = constant_slots(step, given)
-        if not constants:
-            return _key_of(desc), ()
-        key = _key_of(owning(desc, constants))
-        plan = self._lowered(step, key, plans)
-        repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is Source.INPUT}
-        if repacked != set(constants):
-            key = _key_of(owning(desc, repacked))
-        return key, tuple(storage for slot in sorted(repacked) if (storage := step.inputs[slot]))
+    def _work(self, step: Step, given: Collection[Storage], plans: dict[_OperatorKey, Plan], recipe: Recipe | None) -> _Work:
+        """The step's desc, or its recipe, with those constants OWNED_BY_DML that its initialisation would repack."""
+        if recipe is None:
+            desc = disowning(step.desc)
+            constants = constant_slots(step, given)
+            if constants:
+                desc, _ = self._owning(desc, constants, lambda owned: self._lowered(step, owned, plans))
+        else:
+            desc = recipe.desc
+        slots = owned_inputs([slot.tensor for slot in desc.input_slots()])
+        return recipe or desc, tuple(storage for slot in slots if (storage := step.inputs[slot]))
 
-    def _lowered(self, step: Step, key: _DescKey, plans: dict[_DescKey, Plan]) -> Plan:
+    @staticmethod
+    def _owning(
+        desc: OperatorDesc, constants: Set[int], lowered: Callable[[OperatorDesc], Plan]
+    ) -> tuple[OperatorDesc, Plan]:
+        """A desc with those constants OWNED_BY_DML that its initialisation would repack, and its plan."""
+        owned = owning(desc, constants)
+        plan = lowered(owned)
+        repacked = {part.slot for launch in plan.initialize for part in launch.bindings if part.source is Source.INPUT}
+        if repacked == set(constants):
+            return owned, plan
+        owned = owning(desc, repacked)
+        return owned, lowered(owned)
+
+    def _lowered(self, step: Step, key: _OperatorKey, plans: dict[_OperatorKey, Plan]) -> Plan:
         """The plan of an operator, made once for those of equal descs."""
         if key not in plans:
             try:
-                plan = lowered(self._device, _desc_of(key), self._caps)
+                plans[key] = lowered(self._device, _desc_of(key), self._caps)
             except UnsupportedError as error:
                 raise self._refusal(step.origin, error) from error
-            plans[key] = initialized_alike(plan) if isinstance(key, _SymbolicDesc) else plan
         return plans[key]
 
     def _run_once(self, trace: Trace, targets: Sequence[Target], uploading: Count) -> None:

@@ -1,14 +1,18 @@
-"""Plans whose sizes are symbolic, as one function of the sizes: what a new shape costs instead of lowering."""
+"""Plans whose sizes are symbolic, as functions of the sizes: what a new shape costs instead of lowering."""
 
 from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range
-from dmlvk.spec.size import Deferred, SizeTrace, settled
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.size import Mould, SizeTrace, settled
+
+_MOST_RECIPES: Final = 16
+"""Recipes kept for operators that differ in nothing but sizes; the one unused longest goes first."""
 
 
 class FilledLaunch(NamedTuple):
@@ -29,43 +33,72 @@ class FilledPlan(NamedTuple):
     persistent_inputs: tuple[tuple[int, int], ...]
 
 
-class Filled(NamedTuple):
-    """A recipe for one set of sizes.
-
-    Attributes:
-        plans: The filled plan of each step.
-        sizes: The further numbers that the recipe was asked for, in that order.
-    """
-
-    plans: tuple[FilledPlan, ...]
-    sizes: tuple[Any, ...]
-
-
 class Recipe:
-    """The plans of a list of steps, lowered once with symbolic sizes.
+    """The plan of an operator, lowered once with symbolic sizes.
 
     Attributes:
-        plans: The plans as they were lowered: their pipelines are those of every set of sizes that is filled.
+        desc: The operator, whose sizes are symbols of a trace.
+        plan: The plan as it was lowered: its pipelines are those of every set of sizes that is filled.
     """
 
-    def __init__(self, trace: SizeTrace, plans: Sequence[Plan], sizes: Sequence[Any] = ()) -> None:
-        """
-        Args:
-            trace: The trace whose symbols the plans' sizes are made of.
-            plans: One a step.
-            sizes: Whatever else depends on the symbols: byte counts and offsets of storages, sizes of outputs.
-        """
-        self.plans = tuple(plans)
-        self._function = trace.function(Deferred(Filled, (tuple(map(_plan, plans)), tuple(sizes))))
+    def __init__(self, trace: SizeTrace, desc: OperatorDesc, plan: Plan) -> None:
+        self.desc, self.plan = desc, plan
+        self._function = trace.function(_plan(plan))
 
-    def fill(self, values: Sequence[int]) -> Filled | None:
-        """The plans for these values of the trace's symbols, in the order in which they were made; None where a guard of
-        the trace fails, so that the steps must be lowered anew."""
+    def fill(self, values: Sequence[int]) -> FilledPlan | None:
+        """The plan for these values of the trace's symbols, in the order in which they were made; None where a guard of the
+        trace fails, so that the operator must be lowered anew."""
         try:
-            filled: Filled | None = self._function(*values)
+            filled: FilledPlan | None = self._function(*values)
         except struct.error:  # a number outgrew its word: lowering says how
             return None
         return filled
+
+
+class Recipes:
+    """The recipes of operators that differ in nothing but the numbers of sizes: one for each choice of kernels so far.
+
+    Args:
+        mould: What makes the desc of other sizes.
+        lower: Lowers it: the desc with what is OWNED_BY_DML in it, and its plan.
+    """
+
+    def __init__(self, mould: Mould, lower: Callable[[OperatorDesc], tuple[OperatorDesc, Plan]]) -> None:
+        self._mould = mould
+        self._lower = lower
+        self._kept: list[Recipe] = []
+        self._last: tuple[tuple[int, ...], tuple[Recipe, FilledPlan]] | None = None
+
+    def __contains__(self, recipe: Recipe) -> bool:
+        return recipe in self._kept
+
+    def filled(self, values: tuple[int, ...]) -> tuple[Recipe, FilledPlan]:
+        """The recipe for these values of the mould's symbols, which is made where none fits, and its plan.
+
+        Raises:
+            What ``lower`` says.
+        """
+        if self._last is None or self._last[0] != values:
+            self._last = values, self._found(values) or self._learned(values)
+        return self._last[1]
+
+    def _found(self, values: tuple[int, ...]) -> tuple[Recipe, FilledPlan] | None:
+        for index, recipe in enumerate(self._kept):
+            plan = recipe.fill(values)
+            if plan is not None:
+                if index:
+                    self._kept.insert(0, self._kept.pop(index))
+                return recipe, plan
+        return None
+
+    def _learned(self, values: tuple[int, ...]) -> tuple[Recipe, FilledPlan]:
+        trace = SizeTrace()
+        desc, plan = self._lower(self._mould.cast(trace, values))
+        recipe = Recipe(trace, desc, _initialized_alike(plan))
+        self._kept = [recipe, *self._kept][:_MOST_RECIPES]
+        filled = recipe.fill(values)
+        assert filled is not None, "a recipe takes the sizes that it was made with"
+        return recipe, filled
 
 
 def _plan(plan: Plan) -> FilledPlan:
@@ -79,7 +112,7 @@ def _launch(launch: Launch) -> FilledLaunch:
     return FilledLaunch(None, None, launch.bindings)
 
 
-def initialized_alike(plan: Plan) -> Plan:
+def _initialized_alike(plan: Plan) -> Plan:
     """A plan of symbolic sizes whose initialisation is the same for all that its guards let through."""
     initialize = tuple(
         dataclasses.replace(

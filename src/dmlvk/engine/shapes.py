@@ -1,9 +1,9 @@
 """The shape phase without a trace: a region is traced once with symbols for the sizes that change, and filled for others.
 
 The first sizes of a region are traced as they are, and so are the second: few programs need more. From the third on, every
-size that has changed is a symbol. The trace of symbols is lowered once and becomes a recipe: a function of the sizes, with
-guards, that gives parameter blocks, grids and byte counts. Where a guard refuses, the region is traced once more, and both
-recipes are kept.
+size that has changed is a symbol. The trace of symbols becomes a function of the sizes, with guards, that gives the sizes of
+every step and storage; each step has recipes, which give its parameter blocks, grids and byte counts. Where a step's guards
+refuse, it gets one more recipe. Where the trace's refuse, the region is traced once more, and both are kept.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from dmlvk.engine.compiled_graphs import CompiledGraph, Compiler, elsewhere
-from dmlvk.engine.recipe import Filled, Recipe
+from dmlvk.engine.operator import PreparedOperator
+from dmlvk.engine.recipe import Recipe
 from dmlvk.engine.trace import PackedTensor, Spec, Trace
 from dmlvk.graph.placement import Lifetimes, ReservedArena
-from dmlvk.graph.step import Storage
+from dmlvk.graph.step import Step, Storage
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.errors import DmlvkError
-from dmlvk.spec.size import SizeTrace
+from dmlvk.spec.size import Deferred, SizeTrace, is_symbolic, value_of
 
 _MOST_RECIPES: Final = 8
 """Recipes kept for the inputs of a region; the one unused longest goes first."""
@@ -61,8 +62,25 @@ class _Extents(NamedTuple):
         return self.numbers[storage]
 
 
+class _Numbers(NamedTuple):
+    """The numbers that a trace is filled with.
+
+    Attributes:
+        symbols: The values of the symbols of each step's recipes.
+        extents: The offset of each storage in the one that it is part of, and its bytes.
+        sizes: The sizes of each input and each output.
+    """
+
+    symbols: tuple[tuple[int, ...], ...]
+    extents: tuple[tuple[int, int], ...]
+    sizes: tuple[tuple[int, ...], ...]
+
+
 class GraphRecipe:
     """A trace with symbols for sizes: compiled, and ready to be filled.
+
+    The trace's own guards are few. Which kernels a step has is a matter of its recipes: where none of them fits, that step
+    alone is lowered anew.
 
     Args:
         device: Where it runs.
@@ -71,46 +89,55 @@ class GraphRecipe:
         recorder: What the symbols are from.
 
     Raises:
-        UnsupportedError: as the compiler says.
+        What the compiler and a lowering of symbols say.
     """
 
     def __init__(self, device: ComputeDevice, compiler: Compiler, trace: Trace, recorder: SizeTrace) -> None:
-        prepared = compiler.prepared(trace)
-        compiler.bring_weights(prepared)
         self._device = device
+        self._compiler = compiler
         self._trace = trace
+        symbolic = [step for step in trace.steps if is_symbolic(step.desc)]
+        found = {step: compiler.recipes(step, trace.given) for step in symbolic}
+        self._recipes = {step: recipes for step, (recipes, _) in found.items()}
+        symbols = {step: own for step, (_, own) in found.items()}
+        recipes = {step: recipes.filled(tuple(map(value_of, symbols[step])))[0] for step, recipes in self._recipes.items()}
+        prepared = compiler.prepared(trace, recipes)
+        compiler.bring_weights(prepared)
         self._operators = prepared.operators
-        self._varying = [index for index, step in enumerate(trace.steps) if not step.runs_once]
+        self._sized = {
+            step: {recipes[step]: own} for step, own in zip(trace.steps, prepared.operators, strict=True) if step in recipes
+        }
         inputs = [value.storage for value in trace.inputs.values()]
         lifetimes = Lifetimes(trace.steps, inputs, trace.results(), elsewhere(trace))
         self._homes = lifetimes.homes
         self._members = lifetimes.members
         self._arena = ReservedArena(lifetimes, len(trace.steps))
-        steps = [trace.steps[index] for index in self._varying]
-        storages = [item for step in steps for item in (*step.read(), *step.written())]
+        storages = [item for step in trace.steps if not step.runs_once for item in (*step.read(), *step.written())]
         self._storages = list(dict.fromkeys([*inputs, *storages, *trace.results()]))
-        numbers = tuple((storage.place.offset, storage.nbytes) for storage in self._storages)
+        extents = tuple((storage.place.offset, storage.nbytes) for storage in self._storages)
         sizes = tuple(tuple(value.sizes) for value in (*trace.inputs.values(), *self._results()))
-        self._recipe = Recipe(recorder, [self._operators[index].plan for index in self._varying], (numbers, sizes))
+        self._function = recorder.function(Deferred(_Numbers, (tuple(symbols.values()), extents, sizes)))
 
     def _results(self) -> list[Any]:
         return [value for value in self._trace.outputs.values() if not isinstance(value, np.ndarray)]
 
     def filled(self, values: Sequence[int]) -> CompiledGraph | None:
         """The graph for these values of the symbols, None where a guard refuses them."""
-        filled = self._recipe.fill(values)
-        if filled is None:
+        numbers: _Numbers | None = self._function(*values)
+        if numbers is None:
             return None
-        trace = self._trace
-        pairs = [(self._operators[index], plan) for index, plan in zip(self._varying, filled.plans, strict=True)]
-        blocks = self._device.place_parameters([block for own, plan in pairs for block in own.varying(plan)])
+        plans = {
+            step: recipes.filled(own) for (step, recipes), own in zip(self._recipes.items(), numbers.symbols, strict=True)
+        }
+        self._prepare({step: recipe for step, (recipe, _) in plans.items() if recipe not in self._sized[step]})
+        pairs = {step: (self._sized[step][recipe], plan) for step, (recipe, plan) in plans.items()}
+        blocks = self._device.place_parameters([block for own, plan in pairs.values() for block in own.varying(plan)])
         placed = iter(blocks)
-        operators = list(self._operators)
-        for index, (own, plan) in zip(self._varying, pairs, strict=True):
-            operators[index] = own.filled(plan, placed)
-        numbers, sizes = filled.sizes
-        extents = self._placed(filled, dict(zip(self._storages, numbers, strict=True)))
-        rest = iter(sizes)
+        filled = {step: own.filled(plan, placed) for step, (own, plan) in pairs.items()}
+        trace = self._trace
+        operators = [filled.get(step, own) for step, own in zip(trace.steps, self._operators, strict=True)]
+        extents = self._placed(operators, dict(zip(self._storages, numbers.extents, strict=True)))
+        rest = iter(numbers.sizes)
         inputs = {
             name: PackedTensor(value.storage, value.data_type, value.dtype, next(rest))
             for name, value in trace.inputs.items()
@@ -123,11 +150,20 @@ class GraphRecipe:
         }
         return CompiledGraph(dataclasses.replace(trace, inputs=inputs, outputs=outputs), operators, extents)
 
-    def _placed(self, filled: Filled, numbers: Mapping[Storage, tuple[int, int]]) -> _Extents:
+    def _prepare(self, recipes: Mapping[Step, Recipe]) -> None:
+        """Makes operators of further recipes; those of recipes that are no longer kept go."""
+        if not recipes:
+            return
+        prepared = self._compiler.prepared(dataclasses.replace(self._trace, steps=tuple(recipes)), recipes)
+        self._compiler.bring_weights(prepared)
+        for (step, recipe), operator in zip(recipes.items(), prepared.operators, strict=True):
+            kept = {known: own for known, own in self._sized[step].items() if known in self._recipes[step]}
+            self._sized[step] = {**kept, recipe: operator}
+
+    def _placed(self, operators: Sequence[PreparedOperator], numbers: Mapping[Storage, tuple[int, int]]) -> _Extents:
         lengths = [max(sum(numbers[item]) for item in own) for own in self._members.values()]
-        scratch = [0] * len(self._trace.steps)
-        for index, plan in zip(self._varying, filled.plans, strict=True):
-            scratch[index] = plan.temporary_bytes
+        steps = zip(self._trace.steps, operators, strict=True)
+        scratch = [0 if step.runs_once else operator.plan.temporary_bytes for step, operator in steps]
         arena = self._arena.fitted([*lengths, *scratch])
         offsets = dict(zip(self._members, arena.offsets, strict=False))
         starts = {
@@ -182,7 +218,10 @@ class RegionShapes:
         """The graph for these sizes, made without a trace of them; None where they must be traced as they are."""
         numbers = tuple(size for _, sizes in specs.values() for size in sizes)
         for known in reversed(self._known):
-            found = known.filled(numbers)
+            try:
+                found = known.filled(numbers)
+            except _NOT_SYMBOLIC:
+                return None
             if found is not None:
                 self._known.remove(known)
                 self._known.append(known)

@@ -20,14 +20,14 @@ from dmlvk.kernels.attention.rules import (
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan
-from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.attention import AttentionSizes, attention_sizes
-from dmlvk.spec.tensor import TEMPORARY_BUFFER_ALIGNMENT, TensorDesc, element_bits
+from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Strides = tuple[int, int, int, int]
 """Strides in elements of (batch entry, row, head, element)."""
@@ -140,7 +140,7 @@ def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> _Operands:
         elif joined:
             nbytes = math.prod((sizes.batch, sizes.key_heads, sizes.total, size)) * element_bits(y.data_type) // 8
             where = Range(Source.TEMPORARY, 0, temporary_bytes, -(-nbytes // 4) * 4)
-            temporary_bytes += _aligned(nbytes)
+            temporary_bytes += aligned(nbytes)
             head = sizes.total * size
             made = _Rows(where, 0, (sizes.key_heads * head, size, head, 1))
         if made is not None:
@@ -163,10 +163,6 @@ def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> _Operands:
         before=tuple(before),
         temporary_bytes=temporary_bytes,
     )
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // TEMPORARY_BUFFER_ALIGNMENT) * TEMPORARY_BUFFER_ALIGNMENT
 
 
 def _last_strides(tensor: TensorDesc | None, count: int) -> tuple[int, ...]:
@@ -440,7 +436,7 @@ def _plan(
     if parts is None:
         return Plan(launches, temporary_bytes=operands.temporary_bytes)
     merge = _merge(problem, operands, caps, parts)
-    return Plan((*launches, merge), temporary_bytes=operands.temporary_bytes + _aligned(parts.where.nbytes))
+    return Plan((*launches, merge), temporary_bytes=operands.temporary_bytes + aligned(parts.where.nbytes))
 
 
 class TileShape(NamedTuple):

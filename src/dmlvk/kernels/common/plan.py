@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
+from dmlvk.spec.tensor import TEMPORARY_BUFFER_ALIGNMENT
+
 
 class Source(enum.Enum):
     """The resource in which a binding's bytes lie."""
@@ -41,6 +43,29 @@ def input_range(slot: int) -> Range:
 def output_range(slot: int = 0) -> Range:
     """The whole tensor of an output slot."""
     return Range(Source.OUTPUT, slot)
+
+
+def aligned(nbytes: int) -> int:
+    """Bytes rounded up to where the next range of temporary or persistent memory may start."""
+    return -(-nbytes // TEMPORARY_BUFFER_ALIGNMENT) * TEMPORARY_BUFFER_ALIGNMENT
+
+
+class Resource:
+    """A plan's temporary or persistent resource while the plan is made: ranges one after the other.
+
+    Attributes:
+        end: The bytes up to the end of the last range.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.end = 0
+        self._source = source
+
+    def take(self, nbytes: int) -> Range:
+        """A new range behind all others."""
+        start = aligned(self.end)
+        self.end = start + nbytes
+        return Range(self._source, 0, start, nbytes)
 
 
 class KernelVariant(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
-from dmlvk.kernels.common.plan import Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Plan, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import (
     WORD_BITS,
@@ -27,8 +27,6 @@ _CAPACITY = 2048
 """Elements that a workgroup gathers in shared memory before it writes their rows."""
 _MOST_CHUNKS = 4096
 """The most chunks of an input: the workgroup of each adds up the counts of all before it."""
-_ALIGNMENT = 256
-"""The alignment of a range in temporary memory, in bytes."""
 
 
 class _Shape(NamedTuple):
@@ -145,9 +143,8 @@ def _chunks(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilitie
 
     variant, constants, params = _mask_fields(desc, problem, shape)
     chunk_masks = chunk_tiles * invocations
-    found = Range(Source.TEMPORARY, 0, 0, 4 * masks)
-    start = -(-found.nbytes // _ALIGNMENT) * _ALIGNMENT
-    counts = Range(Source.TEMPORARY, 0, start, 4 * chunks)
+    temporary = Resource(Source.TEMPORARY)
+    found, counts = temporary.take(4 * masks), temporary.take(4 * chunks)
     grid = linear_grid(chunks, caps)
     first = make_dispatch(
         "nonzero_masks",
@@ -170,7 +167,7 @@ def _chunks(desc: NonzeroCoordinates, problem: NonzeroProblem, caps: Capabilitie
         chunks=chunks,
         chunk_masks=chunk_masks,
     )
-    return Plan((first, second), temporary_bytes=start + counts.nbytes)
+    return Plan((first, second), temporary_bytes=temporary.end)
 
 
 register(

@@ -10,7 +10,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.cooperative_tile import CooperativeTile, cooperative_constants
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Resource, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import Schedule, register
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.integer.rules import (
@@ -36,8 +36,6 @@ _WORD = WORD_BITS // 8
 _TILED_WORDS = 2
 _CPU_TILED_WORDS = 4
 """The words of a line that the tiled kernel stages at a time, the second on a CPU."""
-_ALIGNMENT = 256
-"""The alignment of the parts of temporary and persistent memory."""
 
 Pair = tuple[int, int]
 Six = tuple[int, int, int, int, int, int]
@@ -297,20 +295,6 @@ def _depthwise(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities) 
 # -- packed operands
 
 
-@dataclass
-class _Memory:
-    """Ranges one after the other in a plan's own resource."""
-
-    source: Source
-    nbytes: int = 0
-
-    def take(self, nbytes: int) -> Range:
-        """The next range."""
-        start = self.nbytes
-        self.nbytes += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-        return Range(self.source, 0, start, nbytes)
-
-
 @dataclass(frozen=True)
 class _Packed:
     """Operands made ready for the kernels that multiply packed ones.
@@ -355,7 +339,7 @@ def _packing(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities, mu
     slots, geometry = _slots(desc), _geometry(desc)
     channels = problem.padded_channels(multiple)
     tiles = -(-channels // PACKED_CHANNELS)
-    temporary, persistent = _Memory(Source.TEMPORARY), _Memory(Source.PERSISTENT)
+    temporary, persistent = Resource(Source.TEMPORARY), Resource(Source.PERSISTENT)
     launches: list[Dispatch] = []
     initialize: list[Dispatch] = []
     places: dict[str, Range] = {}
@@ -403,8 +387,8 @@ def _packing(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities, mu
     return _Packed(
         tuple(launches),
         tuple(initialize),
-        temporary.nbytes,
-        persistent.nbytes,
+        aligned(temporary.end),
+        aligned(persistent.end),
         places,
         {"HAS_X_SUMS": needed["x"], "HAS_W_SUMS": needed["w"], "ROWS_INNER": _rows_inner(geometry)},
         {"words": channels // _WORD, "input_lines": problem.input_lines, "tiles": tiles},

@@ -8,7 +8,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.parts import chosen_plan, placed
-from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid
 from dmlvk.kernels.pooling.lowering import position_terms, rows_contiguous, walk_of
@@ -23,7 +23,7 @@ from dmlvk.spec.ops.elementwise import ElementWiseIdentity
 from dmlvk.spec.ops.pooling import MaxPooling2
 from dmlvk.spec.ops.pooling_gradient import AveragePoolingGrad, MaxPoolingGrad
 from dmlvk.spec.schema import ScaleBias
-from dmlvk.spec.tensor import TEMPORARY_BUFFER_ALIGNMENT, TensorDesc
+from dmlvk.spec.tensor import TensorDesc
 
 _Gradient = AveragePoolingGrad | MaxPoolingGrad
 
@@ -99,12 +99,11 @@ def _indices(desc: MaxPoolingGrad, problem: PoolingGradientProblem, caps: Capabi
     plan = chosen_plan(
         desc.forward().replace(input_tensor=desc.input_tensor, output_tensor=maxima, output_indices_tensor=indices), caps
     )
-    start = -(-maxima.total_tensor_size_in_bytes // TEMPORARY_BUFFER_ALIGNMENT) * TEMPORARY_BUFFER_ALIGNMENT
-    found = Range(Source.TEMPORARY, 0, 0, maxima.total_tensor_size_in_bytes)
-    places = Range(Source.TEMPORARY, 0, start, indices.total_tensor_size_in_bytes)
+    temporary = Resource(Source.TEMPORARY)
+    found, places = (temporary.take(tensor.total_tensor_size_in_bytes) for tensor in (maxima, indices))
     search = placed(plan, inputs=(input_range(0),), outputs=(found, places))
     gathered = _gathered(desc, ReduceFunction.MAX, places, caps)
-    return Plan((*search, gathered), temporary_bytes=start + indices.total_tensor_size_in_bytes)
+    return Plan((*search, gathered), temporary_bytes=temporary.end)
 
 
 def _lanes(desc: _Gradient, problem: PoolingGradientProblem, caps: Capabilities) -> Plan:

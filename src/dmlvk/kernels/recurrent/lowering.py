@@ -18,7 +18,7 @@ from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
-from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.recurrent.manifest import MOST_ENTRIES, Cell
@@ -29,28 +29,9 @@ from dmlvk.spec.tensor import TensorDesc
 
 Recurrent = ops.Rnn | ops.Lstm | ops.Gru
 
-_ALIGNMENT: Final = 256
 _MANY_WORKGROUPS: Final = 4
 """Workgroups of 128 invocations for each processor: on an H200 64 sequences of 512 units take 1.57 ms with larger ones and
 1.79 without; 16 sequences take 0.88 with them and 0.78 without."""
-
-
-class _Memory:
-    """Memory given out piece by piece.
-
-    Attributes:
-        end: Bytes so far.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self.end = 0
-        self._source = source
-
-    def take(self, nbytes: int) -> Range:
-        """A range of its own."""
-        start = -(-self.end // _ALIGNMENT) * _ALIGNMENT
-        self.end = start + nbytes
-        return Range(self._source, 0, start, nbytes)
 
 
 class _Work:
@@ -64,8 +45,8 @@ class _Work:
 
     def __init__(self, caps: Capabilities) -> None:
         self.caps = caps
-        self.temporary = _Memory(Source.TEMPORARY)
-        self.persistent = _Memory(Source.PERSISTENT)
+        self.temporary = Resource(Source.TEMPORARY)
+        self.persistent = Resource(Source.PERSISTENT)
         self.launches: list[Launch] = []
         self.initialize: list[Launch] = []
 

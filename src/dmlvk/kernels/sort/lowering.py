@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
-from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, coalesce, divisors, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.sort.manifest import MemoryPhase, SelectPhase
@@ -22,8 +22,6 @@ _WORKGROUPS = 8
 """Workgroups of chunks for each processor, of which it has enough."""
 _BATCH_BYTES = 2**26
 """Temporary memory in which ``memory`` sorts as many rows at a time as fit, or one."""
-_ALIGNMENT = 256
-"""The alignment of a range in temporary memory, in bytes."""
 
 
 def _problem(desc: TopK1) -> TopKProblem:
@@ -190,10 +188,9 @@ def _chunks(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     smallest = max(256 * problem.k, 2048 if caps.is_cpu else 2**15)
     chunks = max(min(problem.length // smallest, -(-caps.model.workgroups(_WORKGROUPS) // problem.rows)), 2)
     candidates = problem.rows * chunks * problem.k
-    values = Range(Source.TEMPORARY, 0, 0, candidates * problem.bits // 8)
-    start = -(-values.nbytes // _ALIGNMENT) * _ALIGNMENT
-    values = values._replace(nbytes=-(-values.nbytes // 4) * 4)
-    indices = Range(Source.TEMPORARY, 0, start, 4 * candidates)
+    temporary = Resource(Source.TEMPORARY)
+    values = temporary.take(-(-candidates * problem.bits // 32) * 4)
+    indices = temporary.take(4 * candidates)
     first = _select_dispatch(
         desc,
         problem,
@@ -214,7 +211,7 @@ def _chunks(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
         (values, output_range(0), output_range(1), indices),
         x_steps=(row_steps, 1),
     )
-    return Plan((first, second), temporary_bytes=start + indices.nbytes)
+    return Plan((first, second), temporary_bytes=temporary.end)
 
 
 # -- rows sorted in memory
@@ -238,9 +235,9 @@ def _memory(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     invocations, block = _memory_shape(problem, caps)
     key_bytes = problem.length * max(problem.bits, 32) // 8
     batch = max(min(_BATCH_BYTES // (key_bytes + 4 * problem.length), problem.rows), 1)
-    keys = Range(Source.TEMPORARY, 0, 0, batch * key_bytes)
-    start = -(-keys.nbytes // _ALIGNMENT) * _ALIGNMENT
-    positions = Range(Source.TEMPORARY, 0, start, batch * 4 * problem.length)
+    temporary = Resource(Source.TEMPORARY)
+    keys = temporary.take(batch * key_bytes)
+    positions = temporary.take(batch * 4 * problem.length)
     blocks = -(-problem.length // block)
     pairs = power_of_two(problem.length) // 2
     dispatches = []
@@ -271,7 +268,7 @@ def _memory(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
                     rows=rows,
                 )
             )
-    return Plan(tuple(dispatches), temporary_bytes=start + positions.nbytes)
+    return Plan(tuple(dispatches), temporary_bytes=temporary.end)
 
 
 register(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
 from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.normalization import shares
 from dmlvk.kernels.normalization_gradient import lowering
 from dmlvk.spec import ops
 from dmlvk.spec.tensor import calculate_strides
@@ -131,7 +132,7 @@ def test_every_rule_on_a_small_device(device: dmlvk.Device, monkeypatch: pytest.
     small = dataclasses.replace(device.capabilities, workgroup_invocations=64, is_cpu=False)
     monkeypatch.setattr(device, "capabilities", small)
     monkeypatch.setattr(lowering, "_WORKGROUPS", 16)
-    monkeypatch.setattr(lowering, "_MOST_CHUNKS", 8)
+    monkeypatch.setattr(shares, "_MOST_CHUNKS", 8)
     entry = all_cases()[row]
 
     def longest(name: str, sizes: tuple[int, ...], own: tuple[int, ...]) -> Case:

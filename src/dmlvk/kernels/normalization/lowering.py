@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
@@ -18,8 +18,6 @@ from dmlvk.kernels.common.shapes import (
     coalesce,
     divisors,
     linear_grid,
-    most_invocations,
-    power_of_two,
 )
 from dmlvk.kernels.elementwise.lowering import pointwise_problem
 from dmlvk.kernels.manifest import KERNELS
@@ -29,7 +27,17 @@ from dmlvk.kernels.normalization.rules import (
     MEAN_VARIANCE_NORMALIZATION,
     BatchNormalizationProblem,
     MeanVarianceProblem,
-    lanes_side_by_side,
+)
+from dmlvk.kernels.normalization.shares import (
+    column_chunks,
+    column_invocations,
+    column_shares,
+    elements_at_once,
+    loads_in_flight,
+    row_chunks,
+    row_shares,
+    steps_in_units,
+    whole_words,
 )
 from dmlvk.spec.ops.normalization import (
     BatchNormalization,
@@ -38,30 +46,11 @@ from dmlvk.spec.ops.normalization import (
 )
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
-_MOST_CHUNKS = 256
-"""Chunks of a split row: every chunk's workgroup reads the statistics of all of them."""
 _PARTIAL_BYTES = 16
 _MERGED = 8
 """Rows side by side whose chunks a workgroup merges: a cache line of their statistics."""
 _WORKGROUPS = 16
 """Workgroups of 256 invocations for each processor that occupy it evenly."""
-
-
-def _in_units(steps: Sequence[int], unit: int) -> tuple[int, ...]:
-    return tuple(step // unit for step in steps)
-
-
-def _whole_words(walks: Sequence[tuple[Sequence[int], Sequence[int]]], run: int, word: int) -> bool:
-    """Whether runs of elements, contiguous in a walk's last dimension, are whole words at whole words.
-
-    Args:
-        walks: (sizes, steps) of the dimensions around the runs.
-        run: Length of the runs.
-        word: Elements of a word.
-    """
-    return run % word == 0 and all(
-        size == 1 or step % word == 0 for sizes, steps in walks for size, step in zip(sizes, steps, strict=True)
-    )
 
 
 # -- mean-variance normalization
@@ -119,14 +108,14 @@ def _mean_variance_problem(desc: _Normalization) -> MeanVarianceProblem:
     word = WORD_BITS // element_bits(form.x.data_type)
     along = [row.strides[i] for i in ((0, 2) if form.add is None else (0, 1, 2))]
     around = [kept.strides[i] for i in ((0, 4) if form.add is None else (0, 3, 4))]
-    unit = _width(row.sizes, along, kept.sizes, around, word)
+    unit = elements_at_once(row.sizes, along, kept.sizes, around, word)
     side_by_side = unit == 1 and kept.sizes[-1] > 1 and kept.strides[4][-1] < row.strides[2][-1]
     return MeanVarianceProblem(
         rows=math.prod(kept.sizes),
         row_units=math.prod(row.sizes) // unit,
         unit_elements=unit,
         side_by_side=side_by_side,
-        across=_width(kept.sizes, around, row.sizes, along, word) if side_by_side else 1,
+        across=elements_at_once(kept.sizes, around, row.sizes, along, word) if side_by_side else 1,
         kept=kept,
         row=row,
         side=merge(row_axes, scale, bias),
@@ -138,19 +127,6 @@ def _steps(tensor: TensorDesc | None, sizes: tuple[int, ...]) -> tuple[int, ...]
     return (0,) * len(sizes) if tensor is None else broadcast_strides(tensor, sizes)
 
 
-def _width(
-    sizes: Sequence[int],
-    steps: Sequence[Sequence[int]],
-    other_sizes: Sequence[int],
-    other_steps: Sequence[Sequence[int]],
-    word: int,
-) -> int:
-    """The number of elements along the last of these dimensions that move at once, in all tensors: a word, or 1."""
-    walks = [(sizes[:-1], tensor[:-1]) for tensor in steps] + [(other_sizes, tensor) for tensor in other_steps]
-    whole = all(tensor[-1] == 1 for tensor in steps) and _whole_words(walks, sizes[-1], word)
-    return word if whole else 1
-
-
 def _side_constants(form: _Form, problem: MeanVarianceProblem, unit: int) -> dict[str, int]:
     """The constants for reading scale and bias along a row, whose units have so many elements."""
     present = [i for i, tensor in enumerate((form.scale, form.bias)) if tensor is not None]
@@ -158,13 +134,13 @@ def _side_constants(form: _Form, problem: MeanVarianceProblem, unit: int) -> dic
     varies = problem.side.sizes != (1,) and any(any(problem.side.strides[i]) for i in present)
     around = [(problem.kept.sizes, problem.kept.strides[1 + i]) for i in present]
     consecutive = len(problem.side.sizes) == 1 and all(step == 1 for step in last)
-    whole_words = unit > 1 and consecutive and _whole_words(around, problem.side.sizes[-1], unit)
+    in_words = unit > 1 and consecutive and whole_words(around, problem.side.sizes[-1], unit)
     shared = unit if not any(last) and problem.side.sizes[-1] % unit == 0 else 1
     return {
         "HAS_SCALE": int(form.scale is not None),
         "HAS_BIAS": int(form.bias is not None),
         "SIDE_SHARED": shared if varies else 0,
-        "SIDE_WORDS": int(varies and whole_words),
+        "SIDE_WORDS": int(varies and in_words),
     }
 
 
@@ -196,10 +172,6 @@ def _mean_variance_dispatch(
     kept_sizes = (*kept.sizes[:-1], kept.sizes[-1] // across)
     row_sizes = (*row.sizes[:-1], row.sizes[-1] // unit)
 
-    def in_units(steps: tuple[int, ...], own: int) -> tuple[int, ...]:
-        # Where the last dimension counts units itself, its step of one element is one of a unit.
-        return (*_in_units(steps[:-1], width), steps[-1] if own > 1 else steps[-1] // width)
-
     def of_units(steps: tuple[int, ...]) -> tuple[int, ...]:
         return (*steps[:-1], steps[-1] * across)
 
@@ -225,10 +197,10 @@ def _mean_variance_dispatch(
         row_divisors=divisors(row_sizes),
         side_sizes=side.sizes,
         side_divisors=divisors(side.sizes),
-        **{f"kept_{name}": in_units(kept.strides[i], across) for name, i in (("x", 0), ("add", 3), ("y", 4))},
+        **{f"kept_{name}": steps_in_units(kept.strides[i], width, across) for name, i in (("x", 0), ("add", 3), ("y", 4))},
         **{f"kept_{_SIDES[i]}": of_units(kept.strides[i]) for i in _SIDES},
         **{f"neighbour_{_SIDES[i]}": kept.strides[i][-1] if across > 1 else 0 for i in _SIDES},
-        **{f"row_{name}": in_units(row.strides[i], unit) for i, name in enumerate(("x", "add", "y"))},
+        **{f"row_{name}": steps_in_units(row.strides[i], width, unit) for i, name in enumerate(("x", "add", "y"))},
         **{f"side_{name}": side.strides[i] for i, name in enumerate(("scale", "bias"))},
         **(extra_params or {}),
     )
@@ -238,101 +210,23 @@ _SIDES = {1: "scale", 2: "bias", 5: "mean", 6: "variance"}
 """Tensors of a problem's kept dimensions whose steps are in elements."""
 
 
-def _loads_in_flight(problem: MeanVarianceProblem, caps: Capabilities) -> int:
-    """Units that each invocation loads before it uses the first: enough to hide a GPU's memory; a CPU's caches need
-    none of it, and the code that unrolls them only takes longer to compile."""
-    if caps.is_cpu:
-        return 1
-    return 4 if problem.unit_elements > 1 else 8
-
-
 def _rows(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    words = problem.unit_elements > 1
-    most = most_invocations(caps)
-    # A cache line or two at a time first, then several loads in flight in each lane.
-    wanted = max(min(problem.row_units, 32), -(-problem.row_units // _loads_in_flight(problem, caps)))
-    lanes = min(power_of_two(wanted), most, 512)
-    if -(-problem.row_units // lanes) > (8 if words else 32):
-        lanes = min(most, 1024)
-    # Many rows fill the device with large workgroups; few rows spread over it better in small ones.
-    invocations = max(lanes, min(256 if problem.rows * lanes >= caps.model.invocations(1) else 64, most))
-    rows_each = invocations // lanes
-    constants = {"LOCAL_SIZE_X": invocations, "UNITS": -(-problem.row_units // lanes), "LANES": lanes}
-    workgroups = -(-problem.rows // rows_each)
+    loads, most_units = loads_in_flight(problem, caps), 8 if problem.unit_elements > 1 else 32
+    constants, workgroups = row_shares(problem, caps, loads, most_units)
     return Plan((_mean_variance_dispatch("mean_variance_row", desc, problem, workgroups, caps, constants),))
 
 
 def _columns(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    units, lanes_most = problem.row_units, lanes_side_by_side(caps)
-    neighbours, most = problem.rows // problem.across, 4 * lanes_most
-    columns = min(power_of_two(neighbours), 16 if problem.across > 1 else 32)
-    # 8 units a lane if cache lines allow it, 16 at most.
-    lanes = min(power_of_two(-(-units // 8)), most // columns)
-    lanes = max(lanes, power_of_two(-(-units // MEAN_VARIANCE_COLUMN_UNITS)))
-    columns = min(power_of_two(neighbours), most // lanes)
-    constants = {"LOCAL_SIZE_X": columns * lanes, "UNITS": power_of_two(-(-units // lanes)), "COLUMNS": columns}
-    workgroups = -(-neighbours // columns)
+    constants, workgroups = column_shares(problem, caps, 8, MEAN_VARIANCE_COLUMN_UNITS)
     return Plan((_mean_variance_dispatch("mean_variance_column", desc, problem, workgroups, caps, constants),))
 
 
-class ColumnChunks(NamedTuple):
-    """The division of rows that lie side by side: ``blocks`` of ``columns`` of them, each in ``chunks`` of ``tiles``
-    tiles of ``lanes`` lanes."""
-
-    columns: int
-    lanes: int
-    tiles: int
-    chunks: int
-    blocks: int
-
-
-def column_chunks(
-    row_units: int,
-    neighbours: int,
-    units: int,
-    room: int,
-    most: int,
-    workgroups: int,
-    *,
-    is_cpu: bool,
-    least_lanes: int = 1,
-) -> ColumnChunks:
-    """The shares of rows of ``row_units`` that are too long for one workgroup.
-
-    Args:
-        row_units: Length of a row.
-        neighbours: Words of rows side by side.
-        units: Loads that a lane has in flight.
-        room: Chunks of a row for whose partials there is memory.
-        most: Invocations of a workgroup.
-        workgroups: The number of workgroups that fill the device.
-        is_cpu: Whether the device is one.
-        least_lanes: Lanes that a block has at least.
-    """
-    columns = min(power_of_two(neighbours), 32, most // least_lanes)
-    while True:
-        lanes = min(most // columns, max(power_of_two(row_units), least_lanes))
-        tile, blocks = lanes * units, -(-neighbours // columns)
-        most_chunks = max(1, min(room, -(-row_units // tile)))
-        # The partials' memory bounds the chunks: narrower blocks make more workgroups of as many, down to a cache line.
-        if is_cpu or columns <= 8 or blocks * most_chunks >= workgroups // 2:
-            break
-        columns //= 2
-    wanted = min(-(-workgroups // blocks), most_chunks)
-    tiles = -(-row_units // (tile * wanted))
-    return ColumnChunks(columns, lanes, tiles, -(-row_units // (tile * tiles)), blocks)
-
-
 def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    neighbours, most = problem.rows // problem.across, 4 * lanes_side_by_side(caps)
     units = 1 if caps.is_cpu else 8
-    x = desc.tensor("input_tensor")
-    room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)
     shared = column_chunks(
-        problem.row_units, neighbours, units, room, most, caps.model.workgroups(_WORKGROUPS), is_cpu=caps.is_cpu
+        problem, caps, units, caps.model.workgroups(_WORKGROUPS), desc.tensor("input_tensor"), _PARTIAL_BYTES
     )
-    columns, lanes, tiles, chunks, blocks = shared
-    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
+    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * shared.chunks * _PARTIAL_BYTES)
 
     def dispatch(stage: int, workgroups: int, columns: int, lanes: int, **more: int) -> Dispatch:
         return _mean_variance_dispatch(
@@ -344,26 +238,22 @@ def _column_split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capa
             {"LOCAL_SIZE_X": columns * lanes, "COLUMNS": columns, **more},
             {"STAGE": stage},
             (partials,),
-            {"tiles": tiles, "chunks": chunks, "blocks": blocks},
+            {"tiles": shared.tiles, "chunks": shared.chunks, "blocks": shared.blocks},
             applies=stage == 2,
         )
 
+    workgroups, merging = shared.blocks * shared.chunks, column_invocations(caps) // _MERGED
     stages = (
-        dispatch(0, blocks * chunks, columns, lanes, UNITS=units),
-        dispatch(1, -(-problem.rows // _MERGED), _MERGED, most // _MERGED, HAS_STATISTICS=int(_form(desc).mean is not None)),
-        dispatch(2, blocks * chunks, columns, lanes, UNITS=units),
+        dispatch(0, workgroups, shared.columns, shared.lanes, UNITS=units),
+        dispatch(1, -(-problem.rows // _MERGED), _MERGED, merging, HAS_STATISTICS=int(_form(desc).mean is not None)),
+        dispatch(2, workgroups, shared.columns, shared.lanes, UNITS=units),
     )
     return Plan(stages, temporary_bytes=partials.nbytes)
 
 
 def _split(desc: _Normalization, problem: MeanVarianceProblem, caps: Capabilities) -> Plan:
-    invocations = min(most_invocations(caps), 256, max(power_of_two(problem.row_units), 64))
-    units = min(2 * _loads_in_flight(problem, caps), -(-problem.row_units // invocations))
-    tile = invocations * units
-    tiles = -(-problem.row_units // (tile * _MOST_CHUNKS))
-    chunks = -(-problem.row_units // (tile * tiles))
+    constants, tiles, chunks = row_chunks(problem, caps, 2 * loads_in_flight(problem, caps))
     partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
-    constants = {"LOCAL_SIZE_X": invocations, "UNITS": units}
 
     def dispatch(apply: int) -> Dispatch:
         return _mean_variance_dispatch(

@@ -17,10 +17,17 @@ from dmlvk.kernels.common.shapes import (
     divisors,
     linear_grid,
     most_invocations,
-    power_of_two,
 )
-from dmlvk.kernels.normalization.lowering import _in_units, _width, column_chunks
-from dmlvk.kernels.normalization.rules import lanes_side_by_side
+from dmlvk.kernels.normalization.shares import (
+    column_chunks,
+    column_invocations,
+    column_shares,
+    elements_at_once,
+    loads_in_flight,
+    row_chunks,
+    row_shares,
+    steps_in_units,
+)
 from dmlvk.kernels.normalization_gradient.rules import BATCH_GRADIENT, BatchGradientProblem
 from dmlvk.spec.ops.normalization_gradient import BatchNormalizationGrad, BatchNormalizationTrainingGrad
 from dmlvk.spec.tensor import element_bits
@@ -40,8 +47,6 @@ _DATA = {"x": 0, "dy": 1, "dx": 5}
 _SIDES = {"mean": 2, "variance": 3, "scale": 4, "scale_gradient": 6, "bias_gradient": 7}
 """The slots of tensors with an element for each row. Their steps are in elements."""
 
-_MOST_CHUNKS = 256
-"""Chunks of a split row: every chunk's workgroup reads the sums of all of them."""
 _PARTIAL_BYTES = 8
 _PLAIN_TILES = 16
 """Tiles whose sums a lane of rows side by side adds as they are: rounding loses less of them than of what many lanes add."""
@@ -71,7 +76,7 @@ def _problem(desc: _Gradient) -> BatchGradientProblem:
     word = WORD_BITS // element_bits(x.data_type)
     around = [kept.strides[i] for i in _DATA.values()]
     elements = math.prod(row.sizes)
-    unit = _width(row.sizes, row.strides, kept.sizes, around, word) if elements > 1 else 1
+    unit = elements_at_once(row.sizes, row.strides, kept.sizes, around, word) if elements > 1 else 1
     nearer = kept.strides[5][-1] < row.strides[2][-1] or elements == 1
     side_by_side = unit == 1 and kept.sizes[-1] > 1 and nearer
     return BatchGradientProblem(
@@ -80,7 +85,7 @@ def _problem(desc: _Gradient) -> BatchGradientProblem:
         row_elements=elements,
         unit_elements=unit,
         side_by_side=side_by_side,
-        across=_width(kept.sizes, around, row.sizes, row.strides, word) if side_by_side else 1,
+        across=elements_at_once(kept.sizes, around, row.sizes, row.strides, word) if side_by_side else 1,
         kept=kept,
         row=row,
     )
@@ -105,16 +110,12 @@ def _dispatch(
     kept_sizes = (*kept.sizes[:-1], kept.sizes[-1] // across)
     row_sizes = (*row.sizes[:-1], row.sizes[-1] // unit)
 
-    def in_units(steps: tuple[int, ...], own: int) -> tuple[int, ...]:
-        # Where the last dimension counts units itself, its step of one element is one of a unit.
-        return (*_in_units(steps[:-1], width), steps[-1] if own > 1 else steps[-1] // width)
-
     def of_units(steps: tuple[int, ...]) -> tuple[int, ...]:
         return (*steps[:-1], steps[-1] * across)
 
     if "COLUMNS" in constants:
         given = [kept.strides[i] for i in (_SIDES["mean"], _SIDES["variance"], _SIDES["scale"])]
-        constants = {**constants, "GIVEN_WORDS": int(across > 1 and _width(kept.sizes, given, (), (), across) > 1)}
+        constants = {**constants, "GIVEN_WORDS": int(across > 1 and elements_at_once(kept.sizes, given, (), (), across) > 1)}
     constants = {**constants, "ROW_RANK": len(row.sizes), "TRAINING": int(problem.training)}
     return make_dispatch(
         kernel,
@@ -131,66 +132,33 @@ def _dispatch(
         kept_divisors=divisors(kept_sizes),
         row_sizes=row_sizes,
         row_divisors=divisors(row_sizes),
-        **{f"kept_{name}": in_units(kept.strides[i], across) for name, i in _DATA.items()},
+        **{f"kept_{name}": steps_in_units(kept.strides[i], width, across) for name, i in _DATA.items()},
         **{f"kept_{name}": of_units(kept.strides[i]) for name, i in _SIDES.items()},
         **{f"neighbour_{name}": kept.strides[i][-1] if across > 1 else 0 for name, i in _SIDES.items()},
-        **{f"row_{name}": in_units(row.strides[i], unit) for i, name in enumerate(_DATA)},
+        **{f"row_{name}": steps_in_units(row.strides[i], width, unit) for i, name in enumerate(_DATA)},
         **extra_params,
     )
 
 
-def _loads_in_flight(problem: BatchGradientProblem, caps: Capabilities) -> int:
-    """Units of each input that an invocation loads before it uses the first: enough to hide a GPU's memory; a CPU's caches
-    need none of it, and the code that unrolls them only takes longer to compile."""
-    if caps.is_cpu:
-        return 1
-    return 4 if problem.unit_elements > 1 else 8
-
-
 def _rows(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) -> Plan:
-    most = most_invocations(caps)
-    # A cache line or two at a time first, then several loads in flight in each lane.
-    wanted = max(min(problem.row_units, 32), -(-problem.row_units // (_loads_in_flight(problem, caps) // 2 or 1)))
-    lanes = min(power_of_two(wanted), most, 512)
-    if -(-problem.row_units // lanes) > (4 if problem.unit_elements > 1 else 16):
-        lanes = min(most, 1024)
-    # Many rows fill the device with large workgroups; few rows spread over it better in small ones.
-    invocations = max(lanes, min(256 if problem.rows * lanes >= caps.model.invocations(1) else 64, most))
-    constants = {"LOCAL_SIZE_X": invocations, "UNITS": -(-problem.row_units // lanes), "LANES": lanes}
-    workgroups = -(-problem.rows // (invocations // lanes))
+    # Two tensors are loaded: half as many units of each.
+    loads, most_units = loads_in_flight(problem, caps) // 2 or 1, 4 if problem.unit_elements > 1 else 16
+    constants, workgroups = row_shares(problem, caps, loads, most_units)
     return Plan((_dispatch("batch_gradient_row", desc, problem, workgroups, caps, constants),))
 
 
 def _columns(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) -> Plan:
-    units, lanes_most = problem.row_units, lanes_side_by_side(caps)
-    neighbours, most = problem.rows // problem.across, 4 * lanes_most
-    columns = min(power_of_two(neighbours), 16 if problem.across > 1 else 32)
-    # Half as many units a lane as there is room for, if cache lines allow it.
-    lanes = min(power_of_two(-(-units // (problem.column_units() // 2))), most // columns)
-    lanes = max(lanes, power_of_two(-(-units // problem.column_units())))
-    columns = min(power_of_two(neighbours), most // lanes)
-    constants = {"LOCAL_SIZE_X": columns * lanes, "UNITS": power_of_two(-(-units // lanes)), "COLUMNS": columns}
-    return Plan((_dispatch("batch_gradient_column", desc, problem, -(-neighbours // columns), caps, constants),))
+    constants, workgroups = column_shares(problem, caps, problem.column_units() // 2, problem.column_units())
+    return Plan((_dispatch("batch_gradient_column", desc, problem, workgroups, caps, constants),))
 
 
 def _column_split(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) -> Plan:
-    neighbours, most = problem.rows // problem.across, 4 * lanes_side_by_side(caps)
-    units = 1 if caps.is_cpu else 4
-    x = desc.tensor("input_tensor")
-    room = max(2**20, x.element_count * element_bits(x.data_type) // 8 // 100) // (problem.rows * _PARTIAL_BYTES)
+    units, workgroups = 1 if caps.is_cpu else 4, caps.model.workgroups(_WORKGROUPS)
     # As many invocations as a block has rows, at least: each adds up the sums of one.
     shared = column_chunks(
-        problem.row_units,
-        neighbours,
-        units,
-        room,
-        most,
-        caps.model.workgroups(_WORKGROUPS),
-        is_cpu=caps.is_cpu,
-        least_lanes=problem.across,
+        problem, caps, units, workgroups, desc.tensor("input_tensor"), _PARTIAL_BYTES, least_lanes=problem.across
     )
-    columns, lanes, tiles, chunks, blocks = shared
-    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
+    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * shared.chunks * _PARTIAL_BYTES)
 
     def dispatch(stage: int, workgroups: int, columns: int, lanes: int, **more: int) -> Dispatch:
         return _dispatch(
@@ -202,67 +170,51 @@ def _column_split(desc: _Gradient, problem: BatchGradientProblem, caps: Capabili
             {"LOCAL_SIZE_X": columns * lanes, "COLUMNS": columns, **more},
             {"STAGE": stage},
             (partials,),
-            tiles=tiles,
-            chunks=chunks,
-            blocks=blocks,
+            tiles=shared.tiles,
+            chunks=shared.chunks,
+            blocks=shared.blocks,
         )
 
-    gather = dispatch(0, blocks * chunks, columns, lanes, UNITS=units, COMPENSATED=int(tiles > _PLAIN_TILES))
-    merge = dispatch(1, -(-problem.rows // _MERGED), _MERGED, most // _MERGED)
+    workgroups, columns, lanes = shared.blocks * shared.chunks, shared.columns, shared.lanes
+    gather = dispatch(0, workgroups, columns, lanes, UNITS=units, COMPENSATED=int(shared.tiles > _PLAIN_TILES))
+    merge = dispatch(1, -(-problem.rows // _MERGED), _MERGED, column_invocations(caps) // _MERGED)
     stages: tuple[Dispatch, ...] = (gather, merge)
     if problem.training:
-        stages = (gather, merge, dispatch(2, blocks * chunks, columns, lanes, UNITS=units))
+        stages = (gather, merge, dispatch(2, workgroups, columns, lanes, UNITS=units))
     return Plan(stages, temporary_bytes=partials.nbytes)
+
+
+def _in_stages(
+    kernel: str,
+    desc: _Gradient,
+    problem: BatchGradientProblem,
+    caps: Capabilities,
+    constants: dict[str, int],
+    workgroups: tuple[int, int],
+    **params: int,
+) -> Plan:
+    """A kernel's two stages, of so many workgroups each: chunks leave their sums, and all sums of a row are used."""
+    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * params["chunks"] * _PARTIAL_BYTES)
+    stages = (
+        _dispatch(kernel, desc, problem, count, caps, constants, {"STAGE": stage}, (partials,), **params)
+        for stage, count in enumerate(workgroups)
+    )
+    return Plan(tuple(stages), temporary_bytes=partials.nbytes)
 
 
 def _split(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) -> Plan:
-    invocations = min(most_invocations(caps), 256, max(power_of_two(problem.row_units), 64))
-    units = min(_loads_in_flight(problem, caps), -(-problem.row_units // invocations))
-    tile = invocations * units
-    tiles = -(-problem.row_units // (tile * _MOST_CHUNKS))
-    chunks = -(-problem.row_units // (tile * tiles))
-    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
-
-    def dispatch(stage: int, workgroups: int) -> Dispatch:
-        return _dispatch(
-            "batch_gradient_split",
-            desc,
-            problem,
-            workgroups,
-            caps,
-            {"LOCAL_SIZE_X": invocations, "UNITS": units},
-            {"STAGE": stage},
-            (partials,),
-            tiles=tiles,
-            chunks=chunks,
-        )
-
-    stages = (dispatch(0, problem.rows * chunks), dispatch(1, problem.rows * (chunks if problem.training else 1)))
-    return Plan(stages, temporary_bytes=partials.nbytes)
+    constants, tiles, chunks = row_chunks(problem, caps, loads_in_flight(problem, caps))
+    workgroups = (problem.rows * chunks, problem.rows * (chunks if problem.training else 1))
+    return _in_stages("batch_gradient_split", desc, problem, caps, constants, workgroups, tiles=tiles, chunks=chunks)
 
 
 def _together(desc: _Gradient, problem: BatchGradientProblem, caps: Capabilities) -> Plan:
     invocations, units = min(most_invocations(caps), 256), problem.units_together(caps)
-    chunks = -(-problem.row_units // (invocations * units))
-    partials = Range(Source.TEMPORARY, 0, 0, problem.rows * chunks * _PARTIAL_BYTES)
-
-    def dispatch(stage: int, workgroups: int) -> Dispatch:
-        return _dispatch(
-            "batch_gradient_together",
-            desc,
-            problem,
-            workgroups,
-            caps,
-            {"LOCAL_SIZE_X": invocations, "UNITS": units},
-            {"STAGE": stage},
-            (partials,),
-            tiles=1,
-            chunks=chunks,
-            patience=_PATIENCE,
-        )
-
-    stages = (dispatch(0, -(-problem.rows * chunks // invocations)), dispatch(1, problem.rows * chunks))
-    return Plan(stages, temporary_bytes=partials.nbytes)
+    constants, chunks = {"LOCAL_SIZE_X": invocations, "UNITS": units}, -(-problem.row_units // (invocations * units))
+    workgroups = (-(-problem.rows * chunks // invocations), problem.rows * chunks)
+    return _in_stages(
+        "batch_gradient_together", desc, problem, caps, constants, workgroups, tiles=1, chunks=chunks, patience=_PATIENCE
+    )
 
 
 register(

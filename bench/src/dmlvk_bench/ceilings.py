@@ -20,6 +20,7 @@ from dmlvk.directml.device import Device
 from dmlvk.directml.operator import Signature, TensorSlot
 from dmlvk.directml.ready_operator import ReadyOperator, initialize
 from dmlvk.kernels.peak.arithmetic import Arithmetic, chains, matrices
+from dmlvk.runtime.measure import copy_bandwidth
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.elementwise import ElementWiseIdentity
@@ -37,7 +38,6 @@ class _Effort:
 
     Attributes:
         pace, warm_pace: The pace of a measurement; the second is for clocks that are up already.
-        copy_bytes: The bytes that a copy reads and writes: several times what caches hold.
         transfer_bytes: The bytes that are sent to the device's memory and read back.
         seconds: The least duration of a dispatch of arithmetic, so that starting it counts for nothing.
         workgroups: The workgroups of a dispatch of arithmetic: enough to keep every core busy to the end.
@@ -45,7 +45,6 @@ class _Effort:
 
     pace: Pace
     warm_pace: Pace
-    copy_bytes: int
     transfer_bytes: int
     seconds: float
     workgroups: int
@@ -55,10 +54,10 @@ class _Effort:
         """The effort for a kind of device."""
         if device.capabilities.is_cpu:
             pace = QUICK if quick else SOFTWARE
-            return _Effort(pace, pace, 1 << (25 if quick else 27), 1 << (24 if quick else 26), 0.005, 64)
+            return _Effort(pace, pace, 1 << (24 if quick else 26), 0.005, 64)
         if quick:
-            return _Effort(QUICK, QUICK, 1 << 28, 1 << 26, 0.001, 16384)
-        return _Effort(THOROUGH, replace(THOROUGH, warm_up=0.05, longest=0.5), 1 << 31, 1 << 28, 0.004, 16384)
+            return _Effort(QUICK, QUICK, 1 << 26, 0.001, 16384)
+        return _Effort(THOROUGH, replace(THOROUGH, warm_up=0.05, longest=0.5), 1 << 28, 0.004, 16384)
 
 
 def measure(device: Device, *, quick: bool = False) -> Ceilings:
@@ -71,7 +70,7 @@ def measure(device: Device, *, quick: bool = False) -> Ceilings:
     caps, effort = device.capabilities, _Effort.of(device, quick=quick)
     upload, download = _transfers(device, effort)
     return Ceilings(
-        copy_gb_per_s=copy_bandwidth(device, effort.copy_bytes, effort.pace),
+        copy_gb_per_s=copy_bandwidth(device) * 1e-9,
         float32_tflop_per_s=_best(device, [chains(caps, "peak_float32", 2)], effort),
         float16_tflop_per_s=_best(device, [chains(caps, "peak_float16", 4)], effort),
         int8_top_per_s=_best(device, [chains(caps, "peak_int8", 8)], effort),
@@ -82,16 +81,14 @@ def measure(device: Device, *, quick: bool = False) -> Ceilings:
     )
 
 
-def copy_bandwidth(device: Device, bytes_moved: int, pace: Pace = THOROUGH) -> float:
-    """GB read and written a second by the kernel that copies.
-
-    It is timed exactly as a problem is, in as many executions a submission, so that a problem's share compares like with
-    like. ``dmlvk.runtime.measure.copy_bandwidth`` is the rough figure of a device's model and of a session's report.
+def copy_seconds(device: Device, bytes_moved: int, pace: Pace) -> float:
+    """The seconds of a copy that caches and launches may decide, timed exactly as a problem is, in as many executions a
+    submission, so that a problem's share compares like with like.
 
     Args:
         device: The device that copies.
-        bytes_moved: Read and written in one execution, at least 8; fewer where a binding, or a quarter of the memory, is
-            smaller.
+        bytes_moved: Read and written, together, at least 8. Where a binding, or a quarter of the memory, is smaller, less
+            is copied and its time is scaled.
         pace: How long to warm up and to take samples.
     """
     most = min(2 * device.capabilities.storage_buffer_bytes, device.info.memory_in_bytes // 4)
@@ -101,7 +98,7 @@ def copy_bandwidth(device: Device, bytes_moved: int, pace: Pace = THOROUGH) -> f
     source, target = (device.create_buffer(4 * count) for _ in range(2))
     _fill(source)
     record = partial(operator.record, inputs=[BufferBinding(source)], outputs=[BufferBinding(target)])
-    return 8 * count / time_executions(device, record, pace).seconds * 1e-9
+    return bytes_moved / (8 * count) * time_executions(device, record, pace).seconds
 
 
 def _best(device: Device, ways: Iterable[Arithmetic], effort: _Effort) -> float:

@@ -19,7 +19,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import Slot
-from dmlvk_bench.ceilings import copy_bandwidth
+from dmlvk_bench.ceilings import copy_seconds
 from dmlvk_bench.check import difference
 from dmlvk_bench.problems import twin
 from dmlvk_bench.problems.model import Problem
@@ -118,7 +118,7 @@ class CopyCurve:
 
     def _time(self, nbytes: int) -> float:
         if nbytes not in self._seconds:
-            self._seconds[nbytes] = nbytes * 1e-9 / copy_bandwidth(self._device, nbytes, self._pace)
+            self._seconds[nbytes] = copy_seconds(self._device, nbytes, self._pace)
         return self._seconds[nbytes]
 
 

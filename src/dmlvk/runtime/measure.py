@@ -1,12 +1,14 @@
 """Measures how fast a device is: its copies, its dispatches, its processors and their arithmetic.
 
-Each measurement takes some tens of milliseconds on a GPU. A submission is timed, from the call until the work is seen done;
-it has so many commands that the call itself does not count.
+Each measurement takes some tens of milliseconds on a GPU. A submission is timed on the device's clock. Where there is none,
+the host's clock is read before the call and once the work is seen done, and the call itself does not count beside so many
+commands.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import threading
 import time
@@ -28,14 +30,19 @@ from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DmlvkError
 from dmlvk.spec.tensor import TensorDesc
 
-_COPIED_BYTES: Final = 256 << 20
-"""The size of a copy: more than any cache holds, so that it is memory that is measured."""
+_COPIED_BYTES: Final = 1 << 30
+"""The size of a copy, where there is room: so large that starting and ending it takes no 1 % of the time."""
+_COPIED_SHARE: Final = 32
+"""A copy is at most such a part of the memory, which is more than a cache holds."""
 _COPIED_BYTES_ON_CPU: Final = 64 << 20
 _SMALL_BYTES: Final = 256
 """The size of a copy whose own cost is measured."""
 _SECONDS: Final = 0.005
 """A run is at least so long: what submitting it costs the host is a hundredth."""
 _RUNS: Final = 3
+"""Runs in a row none of which is shorter by much: the last runs of a measurement."""
+_SHORTER: Final = 0.99
+"""The share of the shortest run so far below which a run is shorter by much."""
 _MOST_COMMANDS: Final = 1024
 _MANY_WORKGROUPS: Final = 8192
 """Workgroups that keep all processors busy to the end."""
@@ -52,12 +59,14 @@ def copy_bandwidth(device: ComputeDevice) -> float:
     for a device and kept.
 
     Raises:
-        OutOfDeviceMemoryError: there is no room for twice 256 MiB, on a CPU for twice 64 MiB.
+        OutOfDeviceMemoryError: there is no room for two tensors of a 32nd of its memory, of 64 MiB on a CPU.
     """
     with _lock:
         if device not in _bandwidths:
             peak = device.memory()["peak"]
-            nbytes = _COPIED_BYTES_ON_CPU if device.capabilities.is_cpu else _COPIED_BYTES
+            caps = device.capabilities
+            most = min(_COPIED_BYTES, device.info.memory_in_bytes // _COPIED_SHARE, caps.storage_buffer_bytes)
+            nbytes = _COPIED_BYTES_ON_CPU if caps.is_cpu else most // 4 * 4
             _bandwidths[device] = 2 * nbytes / _of_one(device, _copies(device, nbytes, distinct=False))
             device.reset_peak_memory(peak)  # what measures is not what is measured
         return _bandwidths[device]
@@ -168,16 +177,24 @@ def _of_one(device: ComputeDevice, commands: Callable[[int], list[Command]]) -> 
 
 
 def _seconds(device: ComputeDevice, commands: Sequence[Command]) -> float:
-    """Seconds of the shortest run of commands, after one that is not counted."""
+    """Seconds of the shortest run of commands. Runs go on while they get shorter, as the clocks of an idle device rise."""
     recording = Recording(device, timestamps=False)
+    if device.has_timestamps:
+        recording.timestamp()
     recording.add(commands)
-    times = []
-    for _ in range(1 + _RUNS):
+    if device.has_timestamps:
+        recording.timestamp()
+    shortest, longer = math.inf, 0
+    while longer < _RUNS:
         started = time.perf_counter()
         recording.submit()
         recording.wait()
-        times.append(time.perf_counter() - started)
-    return min(times[1:])
+        seconds = time.perf_counter() - started
+        if device.has_timestamps:
+            seconds = max(device.nanoseconds(*recording.timestamps()), 1.0) * 1e-9
+        longer = 0 if seconds < _SHORTER * shortest else longer + 1
+        shortest = min(shortest, seconds)
+    return shortest
 
 
 def _rate(device: ComputeDevice, way: Arithmetic, workgroups: int) -> float:

@@ -42,8 +42,7 @@ DEVICES = {
     "h200": _H200,
     "20 processors": dataclasses.replace(
         _H200,
-        features=_WITHOUT_MATRICES,
-        cooperative_matrices=(),
+        features=_ALL - {"cooperative_matrix2"},
         model=dataclasses.replace(GENERIC_GPU, processors=20, bytes_per_microsecond=1e5),
     ),
     "phone": Capabilities(
@@ -76,7 +75,7 @@ def rule_of(desc: OperatorDesc, caps: Capabilities) -> str:
 
 
 _NO_SIZES = re.compile(
-    "MODE|RANK|VECTOR_|ALONG|HAS_|ACTIVATION|OPERATION|RUNS|MAT_|CHANNELS|FUNCTION|SIGNED|PADD|DILATED|TAP|INSIDE|WHOLE"
+    "MODE|RANK|VECTOR_|ALONG|HAS_|_BIAS|MASK_|LENGTHS|QUADS|ACTIVATION|OPERATION|RUNS|MAT_|CHANNELS|FUNCTION|SIGNED|PADD|DILATED|TAP|INSIDE|WHOLE"
 )
 """Constants that say what is computed and how tensors lie, and not how work is cut."""
 
@@ -157,6 +156,19 @@ def _convolution(channels: int, outputs: int, edge: int) -> OperatorDesc:
     )
 
 
+def _attention(rows: int, keys: int, head: int, data_type: TensorDataType, heads: int = 4) -> OperatorDesc:
+    query, key = (TensorDesc(data_type, (1, count, heads * head)) for count in (rows, keys))
+    return ops.MultiheadAttention1(
+        query_tensor=query,
+        key_tensor=key,
+        value_tensor=key,
+        output_tensor=query,
+        scale=1.0,
+        query_head_count=heads,
+        key_value_head_count=heads,
+    )
+
+
 LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "sines of 2^k numbers": (range(10, 27), lambda k: _sine(2**k)),
     "product of 2^k": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k)),
@@ -176,8 +188,22 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "normalization of 2^k columns of 2^22 numbers": (range(23), lambda k: _normalization(2**k, 0)),
     "1x1 of 16 k channels to 8 of 28x28": (range(1, 64), lambda k: _convolution(16 * k, 8, 28)),
     "1x1 of 2^k channels to 256 of 14x14": (range(4, 14), lambda k: _convolution(2**k, 256, 14)),
+    "product of 2^k x 4096 by 4096, FLOAT16": (range(2, 13), lambda k: _product(2**k, 4096, 4096, FLOAT16)),
+    "product of 4096 x 64 by 2^k, FLOAT16": (range(2, 13), lambda k: _product(4096, 2**k, 64, FLOAT16)),
 }
 """Problems of growing k: where along it a device is given something else."""
+SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
+    "attention of 2^k rows and 2048 keys of 128, FLOAT16": (range(13), lambda k: _attention(2**k, 2048, 128, FLOAT16)),
+    "attention of 2^k rows and 2048 keys of 64, FLOAT16": (range(13), lambda k: _attention(2**k, 2048, 64, FLOAT16)),
+    "attention of 2^k rows and 2048 keys of 64": (range(13), lambda k: _attention(2**k, 2048, 64, FLOAT32)),
+    "attention of 2^k rows and 256 keys of 128, FLOAT16": (range(3, 6), lambda k: _attention(2**k, 256, 128, FLOAT16)),
+    "attention of 512 heads of 2^k rows and keys": (range(2, 8), lambda k: _attention(2**k, 2**k, 64, FLOAT32, 512)),
+    "attention of a row and 2^k keys of 128, FLOAT16": (range(5, 17), lambda k: _attention(1, 2**k, 128, FLOAT16)),
+    "attention of a row and 2^k keys of 128": (range(5, 17), lambda k: _attention(1, 2**k, 128, FLOAT32)),
+    "attention of 256 rows and keys of 32 k, FLOAT16": (range(1, 10), lambda k: _attention(256, 256, 32 * k, FLOAT16)),
+    "attention of 256 rows and keys of 32 k": (range(1, 10), lambda k: _attention(256, 256, 32 * k, FLOAT32)),
+}
+"""The same of problems that are shared out among processors, with their grids."""
 
 
 def _without_grid(text: str) -> str:
@@ -198,15 +224,16 @@ def _problems() -> Iterator[str]:
 
 
 def _ladders() -> Iterator[str]:
-    for title, (steps, make) in LADDERS.items():
+    for title, (steps, make) in (LADDERS | SHARES).items():
         yield title
         descs = {k: make(k) for k in steps}
         for name, caps in DEVICES.items():
             before = ""
             for k, desc in descs.items():
                 text = choice(desc, caps)
-                if _without_grid(text) != before:
-                    before = _without_grid(text)
+                counts = text if title in SHARES else _without_grid(text)
+                if counts != before:
+                    before = counts
                     yield f"  {name}, k={k}: {text}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -156,6 +157,43 @@ def test_matrices_tile_the_workgroup(device: str) -> None:
             assert constants[name] % constants[side] == 0
         # Each of a row's invocations has whole words of weights.
         assert constants["TILE_KEYS"] % (8 * constants["SUBGROUP"] // constants["SUB_ROWS"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "shared", "size", "many", "shape"),
+    [
+        ("reductions", 48, 64, True, (4, 2, 64)),
+        ("reductions", 48, 80, True, (8, 1, 64)),
+        ("reductions", 48, 128, True, (8, 1, 64)),
+        ("reductions", 48, 128, False, (4, 1, 64)),
+        ("reductions", 24, 128, True, (4, 1, 32)),
+        ("subgroups of 32", 48, 64, True, (4, 2, 32)),
+        ("subgroups of 8", 48, 128, True, (4, 1, 64)),
+        ("subgroups of 8", 48, 128, False, (2, 1, 64)),
+        ("subgroups of 8", 32, 128, True, (4, 1, 32)),
+        ("subgroups of 8", 16, 96, True, (2, 1, 32)),
+    ],
+)
+def test_the_shape_of_matrices(device: str, shared: int, size: int, many: bool, shape: tuple[int, int, int]) -> None:
+    """Subgroups, rows of matrices of each, and keys: of 64 heads of 1024 rows, or one of 16."""
+    caps = dataclasses.replace(DEVICES[device], shared_memory_bytes=shared << 10)
+    desc = attention(heads=(64, 64) if many else (1, 1), queries=1024 if many else 16, size=size)
+    rule = "reductions" if device == "reductions" else "cooperative"
+    constants = dict(lower(desc, caps, force=rule).dispatches[0].kernel.constants)
+    subgroups = constants["LOCAL_SIZE_X"] // caps.subgroup_size
+    blocks = constants["SUB_ROWS"] // constants["MAT_M"]
+    assert (subgroups, blocks, constants["TILE_KEYS"]) == shape
+
+
+def test_wide_heads_have_no_matrices() -> None:
+    for size, fits in ((128, True), (136, False)):
+        found = possible_rules(attention(size=size), DEVICES["reductions"])
+        assert ("reductions" in found, "cooperative" in found) == (fits, fits)
+
+
+def test_parts_are_of_more_than_a_tile_of_keys() -> None:
+    for keys in (64, 65):
+        assert ("split" in possible_rules(attention(keys=keys), PLAIN)) == (keys > 64)
 
 
 def test_matrices_are_left_alone_where_they_do_not_fit() -> None:

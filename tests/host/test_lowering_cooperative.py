@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -58,6 +59,23 @@ def test_the_largest_shape_of_the_types_is_taken() -> None:
     assert cooperative_matrix(GPU, "int8", "int32") is None
 
 
+def test_shapes_divide_every_tile() -> None:
+    sizes = itertools.product((4, 8, 16, 32), (4, 8, 16, 32), (4, 8, 16, 32, 64))
+    taken = set()
+    for m, n, k in sizes:
+        one = (CooperativeMatrix(m, n, k, "float16", "float32"),)
+        if cooperative_matrix(dataclasses.replace(GPU, cooperative_matrices=one), "float16", "float32"):
+            taken.add((m, n, k))
+    assert taken == set(itertools.product((8, 16), (8, 16), (8, 16, 32)))
+
+
+def test_a_workgroup_holds_four_subgroups() -> None:
+    most = 4 * GPU.subgroup_size
+    for invocations in (most - 1, most):
+        caps = dataclasses.replace(GPU, workgroup_invocations=invocations)
+        assert (cooperative_matrix(caps, "float16", "float32") is not None) == (invocations == most)
+
+
 @pytest.mark.parametrize("feature", sorted(GPU.features - {"subgroup_arithmetic", "subgroup_shuffle"}))
 def test_without_a_feature_there_are_none(feature: str) -> None:
     caps = dataclasses.replace(GPU, features=GPU.features - {feature})
@@ -93,6 +111,30 @@ def test_a_tile_fits_the_device(rows: int, columns: int, shared: int, subgroup: 
     assert tile.is_shared_evenly(invocations)
     assert tile.depth % 16 == tile.block_rows % 16 == tile.block_columns % 16 == 0
     assert tile.spread <= tile.depth // 16
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "shared", "tile"),
+    [
+        (4096, 4096, 49152, (128, 256, 48, 64, 64, 1, 2)),
+        (2048, 1024, 49152, (128, 128, 64, 64, 64, 1, 1)),
+        (1024, 1024, 49152, (64, 128, 64, 32, 32, 1, 1)),
+        (512, 512, 49152, (32, 64, 128, 16, 32, 1, 1)),
+        (512, 512, 16384, (32, 64, 64, 16, 32, 1, 1)),
+        (16, 8192, 49152, (16, 64, 128, 16, 16, 1, 0)),
+        (16, 8192, 16384, (16, 64, 64, 16, 16, 1, 0)),
+    ],
+)
+def test_the_tile_of_a_size(rows: int, columns: int, shared: int, tile: tuple[int, ...]) -> None:
+    assert cooperative_tile(rows, columns, 1, dataclasses.replace(GPU, shared_memory_bytes=shared)) == tile
+
+
+def test_a_factor_along_the_depth_takes_no_wide_tile() -> None:
+    assert cooperative_tile(4096, 4096, 1, GPU, b_along_depth=True)[:3] == (128, 128, 64)
+
+
+def test_a_cpu_has_one_small_tile() -> None:
+    assert cooperative_tile(4096, 4096, 1, dataclasses.replace(GPU, is_cpu=True)) == (16, 32, 16, 8, 16, 1, 1)
 
 
 def test_large_products_get_large_tiles_and_small_ones_fill_the_device() -> None:

@@ -53,8 +53,6 @@ class AttentionProblem:
 
 ATTENTION_SPLIT_KEYS = 256
 """Fewest keys that a part of them should have."""
-ATTENTION_MATRIX_HEAD = 128
-"""Widest heads of which a tile of sums fits a subgroup's registers."""
 
 
 class CooperativeShape(NamedTuple):
@@ -65,7 +63,7 @@ class CooperativeShape(NamedTuple):
         blocks: Rows of matrices that each has.
         keys: The keys of a tile.
         hold_queries: Whether queries stay in matrices, and not in shared memory.
-        widest: Widest heads that it is meant for.
+        widest: Widest heads that it is meant for: of 128 a tile of sums still fits a subgroup's registers.
     """
 
     subgroups: int
@@ -140,14 +138,7 @@ def matrix_shape(
 
 def _halves(problem: AttentionProblem, caps: Capabilities) -> bool:
     """Whether cooperative matrices can be read where the operands lie, and a subgroup holds a tile of sums."""
-    return (
-        problem.bits == 16
-        and problem.words
-        and not problem.unpadded
-        and problem.head_size <= ATTENTION_MATRIX_HEAD
-        and problem.value_size <= ATTENTION_MATRIX_HEAD
-        and problem.heads <= caps.workgroup_counts[1]
-    )
+    return problem.bits == 16 and problem.words and not problem.unpadded and problem.heads <= caps.workgroup_counts[1]
 
 
 def _matrices(*, reductions: bool) -> Condition:

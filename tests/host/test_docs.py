@@ -40,17 +40,41 @@ def text_of(node: ast.expr) -> str | None:
     return None
 
 
-def spoken() -> Iterator[str]:
-    """Every text in the package's sources and, joined with gaps, every statement's in the native module's."""
+PLACES = {"broken_rule": 0, "invalid": 0, "invalid_node": 1, "InvalidArgumentError": 0, "BindingError": 0, "constraint": 1}
+PLACES |= {"Constraint": 1, "error": 1, "_error": 1}
+"""The functions that take a rule, with its place among their arguments."""
+
+
+def rules(node: ast.AST) -> Iterator[str]:
+    """What is handed on as a rule, or named ``rule``, as far as it is text."""
+    texts: list[ast.expr] = []
+    match node:
+        case ast.Assign([ast.Name("rule")], ast.IfExp(_, one, other)):
+            texts = [one, other]
+        case ast.Assign([ast.Name("rule")], value):
+            texts = [value]
+        case ast.Call(ast.Attribute(ast.Name(owner), "error")) if owner.isupper():
+            pass  # a limitation, which says what a device cannot do
+        case ast.Call(ast.Name(name) | ast.Attribute(_, name), arguments) if name in PLACES:
+            texts = arguments[PLACES[name] : PLACES[name] + 1]
+    yield from (words for text in texts if (words := text_of(text)) and re.search("[a-z] [a-z]", words))
+
+
+def read() -> tuple[set[str], list[str]]:
+    """Every text in the package's sources and, joined with gaps, every statement's in the native module's; and the rules."""
+    texts: set[str] = set()
+    found: list[str] = []
     for path in (ROOT / "src" / "dmlvk").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.expr) and (text := text_of(node)) is not None:
-                yield text
+                texts.add(text)
+            found += (f"{path.relative_to(ROOT)}: {rule}" for rule in rules(node))
     for path in (ROOT / "native").glob("*.cpp"):
         for statement in path.read_text(encoding="utf-8").split(";\n"):
             literals = re.sub(r'"\s*\n\s*"', "", statement)
-            if found := re.findall(r'"((?:[^"\\]|\\.)*)"', literals):
-                yield GAP.join(found) + GAP
+            if parts := re.findall(r'"((?:[^"\\]|\\.)*)"', literals):
+                texts.add(GAP.join(parts) + GAP)
+    return texts, found
 
 
 def pattern(message: str, gap: str = "...") -> re.Pattern[str]:
@@ -58,7 +82,8 @@ def pattern(message: str, gap: str = "...") -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, message.split(gap))), re.DOTALL)
 
 
-SPOKEN = {text for text in spoken() if len(text) > 6}
+TEXTS, RULES_SAID = read()
+SPOKEN = {text for text in TEXTS if len(text) > 6}
 OPEN = [pattern(text, GAP) for text in SPOKEN if GAP in text and len(text) > 16]
 
 
@@ -100,6 +125,11 @@ def test_what_nobody_says_is_found() -> None:
         ("UnsupportedNodeError", "the operator has no converters"),
     ):
         assert not is_spoken(title, message)
+
+
+def test_every_rule_says_what_must_be() -> None:
+    assert len(RULES_SAID) > 400
+    assert [rule for rule in RULES_SAID if not re.search(r"\b(must|may|can)\b", rule)] == []
 
 
 F32, F16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16

@@ -59,7 +59,7 @@ REFUSED: list[tuple[str, tuple[int, ...], int, int, str, dict[str, Any], str]] =
     ("GroupQueryAttention", (*GROUPED_INPUTS, 0, 0, 0, 0, F16), 1, 1, MICROSOFT, GROUPED, "input 11"),
     ("Attention", (F32, F32, F32), 1, 1, MICROSOFT, {"num_heads": 2, "do_rotary": 1}, "rotary embedding"),
     ("MultiHeadAttention", (F32,) * 3 + (0,) * 6 + (I32,), 1, 1, MICROSOFT, {"num_heads": 2}, "input 9"),
-    ("BatchNormalization", (F32,) * 5, 5, 9, "", {}, "outputs besides the first"),
+    ("BatchNormalization", (F32,) * 5, 5, 9, "", {}, "outputs beside the first"),
     ("BatchNormalization", (F32,) * 5, 1, 6, "", {}, "unless is_test is set"),
     ("BatchNormalization", (F16, F16, F16, F32, F32), 1, 15, "", {}, "input 3 is FLOAT32.* FLOAT16$"),
     ("LayerNormalization", (F32, F32), 2, 17, "", {"stash_type": F16}, "statistics of type float16"),

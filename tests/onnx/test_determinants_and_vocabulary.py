@@ -35,7 +35,7 @@ def test_determinant_of_special_matrices(make_model: Any, make_session: Any) -> 
 
 
 def test_determinant_refuses(make_model: Any, make_session: Any) -> None:
-    with pytest.raises(dmlvk.ModelError, match="no stack of square matrices"):
+    with pytest.raises(dmlvk.ModelError, match="must be a stack of square matrices"):
         _determinants(np.zeros((2, 3), f32), make_model, make_session)
     with pytest.raises(dmlvk.UnsupportedError, match="matrices of 257 rows"):
         _determinants(np.zeros((257, 257), f32), make_model, make_session)
@@ -91,9 +91,9 @@ def test_n_grams_refused(make_model: Any, make_session: Any) -> None:
         node = helper.make_node("TfIdfVectorizer", ["x"], ["y"], **(given | attributes))
         make_session(make_model(node, {"x": (np.int64, (3,))}, opset=17)).run(None, {"x": np.zeros(3, np.int64)})
 
-    with pytest.raises(dmlvk.ModelError, match="mode 'IF'"):
+    with pytest.raises(dmlvk.ModelError, match=r"mode must be 'TF'.*got .'IF'"):
         run(mode="IF")
-    with pytest.raises(dmlvk.ModelError, match="a pool of 2 numbers"):
+    with pytest.raises(dmlvk.ModelError, match="pool of 2 numbers"):
         run(ngram_counts=[0, 1])
     with pytest.raises(dmlvk.UnsupportedError, match="share a place"):
         run(ngram_indexes=[1, 1])

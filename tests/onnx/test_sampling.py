@@ -108,9 +108,9 @@ def test_grid_sample_refuses(make_model: Any, make_session: Any) -> None:
             None, {"x": x, "g": grid}
         )
 
-    with pytest.raises(dmlvk.ModelError, match="padding_mode 'wrap'"):
+    with pytest.raises(dmlvk.ModelError, match=r"padding_mode .*got .'linear', 'wrap'"):
         run(np.zeros((1, 1, 2, 2), f32), padding_mode="wrap")
-    with pytest.raises(dmlvk.ModelError, match="a grid of"):
+    with pytest.raises(dmlvk.ModelError, match="the grid must have the sizes"):
         run(np.zeros((1, 1, 2, 2, 2), f32))
     with pytest.raises(dmlvk.UnsupportedError, match="INT64; mode 'linear' takes FLOAT32"):
         run(np.zeros((1, 1, 2, 2), np.int64))

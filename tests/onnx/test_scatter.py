@@ -85,7 +85,7 @@ def test_integers(dtype: Any, agrees: Callable[..., None]) -> None:
 
 def test_refused(agrees: Callable[..., None]) -> None:
     x = np.zeros(4, f32)
-    with pytest.raises(dmlvk.ModelError, match="reduction 'mean'"):
+    with pytest.raises(dmlvk.ModelError, match=r"reduction must be .*; got 'mean'"):
         agrees("ScatterElements", x, np.array([0]), np.ones(1, f32), True, reduction="mean")
-    with pytest.raises(dmlvk.ModelError, match="indices outside of"):
+    with pytest.raises(dmlvk.ModelError, match="indices must be inside the sizes"):
         agrees("ScatterElements", x, np.array([4]), np.ones(1, f32), True, reduction="add")

@@ -122,19 +122,24 @@ def scan_rounds(node: Conversion, body: Body) -> list[tuple[Value, ...]]:
     count = node.attribute("num_scan_inputs", 0)
     states = len(body.inputs) - count
     if count < 1 or node.input_count != len(body.inputs) or not 0 <= states <= len(body.outputs):
-        raise node.invalid(f"{count} of {node.input_count} inputs are scanned by a body of {len(body.inputs)}")
+        raise node.invalid(
+            f"num_scan_inputs, {count}, must be at least 1, and the node must have as many inputs as its body",
+            node.input_count,
+            len(body.inputs),
+        )
     axes = node.attribute("scan_input_axes", [0] * count)
     backwards = node.attribute("scan_input_directions", [0] * count)
     if len(axes) != count or len(backwards) != count:
-        raise node.invalid(f"{len(axes)} axes and {len(backwards)} directions for {count} scanned inputs")
+        rule = "scan_input_axes and scan_input_directions must have an entry for each scanned input"
+        raise node.invalid(rule, (len(axes), len(backwards)), (count, count))
     inputs = [node[states + index] for index in range(count)]
     axes = [node.axis(axis, x.rank) for axis, x in zip(axes, inputs, strict=True)]
     lengths = {x.sizes[axis] for axis, x in zip(axes, inputs, strict=True)}
     if len(lengths) != 1:
-        raise node.invalid(f"scanned inputs of {', '.join(map(str, sorted(lengths)))} elements")
+        raise node.invalid("all scanned inputs must have the same number of elements", sorted(lengths))
     (length,) = lengths
     if length == 0:
-        raise node.invalid("a scan of no elements, from which the sizes of what it makes do not follow")
+        raise node.invalid("scanned inputs must have elements, because sizes of outputs follow from them", length)
     if length * len(body.nodes) > _LONGEST_SCAN:
         raise LongScanError(node.node, length, len(body.nodes))
     pieces = [_elements(node, x, axis) for axis, x in zip(axes, inputs, strict=True)]
@@ -147,7 +152,8 @@ def scan_outputs(node: Conversion, states: int, rounds: int) -> list[Value]:
     axes = node.attribute("scan_output_axes", [0] * count)
     backwards = node.attribute("scan_output_directions", [0] * count)
     if len(axes) != count or len(backwards) != count:
-        raise node.invalid(f"{len(axes)} axes and {len(backwards)} directions for {count} outputs of its body")
+        rule = "scan_output_axes and scan_output_directions must have an entry for each output of the body"
+        raise node.invalid(rule, (len(axes), len(backwards)), (count, count))
     made = []
     for index, (axis, back) in enumerate(zip(axes, backwards, strict=True)):
         pieces = [node[states + number * count + index] for number in range(rounds)]
@@ -168,7 +174,8 @@ def _elements(node: Conversion, x: Value, axis: int) -> list[Value]:
 def _stacked(node: Conversion, pieces: list[Value], axis: int) -> Value:
     first = pieces[0]
     if any((piece.sizes, piece.dtype) != (first.sizes, first.dtype) for piece in pieces):
-        raise node.invalid(f"its body's outputs have sizes {', '.join(str(piece.sizes) for piece in pieces)}")
+        rule = "an output of the body must have the same sizes and type in every round"
+        raise node.invalid(rule, [(piece.sizes, piece.dtype) for piece in pieces])
     axis = node.axis(axis, first.rank + 1)
     sizes = (*first.sizes[:axis], 1, *first.sizes[axis:])
     rows = tuple(node.reshape(piece, sizes) for piece in pieces)

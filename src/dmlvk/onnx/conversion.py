@@ -11,7 +11,7 @@ import numpy as np
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.onnx.model import Array, ElementKind, Node, data_type_of, kind_of
-from dmlvk.onnx.node_facts import NodeFacts
+from dmlvk.onnx.node_facts import NodeFacts, invalid_axis
 from dmlvk.onnx.shape_arithmetic import element_of, plain
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec import ops
@@ -58,7 +58,7 @@ class Conversion(NodeFacts):
         """A required input as a device tensor."""
         value = self.get(index)
         if value is None:
-            raise self.invalid(f"input {index} is missing")
+            raise self.invalid(f"input {index} must be given", None)
         return value
 
     def get(self, index: int) -> Value | None:
@@ -91,13 +91,13 @@ class Conversion(NodeFacts):
         """A required input that is known before the run."""
         value = self.host(index)
         if value is None:
-            raise self.invalid(f"input {index} is missing")
+            raise self.invalid(f"input {index} must be given", None)
         return value
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
         if not -rank <= axis < rank:
-            raise self.invalid(f"axis {axis} is outside of {rank} dimensions")
+            raise invalid_axis(self.node, axis, rank)
         return axis % rank
 
     # -- values
@@ -106,7 +106,7 @@ class Conversion(NodeFacts):
         """A host value as a device tensor: a constant of the plan, or the model's own where ``name`` says which."""
         dtype = element_of(array)
         if data_type_of(dtype) is None:
-            raise self.unsupported(f"a constant of type {dtype}, which no device tensor can hold")
+            raise self.unsupported(f"a constant has type {dtype}, which no device tensor can hold")
         return self._upload(name, array)
 
     def kept(self, initial: Callable[[], Array]) -> Value:
@@ -138,8 +138,8 @@ class Conversion(NodeFacts):
         """The values over their common sizes, by numpy's rule."""
         sizes = broadcast_sizes(*(value.sizes for value in values))
         if sizes is None:
-            listed = ", ".join(str(value.sizes) for value in values)
-            raise self.invalid(f"inputs of sizes {listed} do not broadcast")
+            rule = "the sizes of the inputs must broadcast: equal or 1, from the last dimension on"
+            raise self.invalid(rule, [value.sizes for value in values])
         return tuple(value.broadcast_to(sizes) for value in values)
 
     # -- launches
@@ -157,7 +157,7 @@ class Conversion(NodeFacts):
         """A new tensor of one number, in the number's type."""
         data_type = data_type_of(number.dtype)
         if data_type is None:
-            raise self.unsupported(f"numbers of type {number.dtype}, which no device tensor can hold")
+            raise self.unsupported(f"a number has type {number.dtype}, which no device tensor can hold")
         y = self.new(sizes, number.dtype)
         value = int(number) if number.dtype.kind == "b" else number.item()
         return self.launch(ops.FillValueConstant, output_tensor=y, value_data_type=data_type, value=value)

@@ -16,10 +16,10 @@ import onnx
 from dmlvk.onnx.control import Body, can_be_traced, flattened, unused
 from dmlvk.onnx.host_values import is_shape_arithmetic, needs_shape_only, read_by_driver, wanted_on_host
 from dmlvk.onnx.model import ElementKind, Node
-from dmlvk.onnx.node_facts import NodeFacts
+from dmlvk.onnx.node_facts import NodeFacts, invalid_node, unsupported_node
 from dmlvk.onnx.program import DrivenNode, GraphProgram, NodeRegion, Placed, find_driven
 from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_row, missing_reason
-from dmlvk.spec.errors import ModelError, UnsupportedNodeError
+from dmlvk.spec.errors import ModelError
 
 _SEQUENCE, _OPTIONAL = "seq", "optional"
 _MAKES_SEQUENCE: Final = frozenset(
@@ -197,7 +197,7 @@ class Cutter:
         bodies, given = self._bodies[node], len(node.inputs)
         wanted = ["else_branch", "then_branch"] if node.op_type == "If" else ["body"]
         if sorted(bodies) != wanted:
-            raise ModelError(f"node {node.name!r} ({node.op_type}) has the bodies {', '.join(sorted(bodies)) or 'none'}")
+            raise invalid_node(node, "the node must have its operator's bodies", sorted(bodies), wanted)
         taken, least = given, len(node.outputs)
         if node.op_type == "If":
             taken = 0
@@ -207,10 +207,8 @@ class Cutter:
             taken = given - 1
         for body in bodies.values():
             if len(body.inputs) != taken or len(body.outputs) < least:
-                raise ModelError(
-                    f"node {node.name!r} ({node.op_type}), of {given} inputs and {len(node.outputs)} outputs, "
-                    f"has a body of {len(body.inputs)} inputs and {len(body.outputs)} outputs"
-                )
+                rule = f"a body must have as many inputs as it is handed, and at least {least} outputs"
+                raise invalid_node(node, rule, (len(body.inputs), len(body.outputs)), (taken, least))
 
     def _row(self, node: Node, known: set[str]) -> Row | None:
         """The node's row, None for shape arithmetic, whose outputs are known too, and control flow."""
@@ -218,13 +216,13 @@ class Cutter:
             return None
         for name in node.inputs:
             if name in self._kinds:
-                raise ModelError(f"node {node.name!r} ({node.op_type}) reads {name!r}, which is no tensor")
+                raise invalid_node(node, "every input must be a tensor", name)
         if is_shape_arithmetic(node, known):
             known.update(node.outputs)
             return None
         row = find_row(node)
         if row is None:
-            raise _unsupported(node, missing_reason(node))
+            raise unsupported_node(node, missing_reason(node))
         kinds = {index: self._types[name] for index, name in enumerate(node.inputs) if name in self._types}
         row.refuse(NodeFacts(node, kinds))
         for index in row.host_inputs:
@@ -368,10 +366,6 @@ class Cutter:
                 on_host.update(name for inner in flattened(body.nodes, self._bodies) for name in inner.inputs)
             placed.append((node, row))
         return placed[::-1]
-
-
-def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
-    return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
 
 
 def _kind(proto: onnx.TypeProto | None) -> str:

@@ -17,7 +17,8 @@ import onnx.helper
 
 from dmlvk.onnx import shape_arithmetic
 from dmlvk.onnx.model import Array, Node, plain_constant
-from dmlvk.spec.errors import ModelError, UnsupportedNodeError
+from dmlvk.onnx.node_facts import unsupported_node
+from dmlvk.spec.errors import ModelError
 
 if TYPE_CHECKING:
     import onnx.reference
@@ -97,12 +98,12 @@ class HostEvaluator:
             results: Any = self._evaluators[node].run(None, feeds)
         except (NotImplementedError, RuntimeContextError, onnx.defs.SchemaError) as error:
             reason = f"its inputs are known before the run, but onnx.reference cannot evaluate it: {error}"
-            raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason) from error
+            raise unsupported_node(node, reason) from error
         except Exception as error:  # whatever the reference implementation trips over in a broken node
             raise ModelError(f"node {node.name!r} ({node.op_type}) cannot be evaluated: {error}") from error
         if any(isinstance(result, (list, dict)) or result is None for result in results):
             reason = "it makes a sequence or map of constants, and only tensors are supported"
-            raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+            raise unsupported_node(node, reason)
         return [np.asarray(result) for result in results]
 
     def _check_size(self, node: Node, inputs: Sequence[Array | None]) -> None:
@@ -115,7 +116,7 @@ class HostEvaluator:
             self._grown = dict(takewhile(lambda item: item[0] is not node, self._grown.items()))
             if elements + sum(self._grown.values()) > _LARGEST:
                 reason = f"it makes {elements} elements before the run; all such nodes together may make {_LARGEST}"
-                raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+                raise unsupported_node(node, reason)
             self._grown[node] = elements
 
     def _single(self, node: Node) -> onnx.ModelProto:

@@ -15,8 +15,8 @@ from dmlvk.engine.run import Scope
 from dmlvk.engine.tensors import Item, Tensor
 from dmlvk.onnx.model import Node, element_type
 from dmlvk.onnx.model_run import ModelRun
+from dmlvk.onnx.node_facts import invalid_axis, invalid_node, unsupported_node
 from dmlvk.onnx.program import DrivenNode, GraphProgram, drives
-from dmlvk.spec.errors import ModelError, UnsupportedNodeError
 
 _REASON: Final = "control flow, run by the host around the device's graphs"
 
@@ -40,7 +40,7 @@ def loop(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Sco
     done = 0
     while more and (rounds is None or done < rounds):
         if done == run.most_rounds:
-            raise _unsupported(node, f"it goes on after {done} rounds; SessionOptions.max_loop_rounds allows no more")
+            raise unsupported_node(node, f"it goes on after {done} rounds; SessionOptions.max_loop_rounds allows no more")
         handed = (_scalar(run, body, 0, np.array(done, np.int64)), _scalar(run, body, 1, np.array(True)), *states)
         results = run.program(body, dict(zip(body.inputs, handed, strict=True)), scope)
         more = bool(run.number(node, 1, results[0]))
@@ -60,7 +60,7 @@ def scan(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Sco
     count = node.attributes.get("num_scan_inputs", 0)
     states = len(items) - count
     if count < 1 or not 0 <= states <= len(body.outputs):
-        raise _broken(node, f"{count} of {len(items)} inputs are scanned by a body of {len(body.outputs)} outputs")
+        raise invalid_node(node, f"num_scan_inputs must be from 1 to the {len(items)} inputs, and states outputs", count)
     made = len(body.outputs) - states
     axes = _list(node, "scan_input_axes", count)
     pieces = [
@@ -85,15 +85,18 @@ def batched_scan(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], sc
     directions = _list(node, "directions", count)
     made = len(body.outputs) - states
     if count < 1 or states < 0 or made < 0 or any(len(item.shape) < 1 + (at >= states) for at, item in enumerate(items)):
-        raise _broken(node, f"{count} of {len(items)} inputs are scanned by a body of {len(body.outputs)} outputs")
+        rule = "num_scan_inputs must be from 1 to the number of inputs, and inputs must have a batch and elements"
+        raise invalid_node(node, rule, (count, [item.shape for item in items]))
     batch, longest = items[-1].shape[:2]
     if any(item.shape[0] != batch for item in items) or any(item.shape[1] != longest for item in items[states:]):
-        raise _broken(node, f"inputs of sizes {', '.join(str(list(item.shape)) for item in items)}")
+        rule = "all inputs must have the same batch, and those that are scanned the same number of elements"
+        raise invalid_node(node, rule, [item.shape for item in items])
     lengths = [longest] * batch
     if operands[0] is not None:
         lengths = run.required(node, 0, operands[0]).on_host().reshape(-1).tolist()
     if len(lengths) != batch or not all(0 < length <= longest for length in lengths):
-        raise _broken(node, f"sequences of {lengths} elements in a batch of {batch} with {longest} each")
+        rule = f"sequence_lens must have a length from 1 to {longest} for each of {batch} sequences"
+        raise invalid_node(node, rule, lengths)
     rows = [run.carrier.split(item, 0, [1] * batch, keep=False) for item in items]
     lasts: list[list[Tensor]] = [[] for _ in range(states)]
     stacks: list[list[Tensor]] = [[] for _ in range(made)]
@@ -119,7 +122,8 @@ def sequence_map(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], sc
     node, body = driven.node, driven.bodies["body"]
     lengths = {len(item) for item in operands if isinstance(item, tuple)}
     if not isinstance(operands[0], tuple) or len(lengths) != 1:
-        raise _broken(node, f"sequences of {sorted(lengths)} tensors, the first input among them or not")
+        rule = "the first input must be a sequence, and all sequences must have as many tensors"
+        raise invalid_node(node, rule, sorted(lengths))
     made: list[list[Tensor]] = [[] for _ in body.outputs]
     for index in range(len(operands[0])):
         handed = [item[index] if isinstance(item, tuple) else item for item in operands]
@@ -135,7 +139,8 @@ def _scanned(
     """The last states of a scan, and each round's other outputs."""
     body = driven.bodies["body"]
     if len({len(piece) for piece in pieces}) != 1:
-        raise _broken(driven.node, f"scanned inputs of {', '.join(str(len(piece)) for piece in pieces)} elements")
+        rule = "all scanned inputs must have the same number of elements"
+        raise invalid_node(driven.node, rule, [len(piece) for piece in pieces])
     lasts = list(states)
     stacks: list[list[Item]] = [[] for _ in body.outputs[len(states) :]]
     for elements in zip(*pieces, strict=True):
@@ -148,7 +153,8 @@ def _scanned(
 
 def _elements(run: ModelRun, node: Node, tensor: Tensor, axis: int, backwards: int) -> list[Tensor]:
     if not -len(tensor.shape) <= axis < len(tensor.shape):
-        raise _broken(node, f"axis {axis} is outside of {len(tensor.shape)} dimensions")
+        rank = len(tensor.shape)
+        raise invalid_axis(node, axis, rank)
     axis %= len(tensor.shape)
     elements = run.carrier.split(tensor, axis, [1] * tensor.shape[axis], keep=False)
     return elements[::-1] if backwards else elements
@@ -157,7 +163,7 @@ def _elements(run: ModelRun, node: Node, tensor: Tensor, axis: int, backwards: i
 def _list(node: Node, attribute: str, count: int) -> list[int]:
     numbers = list(node.attributes.get(attribute, [0] * count))
     if len(numbers) != count:
-        raise _broken(node, f"{len(numbers)} {attribute} for {count} tensors")
+        raise invalid_node(node, f"{attribute} must have one entry for each tensor", len(numbers), count)
     return numbers
 
 
@@ -168,7 +174,7 @@ def _stacked(run: ModelRun, node: Node, body: GraphProgram, name: str, items: Se
     proto = body.types.get(name, onnx.TypeProto())
     found, dtype = element_type(proto.tensor_type.elem_type)
     if dtype is None:
-        raise _unsupported(node, f"it has no rounds, and the file says that {name!r}, which they would make, is {found}")
+        raise unsupported_node(node, f"it has no rounds, and the file says that {name!r}, which they would make, is {found}")
     sizes = [item.dim_value for item in proto.tensor_type.shape.dim]
     sizes.insert(axis if axis >= 0 else axis + len(sizes) + 1, 0)
     return run.carrier.tensor(np.zeros(sizes, dtype))
@@ -177,11 +183,11 @@ def _stacked(run: ModelRun, node: Node, body: GraphProgram, name: str, items: Se
 def _alike(run: ModelRun, node: Node, tensors: Sequence[Tensor], axis: int) -> Tensor:
     first = tensors[0]
     if any((item.shape, item.dtype) != (first.shape, first.dtype) for item in tensors):
-        listed = ", ".join(dict.fromkeys(str(list(item.shape)) for item in tensors))
-        raise _broken(node, f"its body makes tensors of sizes {listed}, which cannot be one output")
+        rule = "an output of the body must have the same sizes and type in every round"
+        raise invalid_node(node, rule, list(dict.fromkeys((item.dtype, item.shape) for item in tensors)))
     rank = len(first.shape) + 1
     if not -rank <= axis < rank:
-        raise _broken(node, f"axis {axis} is outside of {rank} dimensions")
+        raise invalid_axis(node, axis, rank)
     return run.carrier.stack(tensors, axis % rank)
 
 
@@ -190,11 +196,3 @@ def _scalar(run: ModelRun, body: GraphProgram, index: int, value: np.ndarray[tup
     proto = body.types.get(body.inputs[index])
     has_dimension = proto is not None and len(proto.tensor_type.shape.dim) == 1
     return run.carrier.tensor(value.reshape(1) if has_dimension else value)
-
-
-def _broken(node: Node, reason: str) -> ModelError:
-    return ModelError(f"node {node.name!r} ({node.op_type}): {reason}")
-
-
-def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
-    return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)

@@ -11,9 +11,9 @@ from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.run import Account, Run
 from dmlvk.engine.tensors import Item, Tensor
 from dmlvk.onnx.model import Node, data_type_of
+from dmlvk.onnx.node_facts import invalid_node
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.errors import ModelError
 
 
 class ModelRun(Run):
@@ -38,8 +38,7 @@ class ModelRun(Run):
             ModelError: it is a sequence or an empty optional value.
         """
         if not isinstance(item, Tensor):
-            found = "empty" if item is None else "a sequence"
-            raise ModelError(f"node {node.name!r} ({node.op_type}): value {index} is {found}, not a tensor")
+            raise invalid_node(node, f"value {index} must be a tensor", None if item is None else type(item))
         return item
 
     def number(self, node: Node, index: int, item: Item) -> Any:
@@ -50,8 +49,7 @@ class ModelRun(Run):
         """
         tensor = self.required(node, index, item)
         if math.prod(tensor.shape) != 1:
-            sizes = list(tensor.shape)
-            raise ModelError(f"node {node.name!r} ({node.op_type}): value {index} has the sizes {sizes}, not one element")
+            raise invalid_node(node, f"value {index} must have one element", tensor.shape)
         return tensor.on_host().item()
 
 

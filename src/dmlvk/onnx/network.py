@@ -26,11 +26,12 @@ from dmlvk.onnx.functions import OPSETS, expanded
 from dmlvk.onnx.host_nodes import HostEvaluator, may_run_on_host, shape_of
 from dmlvk.onnx.host_values import is_always_driven, needs_shape_only, wanted_on_host
 from dmlvk.onnx.model import Array, Model, Node
+from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.registry import Row, find_row
 from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
-from dmlvk.spec.errors import ModelError, UnsupportedError, UnsupportedNodeError
+from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError
 
 FOLDED: Final = "constant, folded when the model was loaded"
 SHAPE: Final = "shape arithmetic"
@@ -205,7 +206,7 @@ class Network:
     def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedNodeError:
         """The device's error about an operator, as an error of its node."""
         assert isinstance(origin, Node), "steps come from nodes"
-        return _unsupported(origin, str(error))
+        return unsupported_node(origin, str(error))
 
     def _follow(self, nodes: Iterable[tuple[Node, Row | None]], walk: _Walk) -> None:
         """Takes a trace through nodes."""
@@ -233,7 +234,7 @@ class Network:
         }
         for index, name in enumerate(node.outputs):
             if name and name not in made:
-                raise _unsupported(node, f"output {index}, {name!r}, has no implementation")
+                raise unsupported_node(node, f"output {index}, {name!r}, has no implementation")
         return made
 
     def _conversion(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> Conversion:
@@ -258,7 +259,7 @@ class Network:
         condition = _known(walk.values[node.inputs[0]])
         assert condition is not None, "a condition is known before the run"
         if condition.size != 1:
-            raise ModelError(f"node {node.name!r} (If): a condition of sizes {condition.shape}")
+            raise invalid_node(node, "the condition must have one element", condition.shape)
         body = self._bodies[node]["then_branch" if condition.item() else "else_branch"]
         self._follow(self._placed[body], walk)
         return [walk.values[name] for name in body.outputs]
@@ -387,7 +388,3 @@ def _known(operand: Operand) -> Array | None:
     if isinstance(operand, Value):
         return None
     return operand.host() if isinstance(operand, Postponed) else plain(operand)
-
-
-def _unsupported(node: Node, reason: str) -> UnsupportedNodeError:
-    return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)

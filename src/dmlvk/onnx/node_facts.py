@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.onnx.model import ElementKind, NarrowFloat, Node, element_type, kind_of
-from dmlvk.spec.errors import ModelError, UnsupportedNodeError
+from dmlvk.spec.errors import ModelError, UnsupportedNodeError, broken_rule
 
 
 class NodeFacts:
@@ -44,7 +44,7 @@ class NodeFacts:
             return default
         found, dtype = element_type(code)
         if dtype is not None and isinstance(kind_of(dtype), NarrowFloat) and not narrow:
-            raise self.unsupported(f"{name} is {found}, to and from which there are only conversions")
+            raise self.unsupported(f"{name} is {found}, which can only be converted to and from other types")
         if dtype is None:
             raise self.unsupported(f"{name} is {found}, which no device tensor can hold")
         return dtype
@@ -80,9 +80,30 @@ class NodeFacts:
 
     def unsupported(self, reason: str) -> UnsupportedNodeError:
         """The exception for what this node asks for and dmlvk cannot do."""
-        node = self.node
-        return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+        return unsupported_node(self.node, reason)
 
-    def invalid(self, reason: str) -> ModelError:
-        """The exception for a node that no implementation could run."""
-        return ModelError(f"node {self.node.name!r} ({self.node.op_type}): {reason}")
+    def invalid(self, rule: str, value: object, expected: object = None) -> ModelError:
+        """The exception for a node that no implementation could run; see ``invalid_node``."""
+        return invalid_node(self.node, rule, value, expected)
+
+
+def unsupported_node(node: Node, reason: str) -> UnsupportedNodeError:
+    """The exception for what a node asks for and dmlvk cannot do."""
+    return UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, reason)
+
+
+def invalid_node(node: Node, rule: str, value: object, expected: object = None) -> ModelError:
+    """The exception for a node that breaks a rule of its operator, so that no implementation could run it.
+
+    Args:
+        node: The node.
+        rule: What must be, such as "mode must be 'DCR' or 'CRD'".
+        value: The value that breaks it.
+        expected: The value that would not; None where the rule says it all.
+    """
+    return ModelError(f"node {node.name!r} ({node.op_type}): {broken_rule(rule, value, expected)}")
+
+
+def invalid_axis(node: Node, axis: int, rank: int) -> ModelError:
+    """The exception for an axis that a tensor of ``rank`` dimensions does not have."""
+    return invalid_node(node, f"an axis must be from {-rank} to {rank - 1} for {rank} dimensions", axis)

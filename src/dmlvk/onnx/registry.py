@@ -87,7 +87,7 @@ class Row:
             unread += [f"input {index}" for index in range(self.declared.inputs, len(asked.inputs)) if node.has(index)]
             unread += [f"output {index}" for index in range(self.declared.outputs, len(asked.outputs)) if node.wants(index)]
             if unread:
-                raise node.unsupported(f"its converter knows nothing of {', '.join(unread)}")
+                raise node.unsupported(f"its converter does not read {', '.join(unread)}")
         if self.check is not None:
             self.check(node)
 
@@ -146,7 +146,9 @@ def _refusing(convert: Converter) -> Converter:
         except DmlvkError:
             raise
         except (ArithmeticError, AssertionError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-            raise node.invalid(f"its attributes or inputs do not fit it ({type(error).__name__}: {error})") from error
+            raise node.invalid(
+                "its attributes and inputs must fit the operator", f"{type(error).__name__}: {error}"
+            ) from error
 
     return refusing
 

@@ -11,8 +11,8 @@ from dmlvk.engine.run import Scope
 from dmlvk.engine.tensors import Item, Tensor
 from dmlvk.onnx.model import Node
 from dmlvk.onnx.model_run import ModelRun
+from dmlvk.onnx.node_facts import invalid_axis, invalid_node
 from dmlvk.onnx.program import DrivenNode, drives
-from dmlvk.spec.errors import ModelError
 
 _REASON: Final = "sequences and optional values, kept by the host"
 
@@ -68,7 +68,7 @@ def split(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Sc
     if given.ndim == 0 and sizes[0] > 0:
         sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
     if any(part < 0 for part in sizes) or sum(sizes) != size:
-        raise _broken(node, f"parts of {given.tolist()} elements of {size}")
+        raise invalid_node(node, f"the parts must be {size} elements together, and none negative", given.tolist())
     return [tuple(run.carrier.split(tensor, axis, sizes))]
 
 
@@ -76,12 +76,13 @@ def split(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Sc
 def concat(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     node, items = driven.node, _sequence(driven.node, operands[0])
     if not items:
-        raise _broken(node, "a sequence of no tensors")
+        raise invalid_node(node, "the sequence must have a tensor", 0)
     stacks = node.attributes.get("new_axis", 0)
     axis = _axis(node, len(items[0].shape) + bool(stacks))
     shapes = [(item.dtype, item.shape if stacks else (*item.shape[:axis], *item.shape[axis + 1 :])) for item in items]
     if any(shape != shapes[0] for shape in shapes) or len({len(item.shape) for item in items}) != 1:
-        raise _broken(node, f"tensors of sizes {', '.join(str(list(item.shape)) for item in items)}")
+        rule = "the tensors of the sequence must have one type and equal sizes, except along the axis"
+        raise invalid_node(node, rule, [(item.dtype, item.shape) for item in items])
     return [run.carrier.stack(items, axis) if stacks else run.carrier.concat(items, axis)]
 
 
@@ -104,13 +105,13 @@ def has_element(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], sco
 @drives("OptionalGetElement", 15, 18, reason=_REASON)
 def get_element(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
     if operands[0] is None:
-        raise _broken(driven.node, "an optional value that is empty")
+        raise invalid_node(driven.node, "the optional value must have an element", None)
     return operands
 
 
 def _sequence(node: Node, item: Item) -> tuple[Tensor, ...]:
     if not isinstance(item, tuple):
-        raise _broken(node, f"input 0 is {'empty' if item is None else 'a tensor'}, not a sequence")
+        raise invalid_node(node, "input 0 must be a sequence", None if item is None else Tensor)
     return item
 
 
@@ -121,16 +122,12 @@ def _place(run: ModelRun, node: Node, operands: Sequence[Item], index: int, coun
         place = int(run.number(node, index, operands[index]))
     size = len(_sequence(node, operands[0]))
     if not -size <= place < count:
-        raise _broken(node, f"place {place} in a sequence of {size} tensors")
+        raise invalid_node(node, f"a place must be from {-size} to {count - 1}, for a sequence of {size} tensors", place)
     return place if place >= 0 else place + size
 
 
 def _axis(node: Node, rank: int) -> int:
     axis = int(node.attributes.get("axis", 0))
     if not -rank <= axis < rank:
-        raise _broken(node, f"axis {axis} is outside of {rank} dimensions")
+        raise invalid_axis(node, axis, rank)
     return axis % rank
-
-
-def _broken(node: Node, reason: str) -> ModelError:
-    return ModelError(f"node {node.name!r} ({node.op_type}): {reason}")

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from dmlvk.onnx.model import Array, Node, element_type
+from dmlvk.onnx.node_facts import invalid_node
 from dmlvk.spec.errors import ModelError
 from dmlvk.spec.size import Size
 
@@ -165,7 +166,7 @@ def _gathered(node: Node, inputs: Sequence[Array]) -> Any:
     x, indices = inputs
     axis = node.attributes.get("axis", 0)
     if records(indices) and not all(-x.shape[axis] <= index < x.shape[axis] for index in indices.flat):
-        raise ModelError(f"node {node.name!r} (Gather): indices {indices.tolist()} of {x.shape[axis]} elements")
+        raise invalid_node(node, f"indices must be inside the {x.shape[axis]} elements along the axis", indices.tolist())
     return np.take(x, _told(indices), axis=axis)
 
 

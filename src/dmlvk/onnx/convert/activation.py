@@ -91,7 +91,7 @@ def mish(node: Conversion) -> Value:
 def prelu(node: Conversion) -> Value:
     """The slope broadcasts to the input, not the other way round."""
     if node.broadcast(node[0], node[1])[0].sizes != node[0].sizes:
-        raise node.invalid(f"the slope's sizes {node[1].sizes} do not broadcast to {node[0].sizes}")
+        raise node.invalid(f"the sizes of the slope must broadcast to those of the input, {node[0].sizes}", node[1].sizes)
     return node.elementwise(ops.ActivationParameterizedRelu, node[0], node[1])
 
 

@@ -56,17 +56,20 @@ def multi_head_attention(node: Conversion) -> tuple[Value | None, ...]:
         keys = query.sizes[1]
     else:
         if query.rank != 3 or key is None:
-            raise node.invalid(f"query has sizes {query.sizes} and key {None if key is None else key.sizes}")
+            rule = "query must have 3 dimensions and come with a key, or 5 dimensions"
+            raise node.invalid(rule, (query.sizes, None if key is None else key.sizes))
         tensors["query_tensor"] = query
         head_size = value_size = query.sizes[2] // heads
         keys = key.sizes[2] if key.rank == 4 else key.sizes[1]
         if key.rank == 5:
             tensors["stacked_key_value_tensor"] = key
         elif value is None:
-            raise node.invalid("key comes without value")
+            raise node.invalid("a key of fewer than 5 dimensions must come with a value", key.sizes)
         elif key.rank == 4:
             if past is not None or tensors["bias_tensor"] is not None:
-                raise node.unsupported("keys that come as the past does, with a past or a bias beside them")
+                raise node.unsupported(
+                    "keys with the layout of the past are not supported with a past or a bias beside them"
+                )
             past, keys, value_size = _Past(key, value), 0, value.sizes[3]
         else:
             tensors |= {"key_tensor": key, "value_tensor": value}
@@ -90,7 +93,7 @@ _ATTENTION = Declared(
 
 def _refuse_rotary_attention(node: NodeFacts) -> None:
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
-        raise node.unsupported("rotary embedding, or a past that shares its buffer with the present")
+        raise node.unsupported("rotary embedding is not supported, nor is a past that shares its buffer with the present")
 
 
 @converts("Attention", 1, types=FLOATS, domain=_MICROSOFT, check=_refuse_rotary_attention, declared=_ATTENTION)
@@ -145,7 +148,7 @@ _GROUP_QUERY = Declared(
 def _refuse_group_query(node: NodeFacts) -> None:
     for name, plain in _PLAIN.items():
         if node.attribute(name, plain) != plain:
-            raise node.unsupported(f"{name} {node.attribute(name, plain)}")
+            raise node.unsupported(f"{name} {node.attribute(name, plain)} is not supported, only {plain}")
 
 
 @converts(
@@ -162,7 +165,7 @@ def group_query_attention(node: Conversion) -> tuple[Value | None, ...]:
     it does, so one that shares its buffer with the present in ONNX Runtime is the same as any other here."""
     query, heads = node[0], (_heads(node), node.attribute("kv_num_heads", 0))
     if heads[1] < 1 or heads[0] % heads[1]:
-        raise node.invalid(f"num_heads is {heads[0]} and kv_num_heads {heads[1]}")
+        raise node.invalid(f"kv_num_heads must be at least 1 and divide num_heads, {heads[0]}", heads[1])
     batch, rows, width = query.sizes
     parts: tuple[Value | None, ...] = (query, node.get(1), node.get(2))
     if node.get(1) is None:
@@ -181,13 +184,13 @@ def group_query_attention(node: Conversion) -> tuple[Value | None, ...]:
     fields: dict[str, Any] = dict(zip(("query_tensor", "key_tensor", "value_tensor"), parts, strict=True))
     if past is not None:
         if before < total - rows:
-            raise node.invalid(f"{before} rows of the past and {rows} new ones are fewer than {total}")
+            raise node.invalid(f"{before} rows of the past and {rows} new ones must be all rows", before + rows, total)
         if total > rows:
             fields |= {
                 f"past_{name}_tensor": x.shorten(2, total - rows) for name, x in zip(_Past._fields, past, strict=True)
             }
     elif total != rows:
-        raise node.invalid(f"{rows} rows without a past are not {total}")
+        raise node.invalid("the new rows must be all rows where there is no past", rows, total)
     bias = node.get(10)
     if bias is not None:
         fields["relative_position_bias_tensor"] = bias.broadcast_to((batch, heads[0], rows, total))
@@ -209,7 +212,7 @@ def group_query_attention(node: Conversion) -> tuple[Value | None, ...]:
 def _heads(node: Conversion) -> int:
     heads: int = node.attribute("num_heads", 0)
     if heads < 1:
-        raise node.invalid(f"num_heads is {heads}")
+        raise node.invalid("num_heads must be at least 1", heads)
     return heads
 
 
@@ -221,7 +224,8 @@ def _scale(node: Conversion, head_size: int) -> float:
 def _past(node: Conversion, key: Value | None, value: Value | None) -> _Past | None:
     if key is None or value is None:
         if key is not value:
-            raise node.invalid("past_key and past_value come together")
+            given = "past_value" if key is None else "past_key"
+            raise node.invalid("past_key and past_value must be given together", given)
         return None
     return _Past(key, value) if key.sizes[2] else None
 
@@ -239,7 +243,7 @@ def _mask(node: Conversion, mask: Value, sizes: _Sizes) -> tuple[Value, MaskType
         return node.reshape(mask, target), kind
     own = {2: (mask.sizes[0], 1, 1, mask.sizes[-1]), 3: (mask.sizes[0], 1, *mask.sizes[1:]), 4: mask.sizes}.get(mask.rank)
     if own is None or any(size not in (1, full) for size, full in zip(own, wanted, strict=True)):
-        raise node.unsupported(f"a mask of sizes {mask.sizes} for scores of {wanted}")
+        raise node.unsupported(f"a mask of sizes {mask.sizes} is not supported for scores of sizes {wanted}")
     return node.reshape(mask, own).broadcast_to(wanted), MaskType.BOOLEAN
 
 

@@ -73,7 +73,7 @@ def take_true(node: Conversion) -> Value:
     else:
         x, axis = node.reshape(x, (int(np.prod(x.sizes)),)), 0
     if count > x.sizes[axis]:
-        raise node.invalid(f"{count} of {x.sizes[axis]} elements are chosen")
+        raise node.invalid(f"the condition may choose at most the {x.sizes[axis]} elements there are", count)
     return taken(node, x, node.reshape(places.shorten(0, count), (count,)), axis)
 
 
@@ -97,12 +97,12 @@ def find_unique(node: Conversion) -> tuple[Result, ...]:
     size = x.sizes[0]
     if 0 in x.sizes:
         if size:
-            raise node.unsupported("subtensors of no elements")
+            raise node.unsupported("subtensors of no elements are not supported")
         none = np.zeros(0, np.int64)
         return np.zeros(1, np.uint32), np.zeros((0, 1), np.uint32), np.zeros(x.sizes, x.dtype), none, none.astype(np.uint32)
     rows = node.reshape(x, (size, int(np.prod(x.sizes[1:]))))
     if rows.sizes[1] > _MOST_KEYS:
-        raise node.unsupported(f"subtensors of {rows.sizes[1]} elements; they are sorted by at most {_MOST_KEYS}")
+        raise node.unsupported(f"subtensors of {rows.sizes[1]} elements are not supported, only of at most {_MOST_KEYS}")
     order = _sorted(node, rows)
     rows = taken(node, rows, order, 0)
     starts = _starts(node, rows)

@@ -63,7 +63,7 @@ def spatial(node: Conversion, name: str, count: int, default: int) -> Sizes:
     """An attribute with one integer a spatial dimension."""
     values = tuple(node.attribute(name, [default] * count))
     if len(values) != count:
-        raise node.invalid(f"{name} has {len(values)} entries for {count} spatial dimensions")
+        raise node.invalid(f"{name} must have one entry for each of the {count} spatial dimensions", values)
     return values
 
 
@@ -75,7 +75,7 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
     """
     count = len(sizes)
     if len(kernel) != count:
-        raise node.invalid(f"a window of {len(kernel)} dimensions over {count} spatial dimensions")
+        raise node.invalid(f"the window must have one entry for each of the {count} spatial dimensions", kernel)
     strides = spatial(node, "strides", count, 1)
     dilations = spatial(node, "dilations", count, 1)
     reach = tuple((taps - 1) * dilation + 1 for taps, dilation in zip(kernel, dilations, strict=True))
@@ -86,7 +86,8 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
     for i in range(count):
         room = sizes[i] + start[i] + end[i] - reach[i]
         if room < 0:
-            raise node.invalid(f"a window of reach {reach} does not fit sizes {sizes} padded by {start} and {end}")
+            rule = f"the window, with dilations, must fit the spatial sizes {sizes} padded by {start} and {end}"
+            raise node.invalid(rule, reach)
         windows = room // strides[i] + 1
         if ceil:
             windows = -(-room // strides[i]) + 1
@@ -103,7 +104,7 @@ def _padding(node: Conversion, sizes: Sizes, strides: Sizes, reach: Sizes) -> tu
     if auto == "NOTSET":
         pads = tuple(node.attribute("pads", [0] * 2 * count))
         if len(pads) != 2 * count or min(pads, default=0) < 0:
-            raise node.invalid(f"pads {pads} are not two non-negative integers a spatial dimension")
+            raise node.invalid(f"pads must have two integers of at least 0 for each of the {count} spatial dimensions", pads)
         return pads[:count], pads[count:]
     if auto == "VALID":
         return (0,) * count, (0,) * count
@@ -118,7 +119,7 @@ def split_padding(node: Conversion, total: Sizes, auto: str) -> tuple[Sizes, Siz
     """The padding of auto_pad SAME_UPPER, with the odd one at the end, or SAME_LOWER, with it at the start."""
     small, large = tuple(both // 2 for both in total), tuple(both - both // 2 for both in total)
     if auto not in ("SAME_UPPER", "SAME_LOWER"):
-        raise node.invalid(f"auto_pad is {auto!r}")
+        raise node.invalid("auto_pad must be 'NOTSET', 'VALID', 'SAME_UPPER' or 'SAME_LOWER'", auto)
     return (small, large) if auto == "SAME_UPPER" else (large, small)
 
 
@@ -165,7 +166,7 @@ def conv_transpose(node: Conversion) -> Value:
             node, tuple(max(size - wanted, 0) for size, wanted in zip(full, output, strict=True)), auto
         )
     if min(output) < 1:
-        raise node.invalid(f"its attributes give the output sizes {output}")
+        raise node.invalid("every output size that the attributes give must be at least 1", output)
     channels = w.sizes[1] * group
     return node.launch(
         ops.Convolution,
@@ -186,14 +187,16 @@ def conv_transpose(node: Conversion) -> Value:
 def _operands(node: Conversion) -> tuple[Value, Value]:
     x, w = node[0], node[1]
     if x.rank < 3 or w.rank != x.rank:
-        raise node.invalid(f"input of sizes {x.sizes} and filter of sizes {w.sizes}")
+        rule = "input and filter must have the same number of dimensions, at least 3"
+        raise node.invalid(rule, (x.sizes, w.sizes))
     return x, w
 
 
 def spatial_kernel(node: Conversion, w: Value) -> Sizes:
     """The filter's spatial sizes, which kernel_shape repeats if it is there."""
     if tuple(node.attribute("kernel_shape", w.sizes[2:])) != w.sizes[2:]:
-        raise node.invalid(f"kernel_shape {node.attribute('kernel_shape', ())} for a filter of sizes {w.sizes}")
+        given = tuple(node.attribute("kernel_shape", ()))
+        raise node.invalid("kernel_shape must be the filter's spatial sizes", given, w.sizes[2:])
     return w.sizes[2:]
 
 
@@ -202,5 +205,5 @@ def _bias(node: Conversion, channels: int, rank: int) -> Value | None:
     if bias is None:
         return None
     if bias.sizes != (channels,):
-        raise node.invalid(f"the bias has sizes {bias.sizes} for {channels} channels")
+        raise node.invalid("the bias must have one element for each output channel", bias.sizes, (channels,))
     return node.reshape(bias, (1, channels) + (1,) * (rank - 2))

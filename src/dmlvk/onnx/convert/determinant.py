@@ -24,10 +24,10 @@ def determinant(node: Conversion) -> Value:
     whole stack of matrices. A kernel would keep small matrices in registers and read them once."""
     x = node[0]
     if x.rank < 2 or x.sizes[-1] != x.sizes[-2]:
-        raise node.invalid(f"the input of sizes {x.sizes} is no stack of square matrices")
+        raise node.invalid("the input must be a stack of square matrices", x.sizes)
     *batch, rows, _ = x.sizes
     if rows > _MOST_ROWS:
-        raise node.unsupported(f"matrices of {rows} rows; {_MOST_ROWS} are taken at most")
+        raise node.unsupported(f"matrices of {rows} rows are not supported, only of at most {_MOST_ROWS}")
     count = math.prod(batch)
     if not rows:
         return node.fill(tuple(batch), x.dtype.type(1))

@@ -48,7 +48,7 @@ def einsum(node: Conversion) -> Value:
     for value, names in zip(inputs, terms, strict=True):
         for size, name in zip(value.sizes, names, strict=True):
             if size != 1 and sizes.setdefault(name, size) != size:
-                raise node.invalid(f"dimension {name!r} has the sizes {sizes[name]} and {size}")
+                raise node.invalid(f"dimension {name!r} must have one size in all inputs", size, sizes[name])
     operands = [_named(node, value, names, sizes) for value, names in zip(inputs, terms, strict=True)]
     result = operands[0]
     for index, operand in enumerate(operands[1:], 1):
@@ -75,10 +75,11 @@ def _parsed(node: Conversion, inputs: Sequence[Value]) -> tuple[list[tuple[str, 
     equation = node.attribute("equation", "")
     terms, right = _sides(node)
     if len(terms) != len(inputs) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
-        raise node.invalid(f"the equation {equation!r} for {len(inputs)} inputs")
+        raise node.invalid(f"the equation must have one term of letters for each of the {len(inputs)} inputs", equation)
     hidden = [value.rank - len(term.replace("...", "")) for term, value in zip(terms, inputs, strict=True)]
     if any(count < 0 or (count and "..." not in term) for count, term in zip(hidden, terms, strict=True)):
-        raise node.invalid(f"the equation {equation!r} for inputs of {[value.rank for value in inputs]} dimensions")
+        rule = "each term of the equation must have a letter for each dimension of its input, or ..."
+        raise node.invalid(rule, (equation, [value.rank for value in inputs]))
 
     def names(term: str, count: int) -> tuple[str, ...]:
         before, dots, after = term.partition("...")
@@ -87,7 +88,7 @@ def _parsed(node: Conversion, inputs: Sequence[Value]) -> tuple[list[tuple[str, 
     named = [names(term, count) for term, count in zip(terms, hidden, strict=True)]
     output = names(right, max(hidden, default=0))
     if len(set(output)) < len(output) or not {*output} <= {name for term in named for name in term}:
-        raise node.invalid(f"the output of the equation {equation!r}")
+        raise node.invalid("the equation's output must name dimensions of the inputs, each once", equation)
     return named, output
 
 

@@ -88,7 +88,7 @@ def mod(node: Conversion) -> Value:
     """``fmod`` 1 has the sign of the dividend, as C; 0 that of the divisor, as Python, and is for integers only."""
     truncates = bool(node.attribute("fmod", 0))
     if not truncates and node[0].dtype.kind == "f":
-        raise node.invalid("fmod must be 1 for floating-point types")
+        raise node.invalid("fmod must be 1 for floating-point types", 0)
     row = ops.ElementWiseModulusTruncate if truncates else ops.ElementWiseModulusFloor
     return node.elementwise(row, node[0], node[1])
 
@@ -145,7 +145,7 @@ def _bound(node: Conversion, index: int) -> float | int:
     given, dtype = node.host(index), node[0].dtype
     if given is not None:
         if given.size != 1:
-            raise node.invalid(f"input {index} has sizes {given.shape} and must be a scalar")
+            raise node.invalid(f"input {index} must have one element", given.shape)
         number: float | int = given.item()
         return number
     if dtype.kind == "f":

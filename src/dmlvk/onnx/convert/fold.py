@@ -20,9 +20,10 @@ def col2im(node: Conversion) -> Value:
     pads = tuple(node.attribute("pads", (0,) * (2 * rank)))
     dilations, strides = (tuple(node.attribute(name, ones)) for name in ("dilations", "strides"))
     if not rank == len(window) == len(dilations) == len(strides) == len(pads) / 2 or x.rank != 3:
-        raise node.invalid(f"an input of sizes {x.sizes}, the image {image}, the window {window} and the pads {pads}")
+        rule = "the input must have 3 dimensions, and image, window, dilations and strides one entry each, pads two"
+        raise node.invalid(rule, (x.sizes, image, window, dilations, strides, pads))
     if min(window) < 1 or x.sizes[1] % math.prod(window):
-        raise node.invalid(f"{x.sizes[1]} rows of columns are not those of channels under the window {window}")
+        raise node.invalid(f"the rows of the input must be a multiple of the elements of the window {window}", x.sizes[1])
     return node.launch(
         ops.Fold,
         x,

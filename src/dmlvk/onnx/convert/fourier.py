@@ -45,7 +45,8 @@ def _transformed(node: Conversion, axis: int) -> Value:
     x, given = node[0], node.host(1)
     axis = node.axis(axis, x.rank)
     if axis == x.rank - 1 or x.sizes[-1] not in (1, 2):
-        raise node.invalid(f"axis {axis} of sizes {x.sizes}, of which the last must be 1 or 2")
+        rule = "the last size must be 1 or 2, and axis another dimension"
+        raise node.invalid(rule, (axis, x.sizes))
     length = x.sizes[axis] if given is None else int(given.item())
     outputs = _outputs(node, length, 0)
     order = [*(number for number in range(x.rank - 1) if number != axis), axis, x.rank - 1]
@@ -61,12 +62,16 @@ def short_time_transform(node: Conversion) -> Value:
     if x.rank == 2:  # (batch, elements) of real numbers, as exporters write and ONNX Runtime takes it
         x = node.reshape(x, (*x.sizes, 1))
     if x.rank != 3 or x.sizes[-1] not in (1, 2) or step < 1 or (window is not None and window.rank != 1):
-        raise node.invalid(f"a signal of sizes {x.sizes} with a step of {step}")
+        rule = (
+            "the signal must have the sizes (batch, elements, 1 or 2), the step be at least 1, the window have 1 dimension"
+        )
+        raise node.invalid(rule, (x.sizes, step, None if window is None else window.sizes))
     batch, count, parts = x.sizes
     length = int(given.item()) if given is not None else count if window is None else window.sizes[0]
     size = length if window is None else window.sizes[0]
     if not 1 <= size <= length <= count:
-        raise node.invalid(f"frames of {length} elements and a window of {size} for a signal of {count}")
+        rule = "the window must have elements, at most as many as a frame, and a frame at most as many as the signal"
+        raise node.invalid(rule, (size, length, count))
     outputs = _outputs(node, length, 1)
     x = node.packed(x)
     frames = Value(
@@ -81,7 +86,7 @@ def short_time_transform(node: Conversion) -> Value:
 def _outputs(node: Conversion, length: int, onesided: int) -> int:
     """The number of frequencies that are wanted: half of them, and 0, if the rest follows from them."""
     if length < 1:
-        raise node.invalid(f"a transform of {length} elements")
+        raise node.invalid("a transform must be of at least 1 element", length)
     return length // 2 + 1 if node.attribute("onesided", onesided) else length
 
 
@@ -144,7 +149,7 @@ def _divisor(length: int) -> int:
 def _matrix(node: Conversion, length: int, inputs: int, outputs: int, parts: int, inverse: bool) -> Array:
     """(inputs * parts, outputs * 2): what each part of an input adds to each part of an output."""
     if inputs * parts * outputs * 4 > _LARGEST:  # times 2 for the turned factors of two steps
-        raise node.unsupported(f"a transform of {length} elements at once, whose matrix is too large")
+        raise node.unsupported(f"a transform of {length} elements at once is not supported, because its matrix is too large")
     turns = np.outer(np.arange(inputs), np.arange(outputs)) % length
     angles = (1 if inverse else -1) * 2 * np.pi * turns / length
     cosines, sines = np.cos(angles), np.sin(angles)
@@ -172,12 +177,13 @@ def mel_weights(node: Conversion) -> Value:
     bands, length, rate = (int(node.known(index).item()) for index in range(3))
     low, high = (2595 * math.log10(1 + float(node.known(index).item()) / 700) for index in (3, 4))
     if bands < 1 or length < 1 or rate < 1:
-        raise node.invalid(f"{bands} bands of a spectrum of {length} elements at a rate of {rate}")
+        rule = "num_mel_bins, dft_length and sample_rate must be at least 1"
+        raise node.invalid(rule, (bands, length, rate))
     corners = np.arange(bands + 2) * ((high - low) / (bands + 2)) + low
     bins = ((length + 1) * (700 * (10 ** (corners / 2595) - 1)) // rate).astype(np.int64)
     weights = np.zeros((length // 2 + 1, bands))
     if bins.min() < 0 or bins.max() > length // 2 + 1:
-        raise node.invalid(f"bands up to bin {bins.max()} of {length // 2 + 1}")
+        raise node.invalid(f"the edges of the bands must lie in the {length // 2 + 1} bins of the spectrum", bins.max())
     for band, (left, middle, right) in enumerate(zip(bins, bins[1:], bins[2:], strict=False)):
         weights[left : middle + 1, band] = np.linspace(0, 1, middle - left + 1) if middle > left else 1
         weights[middle:right, band] = np.linspace(1, 0, right - middle, endpoint=False)

@@ -36,7 +36,8 @@ def gather_elements(node: Conversion) -> Value:
     if indices.rank != x.rank or any(
         own < wanted for at, (own, wanted) in enumerate(zip(x.sizes, indices.sizes, strict=True)) if at != axis
     ):
-        raise node.invalid(f"indices of sizes {indices.sizes} for an input of sizes {x.sizes}")
+        rule = f"the sizes of the indices must be at most those of the input, {x.sizes}, except along axis {axis}"
+        raise node.invalid(rule, indices.sizes)
     for at, size in enumerate(indices.sizes):
         x = x if at == axis else x.shorten(at, size)
     return node.launch(ops.GatherElements, x, indices, output_tensor=node.new(indices.sizes, x.dtype), axis=axis)
@@ -47,10 +48,12 @@ def gather_nd(node: Conversion) -> Value:
     """Each tuple along the last dimension of the indices chooses a block."""
     x, indices, batches = node[0], node[1], node.attribute("batch_dims", 0)
     if not 0 <= batches < min(x.rank, indices.rank):
-        raise node.invalid(f"{batches} batch dimensions of {x.sizes} and {indices.sizes}")
+        rule = f"batch_dims must be at least 0 and below the dimensions of {x.sizes} and {indices.sizes}"
+        raise node.invalid(rule, batches)
     chosen = batches + indices.sizes[-1]
     if not batches < chosen <= x.rank:
-        raise node.invalid(f"tuples of {indices.sizes[-1]} indices for an input of sizes {x.sizes}")
+        rule = f"the last size of the indices must be from 1 to the {x.rank - batches} dimensions left of {x.sizes}"
+        raise node.invalid(rule, indices.sizes[-1])
     sizes = (*indices.sizes[:-1], *x.sizes[chosen:])
     counts = {
         "input_dimension_count": x.rank,

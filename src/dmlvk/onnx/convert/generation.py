@@ -27,7 +27,7 @@ _INT32, _FARTHEST = np.dtype(np.int32), 2**31 - 1
 def constant_of_shape(node: Conversion) -> Value:
     sizes = tuple(node.known(0).tolist())
     if min(sizes, default=0) < 0:
-        raise node.invalid(f"the shape {list(sizes)} has a negative size")
+        raise node.invalid("no size may be negative", list(sizes))
     (number,) = node.attribute("value", np.zeros(1, np.float32)).reshape(-1)
     return node.fill(sizes, number)
 
@@ -39,7 +39,7 @@ def counting(node: Conversion) -> Value:
     dtype = node.dtype(0)
     is_float = dtype.kind == "f"
     if delta == 0 or (is_float and not np.isfinite([start, limit, delta]).all()):
-        raise node.invalid(f"no range goes from {start} to {limit} by {delta}")
+        raise node.invalid("start, limit and delta must be finite, and delta not 0", (start, limit, delta))
     count = math.ceil(float(limit - start) / float(delta)) if is_float else -((limit.item() - start.item()) // -delta.item())
     return node.launch(
         ops.FillValueSequence,
@@ -71,7 +71,7 @@ def triangle(node: Conversion) -> Value:
     """Zeros below the k-th diagonal, or with ``upper`` 0 above it, in each matrix of the last two dimensions."""
     x, k = node[0], node.host(1)
     if x.rank < 2:
-        raise node.invalid(f"the input of sizes {x.sizes} is no matrix")
+        raise node.invalid("the input must have at least 2 dimensions", x.sizes)
     diagonal = 0 if k is None else _diagonal(int(k.item()))
     begin, end = (-_FARTHEST, diagonal) if node.attribute("upper", 1) else (diagonal + 1, _FARTHEST)
     matrices = node.reshape(x, (math.prod(x.sizes[:-2]), *x.sizes[-2:]))
@@ -93,9 +93,9 @@ def one_hot(node: Conversion) -> Value:
     range, as it is where it is read as an unsigned number."""
     indices, depth, values = node[0], int(node.known(1).item()), node[2]
     if depth < 1:
-        raise node.invalid(f"the depth is {depth}")
+        raise node.invalid("the depth must be at least 1", depth)
     if values.sizes != (2,):
-        raise node.invalid(f"the values have sizes {values.sizes} and must be two")
+        raise node.invalid("the values must be two", values.sizes)
     if indices.dtype.kind == "f" or indices.dtype.itemsize < _INT32.itemsize:
         indices = cast_to(node, indices, _INT32)
     if node.node.version < 11:

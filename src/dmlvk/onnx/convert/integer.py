@@ -45,11 +45,12 @@ class _Matrices(NamedTuple):
 def _matrices(node: Conversion, a: Value, b: Value, a_parameters: tuple[Value | None, ...]) -> _Matrices:
     """A vector counts as one row or one column; leading dimensions broadcast."""
     if not a.rank or not b.rank:
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}; neither may be a scalar")
+        raise node.invalid("neither A nor B may be a scalar", (a.sizes, b.sizes))
     left = node.reshape(a, (1, *a.sizes)) if a.rank == 1 else a
     right = node.reshape(b, (*b.sizes, 1)) if b.rank == 1 else b
     if left.sizes[-1] != right.sizes[-2]:
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not multiply")
+        rule = f"of A {a.sizes} and B {b.sizes}, B must have as many rows as A has columns"
+        raise node.invalid(rule, right.sizes[-2], left.sizes[-1])
     tail = (() if a.rank == 1 else left.sizes[-2:-1]) + (() if b.rank == 1 else right.sizes[-1:])
     if right.rank == 2 and all(value is None or math.prod(value.sizes) == 1 for value in a_parameters):
         # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.
@@ -57,7 +58,7 @@ def _matrices(node: Conversion, a: Value, b: Value, a_parameters: tuple[Value | 
         return _Matrices(node.reshape(left, (math.prod(left.sizes[:-1]), left.sizes[-1])), right, sizes)
     batch = broadcast_sizes(left.sizes[:-2], right.sizes[:-2])
     if batch is None:
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not broadcast")
+        raise node.invalid("the leading sizes of A and B must broadcast", (a.sizes, b.sizes))
     left, right = (value.broadcast_to((*batch, *value.sizes[-2:])) for value in (left, right))
     if len(batch) > _MOST_DIMENSIONS - 2:
         left, right = (node.reshape(value, (math.prod(batch), *value.sizes[-2:])) for value in (left, right))
@@ -93,7 +94,7 @@ def quantized_matmul(node: Conversion) -> Value:
     """DirectML's scales are float32: others are made that first."""
     a_scale, a_zero_point, b_scale, b_zero_point, scale, zero_point = (node.get(index) for index in (1, 2, 4, 5, 6, 7))
     if a_scale is None or b_scale is None or scale is None or zero_point is None:
-        raise node.invalid("a scale or the output's zero point is missing")
+        raise node.invalid("all scales and the output's zero point must be given", None)
     parts = _matrices(node, node[0], node[3], (a_scale, a_zero_point, scale, zero_point))
     y = node.launch(
         ops.QuantizedLinearMatrixMultiply,
@@ -128,7 +129,7 @@ def _multiply_to_float(
     )
     y = node.new(parts.product_sizes, a[1].dtype)
     if bias is not None and bias.sizes != y.sizes[-1:]:
-        raise node.invalid(f"the bias has sizes {bias.sizes} for {y.sizes[-1]} columns")
+        raise node.invalid("the bias must have one element for each column", bias.sizes, y.sizes[-1:])
     y = node.launch(
         ops.MatrixMultiplyIntegerToFloat,
         parts.a,
@@ -167,14 +168,14 @@ def _by_channel(node: Conversion, value: Value | None, rank: int) -> Value | Non
     if value is None or math.prod(value.sizes) == 1:
         return None if value is None else node.reshape(value, (1,))
     if value.rank != 1:
-        raise node.invalid(f"a scale or zero point of the filter has sizes {value.sizes}")
+        raise node.invalid("a scale or zero point of the filter must have at most 1 dimension", value.sizes)
     return node.reshape(value, (1, *value.sizes) + (1,) * (rank - 2))
 
 
 def _one(node: Conversion, value: Value | None) -> Value | None:
     """A scale or zero point of one element."""
     if value is not None and math.prod(value.sizes) != 1:
-        raise node.invalid(f"a scale or zero point of sizes {value.sizes}, not one element")
+        raise node.invalid("a scale or zero point must have one element", value.sizes)
     return None if value is None else node.reshape(value, (1,))
 
 
@@ -200,7 +201,7 @@ def quantized_convolution(node: Conversion) -> Value:
     window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
     channels = w.sizes[0]
     if bias is not None and bias.sizes != (channels,):
-        raise node.invalid(f"the bias has sizes {bias.sizes} for {channels} channels")
+        raise node.invalid("the bias must have one element for each output channel", bias.sizes, (channels,))
     return node.launch(
         ops.QuantizedLinearConvolution,
         x,

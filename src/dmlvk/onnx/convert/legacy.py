@@ -24,14 +24,14 @@ def _aligned(node: Conversion) -> Value:
     if a.sizes == b.sizes:
         return b
     if not node.attribute("broadcast", 0):
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, and the node does not ask for broadcasting")
+        raise node.invalid("B must have the sizes of A, because the node does not ask for broadcasting", b.sizes, a.sizes)
     if math.prod(b.sizes) == 1:
         return node.reshape(b, ())
     axis = node.axis(node.attribute("axis", a.rank - b.rank), a.rank)
     aligned = (*b.sizes, *(1,) * (a.rank - axis - b.rank))
     b = node.reshape(b, aligned)
     if node.broadcast(a, b)[0].sizes != a.sizes:
-        raise node.invalid(f"B does not broadcast to A of sizes {a.sizes}: from axis {axis} on it has the sizes {b.sizes}")
+        raise node.invalid(f"B, from axis {axis} on, must broadcast to the sizes of A, {a.sizes}", b.sizes)
     return b
 
 
@@ -51,5 +51,6 @@ def prelu(node: Conversion) -> Value:
     elif x.rank > 1 and slope.sizes == (x.sizes[1],):
         slope = node.reshape(slope, (*slope.sizes, *(1,) * (x.rank - 2)))
     elif slope.sizes != x.sizes:
-        raise node.invalid(f"the slope's sizes {slope.sizes} are neither one number nor one for each channel of {x.sizes}")
+        rule = f"the slope must be one number, one for each channel, or have the input's sizes, {x.sizes}"
+        raise node.invalid(rule, slope.sizes)
     return node.elementwise(ops.ActivationParameterizedRelu, x, slope)

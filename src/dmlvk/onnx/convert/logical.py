@@ -52,7 +52,7 @@ def bit_shift(node: Conversion) -> Value:
     rows = {"LEFT": ops.ElementWiseBitShiftLeft, "RIGHT": ops.ElementWiseBitShiftRight}
     direction = node.attribute("direction", "")
     if direction not in rows:
-        raise node.invalid(f"direction is {direction!r} and must be 'LEFT' or 'RIGHT'")
+        raise node.invalid("direction must be 'LEFT' or 'RIGHT'", direction)
     return node.elementwise(rows[direction], node[0], node[1])
 
 

@@ -33,7 +33,8 @@ def _of_three_dimensions(node: Conversion) -> Value:
     """The input as (batch, classes, positions)."""
     x, target = node[0], node[1]
     if x.rank < 2 or target.sizes != (x.sizes[0], *x.sizes[2:]):
-        raise node.invalid(f"an input of sizes {x.sizes} and targets of {target.sizes}")
+        rule = f"targets must have the sizes of the input, {x.sizes}, without the second"
+        raise node.invalid(rule, target.sizes)
     return node.reshape(x, (*x.sizes[:2], math.prod(x.sizes[2:])))
 
 
@@ -43,10 +44,10 @@ def _loss(node: Conversion, logarithms: Value) -> Value:
     target, weights, ignored = node[1], node.get(2), node.attribute("ignore_index", None)
     reduction = node.attribute("reduction", "mean")
     if reduction not in ("none", "mean", "sum"):
-        raise node.invalid(f"reduction {reduction!r}")
+        raise node.invalid("reduction must be 'none', 'mean' or 'sum'", reduction)
     batch, classes, positions = logarithms.sizes
     if weights is not None and weights.sizes != (classes,):
-        raise node.invalid(f"weights of sizes {weights.sizes} for {classes} classes")
+        raise node.invalid("weights must have one element for each class", weights.sizes, (classes,))
     sizes = (batch, 1, positions)
     places = node.reshape(target, sizes)
 

@@ -19,17 +19,18 @@ def gemm(node: Conversion) -> Value:
     """C broadcasts to the output, by zero strides. A sum of no products is 0: then C is all there is."""
     a, b, c = node[0], node[1], node.get(2)
     if a.rank != 2 or b.rank != 2:
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}; both must be matrices")
+        raise node.invalid("A and B must have 2 dimensions", (a.sizes, b.sizes))
     transforms = [MatrixTransform(bool(node.attribute(name, 0))) for name in ("transA", "transB")]
     (rows, inner), (other, columns) = (
         value.sizes[::-1] if transform else value.sizes for value, transform in zip((a, b), transforms, strict=True)
     )
     if inner != other:
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not multiply")
+        rule = f"of A {a.sizes} and B {b.sizes}, B must have as many rows as A has columns, after transA and transB"
+        raise node.invalid(rule, other, inner)
     y = node.new((rows, columns), a.dtype)
     if c is not None:
         if node.broadcast(c, y)[0].sizes != y.sizes:
-            raise node.invalid(f"C of sizes {c.sizes} does not broadcast to {y.sizes}")
+            raise node.invalid(f"the sizes of C must broadcast to those of the output, {y.sizes}", c.sizes)
         c = c.broadcast_to(y.sizes)
     beta = float(node.attribute("beta", 1.0))
     if not inner:
@@ -57,11 +58,12 @@ def matmul(node: Conversion) -> Value:
     """numpy's matmul: a vector counts as one row or one column; leading dimensions broadcast."""
     a, b = node[0], node[1]
     if not a.rank or not b.rank:
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}; neither may be a scalar")
+        raise node.invalid("neither A nor B may be a scalar", (a.sizes, b.sizes))
     left = node.reshape(a, (1, *a.sizes)) if a.rank == 1 else a
     right = node.reshape(b, (*b.sizes, 1)) if b.rank == 1 else b
     if left.sizes[-1] != right.sizes[-2]:
-        raise node.invalid(f"A has sizes {a.sizes} and B {b.sizes}, which do not multiply")
+        rule = f"of A {a.sizes} and B {b.sizes}, B must have as many rows as A has columns"
+        raise node.invalid(rule, right.sizes[-2], left.sizes[-1])
     y = multiply(node, left, right)
     sizes = y.sizes[:-2] + (() if a.rank == 1 else y.sizes[-2:-1]) + (() if b.rank == 1 else y.sizes[-1:])
     return node.reshape(y, sizes)

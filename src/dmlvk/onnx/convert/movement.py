@@ -47,11 +47,12 @@ def _slice(
     chosen = list(range(len(starts)) if axes is None else axes)
     steps = [1] * len(chosen) if steps is None else steps
     if not len(starts) == len(ends) == len(chosen) == len(steps):
-        raise node.invalid(f"starts {starts}, ends {ends} and steps {steps} of axes {chosen}")
+        rule = f"starts, ends and steps must have one entry for each of the axes {chosen}"
+        raise node.invalid(rule, (list(starts), list(ends), list(steps)))
     ranges = [(0, size, 1) for size in x.sizes]
     for axis, start, end, step in zip(_axes(node, chosen), starts, ends, steps, strict=True):
         if step == 0:
-            raise node.invalid("a step is 0")
+            raise node.invalid("no step may be 0", list(steps))
         ranges[axis] = _range(x.sizes[axis], start, end, step)
     return _sliced(node, x, ranges)
 
@@ -91,7 +92,8 @@ def split(node: Conversion) -> tuple[Value, ...]:
     axis = node.axis(node.attribute("axis", 0), x.rank)
     lengths = _lengths(node, x.sizes[axis])
     if len(lengths) != len(node.node.outputs) or min(lengths) < 0 or sum(lengths) != x.sizes[axis]:
-        raise node.invalid(f"{x.sizes[axis]} elements into {len(node.node.outputs)} outputs of {lengths}")
+        rule = f"there must be a length for each of {len(node.node.outputs)} outputs, {x.sizes[axis]} elements together"
+        raise node.invalid(rule, lengths)
     if x.sizes[axis] in lengths:
         return tuple(x if length else x.shorten(axis, 0) for length in lengths)
     pieces = tuple(node.new(x.shorten(axis, length).sizes, x.dtype) for length in lengths)
@@ -107,10 +109,10 @@ def _lengths(node: Conversion, size: int) -> list[int]:
         return [int(length) for length in given]
     count = node.attribute("num_outputs", len(node.node.outputs))
     if count != len(node.node.outputs):
-        raise node.invalid(f"num_outputs is {count}, and it has {len(node.node.outputs)} outputs")
+        raise node.invalid("num_outputs must be the number of outputs", count, len(node.node.outputs))
     length = -(-size // count) if count > 0 else 0
     if size % max(count, 1) and node.node.version < 18:
-        raise node.invalid(f"{size} elements into {count} equal outputs")
+        raise node.invalid(f"{size} elements must divide evenly among the outputs", count)
     return [max(min(length, size - length * index), 0) for index in range(count)]
 
 
@@ -120,7 +122,8 @@ def concat(node: Conversion) -> Value:
     first = values[0]
     axis = node.axis(node.attribute("axis", 1), first.rank)
     if any(value.rank != first.rank or value.shorten(axis, 0).sizes != first.shorten(axis, 0).sizes for value in values):
-        raise node.invalid(f"inputs of sizes {', '.join(str(value.sizes) for value in values)} along axis {axis}")
+        rule = f"inputs must have equal sizes, except along axis {axis}"
+        raise node.invalid(rule, [value.sizes for value in values])
     pieces = tuple(value for value in values if 0 not in value.sizes)
     if len(pieces) < 2:
         return pieces[0] if pieces else first.shorten(axis, sum(value.sizes[axis] for value in values))
@@ -148,7 +151,7 @@ def center_crop_pad(node: Conversion) -> Value:
     x = node[0]
     axes, wanted = _axes(node, node.attribute("axes", range(x.rank))), node.known(1).tolist()
     if len(wanted) != len(axes) or min(wanted, default=0) < 0:
-        raise node.invalid(f"sizes {wanted} for axes {axes}")
+        raise node.invalid(f"there must be one size of at least 0 for each of the axes {axes}", wanted)
     missing = [size - x.sizes[axis] for axis, size in zip(axes, wanted, strict=True)]
     starts = [count // 2 if count > 0 else -(-count // 2) for count in missing]
     ends = [count - start for count, start in zip(missing, starts, strict=True)]
@@ -159,17 +162,17 @@ def _padded(node: Conversion, mode: str, pads: list[int], value: np.generic, axe
     """``pads``: first the elements before each of the axes, then those after; negative ones are cut off, first of all."""
     x = node[0]
     if mode not in _MODES or (mode == "wrap" and node.node.version < 19):
-        raise node.invalid(f"mode {mode!r}")
+        raise node.invalid("mode must be 'constant', 'reflect' or 'edge', or from opset 19 'wrap'", mode)
     chosen = _axes(node, range(x.rank) if axes is None else axes)
     if len(pads) != 2 * len(chosen):
-        raise node.invalid(f"pads {pads} for {len(chosen)} axes")
+        raise node.invalid(f"pads must have two entries for each of {len(chosen)} axes", pads)
     before, after = [0] * x.rank, [0] * x.rank
     for axis, start, end in zip(chosen, pads[: len(chosen)], pads[len(chosen) :], strict=True):
         before[axis], after[axis] = start, end
     dimensions = list(zip(before, x.sizes, after, strict=True))
     kept = [(max(-start, 0), min(start, 0) + size + min(end, 0), 1) for start, size, end in dimensions]
     if min((count for _, count, _ in kept), default=0) < 0:
-        raise node.invalid(f"pads {pads} cut off more than sizes {x.sizes} have")
+        raise node.invalid(f"negative pads must not cut off more than the sizes {x.sizes} have", pads)
     x = _sliced(node, x, kept)
     starts, ends = (tuple(max(count, 0) for count in counts) for counts in (before, after))
     sizes = tuple(start + size + end for start, size, end in zip(starts, x.sizes, ends, strict=True))
@@ -177,7 +180,7 @@ def _padded(node: Conversion, mode: str, pads: list[int], value: np.generic, axe
         return x
     if 0 in x.sizes and 0 not in sizes:
         if mode != "constant":
-            raise node.invalid(f"mode {mode!r} of an input of sizes {x.sizes}")
+            raise node.invalid(f"mode must be 'constant' for an input without elements, of sizes {x.sizes}", mode)
         return node.fill(sizes, value)
     data_type = data_type_of(x.dtype)
     assert data_type is not None, "the registry let the input through"
@@ -198,7 +201,7 @@ def tile(node: Conversion) -> Value:
     """A broadcast view where only dimensions of one element are repeated."""
     x, repeats = node[0], tuple(int(count) for count in node.known(1))
     if len(repeats) != x.rank or min(repeats, default=0) < 0:
-        raise node.invalid(f"repeats {repeats} of sizes {x.sizes}")
+        raise node.invalid(f"repeats must have one number of at least 0 for each dimension of {x.sizes}", repeats)
     sizes = tuple(size * count for size, count in zip(x.sizes, repeats, strict=True))
     if all(1 in (size, count) for size, count in zip(x.sizes, repeats, strict=True)):
         return x.broadcast_to(sizes)
@@ -213,11 +216,11 @@ def tile(node: Conversion) -> Value:
 def depth_to_space(node: Conversion) -> Value:
     mode = node.attribute("mode", "DCR")
     if mode not in ("DCR", "CRD"):
-        raise node.invalid(f"mode {mode!r}")
+        raise node.invalid("mode must be 'DCR' or 'CRD'", mode)
     order = DepthSpaceOrder.DEPTH_COLUMN_ROW if mode == "DCR" else DepthSpaceOrder.COLUMN_ROW_DEPTH
     block, (batch, channels, height, width) = _block(node)
     if channels % block**2:
-        raise node.invalid(f"{channels} channels of blocks of {block}")
+        raise node.invalid(f"the channels must be a multiple of the square of blocksize, {block}", channels)
     y = node.new((batch, channels // block**2, height * block, width * block), node[0].dtype)
     return node.launch(ops.DepthToSpace1, node[0], output_tensor=y, block_size=block, order=order)
 
@@ -226,7 +229,7 @@ def depth_to_space(node: Conversion) -> Value:
 def space_to_depth(node: Conversion) -> Value:
     block, (batch, channels, height, width) = _block(node)
     if height % block or width % block:
-        raise node.invalid(f"{height} x {width} pixels in blocks of {block}")
+        raise node.invalid(f"height and width must be multiples of blocksize, {block}", (height, width))
     y = node.new((batch, channels * block**2, height // block, width // block), node[0].dtype)
     return node.launch(ops.SpaceToDepth1, node[0], output_tensor=y, block_size=block)
 
@@ -234,7 +237,8 @@ def space_to_depth(node: Conversion) -> Value:
 def _block(node: Conversion) -> tuple[int, Sizes]:
     block = node.attribute("blocksize", 0)
     if block < 1 or node[0].rank != 4:
-        raise node.invalid(f"blocksize {block} for an input of sizes {node[0].sizes}")
+        rule = "blocksize must be at least 1, and the input have 4 dimensions"
+        raise node.invalid(rule, (block, node[0].sizes))
     return block, node[0].sizes
 
 
@@ -245,7 +249,8 @@ def reverse_sequence(node: Conversion) -> Value:
     time = node.axis(node.attribute("time_axis", 0), x.rank)
     batch = node.axis(node.attribute("batch_axis", 1), x.rank)
     if time == batch or lengths.sizes != (x.sizes[batch],):
-        raise node.invalid(f"lengths of sizes {lengths.sizes}, batch axis {batch} and time axis {time} of sizes {x.sizes}")
+        rule = f"time_axis {time} must not be batch_axis {batch}, and there must be a length for each element of the batch"
+        raise node.invalid(rule, lengths.sizes, (x.sizes[batch],))
     along_batch = node.reshape(lengths, tuple(size if axis == batch else 1 for axis, size in enumerate(x.sizes)))
     return node.launch(
         ops.ReverseSubsequences,
@@ -260,5 +265,5 @@ def _axes(node: Conversion, axes: Sequence[int] | Array) -> list[int]:
     """Axes counted from the front."""
     found = [node.axis(int(axis), node[0].rank) for axis in axes]
     if len(set(found)) != len(found):
-        raise node.invalid(f"axes {axes} name a dimension twice")
+        raise node.invalid("axes may name a dimension only once", list(axes))
     return found

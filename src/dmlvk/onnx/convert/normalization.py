@@ -23,9 +23,9 @@ def _refuse_batch_normalization(node: NodeFacts) -> None:
     if training:
         return
     if any(node.wants(output) for output in range(1, len(node.node.outputs))):
-        raise node.unsupported("outputs besides the first, which only training has")
+        raise node.unsupported("outputs beside the first, which only training has, are not supported")
     if node.node.version < 7 and not node.attribute("is_test", 0):
-        raise node.unsupported("training, which a node of this version does unless is_test is set")
+        raise node.unsupported("training is not supported, and a node of this version does it unless is_test is set")
 
 
 @converts("BatchNormalization", 6, 7, 9, 14, 15, types=FLOATS, check=_refuse_batch_normalization)
@@ -56,7 +56,7 @@ def _batch_normalization_training(node: Conversion) -> tuple[Value, ...]:
     """Statistics of the batch, and the running ones moved towards them: running * momentum + batch * (1 - momentum)."""
     x, momentum = node[0], float(node.attribute("momentum", 0.9))
     if x.rank < 2:
-        raise node.invalid(f"training on an input of sizes {x.sizes}")
+        raise node.invalid("the input must have at least 2 dimensions in training", x.sizes)
     own = (1, x.sizes[1]) + (1,) * (x.rank - 2)
     scale, bias = _parameter(node, 1, own), _parameter(node, 2, own)
     y, *statistics = _trained(node, x, scale, bias, float(node.attribute("epsilon", 1e-5)))
@@ -84,7 +84,7 @@ def instance_normalization(node: Conversion) -> Value:
     """Statistics of each channel of each image."""
     x = node[0]
     if x.rank < 3:
-        raise node.invalid(f"the input of sizes {x.sizes} has no spatial dimensions")
+        raise node.invalid("the input must have spatial dimensions, so at least 3 in all", x.sizes)
     sizes = (1, x.sizes[1]) + (1,) * (x.rank - 2)
     scale, bias = _parameter(node, 1, sizes), _parameter(node, 2, sizes)
     return _normalize(node, x, scale, bias, tuple(range(2, x.rank)), node.attribute("epsilon", 1e-5))
@@ -93,7 +93,7 @@ def instance_normalization(node: Conversion) -> Value:
 def _refuse_layer_normalization(node: NodeFacts) -> None:
     wanted = node.wants(1) or node.wants(2)
     if wanted and node.element_type("stash_type", _FLOAT32) != _FLOAT32:
-        raise node.unsupported(f"statistics of type {node.element_type('stash_type')}; they are float32")
+        raise node.unsupported(f"statistics of type {node.element_type('stash_type')} are not supported, only float32")
 
 
 @converts("LayerNormalization", 17, types=FLOATS, check=_refuse_layer_normalization)
@@ -122,7 +122,7 @@ def group_normalization(node: Conversion) -> Value:
     channel from 21 on."""
     x, groups = node[0], node.attribute("num_groups", 0)
     if x.rank < 2 or groups < 1 or x.sizes[1] % groups:
-        raise node.invalid(f"{groups} groups of an input of sizes {x.sizes}")
+        raise node.invalid(f"num_groups must be at least 1 and divide the channels of an input of sizes {x.sizes}", groups)
     channels = x.sizes[1] // groups
     grouped = node.reshape(x, (x.sizes[0], groups, channels, math.prod(x.sizes[2:])))
     sizes = (1, groups, channels if node.node.version >= 21 else 1, 1)
@@ -143,7 +143,8 @@ def local_response_normalization(node: Conversion) -> Value:
     """The region is of channels, and all dimensions after them are one to it."""
     x = node[0]
     if x.rank < 2 or "size" not in node.node.attributes:
-        raise node.invalid(f"an input of sizes {x.sizes} and the attributes {sorted(node.node.attributes)}")
+        rule = "the input must have at least 2 dimensions, and the attribute size must be given"
+        raise node.invalid(rule, (x.sizes, node.attribute("size", None)))
     y = node.launch(
         ops.LocalResponseNormalization,
         node.reshape(x, (*x.sizes[:2], math.prod(x.sizes[2:]), 1)),
@@ -167,7 +168,7 @@ def _parameter(node: Conversion, index: int, sizes: tuple[int, ...]) -> Value:
     """A required input as a tensor of these sizes that broadcasts to the first."""
     value = node[index]
     if math.prod(value.sizes) != math.prod(sizes):
-        raise node.invalid(f"input {index} has sizes {value.sizes}, not one entry for each of {sizes}")
+        raise node.invalid(f"input {index} must have as many elements as the sizes {sizes}", value.sizes)
     return node.reshape(value, sizes)
 
 

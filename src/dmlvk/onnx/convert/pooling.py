@@ -115,7 +115,7 @@ def _quantization(node: Conversion) -> tuple[Value, Value | None, Value, Value |
 
     scale, output_scale = one(1), one(3)
     if scale is None or output_scale is None:
-        raise node.invalid("a scale is missing")
+        raise node.invalid("the scales of input and output must be given", None)
     return scale, one(2), output_scale, one(4)
 
 
@@ -127,11 +127,12 @@ def max_unpool(node: Conversion) -> Value:
     count = x.rank - 2
     kernel = tuple(node.attribute("kernel_shape", ()))
     if count < 1 or len(kernel) != count or indices.sizes != x.sizes:
-        raise node.invalid(f"an input of sizes {x.sizes}, indices of {indices.sizes} and the window {kernel}")
+        rule = "the indices must have the input's sizes, and kernel_shape one entry for each spatial dimension"
+        raise node.invalid(rule, (x.sizes, indices.sizes, kernel))
     strides = spatial(node, "strides", count, 1)
     pads = tuple(node.attribute("pads", (0,) * (2 * count)))
     if len(pads) != 2 * count:
-        raise node.invalid(f"pads {pads} are not two integers a spatial dimension")
+        raise node.invalid(f"pads must have two integers for each of the {count} spatial dimensions", pads)
     implied = tuple(
         (size - 1) * stride + taps - pads[axis] - pads[axis + count]
         for axis, (size, stride, taps) in enumerate(zip(x.sizes[2:], strides, kernel, strict=True))
@@ -140,7 +141,7 @@ def max_unpool(node: Conversion) -> Value:
     given = node.host(2)
     wanted = sizes if given is None else tuple(map(int, given))
     if min(sizes) < 1 or len(wanted) != len(sizes) or any(own > full for own, full in zip(sizes, wanted, strict=True)):
-        raise node.invalid(f"an output of sizes {wanted} for a window that implies {sizes}")
+        raise node.invalid(f"the output must have at least the sizes that the window implies, {sizes}", wanted)
     y = node.new(sizes, x.dtype)
     flat_indices = node.reshape(indices, (1, 1, 1, math.prod(x.sizes)))
     node.launch(
@@ -182,7 +183,7 @@ def _global_pool(node: Conversion, row: type[OperatorDesc], **fields: object) ->
     """One window over all spatial dimensions, which count as two: the first, and all others."""
     x = node[0]
     if x.rank < 3:
-        raise node.invalid(f"the input of sizes {x.sizes} has no spatial dimensions")
+        raise node.invalid("the input must have spatial dimensions, so at least 3 in all", x.sizes)
     plane = node.reshape(x, (*x.sizes[:2], x.sizes[2], math.prod(x.sizes[3:])))
     none = Window(plane.sizes[2:], (1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
     y = node.new((*x.sizes[:2], 1, 1), x.dtype)
@@ -193,7 +194,8 @@ def _global_pool(node: Conversion, row: type[OperatorDesc], **fields: object) ->
 def _pooled(node: Conversion, x: Value) -> tuple[Value, Window]:
     """The input and its window; one spatial dimension gets a second one of size 1 before it, as DirectML wants two."""
     if x.rank < 3 or "kernel_shape" not in node.node.attributes:
-        raise node.invalid(f"an input of sizes {x.sizes} and the window {node.attribute('kernel_shape', None)}")
+        rule = "the input must have at least 3 dimensions, and kernel_shape must be given"
+        raise node.invalid(rule, (x.sizes, node.attribute("kernel_shape", None)))
     window = sliding_window(node, x.sizes[2:], tuple(node.attribute("kernel_shape", ())))
     if x.rank > 3:
         return x, window

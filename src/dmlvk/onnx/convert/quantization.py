@@ -48,7 +48,7 @@ def _refuse_quantize(node: NodeFacts) -> None:
     node.takes(1, FLOATS)
     node.takes(2, _MADE)
     if not node.has(2) and kind_of(dtype := node.element_type("output_dtype", _UINT8, narrow=True)) not in _MADE:
-        raise node.unsupported(f"output_dtype is {dtype}, to which nothing is quantized")
+        raise node.unsupported(f"output_dtype {dtype} is not supported, because nothing is quantized to it")
 
 
 @converts("QuantizeLinear", 10, 13, 19, 21, types=(*FLOATS, TensorDataType.INT32), check=_refuse_quantize)
@@ -131,7 +131,7 @@ def _parts(node: Conversion) -> _Quantized:
     sizes, block = x.sizes, node.attribute("block_size", 0)
     single = all(value.sizes in ((), (1,)) for value in parameters)
     if not single and parameters[-1].sizes != scale.sizes:
-        raise node.invalid(f"the zero point has sizes {parameters[-1].sizes}, the scale {scale.sizes}")
+        raise node.invalid("the zero point must have the sizes of the scale", parameters[-1].sizes, scale.sizes)
     if block:
         x, parameters = _blocked(node, x, parameters, block)
     elif single:
@@ -139,7 +139,7 @@ def _parts(node: Conversion) -> _Quantized:
     else:
         axis = node.axis(node.attribute("axis", 1), x.rank)
         if scale.sizes != (x.sizes[axis],):
-            raise node.invalid(f"the scale has sizes {scale.sizes} for dimension {axis} of {x.sizes}")
+            raise node.invalid(f"the scale must have one element for each along axis {axis}", scale.sizes, (x.sizes[axis],))
         own = (x.sizes[axis],) + (1,) * (x.rank - 1 - axis)
         parameters = [node.reshape(value, own) for value in parameters]
     return _Quantized(x, parameters[0], tuple(parameters[1:]), sizes)
@@ -152,7 +152,8 @@ def _blocked(node: Conversion, x: Value, parameters: list[Value], block: int) ->
     before, size, after = x.sizes[:axis], x.sizes[axis], x.sizes[axis + 1 :]
     count = -(-size // block)
     if block < 1 or parameters[0].sizes != (*before, count, *after):
-        raise node.invalid(f"the scale has sizes {parameters[0].sizes} for blocks of {block} along {axis} of {x.sizes}")
+        rule = f"the scale must have one element for each block of {block} along axis {axis} of {x.sizes}"
+        raise node.invalid(rule, parameters[0].sizes, (*before, count, *after))
     parameters = [node.reshape(value, (*before, count, 1, *after)) for value in parameters]
     if count * block == size:
         return node.reshape(x, (*before, count, block, *after)), parameters

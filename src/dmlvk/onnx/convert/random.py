@@ -37,7 +37,7 @@ def _refuse_other_types(node: NodeFacts) -> None:
     if node.attribute("dtype", 0) == 0:
         node.takes(0, _REAL)
     elif node.element_type("dtype").kind != "f":
-        raise node.unsupported(f"random numbers of type {node.element_type('dtype')}, which is none of floats")
+        raise node.unsupported(f"random numbers of type {node.element_type('dtype')} are not supported, only floats")
 
 
 @converts("RandomUniform", 1, 22, types=_REAL, check=_refuse_other_types)
@@ -48,7 +48,7 @@ def random_uniform(node: Conversion) -> Value:
     kind = np.float16 if dtype == np.float16 else np.float32
     low, high = kind(node.attribute("low", 0.0)), kind(node.attribute("high", 1.0))
     if not (np.isfinite([low, high]).all() and low < high):
-        raise node.invalid(f"no numbers lie from {low} to {high}")
+        raise node.invalid("low and high must be finite, and low below high", (low, high))
     (counts,) = _counts(node, sizes, 1)
     scale_bias = ScaleBias((float(high) - float(low)) * 2.0**-_BITS, float(low))
     below = float(np.nextafter(high, low))
@@ -89,7 +89,8 @@ def multinomial(node: Conversion) -> Value:
     """For each number in [0, 1), the number of classes whose running sum of probabilities is not above it."""
     logits, count = cast_to(node, node[0], _FLOAT32), int(node.attribute("sample_size", 1))
     if logits.rank != 2 or logits.sizes[1] < 1 or count < 1:
-        raise node.invalid(f"{count} samples of logarithms of sizes {logits.sizes}")
+        rule = "the input must have the sizes (batch, classes), and sample_size be at least 1"
+        raise node.invalid(rule, (logits.sizes, count))
     rows, classes = logits.sizes
     dtype = node.element_type("dtype", np.dtype(np.int32))
     if classes == 1:
@@ -125,7 +126,9 @@ def dropout(node: Conversion) -> tuple[Value, Value | None]:
 
 def _dropped(node: Conversion, x: Value, ratio: float) -> tuple[Value, Value]:
     if data_type_of(x.dtype) not in FLOATS:
-        raise node.unsupported(f"training_mode is set, for which its first input is float32 or float16, not {x.dtype}")
+        raise node.unsupported(
+            f"training_mode is set, and with it a first input of type {x.dtype} is not supported, only float32 and float16"
+        )
     fractions, bound = _fractions(node, x.sizes), node.upload(np.array(ratio, _FLOAT32))
     mask = node.elementwise(ops.ElementWiseLogicalGreaterThanOrEqual, fractions, bound, dtype=_BOOL)
     scale = 1.0 / (1.0 - ratio) if ratio < 1.0 else 0.0  # of none

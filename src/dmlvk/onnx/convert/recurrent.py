@@ -52,13 +52,13 @@ _QUANTIZED = Declared(
 def _refuse_activations(node: NodeFacts) -> None:
     for name in node.attribute("activations", ()):
         if name.lower() not in _ACTIVATIONS:
-            raise node.unsupported(f"the activation {name!r}")
+            raise node.unsupported(f"the activation {name!r} is not supported")
 
 
 def _refuse_clip(node: NodeFacts) -> None:
     _refuse_activations(node)
     if "clip" in node.node.attributes:
-        raise node.unsupported("clip, which DirectML has for LSTM only")
+        raise node.unsupported("clip, which DirectML has for LSTM only, is not supported")
 
 
 @converts("RNN", *_VERSIONS, types=FLOATS, check=_refuse_clip)
@@ -109,7 +109,8 @@ def dynamic_quantize_lstm(node: Conversion) -> tuple[Value | None, ...]:
 def _dequantized(node: Conversion, x: Value, scale: Value, zero_point: Value | None) -> Value:
     """(directions, size, gates) as (directions, gates, size); the scale has an element for each direction, or gate too."""
     if x.rank != 3 or scale.rank > 2 or (zero_point is not None and zero_point.sizes != scale.sizes):
-        raise node.invalid(f"weights of sizes {x.sizes} with a scale of sizes {scale.sizes}")
+        rule = "weights must have 3 dimensions, the scale at most 2, and the zero point the scale's sizes"
+        raise node.invalid(rule, (x.sizes, scale.sizes, None if zero_point is None else zero_point.sizes))
     own = (*scale.sizes, *(1,) * (3 - scale.rank))
     y = cast_to(node, x.transpose((0, 2, 1)), scale.dtype)
     if zero_point is not None:
@@ -131,15 +132,15 @@ def _recurrent(
     batch_first = bool(node.attribute("layout", 0))
     x, (w, r) = node[0], weights
     if x.rank != 3 or w.rank != 3 or r.rank != 3:
-        raise node.invalid(f"X of sizes {x.sizes}, W of {w.sizes}, R of {r.sizes}; all must have 3 dimensions")
+        raise node.invalid("X, W and R must have 3 dimensions", (x.sizes, w.sizes, r.sizes))
     if 0 in x.sizes:
-        raise node.unsupported(f"an input of sizes {x.sizes}, without elements")
+        raise node.unsupported(f"an input of sizes {x.sizes}, without elements, is not supported")
     x = x.transpose((1, 0, 2)) if batch_first else x
     steps, batch, _ = x.sizes
     directions, _, hidden = r.sizes
     name = node.attribute("direction", "forward")
     if name not in _DIRECTIONS:
-        raise node.invalid(f"direction is {name!r}")
+        raise node.invalid(f"direction must be one of {', '.join(_DIRECTIONS)}", name)
 
     fields: dict[str, Value | None] = {
         "input_tensor": _four_dimensional(node, x),
@@ -178,7 +179,8 @@ def _lengths(node: Conversion, batch: int) -> Value | None:
     if lengths is None:
         return None
     if lengths.sizes != (batch,) or lengths.dtype != np.int32:
-        raise node.invalid(f"sequence_lens of sizes {lengths.sizes}, {lengths.dtype}, for {batch} sequences")
+        rule = "sequence_lens must have an int32 for each sequence"
+        raise node.invalid(rule, (lengths.dtype, lengths.sizes), (np.dtype(np.int32), (batch,)))
     return _four_dimensional(node, lengths.reinterpret(np.dtype(np.uint32)))
 
 

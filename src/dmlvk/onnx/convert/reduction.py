@@ -131,7 +131,7 @@ def _place(node: Conversion, row: type[OperatorDesc]) -> Value:
     axes = _from_the_front(node, (node.attribute("axis", 0),))
     kept, sizes = _output_sizes(node, axes)
     if x.sizes[axes[0]] == 0 and 0 not in kept:
-        raise node.invalid(f"axis {axes[0]} of {x.sizes} has no elements of which one could be chosen")
+        raise node.invalid(f"there must be elements along axis {axes[0]} to choose one of", x.sizes)
     last = node.attribute("select_last_index", 0)
     y = node.launch(
         row,
@@ -147,7 +147,7 @@ def _from_the_front(node: Conversion, axes: Iterable[int]) -> tuple[int, ...]:
     """The axes in order, counted from the front."""
     chosen = sorted(node.axis(axis, node[0].rank) for axis in axes)
     if len(set(chosen)) < len(chosen):
-        raise node.invalid(f"axes {chosen} name a dimension twice")
+        raise node.invalid("axes may name a dimension only once", chosen)
     return tuple(chosen)
 
 

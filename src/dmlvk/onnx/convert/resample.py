@@ -89,7 +89,7 @@ def resize(node: Conversion) -> Value:
     if mode == "nearest":
         nearest_mode = node.attribute("nearest_mode", "round_prefer_floor")
         if nearest_mode not in _ROUNDINGS:
-            raise node.invalid(f"nearest_mode {nearest_mode!r}")
+            raise node.invalid(f"nearest_mode must be one of {', '.join(_ROUNDINGS)}", nearest_mode)
         rounding, shift = _ROUNDINGS[nearest_mode]
     y = _resampled(node, x, found, _mode(node), rounding, shift, antialiased)
     return _extrapolated(node, y, found)
@@ -101,7 +101,9 @@ def resize_10(node: Conversion) -> Value:
     scales = [float(scale) for scale in node.known(1)]
     shrinks = {scale < 1 for scale in scales if scale != 1}
     if _mode(node) == _NEAREST and len(shrinks) == 2:
-        raise node.unsupported("dimensions that grow and dimensions that shrink, which round in two directions")
+        raise node.unsupported(
+            "some dimensions grow and some shrink, which round in two directions, and that is not supported"
+        )
     return _asymmetric(node, scales, AxisDirection.INCREASING if True in shrinks else AxisDirection.DECREASING)
 
 
@@ -118,7 +120,7 @@ def upsample_9(node: Conversion) -> Value:
 def _asymmetric(node: Conversion, scales: Sequence[float], rounding: AxisDirection) -> Value:
     x = node[0]
     if len(scales) != x.rank:
-        raise node.invalid(f"{len(scales)} scales for an input of sizes {x.sizes}")
+        raise node.invalid(f"there must be a scale for each dimension of {x.sizes}", list(scales))
     sizes = map(_scaled, x.sizes, scales)
     found = [_Axis(*of, of[2], 0.0, 0.0) for of in zip(x.sizes, sizes, scales, strict=True)]
     return _resampled(node, x, found, _mode(node), rounding, 0.0, False)
@@ -127,7 +129,7 @@ def _asymmetric(node: Conversion, scales: Sequence[float], rounding: AxisDirecti
 def _mode(node: Conversion) -> InterpolationMode:
     mode = node.attribute("mode", "nearest")
     if mode not in ("nearest", "linear"):
-        raise node.invalid(f"mode {mode!r}")
+        raise node.invalid("mode must be 'nearest' or 'linear'", mode)
     return InterpolationMode.LINEAR if mode == "linear" else _NEAREST
 
 
@@ -143,25 +145,26 @@ def _scales_and_sizes(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[
     """Each dimension's scale and output size."""
     given, wanted = (None if found is None or found.size == 0 else found for found in (node.host(2), node.host(3)))
     if (given is None) == (wanted is None):
-        raise node.invalid("one of scales and sizes is given")
+        found = "neither" if given is None else "both"
+        raise node.invalid("one of scales and sizes must be given", found)
     chosen = [float(scale) for scale in given] if given is not None else []
     targets = wanted.tolist() if wanted is not None else []
     if len(chosen or targets) != len(axes):
-        raise node.invalid(f"{len(chosen or targets)} scales or sizes for {len(axes)} axes")
+        raise node.invalid(f"there must be a scale or a size for each of the axes {list(axes)}", chosen or targets)
     scales, sizes = [1.0] * x.rank, list(x.sizes)
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if targets:
         chosen = [size / x.sizes[axis] if x.sizes[axis] else 1.0 for axis, size in zip(axes, targets, strict=True)]
         if policy != "stretch":
             if policy not in ("not_larger", "not_smaller"):
-                raise node.invalid(f"keep_aspect_ratio_policy {policy!r}")
+                raise node.invalid("keep_aspect_ratio_policy must be 'stretch', 'not_larger' or 'not_smaller'", policy)
             chosen = [min(chosen) if policy == "not_larger" else max(chosen)] * len(axes)
             targets = [math.floor(x.sizes[axis] * scale + 0.5) for axis, scale in zip(axes, chosen, strict=True)]
     else:
         targets = [_scaled(x.sizes[axis], scale) for axis, scale in zip(axes, chosen, strict=True)]
     for axis, scale, size in zip(axes, chosen, targets, strict=True):
         if scale <= 0:
-            raise node.invalid(f"scales {chosen}")
+            raise node.invalid("scales must be above 0", chosen)
         scales[axis], sizes[axis] = scale, size
     return scales, sizes
 
@@ -170,7 +173,11 @@ def _regions(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[list[floa
     """The start and the end of each dimension's region, as a share of the dimension; roi is [starts..., ends...]."""
     roi = node.host(1)
     if roi is None or roi.size != 2 * len(axes):
-        raise node.invalid(f"tf_crop_and_resize takes a roi of {2 * len(axes)} numbers")
+        raise node.invalid(
+            "roi must have two numbers for each axis with tf_crop_and_resize",
+            None if roi is None else roi.size,
+            2 * len(axes),
+        )
     starts, ends = [0.0] * x.rank, [1.0] * x.rank
     for i, axis in enumerate(axes):
         starts[axis], ends[axis] = float(roi[i]), float(roi[i + len(axes)])
@@ -194,7 +201,7 @@ def _axis(node: Conversion, transformation: str, inputs: int, outputs: int, give
     elif transformation == "tf_crop_and_resize":
         return _cropped(inputs, outputs, given, start * (inputs - 1), end * (inputs - 1))
     elif transformation != "asymmetric":
-        raise node.invalid(f"coordinate_transformation_mode {transformation!r}")
+        raise node.invalid("coordinate_transformation_mode must be one that ONNX defines", transformation)
     return _Axis(inputs, outputs, given, scale, before, after)
 
 

@@ -23,7 +23,9 @@ _UINT_MAX = 2**32 - 1
 
 def _refuse_roi_align(node: NodeFacts) -> None:
     if node.attribute("mode", "avg") == "max" and node.attribute("sampling_ratio", 0) < 1:
-        raise node.unsupported("mode 'max' with sampling_ratio 0, whose number of samples follows from the regions")
+        raise node.unsupported(
+            "mode 'max' is not supported with sampling_ratio 0, where the number of samples follows from the regions"
+        )
 
 
 @converts("RoiAlign", 10, 16, 22, types=FLOATS, check=_refuse_roi_align)
@@ -31,13 +33,14 @@ def roi_align(node: Conversion) -> Value:
     """ONNX's own words are in the row, ``ops.RoiAlign1``. Before opset 16 the transformation is output_half_pixel."""
     mode = node.attribute("mode", "avg")
     if mode not in ("avg", "max"):
-        raise node.invalid(f"mode {mode!r}")
+        raise node.invalid("mode must be 'avg' or 'max'", mode)
     transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
     half_pixel = node.node.version >= 16 and transformation == "half_pixel"
     scale, ratio = float(node.attribute("spatial_scale", 1.0)), node.attribute("sampling_ratio", 0)
     x, rois, indices = node[0], node[1], node[2]
     if x.rank != 4 or rois.rank != 2 or rois.sizes[1] != 4 or indices.sizes != rois.sizes[:1]:
-        raise node.invalid(f"input {x.sizes}, rois {rois.sizes} and batch_indices {indices.sizes}")
+        rule = "the input must have 4 dimensions, rois the sizes (regions, 4) and batch_indices (regions,)"
+        raise node.invalid(rule, (x.sizes, rois.sizes, indices.sizes))
     sizes = (rois.sizes[0], x.sizes[1], node.attribute("output_height", 1), node.attribute("output_width", 1))
     rois = rois if half_pixel else _widened(node, rois, 1 / scale)
     if mode == "max":
@@ -65,7 +68,7 @@ def _largest(node: Conversion, sizes: Sizes, scale_bias: ScaleBias, rois: Value)
     count, channels, *cells = sizes
     batch, image = x.sizes[0], x.sizes[2:]
     if batch * math.prod(image) >= np.iinfo(_INT).max:
-        raise node.unsupported(f"an input of sizes {x.sizes}, whose elements int32 cannot number")
+        raise node.unsupported(f"an input of sizes {x.sizes} has more elements than int32 can number")
     scaled = node.elementwise(ops.ElementWiseIdentity, cast_to(node, rois, _FLOAT), scale_bias=scale_bias)
     left, top, right, bottom = split(node, scaled, 1)
     rows = _around_samples(node, top, bottom, cells[0] * samples, image[0])
@@ -123,7 +126,8 @@ def max_roi_pool(node: Conversion) -> Value:
     x, rois = node[0], node[1]
     height, width = node.attribute("pooled_shape", (0, 0))
     if x.rank != 4 or rois.rank != 2 or rois.sizes[1] != 5 or min(height, width) < 1:
-        raise node.invalid(f"input {x.sizes}, rois {rois.sizes} and pooled_shape {[height, width]}")
+        rule = "the input must have 4 dimensions, rois the sizes (regions, 5) and pooled_shape sizes of at least 1"
+        raise node.invalid(rule, (x.sizes, rois.sizes, (height, width)))
     return node.launch(
         ops.RoiPooling,
         x,

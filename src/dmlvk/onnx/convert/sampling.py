@@ -72,14 +72,16 @@ def grid_sample(node: Conversion) -> Value:
     mode, padding = _MODES.get(mode, mode), node.attribute("padding_mode", "zeros")
     image, rank = x.sizes[2:], x.rank - 2
     if mode not in _OFFSETS or padding not in ("zeros", "border", "reflection"):
-        raise node.invalid(f"mode {mode!r} and padding_mode {padding!r}")
+        rule = "mode must be 'nearest', 'linear' or 'cubic', and padding_mode 'zeros', 'border' or 'reflection'"
+        raise node.invalid(rule, (mode, padding))
     if rank < 1 or grid.rank != x.rank or grid.sizes[0] != x.sizes[0] or grid.sizes[-1] != rank:
-        raise node.invalid(f"an input of sizes {x.sizes} and a grid of {grid.sizes}")
+        rule = f"for an input of sizes {x.sizes} the grid must have the sizes (batch, the output's, {rank})"
+        raise node.invalid(rule, grid.sizes)
     sizes = (*x.sizes[:2], *grid.sizes[1:-1])
     if 0 in sizes:
         return node.new(sizes, x.dtype)
     if 0 in image:
-        raise node.invalid(f"there is nothing to sample in {x.sizes}")
+        raise node.invalid("the input must have elements to sample", x.sizes)
     aligned = bool(node.attribute("align_corners", 0))
     grid = node.elementwise(ops.ElementWiseIdentity, cast_to(node, grid, _FLOAT), scale_bias=ScaleBias(1, 1))
     grid = node.reshape(grid, (x.sizes[0], math.prod(grid.sizes[1:-1]), rank))
@@ -98,7 +100,8 @@ def affine_grid(node: Conversion) -> Value:
     theta, size = node[0], tuple(int(number) for number in node.known(1))
     image, rank = size[2:], len(size) - 2
     if rank not in (2, 3) or theta.sizes != (size[0], rank, rank + 1):
-        raise node.invalid(f"theta of sizes {theta.sizes} for a grid of {size}")
+        rule = f"theta must have a matrix for each image of the size {size}, which must have 2 or 3 spatial dimensions"
+        raise node.invalid(rule, theta.sizes, (size[0], rank, rank + 1))
     ends = [1 if node.attribute("align_corners", 0) else 1 - 1 / max(length, 1) for length in image]
     axes = [np.linspace(-end, end, length) for end, length in zip(ends, image, strict=True)]
     points = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(image)], axis=-1)
@@ -112,16 +115,20 @@ def deformable_convolution(node: Conversion) -> Value:
     the filters multiply."""
     x, filters, offsets, bias, mask = node[0], node[1], node[2], node.get(3), node.get(4)
     if x.rank != 4:
-        raise node.unsupported(f"an input of {x.rank - 2} spatial dimensions; ONNX defines the operator for 2")
+        raise node.unsupported(
+            f"an input of {x.rank - 2} spatial dimensions is not supported; ONNX defines the operator for 2"
+        )
     groups, shared = node.attribute("group", 1), node.attribute("offset_group", 1)
     batch, channels, *image = x.sizes
     window = tuple(node.attribute("kernel_shape", filters.sizes[2:]))
     outputs, count = offsets.sizes[2:], math.prod(window)
     fits = filters.sizes[1:] == (channels // groups, *window) and filters.sizes[0] % groups == 0 == channels % shared
     if not fits or offsets.sizes != (batch, shared * count * 2, *outputs) or _window_outputs(node, image, window) != outputs:
-        raise node.invalid(f"an input of sizes {x.sizes}, filters {filters.sizes} and offsets {offsets.sizes}")
+        rule = "input, filters and offsets must fit each other under kernel_shape, group and offset_group"
+        raise node.invalid(rule, (x.sizes, filters.sizes, offsets.sizes))
     if mask is not None and mask.sizes != (batch, shared * count, *outputs):
-        raise node.invalid(f"a mask of sizes {mask.sizes} for offsets {offsets.sizes}")
+        rule = f"the mask must have an element for each pair of offsets of {offsets.sizes}"
+        raise node.invalid(rule, mask.sizes, (batch, shared * count, *outputs))
     points, places = math.prod(outputs), (batch * shared, count * math.prod(outputs))
     offsets = cast_to(node, node.reshape(offsets, (batch * shared, count, 2, points)), _FLOAT)
     taps = []
@@ -205,7 +212,7 @@ def _combined(node: Conversion, image: Sequence[int], taps: Sequence[Taps]) -> t
     """Of all combinations of taps the element numbers in the image, the weights, and which are inside: (batch, taps,
     positions)."""
     if max(image) > _EXACT or math.prod(image) >= np.iinfo(_INT).max:
-        raise node.unsupported(f"an image of sizes {tuple(image)}, whose elements float32 and int32 cannot number")
+        raise node.unsupported(f"an image of sizes {tuple(image)} has more elements than float32 and int32 can number")
     count = len(image)
 
     def spread(axis: int, value: Value) -> Value:

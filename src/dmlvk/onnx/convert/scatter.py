@@ -53,9 +53,10 @@ def scatter_elements(node: Conversion) -> Value:
     if indices.rank != x.rank or any(
         own < wanted for at, (own, wanted) in enumerate(zip(x.sizes, indices.sizes, strict=True)) if at != axis
     ):
-        raise node.invalid(f"indices of sizes {indices.sizes} for an input of sizes {x.sizes}")
+        rule = f"the sizes of the indices must be at most those of the input, {x.sizes}, except along axis {axis}"
+        raise node.invalid(rule, indices.sizes)
     if updates.sizes != indices.sizes:
-        raise node.invalid(f"updates of sizes {updates.sizes} for indices of sizes {indices.sizes}")
+        raise node.invalid("the updates must have the sizes of the indices", updates.sizes, indices.sizes)
     if 0 in indices.sizes:
         return x
     row = _reduction(node)
@@ -71,9 +72,10 @@ def scatter_nd(node: Conversion) -> Value:
     x, indices, updates = node[0], node[1], node[2]
     *array, length = indices.sizes or (0,)
     if not 1 <= length <= x.rank:
-        raise node.invalid(f"tuples of {length} indices for an input of sizes {x.sizes}")
+        raise node.invalid(f"the last size of the indices must be from 1 to the {x.rank} dimensions of the input", length)
     if updates.sizes != (*array, *x.sizes[length:]):
-        raise node.invalid(f"updates of sizes {updates.sizes} for indices {indices.sizes} of an input {x.sizes}")
+        rule = f"the updates must fit the input {x.sizes} and the indices {indices.sizes}"
+        raise node.invalid(rule, updates.sizes, (*array, *x.sizes[length:]))
     if 0 in updates.sizes:
         return x
     row = _reduction(node)
@@ -94,7 +96,7 @@ def _reduction(node: Conversion) -> type[OperatorDesc] | None:
     """The operator that joins an update with the element there; None if the update replaces it."""
     reduction = node.attribute("reduction", "none")
     if reduction != "none" and reduction not in _REDUCTIONS:
-        raise node.invalid(f"reduction {reduction!r}")
+        raise node.invalid(f"reduction must be one of none, {', '.join(_REDUCTIONS)}", reduction)
     return _REDUCTIONS.get(reduction)
 
 
@@ -102,11 +104,12 @@ def _places(node: Conversion, sizes: tuple[int, ...]) -> Value | Array:
     """The indices as int32 from 0 on, those of ScatterND, which are tuples, as numbers of blocks (tuples, 1)."""
     tuples, known = node.node.op_type == "ScatterND", node.host(1)
     if math.prod(sizes) > np.iinfo(_INT).max:
-        raise node.unsupported(f"{sizes} places, which int32 cannot number")
+        raise node.unsupported(f"the sizes {tuple(sizes)} have more elements than int32 can number")
     if known is not None:
         columns = [known[..., i].reshape(-1, 1) for i in range(len(sizes))] if tuples else [known]
         if any(((column < -size) | (column >= size)).any() for column, size in zip(columns, sizes, strict=True)):
-            raise node.invalid(f"indices outside of {sizes}")
+            rule = f"indices must be inside the sizes {tuple(sizes)}; a negative one counts from the end"
+            raise node.invalid(rule, [(column.min(), column.max()) for column in columns])
         columns = [np.where(column < 0, column + size, column) for column, size in zip(columns, sizes, strict=True)]
         numbers = np.ravel_multi_index(columns, sizes) if tuples else columns[0]
         return numbers.astype(_INT)

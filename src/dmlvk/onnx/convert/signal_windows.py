@@ -31,7 +31,7 @@ def _register(op_type: str) -> None:
         """x goes from 0 towards 2 pi, and where the window is not ``periodic`` all the way."""
         size = node.known(0).item()
         if size < 1:
-            raise node.invalid(f"a window of {size} elements")
+            raise node.invalid("a window must have at least 1 element", size)
         steps = size if node.attribute("periodic", 1) else max(size - 1, 1)
         angles = node.launch(
             ops.FillValueSequence,

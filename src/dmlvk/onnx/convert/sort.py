@@ -28,7 +28,7 @@ def _top_k(node: Conversion, k: int) -> tuple[Value, Value]:
     x = node[0]
     axis = node.axis(node.attribute("axis", -1), x.rank)
     if not 0 <= k <= x.sizes[axis]:
-        raise node.invalid(f"k {k} of {x.sizes[axis]} elements")
+        raise node.invalid(f"k must be from 0 to the {x.sizes[axis]} elements along axis {axis}", k)
     sizes = (*x.sizes[:axis], k, *x.sizes[axis + 1 :])
     values, indices = node.new(sizes, x.dtype), node.new(sizes, np.dtype(np.int64))
     node.launch(

@@ -72,7 +72,7 @@ def momentum(node: Conversion) -> tuple[Value, ...]:
     g + alpha v."""
     alpha, mode = node.attribute("alpha", 0.0), node.attribute("mode", "standard")
     if mode not in ("standard", "nesterov"):
-        raise node.invalid(f"mode {mode!r}")
+        raise node.invalid("mode must be 'standard' or 'nesterov'", mode)
     share = _if_updated(node, _number(node, node.attribute("beta", 0.0)), _number(node, 1.0))
 
     def update(x: Value, g: Value, v: Value) -> tuple[Value, ...]:
@@ -88,13 +88,15 @@ def _each(node: Conversion, kinds: int, update: Callable[..., tuple[Value, ...]]
     of its parameters added, as that of a penalty on their squares."""
     count, rest = divmod(node.input_count - 2, kinds)
     if rest or count < 1:
-        raise node.invalid(f"{node.input_count - 2} tensors are not {kinds} for each that is updated")
+        rule = f"the inputs after the first two must be {kinds} for each tensor that is updated"
+        raise node.invalid(rule, node.input_count - 2)
     penalty = node.attribute("norm_coefficient", 0.0)
     results = []
     for index in range(count):
         x, g, *states = (node[2 + index + kind * count] for kind in range(kinds))
         if any(value.sizes != x.sizes for value in (g, *states)):
-            raise node.invalid(f"tensors of sizes {[value.sizes for value in (x, g, *states)]} for one that is updated")
+            rule = "the gradient and the states of a tensor must have its sizes"
+            raise node.invalid(rule, [value.sizes for value in (g, *states)], x.sizes)
         if penalty:
             g = _plus(node, _scaled(node, x, penalty), g)
         results.append(update(x, g, *states))
@@ -117,7 +119,7 @@ def _missing_from_one(node: Conversion, exponent: Value, base: float) -> Value:
     """1 - base^t as -2 e^(s/2) sinh(s/2) with s = t ln(base), which keeps its digits where the power is close to 1."""
     if not 0 < base < 1:
         if base != 0:
-            raise node.invalid(f"a share of {base} of what was, which must be at least 0 and below 1")
+            raise node.invalid("alpha and beta must be at least 0 and below 1", base)
         return _number(node, 1.0)
     half = ScaleBias(math.log(base) / 2, 0.0)
     power = node.elementwise(ops.ElementWiseExp, exponent, scale_bias=half)

@@ -28,13 +28,13 @@ def reshape(node: Conversion) -> Value:
     x, wanted = node[0], node.known(1).tolist()
     keeps = not node.attribute("allowzero", 0)
     if keeps and any(size == 0 and i >= x.rank for i, size in enumerate(wanted)):
-        raise node.invalid(f"the shape {wanted} keeps sizes that {x.sizes} does not have")
+        raise node.invalid(f"a 0 in the shape must stand for a dimension of the input, {x.sizes}", wanted)
     sizes = [x.sizes[i] if size == 0 and keeps else size for i, size in enumerate(wanted)]
     if sizes.count(-1) == 1:
         known = math.prod(size for size in sizes if size != -1)
         sizes[sizes.index(-1)] = math.prod(x.sizes) // known if known else 0
     if min(sizes, default=0) < 0 or math.prod(sizes) != math.prod(x.sizes):
-        raise node.invalid(f"an input of sizes {x.sizes} cannot take the shape {wanted}")
+        raise node.invalid(f"the shape must hold the {math.prod(x.sizes)} elements of the sizes {x.sizes}", wanted)
     return node.reshape(x, tuple(sizes))
 
 
@@ -42,7 +42,7 @@ def reshape(node: Conversion) -> Value:
 def flatten(node: Conversion) -> Value:
     x, axis = node[0], node.attribute("axis", 1)
     if not -x.rank <= axis <= x.rank:
-        raise node.invalid(f"axis {axis} is outside of {x.rank} dimensions")
+        raise node.invalid(f"axis must be from {-x.rank} to {x.rank}", axis)
     axis = axis + x.rank if axis < 0 else axis
     return node.reshape(x, (math.prod(x.sizes[:axis]), math.prod(x.sizes[axis:])))
 
@@ -55,7 +55,7 @@ def squeeze(node: Conversion) -> Value:
     else:
         dropped = {node.axis(axis, x.rank) for axis in axes}
         if any(x.sizes[axis] != 1 for axis in dropped):
-            raise node.invalid(f"axes {axes} of sizes {x.sizes} are not all 1")
+            raise node.invalid(f"axes must name dimensions of size 1 of {x.sizes}", axes)
     return node.reshape(x, tuple(size for axis, size in enumerate(x.sizes) if axis not in dropped))
 
 
@@ -65,7 +65,7 @@ def unsqueeze(node: Conversion) -> Value:
     rank = x.rank + len(axes)
     added = {node.axis(axis, rank) for axis in axes}
     if len(added) != len(axes):
-        raise node.invalid(f"axes {axes} name a dimension twice")
+        raise node.invalid("axes may name a dimension only once", axes)
     sizes = iter(x.sizes)
     return node.reshape(x, tuple(1 if axis in added else next(sizes) for axis in range(rank)))
 
@@ -76,7 +76,7 @@ def transpose(node: Conversion) -> Value:
     x = node[0]
     permutation = node.attribute("perm", list(range(x.rank))[::-1])
     if sorted(permutation) != list(range(x.rank)):
-        raise node.invalid(f"perm {permutation} of {x.rank} dimensions")
+        raise node.invalid(f"perm must name each of the {x.rank} dimensions once", permutation)
     return x.transpose(permutation)
 
 
@@ -86,7 +86,9 @@ def expand(node: Conversion) -> Value:
     x, wanted = node[0], tuple(node.known(1).tolist())
     sizes = broadcast_sizes(x.sizes, wanted)
     if sizes is None:
-        raise node.invalid(f"sizes {x.sizes} do not broadcast to {wanted}")
+        raise node.invalid(
+            f"the sizes {x.sizes} must broadcast with the shape: equal or 1, from the last dimension on", wanted
+        )
     return x.broadcast_to(sizes)
 
 

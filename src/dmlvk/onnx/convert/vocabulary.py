@@ -23,9 +23,11 @@ _MOST_PLACES = 1 << 24  # what says them, one number of the file, may be anythin
 def _refuse(node: NodeFacts) -> None:
     places = np.array(node.attribute("ngram_indexes", ()), np.int64)
     if places.max(initial=0) >= _MOST_PLACES:
-        raise node.unsupported(f"an output of {places.max() + 1} numbers a row; at most {_MOST_PLACES} are made")
+        raise node.unsupported(
+            f"an output of {places.max() + 1} numbers in a row is not supported, only of at most {_MOST_PLACES}"
+        )
     if len(np.unique(places)) < len(places):
-        raise node.unsupported("n-grams that share a place of the output")
+        raise node.unsupported("n-grams that share a place of the output are not supported")
 
 
 @converts("TfIdfVectorizer", 9, types=(TensorDataType.INT64, TensorDataType.INT32), check=_refuse)
@@ -35,11 +37,13 @@ def term_frequencies(node: Conversion) -> Value:
     no DirectML operator is, would read each window once."""
     x, mode = node[0], node.attribute("mode", "")
     if mode not in ("TF", "IDF", "TFIDF") or x.rank not in (1, 2):
-        raise node.invalid(f"mode {mode!r} for an input of sizes {x.sizes}")
+        rule = "mode must be 'TF', 'IDF' or 'TFIDF', and the input have 1 or 2 dimensions"
+        raise node.invalid(rule, (mode, x.sizes))
     places = np.array(node.attribute("ngram_indexes", ()), np.int64)
     weights = np.array(node.attribute("weights", np.ones(len(places))), np.float32)
     if len(places) < 1 or places.min() < 0 or len(weights) != len(places):
-        raise node.invalid(f"{len(places)} n-grams have places and {len(weights)} weights")
+        rule = "ngram_indexes must be at least 0, and weights as many as they are"
+        raise node.invalid(rule, (len(weights), len(places)))
     rows = node.packed(x if x.rank == 2 else node.reshape(x, (1, *x.sizes)))
     counts = [_counts(node, rows, grams) for grams in _pool(node, len(places))]
     zeros = node.fill((rows.sizes[0], 1), np.float32(0))
@@ -65,10 +69,11 @@ def _pool(node: Conversion, count: int) -> Sequence[Array]:
     pool = []
     for length, (start, end) in enumerate(itertools.pairwise(starts), 1):
         if not 0 <= start <= end <= len(numbers) or (end - start) % length:
-            raise node.invalid(f"a pool of {len(numbers)} numbers with n-grams from {starts[:-1]} on")
+            rule = f"ngram_counts must be starts in the pool of {len(numbers)} numbers, each a whole number of n-grams on"
+            raise node.invalid(rule, starts[:-1])
         pool.append(numbers[start:end].reshape(-1, length))
     if sum(map(len, pool)) != count:
-        raise node.invalid(f"{sum(map(len, pool))} n-grams in the pool and {count} places for them")
+        raise node.invalid("ngram_indexes must have a place for each n-gram of the pool", count, sum(map(len, pool)))
     return [grams for grams in pool if len(grams)]
 
 

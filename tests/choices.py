@@ -18,11 +18,11 @@ from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 from dmlvk_bench.problems import all_problems
 
 FILE = pathlib.Path(__file__).parent / "data" / "choices.txt"
-FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
+FLOAT32, FLOAT16, INT8, UINT8 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "UINT8"))
 
 _ALL = frozenset(FEATURE_NAMES)
 _WITHOUT_MATRICES = _ALL - {"cooperative_matrix", "cooperative_matrix2", "bfloat16"}
@@ -75,9 +75,14 @@ def rule_of(desc: OperatorDesc, caps: Capabilities) -> str:
 
 
 _NO_SIZES = re.compile(
-    "MODE|RANK|VECTOR_|ALONG|HAS_|_BIAS|MASK_|LENGTHS|QUADS|ACTIVATION|OPERATION|RUNS|MAT_|CHANNELS|FUNCTION|SIGNED|PADD|DILATED|TAP|INSIDE|WHOLE"
+    "MODE|RANK|VECTOR_|ALONG|HAS_|_BIAS|MASK_|LENGTHS|QUADS|ACTIVATION|OPERATION|RUNS|MAT_|CHANNELS|FUNCTION|SIGNED|PADD|DILATED"
+    "|TAP|INSIDE|WHOLE|SHORT|INNER|PARAMETERS|PLAIN|FLIP"
 )
 """Constants that say what is computed and how tensors lie, and not how work is cut."""
+
+
+def _without_grid(text: str) -> str:
+    return re.sub(r"\) x[0-9x]+", ")", text)
 
 
 def _launch(launch: Launch) -> str:
@@ -89,13 +94,16 @@ def _launch(launch: Launch) -> str:
 
 
 def choice(desc: OperatorDesc, caps: Capabilities) -> str:
-    """The rule and what it launches first, with how many launches follow; or why there is none."""
+    """The rule and each kind of launch, with how many are alike; or why there is none."""
     try:
         launches = lower(desc, caps).dispatches
     except UnsupportedError as error:
         return f"unsupported: {error.limitation}"
-    more = f" + {len(launches) - 1}" if len(launches) > 1 else ""
-    return f"{rule_of(desc, caps)}: {_launch(launches[0])}{more}"
+    kinds: dict[str, list[str]] = {}
+    for text in map(_launch, launches):
+        kinds.setdefault(_without_grid(text), []).append(text)
+    found = (texts[0] + (f" {len(texts)} times" if len(texts) > 1 else "") for texts in kinds.values())
+    return f"{rule_of(desc, caps)}: {' + '.join(found)}"
 
 
 def _float32(*sizes: int) -> TensorDesc:
@@ -169,6 +177,28 @@ def _attention(rows: int, keys: int, head: int, data_type: TensorDataType, heads
     )
 
 
+def _slice(data_type: TensorDataType, *sizes: int) -> OperatorDesc:
+    """Rows that start anywhere, in more dimensions that cannot be merged."""
+    return ops.Slice1(
+        input_tensor=TensorDesc(data_type, tuple(size + 1 for size in sizes)),
+        output_tensor=TensorDesc(data_type, sizes),
+        input_window_offsets=(1,) * len(sizes),
+        input_window_sizes=sizes,
+        input_window_strides=(1,) * len(sizes),
+    )
+
+
+def _from_channels_last(data_type: TensorDataType, channels: int, pixels: int) -> OperatorDesc:
+    sizes = (1, channels, 1, pixels)
+    image = TensorDesc(data_type, sizes, calculate_strides("NHWC", sizes))
+    return ops.ElementWiseIdentity(input_tensor=image, output_tensor=TensorDesc(data_type, sizes))
+
+
+def _integer_product(rows: int, columns: int, depth: int) -> OperatorDesc:
+    a, b = (TensorDesc(INT8, sizes) for sizes in ((rows, depth), (depth, columns)))
+    return ops.MatrixMultiplyInteger(a_tensor=a, b_tensor=b, output_tensor=TensorDesc(TensorDataType.INT32, (rows, columns)))
+
+
 LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "sines of 2^k numbers": (range(10, 27), lambda k: _sine(2**k)),
     "product of 2^k": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k)),
@@ -190,6 +220,16 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "1x1 of 2^k channels to 256 of 14x14": (range(4, 14), lambda k: _convolution(2**k, 256, 14)),
     "product of 2^k x 4096 by 4096, FLOAT16": (range(2, 13), lambda k: _product(2**k, 4096, 4096, FLOAT16)),
     "product of 4096 x 64 by 2^k, FLOAT16": (range(2, 13), lambda k: _product(4096, 2**k, 64, FLOAT16)),
+    "slices of k bytes": (range(4, 68, 4), lambda k: _slice(UINT8, 2**20, k)),
+    "slices of k numbers, FLOAT16": (range(8, 64, 4), lambda k: _slice(FLOAT16, 2**20, k)),
+    "slices of 32 k numbers": (range(1, 14), lambda k: _slice(FLOAT32, 2**14, 32 * k)),
+    "slices of 32 k numbers in 4 dimensions": (range(1, 14), lambda k: _slice(FLOAT32, 8, 8, 8, 32 * k)),
+    "slices of 32 k numbers in 5 dimensions": (range(1, 14), lambda k: _slice(FLOAT32, 4, 8, 4, 8, 32 * k)),
+    "2^20 pixels of k bytes side by side": (range(2, 19), lambda k: _from_channels_last(UINT8, k, 2**20)),
+    "2^20 pixels of k numbers side by side": (range(2, 19), lambda k: _from_channels_last(FLOAT32, k, 2**20)),
+    "3 x 2^k pixels of 3 bytes side by side": (range(8), lambda k: _from_channels_last(UINT8, 3, 3 * 2**k)),
+    "integer product of 2^k": (range(3, 13), lambda k: _integer_product(2**k, 2**k, 2**k)),
+    "integer product of 1024 x 2^k by 1024": (range(3, 17), lambda k: _integer_product(1024, 1024, 2**k)),
 }
 """Problems of growing k: where along it a device is given something else."""
 SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
@@ -204,10 +244,6 @@ SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "attention of 256 rows and keys of 32 k": (range(1, 10), lambda k: _attention(256, 256, 32 * k, FLOAT32)),
 }
 """The same of problems that are shared out among processors, with their grids."""
-
-
-def _without_grid(text: str) -> str:
-    return text.partition(") x")[0]
 
 
 def _problems() -> Iterator[str]:

@@ -231,7 +231,7 @@ def test_a_sweep_times_every_rule(tmp_path: pathlib.Path, capsys: pytest.Capture
         (["--suite", "matmul", "--only", "no such problem"], "only"),
         (["--json", "/no/such/folder/results.json"], "folder that exists"),
         (["--sweep", "--against", "torch"], "a sweep has neither"),
-        (["--headline", "--quick"], "is for a GPU and without --quick"),
+        (["--headline", "--quick"], "must be without --quick and on a GPU"),
         (["compare", "/no/such/file.json", "/no/such/file.json"], "No such file"),
     ],
 )

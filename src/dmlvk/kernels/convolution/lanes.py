@@ -9,6 +9,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.common.shapes import convolution_lanes, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.window_lanes import WindowLanes, lane_access
 from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, channels_last, dispatch_of, geometry_of, repacked
 from dmlvk.kernels.convolution.rules import CONVOLUTION_LANE_REGISTERS, ConvolutionProblem
 from dmlvk.spec import ops
@@ -26,37 +27,20 @@ _CHANNELS_WORKGROUP = 128
 
 
 @dataclass(frozen=True)
-class _Lanes:
+class _Lanes(WindowLanes):
     """A problem as ``convolution_depthwise_lanes`` sees it.
 
     Attributes:
         bits: The bits of an element.
-        lanes: Neighbouring outputs an invocation makes.
-        channels: Whether they are neighbouring channels.
-        modes: The access of lanes to the input and the output.
-        shift: Elements of a group before the first one that is read.
-        window, stride: The window and its stride in the plane, {H, W}.
     """
 
     bits: int
-    lanes: int
-    channels: bool
-    modes: tuple[Access, Access]
-    shift: int
-    window: tuple[int, int]
-    stride: tuple[int, int]
 
     @property
     def columns(self) -> int:
         """Neighbouring outputs of a row that an invocation makes of contiguous channels. H200, 256 channels of 32x56x56 in
         float32: 3x3 in 70 us with 2 and 78 with 4, 5x5 in 154 and 115."""
         return 2 if self.window[1] <= 3 else 4
-
-    @property
-    def groups(self) -> int:
-        """Groups of lanes that are read of an input row."""
-        span = (self.lanes - 1) * self.stride[1] + self.window[1]
-        return self.window[1] if self.channels else -(-(self.shift + span) // self.lanes)
 
     def registers(self, rows: int) -> int:
         """The registers for the elements read, the weights and the sums, for so many rows of the output."""
@@ -81,20 +65,13 @@ def _form_of_lanes(desc: ops.Convolution, geometry: Geometry, lanes: int) -> _La
     channels = channels_last(geometry.input_sizes, steps)
     lane_axis = 1 if channels else 4
 
-    def mode(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Access:
-        whole = all(
-            size == 1 or (step == 1 and size % lanes == 0 if axis == lane_axis else step % lanes == 0)
-            for axis, (size, step) in enumerate(zip(sizes, strides, strict=True))
-        )
-        return Access.GROUPS if whole and sizes[lane_axis] > 1 else Access.ELEMENTS
-
     outputs, inputs = geometry.output_sizes, (*geometry.output_sizes[:2], *geometry.input_sizes)
-    of_input = mode(inputs, steps)
+    of_input = lane_access(inputs, steps, lane_axis, lanes)
     return _Lanes(
         bits=element_bits(desc.tensor("input_tensor").data_type),
         lanes=lanes,
         channels=channels,
-        modes=(of_input, mode(outputs, geometry.output_strides)),
+        modes=(of_input, lane_access(outputs, geometry.output_strides, lane_axis, lanes)),
         shift=geometry.position_start[2] % lanes if of_input is Access.GROUPS and not channels else 0,
         window=(geometry.window[1], geometry.window[2]),
         stride=(desc.strides[-2] if len(desc.strides) > 1 else 1, desc.strides[-1]),
@@ -169,25 +146,10 @@ def depthwise_lanes(desc: ops.Convolution, problem: ConvolutionProblem, caps: Ca
     )
     row_groups = -(-h // rows)
     walk = (n, row_groups, w, lane_groups) if form.channels else (n, c, row_groups, lane_groups)
-    # The first and the last column of each group that is read of a row, over all invocations.
-    group_step = 1 if form.channels else form.lanes
-    first = geometry.position_start[2] - form.shift
-    last = first + ((w if form.channels else lane_groups * form.lanes) - group_step) * form.stride[1]
-    inside = [
-        first + g * group_step >= 0 and last + g * group_step < geometry.input_sizes[2]
-        for g in range(form.groups if form.channels or form.modes[0] is Access.GROUPS else 0)
-    ]
     local = min(_LANE_WORKGROUP, caps.workgroup_invocations)
     constants = {
         "LOCAL_SIZE_X": local,
-        "CHANNELS": int(form.channels),
-        "ROWS": rows,
-        "WINDOW_H": form.window[0],
-        "WINDOW_W": form.window[1],
-        "STRIDE_H": form.stride[0],
-        "STRIDE_W": form.stride[1],
-        "SHIFT": form.shift,
-        "INSIDE": sum(1 << g for g, always in enumerate(inside) if always),
+        **form.constants(rows, geometry.position_start[2], w, geometry.input_sizes[2]),
         "X_MODE": int(form.modes[0]),
         "Y_MODE": int(form.modes[1]),
     }

@@ -15,6 +15,7 @@ from dmlvk.kernels.common.parts import chosen_plan
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, register
 from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid, pooling_lanes
+from dmlvk.kernels.common.window_lanes import WindowLanes, lane_access
 from dmlvk.kernels.pooling.rules import MAX_UNPOOLING, POOLING, QUANTIZED_POOLING, MaxUnpoolingProblem, PoolingProblem
 from dmlvk.spec.enums import ReduceFunction, TensorDataType
 from dmlvk.spec.ops.pooling import AveragePooling1, LpPooling1, MaxPooling2, MaxUnpooling, QuantizedLinearAveragePooling
@@ -266,36 +267,15 @@ def _window(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan
 
 
 @dataclass(frozen=True)
-class _LanesForm:
-    """A problem as ``pooling_lanes`` sees it.
+class _LanesForm(WindowLanes):
+    """A problem as ``pooling_lanes`` sees it. The third of its modes is that of the indices.
 
     Attributes:
-        lanes: Neighbouring outputs an invocation makes.
-        channels: Whether they are neighbouring channels.
-        modes: The access of lanes to the input, the output and the indices.
-        window, stride: The window and its stride in the plane, {H, W}.
-        shift: Elements of a group before the first one that is read.
         words_of_element, words_of_group: Registers that one element and a group of lanes take.
     """
 
-    lanes: int
-    channels: bool
-    modes: tuple[Access, Access, Access]
-    window: tuple[int, int]
-    stride: tuple[int, int]
-    shift: int
     words_of_element: int
     words_of_group: int
-
-    @property
-    def span(self) -> int:
-        """Elements of an input row that neighbours in a row read."""
-        return (self.lanes - 1) * self.stride[1] + self.window[1]
-
-    @property
-    def groups(self) -> int:
-        """Groups of lanes that are read of an input row."""
-        return self.window[1] if self.channels else -(-(self.shift + self.span) // self.lanes)
 
     def rows_read(self, rows: int) -> int:
         """Rows of the input that rows of the output take."""
@@ -331,15 +311,8 @@ def _form_of_lanes(desc: _Pooling, lanes: int, bits: int) -> _LanesForm:
     channels = not rows_contiguous(desc.tensor("input_tensor"))
     lane_axis = 1 if channels else 4
 
-    def mode(sizes: _Five, strides: _Five) -> Access:
-        whole = all(
-            size == 1 or (step == 1 and size % lanes == 0 if axis == lane_axis else step % lanes == 0)
-            for axis, (size, step) in enumerate(zip(sizes, strides, strict=True))
-        )
-        return Access.GROUPS if whole and sizes[lane_axis] > 1 else Access.ELEMENTS
-
-    of_input = mode(walk.input_sizes, walk.strides[0])
-    of_output, of_indices = (mode(walk.output_sizes, strides) for strides in walk.strides[1:])
+    of_input = lane_access(walk.input_sizes, walk.strides[0], lane_axis, lanes)
+    of_output, of_indices = (lane_access(walk.output_sizes, strides, lane_axis, lanes) for strides in walk.strides[1:])
     return _LanesForm(
         lanes=lanes,
         channels=channels,
@@ -378,14 +351,6 @@ def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
     row_groups = -(-h // rows)
     counts = (n, lane_groups, d, row_groups, w) if form.channels else (n, c, d, row_groups, lane_groups)
     order = walk.order(counts, form.channels)
-    # The first and the last column of each group that is read of a row, over all invocations.
-    group_step = 1 if form.channels else form.lanes
-    first = -desc.start_padding[-1] - form.shift
-    last = first + ((w if form.channels else lane_groups * form.lanes) - group_step) * form.stride[1]
-    inside = [
-        first + g * group_step >= 0 and last + g * group_step < walk.input_sizes[4]
-        for g in range(form.groups if form.channels or form.modes[0] is Access.GROUPS else 0)
-    ]
     reaches = (
         desc.start_padding[-2] < form.window[0] and (h - 1) * form.stride[0] - desc.start_padding[-2] < walk.input_sizes[3]
     )
@@ -396,14 +361,7 @@ def _lanes(desc: _Pooling, problem: PoolingProblem, caps: Capabilities) -> Plan:
         "INDEX_WORDS": _index_words(desc),
         "VOLUMES": int(walk.volumes),
         "RANK": len(order),
-        "CHANNELS": int(form.channels),
-        "ROWS": rows,
-        "WINDOW_H": form.window[0],
-        "WINDOW_W": form.window[1],
-        "STRIDE_H": form.stride[0],
-        "STRIDE_W": form.stride[1],
-        "SHIFT": form.shift,
-        "INSIDE": sum(1 << g for g, always in enumerate(inside) if always),
+        **form.constants(rows, -desc.start_padding[-1], w, walk.input_sizes[4]),
         "ROWS_REPEAT": int(reaches),
         "INPUT_MODE": int(form.modes[0]),
         "OUTPUT_MODE": int(form.modes[1]),

@@ -11,6 +11,7 @@ from dmlvk.kernels.common.access import Access
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.shapes import WORD_BITS, divisors, linear_grid
+from dmlvk.kernels.common.window_lanes import lane_access
 from dmlvk.kernels.pooling.lowering import Walk, check_extents, rows_contiguous, walk_of
 from dmlvk.kernels.pooling_gradient.rules import GRADIENT_TILE_WORDS
 from dmlvk.spec.enums import ReduceFunction
@@ -141,11 +142,7 @@ def tiles(desc: AveragePoolingGrad | MaxPoolingGrad) -> list[Tile]:
     axis = 1 if channels else 4
 
     def mode(sizes: tuple[int, ...], strides: tuple[int, ...], unit: int) -> Access:
-        whole = unit * bits in (32, 64, 128) and all(
-            size == 1 or (step == 1 and size % unit == 0 if at == axis else step % unit == 0)
-            for at, (size, step) in enumerate(zip(sizes, strides, strict=True))
-        )
-        return Access.GROUPS if whole and sizes[axis] > 1 else Access.ELEMENTS
+        return lane_access(sizes, strides, axis, unit) if unit * bits in (32, 64, 128) else Access.ELEMENTS
 
     def of_lanes(lanes: int) -> list[Tile]:
         unit = lanes if channels else lanes // desc.strides[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
@@ -18,19 +20,24 @@ def fuse_additions(graph: StepGraph) -> None:
     A convolution without a bias takes a number a channel; a GEMM without C takes anything of its sizes,
     broadcast or not.
     """
+    for step, product, own, other in _additions(graph):
+        fused = _with_addend(product, step.desc.tensor(own), step.desc, *operand(step, other))
+        if fused is not None:
+            desc, storages = fused
+            storages["output_tensor"] = step.outputs[0]
+            graph.replace((product, step), Step.of(product.origin, desc, storages))
+
+
+def _additions(graph: StepGraph) -> Iterator[tuple[Step, Step, str, str]]:
+    """Each addition with the step that makes one of its operands for it alone, and the fields of this operand and the other.
+    One with two such operands comes twice, unless it is gone by then."""
     for step in graph.steps:
         if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
             continue
-        for product_field, other_field in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
-            product = graph.writer(step.storage(product_field))
-            if product is None or graph.only_reader(product.outputs[0]) is not step:
-                continue
-            fused = _with_addend(product, step.desc.tensor(product_field), step.desc, *operand(step, other_field))
-            if fused is not None:
-                desc, storages = fused
-                storages["output_tensor"] = step.outputs[0]
-                graph.replace((product, step), Step.of(product.origin, desc, storages))
-                break
+        for own, other in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
+            writer = graph.writer(step.storage(own)) if step in graph else None
+            if writer is not None and graph.only_reader(writer.outputs[0]) is step:
+                yield step, writer, own, other
 
 
 def _with_addend(
@@ -59,18 +66,11 @@ def _with_addend(
 
 def fuse_residuals(graph: StepGraph) -> None:
     """A tensor that is added to a convolution's output, which nothing else reads, is added by the convolution."""
-    for step in graph.steps:
-        if not isinstance(step.desc, ops.ElementWiseAdd | ops.ElementWiseAdd1):
-            continue
-        for own, other in (("a_tensor", "b_tensor"), ("b_tensor", "a_tensor")):
-            convolution = graph.writer(step.storage(own))
-            if convolution is None or graph.only_reader(convolution.outputs[0]) is not step:
-                continue
-            desc = _with_residual(convolution.desc, step.desc, own, other)
-            if desc is not None:
-                added = {"addend_tensor": step.storage(other), "output_tensor": step.outputs[0]}
-                graph.replace((convolution, step), Step.of(convolution.origin, desc, {**convolution.storages(), **added}))
-                break
+    for step, convolution, own, other in _additions(graph):
+        desc = _with_residual(convolution.desc, step.desc, own, other)
+        if desc is not None:
+            added = {"addend_tensor": step.storage(other), "output_tensor": step.outputs[0]}
+            graph.replace((convolution, step), Step.of(convolution.origin, desc, {**convolution.storages(), **added}))
 
 
 def _with_residual(desc: OperatorDesc, addition: OperatorDesc, own: str, other: str) -> ConvolutionAdd | None:

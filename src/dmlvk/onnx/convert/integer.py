@@ -11,6 +11,7 @@ from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.convolution import sliding_window, spatial_kernel
+from dmlvk.onnx.convert.matmul import as_matrices
 from dmlvk.onnx.registry import Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -44,14 +45,7 @@ class _Matrices(NamedTuple):
 
 def _matrices(node: Conversion, a: Value, b: Value, a_parameters: tuple[Value | None, ...]) -> _Matrices:
     """A vector counts as one row or one column; leading dimensions broadcast."""
-    if not a.rank or not b.rank:
-        raise node.invalid("neither A nor B may be a scalar", (a.sizes, b.sizes))
-    left = node.reshape(a, (1, *a.sizes)) if a.rank == 1 else a
-    right = node.reshape(b, (*b.sizes, 1)) if b.rank == 1 else b
-    if left.sizes[-1] != right.sizes[-2]:
-        rule = f"of A {a.sizes} and B {b.sizes}, B must have as many rows as A has columns"
-        raise node.invalid(rule, right.sizes[-2], left.sizes[-1])
-    tail = (() if a.rank == 1 else left.sizes[-2:-1]) + (() if b.rank == 1 else right.sizes[-1:])
+    left, right, tail = as_matrices(node, a, b)
     if right.rank == 2 and all(value is None or math.prod(value.sizes) == 1 for value in a_parameters):
         # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.
         sizes = (*left.sizes[:-2], *tail)

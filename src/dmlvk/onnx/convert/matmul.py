@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
@@ -56,7 +57,13 @@ def _scaled(node: Conversion, value: Value, factor: float) -> Value:
 @converts("MatMul", 1, 9, 13, types=FLOATS)
 def matmul(node: Conversion) -> Value:
     """numpy's matmul: a vector counts as one row or one column; leading dimensions broadcast."""
-    a, b = node[0], node[1]
+    left, right, tail = as_matrices(node, node[0], node[1])
+    y = multiply(node, left, right)
+    return node.reshape(y, (*y.sizes[:-2], *tail))
+
+
+def as_matrices(node: Conversion, a: Value, b: Value) -> tuple[Value, Value, Sizes]:
+    """Two operands with a vector as one row or one column, and the sizes that follow the leading ones in their product."""
     if not a.rank or not b.rank:
         raise node.invalid("neither A nor B may be a scalar", (a.sizes, b.sizes))
     left = node.reshape(a, (1, *a.sizes)) if a.rank == 1 else a
@@ -64,9 +71,7 @@ def matmul(node: Conversion) -> Value:
     if left.sizes[-1] != right.sizes[-2]:
         rule = f"of A {a.sizes} and B {b.sizes}, B must have as many rows as A has columns"
         raise node.invalid(rule, right.sizes[-2], left.sizes[-1])
-    y = multiply(node, left, right)
-    sizes = y.sizes[:-2] + (() if a.rank == 1 else y.sizes[-2:-1]) + (() if b.rank == 1 else y.sizes[-1:])
-    return node.reshape(y, sizes)
+    return left, right, (() if a.rank == 1 else left.sizes[-2:-1]) + (() if b.rank == 1 else right.sizes[-1:])
 
 
 def multiply(node: Conversion, a: Value, b: Value) -> Value:

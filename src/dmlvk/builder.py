@@ -289,9 +289,9 @@ class Graph(GraphMethods):
         """Adds a node; returns its outputs as ``dmlvk.eager`` does."""
         for operand in call.operands:
             if operand is not None and (not isinstance(operand, Expression) or operand.graph is not self):
-                raise StateError(
-                    f"{call.row.type.dml_name}: every operand must be an expression of this graph; got {operand!r}"
-                )
+                rule = "every operand must be an expression of this graph, as graph.constant makes of an array"
+                found = "one of another graph" if isinstance(operand, Expression) else type(operand).__name__
+                raise StateError(f"{call.row.type.dml_name}: {rule}; got {found}")
         desc = call.describe(None if operand is None else operand.desc for operand in call.operands)
         index = len(self._nodes)
         self._nodes.append(OperatorGraphNodeDesc(self.device.create_operator(desc), call.options["name"]))
@@ -334,7 +334,7 @@ class Graph(GraphMethods):
         shown = []
         for expression in outputs:
             if expression.graph is not self:
-                raise StateError(f"compile: every output must be an expression of this graph; got {expression!r} of another")
+                raise StateError("compile: every output must be an expression of this graph; got one of another graph")
             node = self._nodes[expression._source.node] if expression._source.node >= 0 else None
             is_whole = isinstance(node, OperatorGraphNodeDesc) and (
                 node.operator.desc.output_slots()[expression._source.slot].tensor == expression.desc

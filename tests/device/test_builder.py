@@ -107,7 +107,7 @@ def test_errors_name_what_is_wrong(device: dmlvk.Device) -> None:
     x = graph.input((4, 8))
     with pytest.raises(StateError, match="an expression of this graph"):
         graph.activation_relu(other.input((2,)))
-    with pytest.raises(StateError, match=r"of another$"):
+    with pytest.raises(StateError, match="one of another graph"):
         other.compile(x)
     with pytest.raises(InvalidArgumentError, match=r"shapes must broadcast together: .*; got \(\(4, 8\), \(3,\)\)$"):
         x + graph.input((3,))

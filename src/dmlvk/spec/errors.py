@@ -98,7 +98,9 @@ def other_device(what: str, device: object, other: str, wanted: object) -> State
         other: The object that decides where the call runs.
         wanted: The device of that one.
     """
-    return StateError(broken_rule(f"{what} must belong to the same Device as {other}", device, wanted))
+    return StateError(
+        f"{what} must belong to the same Device as {other}; got {device}, which is another Device object than {wanted}"
+    )
 
 
 class UnsupportedError(DmlvkError, NotImplementedError):

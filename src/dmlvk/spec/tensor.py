@@ -202,7 +202,7 @@ class TensorDesc:
             )
 
     def __str__(self) -> str:
-        strides = "" if self.strides is None else f" with strides {self.strides}"
+        strides = "" if self.effective_strides == packed_strides(self.sizes) else f" with strides {self.strides}"
         return f"{self.data_type.name} {self.sizes}{strides}"
 
     @property

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlvk.spec.size import Deferred, Size, SizeTrace, decided, pinned, value_of
+from dmlvk.spec.size import Deferred, Mould, Size, SizeTrace, decided, pinned, value_of
 
 NUMBERS = st.integers(-20, 40)
 
@@ -229,3 +229,17 @@ def test_zero_is_not_divided_by() -> None:
         a // (b - 3)
     trace, (a, b) = of(9, 2)
     assert a // (b - 3) == -9 and trace.function((a,))(9, 3) is None
+
+
+def test_a_value_is_cast_with_the_symbols_of_another_trace() -> None:
+    def value(trace: SizeTrace, number: int) -> tuple[Any, ...]:
+        n = trace.symbol("n", number)
+        half = (n + 1) // 2
+        return (half, (half * 6, (half + 1) // 2 * half), half / 3, "text", 7)
+
+    outer, inner = SizeTrace(), SizeTrace()
+    mould = Mould(value(outer, 20))
+    assert list(map(value_of, mould.symbols)) == [10], "the quotient is a symbol, and what is computed of it stays computed"
+    made = mould.cast(inner, [16])
+    assert inner.function(made)(16) == (16, (96, 128), 16 / 3, "text", 7) and inner.function(made)(3)[1] == (18, 6)
+    assert Mould(made).key == mould.key == Mould(value(SizeTrace(), 33)).key != Mould(made[:4]).key

@@ -12,7 +12,7 @@ BLOCKS: Final = 2
 HEADS: Final = 4
 WIDTH: Final = 64
 WORDS: Final = 256
-LONGEST: Final = 512
+LONGEST: Final = 2048
 _OPSET: Final = 17
 
 

@@ -94,19 +94,24 @@ def _measured(name: str, model: onnx.ModelProto, device: str | None, feeds: Call
     for warm in fed[:_WARM]:
         session.run(None, warm)
     measured = fed[_WARM:][:_NEW]
-    new, seen = ([_milliseconds(session, item) for item in measured] for _ in range(2))
+    planning: list[float] = []
+    new = [_milliseconds(session, item, planning) for item in measured]
+    seen = [_milliseconds(session, item) for item in measured]
     profile = cProfile.Profile()
     for item in fed[-_PROFILED:]:
         profile.runcall(session.run, None, item)
     dispatches = session.report().dispatches
-    new_ms, seen_ms = statistics.median(new), statistics.median(seen)
-    return ShapeRow(name, dispatches, new_ms, seen_ms, _shares(profile))
+    return ShapeRow(name, dispatches, statistics.median(new), statistics.median(seen), min(planning), _shares(profile))
 
 
-def _milliseconds(session: InferenceSession, feeds: Mapping[str, Array]) -> float:
+def _milliseconds(session: InferenceSession, feeds: Mapping[str, Array], planning: list[float] | None = None) -> float:
+    """The time of a run; what its sizes took to plan is appended to ``planning``."""
     start = time.perf_counter()
     session.run(None, dict(feeds))
-    return 1e3 * (time.perf_counter() - start)
+    milliseconds = 1e3 * (time.perf_counter() - start)
+    if planning is not None:
+        planning.append(1e3 * session.report().planning_seconds)
+    return milliseconds
 
 
 def _shares(profile: cProfile.Profile) -> dict[str, float]:

@@ -79,7 +79,7 @@ if [[ $tier == --check ]]; then
     check "ruff" .venv/bin/ruff check
     check "ruff format" .venv/bin/ruff format --check
     start "mypy" .venv/bin/mypy
-    check "pytest, host and quick tests" env "${driver[@]}" PYTHONPATH=src:bench/src "${validated[@]}" -m "(host or quick) and not slow" "$@"
+    check "pytest, host and quick tests" env "${driver[@]}" PYTHONPATH=src:bench/src "${validated[@]}" -m "(host or quick) and not slow and not full" "$@"
     gather
     all_checks
 fi
@@ -93,7 +93,7 @@ gather
 
 if ((two_drivers)); then
     check "pytest, backported lavapipe, validation layer" env "${driver[@]}" "${suite[@]}" "$@"
-    check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" "${pytest[@]}" -m quick "$@"
+    check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" "${pytest[@]}" -m "quick and not full" "$@"
 else
     printf '\n!!! ONE DRIVER ONLY: the whole suite runs on the installed lavapipe, and nothing on the backported one.\n'
     check "pytest, installed lavapipe, validation layer" env "${driver[@]}" "${suite[@]}" "$@"
@@ -101,7 +101,7 @@ else
 fi
 # As on lesser devices (docs/devices.md): other subgroups, whose code has a cache of its own; then the least that Vulkan 1.3 allows.
 narrow=(LP_NATIVE_VECTOR_WIDTH=128 "MESA_SHADER_CACHE_DIR=$MESA_SHADER_CACHE_DIR-narrow" "DMLVK_CACHE_DIR=$MESA_SHADER_CACHE_DIR-narrow")
-masked=("${validated[@]}" tests/device -m quick)
+masked=("${validated[@]}" tests/device -m "quick and not full")
 check "pytest, as MoltenVK, subgroups of 4" env "${driver[@]}" "${narrow[@]}" DMLVK_PROFILE=moltenvk DMLVK_SUBGROUP_SIZE=4 "${masked[@]}" "$@"
 check "pytest, as the least Vulkan 1.3" env "${driver[@]}" DMLVK_PROFILE=vulkan13-minimum "${masked[@]}" "$@"
 all_checks

@@ -13,9 +13,6 @@ from dmlvk_bench.problems import FAMILIES, all_problems
 from dmlvk_bench.problems.model import Problem
 from dmlvk_bench.problems.scale import QUICK
 
-SLOW = ("resample_gradient",)
-"""lavapipe compiles the widest window for a minute."""
-
 
 def tolerance(problem: Problem) -> float:
     """None where the operator's cases want the oracle's own bits."""
@@ -25,12 +22,20 @@ def tolerance(problem: Problem) -> float:
     return 0.0 if exact else problem.tolerance
 
 
-@pytest.mark.parametrize("family", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FAMILIES])
-def test_small_problems_are_right(device: Device, family: str) -> None:
+def types(problem: Problem) -> tuple[object, ...]:
+    """The operator and the types of its tensors."""
+    slots = (*problem.desc.input_slots(), *problem.desc.output_slots())
+    return type(problem.desc), *(slot.tensor.data_type for slot in slots if slot.tensor is not None)
+
+
+@pytest.mark.parametrize("every_problem", [pytest.param(True, marks=pytest.mark.full, id="every problem"), False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_small_problems_are_right(device: Device, family: str, every_problem: bool) -> None:
+    """One problem of each operator with each type; or all of them."""
+    problems = [problem for problem in all_problems(QUICK) if problem.family == family]
+    one_each = {types(problem): problem for problem in reversed(problems)}
     wrong = []
-    for problem in all_problems(QUICK):
-        if problem.family != family:
-            continue
+    for problem in problems if every_problem else one_each.values():
         inputs = problem.inputs()
         loaded = Loaded(device, problem, inputs)
         before = device.dispatches

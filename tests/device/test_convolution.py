@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 from onnx import helper
 
@@ -175,8 +176,7 @@ SPEED_CASES = (
 )
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("name", SPEED_CASES)
+@pytest.mark.parametrize(("name", "layout"), crossed(SPEED_CASES, ["NCHW", "NHWC"]))
 def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, layout: str) -> None:
     (entry,) = CASES
     case = next(case for case in entry.cases if case.name == name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 
 import dmlvk
@@ -164,14 +165,14 @@ def test_transposes(device: dmlvk.Device, rule: str, kind: str, sizes: tuple[int
     assert np.array_equal(forced(device, rule, operator, x, **attributes), x)
 
 
-@pytest.mark.parametrize("kind", ["u1", "f2", "f4", "i8"])
-@pytest.mark.parametrize(
-    ("channels", "pixels"),
-    [*itertools.product((1, 2, 3, 4, 5), ((7, 12), (6, 7), (5, 7), (33, 64))), (16, (5, 7)), (16, (33, 64))],
-)
-def test_channels_first_and_last(device: dmlvk.Device, kind: str, channels: int, pixels: tuple[int, int]) -> None:
+IMAGES = [*itertools.product((1, 2, 3, 4, 5), ((7, 12), (6, 7), (5, 7), (33, 64))), (16, (5, 7)), (16, (33, 64))]
+"""Channels, and the rows and columns of pixels."""
+
+
+@pytest.mark.parametrize(("kind", "image"), crossed(["u1", "f2", "f4", "i8"], IMAGES))
+def test_channels_first_and_last(device: dmlvk.Device, kind: str, image: tuple[int, tuple[int, int]]) -> None:
     """Pixels in words of 1 to 16 bytes, and more than a workgroup's."""
-    height, width = pixels
+    channels, (height, width) = image
     first = any_bytes(kind, (2, channels, height, width))
     last = np.ascontiguousarray(first.transpose(0, 2, 3, 1))
     for wanted, x in ((first, last.transpose(0, 3, 1, 2)), (last, first.transpose(0, 2, 3, 1))):
@@ -190,11 +191,13 @@ def test_eight_dimensions_that_do_not_merge(device: dmlvk.Device, order: tuple[i
     assert np.array_equal(forced(device, "units", ops.ElementWiseIdentity, x), x)
 
 
-@pytest.mark.parametrize("kind", ["u1", "f2", "f4", "i8"])
-@pytest.mark.parametrize(("height", "width", "channels"), [(9, 15, 70), (8, 16, 64), (1, 33, 5), (13, 31, 130)])
-@pytest.mark.parametrize("odd", ["a", "b", "output"])
-def test_operands_of_two_layouts(device: dmlvk.Device, kind: str, height: int, width: int, channels: int, odd: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "image", "odd"),
+    crossed(["u1", "f2", "f4", "i8"], [(9, 15, 70), (8, 16, 64), (1, 33, 5), (13, 31, 130)], ["a", "b", "output"]),
+)
+def test_operands_of_two_layouts(device: dmlvk.Device, kind: str, image: tuple[int, int, int], odd: str) -> None:
     """One of the three tensors is NHWC, the others are NCHW, or the other way round; through tiles and by elements."""
+    height, width, channels = image
     rng = generator("layouts", odd)
     sizes = (2, channels, height, width)
     a, b = (rng.integers(0, 100, sizes).astype(kind) for _ in range(2))

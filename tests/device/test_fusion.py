@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from crossed import crossed
 
 import dmlvk
 from dmlvk.kernels.common.registry import has_kernels
@@ -28,8 +29,7 @@ def test_there_are_acceptors() -> None:
     assert len(FUSABLE) == 17
 
 
-@pytest.mark.parametrize("activation", FUSABLE, ids=lambda activation: type(activation).__name__)
-@pytest.mark.parametrize("row", ACCEPTORS, ids=lambda row: row.__name__)
+@pytest.mark.parametrize(("row", "activation"), crossed(ACCEPTORS, FUSABLE, name=lambda operator: operator.type.name))
 def test_fused_activation(device: dmlvk.Device, row: type[OperatorDesc], activation: OperatorDesc) -> None:
     entry = all_cases()[row]
     case = next(case for case in entry.cases if case.quick)

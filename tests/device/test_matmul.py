@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx.reference
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 from onnx import helper
 
@@ -97,27 +98,25 @@ TILES = (
 """Tiles and depths that a CPU is not given by itself."""
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
-@pytest.mark.parametrize(
-    ("sizes", "transform", "dtype"),
-    [
-        ((37, 45, 67), NONE, np.float32),
-        ((36, 44, 68), NONE, np.float32),
-        ((36, 44, 68), TRANSPOSE, np.float32),
-        ((36, 44, 68), TRANSPOSE, np.float16),
-    ],
+TILED_PRODUCTS = (
+    ((37, 45, 67), NONE, np.float32),
+    ((36, 44, 68), NONE, np.float32),
+    ((36, 44, 68), TRANSPOSE, np.float32),
+    ((36, 44, 68), TRANSPOSE, np.float16),
 )
+"""Rows, columns and depth, the second operand's transform, and the type."""
+
+
+@pytest.mark.parametrize(("product", "tile"), crossed(TILED_PRODUCTS, TILES))
 def test_tiles_of_other_shapes_give_the_same_product(
     device: dmlvk.Device,
     monkeypatch: pytest.MonkeyPatch,
+    product: tuple[tuple[int, int, int], MatrixTransform, type[np.floating]],
     tile: tuple[TileShape, int],
-    sizes: tuple[int, int, int],
-    transform: MatrixTransform,
-    dtype: type[np.floating],
 ) -> None:
+    (rows, depth, columns), transform, dtype = product
     monkeypatch.setattr(matmul, "tile_shape", lambda *_, **__: tile[0])
     monkeypatch.setattr(matmul, "tile_depth", lambda *_: tile[1])
-    rows, depth, columns = sizes
     a, b = random(rows, depth).astype(dtype), random(depth, columns).astype(dtype)
     given = [np.ascontiguousarray(x.T) if transform else x for x in (a, b)]
     found = run(device, *given, "tiled", trans_a=transform, trans_b=transform)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx.reference
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 from onnx import helper
 
@@ -266,8 +267,7 @@ def by_numpy(x: Array, pads: Sequence[tuple[int, int]], mode: PaddingMode) -> Ar
     return bits.view(x.dtype)
 
 
-@pytest.mark.parametrize("mode", PaddingMode)
-@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize(("rank", "mode"), crossed(RANKS, PaddingMode))
 def test_padding_of_every_rank(device: dmlvk.Device, rank: int, mode: PaddingMode) -> None:
     """Some dimensions have one element, and some pads are several times as large as the input."""
     for seed, kind in enumerate(OF_EACH_SIZE):

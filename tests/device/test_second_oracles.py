@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx.reference
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
@@ -129,9 +130,7 @@ def channels_last(tensor: TensorDesc) -> TensorDesc:
     )
 
 
-@FLOATS
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize(("data_type", "layout", "name"), crossed([FLOAT32, FLOAT16], ["NCHW", "NHWC"], CONVOLUTIONS))
 def test_convolutions_agree_with_torch(
     device: dmlvk.Device, torch: ModuleType, data_type: TensorDataType, layout: str, name: str
 ) -> None:

@@ -190,7 +190,7 @@ def test_a_filled_plan_is_the_lowered_one(operator: type[OperatorDesc]) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @OPERATORS
 def test_every_filled_plan_is_the_lowered_one(operator: type[OperatorDesc]) -> None:
     entry = all_cases()[operator]

@@ -36,6 +36,12 @@ from dmlvk.verify.runs import Selection, trials
 ENTRIES = list(all_cases().values())
 
 
+@pytest.fixture
+def device() -> dmlvk.Device:
+    """One a test, because the cases' pipelines of all operators would take gigabytes on a software device."""
+    return dmlvk.Device()
+
+
 def run(device: dmlvk.Device, entry: OperatorCases, selection: Selection, *earlier: Selection) -> None:
     """Makes the runs of a selection that no earlier one has, so that none is made twice in a session."""
     made = {str(trial.variation) for other in earlier for trial in trials(entry, device.capabilities, other)}

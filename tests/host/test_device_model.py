@@ -25,13 +25,15 @@ def test_capabilities_have_a_model() -> None:
 
 
 def test_what_is_told_goes_before_what_was_there() -> None:
-    told = GENERIC_GPU.told(Source.MEASURED, NUMBERS_OF_ONE).told(Source.VULKAN, {"processors": 24, "cache_bytes": None})
-    assert (told.processors, told.bytes_per_microsecond, told.cache_bytes) == (24, 1e5, None)
+    told = GENERIC_GPU.told(Source.MEASURED, NUMBERS_OF_ONE).told(
+        Source.VULKAN, {"processors": 24, "half_products_per_microsecond": None}
+    )
+    assert (told.processors, told.bytes_per_microsecond, told.half_products_per_microsecond) == (24, 1e5, None)
     known = told.known()
     assert known["processors"] == (24, "Vulkan")
     assert known["bytes_per_microsecond"] == (1e5, "measured")
     assert known["launch_microseconds"] == (GENERIC_GPU.launch_microseconds, "generic")
-    assert "cache_bytes" not in known
+    assert "half_products_per_microsecond" not in known
     assert "processors 24 (Vulkan)" in str(told)
     assert told == dataclasses.replace(told, sources=H200.sources), "models are their numbers"
 

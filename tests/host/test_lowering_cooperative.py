@@ -15,10 +15,10 @@ from dmlvk.kernels.common.plan import Dispatch, input_range
 from dmlvk.kernels.lowering import explain, lower
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.schema import ScaleBias
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.schema import OperatorDesc, ScaleBias
+from dmlvk.spec.tensor import TensorDesc, calculate_strides
 
-FLOAT16, FLOAT32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32
+FLOAT16, FLOAT32, INT8 = TensorDataType.FLOAT16, TensorDataType.FLOAT32, TensorDataType.INT8
 GPU = Capabilities(
     features=frozenset(
         {
@@ -50,7 +50,7 @@ def product(data_type: TensorDataType, rows: int, columns: int, depth: int) -> o
     return ops.Gemm(a_tensor=a, b_tensor=b, output_tensor=y)
 
 
-def chosen(desc: ops.Gemm, caps: Capabilities) -> str:
+def chosen(desc: OperatorDesc, caps: Capabilities) -> str:
     return next(rule.name for rule, holds in explain(desc, caps) if holds)
 
 
@@ -82,6 +82,67 @@ def test_without_a_feature_there_are_none(feature: str) -> None:
     assert cooperative_matrix(caps, "float16", "float32") is None
     if feature != "storage16":
         assert chosen(product(FLOAT16, 1024, 1024, 1024), caps) == "tiled"
+
+
+def _image(channels: int) -> TensorDesc:
+    return TensorDesc(FLOAT16, (1, channels, 32, 32), calculate_strides("NHWC", (1, channels, 32, 32)))
+
+
+HALVES: tuple[OperatorDesc, ...] = (
+    product(FLOAT16, 1024, 1024, 1024),
+    ops.Convolution(
+        input_tensor=_image(64),
+        filter_tensor=TensorDesc(FLOAT16, (64, 64, 3, 3)),
+        output_tensor=_image(64),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        output_padding=(0, 0),
+        group_count=1,
+    ),
+    ops.MultiheadAttention1(
+        query_tensor=TensorDesc(FLOAT16, (1, 1024, 1024)),
+        key_tensor=TensorDesc(FLOAT16, (1, 256, 1024)),
+        value_tensor=TensorDesc(FLOAT16, (1, 256, 1024)),
+        output_tensor=TensorDesc(FLOAT16, (1, 1024, 1024)),
+        scale=1.0,
+        query_head_count=16,
+        key_value_head_count=16,
+    ),
+)
+BYTES = ops.MatrixMultiplyInteger(
+    a_tensor=TensorDesc(INT8, (512, 512)),
+    b_tensor=TensorDesc(INT8, (512, 512)),
+    output_tensor=TensorDesc(TensorDataType.INT32, (512, 512)),
+)
+
+
+@pytest.mark.parametrize(("gain", "pays"), [(None, True), (1.4, False), (1.6, True)])
+@pytest.mark.parametrize("desc", HALVES, ids=lambda desc: type(desc).__name__)
+def test_matrices_must_be_faster_than_float32(desc: OperatorDesc, gain: float | None, pays: bool) -> None:
+    rate = gain and gain * H200.products_per_microsecond
+    caps = dataclasses.replace(GPU, model=dataclasses.replace(H200, half_products_per_microsecond=rate))
+    assert (chosen(desc, caps) == "cooperative") == pays
+
+
+@pytest.mark.parametrize("reductions", [True, False])
+def test_reductions_must_be_faster_too(reductions: bool) -> None:
+    features = GPU.features | ({"cooperative_matrix2"} if reductions else set())
+    slow = dataclasses.replace(H200, half_products_per_microsecond=H200.products_per_microsecond)
+    rules = [chosen(HALVES[-1], dataclasses.replace(GPU, features=features, model=model)) for model in (H200, slow)]
+    assert rules == ["reductions" if reductions else "cooperative", "tiles"]
+
+
+@pytest.mark.parametrize(("gain", "pays"), [(None, True), (2.7, False), (2.9, True)])
+def test_matrices_of_bytes_must_be_faster_than_packed_bytes(gain: float | None, pays: bool) -> None:
+    caps = dataclasses.replace(
+        GPU,
+        features=GPU.features | {"int8", "storage8", "integer_dot_product"},
+        cooperative_matrices=(CooperativeMatrix(16, 16, 32, "int8", "int32"),),
+        model=dataclasses.replace(H200, byte_products_per_microsecond=gain and gain * H200.products_per_microsecond),
+    )
+    assert chosen(BYTES, caps) == ("cooperative" if pays else "tiled")
 
 
 def test_float32_is_rounded_only_where_that_is_allowed() -> None:

@@ -38,7 +38,6 @@ class DeviceModel:
         products_per_microsecond: Multiply-adds of float32, of one processor.
         half_products_per_microsecond: Multiply-adds of cooperative matrices, float16 with float32 sums; None if not known.
         byte_products_per_microsecond: Multiply-adds of cooperative matrices of int8; None if not known.
-        cache_bytes: The size of the last cache before memory; None if not known.
         sources: The source of each of these numbers, in this order. Two models are equal whatever their sources.
     """
 
@@ -52,7 +51,6 @@ class DeviceModel:
     products_per_microsecond: float
     half_products_per_microsecond: float | None = None
     byte_products_per_microsecond: float | None = None
-    cache_bytes: int | None = None
     sources: tuple[Source, ...] = dataclasses.field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -123,12 +121,11 @@ H200: Final = DeviceModel(
     products_per_microsecond=224e3,
     half_products_per_microsecond=2.4e6,
     byte_products_per_microsecond=4.8e6,
-    cache_bytes=50 << 20,
 )
 """An NVIDIA H200 under driver 580, measured in 2026 (bench/results/h200.json): copies move 4.25 TB/s; of 1000 dispatches
 each takes 2.25 us where it waits for the one before, 0.16 us where it waits for none; matrices reach 628 TFLOP/s and 1256
 TOP/s. 128 multiply-adds a cycle of 1.75 GHz are a processor's. The latency and the barrier, a little longer than measured,
-are fitted to 1x1 convolutions of ResNet-50 within 15 %. The cache is the data sheet's."""
+are fitted to 1x1 convolutions of ResNet-50 within 15 %."""
 
 GENERIC_GPU: Final = DeviceModel(
     "gpu",
@@ -165,7 +162,6 @@ PHONE: Final = DeviceModel(
     barrier_microseconds=10.0,
     latency_microseconds=0.63,
     products_per_microsecond=63e3,
-    cache_bytes=2 << 20,
 )
 """A GPU as phones of 2022 have: four cores of 64 multiply-adds a cycle of 1 GHz, which share 32 GB/s with the CPU
 (Arm's data sheet of the Mali-G610 MP4, LPDDR5)."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
-from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Condition, Rule, always
 
 
@@ -178,7 +178,7 @@ ATTENTION = (
     ),
     Rule(
         "reductions",
-        when=lambda problem, caps: problem.rows >= 16,
+        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= 16,
         possible=_matrices(reductions=True),
         because="float16 where matrices can be reduced along rows and become factors in place: scores never leave "
         "registers. H200, 2 x 32 heads of 4096 rows of 128: 220 TFLOP/s (PyTorch 653); 12 heads of 128 rows of 64: 7.5 us",
@@ -191,7 +191,7 @@ ATTENTION = (
     ),
     Rule(
         "cooperative",
-        when=lambda problem, caps: problem.rows >= 16 and not caps.is_cpu,
+        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.rows >= 16,
         possible=_matrices(reductions=False),
         because="float16 where subgroups multiply matrices: scores pass through shared memory only. H200: 176 TFLOP/s where "
         "reductions have 220, and 10 us where they have 7.5",

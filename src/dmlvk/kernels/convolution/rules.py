@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.model import DeviceModel
-from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.matmul.rules import GEMM_VECTOR_ROWS
 from dmlvk.spec.size import decided
@@ -304,7 +304,9 @@ CONVOLUTION = (
     Rule(
         "cooperative",
         when=lambda problem, caps: (
-            not caps.is_cpu and min(problem.group_channels, problem.group_outputs) >= 16 and problem.pixels >= 32
+            matrices_pay(caps, "float16")
+            and min(problem.group_channels, problem.group_outputs) >= 16
+            and problem.pixels >= 32
         ),
         possible=_cooperative,
         because="float16 with whole words of channels, on a device with cooperative matrices; an input whose channels are "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
-from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Rule, always
 
 DEPTHWISE_PIXELS = 4
@@ -113,7 +113,7 @@ INTEGER = (
     ),
     Rule(
         "cooperative",
-        when=lambda problem, caps: not caps.is_cpu and _fills_tiles(problem, caps),
+        when=lambda problem, caps: matrices_pay(caps, "int8") and _fills_tiles(problem, caps),
         possible=_cooperative,
         because="rows, columns and channels enough for tiles, and subgroups that multiply matrices of INT8: operands are "
         "packed first, in temporary memory as large as they are or once at initialisation; on an H200 4096^3 at 643 TOP/s "

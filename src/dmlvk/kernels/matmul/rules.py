@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import within_rounds
 
@@ -73,7 +73,7 @@ GEMM = (
     ),
     Rule(
         "cooperative",
-        when=lambda problem, caps: not caps.is_cpu and problem.columns >= 16 and problem.depth >= 16,
+        when=lambda problem, caps: matrices_pay(caps, "float16") and problem.columns >= 16 and problem.depth >= 16,
         possible=_cooperative,
         because="float16 factors, or float32 ones that may be rounded to it, on a device with cooperative matrices: on an "
         "H200 331 TFLOP/s at 4096^3, where tiles have 46 in float32, and 155 at 1024^3; 16x16384 of depth 16384 at 3.6 TB/s",

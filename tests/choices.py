@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from dmlvk.devices.capabilities import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.devices.model import CPU, GENERIC_GPU, H200, PHONE
 from dmlvk.kernels.common.plan import BlockCopy, Launch
-from dmlvk.kernels.lowering import explain, lower
+from dmlvk.kernels.common.registry import lowering_of
+from dmlvk.kernels.common.rule import Rule
+from dmlvk.kernels.lowering import explain, lower, newest, possible_rules
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
@@ -93,17 +95,17 @@ def _launch(launch: Launch) -> str:
     return f"{launch.kernel.kernel}({constants}) x{'x'.join(map(str, launch.grid)).removesuffix('x1x1')}"
 
 
-def choice(desc: OperatorDesc, caps: Capabilities) -> str:
-    """The rule and each kind of launch, with how many are alike; or why there is none."""
+def choice(desc: OperatorDesc, caps: Capabilities, rule: str = "") -> str:
+    """The rule, or the one that is chosen, and each kind of launch, with how many are alike; or why there is none."""
     try:
-        launches = lower(desc, caps).dispatches
+        launches = lower(desc, caps, force=rule).dispatches
     except UnsupportedError as error:
         return f"unsupported: {error.limitation}"
     kinds: dict[str, list[str]] = {}
     for text in map(_launch, launches):
         kinds.setdefault(_without_grid(text), []).append(text)
     found = (texts[0] + (f" {len(texts)} times" if len(texts) > 1 else "") for texts in kinds.values())
-    return f"{rule_of(desc, caps)}: {' + '.join(found)}"
+    return f"{rule or rule_of(desc, caps)}: {' + '.join(found)}"
 
 
 def _float32(*sizes: int) -> TensorDesc:
@@ -204,8 +206,8 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "product of 2^k": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k)),
     "product of 2^k, FLOAT16": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k, FLOAT16)),
     "product of 96 x 64 k by 512": (range(1, 40), lambda k: _product(96, 64 * k, 512)),
-    "product of 64 x 64 k by 1024": (range(1, 140), lambda k: _product(64, 64 * k, 1024)),
-    "product of 16 x 128 k by 1024": (range(1, 300), lambda k: _product(16, 128 * k, 1024)),
+    "product of 64 x 64 k by 1024": (range(1, 140, 2), lambda k: _product(64, 64 * k, 1024)),
+    "product of 16 x 128 k by 1024": (range(1, 300, 4), lambda k: _product(16, 128 * k, 1024)),
     "product of 1 x 2^k by 4096": (range(4, 15), lambda k: _product(1, 2**k, 4096)),
     "product of 256 x 256 by 2^k": (range(4, 15), lambda k: _product(256, 256, 2**k)),
     "sums of 2^k rows of 2^26 numbers": (range(27), lambda k: _reduction(2**k, 1)),
@@ -229,7 +231,10 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "2^20 pixels of k numbers side by side": (range(2, 19), lambda k: _from_channels_last(FLOAT32, k, 2**20)),
     "3 x 2^k pixels of 3 bytes side by side": (range(8), lambda k: _from_channels_last(UINT8, 3, 3 * 2**k)),
     "integer product of 2^k": (range(3, 13), lambda k: _integer_product(2**k, 2**k, 2**k)),
-    "integer product of 1024 x 2^k by 1024": (range(3, 17), lambda k: _integer_product(1024, 1024, 2**k)),
+    "integer product of 256 x 64 by k": (range(1, 40), lambda k: _integer_product(256, k, 64)),
+    "integer product of 256 x k by 64": (range(1, 40), lambda k: _integer_product(256, 64, k)),
+    "integer product of k x 64 by 64": (range(1, 20), lambda k: _integer_product(k, 64, 64)),
+    "integer product of 1 x 8 k by 64": (range(1, 20), lambda k: _integer_product(1, 64, 8 * k)),
 }
 """Problems of growing k: where along it a device is given something else."""
 SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
@@ -242,6 +247,9 @@ SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "attention of a row and 2^k keys of 128": (range(5, 17), lambda k: _attention(1, 2**k, 128, FLOAT32)),
     "attention of 256 rows and keys of 32 k, FLOAT16": (range(1, 10), lambda k: _attention(256, 256, 32 * k, FLOAT16)),
     "attention of 256 rows and keys of 32 k": (range(1, 10), lambda k: _attention(256, 256, 32 * k, FLOAT32)),
+    "integer product of 1024 x 2^k by 1024": (range(3, 11), lambda k: _integer_product(1024, 1024, 2**k)),
+    "product of 16 x 2^k by 16": (range(8, 20), lambda k: _product(16, 16, 2**k)),
+    "product of 16 x 2^k by 16, FLOAT16": (range(8, 20), lambda k: _product(16, 16, 2**k, FLOAT16)),
 }
 """The same of problems that are shared out among processors, with their grids."""
 
@@ -257,6 +265,23 @@ def _problems() -> Iterator[str]:
             yield problem.name
             for text in dict.fromkeys(found.values()):
                 yield f"  {', '.join(name for name, own in found.items() if own == text)}: {text}"
+
+
+def _other_rules() -> Iterator[str]:
+    """The lines of the first problem of the benchmark for which a rule is possible, chosen or not."""
+    seen: set[tuple[tuple[Rule, ...], str, str]] = set()
+    for problem in all_problems():
+        lowering = lowering_of(newest(problem.desc))
+        rules = () if lowering is None else lowering.rules
+        found: dict[str, list[str]] = {}
+        for name, caps in DEVICES.items():
+            for rule in possible_rules(problem.desc, caps) if rules else ():
+                if (rules, rule, name) not in seen:
+                    seen.add((rules, rule, name))
+                    found.setdefault(choice(problem.desc, caps, rule), []).append(name)
+        if found:
+            yield f"{problem.name}, each rule"
+            yield from (f"  {', '.join(names)}: {text}" for text, names in found.items())
 
 
 def _ladders() -> Iterator[str]:
@@ -275,7 +300,7 @@ def _ladders() -> Iterator[str]:
 
 def choices() -> str:
     """The whole table."""
-    return "\n".join((*_ladders(), *_problems())) + "\n"
+    return "\n".join((*_ladders(), *_problems(), *_other_rules())) + "\n"
 
 
 if __name__ == "__main__":

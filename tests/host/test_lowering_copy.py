@@ -12,7 +12,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Range, Source, input_range, output_range
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.copy.lowering import copy, copy_problem
-from dmlvk.kernels.copy.rules import COPY
+from dmlvk.kernels.copy.rules import COPY, words_pay
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec import ops
@@ -360,3 +360,16 @@ def test_eight_dimensions_tiled_and_strided_fit_the_parameters() -> None:
     x = TensorDesc(INT64, sizes, tuple(3 * step for step in packed_strides(sizes)))
     desc = ops.Tile(input_tensor=x, output_tensor=TensorDesc(INT64, tuple(3 * size for size in sizes)), repeats=(3,) * 8)
     assert parameter(dispatch(desc), "count") == (6**8,)
+
+
+@pytest.mark.parametrize(
+    ("bits", "around", "least"),
+    [
+        *((8, around, 24) for around in (0, 3)),
+        *((16, around, least) for around, least in enumerate((48, 48, 48, 32, 32))),
+        *((32, around, least) for around, least in enumerate((768, 768, 768, 512, 256, 256))),
+    ],
+)
+def test_rows_are_moved_in_words_from_so_many_bytes_on(bits: int, around: int, least: int) -> None:
+    assert words_pay(bits, least, around, Capabilities())
+    assert not words_pay(bits, least - 1, around, Capabilities())

@@ -7,8 +7,8 @@
 // Constants: those of include/cooperative_tile.glsl, which multiplies: the tile's rows are pixels (batch included, W fastest),
 // its columns output channels of a group, its depth {tap, channel} in line;
 //   WHOLE_TAPS (1)  a round's depth has one tap; else each word of 8 channels has its own
-//   Y_MODE  0: number by number; 1: quads of pixels, which planes hold in whole aligned ones; 2: quads of channels, and pixels
-//           follow each other at one step
+//   Y_MODE  how outputs are written: Y_ELEMENTS, number by number; Y_PLANES, in quads of pixels, of which planes consist;
+//           Y_CHANNELS, in quads of channels, where pixels follow each other at one step
 //   HAS_BIAS (1), the activation's id
 // Grid: linear over groups and tiles, a group's tiles neighbours.
 //
@@ -103,7 +103,7 @@ uvec2 place_of_quad(uint e) {
     return Y_MODE == Y_CHANNELS ? uvec2(e / (SUB_N / 4), e % (SUB_N / 4) * 4) : uvec2(e % (MAT_M / 4) * 4, e / (MAT_M / 4));
 }
 
-// Where the output's quad of this pixel and channel begins; not of Y_MODE 0.
+// Where the output's quad of this pixel and channel begins. Not for Y_ELEMENTS.
 uint quad_element(uint pixel, uint channel) {
     if (Y_MODE == Y_CHANNELS) return pixel * p.pixel_step + channel;
     const uint batch = quotient(pixel, uvec2(p.plane_divisor[0], p.plane_divisor[1]));
@@ -114,7 +114,7 @@ uint quad_element(uint pixel, uint channel) {
 void load_addends(out QUAD more[QUAD_SHARE], uint block_m, uint block_n) {
     [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
         const uvec2 at = place_of_quad(s * gl_SubgroupSize + gl_SubgroupInvocationID);
-        // Past the last the last one: whole quads, but for Y_MODE 0.
+        // Past the last pixel or channel this reads the last one: a whole quad of it, but for Y_ELEMENTS.
         const uint pixel = min(block_m + at.x, p.pixels - (Y_MODE == Y_PLANES ? 4 : 1));
         const uint channel = group * p.group_outputs + min(block_n + at.y, p.group_outputs - (Y_MODE == Y_CHANNELS ? 4 : 1));
         if (Y_MODE != Y_ELEMENTS) {

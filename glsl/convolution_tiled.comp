@@ -8,7 +8,8 @@
 //   X_MODE   how windows are read (below)
 //   ONE_TAP  1: there is one tap, which every pixel meets inside the input; of X_PLANES always
 //   W_QUADS  1: the filter is repacked, {group, tap, input channel, output channel} with output channels in aligned quads
-//   Y_MODE   0: number by number; 1: quads of pixels, which planes hold in whole aligned ones; 2: quads of channels, likewise
+//   Y_MODE   how outputs are written: Y_ELEMENTS, number by number; Y_PLANES, in quads of pixels; Y_CHANNELS, in quads of
+//            channels. Planes, or rows of channels, then consist of whole aligned quads
 //   TABLE    places of the table of X_TABLE, 1 else
 //   PARTIAL (0), HAS_BIAS (1), HAS_ADDEND (0), HAS_DIVISOR (1), the activation's id
 // Grid: linear over groups, splits and tiles, a group's tiles neighbours.
@@ -50,7 +51,7 @@ QUAD load_w_quad(uint element) { return w_quads[(BYTE_OFFSET_W / T_BYTES + p.fil
 #define OPERAND_PUT_QUAD put_a_quad
 #include "product_operand.glsl"
 
-// What an invocation loads of the windows each round: so many accesses, of how many pixels.
+// The accesses by which an invocation loads its share of the windows each round, and the pixels that these have.
 const uint X_WIDTH = X_MODE == X_PLANES || X_MODE == X_CHANNELS ? 4 : 1;
 const uint X_COUNT = TILE_N * TILE_K / X_WIDTH;
 const uint X_SHARE = (X_COUNT + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;

@@ -41,7 +41,7 @@ vec4 load_row(uint row, uint k) {
 
 // Part i of the block of four depths from k on: ALONG_K, those depths of column n + i, else columns n .. n + 3 of depth
 // k + i.
-// What lies outside repeats what is inside.
+// Rows, columns and depths past the end read the last one.
 vec4 load_block(uint k, uint i) {
     const uint column = min(n + (ALONG_K != 0 ? i : 0), p.columns - 1);
     const uint depth = ALONG_K != 0 ? min(k, (p.depth - 1) / 4 * 4) : min(k + i, p.depth - 1);
@@ -58,7 +58,7 @@ vec4 load_block(uint k, uint i) {
     return values;
 }
 
-// The same with zeros for depths that lie outside.
+// load_row and load_block with zeros for depths past the end.
 bvec4 inside(uint k) { return lessThan(uvec4(k, k + 1, k + 2, k + 3), uvec4(p.depth)); }
 vec4 inside_row(uint row, uint k) { return mix(vec4(0), load_row(row, min(k, (p.depth - 1) / 4 * 4)), inside(k)); }
 vec4 inside_block(uint k, uint i) {

@@ -19,7 +19,7 @@
 layout(set = 0, binding = BINDING_XW, std430) readonly buffer Xw { float xw[]; };
 layout(set = 0, binding = BINDING_R, std430) readonly buffer R { vec4 r[]; };
 
-// What the product multiplies, and each gate's sums.
+// The state that the matrix is multiplied with, and each gate's sums.
 shared vec4 vector[CAPACITY];
 shared float gate_sums[MOST_GATES][4 * CAPACITY];
 

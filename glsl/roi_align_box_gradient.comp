@@ -53,7 +53,7 @@ float roi_fraction(RoiAxis axis, uint o, uint index) {
     return (float(o) * float(axis.samples) + float(index) + axis.first) / axis.steps;
 }
 
-// What a sample's slopes give of (x1, y1, x2, y2).
+// The gradient of a sample for (x1, y1, x2, y2), from its slopes.
 vec4 shares(vec2 slope, vec2 fraction) { return vec4(slope * (1.0 - fraction), slope * fraction); }
 
 // The gradient of the average of placed samples for a dy of 1, without the scales.

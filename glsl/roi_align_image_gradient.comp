@@ -167,7 +167,7 @@ void put_winners(uint item, uint image, uint first_channel) {
             const uvec2 o = chunk.first + k;
             RoiSample y, x;
             uvec2 index;
-            // What the forward operator reads outside the border the gradient is not told: 0, which is what it mostly is.
+            // The gradient is not told what the forward operator reads outside the border. This takes 0, which it mostly is.
             roi_largest(image + channel * p.input_strides[1], ry, rx, o.y, o.x, 0.0, y, x, index);
             if (is_inside(y)) position = vec2(x.pixel.x + x.weight.y, y.pixel.x + y.weight.y);
         }

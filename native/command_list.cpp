@@ -96,7 +96,7 @@ void require_valid(const LogicalDevice& device, const DispatchArguments& argumen
     }
 }
 
-/// How many bytes of a range a shader may touch: of a storage buffer whole words.
+/// The bytes of a range that a shader may touch: whole words of a storage buffer.
 uint64_t visible_bytes(const LogicalDevice& device, const BoundRange& range, bool is_params) {
     const uint64_t most = device.physical.limits.maxStorageBufferRange;
     return is_params ? range.bytes : std::min(DeviceBuffer::whole_words(range.bytes), most);
@@ -428,7 +428,7 @@ bool CommandList::wait(uint64_t timeout) {
         }
         value = recording_->sequence->submitValue();
     }
-    // Without the list's mutex, so that another thread may wait too, with a timeout of its own.
+    // This waits without the list's mutex, so that another thread may wait too, with a timeout of its own.
     if (!device_->queue.wait(value, timeout)) {
         return false;
     }

@@ -48,14 +48,14 @@ class CommandList {
               const std::shared_ptr<DeviceBuffer>& target, uint64_t target_offset, uint64_t bytes);
     void fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, uint64_t bytes, uint32_t word);
 
-    /// `defer`: leaves the list to the next submit of anybody.
+    /// With `defer` the list is submitted together with whatever is submitted next.
     void submit(bool defer);
     /// False when `timeout` nanoseconds (UINT64_MAX: no limit) ran out. True for a list never submitted.
     bool wait(uint64_t timeout);
     std::vector<std::pair<double, double>> timings();
-    /// Records the taking of the queue's time, once every earlier command of the list is done.
+    /// Records a timestamp, which is taken once every earlier command of the list is done.
     void timestamp();
-    /// What `timestamp` took in the last finished submit: ticks of `limits.timestampPeriod` nanoseconds.
+    /// The timestamps of the last finished submit, in ticks of `limits.timestampPeriod` nanoseconds.
     std::vector<uint64_t> timestamps();
 
     uint64_t dispatch_count() const;

@@ -40,7 +40,7 @@ void CopyThreads::copy(unsigned char* target, const unsigned char* source, uint6
     wake_.notify_all();
     take_pieces(job);
     std::unique_lock<std::mutex> lock(mutex_);
-    job_ = nullptr;  // Who wakes only now finds nothing to do.
+    job_ = nullptr;  // A thread that wakes only now finds nothing to do.
     done_.wait(lock, [&] { return busy_ == 0; });
 }
 
@@ -54,7 +54,7 @@ void CopyThreads::take_pieces(Job& job) {
     }
 }
 
-/// At the first large copy: the caller is one of the threads, and half of the processors are left alone.
+/// Starts the threads at the first large copy. The caller is one of them, and half of the processors stay free.
 void CopyThreads::start() {
     if (started_) {
         return;
@@ -66,7 +66,7 @@ void CopyThreads::start() {
             threads_.emplace_back([this] { serve(); });
         }
     } catch (const std::system_error&) {
-        // The system has no more threads: those that there are will do.
+        // The system has no more threads: those that have started share the copies.
     }
 }
 

@@ -17,8 +17,8 @@ class CopyThreads {
     CopyThreads(const CopyThreads&) = delete;
     CopyThreads& operator=(const CopyThreads&) = delete;
 
-    /// memcpy, of large copies by up to four threads. Those of several callers do not wait for each other: one of them has the
-    /// threads, the rest copy by themselves.
+    /// Copies as memcpy does. Up to four threads share a large copy. Callers do not wait for each other: one has the
+    /// threads, the others copy by themselves.
     void copy(unsigned char* target, const unsigned char* source, uint64_t bytes);
 
   private:
@@ -32,7 +32,7 @@ class CopyThreads {
     void start();
     void serve();
 
-    std::mutex caller_;  // Of the caller that has the threads; taken before mutex_. Guards started_ and threads_.
+    std::mutex caller_;  // Held by the caller that has the threads; taken before mutex_. Guards started_ and threads_.
     bool started_ = false;
     std::vector<std::thread> threads_;
     std::mutex mutex_;  // Guards what follows.

@@ -30,7 +30,7 @@ Device::Device(uint32_t index, const std::vector<std::string>& disabled, const s
 }
 
 Device::~Device() {
-    // A lost device answers at once, and then nothing runs any more either: the result changes nothing here.
+    // A lost device answers at once, and nothing runs on it any more. So the result does not matter here.
     logical.vk.vkDeviceWaitIdle(logical.handle);
     graveyard_.clear();
 }
@@ -46,7 +46,7 @@ std::shared_ptr<DeviceBuffer> Device::allocate(uint64_t bytes) {
             throw;
         }
     }
-    // Memory of dropped objects may only wait for work to end.
+    // Memory ran out, but dropped objects may give some back once the running work ends.
     wait_idle();
     return std::make_shared<DeviceBuffer>(memory, bytes);
 }

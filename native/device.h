@@ -33,7 +33,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
     /// Keeps `resources` until the queue has finished `value`: what a command list dropped while running still uses.
     void bury(std::shared_ptr<void> resources, uint64_t value);
-    /// Lets go of what finished work used.
+    /// Frees the objects that only finished work used.
     void collect();
 
     LogicalDevice logical;

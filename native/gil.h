@@ -1,4 +1,4 @@
-// Letting go of Python's lock around blocking calls, safely at the interpreter's end.
+// Releases Python's lock around blocking calls, also while the interpreter ends.
 #pragma once
 
 #include <nanobind/nanobind.h>

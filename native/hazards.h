@@ -49,17 +49,18 @@ class HazardTracker {
 
 enum class Barrier { none, storage, work };
 
-/// Of a command list. A barrier between dispatches that orders nothing but storage buffers is the cheaper one (see
-/// barriers.h), so accesses of that kind are kept apart from all others: of copies, and of parameter blocks.
+/// The accesses of a command list, and the barriers that they need. A barrier between dispatches that orders storage
+/// buffers alone is cheaper (see barriers.h), so shaders' accesses to them are kept apart from those of copies and of
+/// parameter blocks.
 class AccessOrder {
   public:
-    /// The barrier that a command needs, which is then taken for recorded, as is the command.
+    /// The barrier that a command needs. Both count as recorded from then on.
     Barrier next(const std::vector<Access>& storage, const std::vector<Access>& others);
 
   private:
     HazardTracker storage_;             // Since the last barrier.
-    HazardTracker storage_since_work_;  // Since the last one that orders all work.
-    HazardTracker others_;              // Likewise.
+    HazardTracker storage_since_work_;  // Since the last barrier that orders all work.
+    HazardTracker others_;              // Since the last barrier that orders all work.
 };
 
 }  // namespace dmlvk

@@ -13,8 +13,8 @@ DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size) : size(size), memory_(
     LogicalDevice& device = memory.device_;
     device.require_alive();
     const PhysicalDevice& physical = device.physical;
-    // Vulkan forbids to ask for more than these, so the answer that the driver would give is given here. It may be asked
-    // for more than maxMemoryAllocationSize: NVIDIA states 4 GiB and grants more.
+    // Vulkan forbids asking for more than these limits, so this gives the answer that a driver would give. A driver may be
+    // asked for more than maxMemoryAllocationSize: NVIDIA states 4 GiB and grants more.
     const uint64_t most = std::min(physical.max_buffer_size, physical.largest_heap);
     if (size > most || whole_words(size) > most) {
         throw VulkanFailure(VK_ERROR_OUT_OF_DEVICE_MEMORY, "vmaCreateBuffer",

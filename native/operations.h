@@ -38,7 +38,7 @@ class StorageBarrierOperation final : public Operation {
 
 class DispatchOperation final : public Operation {
   public:
-    /// `set` names what the kernel works on; VK_NULL_HANDLE for a kernel without bindings.
+    /// `set` holds the kernel's bindings; VK_NULL_HANDLE for a kernel without any.
     DispatchOperation(const DeviceTable& vk, std::shared_ptr<Kernel> kernel, VkDescriptorSet set, std::string push,
                       const std::array<uint32_t, 3>& grid)
         : Operation(vk), kernel_(std::move(kernel)), set_(set), push_(std::move(push)), grid_(grid) {}

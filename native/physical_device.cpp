@@ -109,11 +109,11 @@ FeatureSet reported_features(const FeatureChain& chain, const PhysicalDevice& de
     set[Feature::float64] = chain.core.features.shaderFloat64;
     set[Feature::storage16] = chain.vulkan11.storageBuffer16BitAccess;
     set[Feature::storage8] = chain.vulkan12.storageBuffer8BitAccess;
-    // Vulkan 1.3 obliges every device to the feature, and none to let a compute shader require a size: MoltenVK does not.
+    // Every Vulkan 1.3 device has the feature, but it need not let compute shaders require a size: MoltenVK does not.
     set[Feature::subgroup_size_control] = chain.vulkan13.subgroupSizeControl &&
                                           (device.required_subgroup_size_stages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
     set[Feature::full_subgroups] = chain.vulkan13.computeFullSubgroups;
-    // These two need no switching on: what a device can do in subgroups is there.
+    // These two need no switching on: every shader may use what the device can do in subgroups.
     set[Feature::subgroup_arithmetic] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
     set[Feature::subgroup_shuffle] = (device.subgroup_operations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
     set[Feature::cooperative_matrix] = chain.cooperative_matrix.cooperativeMatrix;
@@ -196,7 +196,7 @@ void read_processors(const InstanceTable& vk, PhysicalDevice& device) {
         return;
     }
     vk.vkGetPhysicalDeviceProperties2(device.handle, &core);
-    // Those that are not linked are 0 still. Of AMD's units some may be switched off, which only the second extension tells.
+    // Structures that are not linked are still 0. Some of AMD's units may be switched off: the second extension tells.
     const uint32_t units = amd.shaderEngineCount * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
     const uint32_t active = amd2.activeComputeUnitCount != 0 ? amd2.activeComputeUnitCount : units;
     device.processors = std::max({nvidia.shaderSMCount, active, arm.shaderCoreCount});
@@ -204,8 +204,8 @@ void read_processors(const InstanceTable& vk, PhysicalDevice& device) {
         std::max({nvidia.shaderWarpsPerSM, amd.simdPerComputeUnit * amd.wavefrontsPerSimd, arm.shaderWarpsPerCore});
 }
 
-/// Finds a family that computes, best one without graphics: on an NVIDIA H200 a launch takes 11.8 us there, 13.8 us on
-/// the family that draws as well. False when the device has none.
+/// Finds a queue family that computes, one without graphics where there is one: on an NVIDIA H200 a launch takes 11.8 us
+/// there, and 13.8 us on the family that draws as well. False when no family computes.
 bool read_queue_family(const InstanceTable& vk, PhysicalDevice& device) {
     uint32_t count = 0;
     vk.vkGetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
@@ -237,7 +237,7 @@ std::vector<PhysicalDevice> read_devices() {
         owner.vk.vkGetPhysicalDeviceProperties(handle, &basic);
         PhysicalDevice device;
         device.handle = handle;
-        // Asked first: an older device must not be shown the 1.3 structures that the rest is read through.
+        // This is asked first: the rest is read through structures that an older device must not be shown.
         if (basic.apiVersion < VK_API_VERSION_1_3 || !read_queue_family(owner.vk, device)) {
             continue;
         }
@@ -296,7 +296,7 @@ void query_features(VkPhysicalDevice device, FeatureChain& chain) {
 }
 
 void select_features(const FeatureChain& reported, const FeatureSet& wanted, FeatureChain& enabled) {
-    // dmlvk's own needs. Vulkan 1.3 obliges a device to offer all of them but scalarBlockLayout.
+    // dmlvk needs these. Every Vulkan 1.3 device offers all of them but scalarBlockLayout.
     enabled.vulkan12.timelineSemaphore = VK_TRUE;
     enabled.vulkan12.uniformBufferStandardLayout = VK_TRUE;
     enabled.vulkan12.shaderSubgroupExtendedTypes = VK_TRUE;

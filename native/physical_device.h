@@ -129,11 +129,11 @@ struct PhysicalDevice {
     std::vector<CooperativeMatrixShape> cooperative_matrices;
     /// What extensions tell of the processors that workgroups run on; 0 where none does.
     uint32_t processors = 0;
-    uint32_t processor_subgroups = 0;  // that one holds at once
+    uint32_t processor_subgroups = 0;  // that one processor holds at once
 
     bool has_extension(const char* extension) const;
-    /// Vulkan's member names to values, in the specification's order; a member that is an array gives one entry an element.
-    /// At the end "processors" and "processorSubgroups", where an extension tells them.
+    /// The limits by Vulkan's member names, in the specification's order. A member that is an array has an entry for each of
+    /// its elements. At the end are "processors" and "processorSubgroups", where an extension tells them.
     std::vector<std::pair<std::string, std::variant<uint64_t, double>>> named_limits() const;
 };
 

@@ -20,7 +20,7 @@ struct FileHeader {
 };
 constexpr char kMagic[8] = {'d', 'm', 'l', 'v', 'k', 'p', 'c', '2'};
 
-/// FNV-1a, 64 bits, eight bytes at a time, the last ones filled up with zeros: a start waits for it.
+/// FNV-1a of 64 bits over eight bytes at a time, because a start waits for it. The last bytes are filled up with zeros.
 uint64_t checksum(const std::string& bytes) {
     uint64_t hash = 0xcbf29ce484222325U;
     for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {

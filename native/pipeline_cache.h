@@ -15,8 +15,8 @@ class PipelineCache {
     PipelineCache(const PipelineCache&) = delete;
     PipelineCache& operator=(const PipelineCache&) = delete;
 
-    /// Replaces the file in one step, so that other processes see the old one or the new one. Nothing without a path, and
-    /// where the cache has not grown since it was read or saved.
+    /// Replaces the file in one step, so that other processes see the old one or the new one. Does nothing
+    /// without a path, or where the cache has not grown since it was read or saved.
     /// Throws std::system_error when the file cannot be written.
     void save();
 

@@ -13,9 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Being woken by the driver costs from 20 us to several 100 us, so a wait polls first: without a pause at the start, when
-// most small lists end, then leaving the processor to whoever needs it between two looks. On a device that runs on this
-// machine's own processors a polling thread takes a core from the work it waits for.
+// A thread that the driver has to wake loses 20 us to several 100 us, so a wait polls first. At the start it polls without a
+// pause, because most small lists end then. Later it leaves the processor to others between two looks. On a device that runs
+// on this machine's own processors a polling thread takes a core from the work that it waits for.
 constexpr uint64_t kSpinNanoseconds = 200'000;
 constexpr uint64_t kPollNanoseconds = 5'000'000;
 constexpr uint64_t kPollNanosecondsOnCpu = 5'000;
@@ -145,7 +145,7 @@ bool Queue::finished(uint64_t value) {
     device_.check(device_.vk.vkGetSemaphoreCounterValue(device_.handle, timeline_, &current),
                   "vkGetSemaphoreCounterValue");
     if (current == UINT64_MAX) {
-        // No submit gets there: it is how a driver says that the device is gone and nobody shall wait any longer.
+        // No submit reaches this value. A driver sets it where the device is gone, so that nobody waits any longer.
         device_.check(VK_ERROR_DEVICE_LOST, "vkGetSemaphoreCounterValue");
     }
     // Several threads may store here; a smaller value only costs a later reader one more query.

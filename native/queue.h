@@ -10,7 +10,7 @@
 
 namespace dmlvk {
 
-/// Commands that wait for the next submit of anybody, to travel with it: the staged uploads.
+/// Commands that travel with the next submit, whoever makes it: the staged uploads.
 class PendingCommands {
   public:
     virtual ~PendingCommands() = default;
@@ -30,18 +30,18 @@ class Queue final : public SubmitQueue {
     void attach(PendingCommands* pending) { pending_ = pending; }
 
     uint64_t submit(VkCommandBuffer commands) override;
-    /// Leaves commands to the next submit of anybody, which they precede. A wait for the value makes one.
+    /// Keeps commands for the next submit, before which they run. A wait for the returned value submits them.
     uint64_t defer(VkCommandBuffer commands);
     bool wait(uint64_t value, uint64_t timeout) override;
 
-    /// The same for a caller that holds mutex(). VK_NULL_HANDLE submits the pending commands alone; with none pending
-    /// either, nothing is submitted and the last value is returned.
+    /// Submits as above, for a caller that holds mutex(). VK_NULL_HANDLE submits the pending commands alone. With none
+    /// pending either, nothing is submitted and the last value is returned.
     uint64_t submit_locked(VkCommandBuffer commands);
     /// Submits what is pending. Returns the value that is reached when everything submitted so far is over.
     uint64_t flush();
     /// For a caller that holds mutex(): whether commands are deferred that uploads must not overtake.
     bool has_deferred() const { return !deferred_.empty(); }
-    /// Whether the work of that value is over (on a lost device: will never run on).
+    /// Whether the work of that value is over. On a lost device it is: nothing runs there any more.
     bool finished(uint64_t value);
 
     /// Guards the VkQueue and the pending commands. Never acquired by a thread that may then wait for the GIL.

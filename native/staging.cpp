@@ -102,7 +102,7 @@ void UploadRing::record(const std::shared_ptr<DeviceBuffer>& target, uint64_t po
                         uint64_t bytes) {
     std::lock_guard<std::mutex> lock(queue_.mutex());
     if ((pending_ != nullptr && !pending_->recording) || queue_.has_deferred()) {
-        // Closed for a submit that failed: it goes first, or fails again. Deferred lists go before a later upload.
+        // The commands were closed for a submit that failed. They go first, or fail again. So do deferred lists.
         queue_.submit_locked(VK_NULL_HANDLE);
     }
     if (pending_ == nullptr) {
@@ -213,7 +213,7 @@ void Downloader::download(const DeviceBuffer& source, uint64_t offset, unsigned 
 
 void Downloader::start(Slot& slot, uint64_t slot_begin, const DeviceBuffer& source, uint64_t offset,
                        const unsigned char* out, uint64_t bytes) {
-    // Over already, unless a failed download left it under way.
+    // The copy is over already, unless a failed download left it under way.
     queue_.wait(slot.value, UINT64_MAX);
     // A processor takes a load for dependent on an earlier store when their addresses agree in the low 12 bits, and
     // stalls: memcpy then runs at a tenth of its speed. Staging half a page away from the target avoids it.

@@ -39,7 +39,7 @@ float activate(uint activation, float x, float param0, float param1) {
     return is_nan(x) ? x : y; // max, min and comparisons do not keep NaN by themselves
 }
 
-// The same for operators into which a clip may be fused, whose ScaleBias comes first. A clip that has one goes by the
+// `activate` for operators into which a clip may be fused, whose ScaleBias comes first. A clip that has one goes by the
 // number of its re-issue; nothing else is scaled.
 float activate_scaled(uint activation, float x, float param0, float param1, float scale, float bias) {
     if (activation != OP_ELEMENT_WISE_CLIP1) return activate(activation, x, param0, param1);

@@ -36,7 +36,7 @@ struct Sequence {
     uint entry;       // whose bounds, mask and relative position bias it has
     uint first_query; // of all entries' rows, with UNPADDED
     uint queries;
-    uint first_key;   // likewise
+    uint first_key;   // of all entries' rows, with UNPADDED
     uint keys;
     int first_masked; // keys from here on, and
     int first_valid;  // those before this one, are masked
@@ -46,7 +46,8 @@ Sequence sequence_of(uint entry) {
     Sequence found = Sequence(entry, 0u, p.queries, 0u, p.keys, int(p.keys), 0);
     if (LENGTHS != LENGTHS_NONE) found.keys = past_length(entry, p.keys - p.new_keys) + p.new_keys;
     if (MASK_BOUNDS != MASK_BOUNDS_NONE) found.first_masked = mask_number(entry);
-    if (MASK_BOUNDS == MASK_BOUNDS_ENDS_AND_STARTS) found.first_valid = mask[BYTE_OFFSET_MASK / 4 + p.mask_strides[2] + entry * p.mask_strides[3]];
+    if (MASK_BOUNDS == MASK_BOUNDS_ENDS_AND_STARTS)
+        found.first_valid = mask[BYTE_OFFSET_MASK / 4 + p.mask_strides[2] + entry * p.mask_strides[3]];
     if (UNPADDED != 0) {
         const int first = max(mask_number(p.batch + entry), 0);
         const int last = min(mask_number(p.batch + entry + 1), int(p.batch * p.queries));
@@ -107,7 +108,7 @@ vec4 load_v(uint start, uint head, uint d) {
     return values;
 }
 
-// What is added to the score of query s of a query head and key j.
+// The number that is added to the score of query s of a query head and key j.
 float added(Sequence sequence, uint s, uint head, uint j) {
     float sum = 0.0;
     if (HAS_RELATIVE != 0) {

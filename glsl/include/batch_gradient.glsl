@@ -89,7 +89,7 @@ void unpack_unit(UNIT unit, out float values[WIDTH]) {
 #endif
 }
 
-// What is given of a row.
+// The numbers that are known of a row beforehand.
 struct Given {
     float mean;
     float reciprocal; // c

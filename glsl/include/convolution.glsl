@@ -56,7 +56,7 @@ bool source_at(int dim, uint start, uint t, out uint position) {
     return position < p.input_sizes[dim];
 }
 
-// The same from the output position itself.
+// source_at for the output position itself.
 bool source_position(int dim, uint o, uint t, out uint position) {
     return source_at(dim, o * p.position_step[dim] + p.position_start[dim], t, position);
 }
@@ -79,7 +79,7 @@ uint output_element(uint batch, uint channel, uvec3 o) {
 // Whether the position lies in the output padding, which is zero whatever the bias and the activation.
 bool is_padding(uvec3 o) { return o.x >= p.computed_sizes[0] || o.y >= p.computed_sizes[1] || o.z >= p.computed_sizes[2]; }
 
-// What becomes of a sum with its bias.
+// The output for a sum with its bias.
 float activated(float value) {
     return activate_scaled(ACTIVATION, value, p.param0, p.param1, p.clip_scale, p.clip_bias);
 }

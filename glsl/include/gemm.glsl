@@ -23,7 +23,7 @@ float load_b(uint element) { return float(b[BYTE_OFFSET_B / T_BYTES + element]);
 // The first element of the matrix at (outer, inner) of the batch.
 uint matrix_start(uint outer, uint inner, uint strides[4]) { return outer * strides[0] + inner * strides[1]; }
 
-// What becomes of a sum: scaled, C added, activated.
+// The output for a sum: it is scaled, C is added, the activation is applied.
 float finished(uint outer, uint inner, uint m, uint n, float sum) {
     float value = p.alpha * sum;
     if (HAS_C != 0) {

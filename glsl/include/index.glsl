@@ -17,7 +17,7 @@ uint resolve_index(uint low, uint high, uint size) {
     return (INDEX_WORDS == 1u || high == 0u) && low < size ? low : NO_INDEX;
 }
 
-// The same, but the nearest in range where it is out of range.
+// resolve_index, but the nearest index in range for one out of range.
 uint clamp_index(uint low, uint high, uint size) {
     const uint index = resolve_index(low, high, size);
     const bool is_negative = INDEX_SIGNED == 1u && int(INDEX_WORDS == 2u ? high : low) < 0;

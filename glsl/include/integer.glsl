@@ -94,7 +94,7 @@ BIAS_MATH bias_of(Group group, uint row, uint column) {
     return BIAS_MATH(biases[BYTE_OFFSET_BIAS / SCALE_BYTES + element]);
 }
 
-// What a sum is multiplied with, and the output's zero point: of the column alone where ROW_PARAMETERS is 0.
+// The factor of a sum, and the output's zero point. They depend on the column alone where ROW_PARAMETERS is 0.
 struct Finish {
     float factor;
     int zero_point;
@@ -116,7 +116,7 @@ Finish finish_of(Group group, uint row, uint column) {
 #endif
 }
 
-// What is stored for a finished sum.
+// The number that is stored for a finished sum.
 T_MATH finished(Group group, uint row, uint column, SUM sum, Finish finish) {
 #if T_IS_FLOAT
     precise float value = float(sum) * finish.factor;

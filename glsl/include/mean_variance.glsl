@@ -117,7 +117,8 @@ vec2 side_values(Row row, uint neighbour, uint element) {
     return values;
 }
 
-// What is computed once a row: scale and bias that the whole row shares, and later 1 / sqrt(variance + epsilon), or 1.
+// The numbers that are computed once a row: scale and bias, where the whole row shares them, and later
+// 1 / sqrt(variance + epsilon), or 1.
 struct Factors {
     vec2 side[UNIT_ROWS];
     float reciprocal[UNIT_ROWS];

@@ -22,7 +22,7 @@ layout(set = 0, binding = BINDING_INDICES, std430) writeonly buffer Indices { ui
 
 T_MATH load(uint element) { return T_MATH(x[BYTE_OFFSET_INPUT / T_BYTES + element]); }
 
-// What maxima compare: equal zeros, and NaN above everything.
+// The order by which maxima are compared: zeros are equal, and NaN is above everything.
 ORDER order(T_MATH value) { return order_of_zeros(order_up(value)); }
 
 T_MATH least() {
@@ -42,8 +42,8 @@ void store(Position at, T_MATH value, uint index) {
     }
 }
 
-// What is known of a norm's window before its elements are summed: its largest element, and by what elements are multiplied
-// so that they are at most 1, or for squares, which need no division for that, below 4.
+// The numbers that are known of a norm's window before its elements are summed: its largest element, and the factor that makes
+// elements at most 1, or below 4 for squares, which then need no division.
 struct Norm {
     float largest;
     float scale;
@@ -73,7 +73,7 @@ float merged(float a, float b, bool finds_largest) {
     return finds_largest ? uintBitsToFloat(max(floatBitsToUint(a), floatBitsToUint(b))) : a + b;
 }
 
-// The same of a sum and an element.
+// A sum, or the largest magnitude so far, with one more element.
 float added(float sum, float value, bool finds_largest, Norm norm) {
     if (!IS_NORM) return sum + value;
     const float magnitude = uintBitsToFloat(floatBitsToUint(value) & 0x7FFFFFFFu);

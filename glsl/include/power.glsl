@@ -110,7 +110,7 @@ precise float cube(float x) {
     return is_finite(result) ? result + lost * x : result;
 }
 
-// The same for a y that all invocations share: the square and the cube, by far the most common, cost few products.
+// The power for a y that all invocations share. The square and the cube, by far the most common, cost few products.
 precise float constant_power(float x, float y) {
     if (y == 2.0) return x * x;
     if (y == 3.0) return cube(x);

@@ -39,7 +39,7 @@ struct Unit {
     uint index;
 };
 
-// What one step of a sequence is: its number of steps, and where the step's input and output stand.
+// A step of a unit: its number, the steps of its sequence, and the element of the sequence that it reads and writes.
 struct Step {
     uint step;
     uint count;

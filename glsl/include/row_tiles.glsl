@@ -155,7 +155,7 @@ void add_tile(uint first, inout Summary rows[ROWS]) {
     [[unroll]] for (int r = 0; r < ROWS; ++r) rows[r].sums += corrected(sums[r], scales[r]);
 }
 
-// What a loaded tile becomes where it is not measured yet.
+// Measures a loaded tile, where that has not been done yet.
 void measure_tile(uint first, Result results[ROWS]) {
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         if (!in_row(first, i)) continue;
@@ -230,7 +230,7 @@ void sums_over_lanes(inout Summary rows[ROWS], int component) {
     [[unroll]] for (int r = 0; r < ROWS; ++r) rows[r].sums[component] = sums[r];
 }
 
-// What the lanes know of a row, relative to the same peak, which is the row's.
+// Merges what the lanes know of a row relative to one peak, the row's.
 void shares_over_lanes(inout Summary rows[ROWS]) {
     if (IS_HARDMAX) {
         int places[ROWS];
@@ -243,7 +243,7 @@ void shares_over_lanes(inout Summary rows[ROWS]) {
     }
 }
 
-// What the lanes know of a row gets one peak, the row's.
+// Finds the row's peak from those of the lanes, and makes what each lane knows relative to it.
 void peaks_over_lanes(inout Summary rows[ROWS]) {
     int peaks[ROWS];
     [[unroll]] for (int r = 0; r < ROWS; ++r) peaks[r] = rows[r].peak;

@@ -123,7 +123,7 @@ uvec4 first_bytes(uint bytes) {
     return mix((uvec4(1u) << uvec4(8 * own & 31)) - 1u, uvec4(0xFFFFFFFFu), equal(own, ivec4(4)));
 }
 
-// What a row gives to a word.
+// The part of a word that comes from one row.
 struct Piece {
     uvec2 units;    // of the word, from the first one on and before the second one
     uint low, high; // the words of the input in which they lie

@@ -82,7 +82,7 @@ void append(inout Running running, Part next) {
     running.lost = finite_or_zero(lost);
 }
 
-// What all elements so far come to: those before the tile, and `prefix` of the tile.
+// The sum or product of all elements so far: those before the tile, and `prefix` of the tile.
 float finished(Running before, Part prefix) {
     if (PRODUCT != 0) return rounded(join(before.part, prefix));
     precise const float sum = before.part.value + (before.lost + prefix.value);
@@ -195,7 +195,7 @@ void store_unit(uint unit, T_MATH values[UNIT_ELEMENTS]) {
 #endif
 }
 
-// What precedes the chunk.
+// The sum or product of what comes before the chunk.
 Running before_chunk(uint row, uint chunk) {
     Running running = nothing();
     if (PHASE == PHASE_APPLY) {

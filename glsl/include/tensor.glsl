@@ -29,8 +29,8 @@ bool beyond(uint count) {
         VISIT(0, rest_)                                                        \
     }
 
-// The same with the divisions as multiplications: `divisors` is an array of the parameter block that holds, for each
-// dimension, what `kernels/common/shapes.py` makes of its size. Exact for every 32-bit index.
+// Divisions as multiplications: `divisors` is an array of the parameter block that holds, for each dimension, what
+// `kernels/common/shapes.py` makes of its size. The quotient is exact for every 32-bit index.
 uint quotient(uint dividend, uvec2 divisor) {
     uint high, low;
     umulExtended(dividend, divisor.x, high, low);

@@ -35,7 +35,7 @@ float[4] output_line(float m[6]) {
         fma(P * P * P, odd_p, fma(Q * Q * Q, odd_q, m[5])));
 }
 
-// What a linear index means: a block and a channel of all groups, neighbours being blocks, or channels where CHANNELS is 1.
+// The block and the channel, of all groups, of a linear index. Neighbours are blocks, or channels where CHANNELS is 1.
 void split_place(uint index, uint channels, out uint channel, out uint block) {
     const uint size = CHANNELS == 1 ? channels : p.blocks;
     const uint outer = index / size;

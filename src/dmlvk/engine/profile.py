@@ -34,7 +34,8 @@ class StepReport:
     """One operator of a plan.
 
     Attributes:
-        node, op_type: The node that it comes from; those that are merged into it have none of their own.
+        node, op_type: The name and operator type, as the door labels them, of the node that asked for it. Nodes that were
+            merged into it have no report of their own.
         operator: DirectML's operator; of a chain of them, all.
         kernels: The kernels and copies that one run launches for it.
         bytes: The bytes of its operands and results, each slot once.

@@ -31,7 +31,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Problem:
-    """One measured problem.
+    """An operator with sizes that is timed, and whose outputs are checked first.
 
     Attributes:
         name: The problem's name in the results.

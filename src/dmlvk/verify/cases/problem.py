@@ -37,7 +37,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class Problem:
-    """A case made concrete: the desc and the guarded tensors of its slots (None where absent), inputs filled."""
+    """An operator with sizes and values: a case's desc, and a guarded, filled tensor for each slot (None where absent)."""
 
     desc: OperatorDesc
     inputs: tuple[GuardedTensor | None, ...]

@@ -149,7 +149,7 @@ def test_loops_end_before_a_cpus_driver_ends_them() -> None:
 @pytest.mark.parametrize(
     ("attributes", "match"),
     [
-        (windows((2,), strides=(2**29,), start_padding=(2**31,)), "positions a dimension"),
+        (windows((2,), strides=(2**29,), start_padding=(2**31,)), "positions along a dimension"),
         (windows((2,), strides=(2**31,), dilations=(1,), end_padding=(9,)), None),
         (windows((3,), strides=(100_003,), dilations=(99_991,), end_padding=(400_000,)), None),
     ],

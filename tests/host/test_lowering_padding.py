@@ -151,7 +151,7 @@ def test_one_formula_serves_every_mode(mode: PaddingMode, size: int, start: int,
 
 def test_a_period_beyond_32_bits_is_refused() -> None:
     desc = padded((2**31, 1), (2**30, 0), (0, 0), PaddingMode.SYMMETRIC, UINT8)
-    with pytest.raises(UnsupportedError, match="pass 32 bits"):
+    with pytest.raises(UnsupportedError, match="does not fit 32 bits"):
         lower(desc, Capabilities(storage_buffer_bytes=2**32 - 1))
 
 

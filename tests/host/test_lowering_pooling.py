@@ -236,7 +236,7 @@ def test_indices_are_words_and_a_binding_of_their_own() -> None:
 
 
 def test_positions_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="positions a dimension"):
+    with pytest.raises(UnsupportedError, match="positions along a dimension"):
         lower(average((1, 1, 4, 4), (1, 1, 4, 4), (1, 1), start_padding=(2**31, 0), strides=(2**31, 1)), GPU)
 
 

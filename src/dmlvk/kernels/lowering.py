@@ -96,7 +96,7 @@ def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
         if slot.tensor.total_tensor_size_in_bytes > most:
             raise STORAGE_BINDING.error(
                 f"{slot.field.dml_name} of {slot.tensor.total_tensor_size_in_bytes} bytes is larger than a storage "
-                f"binding of its type may be on the device, {most} bytes",
+                f"binding of its type may be on the device, at most {most} bytes",
                 desc.dml_name,
             )
 
@@ -112,8 +112,8 @@ def _check_dispatches(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> Non
             raise FEATURES.error(found, desc.dml_name, features=missing)
         for binding in dispatch.bindings:
             if binding.nbytes > caps.storage_buffer_bytes:
-                found = f"needs a table of {binding.nbytes} bytes, the device binds at most {caps.storage_buffer_bytes}"
+                found = f"needs a table of {binding.nbytes} bytes, and the device binds at most {caps.storage_buffer_bytes}"
                 raise STORAGE_BINDING.error(found, desc.dml_name)
         if any(count > most for count, most in zip(dispatch.grid, caps.workgroup_counts, strict=True)):
-            found = f"needs {dispatch.grid} workgroups, the device launches at most {caps.workgroup_counts}"
+            found = f"needs {dispatch.grid} workgroups, and the device launches at most {caps.workgroup_counts}"
             raise WORKGROUPS.error(found, desc.dml_name)

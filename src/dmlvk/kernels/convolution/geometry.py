@@ -86,7 +86,7 @@ def geometry_of(desc: ops.Convolution) -> Geometry:
         for output, stride, taps, dilation, start in zip(output_sizes[2:], strides, window, dilations, starts, strict=True)
     )
     if max(reach, *strides, *dilations) >= 2**31:
-        raise POSITIONS.error("positions in the padded input reach 2**31", desc.type.dml_name)
+        raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.type.dml_name)
     offset = 0
     if desc.mode == ConvolutionMode.CONVOLUTION:
         offset = sum((taps - 1) * step for taps, step in zip(window, tap_strides, strict=True))

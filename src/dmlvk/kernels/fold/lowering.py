@@ -88,8 +88,8 @@ def _check_extents(desc: Fold | Unfold, problem: FoldProblem) -> None:
         extent = max(own.start + own.size, (own.blocks - 1) * own.stride + (own.window - 1) * own.dilation + 1)
         if extent > _MOST_EXTENT or max(own.stride, own.dilation) > _MOST_EXTENT:
             raise POSITIONS.error(
-                f"padded images of at most {_MOST_EXTENT} positions a dimension, got {extent} with stride {own.stride} and "
-                f"dilation {own.dilation}",
+                f"a padded image may have at most {_MOST_EXTENT} positions along a dimension; got {extent} with stride "
+                f"{own.stride} and dilation {own.dilation}",
                 desc.type.dml_name,
             )
 

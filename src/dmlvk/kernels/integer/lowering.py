@@ -136,7 +136,7 @@ def _images(desc: ops.ConvolutionInteger | ops.QuantizedLinearConvolution, tenso
     x, w, y = tensors["x"], tensors["w"], desc.tensor("output_tensor")
     reach = max(map(sum, zip(x.sizes[2:], desc.start_padding, desc.end_padding, strict=True)))
     if reach >= 2**31:
-        raise POSITIONS.error("positions in the padded input reach 2**31", desc.type.dml_name)
+        raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.type.dml_name)
     group_channels, group_columns = w.sizes[1], w.sizes[0] // desc.group_count
     x_steps, w_steps, y_steps = (tensor.effective_strides for tensor in (x, w, y))
     output_sizes = _spatial(y.sizes[2:], 1)

@@ -176,7 +176,7 @@ def dimension_map(mode: PaddingMode, own: PaddedDimension, operator: str) -> tup
     }[mode]
     if own.output_size + period > 2**32:
         raise POSITIONS.error(
-            f"an output of {own.output_size} and a period of {period} elements along a dimension pass 32 bits",
+            f"an output of {own.output_size} elements with a period of {period} along a dimension does not fit 32 bits",
             operator,
         )
     return 0, 2**32 - 1, -own.start % period, period, mirror

@@ -129,8 +129,8 @@ def check_extents(desc: _Windows) -> None:
         extent = max(start + size + end, (output - 1) * stride + (window - 1) * dilation + 1)
         if extent > _MOST_EXTENT or max(stride, dilation) > _MOST_EXTENT:
             raise POSITIONS.error(
-                f"a padded input and windows of at most {_MOST_EXTENT} positions a dimension, got {extent} with stride "
-                f"{stride} and dilation {dilation}",
+                f"the padded input and its windows may have at most {_MOST_EXTENT} positions along a dimension; got "
+                f"{extent} with stride {stride} and dilation {dilation}",
                 desc.type.dml_name,
             )
 

@@ -82,9 +82,9 @@ def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimen
     ends = (start, start + step * (outputs - 1))
     if max(map(abs, ends)) + 1 / filter_scale >= _MOST_POSITION:
         raise POSITIONS.error(
-            f"positions, and what antialiasing averages around them, at most {_MOST_POSITION} elements from the input's "
-            f"start, got positions {float(ends[0]):g} to {float(ends[1]):g} for the scale {float(scale):g} along dimension "
-            f"{axis}",
+            f"positions, and what antialiasing averages around them, may lie at most {_MOST_POSITION} elements from the "
+            f"input's start; got {float(ends[0]):g} to {float(ends[1]):g} for the scale {float(scale):g} along "
+            f"dimension {axis}",
             operator,
         )
     parts = math.lcm(step.denominator, start.denominator)

@@ -102,7 +102,7 @@ def check_samples(desc: RoiAlign1 | RoiAlignGrad) -> None:
     """
     if desc.minimum_samples_per_output > _MOST_SAMPLES:
         raise SAMPLES.error(
-            f"a MinimumSamplesPerOutput above {_MOST_SAMPLES} would hold the device for too long, "
+            f"MinimumSamplesPerOutput may be at most {_MOST_SAMPLES}, because more would hold the device for too long; "
             f"got {desc.minimum_samples_per_output}",
             desc.type.dml_name,
         )

@@ -55,11 +55,11 @@ class Placed(Protocol):
     @property
     def scratch(self) -> Sequence[int]: ...
 
-    def offset(self, storage: Storage) -> int:
-        """The offset in the arena of a storage's first byte."""
+    def start(self, whole: Storage) -> int | None:
+        """The offset in the arena of a storage that is part of no other; None of one that lies elsewhere."""
 
-    def extent(self, storage: Storage) -> tuple[int, int]:
-        """The offset of a storage in the one that it is part of, and its bytes."""
+    def extent(self, storage: Storage) -> tuple[Storage, int, int]:
+        """The storage that is part of no other in which one lies, its offset there, and its bytes."""
 
 
 class CompiledGraph:
@@ -92,7 +92,7 @@ class CompiledGraph:
     def of(trace: Trace, operators: Sequence[PreparedOperator]) -> CompiledGraph:
         """The graph of a trace of plain sizes."""
         pairs = zip(trace.steps, operators, strict=True)
-        scratch = [0 if step.runs_once else operator.plan.temporary_bytes for step, operator in pairs]
+        scratch = [0 if step.runs_once else operator.temporary_bytes for step, operator in pairs]
         inputs = [value.storage for value in trace.inputs.values()]
         placement = Placement(trace.steps, inputs, trace.results(), scratch, apart=elsewhere(trace))
         return CompiledGraph(trace, operators, placement)
@@ -323,7 +323,7 @@ class Compiler:
             self.weights.reserve(storage)
         fresh = dict.fromkeys(target for target in targets.values() if not target.operator.initialized)
         self.weights.initialize(list(fresh), uploading)
-        scratch = [target.operator.plan.temporary_bytes for target in targets.values()]
+        scratch = [target.operator.temporary_bytes for target in targets.values()]
         apart = {item for step in steps for item in step.read() if self.weights.holds(item)}
         placement = Placement(steps, (), (), scratch, apart=outputs | apart)
         nbytes = placement.nbytes
@@ -363,16 +363,17 @@ class Places:
 
     def locate(self, storage: Storage) -> BoundRange:
         """The bytes of a storage; a constant is uploaded when it is first asked for."""
-        whole = storage.place.storage
-        offset, nbytes = self._placement.extent(storage)
+        whole, offset, nbytes = self._placement.extent(storage)
+        start = self._placement.start(whole)
+        if start is not None:
+            assert self._arena is not None, "a graph with tensors has an arena"
+            return BoundRange(self._arena, start + offset, nbytes)
         elsewhere = self._outside.get(whole)
         if elsewhere is not None:
             return BoundRange(elsewhere.buffer, elsewhere.offset + offset, nbytes)
         buffer = self._weights.known(whole)
-        if buffer is not None:
-            return BoundRange(buffer, offset, nbytes)
-        assert self._arena is not None, "a graph with tensors has an arena"
-        return BoundRange(self._arena, self._placement.offset(storage), nbytes)
+        assert buffer is not None, "what does not lie in the arena has memory of its own"
+        return BoundRange(buffer, offset, nbytes)
 
     def commands(self, step: Step, operator: PreparedOperator, scratch: int) -> list[Command]:
         """The commands of a step's operator, with its scratch at an offset of the arena."""
@@ -382,9 +383,9 @@ class Places:
         ]
         outputs = [None if storage is None else self.locate(storage) for storage in step.outputs]
         temporary = None
-        if operator.plan.temporary_bytes:
+        if operator.temporary_bytes:
             assert self._arena is not None, "scratch lies in the arena"
-            temporary = BoundRange(self._arena, scratch, operator.plan.temporary_bytes)
+            temporary = BoundRange(self._arena, scratch, operator.temporary_bytes)
         return operator.commands(inputs, outputs, temporary)
 
 

@@ -43,23 +43,23 @@ class _Extents(NamedTuple):
         nbytes: Length of the arena.
         largest_live_set: The most bytes that are reserved at one step.
         scratch: Offset of each step's scratch.
-        starts: The offset in the arena of each storage that lies there.
-        numbers: The offset of each storage in the one that it is part of, and its bytes.
+        starts: The offset in the arena of each storage that lies there and is part of no other.
+        extents: The storage that is part of no other in which each lies, its offset there, and its bytes.
     """
 
     nbytes: int
     largest_live_set: int
     scratch: Sequence[int]
     starts: Mapping[Storage, int]
-    numbers: Mapping[Storage, tuple[int, int]]
+    extents: Mapping[Storage, tuple[Storage, int, int]]
 
-    def offset(self, storage: Storage) -> int:
-        """The offset in the arena of a storage's first byte."""
-        return self.starts[storage] + self.numbers[storage][0]
+    def start(self, whole: Storage) -> int | None:
+        """The offset in the arena of a storage that is part of no other; None of one that lies elsewhere."""
+        return self.starts.get(whole)
 
-    def extent(self, storage: Storage) -> tuple[int, int]:
-        """The offset of a storage in the one that it is part of, and its bytes."""
-        return self.numbers[storage]
+    def extent(self, storage: Storage) -> tuple[Storage, int, int]:
+        """The storage that is part of no other in which one lies, its offset there, and its bytes."""
+        return self.extents[storage]
 
 
 class _Numbers(NamedTuple):
@@ -113,8 +113,8 @@ class GraphRecipe:
         self._members = lifetimes.members
         self._arena = ReservedArena(lifetimes, len(trace.steps))
         storages = [item for step in trace.steps if not step.runs_once for item in (*step.read(), *step.written())]
-        self._storages = list(dict.fromkeys([*inputs, *storages, *trace.results()]))
-        extents = tuple((storage.place.offset, storage.nbytes) for storage in self._storages)
+        self._wholes = {item: item.place.storage for item in (*inputs, *storages, *trace.results())}
+        extents = tuple((storage.place.offset, storage.nbytes) for storage in self._wholes)
         sizes = tuple(tuple(value.sizes) for value in (*trace.inputs.values(), *self._results()))
         self._function = recorder.function(Deferred(_Numbers, (tuple(symbols.values()), extents, sizes)))
 
@@ -136,7 +136,7 @@ class GraphRecipe:
         filled = {step: own.filled(plan, placed) for step, (own, plan) in pairs.items()}
         trace = self._trace
         operators = [filled.get(step, own) for step, own in zip(trace.steps, self._operators, strict=True)]
-        extents = self._placed(operators, dict(zip(self._storages, numbers.extents, strict=True)))
+        extents = self._placed(operators, numbers.extents)
         rest = iter(numbers.sizes)
         inputs = {
             name: PackedTensor(value.storage, value.data_type, value.dtype, next(rest))
@@ -160,16 +160,16 @@ class GraphRecipe:
             kept = {known: own for known, own in self._sized[step].items() if known in self._recipes[step]}
             self._sized[step] = {**kept, recipe: operator}
 
-    def _placed(self, operators: Sequence[PreparedOperator], numbers: Mapping[Storage, tuple[int, int]]) -> _Extents:
-        lengths = [max(sum(numbers[item]) for item in own) for own in self._members.values()]
+    def _placed(self, operators: Sequence[PreparedOperator], numbers: Sequence[tuple[int, int]]) -> _Extents:
+        pairs = zip(self._wholes.items(), numbers, strict=True)
+        extents = {item: (whole, offset, nbytes) for (item, whole), (offset, nbytes) in pairs}
+        lengths = [max(sum(extents[item][1:]) for item in own) for own in self._members.values()]
         steps = zip(self._trace.steps, operators, strict=True)
-        scratch = [0 if step.runs_once else operator.plan.temporary_bytes for step, operator in steps]
+        scratch = [0 if step.runs_once else operator.temporary_bytes for step, operator in steps]
         arena = self._arena.fitted([*lengths, *scratch])
         offsets = dict(zip(self._members, arena.offsets, strict=False))
-        starts = {
-            item: offsets[self._homes[item.place.storage]] for item in self._storages if item.place.storage in self._homes
-        }
-        return _Extents(arena.nbytes, self._arena.largest_live_set, arena.offsets[len(lengths) :], starts, numbers)
+        starts = {whole: offsets[home] for whole, home in self._homes.items()}
+        return _Extents(arena.nbytes, self._arena.largest_live_set, arena.offsets[len(lengths) :], starts, extents)
 
 
 class _Known(NamedTuple):

@@ -116,9 +116,14 @@ class Placement:
         whole, offset = storage.place
         return self._offsets[self._homes[whole]] + offset
 
-    def extent(self, storage: Storage) -> tuple[int, int]:
-        """The offset of a storage in the one that it is part of, and its bytes."""
-        return storage.place.offset, storage.nbytes
+    def start(self, whole: Storage) -> int | None:
+        """The offset in the arena of a storage that is part of no other; None of one that lies elsewhere."""
+        home = self._homes.get(whole)
+        return None if home is None else self._offsets[home]
+
+    def extent(self, storage: Storage) -> tuple[Storage, int, int]:
+        """The storage that is part of no other in which one lies, its offset there, and its bytes."""
+        return *storage.place, storage.nbytes
 
 
 class ReservedArena:

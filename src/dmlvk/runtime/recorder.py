@@ -9,7 +9,6 @@ for each storage buffer, in binding order.
 
 from __future__ import annotations
 
-import copy
 import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -167,7 +166,8 @@ class PreparedLaunches:
             filled: What of each launch depends on sizes.
             placed: The blocks of ``varying`` on the device, as many as this takes.
         """
-        made = copy.copy(self)
+        made = object.__new__(PreparedLaunches)
+        made.__dict__.update(self.__dict__)  # as copy.copy, which takes ten times as long
         made._launches = [
             launch._replace(bindings=bindings, grid=grid or launch.grid, params=next(placed) if varies else launch.params)
             if isinstance(launch, _Launch)

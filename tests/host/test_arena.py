@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -76,3 +77,58 @@ def test_random_lifetimes(seed: int) -> None:
     lifetimes = [part for block in blocks for part in block]
     needed = max(sum(item.nbytes for item in lifetimes if item.first <= step <= item.last) for step in range(60))
     assert arena.nbytes <= 1.6 * needed
+
+
+def _first_fit(blocks: Sequence[Block]) -> list[int]:
+    """What the planner says it does, by comparing each with each; every block is one part of whole multiples."""
+    lives = [block[0] for block in blocks]
+    offsets: dict[int, int] = {}
+    for index in sorted(range(len(lives)), key=lambda index: (-lives[index].nbytes, lives[index].first)):
+        own, offset = lives[index], 0
+        for other in sorted(offsets, key=offsets.__getitem__):
+            life, start = lives[other], offsets[other]
+            if own.first <= life.last and life.first <= own.last and offset + own.nbytes > start:
+                offset = max(offset, start + life.nbytes)
+        offsets[index] = offset
+    return [offsets[index] for index in range(len(lives))]
+
+
+@pytest.mark.parametrize("most", [1, 8, 100])
+@pytest.mark.parametrize("sizes", [1, 5, 1000])
+def test_each_block_lies_at_the_lowest_place(most: int, sizes: int) -> None:
+    """Of lifetimes of at most so many steps, some of them from before the first, and of so many lengths."""
+    rng = np.random.default_rng([most, sizes])
+    firsts = rng.integers(-1, 100, 150).tolist()
+    lasts = [first + int(rng.integers(0, most)) for first in firsts]
+    lengths = (ARENA_ALIGNMENT * rng.integers(1, sizes + 1, 150)).tolist()
+    blocks = _alone(*map(Lifetime, lengths, firsts, lasts))
+    assert list(plan_arena(blocks).offsets) == _first_fit(blocks)
+
+
+def _in_place_tree(count: int) -> list[Block]:
+    """Tensors that are added in pairs, each sum over the first of its two: odd ones go early, others later and later."""
+    ends = [count * 2 - count // (index & -index) if index else 2 * count for index in range(count)]
+    return _alone(*(Lifetime(256, index, end) for index, end in enumerate(ends)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda count: _alone(*(Lifetime(1024, step, step + 1) for step in range(count))),
+        lambda count: _alone(*(Lifetime(1024, step, 2 * count - step) for step in range(count))),
+        lambda count: _alone(*(Lifetime(4 + 4 * (step * 7919 % 1009), step, count) for step in range(count))),
+        lambda count: [[Lifetime(256, step, count, 256 * step) for step in range(count)]] * 2,
+        _in_place_tree,
+    ],
+    ids=["chain", "skips", "outputs of many lengths", "two joins", "tree"],
+)
+def test_a_block_costs_about_the_same_among_more(make: Callable[[int], list[Block]]) -> None:
+    """By calls, of Python and of C; a search through all others would make 4 times as many blocks 16 times as dear."""
+
+    def calls(count: int) -> int:
+        blocks = make(count)
+        with cProfile.Profile() as profile:
+            plan_arena(blocks)
+        return sum(entry.callcount for entry in profile.getstats())  # type: ignore[attr-defined]
+
+    assert calls(400) < 6.5 * calls(100)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 ARENA_ALIGNMENT: Final = 256
@@ -44,14 +45,6 @@ class Arena(NamedTuple):
     nbytes: int
 
 
-class _Taken(NamedTuple):
-    """Bytes of the arena that a part of a placed block takes."""
-
-    start: int
-    end: int
-    lifetime: Lifetime
-
-
 def largest_live_set(blocks: Sequence[Block]) -> int:
     """The most bytes that must be untouched at the same time: no arena can be smaller."""
     changes: Counter[int] = Counter()
@@ -67,49 +60,130 @@ def plan_arena(blocks: Sequence[Block]) -> Arena:
     The largest block is placed first, each at the lowest place where it meets no other.
     """
     offsets = [0] * len(blocks)
-    placed = _Placed()
+    taken = _Taken(max((part.last for block in blocks for part in block), default=0))
     nbytes = 0
     order = sorted(range(len(blocks)), key=lambda index: (-_length(blocks[index]), _first(blocks[index])))
     for index in order:
-        offset = offsets[index] = _lowest(blocks[index], placed)
+        offset, length = _lowest(blocks[index], taken), _length(blocks[index])
         for part in blocks[index]:
-            taken = _Taken(offset + part.offset, offset + part.offset + part.nbytes, part)
-            placed.add(taken)
-            nbytes = max(nbytes, _aligned(taken.end))
+            end = part.offset + part.nbytes
+            if part.nbytes:  # behind a block nothing starts before the next multiple: then blocks touch
+                taken.add(part, offset + part.offset, offset + (_aligned(end) if end == length else end))
+        nbytes = max(nbytes, _aligned(offset + length))
+        offsets[index] = offset
     return Arena(tuple(offsets), nbytes)
 
 
-class _Placed:
-    """The placed parts, found by time: a search takes as long as the lifetime and what it finds, not what there is."""
+class _Ranges:
+    """Bytes of the arena, as ranges that neither meet nor touch: what fills the space between two makes them one."""
 
     def __init__(self) -> None:
-        self._by_first: dict[int, list[_Taken]] = {}
-        self._by_range: dict[tuple[int, int], list[_Taken]] = {}  # ranges of 2**level steps; a lifetime is cut into few
-        self._levels = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
 
-    def add(self, taken: _Taken) -> None:
-        """Notes that a part takes its bytes for its lifetime."""
-        first, end = taken.lifetime.first, taken.lifetime.last + 1
-        self._by_first.setdefault(first, []).append(taken)
-        level = 0
-        while first < end:
-            if first & 1:
-                self._by_range.setdefault((level, first), []).append(taken)
-                first += 1
-            if end & 1:
-                end -= 1
-                self._by_range.setdefault((level, end), []).append(taken)
-            first, end, level = first >> 1, end >> 1, level + 1
-        self._levels = max(self._levels, level)
+    def __len__(self) -> int:
+        return len(self._starts)
 
-    def during(self, lifetime: Lifetime) -> list[_Taken]:
-        """The parts that are in use in a part's lifetime, by their start."""
-        found = [
-            taken for level in range(self._levels) for taken in self._by_range.get((level, lifetime.first >> level), ())
-        ]
-        for step in range(lifetime.first + 1, lifetime.last + 1):
-            found += self._by_first.get(step, ())
-        return sorted(found, key=lambda taken: taken.start)
+    def add(self, start: int, end: int) -> bool:
+        """Adds bytes; returns whether any of them is new."""
+        first, last = bisect.bisect_left(self._ends, start), bisect.bisect_right(self._starts, end)
+        if first < last:
+            if self._starts[first] <= start and end <= self._ends[first]:
+                return False
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last], self._ends[first:last] = [start], [end]
+        return True
+
+    def update(self, other: _Ranges) -> None:
+        """Adds the bytes of others."""
+        for start, end in zip(other._starts, other._ends, strict=True):
+            self.add(start, end)
+
+    def lowest(self, part: Lifetime, offset: int) -> int:
+        """The lowest offset of a part's block, from one on, at which the part meets none of the bytes."""
+        for index in range(bisect.bisect_right(self._ends, offset + part.offset), len(self._ends)):
+            if offset + part.offset + part.nbytes <= self._starts[index]:
+                break
+            offset = max(offset, _aligned(self._ends[index] - part.offset))
+        return offset
+
+
+class _Taken:
+    """The bytes that placed parts take, found by time: a search takes about as long however many parts there are.
+
+    Time is cut in halves again and again. A lifetime is few of these spans, one after the other. Each span knows the bytes
+    that are taken at any time in it. Of those that are taken throughout it, its halves learn once that saves time.
+
+    Args:
+        last: The last step of all lifetimes.
+    """
+
+    def __init__(self, last: int) -> None:
+        self._top = last.bit_length()
+        self._taken: defaultdict[_Span, _Ranges] = defaultdict(_Ranges)
+        self._untold: defaultdict[_Span, _Ranges] = defaultdict(_Ranges)
+
+    def add(self, part: Lifetime, start: int, end: int) -> None:
+        """Notes that a part takes bytes of the arena."""
+        for level, index in _spans(part):
+            if level:
+                self._untold[level, index].add(start, end)
+            for outer in range(level, self._top + 1):  # what is not new to a span is not new to those around it
+                if not self._taken[outer, index >> outer - level].add(start, end):
+                    break
+
+    def lowest(self, part: Lifetime, offset: int) -> int:
+        """The lowest offset of a part's block, from one on, at which it meets none of the bytes that are taken meanwhile."""
+        around = [span for span in self._around(part) if span in self._untold]
+        found = [self._taken[span] for span in _spans(part) if span in self._taken]
+        found += [self._untold[span] for span in around]
+        patience = sum(len(self._untold[span]) for span in around)
+        index = 0
+        while index < len(found):
+            before, offset = offset, found[index].lowest(part, offset)
+            if offset == before or not index:
+                index += 1
+                continue
+            found.insert(0, found.pop(index))  # what made it move once may do so again
+            index = 1
+            patience -= 1
+            if patience == 0:  # one after the other keeps it moving: together they are fewer ranges
+                self._tell(part)
+                return self.lowest(part, offset)
+        return offset
+
+    def _around(self, part: Lifetime) -> Iterator[_Span]:
+        """The spans around those of a lifetime, the longest first."""
+        for level in range(self._top, 0, -1):
+            for index in {part.first >> level, part.last >> level}:
+                if not part.first <= index << level <= part.last + 1 - (1 << level):
+                    yield level, index
+
+    def _tell(self, part: Lifetime) -> None:
+        """Lets the spans of a lifetime learn what is taken throughout those around them."""
+        for level, index in self._around(part):
+            untold = self._untold.pop((level, index), _Ranges())
+            for half in ((level - 1, 2 * index), (level - 1, 2 * index + 1)):
+                self._taken[half].update(untold)
+                if level > 1 and untold:
+                    self._untold[half].update(untold)
+
+
+_Span = tuple[int, int]
+"""Level and index of 2**level steps, from 2**level * index on."""
+
+
+def _spans(part: Lifetime) -> Iterator[_Span]:
+    """The fewest spans that are just a part's lifetime."""
+    first, end, level = part.first, part.last + 1, 0
+    while first < end:
+        if first & 1:
+            yield level, first
+            first += 1
+        if end & 1:
+            end -= 1
+            yield level, end
+        first, end, level = first >> 1, end >> 1, level + 1
 
 
 def _length(block: Block) -> int:
@@ -120,19 +194,14 @@ def _first(block: Block) -> int:
     return min(part.first for part in block)
 
 
-def _lowest(block: Block, placed: _Placed) -> int:
+def _lowest(block: Block, taken: _Taken) -> int:
     """The lowest offset of a block."""
-    others = [placed.during(part) for part in block]
-    offset = 0
-    while True:
+    offset, before = 0, -1
+    while offset != before:  # where one part makes way, another may meet something else
         before = offset
-        for part, met in zip(block, others, strict=True):
-            for start, end, _ in met:
-                if offset + part.offset + part.nbytes <= start:
-                    break
-                offset = max(offset, _aligned(end - part.offset))
-        if offset == before or len(block) == 1:  # where one part makes way, another may meet something else
-            return offset
+        for part in block:
+            offset = taken.lowest(part, offset) if part.nbytes else offset
+    return offset
 
 
 def _aligned(offset: int) -> int:

@@ -9,12 +9,13 @@ import dataclasses
 import pathlib
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from dmlvk.devices.capabilities import FEATURE_NAMES, SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.devices.model import CPU, GENERIC_GPU, H200, PHONE
 from dmlvk.kernels.common.plan import BlockCopy, Launch
 from dmlvk.kernels.common.registry import lowering_of
-from dmlvk.kernels.common.rule import Rule
+from dmlvk.kernels.common.rule import Rule, choose
 from dmlvk.kernels.lowering import explain, lower, newest, possible_rules
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
@@ -231,10 +232,6 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "2^20 pixels of k numbers side by side": (range(2, 19), lambda k: _from_channels_last(FLOAT32, k, 2**20)),
     "3 x 2^k pixels of 3 bytes side by side": (range(8), lambda k: _from_channels_last(UINT8, 3, 3 * 2**k)),
     "integer product of 2^k": (range(3, 13), lambda k: _integer_product(2**k, 2**k, 2**k)),
-    "integer product of 256 x 64 by k": (range(1, 40), lambda k: _integer_product(256, k, 64)),
-    "integer product of 256 x k by 64": (range(1, 40), lambda k: _integer_product(256, 64, k)),
-    "integer product of k x 64 by 64": (range(1, 20), lambda k: _integer_product(k, 64, 64)),
-    "integer product of 1 x 8 k by 64": (range(1, 20), lambda k: _integer_product(1, 64, 8 * k)),
 }
 """Problems of growing k: where along it a device is given something else."""
 SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
@@ -298,9 +295,47 @@ def _ladders() -> Iterator[str]:
                     yield f"  {name}, k={k}: {text}"
 
 
+def _fields() -> Iterator[str]:
+    """The lines of the first problem that a rule is chosen for: where along each of its numbers that changes, or how many
+    rules are possible."""
+    seen: set[tuple[tuple[Rule, ...], str]] = set()
+    for problem in all_problems():
+        lowering = lowering_of(newest(problem.desc))
+        if lowering is None or len(lowering.rules) == 1:
+            continue
+        rule = rule_of(problem.desc, DEVICES["h200"])
+        if (lowering.rules, rule) not in seen:
+            seen.add((lowering.rules, rule))
+            base = lowering.problem(newest(problem.desc))
+            for field in dataclasses.fields(base):
+                if type(getattr(base, field.name)) in (int, bool):
+                    yield from _along(problem.name, lowering.rules, base, field.name)
+
+
+def _along(title: str, rules: tuple[Rule, ...], base: Any, field: str) -> Iterator[str]:
+    is_flag = type(getattr(base, field)) is bool
+    steps = (False, True) if is_flag else tuple(2**k for k in (range(3, 7) if field == "bits" else range(22)))
+    found: dict[str, list[str]] = {}
+    for name, caps in DEVICES.items():
+        text, before = "", ""
+        for value in steps:
+            problem = dataclasses.replace(base, **{field: value})
+            try:
+                possible = [rule for rule in rules if rule.possible(problem, caps)]
+                own = f"{choose(rules, problem, caps).name} of {len(possible)}"
+            except (ArithmeticError, LookupError, ValueError):  # a number that does not go with the others
+                own = "none"
+            text, before = text if own == before else f"{text}, {value}: {own}", own
+        if text.count(":") > 1:
+            found.setdefault(text, []).append(name)
+    if found:
+        yield f"{title}, {field}"
+        yield from (f"  {', '.join(names)}{text}" for text, names in found.items())
+
+
 def choices() -> str:
     """The whole table."""
-    return "\n".join((*_ladders(), *_problems(), *_other_rules())) + "\n"
+    return "\n".join((*_ladders(), *_problems(), *_other_rules(), *_fields())) + "\n"
 
 
 if __name__ == "__main__":

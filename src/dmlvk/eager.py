@@ -35,7 +35,7 @@ def _make_function(row: type[OperatorDesc]) -> Callable[..., Any]:
         return execute(Call(row, args, named))
 
     function.__name__ = function.__qualname__ = function_name(row)
-    function.__doc__ = documentation(row)
+    function.__doc__ = documentation(row, EAGER_OPTIONS)
     function.__signature__ = signature(row, EAGER_OPTIONS)  # type: ignore[attr-defined]  # for help()
     return function
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +20,27 @@ class GraphMethods:
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        row = row_named(name, "a Graph")
-
-        def node(*args: Any, **named: Any) -> Any:
-            return self._node(Arguments(row, args, named, GRAPH_OPTIONS))
-
-        node.__name__ = node.__qualname__ = function_name(row)
-        node.__doc__ = documentation(row)
-        node.__signature__ = signature(row, GRAPH_OPTIONS)  # type: ignore[attr-defined]  # for help()
-        return node
+        return types.MethodType(_method(name), self)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *rows_by_name()})
+
+
+@functools.cache
+def _method(name: str) -> Callable[..., Any]:
+    """The method of the operator whose function has this name.
+
+    Raises:
+        AttributeError: there is none; the message suggests names that are near.
+    """
+    row = row_named(name, "a Graph")
+
+    def method(self: GraphMethods, *args: Any, **named: Any) -> Any:
+        return self._node(Arguments(row, args, named, GRAPH_OPTIONS))
+
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    shown = signature(row, GRAPH_OPTIONS)
+    method.__name__ = method.__qualname__ = function_name(row)
+    method.__doc__ = documentation(row, GRAPH_OPTIONS)
+    method.__signature__ = shown.replace(parameters=[own, *shown.parameters.values()])  # type: ignore[attr-defined]  # for help()
+    return method

@@ -142,7 +142,8 @@ def test_errors_name_what_is_wrong(device: dmlvk.Device) -> None:
 def test_methods_are_documented(device: dmlvk.Device) -> None:
     graph = Graph(device)
     assert "convolution" in dir(graph)
-    assert graph.convolution.__doc__ == dmlvk.eager.convolution.__doc__
+    own, eager = (owner.convolution.__doc__ or "" for owner in (graph, dmlvk.eager))
+    assert own.partition("Args:")[0] == eager.partition("Args:")[0] and "name: The node's name" in own
 
 
 @pytest.mark.quick

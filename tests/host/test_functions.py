@@ -81,7 +81,11 @@ def test_the_stub_of_a_function_is_what_runs(
             )
             for item in inspect.signature(function(name)).parameters.values()
         ]
-        documented = (inspect.getdoc(function(name)) or "").partition("\n\n")[0]
+        text = inspect.getdoc(function(name)) or ""
+        assert [item for item, _ in wanted if f"\n    {item.lstrip('*')}: " not in text] == [], (
+            f"{name} documents all arguments"
+        )
+        documented = text.partition("\n\n")[0]
         for overload in overloads:
             narrow = {"*outputs", "*output_sizes"} if len(overloads) > 1 else set()  # an overload may ask for these
             pairs = zip(parameters(overload), wanted, strict=True)

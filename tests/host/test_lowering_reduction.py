@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pathlib
-import re
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +37,6 @@ GPU = Capabilities(
 )
 WIDE = replace(GPU, subgroup_size=64)
 CPU = replace(GPU, subgroup_size=8, is_cpu=True)
-COLUMNS_SHADER = pathlib.Path(__file__).parents[2] / "glsl" / "reduce_columns.comp"
 IMAGES = (32, 256, 56, 56)
 NHWC = calculate_strides("NHWC", IMAGES)
 
@@ -238,11 +235,9 @@ def unit_in_part(p: dict[str, Any], lanes: int, x_start: int, shift: int, unit: 
 
 
 def together_in_columns(lanes: int) -> int:
-    """The columns that an invocation takes together as the shader says, for the lowering says it too."""
-    found = re.search(r"#define TOGETHER \(LANES > (\d+) \? (\d+) : (\d+)\)", COLUMNS_SHADER.read_text())
-    assert found is not None
-    wide, fewer, more = map(int, found.groups())
-    return fewer if lanes > wide else more
+    """The elements of a row that an invocation takes together, by the numbers that the shader has."""
+    numbers = KERNELS["reduce_columns"].numbers
+    return numbers["FEW_TOGETHER" if lanes > numbers["FEW_LANES"] else "MANY_TOGETHER"]
 
 
 def column_tasks(dispatch: Dispatch) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:

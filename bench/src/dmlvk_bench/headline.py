@@ -134,7 +134,7 @@ class Beside(Target):
     Attributes:
         problem: Its name.
         least: Ratio of PyTorch's time to ours.
-        most_time: The same as it was set, as a share of PyTorch's time; 0 where it was set as a ratio.
+        most_time: The target as a share of PyTorch's time, where it was set so; 0 where it was set as a ratio.
     """
 
     problem: str

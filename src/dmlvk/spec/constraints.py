@@ -169,7 +169,7 @@ def scalars_of_type(
         names: The fields that hold the numbers. An integer type takes exactly its range; a floating type takes what it
             can round, so for FLOAT16, which is computed in float32, all that fits a float32.
         allow_nan: Whether NaN is a number here.
-        signed: Those of the names that may also be of the signed type where the tensor's is unsigned.
+        signed: The names whose numbers may also be of the signed type where the tensor's is unsigned.
     """
 
     def check(desc: OperatorDesc) -> Violation | None:

@@ -346,7 +346,7 @@ class _Form:
     Attributes:
         size: The polynomial.
         low, high: Its bounds: those of any numbers, and what guards leave.
-        least, most: Those of the two that guards have set, so that they must be checked.
+        least, most: The bounds that guards have set, so that they must be checked.
         excluded: Numbers that it differs from, which must be checked.
         multiple: A number that it is a multiple of.
         range, version: The bounds that follow from all that is known, and as of when.

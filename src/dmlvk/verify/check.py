@@ -82,7 +82,7 @@ class Run(NamedTuple):
     """The result of one execution.
 
     Attributes:
-        buffers: Those of the output slots as they are afterwards.
+        buffers: The bytes of the output slots after the run.
         dispatches: The number that the device counted.
         planned: The number that the plan launches, without copies of bytes onto themselves.
     """

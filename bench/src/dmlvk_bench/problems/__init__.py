@@ -23,8 +23,8 @@ def all_problems(scale: Scale = FULL, only: str = "", suite: str = "") -> list[P
 
     Args:
         scale: The scale to which problems are cut down.
-        only: Those of this family, or those whose name contains this.
-        suite: Those of this suite.
+        only: A family, or a part of a name; "" for all problems.
+        suite: The suite that the problems belong to; "" for every one.
     """
     found: dict[str, Problem] = {}
     for family in FAMILIES:

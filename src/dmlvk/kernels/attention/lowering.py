@@ -54,7 +54,7 @@ class _Operands:
 
     Attributes:
         data_type: The type of all floating tensors.
-        sizes: Those of the desc; ``keys`` of them stand where k and v are.
+        sizes: The sizes of the desc; ``keys`` of them stand where k and v are.
         q, k, v, y: Queries, keys, values, output.
         keys: Rows of k and v of an entry.
         q_bias, kv_bias: Whether the bias is to be added to q, and to k and v.

@@ -33,8 +33,8 @@ class Pattern(NamedTuple):
         factor: The number of outputs for each input.
         left: The outputs before factor * i that read input i.
         taps: The outputs that read an input.
-        weights: Those of input 0, of those in between, and of the last, each filled up to ``PATTERN_TAPS``. What lies
-            outside of the outputs stands for the nearest one and has a share of its weight.
+        weights: The weights of input 0, of the inputs in between, and of the last, each filled up to ``PATTERN_TAPS``.
+            An output beyond the first or the last stands for that one, and has a share of its weight.
     """
 
     factor: int
@@ -100,8 +100,8 @@ class ResampleGradientProblem:
         data_type: The type of both tensors.
         linear: Whether the mode is LINEAR.
         start: The element of dy from which its steps count: not 0 where a dimension is walked backwards.
-        dimensions: Those of the forward operator, whose outputs are dy and whose inputs are dx, in the order in which dx
-            lies in memory, the last the densest; those not mapped merged. No position step is negative.
+        dimensions: The dimensions of the forward operator, whose outputs are dy and whose inputs are dx. Their order is
+            that of dx in memory, the last the densest; those not mapped are merged. No position step is negative.
     """
 
     data_type: TensorDataType

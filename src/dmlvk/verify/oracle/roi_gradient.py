@@ -88,7 +88,7 @@ class _Terms(NamedTuple):
         shares: The weight of each sample in its output, {C, H * samples, W * samples}.
         gradient: dy, {C, H, W}.
         near: The distance that samples move with x1 and with y1.
-        far: The same with x2 and with y2.
+        far: The distance that samples move with x2 and with y2.
     """
 
     corners: list[_Corner]

@@ -14,7 +14,14 @@ from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan
 from dmlvk.kernels.common.registry import has_kernels
 from dmlvk.kernels.lowering import lower
 from dmlvk.spec import ops
-from dmlvk.spec.enums import MatrixTransform, MultiheadAttentionMaskType, PaddingMode, ReduceFunction, TensorDataType
+from dmlvk.spec.enums import (
+    InterpolationMode,
+    MatrixTransform,
+    MultiheadAttentionMaskType,
+    PaddingMode,
+    ReduceFunction,
+    TensorDataType,
+)
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import Mould, SizeTrace, value_of
@@ -292,6 +299,17 @@ def padded(width: int) -> OperatorDesc:
     )
 
 
+def enlarged(width: int) -> OperatorDesc:
+    return ops.Resample1(
+        input_tensor=tensor(1, 64, 12, width),
+        output_tensor=tensor(1, 64, 24, width * 2),
+        interpolation_mode=InterpolationMode.LINEAR,
+        scales=(1.0, 1.0, 2.0, 2.0),
+        input_pixel_offsets=(0.5,) * 4,
+        output_pixel_offsets=(-0.5,) * 4,
+    )
+
+
 def rows(count: int, of: TensorDataType = TensorDataType.FLOAT32) -> TensorDesc:
     return tensor(1, 1, count, 768, of=of)
 
@@ -347,6 +365,7 @@ SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
     "convolution, depthwise": (lambda n: convolution(n, groups=64), 320, 8),
     "pooling": (pooled, 320, 8),
     "padding": (padded, 320, 8),
+    "resampling": (enlarged, 320, 8),
 }
 """What stays symbolic: by name, the desc of a size, a size and a step to its neighbours."""
 

@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.access import Access
@@ -23,6 +24,7 @@ from dmlvk.kernels.resample.manifest import MOST_UNITS
 from dmlvk.kernels.resample.rules import RESAMPLE, ResampleProblem, SampledDimension
 from dmlvk.spec.enums import AxisDirection, InterpolationMode
 from dmlvk.spec.ops.resample import Resample3
+from dmlvk.spec.size import decided
 
 _MOST_PARTS = 2**29
 """Largest denominator: the kernels' remainders, which are below three of them, fit 32 bits."""
@@ -66,6 +68,16 @@ def _scale(value: float, inputs: int, outputs: int) -> Fraction:
     return next((ratio for ratio in ratios if _float32(float(ratio)) == _float32(value)), None) or _simplest(value)
 
 
+class _Positions(NamedTuple):
+    """The numbers of a ``SampledDimension`` that say where its outputs lie."""
+
+    mapped: bool = False
+    step: int = 1
+    start: int = 0
+    parts: int = 1
+    filter_scale: float = 1.0
+
+
 def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimension:
     """The places of a dimension's outputs. Refuses, in an operator's DirectML name, positions that are too far away."""
     source, output = desc.tensor("input_tensor"), desc.tensor("output_tensor")
@@ -73,19 +85,31 @@ def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimen
     output_step, input_step = output.effective_strides[axis], source.effective_strides[axis]
     if inputs == 1:
         return SampledDimension(outputs, 1, output_step, 0)
-    scale = _scale(desc.scales[axis], inputs, outputs)
-    before, after = _simplest(desc.input_pixel_offsets[axis]), _simplest(desc.output_pixel_offsets[axis])
-    step = 1 / scale if outputs > 1 else Fraction(0)
-    start = -after / scale - before
     linear = desc.interpolation_mode == InterpolationMode.LINEAR
-    filter_scale = min(abs(scale), Fraction(1)) if linear and desc.antialiased else Fraction(1)
+    found = decided(
+        _positions,
+        *(inputs, outputs, desc.scales[axis], desc.input_pixel_offsets[axis], desc.output_pixel_offsets[axis]),
+        *(linear, linear and bool(desc.antialiased), desc.rounding_direction == AxisDirection.INCREASING),
+    )
+    if isinstance(found, str):
+        raise POSITIONS.error(f"{found} along dimension {axis}", operator)
+    return SampledDimension(outputs, inputs, output_step, input_step, *found)
+
+
+def _positions(
+    inputs: int, outputs: int, scaled: float, before: float, after: float, linear: bool, antialiased: bool, rounds_up: bool
+) -> _Positions | str:
+    """Where the outputs of a dimension lie; what to say where that is too far away. With a fixed scale it is mostly the same
+    for other sizes: for symbolic ones it is decided."""
+    scale = _scale(scaled, inputs, outputs)
+    step = 1 / scale if outputs > 1 else Fraction(0)
+    start = -_simplest(after) / scale - _simplest(before)
+    filter_scale = min(abs(scale), Fraction(1)) if antialiased else Fraction(1)
     ends = (start, start + step * (outputs - 1))
     if max(map(abs, ends)) + 1 / filter_scale >= _MOST_POSITION:
-        raise POSITIONS.error(
-            f"positions, and what antialiasing averages around them, may lie at most {_MOST_POSITION} elements from the "
-            f"input's start; got {float(ends[0]):g} to {float(ends[1]):g} for the scale {float(scale):g} along "
-            f"dimension {axis}",
-            operator,
+        return (
+            f"positions, and what antialiasing averages around them, at most {_MOST_POSITION} elements from the input's "
+            f"start, got positions {float(ends[0]):g} to {float(ends[1]):g} for the scale {float(scale):g}"
         )
     parts = math.lcm(step.denominator, start.denominator)
     if parts > _MOST_PARTS:
@@ -94,7 +118,7 @@ def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimen
         parts = limited.denominator * (_MOST_PARTS // limited.denominator)
     whole_step, whole_start = round(step * parts), round(start * parts)
     if not linear:
-        if desc.rounding_direction == AxisDirection.INCREASING:
+        if rounds_up:
             whole_start += parts - 1
         # What is rounded down has fractions of no more than the step's parts.
         common = math.gcd(whole_step, parts)
@@ -102,10 +126,8 @@ def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimen
     in_order = outputs == 1 or whole_step == parts
     kept = in_order and outputs <= inputs and (whole_start == 0 if linear else 0 <= whole_start < parts)
     if kept and filter_scale == 1:
-        return SampledDimension(outputs, inputs, output_step, input_step)
-    return SampledDimension(
-        outputs, inputs, output_step, input_step, True, whole_step, whole_start, parts, float(filter_scale)
-    )
+        return _Positions()
+    return _Positions(True, whole_step, whole_start, parts, float(filter_scale))
 
 
 def _problem(desc: Resample3) -> ResampleProblem:

@@ -17,7 +17,7 @@ from onnx import helper
 import dmlvk
 from dmlvk.onnx import InferenceSession, SessionOptions
 from dmlvk.onnx.model import load_model
-from dmlvk.onnx.network import MERGED, Network
+from dmlvk.onnx.network import COMPUTED, MERGED, Network
 
 pytestmark = pytest.mark.quick
 f32, i64 = np.float32, np.int64
@@ -197,6 +197,60 @@ def test_sizes_of_one_name_may_differ(
     for sizes in [((3, 2), (4, 2)), ((5, 5), (5, 5)), ((1, 3), (2, 3)), ((6, 7), (8, 7))]:  # traced, then filled
         feeds = {name: np.random.default_rng(0).random(own, f32) for name, own in zip("ab", sizes, strict=True)}
         np.testing.assert_array_equal(session.run(None, feeds)[0], *reference(model, feeds, "onnxruntime"))
+
+
+def test_constants_are_computed_by_the_device_when_the_session_is_made(
+    make_model: Callable[..., Any],
+    make_session: Callable[..., InferenceSession],
+    reference: Callable[..., Any],
+    assert_close: Callable[..., None],
+) -> None:
+    """What the host has no rules for: products, a softmax, quantized weights; in a branch too, and where a size follows."""
+    branch = helper.make_graph(
+        [helper.make_node("Softmax", ["m"], ["soft"])], "b", [], [helper.make_tensor_value_info("soft", 1, None)]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Identity", ["product"], ["same"])], "b", [], [helper.make_tensor_value_info("same", 1, None)]
+    )
+    nodes = [
+        helper.make_node("MatMul", ["m", "m"], ["product"], name="product"),
+        helper.make_node("DequantizeLinear", ["q", "scale"], ["w"], name="weights"),
+        helper.make_node("TopK", ["sizes", "one"], ["most", "at"], name="most"),
+        helper.make_node("ArgMax", ["m"], ["place"], name="place", axis=0, keepdims=0),
+        helper.make_node("If", ["c"], ["chosen"], then_branch=branch, else_branch=other),
+        helper.make_node("Add", ["x", "chosen"], ["a"]),
+        helper.make_node("MatMul", ["a", "w"], ["b"]),
+        helper.make_node("Gather", ["b", "place"], ["g"]),
+        helper.make_node("Concat", ["most", "minus"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["g", "shape"], ["y"]),
+    ]
+    constants = {
+        "m": np.random.default_rng(3).random((3, 3), f32),
+        "q": np.arange(12, dtype=np.int8).reshape(3, 4),
+        "scale": np.array(0.5, f32),
+        "sizes": np.array([2, 6, 4], i64),
+        "one": np.array([1], i64),
+        "minus": np.array([-1], i64),
+    }
+    inputs = {"x": (f32, ("N", 3, 3)), "c": (np.bool_, ())}
+    model = make_model(nodes, inputs, constants=constants, opset=19)
+    session = make_session(model)
+    for count, chosen in ((3, True), (5, False), (4, True)):
+        feeds = {"x": np.random.default_rng(count).random((count, 3, 3), f32), "c": np.array(chosen)}
+        assert_close(session.run(None, feeds)[0], *reference(model, feeds, "onnx"))
+        report = session.report()
+        computed = [label for label in report.gpu_nodes if label.reason == COMPUTED]
+        assert {label.op_type for label in computed} == {
+            *("MatMul", "DequantizeLinear", "TopK", "ArgMax", "Softmax"),
+            *("Identity", "Concat"),  # of what those make
+        }
+        assert report.dispatches <= 4  # none of them is launched again
+
+
+def test_nothing_imports_the_reference_of_onnx() -> None:
+    """Its faults would be ours."""
+    sources = Path(dmlvk.__file__).parent.rglob("*.py")
+    assert not [path for path in sources if "onnx.reference" in path.read_text("utf-8")]
 
 
 def test_unsupported_nodes_fail_at_load(

@@ -14,7 +14,8 @@ from typing import Final
 import onnx
 
 from dmlvk.onnx.control import Body, can_be_traced, flattened, unused
-from dmlvk.onnx.host_values import is_shape_arithmetic, needs_shape_only, read_by_driver, wanted_on_host
+from dmlvk.onnx.host_nodes import needs_shape_only
+from dmlvk.onnx.host_values import is_shape_arithmetic, read_by_driver, wanted_on_host
 from dmlvk.onnx.model import ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts, invalid_node, unsupported_node
 from dmlvk.onnx.program import DrivenNode, GraphProgram, NodeRegion, Placed, find_driven

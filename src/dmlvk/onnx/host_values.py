@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlvk.onnx.control import Body, flattened
-from dmlvk.onnx.host_nodes import SHAPE_OPERATORS, may_run_on_host
+from dmlvk.onnx.host_nodes import may_run_on_host, needs_shape_only
 from dmlvk.onnx.model import Node
 from dmlvk.onnx.program import find_driven
 from dmlvk.onnx.registry import find_row
 
 
-def needs_shape_only(node: Node) -> bool:
-    """Whether the node's outputs follow from the shape of its input."""
-    return node.domain == "" and node.op_type in SHAPE_OPERATORS
-
-
 def is_shape_arithmetic(node: Node, known: set[str]) -> bool:
-    """Whether the node's outputs follow from shapes and constants."""
+    """Whether the host computes the node's outputs of shapes and constants."""
     return needs_shape_only(node) or (may_run_on_host(node) and all(name in known for name in node.inputs if name))
 
 

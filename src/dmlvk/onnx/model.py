@@ -23,7 +23,7 @@ from dmlvk.onnx.precision import in_float32
 from dmlvk.onnx.types import infer_types
 from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
 
 Array = npt.NDArray[Any]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
@@ -440,14 +440,33 @@ def read_initializer(proto: onnx.TensorProto, data: memoryview | None = None) ->
     return array
 
 
-def plain_constant(node: Node) -> Array | None:
-    """The value of a Constant node, if that is a tensor of one of numpy's own types; else None."""
-    if (node.domain, node.op_type, *node.attributes) != ("", "Constant", "value"):
-        return None
-    tensor = node.proto.attribute[0].t
-    _, kind = _ELEMENT_TYPES.get(tensor.data_type, (None, None))
-    is_plain = isinstance(kind, TensorDataType) and kind not in FOUR_BITS
-    return read_initializer(tensor) if is_plain else None
+def constant_of(node: Node) -> Array:
+    """The value of a Constant node.
+
+    Raises:
+        ModelError: there is none, or more than one.
+        UnsupportedNodeError: it is sparse.
+    """
+    values = [item for item in node.proto.attribute if item.name in _CONSTANTS]
+    if len(values) != 1:
+        raise ModelError(f"node {node.name!r} (Constant) has {len(values)} values")
+    name, dtype = values[0].name, _CONSTANTS[values[0].name]
+    if name == "sparse_value":
+        raise UnsupportedNodeError(node.name, node.op_type, node.domain, node.version, "its value is sparse")
+    return read_initializer(values[0].t) if name == "value" else np.array(node.attributes[name], dtype)
+
+
+_CONSTANTS: Final[Mapping[str, Any]] = {
+    "value": None,
+    "sparse_value": None,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_string": np.str_,
+    "value_strings": np.str_,
+}
+"""The attributes of a Constant, one of which has its value, with numpy's type of those that are no tensors."""
 
 
 @contextlib.contextmanager

@@ -2,13 +2,14 @@
 
 Loading finds every node's converter, folds the constants, cuts the rest into a program and refuses what cannot run. A trace
 then walks the nodes of a region with concrete shapes: shape arithmetic runs on the host, everything else becomes ``Step``s
-of DirectML operators. All of it is pure Python; nothing here needs a device.
+of DirectML operators. All of it is pure Python; nothing here needs a device. Constants that take one are a network of their
+own, which the session runs once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,21 +20,22 @@ from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the registry
-from dmlvk.onnx.control import Body, bodies_of, has_bodies, scan_outputs, scan_rounds, without_bodies
+from dmlvk.onnx.control import Body, bodies_of, flattened, has_bodies, scan_outputs, scan_rounds, without_bodies
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.cut import Cutter
 from dmlvk.onnx.functions import OPSETS, expanded
-from dmlvk.onnx.host_nodes import HostEvaluator, may_run_on_host, shape_of
-from dmlvk.onnx.host_values import is_always_driven, needs_shape_only, wanted_on_host
+from dmlvk.onnx.host_nodes import HostEvaluator, always_makes_the_same, may_run_on_host, needs_shape_only, shape_of
+from dmlvk.onnx.host_values import is_always_driven, wanted_on_host
 from dmlvk.onnx.model import Array, Model, Node
 from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.onnx.program import NodeRegion
-from dmlvk.onnx.registry import Row, find_row
+from dmlvk.onnx.registry import Row, find_row, missing_reason
 from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError
 
 FOLDED: Final = "constant, folded when the model was loaded"
+COMPUTED: Final = "constant, computed when the session was made"
 SHAPE: Final = "shape arithmetic"
 MERGED: Final = "part of another node's operator"
 CONTROL: Final = "control flow, followed when planning"
@@ -45,6 +47,8 @@ _SAME_ON_HOST: Final = frozenset(
 )
 """Operators that move floats, or round once: host and device give the same bits. Of sizes that record, others compute on the
 host, as they do of plain ones."""
+_AT_ONCE: Final = 1 << 26
+"""Bytes of constants that the device computes with at once when a session is made."""
 READ_BACK: Final = "for which the host reads computed values"
 
 
@@ -71,6 +75,9 @@ class Network:
     Args:
         model: The model.
         without: Passes that traces leave out (see ``dmlvk.graph.passes``).
+        compute: Runs a network that has no inputs, and gives what it makes by name: of constants, what the host has no rules
+            for. Where it is None, such nodes stay nodes.
+        outputs: The names of what it makes, the model's outputs where None.
 
     Attributes:
         model: The model, without the nodes that are folded: their attributes may hold all the weights once more.
@@ -78,7 +85,8 @@ class Network:
         whole: The only region of a model that is one; None where the host drives it.
         region_count: Regions, those of bodies among them, at least 1.
         host_inputs: Inputs that only say shapes or the like and are read before a plan is made, not by the device.
-        folded: Nodes evaluated once and for all.
+        folded: Nodes evaluated on the host once and for all.
+        computed: Nodes of constants that the device has computed.
         uploads: Device values of constants, by name, shared by all traces.
         kept: Device values that nodes keep from one run to the next, shared by all traces.
 
@@ -87,19 +95,30 @@ class Network:
         ModelError: a node that does not fit its constants.
     """
 
-    def __init__(self, model: Model, without: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        model: Model,
+        without: Collection[str] = (),
+        compute: Callable[[Network], Mapping[str, Array]] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> None:
         self._without = frozenset(without)
         self._derived: DerivedConstants = {}
         self.constants: dict[str, Array] = dict(model.initializers)
         self.uploads: dict[str, Value] = {}
         self.kept: dict[Node, Value] = {}
         self.folded: list[Label] = []
-        self._evaluator = HostEvaluator(model.opsets)
+        self.computed: list[Label] = []
+        self._evaluator = HostEvaluator()
+        self._outputs = tuple(info.name for info in model.outputs) if outputs is None else tuple(outputs)
+        self._computing: dict[str, Node] | None = None if compute is None else {}
         self._bodies: dict[Node, dict[str, Body]] = {}
         self._without_traces: set[Node] = set()
         taken = {*model.initializers, *(info.name for info in model.inputs)}
         taken.update(name for node in model.nodes for name in node.outputs)
         self.model = replace(model, nodes=tuple(self._fold(model.nodes, model.opsets, taken)))
+        if compute is not None and self._computing:
+            self._compute(compute, dict.fromkeys(self._computing.values()))
         self.cut()
 
     # -- loading
@@ -122,18 +141,68 @@ class Network:
                     for name, body in bodies_of(node, inner, taken).items()
                 }
                 rest.append(bare)
-            elif (
-                may_run_on_host(node)
-                and not is_always_driven(node)
-                and all(name in self.constants for name in node.inputs if name)
-            ):
-                inputs = [self.constants[name] if name else None for name in node.inputs]
-                self.constants.update(_evaluate(self._evaluator, node, inputs))
+            elif not self._is_constant(node):
+                rest.append(node)
+            elif self._folds(node):
                 if node.whole is None:
                     self.folded.append(Label(node.name, node.op_type, FOLDED))
-            else:
+            elif self._computing is None:
                 rest.append(node)
+            else:
+                self._computing.update((name, node) for name in node.outputs if name)
         return rest
+
+    def _is_constant(self, node: Node) -> bool:
+        """Whether the node makes the same of constants in every run."""
+        known = self._computing or {}
+        reads_constants = all(name in self.constants or name in known for name in node.inputs if name)
+        return reads_constants and always_makes_the_same(node) and not is_always_driven(node)
+
+    def _folds(self, node: Node) -> bool:
+        """Whether the host evaluates a node of constants."""
+        if any(name not in self.constants for name in node.inputs if name):
+            return False
+        inputs = [self.constants[name] if name else None for name in node.inputs]
+        made = _evaluate(self._evaluator, node, inputs) if may_run_on_host(node) else None
+        self.constants.update(made or {})
+        return made is not None
+
+    def _parts(self, nodes: Iterable[Node]) -> Iterator[list[Node]]:
+        """Nodes of constants in parts that read nothing of each other, of few enough bytes for the device to have them and
+        what they make beside each other."""
+        chains: list[tuple[list[Node], set[str]]] = []
+        for node in nodes:
+            own = {*filter(None, node.outputs), *(name for name in node.inputs if name in (self._computing or {}))}
+            joined = [chain for chain in chains if not own.isdisjoint(chain[1])]
+            chains = [chain for chain in chains if chain not in joined]
+            chains.append(
+                ([*(item for chain, _ in joined for item in chain), node], own.union(*(made for _, made in joined)))
+            )
+        part: list[Node] = []
+        taken = 0
+        for chain, _ in chains:
+            nbytes = sum(self.constants[name].nbytes for node in chain for name in node.inputs if name in self.constants)
+            if part and taken + nbytes > _AT_ONCE:
+                yield part
+                part, taken = [], 0
+            part += chain
+            taken += nbytes
+        yield part
+
+    def _compute(self, compute: Callable[[Network], Mapping[str, Array]], nodes: Iterable[Node]) -> None:
+        """Has nodes of constants computed, for whatever reads what they make."""
+        assert self._computing is not None, "there are some"
+        read = {*self._outputs}
+        for node in flattened(self.model.nodes, self._bodies):
+            read.update(node.inputs)
+            for body in self._bodies.get(node, {}).values():
+                read.update(body.outputs)
+        for part in self._parts(nodes):
+            model = replace(self.model, nodes=tuple(part), initializers=self.constants, inputs=(), outputs=())
+            wanted = [name for node in part for name in node.outputs if name in read]
+            self.constants.update(compute(Network(model, self._without, outputs=wanted)))
+        wholes = dict.fromkeys(node.whole or node for node in nodes)
+        self.computed = [Label(node.name, node.op_type, COMPUTED) for node in wholes]
 
     def _folded(self, body: Body, whole: Node | None, opsets: Mapping[str, int], taken: set[str]) -> Body:
         """A body with its nodes folded, which are part of what the node around them is part of."""
@@ -150,7 +219,7 @@ class Network:
         if without_trace is not None:
             self._without_traces.add(without_trace)
         model, inputs = self.model, {info.name: info.shape == () for info in self.model.inputs}
-        outputs = tuple(info.name for info in model.outputs)
+        outputs = self._outputs
         self.host_inputs = wanted_on_host(inputs, model.nodes, outputs, self._bodies)
         cutter = Cutter(self._bodies, model.inferred_types, self.constants, inputs, self._without_traces)
         cutter.note_kinds({info.name: info.type for info in model.inputs})
@@ -297,17 +366,28 @@ class Network:
         arrays = [item for item in operands if not isinstance(item, Postponed)]
         if len(arrays) == len(operands):
             try:
-                return _evaluate(self._evaluator, node, [None if isinstance(item, Value) else item for item in arrays])
+                made = _evaluate(self._evaluator, node, [None if isinstance(item, Value) else item for item in arrays])
             except NotPlainError:
                 pass
+            else:
+                return self._of_the_devices_types(node, operands, walk) if made is None else made
 
-        def evaluated() -> dict[str, Array]:
-            return _evaluate(self._evaluator, node, [None if item is None else _known(item) for item in operands])
+        def evaluated() -> Mapping[str, Array]:
+            made = _evaluate(self._evaluator, node, [None if item is None else _known(item) for item in operands])
+            assert made is not None, "sizes that record are numpy's numbers"
+            return made
 
         return evaluated() if len(node.outputs) > 1 else self._postponed(node, operands, evaluated, walk)
 
+    def _of_the_devices_types(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> dict[str, Operand]:
+        """A node of known tensors of types with which numpy does not compute."""
+        row = find_row(node)
+        if row is None:
+            raise unsupported_node(node, missing_reason(node))
+        return self._on_device(node, row, operands, walk)
+
     def _postponed(
-        self, node: Node, operands: Sequence[Operand | None], evaluated: Callable[[], dict[str, Array]], walk: _Walk
+        self, node: Node, operands: Sequence[Operand | None], evaluated: Callable[[], Mapping[str, Array]], walk: _Walk
     ) -> dict[str, Operand]:
         (name,) = node.outputs
 
@@ -378,9 +458,11 @@ class Network:
         )
 
 
-def _evaluate(evaluator: HostEvaluator, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array]:
+def _evaluate(evaluator: HostEvaluator, node: Node, inputs: Sequence[Array | None]) -> dict[str, Array] | None:
     results = evaluator.evaluate(node, inputs)
-    return dict(zip((name for name in node.outputs if name), results, strict=True))
+    if results is None:
+        return None
+    return {name: array for name, array in zip(node.outputs, results, strict=True) if name}
 
 
 def _known(operand: Operand) -> Array | None:

@@ -19,7 +19,8 @@ class SessionReport(RunReport):
 
     Attributes:
         input_shapes: The shapes of the inputs, by name; empty before there is a run or a plan.
-        gpu_nodes: Nodes that ran on the device, some with what the host read for them.
+        gpu_nodes: Nodes that ran on the device, some with why: what the host read for them, or constants that were computed
+            once, when the session was made, and take nothing of a run.
         host_nodes: Nodes that ran on the host, each with why: constants folded at load, shape arithmetic, or control flow
             and sequences around the device's graphs.
         removed_nodes: Nodes that needed no work, each with why: views, and what nothing reads.

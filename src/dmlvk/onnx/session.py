@@ -76,7 +76,8 @@ class SessionOptions:
 class InferenceSession:
     """A model ready to run; after ``onnxruntime.InferenceSession``.
 
-    Every node runs on the device, except shape arithmetic and the folding of constants (see ``report``). Where control flow
+    Every node runs on the device, except shape arithmetic and the folding of constants, for which the host has rules of its
+    own (see ``report``); constants for which it has none, the device computes when the session is made. Where control flow
     or sizes follow from computed values, the host reads those and drives loops, branches and sequences around the device's
     graphs, each of which has plans of its own. Weights are uploaded once. A plan is made for each new set of input shapes,
     at the first run that has them, or when the session is made if the model leaves no size open. Runs may come from several
@@ -119,7 +120,7 @@ class InferenceSession:
         loaded = load_model(model, float64_as_float32=self._options.float64_as_float32)
         parsing()
         folding = Count(progress, FOLDING, 1)
-        self._network = Network(loaded, self._options.without_passes)
+        self._network = Network(loaded, self._options.without_passes, lambda constants: self._computed(opening, constants))
         self._model = self._network.model
         self._types = {info.name: info.dtype for info in self._model.inputs}
         ahead = self._trace_ahead()  # while the device opens
@@ -174,7 +175,7 @@ class InferenceSession:
         return SessionReport(
             device=self.device.info.name,
             input_shapes=account.input_shapes,
-            gpu_nodes=account.device_labels,
+            gpu_nodes=(*self._network.computed, *account.device_labels),
             host_nodes=(*self._network.folded, *account.host_labels),
             removed_nodes=account.removed_labels,
             dispatches=account.dispatches,
@@ -434,6 +435,17 @@ class InferenceSession:
         return from_bytes(out, result.sizes, result.data_type, result.dtype)
 
     # -- planning
+
+    def _computed(self, opening: Opening, network: Network) -> dict[str, Array]:
+        """What a network without inputs makes, by name: the model's constants that its own operators compute."""
+        device = opening.result()
+        graphs = CompiledGraphs(device, network, 1)
+        run = ModelRun(device, graphs, Account({}), self._options.max_loop_rounds)
+        made = run.program(network.program, {}, run.constants(network.constants))
+        items = dict(zip(network.program.outputs, made, strict=True))
+        arrays = {name: tensor.on_host() for name, tensor in _tensors(items, items).items()}
+        device.wait_idle()  # so that their memory is free before the weights come
+        return arrays
 
     def _trace_ahead(self) -> _Ahead | None:
         """Traces a model that leaves no size open, or what of it comes before the host drives the rest. Of any other, tries

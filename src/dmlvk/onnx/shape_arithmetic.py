@@ -1,8 +1,8 @@
-"""The arithmetic of shapes: small tensors of numbers, by the operators with which exporters compute sizes and positions.
+"""The arithmetic of shapes and of small constants: tensors of numbers, by the operators with which exporters compute sizes,
+positions and tables.
 
-It is done at each new size, so not by ``onnx.reference``, which is slower. A tensor whose elements are sizes that record
-what is computed of them is an array of objects, which knows the type that ONNX sees. No index and no count can be such a
-size.
+A tensor whose elements are sizes that record what is computed of them is an array of objects, which knows the type that ONNX
+sees. No index and no count can be such a size.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from dmlvk.onnx.node_facts import invalid_node
 from dmlvk.spec.errors import ModelError
 from dmlvk.spec.size import Size
 
-_MOST: Final = 1 << 16
-"""Elements that a node may make here; what makes more is no arithmetic of shapes."""
-
 _Inputs = Sequence[Array | None]
 _Rule = Callable[[Node, Any], Any]
 
@@ -30,8 +27,15 @@ class NotPlainError(Exception):
     cannot record."""
 
 
-def evaluate(node: Node, inputs: _Inputs) -> Array | None:
-    """The node's only output; None where the node is none that is computed here, or does not fit its inputs.
+def has_rule(node: Node) -> bool:
+    """Whether the node's operator is computed here, of whatever plain numbers it is given; and not with a broadcast along an
+    axis, as before opset 7."""
+    along_axis = {"axis", "broadcast"} <= node.attributes.keys()
+    return node.domain == "" and node.op_type in _RULES and not along_axis
+
+
+def evaluate(node: Node, inputs: _Inputs) -> list[Array] | None:
+    """The outputs of a node that has a rule; None where it computes with types that numpy does not have.
 
     Args:
         node: The node.
@@ -39,26 +43,42 @@ def evaluate(node: Node, inputs: _Inputs) -> Array | None:
 
     Raises:
         NotPlainError: only ``plain`` inputs can be computed with here.
-        ModelError: sizes that record choose elements that are not there.
+        ModelError: the node does not fit its inputs.
     """
-    rule = _RULES.get(node.op_type) if node.domain == "" else None
     present = [array for array in inputs if array is not None]
-    if rule is None or len(node.outputs) != 1 or any(array.dtype.kind not in "biufO" for array in present):
-        return None
-    if math.prod(max(array.size, 1) for array in present) > _MOST:
+    if any(map(records, present)) and node.op_type not in _RECORDING:
+        raise NotPlainError
+    data = inputs[1 if node.op_type == "Where" else 0] if inputs else None
+    others = {array.dtype for array in present if not _is_plain(array.dtype)}
+    if others and (node.op_type not in _MOVING or len(others) > 1 or (data is not None and data.dtype not in others)):
         return None
     try:
-        with np.errstate(all="raise"):
-            result = rule(node, inputs)
+        with np.errstate(all="ignore"):
+            made = _RULES[node.op_type](node, [_as_bits(array) for array in inputs])
     except ModelError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return None  # the reference says what is wrong, or what comes of it all the same
-    if result is None:
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+        raise ModelError(f"node {node.name!r} ({node.op_type}) does not fit its inputs: {error}") from error
+    if made is None:
         return None
-    data = inputs[1 if node.op_type == "Where" else 0]
-    assert data is not None, "a rule has read it"
-    return _settled(result, element_type(node.attributes["to"])[1] if node.op_type == "Cast" else element_of(data))
+    target = element_type(node.attributes["to"])[1] if node.op_type == "Cast" else None
+    results = [_settled(item, target or (element_of(data) if data is not None else None)) for item in _listed(made)]
+    return [item.view(dtype) for dtype in others for item in results] or results
+
+
+def _is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether numpy computes with the type, or it stands for sizes that record; narrow floats and 4-bit integers have names
+    or are types of another package."""
+    return dtype.kind in "biufO" and dtype.names is None
+
+
+def _as_bits(array: Array | None) -> Array | None:
+    """A tensor of a type that numpy does not compute with as integers of the same size."""
+    return array if array is None or _is_plain(array.dtype) else array.view(f"u{array.dtype.itemsize}")
+
+
+def _listed(made: Any) -> Sequence[Any]:
+    return made if isinstance(made, list) else [made]
 
 
 class _Recording(np.ndarray[Any, Any]):
@@ -120,8 +140,8 @@ def _elementwise(function: Callable[..., Any], kinds: str) -> _Rule:
 
     def rule(_: Node, inputs: Sequence[Array]) -> Any:
         if not _same_type(*inputs) or inputs[0].dtype.kind not in kinds:
-            return None
-        result = inputs[0] if len(inputs) > 1 else function(inputs[0])
+            raise TypeError(f"elements of the types {', '.join(str(element_of(array)) for array in inputs)}")
+        result = function(inputs[0]) if getattr(function, "nin", 2) == 1 else inputs[0]
         for other in inputs[1:]:
             result = function(result, other)
         return result
@@ -131,14 +151,22 @@ def _elementwise(function: Callable[..., Any], kinds: str) -> _Rule:
 
 def _compared(function: Callable[..., Any]) -> _Rule:
     def rule(_: Node, inputs: Sequence[Array]) -> Any:
-        return np.asarray(function(*inputs), bool) if _same_type(*inputs) else None
+        if not _same_type(*inputs):
+            raise TypeError("its inputs have several types")
+        return np.asarray(function(*inputs), bool)
 
     return rule
+
+
+def _check_divisor(b: Array) -> None:
+    if b.dtype.kind in "iu" and (b == 0).any():
+        raise ZeroDivisionError("an integer is divided by 0")
 
 
 def _divided(a: Any, b: Any) -> Any:
     if a.dtype.kind == "f":
         return a / b
+    _check_divisor(b)
     quotient = np.floor_divide(a, b)
     exact = np.equal(quotient * b, a)
     return quotient + np.where(exact | np.greater_equal(quotient, 0), 0, 1).astype(a.dtype)  # towards zero
@@ -146,18 +174,21 @@ def _divided(a: Any, b: Any) -> Any:
 
 def _remainder(node: Node, inputs: Sequence[Array]) -> Any:
     a, b = inputs
-    return np.mod(a, b) if _same_type(a, b) and not node.attributes.get("fmod", 0) and a.dtype.kind in "iuO" else None
+    _check_divisor(b)
+    return np.fmod(a, b) if node.attributes.get("fmod", 0) and a.dtype.kind != "O" else np.mod(a, b)
 
 
 def _chosen(_: Node, inputs: Sequence[Array]) -> Any:
     condition, a, b = inputs
-    return np.where(condition.astype(bool), a, b) if _same_type(a, b) else None
+    if not _same_type(a, b):
+        raise TypeError("its inputs have several types")
+    return np.where(condition.astype(bool), a, b)
 
 
 def _cast(node: Node, inputs: Sequence[Array]) -> Any:
     (x,) = inputs
     _, dtype = element_type(node.attributes["to"])
-    if dtype is None or dtype.kind not in "biuf":
+    if dtype is None or not _is_plain(dtype):
         return None
     return x if x.dtype == object and dtype in (np.int32, np.int64) else _told(x).astype(dtype)
 
@@ -171,15 +202,14 @@ def _gathered(node: Node, inputs: Sequence[Array]) -> Any:
 
 
 def _sliced(node: Node, inputs: _Inputs) -> Any:
-    x, starts, ends, *rest = inputs
-    if x is None or starts is None or ends is None:
-        return None
-    axes, steps = (*rest, None, None)[:2]
+    x, *rest = inputs
+    assert x is not None, "it is required"
+    bounds: list[Any] = [None if array is None else _told(array).reshape(-1).tolist() for array in rest]
+    if not bounds:  # before opset 10
+        bounds = [node.attributes.get(name) for name in ("starts", "ends", "axes")]
+    starts, ends, axes, steps = (*bounds, None, None)[:4]
     chosen = [slice(None)] * x.ndim
-    bounds = [_told(array).tolist() for array in (starts, ends)]
-    named = range(len(bounds[0])) if axes is None else _told(axes).tolist()
-    strides = [1] * len(bounds[0]) if steps is None else _told(steps).tolist()
-    for axis, start, end, stride in zip(named, *bounds, strides, strict=True):
+    for axis, start, end, stride in zip(axes or range(len(starts)), starts, ends, steps or [1] * len(starts), strict=True):
         chosen[axis] = slice(start, end, stride)
     return x[tuple(chosen)]
 
@@ -188,7 +218,7 @@ def _axes(node: Node, inputs: _Inputs) -> list[int] | None:
     """The axes that a node has as an attribute or, in newer versions, as an input; None for none."""
     given = inputs[1] if len(inputs) > 1 else None
     if given is not None:
-        return [int(axis) for axis in _told(given)]
+        return [int(axis) for axis in _told(given).reshape(-1)]
     found: Sequence[int] | None = node.attributes.get("axes")
     return None if found is None else list(found)
 
@@ -215,36 +245,36 @@ def _transposed(node: Node, inputs: Sequence[Array]) -> Any:
 
 
 def _joined(node: Node, inputs: Sequence[Array]) -> Any:
-    return np.concatenate(inputs, axis=node.attributes["axis"]) if _same_type(*inputs) else None
+    if not _same_type(*inputs):
+        raise TypeError("its inputs have several types")
+    return np.concatenate(inputs, axis=node.attributes["axis"])
 
 
 def _counted(_: Node, inputs: Sequence[Array]) -> Any:
     start, limit, delta = (array.reshape(-1)[0] for array in inputs)
-    if not _same_type(*inputs) or inputs[0].dtype.kind not in "iO" or any(array.size > 1 for array in inputs):
-        return None
-    count = max(0, -((start - limit) // delta))
+    if inputs[0].dtype.kind == "f":
+        count: Any = max(0, math.ceil((float(limit) - float(start)) / float(delta)))
+    else:
+        count = max(0, -((start - limit) // delta))
     if isinstance(count, Size):
         raise NotPlainError
-    return start + np.arange(count).astype(inputs[0].dtype) * delta if count <= _MOST else None
+    return start + np.arange(count).astype(inputs[0].dtype) * delta
 
 
 def _filled(node: Node, inputs: Sequence[Array]) -> Any:
     value = node.attributes.get("value", np.zeros(1, np.float32))
-    sizes = _told(inputs[0]).tolist()
-    return np.full(sizes, value.reshape(-1)[0]) if math.prod(sizes) <= _MOST else None
+    return np.full(_told(inputs[0]).tolist(), value.reshape(-1)[0], value.dtype)
 
 
 def _expanded(_: Node, inputs: Sequence[Array]) -> Any:
     x, shape = inputs
-    sizes = np.broadcast_shapes(x.shape, tuple(_told(shape).tolist()))
-    return np.array(np.broadcast_to(x, sizes)) if math.prod(sizes) <= _MOST else None
+    return np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_told(shape).tolist()))))
 
 
 def _reduced(function: Callable[..., Any], *, typed: bool) -> _Rule:
     def rule(node: Node, inputs: _Inputs) -> Any:
         x, axes = inputs[0], _axes(node, inputs)
-        if x is None or x.dtype.kind not in "iuO" or not x.size:
-            return None
+        assert x is not None, "it is required"
         if not axes and node.attributes.get("noop_with_empty_axes", 0):
             return x
         more = {"dtype": x.dtype} if typed else {}
@@ -253,27 +283,123 @@ def _reduced(function: Callable[..., Any], *, typed: bool) -> _Rule:
     return rule
 
 
+# -- of plain numbers only
+
+
+def _power(_: Node, inputs: Sequence[Array]) -> Any:
+    a, b = inputs
+    if a.dtype.kind in "iu" and (b.dtype.kind == "f" or (b < 0).any()):
+        return None
+    return np.power(a, b).astype(a.dtype)
+
+
+def _clipped(node: Node, inputs: _Inputs) -> Any:
+    x, low, high = (*inputs, None, None)[:3]
+    assert x is not None, "it is required"
+    low, high = (node.attributes.get(name, bound) for name, bound in (("min", low), ("max", high)))
+    raised = x if low is None else np.maximum(x, low)
+    return (raised if high is None else np.minimum(raised, high)).astype(x.dtype)
+
+
+def _gathered_elements(node: Node, inputs: Sequence[Array]) -> Any:
+    x, indices = inputs
+    return x[_places(node, x, indices)]
+
+
+def _places(node: Node, x: Array, indices: Array) -> tuple[Array, ...]:
+    """The element of a tensor that each of some indices along an axis stands for."""
+    axis = node.attributes.get("axis", 0)
+    places: list[Array] = [*np.indices(indices.shape, sparse=True)]
+    if indices.ndim != x.ndim:
+        raise ValueError(f"indices of {indices.ndim} dimensions for {x.ndim}")
+    places[axis] = indices
+    return tuple(places)
+
+
+def _gathered_blocks(node: Node, inputs: Sequence[Array]) -> Any:
+    x, indices = inputs
+    own, length = node.attributes.get("batch_dims", 0), indices.shape[-1]
+    batch = math.prod(indices.shape[:own])
+    tuples = indices.reshape(batch, -1, length)
+    rows = np.broadcast_to(np.arange(batch)[:, None], tuples.shape[:2])
+    blocks = x.reshape(batch, *x.shape[own:])[(rows, *np.moveaxis(tuples, -1, 0))]
+    return blocks.reshape(*indices.shape[:-1], *x.shape[own + length :])
+
+
+def _scattered_elements(node: Node, inputs: Sequence[Array]) -> Any:
+    if node.attributes.get("reduction", "none") != "none":
+        return None
+    x, indices, updates = inputs
+    y = x.copy()
+    y[_places(node, x, indices)] = updates
+    return y
+
+
+def _scattered_blocks(node: Node, inputs: Sequence[Array]) -> Any:
+    if node.attributes.get("reduction", "none") != "none":
+        return None
+    x, indices, updates = inputs
+    y = x.copy()
+    y[tuple(np.moveaxis(indices, -1, 0))] = updates
+    return y
+
+
+def _split(node: Node, inputs: _Inputs) -> Any:
+    x, sizes = (*inputs, None)[:2]
+    assert x is not None, "it is required"
+    axis, count = node.attributes.get("axis", 0), len(node.outputs)
+    given = node.attributes.get("split") if sizes is None else sizes.tolist()
+    whole = -(-x.shape[axis] // count)
+    ends = np.cumsum([whole] * count if given is None else given)
+    if len(ends) != count or (given is not None and ends[-1] != x.shape[axis]):
+        raise ValueError(f"parts of {given} elements of {x.shape[axis]}")
+    return np.split(x, np.minimum(ends[:-1], x.shape[axis]), axis)
+
+
+def _flattened(node: Node, inputs: Sequence[Array]) -> Any:
+    axis = node.attributes.get("axis", 1)
+    return inputs[0].reshape(math.prod(inputs[0].shape[:axis]), math.prod(inputs[0].shape[axis:]))
+
+
+def _triangle(node: Node, inputs: Sequence[Array]) -> Any:
+    diagonal = int(inputs[1].item()) if len(inputs) > 1 else 0
+    return (np.triu if node.attributes.get("upper", 1) else np.tril)(inputs[0], diagonal)
+
+
+def _summed_up(node: Node, inputs: Sequence[Array]) -> Any:
+    x, axis = inputs[0], int(inputs[1].item())
+    backwards = slice(None, None, -1 if node.attributes.get("reverse", 0) else 1)
+    along = tuple(backwards if at == axis % x.ndim else slice(None) for at in range(x.ndim))
+    sums = np.cumsum(x[along], axis, dtype=x.dtype)
+    if node.attributes.get("exclusive", 0):
+        first = np.zeros_like(np.take(sums, [0], axis))
+        sums = np.concatenate([first, np.delete(sums, -1, axis)], axis)
+    return sums[along]
+
+
+def _cast_like(_: Node, inputs: Sequence[Array]) -> Any:
+    return inputs[0].astype(inputs[1].dtype)
+
+
 _NUMBERS: Final = "iufO"
-_RULES: Final[Mapping[str, _Rule]] = {
-    "Abs": _elementwise(np.abs, "iO"),
+_RECORDING: Final[Mapping[str, _Rule]] = {
+    "Abs": _elementwise(np.abs, _NUMBERS),
     "Add": _elementwise(np.add, _NUMBERS),
     "And": _elementwise(np.logical_and, "b"),
     "Cast": _cast,
-    "Ceil": _elementwise(np.ceil, "f"),
     "Concat": _joined,
     "ConstantOfShape": _filled,
     "Div": _elementwise(_divided, _NUMBERS),
     "Equal": _compared(np.equal),
     "Expand": _expanded,
-    "Floor": _elementwise(np.floor, "f"),
     "Gather": _gathered,
     "Greater": _compared(np.greater),
     "GreaterOrEqual": _compared(np.greater_equal),
     "Identity": lambda node, inputs: inputs[0],
     "Less": _compared(np.less),
     "LessOrEqual": _compared(np.less_equal),
-    "Max": _elementwise(np.maximum, "iuO"),
-    "Min": _elementwise(np.minimum, "iuO"),
+    "Max": _elementwise(np.maximum, _NUMBERS),
+    "Min": _elementwise(np.minimum, _NUMBERS),
     "Mod": _remainder,
     "Mul": _elementwise(np.multiply, _NUMBERS),
     "Neg": _elementwise(np.negative, "ifO"),
@@ -292,3 +418,39 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "Unsqueeze": _unsqueezed,
     "Where": _chosen,
 }
+"""What sizes that record go through as well."""
+_RULES: Final[Mapping[str, _Rule]] = {
+    **_RECORDING,
+    "CastLike": _cast_like,
+    "Ceil": _elementwise(np.ceil, "f"),
+    "Clip": _clipped,
+    "Cos": _elementwise(np.cos, "f"),
+    "CumSum": _summed_up,
+    "Exp": _elementwise(np.exp, "f"),
+    "Flatten": _flattened,
+    "Floor": _elementwise(np.floor, "f"),
+    "GatherElements": _gathered_elements,
+    "GatherND": _gathered_blocks,
+    "Log": _elementwise(np.log, "f"),
+    "NonZero": lambda node, inputs: np.array(np.nonzero(np.atleast_1d(inputs[0])), np.int64),
+    "Pow": _power,
+    "Reciprocal": _elementwise(np.reciprocal, "f"),
+    "ReduceMean": _reduced(np.mean, typed=True),
+    "Round": _elementwise(np.rint, "f"),
+    "ScatterElements": _scattered_elements,
+    "ScatterND": _scattered_blocks,
+    "Sign": _elementwise(np.sign, "iuf"),
+    "Sin": _elementwise(np.sin, "f"),
+    "Split": _split,
+    "Sqrt": _elementwise(np.sqrt, "f"),
+    "Sum": _elementwise(np.add, "f"),
+    "Tile": lambda node, inputs: np.tile(inputs[0], inputs[1].tolist()),
+    "Trilu": _triangle,
+    "Xor": _elementwise(np.logical_xor, "b"),
+}
+_MOVING: Final = frozenset(
+    {
+        *("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split"),
+        *("Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    }
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -396,14 +397,25 @@ def _kernels(plan: Plan) -> list[KernelVariant]:
 
 def _chains(steps: Iterable[Step]) -> list[list[Step]]:
     """The steps in chains that have no storages in common, those with the most bytes first."""
-    chains: list[tuple[list[Step], set[Storage]]] = []
-    for step in steps:
-        own = {*step.read(), *step.written()}
-        joined = [chain for chain in chains if not own.isdisjoint(chain[1])]
-        chains = [chain for chain in chains if chain not in joined]
-        chains.append(([*(item for chain, _ in joined for item in chain), step], own.union(*(used for _, used in joined))))
-    chains.sort(key=lambda chain: -sum(item.nbytes for item in chain[1]))
-    return [chain for chain, _ in chains]
+    groups: dict[Storage, Storage] = {}
+
+    def group(storage: Storage) -> Storage:
+        while groups.setdefault(storage, storage) is not storage:
+            groups[storage] = groups[groups[storage]]
+            storage = groups[storage]
+        return storage
+
+    used = {step: [*step.read(), *step.written()] for step in steps}
+    for first, *others in used.values():
+        for other in others:
+            groups[group(other)] = group(first)
+    chains: dict[Storage, list[Step]] = {}
+    for step, storages in used.items():
+        chains.setdefault(group(storages[0]), []).append(step)
+    nbytes: Counter[Storage] = Counter()
+    for storage in list(groups):
+        nbytes[group(storage)] += storage.nbytes
+    return [chains[item] for item in sorted(chains, key=lambda item: -nbytes[item])]
 
 
 def _bound(step: Step, desc: OperatorDesc) -> list[Storage]:

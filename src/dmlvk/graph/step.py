@@ -45,10 +45,15 @@ class Storage:
     @property
     def place(self) -> Place:
         """The place in the storage that is part of no other; a storage that is part of none is at the start of itself."""
-        storage, offset = self, 0
-        while (outer := storage.part_of) is not None:
-            storage, offset = outer.storage, offset + outer.offset
-        return Place(storage, offset)
+        whole, path = self, []
+        while whole.part_of is not None:
+            path.append(whole)
+            whole = whole.part_of.storage
+        place = Place(whole, 0)
+        for part in reversed(path):  # parts of parts become parts of the whole: the way is short from now on
+            assert part.part_of is not None, "it is on the way"
+            place = part.part_of = Place(whole, place.offset + part.part_of.offset)
+        return place
 
 
 class Origin(Protocol):

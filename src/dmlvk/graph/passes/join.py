@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, same_steps
@@ -54,26 +54,49 @@ def join_in_place(graph: StepGraph) -> None:
 
 
 def _flatten(graph: StepGraph) -> None:
-    """A join that only another one along the same dimension reads becomes part of that."""
-    for between in [step.outputs[0] for step in graph.steps if isinstance(step.desc, ops.Join)]:
-        step, reader = graph.writer(between), graph.only_reader(between)
+    """Joins that only another one along the same dimension reads become part of that, each step in one go."""
+    joins = [step for step in graph.steps if isinstance(step.desc, ops.Join)]
+    inner = {storage: step for reader in joins for storage, step in _inner(graph, reader)}
+    for step in joins:
+        if step.outputs[0] in inner:
+            continue
+        pieces: list[tuple[TensorDesc, Storage | None]] = []
+        absorbed = []
+        waiting = _pieces(step)
+        while waiting:
+            tensor, storage = waiting.pop()
+            if storage in inner:
+                absorbed.append(inner[storage])
+                waiting += _pieces(inner[storage])
+            else:
+                pieces.append((tensor, storage))
+        if absorbed:
+            tensors, inputs = zip(*pieces, strict=True)
+            merged = dataclasses.replace(step, desc=step.desc.replace(input_tensors=tensors), inputs=inputs)
+            graph.replace((*absorbed, step), merged)
+
+
+def _pieces(step: Step) -> list[tuple[TensorDesc, Storage | None]]:
+    """The inputs of a join, the last one first."""
+    assert isinstance(step.desc, ops.Join), "the caller looks for one"
+    return [*zip(step.desc.input_tensors, step.inputs, strict=True)][::-1]
+
+
+def _inner(graph: StepGraph, reader: Step) -> Iterator[tuple[Storage, Step]]:
+    """The joins that may become part of a join that reads them, each with its output."""
+    for read, storage in _pieces(reader):
+        step = graph.writer(storage)
+        if storage is None or step is None or not isinstance(step.desc, ops.Join) or step.runs_once != reader.runs_once:
+            continue
+        written = step.desc.tensor("output_tensor")
         if (
-            step is None
-            or reader is None
-            or reader.runs_once != step.runs_once
-            or any(map(graph.outlives_a_run, step.read()))
+            step.desc.axis == reader.desc.axis  # type: ignore[attr-defined]  # it is a join, too
+            and written.sizes == read.sizes
+            and same_steps(written, read, read.sizes)
+            and graph.only_reader(storage) is reader
+            and not any(map(graph.outlives_a_run, step.read()))
         ):
-            continue
-        inner, outer = step.desc, reader.desc
-        if not isinstance(inner, ops.Join) or not isinstance(outer, ops.Join):
-            continue
-        place = reader.inputs.index(between)
-        written, read = inner.tensor("output_tensor"), outer.input_tensors[place]
-        if inner.axis == outer.axis and written.sizes == read.sizes and same_steps(written, read, read.sizes):
-            tensors = (*outer.input_tensors[:place], *inner.input_tensors, *outer.input_tensors[place + 1 :])
-            inputs = (*reader.inputs[:place], *step.inputs, *reader.inputs[place + 1 :])
-            merged = dataclasses.replace(reader, desc=outer.replace(input_tensors=tensors), inputs=inputs)
-            graph.replace((step, reader), merged)
+            yield storage, step
 
 
 def _starts(desc: ops.Join) -> list[int] | None:

@@ -267,6 +267,9 @@ class Graph(GraphMethods):
         Args:
             sizes, data_type, strides: The sizes, type and strides of its tensor.
             owned_by_dml: Whether it is given once, to ``Function.initialize``, and kept: as weights are.
+
+        Raises:
+            InvalidArgumentError: sizes, a type or strides that no tensor can have.
         """
         flags = TensorFlags.OWNED_BY_DML if owned_by_dml else TensorFlags.NONE
         desc = TensorDesc(data_type, tuple(sizes), None if strides is None else tuple(strides), flags=flags)
@@ -276,7 +279,11 @@ class Graph(GraphMethods):
         return Expression(self, source, desc)
 
     def constant(self, array: npt.ArrayLike) -> Expression:
-        """A constant from an array; copied, and uploaded when the graph is compiled. A number has the sizes {1}."""
+        """A constant from an array; copied, and uploaded when the graph is compiled. A number has the sizes {1}.
+
+        Raises:
+            InvalidArgumentError: an array of a type that no tensor has, without elements, or of more than 8 dimensions.
+        """
         values = np.ascontiguousarray(array)
         desc = TensorDesc(data_type_of(values.dtype), values.shape or (1,))
         data = values.tobytes().ljust(desc.total_tensor_size_in_bytes, b"\0")
@@ -325,7 +332,7 @@ class Graph(GraphMethods):
             without: The passes to leave out, as for ``Device.compile_graph``.
 
         Raises:
-            InvalidArgumentError: no output.
+            InvalidArgumentError: no output, or ``without`` names no pass.
             StateError: an expression of another graph.
             UnsupportedError: as ``Device.compile_graph``.
         """

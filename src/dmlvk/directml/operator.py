@@ -133,7 +133,7 @@ class CompiledOperator:
         self._initializing_list: weakref.ref[object] | None = None
 
     def get_binding_properties(self) -> BindingProperties:
-        """``IDMLDispatchable::GetBindingProperties``."""
+        """``IDMLDispatchable::GetBindingProperties``: the bytes of the temporary and persistent resources to bind."""
         return self._properties
 
     @property

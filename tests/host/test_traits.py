@@ -13,16 +13,20 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.graph.passes import PASSES, optimized
 from dmlvk.graph.step import Step, Storage
 from dmlvk.kernels.common.plan import Dispatch
+from dmlvk.kernels.common.registry import LOWERINGS
+from dmlvk.kernels.elementwise.rules import ELEMENTWISE
 from dmlvk.kernels.lowering import lower
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, InterpolationMode, MatrixTransform
+from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.convolution import ConvolutionAdd
-from dmlvk.spec.schema import REGISTRY, OperatorDesc
+from dmlvk.spec.schema import REGISTRY, OperatorDesc, Traits
 from dmlvk.spec.tensor import calculate_strides
 from dmlvk.verify.oracle import oracle
 
 F16, F32, F64, U8 = (TensorDataType[name] for name in ("FLOAT16", "FLOAT32", "FLOAT64", "UINT8"))
-POINTWISE = [row for row in REGISTRY.values() if row.traits.pointwise and row.upgrade is OperatorDesc.upgrade]
+NEWEST = [row for row in REGISTRY.values() if row.upgrade is OperatorDesc.upgrade]
+POINTWISE = [row for row in NEWEST if row.traits.pointwise]
 OF_OVERFLOWS = (ops.ElementWiseIsInfinity, ops.ElementWiseIsNan)
 OF_NUMBERS = [
     row
@@ -74,9 +78,41 @@ def test_a_rounding_may_overflow() -> None:
     assert all(row.traits.discontinuous for row in OF_OVERFLOWS)
 
 
-def test_older_versions_of_a_row_have_its_traits() -> None:
-    for newest, older in ((ops.ElementWiseClip1, ops.ElementWiseClip), (ops.ElementWiseClipGrad1, ops.ElementWiseClipGrad)):
-        assert newest.traits == older.traits
+def test_no_other_row_jumps() -> None:
+    assert {row for row in NEWEST if row.traits.discontinuous} - set(OF_NUMBERS) == set(OF_OVERFLOWS)
+
+
+def test_rows_of_the_elementwise_kernels_are_pointwise() -> None:
+    assert {row for row in LOWERINGS if LOWERINGS[row].rules is ELEMENTWISE} == set(POINTWISE)
+
+
+def test_these_rows_take_strides() -> None:
+    assert {row for row in NEWEST if row.traits.strided} == {ops.ElementWiseIf, ops.ElementWisePow, ops.Gemm}
+    assert PointwiseChain.traits.strided
+
+
+COSTLY = {f"Activation{name}" for name in "Celu Elu Gelu ParametricSoftplus ScaledElu ScaledTanh".split()}
+COSTLY |= {f"Activation{name}" for name in "Sigmoid Softplus Swish Tanh".split()}
+COSTLY |= {f"ElementWise{name}" for name in "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh".split()}
+COSTLY |= {f"ElementWise{name}" for name in "ConstantPow Erf Log".split()}
+"""What takes an H200 longer than memory does, for it calls a function that has no instruction."""
+
+
+def test_these_rows_are_costly() -> None:
+    assert {row.__name__ for row in NEWEST if row.traits.costly} == COSTLY
+
+
+def test_versions_of_a_row_have_the_same_traits() -> None:
+    versions: dict[str, set[Traits]] = {}
+    for row in REGISTRY.values():
+        if row is not ops.Resample3:  # it was never tried on images that lie otherwise
+            versions.setdefault(row.__name__.rstrip("0123456789"), set()).add(row.traits)
+    assert all(len(traits) == 1 for traits in versions.values())
+    assert ops.Upsample2d.traits == Traits(), "a resample under another name"
+
+
+def test_these_rows_compute_images_however_they_lie() -> None:
+    assert {row for row in NEWEST if row.traits.alike} == {ops.AveragePooling1, ops.Convolution, ops.MaxPooling2}
 
 
 @pytest.mark.parametrize(

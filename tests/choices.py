@@ -79,7 +79,7 @@ def rule_of(desc: OperatorDesc, caps: Capabilities) -> str:
 
 _NO_SIZES = re.compile(
     "MODE|RANK|VECTOR_|ALONG|HAS_|_BIAS|MASK_|LENGTHS|QUADS|ACTIVATION|OPERATION|RUNS|MAT_|CHANNELS|FUNCTION|SIGNED|PADD|DILATED"
-    "|TAP|INSIDE|WHOLE|SHORT|INNER|PARAMETERS|PLAIN|FLIP"
+    "|TAP|INSIDE|WHOLE|SHORT|INNER|PARAMETERS|PLAIN|FLIP|WINDOW_|STRIDE_|VOLUMES|NORM_|INDEX_WORDS|SHIFT|REPEAT"
 )
 """Constants that say what is computed and how tensors lie, and not how work is cut."""
 
@@ -118,8 +118,8 @@ def _product(rows: int, columns: int, depth: int, data_type: TensorDataType = FL
     return ops.Gemm(a_tensor=a, b_tensor=b, output_tensor=y)
 
 
-def _reduction(rows: int, axis: int) -> OperatorDesc:
-    sizes = [rows, 2**26 // rows] if axis == 1 else [2**26 // rows, rows]
+def _reduction(rows: int, axis: int, elements: int = 2**26) -> OperatorDesc:
+    sizes = [rows, elements // rows] if axis == 1 else [elements // rows, rows]
     output = [1 if own == axis else size for own, size in enumerate(sizes)]
     return ops.Reduce(
         function=ReduceFunction.SUM, input_tensor=_float32(*sizes), output_tensor=_float32(*output), axes=(axis,)
@@ -151,6 +151,20 @@ def _normalization(rows: int, axis: int) -> OperatorDesc:
 
 def _sine(count: int) -> OperatorDesc:
     return ops.ElementWiseSin(input_tensor=_float32(count), output_tensor=_float32(count))
+
+
+def _pooling(edge: int, window: int, step: int) -> OperatorDesc:
+    outputs = (edge - window) // step + 1
+    return ops.AveragePooling1(
+        input_tensor=_float32(1, 8, edge, edge),
+        output_tensor=_float32(1, 8, outputs, outputs),
+        strides=(step, step),
+        window_size=(window, window),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        dilations=(1, 1),
+        include_padding=False,
+    )
 
 
 def _convolution(channels: int, outputs: int, edge: int) -> OperatorDesc:
@@ -223,6 +237,12 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "1x1 of 2^k channels to 256 of 14x14": (range(4, 14), lambda k: _convolution(2**k, 256, 14)),
     "product of 2^k x 4096 by 4096, FLOAT16": (range(2, 13), lambda k: _product(2**k, 4096, 4096, FLOAT16)),
     "product of 4096 x 64 by 2^k, FLOAT16": (range(2, 13), lambda k: _product(4096, 2**k, 64, FLOAT16)),
+    "sums of 16 rows of 2^k numbers": (range(2, 20), lambda k: _reduction(16, 1, 2 ** (k + 4))),
+    "sums of 16 columns of 2^k numbers": (range(2, 20), lambda k: _reduction(16, 0, 2 ** (k + 4))),
+    "means of windows of 2^k beside each other in 1024 x 1024": (range(11), lambda k: _pooling(1024, 2**k, 2**k)),
+    "means of all windows of 2^k in 64 x 64": (range(7), lambda k: _pooling(64, 2**k, 1)),
+    "1x1 of 256 channels to 16 k of 28x28": (range(1, 40, 3), lambda k: _convolution(256, 16 * k, 28)),
+    "1x1 of 2^k channels to 64 of 4x4": (range(6, 19), lambda k: _convolution(2**k, 64, 4)),
     "slices of k bytes": (range(4, 68, 4), lambda k: _slice(UINT8, 2**20, k)),
     "slices of k numbers, FLOAT16": (range(8, 64, 4), lambda k: _slice(FLOAT16, 2**20, k)),
     "slices of 32 k numbers": (range(1, 14), lambda k: _slice(FLOAT32, 2**14, 32 * k)),

@@ -112,6 +112,19 @@ def test_rule(desc: Reduce, gpu: str, cpu: str) -> None:
     assert (chosen(desc, GPU), chosen(desc, CPU)) == (gpu, cpu)
 
 
+@pytest.mark.parametrize(
+    ("rule", "axis", "least"), [("split", 1, 4 * 64), ("workgroup", 1, 4 * 2 * 32), ("columns_split", 0, 32)]
+)
+def test_a_rule_needs_rows_of_some_length(rule: str, axis: int, least: int) -> None:
+    caps = Capabilities(features=SUBGROUPS, subgroup_size=32)
+    for length in (least - 4, least):
+        sizes = (64, length) if axis else (length, 64)
+        output = tuple(1 if own == axis else size for own, size in enumerate(sizes))
+        x, y = (TensorDesc(TensorDataType.FLOAT32, own) for own in (sizes, output))
+        desc = Reduce(function=ReduceFunction.SUM, input_tensor=x, output_tensor=y, axes=(axis,))
+        assert (rule in possible_rules(desc, caps)) == (length == least)
+
+
 def test_few_workgroups_never_do_much_of_the_work() -> None:
     """However 2^26 elements are cut into rows, a GPU gets 2^15 invocations or more."""
     for power, inner in itertools.product(range(27), (True, False)):

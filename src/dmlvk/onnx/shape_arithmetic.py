@@ -348,7 +348,7 @@ def _split(node: Node, inputs: _Inputs) -> Any:
     x, sizes = (*inputs, None)[:2]
     assert x is not None, "it is required"
     axis, count = node.attributes.get("axis", 0), len(node.outputs)
-    given = node.attributes.get("split") if sizes is None else sizes.tolist()
+    given = node.attributes.get("split") if sizes is None else _told(sizes).tolist()
     whole = -(-x.shape[axis] // count)
     ends = np.cumsum([whole] * count if given is None else given)
     if len(ends) != count or (given is not None and ends[-1] != x.shape[axis]):
@@ -412,6 +412,7 @@ _RECORDING: Final[Mapping[str, _Rule]] = {
     "ReduceSum": _reduced(np.sum, typed=True),
     "Reshape": _reshaped,
     "Slice": _sliced,
+    "Split": _split,
     "Squeeze": _squeezed,
     "Sub": _elementwise(np.subtract, _NUMBERS),
     "Transpose": _transposed,
@@ -441,7 +442,6 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "ScatterND": _scattered_blocks,
     "Sign": _elementwise(np.sign, "iuf"),
     "Sin": _elementwise(np.sin, "f"),
-    "Split": _split,
     "Sqrt": _elementwise(np.sqrt, "f"),
     "Sum": _elementwise(np.add, "f"),
     "Tile": lambda node, inputs: np.tile(inputs[0], inputs[1].tolist()),

@@ -159,14 +159,22 @@ class Cutter:
             return row.always or not self._kinds.keys().isdisjoint(node.inputs)
         if not can_be_traced(node) or node in self._without_traces:
             return True
-        inside, placed, defined = {*known}, dict(self.placed), {*self._defined}
         try:
-            self._place_inside(node, inside)
+            self._place_inside(node, known)
         except _ComputedError:
-            self.placed, self._defined = placed, defined
+            self._forget_inside(node, known)
             return True
-        known |= inside
         return False
+
+    def _forget_inside(self, node: Node, known: set[str]) -> None:
+        """Takes back what was noted of a node's bodies, whose values have names of their own."""
+        for body in self._bodies.get(node, {}).values():
+            names = {*body.inputs}.union(*(inner.outputs for inner in body.nodes))
+            known -= names
+            self._defined -= names
+            self.placed.pop(body, None)
+            for inner in body.nodes:
+                self._forget_inside(inner, known)
 
     def _place_inside(self, node: Node, known: set[str]) -> None:
         """Rows for the bodies of an If or a Scan; the outputs of an If are known if they are in both branches."""

@@ -34,12 +34,20 @@ def top_k(rows: int, length: int, k: int, data_type: TensorDataType = TensorData
     )
 
 
+def test_chunks_are_of_long_rows_and_of_few_elements_wanted() -> None:
+    for k, least in ((1, 4096), (8, 4096), (16, 8192)):
+        for length in (least - 1, least):
+            assert ("chunks" in possible_rules(top_k(64, length, k), LARGE)) == (length == least)
+
+
 @pytest.mark.parametrize(
     ("rows", "length", "k", "rule"),
     [
         (65536, 1000, 5, "select"),
         (65536, 1000, 250, "sort"),
         (65536, 100, 5, "sort"),
+        (65536, 128, 5, "sort"),
+        (65536, 129, 5, "select"),
         (4096, 32768, 100, "select"),
         (1, 2**26, 10, "chunks"),
         (1024, 8192, 8192, "memory"),

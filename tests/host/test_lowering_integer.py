@@ -126,6 +126,12 @@ def test_only_matrices_of_whole_words_of_bytes() -> None:
     assert last(lowered(product(), MATRICES)).kernel.subgroup_size == 32
 
 
+def test_a_cpu_has_one_small_tile_of_matrices() -> None:
+    kernel = last(lowered(product(), dataclasses.replace(MATRICES, is_cpu=True), "cooperative")).kernel
+    constants = dict(kernel.constants)
+    assert [constants[name] for name in ("TILE_M", "TILE_N", "TILE_K", "SUB_M", "SUB_N")] == [32, 32, 32, 16, 16]
+
+
 def test_wide_integers_are_added_in_float32() -> None:
     one = TensorDesc(FLOAT32, (1, 1))
     for data_type, depth, exact in ((INT8, 33025, True), (INT8, 33026, False), (INT16, 40, False)):

@@ -850,7 +850,7 @@ class _Writer:
         names = ", ".join(f"s{position}" for position in range(len(self._trace.symbols)))
         source = "\n    ".join([f"def function({names}):", *self._lines, f"return {result}"])
         exec(compile(source, "<sizes>", "exec"), self._constants)
-        function: Callable[..., Any] = self._constants["function"]
+        function: Callable[..., Any] = self._constants.pop("function")  # its globals, which then do not hold it
         return function
 
     def _conditions_of(self, check: _Form | _Comparison) -> list[str]:

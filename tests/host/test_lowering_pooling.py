@@ -67,6 +67,25 @@ def rule(desc: AveragePooling1 | LpPooling1 | MaxPooling2, caps: Capabilities = 
     return choose(POOLING, LOWERINGS[type(desc)].problem(desc), caps).name
 
 
+def test_a_row_of_lanes_has_32_groups_at_most() -> None:
+    for width, fits in ((125, True), (126, False)):
+        desc = average((1, 1, 8, 256), (1, 1, 8, 257 - width), (1, width))
+        assert ("lanes" in possible_rules(desc, GPU)) == fits
+
+
+@pytest.mark.parametrize(("height", "rows"), [(15, 4), (16, 2), (18, 2), (19, 1)])
+def test_rows_of_lanes_fit_registers(height: int, rows: int) -> None:
+    (launch,) = lower(average((8, 64, 128, 128), (8, 64, 129 - height, 126), (height, 3)), GPU, force="lanes").dispatches
+    assert isinstance(launch, Dispatch) and dict(launch.kernel.constants)["ROWS"] == rows
+
+
+def test_positions_reach_2_to_the_30() -> None:
+    sizes = (1, 1, 4, 4)
+    lower(average(sizes, sizes, (1, 1), dilations=(1, 2**30)), GPU)
+    with pytest.raises(UnsupportedError, match="positions along a dimension"):
+        lower(average(sizes, sizes, (1, 1), dilations=(1, 2**30 + 1)), GPU)
+
+
 def test_older_rows_become_the_newest() -> None:
     tensor = TensorDesc(FLOAT32, (1, 2, 5, 5))
     shared = arrays((1, 1))

@@ -213,18 +213,28 @@ class Conversion(NodeFacts):
     def _describe(self, row: type[OperatorDesc], fields: dict[str, Any]) -> tuple[OperatorDesc | None, dict[str, Any]]:
         """The validated desc, None if there is nothing to compute, and the row's tensor fields as Values."""
         given = [value for value in fields.values() if isinstance(value, Value)]
-        outputs = [spec.name for spec in row.fields if spec.kind.is_output and not spec.optional]
-        if any(0 in value.sizes for name in outputs for value in _values(fields.get(name))):
+        slots = [spec for spec in row.fields if spec.kind.is_output]
+        outputs = [spec.name for spec in slots if not spec.optional]
+        missing = [name for name in outputs if name not in fields]
+        first = next((fields.get(spec.name) for spec in row.fields if spec.kind.is_input), None)
+        if missing and isinstance(first, Value) and 0 in first.sizes and _sized_as_first(row):
+            return None, {**fields, **{name: self.new(first.sizes, given[0].dtype) for name in missing}}
+        made = outputs or [spec.name for spec in slots]  # of a recurrent network none is required
+        if any(0 in value.sizes for name in made for value in _values(fields.get(name))):
             return None, fields
         desc = row(**{name: _described(value) for name, value in fields.items()})
-        missing = [name for name in outputs if name not in fields]
         if missing:
-            slots = (slot.field.name for slot in desc.output_slots())
-            sizes = dict(zip(slots, desc.inferred_output_sizes(), strict=True))
+            names = (slot.field.name for slot in desc.output_slots())
+            sizes = dict(zip(names, desc.inferred_output_sizes(), strict=True))
             fields = {**fields, **{name: self.new(sizes[name], given[0].dtype) for name in missing}}
             desc = desc.replace(**{name: fields[name].desc() for name in missing})
         desc.validate()
         return desc, fields
+
+
+def _sized_as_first(row: type[OperatorDesc]) -> bool:
+    """Whether the row's outputs have the sizes of its first input."""
+    return row.inferred_output_sizes is OperatorDesc.inferred_output_sizes
 
 
 def _values(field: Any) -> tuple[Value, ...]:

@@ -127,12 +127,15 @@ def split_padding(node: Conversion, total: Sizes, auto: str) -> tuple[Sizes, Siz
 def conv(node: Conversion) -> Value:
     x, w = _operands(node)
     window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
+    sizes, bias = (x.sizes[0], w.sizes[0], *window.output), _bias(node, w.sizes[0], x.rank)
+    if 0 in x.sizes:  # windows of padding alone
+        return node.fill(sizes, x.dtype.type(0)) if bias is None else node.copy(bias.broadcast_to(sizes))
     return node.launch(
         ops.Convolution,
         x,
         w,
-        _bias(node, w.sizes[0], x.rank),
-        output_tensor=node.new((x.sizes[0], w.sizes[0], *window.output), x.dtype),
+        bias,
+        output_tensor=node.new(sizes, x.dtype),
         output_padding=(0,) * (x.rank - 2),
         group_count=node.attribute("group", 1),
         **window.fields,

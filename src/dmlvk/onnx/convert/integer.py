@@ -72,6 +72,8 @@ def _parameter(node: Conversion, value: Value | None, *, of_columns: bool = Fals
 def matmul_integer(node: Conversion) -> Value:
     a_zero_point = node.get(2)
     parts = _matrices(node, node[0], node[1], (a_zero_point,))
+    if 0 in parts.a.sizes:
+        return node.fill(parts.sizes, np.int32(0))
     y = node.launch(
         ops.MatrixMultiplyInteger,
         parts.a,
@@ -90,6 +92,10 @@ def quantized_matmul(node: Conversion) -> Value:
     if a_scale is None or b_scale is None or scale is None or zero_point is None:
         raise node.invalid("all scales and the output's zero point must be given", None)
     parts = _matrices(node, node[0], node[3], (a_scale, a_zero_point, scale, zero_point))
+    if 0 in parts.a.sizes:
+        own = _parameter(node, zero_point)
+        assert own is not None, "it is given"
+        return node.reshape(node.copy(own.broadcast_to(parts.product_sizes)), parts.sizes)
     y = node.launch(
         ops.QuantizedLinearMatrixMultiply,
         parts.a,
@@ -122,6 +128,9 @@ def _multiply_to_float(
         for value in (*scales, *zero_points)
     )
     y = node.new(parts.product_sizes, a[1].dtype)
+    if 0 in parts.a.sizes:
+        zeros = node.fill(y.sizes, y.dtype.type(0))
+        return node.reshape(zeros if bias is None else node.elementwise(ops.ElementWiseAdd, zeros, bias), parts.sizes)
     if bias is not None and bias.sizes != y.sizes[-1:]:
         raise node.invalid("the bias must have one element for each column", bias.sizes, y.sizes[-1:])
     y = node.launch(
@@ -177,6 +186,8 @@ def _one(node: Conversion, value: Value | None) -> Value | None:
 def convolution_integer(node: Conversion) -> Value:
     x, w = node[0], node[1]
     window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
+    if 0 in x.sizes:
+        return node.fill((x.sizes[0], w.sizes[0], *window.output), np.int32(0))
     return node.launch(
         ops.ConvolutionInteger,
         x,

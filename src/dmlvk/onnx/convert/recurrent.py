@@ -133,8 +133,8 @@ def _recurrent(
     x, (w, r) = node[0], weights
     if x.rank != 3 or w.rank != 3 or r.rank != 3:
         raise node.invalid("X, W and R must have 3 dimensions", (x.sizes, w.sizes, r.sizes))
-    if 0 in x.sizes:
-        raise node.unsupported(f"an input of sizes {x.sizes}, without elements, is not supported")
+    if x.sizes[2] == 0:  # what nothing is multiplied by is 0
+        x, w = node.fill((*x.sizes[:2], 1), x.dtype.type(0)), node.fill((*w.sizes[:2], 1), w.dtype.type(0))
     x = x.transpose((1, 0, 2)) if batch_first else x
     steps, batch, _ = x.sizes
     directions, _, hidden = r.sizes
@@ -142,6 +142,8 @@ def _recurrent(
     if name not in _DIRECTIONS:
         raise node.invalid(f"direction must be one of {', '.join(_DIRECTIONS)}", name)
 
+    if steps == 0:
+        return _as_before(node, (directions, batch, hidden), batch_first, sorted(optional), like=x)
     fields: dict[str, Value | None] = {
         "input_tensor": _four_dimensional(node, x),
         "weight_tensor": _four_dimensional(node, w),
@@ -167,6 +169,17 @@ def _recurrent(
             row, **fields, activation_descs=_activations(node, functions, directions), direction=direction, **attributes
         )
     return tuple(outputs)
+
+
+def _as_before(
+    node: Conversion, sizes: Sizes, batch_first: bool, initial: list[int], *, like: Value
+) -> tuple[Value | None, ...]:
+    """The outputs of a sequence of no steps: no states, and as the last ones the initial ones, or zeros."""
+    directions, batch, hidden = sizes
+    own = (batch, directions, hidden) if batch_first else sizes
+    whole = (batch, 0, directions, hidden) if batch_first else (0, *sizes)
+    last = [node.get(index) or node.fill(own, like.dtype.type(0)) for index in initial[: len(node.node.outputs) - 1]]
+    return node.new(whole, like.dtype), *last
 
 
 def _four_dimensional(node: Conversion, value: Value | None) -> Value | None:

@@ -132,6 +132,7 @@ def max_roi_pool(node: Conversion) -> Value:
         ops.RoiPooling,
         x,
         node.reshape(rois, (1, 1, *rois.sizes)),
+        output_tensor=node.new((rois.sizes[0], x.sizes[1], height, width), x.dtype),
         spatial_scale=float(node.attribute("spatial_scale", 1.0)),
         pooled_size=Size2D(width, height),
     )
@@ -142,5 +143,5 @@ def _widened(node: Conversion, rois: Value, least: float) -> Value:
     x1 + least, y1 + least), which is a product with a matrix of zeros and ones."""
     spread = np.array([[1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0]], rois.dtype)
     shift = node.upload(np.array([[0, 0, least, least]], rois.dtype)).broadcast_to(rois.sizes)
-    floor = node.launch(ops.Gemm, rois, node.upload(spread), shift)
+    floor = node.launch(ops.Gemm, rois, node.upload(spread), shift, output_tensor=node.new(rois.sizes, rois.dtype))
     return node.elementwise(ops.ElementWiseMax, rois, floor)

@@ -110,7 +110,7 @@ class StepGraph:
         if storage is None or storage in self.outputs or any(other is not storage for other in self._sharing(storage)):
             return None
         readers = self.readers(storage)
-        return next(iter(readers)) if list(readers.values()) == [1] else None
+        return next(iter(readers)) if len(readers) == 1 and 1 in readers.values() else None
 
     def outlives_a_run(self, storage: Storage) -> bool:
         """Whether a storage is a constant that steps write over, for the next run to find."""

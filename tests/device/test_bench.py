@@ -104,7 +104,8 @@ def test_new_sizes_are_measured_beside_seen_ones(tmp_path: pathlib.Path, capsys:
     status, results = bench(tmp_path, "--suite", "shapes")
     (row,) = results.shapes
     assert status == 0 and row.model == "decoder" and row.dispatches > 30
-    assert row.new_ms > row.planning_ms > 0 and row.seen_ms > 0  # noisy machines: which is longer is not asserted
+    assert row.new_ms > row.planning_ms >= row.least_planning_ms > 0
+    assert row.seen_ms > 0  # noisy machines: which is longer is not asserted
     assert {"trace", "passes", "lower", "place", "record"} == row.shares.keys()
     assert all(0 <= share < 1 for share in row.shares.values())  # filled sizes are placed without a Placement
     assert str(row) in capsys.readouterr().out

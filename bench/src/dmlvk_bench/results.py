@@ -162,8 +162,9 @@ class ShapeRow:
         dispatches: The number of dispatches of a run.
         new_ms: A run of such sizes, the median.
         seen_ms: A run of the same sizes again, the median.
-        planning_ms: The host's part of a run of such sizes, before the device has anything to do: the least, because it is
-            short, and what else the processors do only adds to it.
+        planning_ms: The host's part of a run of such sizes, before the device has anything to do, the median.
+        least_planning_ms: The least of it: what it takes where each operator has a recipe, and nothing else keeps the
+            processors busy.
         shares: The share of each phase in a run of such sizes, by the phase's name, as a profiler sees them.
     """
 
@@ -172,6 +173,7 @@ class ShapeRow:
     new_ms: float
     seen_ms: float
     planning_ms: float
+    least_planning_ms: float
     shares: dict[str, float]
 
     @property
@@ -183,7 +185,8 @@ class ShapeRow:
         phases = ", ".join(f"{name} {share:.0%}" for name, share in self.shares.items())
         return (
             f"{self.model:40} {self.dispatches:4} dispatches: new sizes {self.new_ms:8.2f} ms, seen {self.seen_ms:8.2f} ms, "
-            f"the host's part {self.planning_ms:6.2f} ms, {self.us_a_dispatch:6.1f} us a dispatch ({phases})"
+            f"the host's part {self.planning_ms:6.2f} ms (at least {self.least_planning_ms:.2f}), "
+            f"{self.us_a_dispatch:6.1f} us a dispatch ({phases})"
         )
 
 

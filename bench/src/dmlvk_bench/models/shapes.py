@@ -101,7 +101,8 @@ def _measured(name: str, model: onnx.ModelProto, device: str | None, feeds: Call
     for item in fed[-_PROFILED:]:
         profile.runcall(session.run, None, item)
     dispatches = session.report().dispatches
-    return ShapeRow(name, dispatches, statistics.median(new), statistics.median(seen), min(planning), _shares(profile))
+    new_ms, seen_ms, planning_ms = map(statistics.median, (new, seen, planning))
+    return ShapeRow(name, dispatches, new_ms, seen_ms, planning_ms, min(planning), _shares(profile))
 
 
 def _milliseconds(session: InferenceSession, feeds: Mapping[str, Array], planning: list[float] | None = None) -> float:

@@ -57,6 +57,7 @@ class StepGraph:
         self._writers: dict[Storage, Step] = {}
         self._readers: dict[Storage, Counter[Step]] = {}
         self._parts: dict[Storage, list[Storage]] = {}
+        self._guarantees: dict[Step, dict[Storage, int]] = {}
         self._numbers: dict[tuple[object, ...], float | None] = {}
         for step in steps:
             self._insert(step, None)
@@ -75,6 +76,7 @@ class StepGraph:
     def _remove(self, step: Step) -> Step | None:
         """Takes a step out; returns the one behind it, None at the end."""
         before, after = self._before.pop(step), self._after.pop(step)
+        self._guarantees.pop(step, None)
         self._after[before], self._before[after] = after, before
         for storage in step.written():
             del self._writers[storage]
@@ -118,12 +120,18 @@ class StepGraph:
 
     def alignment(self, storage: Storage) -> int:
         """The bytes on which tensors start that steps see in a storage, as their descs guarantee; 0 for no guarantee."""
-        found = 0
-        for step in {*self.readers(storage), *filter(None, (self.writer(storage),))}:
+        steps = {*self.readers(storage), *filter(None, (self.writer(storage),))}
+        return max((self._guarantees_of(step).get(storage, 0) for step in steps), default=0)
+
+    def _guarantees_of(self, step: Step) -> Mapping[Storage, int]:
+        """What ``alignment`` says of a step's storages for that step alone, worked out once: a join has many."""
+        if step not in self._guarantees:
+            found = self._guarantees[step] = {}
             slots = zip((*step.desc.input_slots(), *step.desc.output_slots()), (*step.inputs, *step.outputs), strict=True)
-            own = (slot.tensor for slot, other in slots if other is storage and slot.tensor is not None)
-            found = max(found, *(tensor.guaranteed_base_offset_alignment for tensor in own))
-        return found
+            for slot, storage in slots:
+                if storage is not None and slot.tensor is not None:
+                    found[storage] = max(found.get(storage, 0), slot.tensor.guaranteed_base_offset_alignment)
+        return self._guarantees[step]
 
     def constant(self, storage: Storage | None, tensor: TensorDesc | None) -> npt.NDArray[Any] | None:
         """The numbers that a storage holds in every run, as a tensor sees it; None if they are not known, or no floats."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -17,6 +16,7 @@ from dmlvk.engine.recipe import Recipe, Recipes
 from dmlvk.engine.trace import Trace
 from dmlvk.engine.weights import Target, Weights
 from dmlvk.graph.assemble import constant_slots, disowning, owning
+from dmlvk.graph.connected import connected
 from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.kernels.common.plan import BlockCopy, KernelVariant, Plan, Source
@@ -397,25 +397,11 @@ def _kernels(plan: Plan) -> list[KernelVariant]:
 
 def _chains(steps: Iterable[Step]) -> list[list[Step]]:
     """The steps in chains that have no storages in common, those with the most bytes first."""
-    groups: dict[Storage, Storage] = {}
-
-    def group(storage: Storage) -> Storage:
-        while groups.setdefault(storage, storage) is not storage:
-            groups[storage] = groups[groups[storage]]
-            storage = groups[storage]
-        return storage
-
-    used = {step: [*step.read(), *step.written()] for step in steps}
-    for first, *others in used.values():
-        for other in others:
-            groups[group(other)] = group(first)
-    chains: dict[Storage, list[Step]] = {}
-    for step, storages in used.items():
-        chains.setdefault(group(storages[0]), []).append(step)
-    nbytes: Counter[Storage] = Counter()
-    for storage in list(groups):
-        nbytes[group(storage)] += storage.nbytes
-    return [chains[item] for item in sorted(chains, key=lambda item: -nbytes[item])]
+    chains = connected((step, [*step.read(), *step.written()]) for step in steps)
+    return sorted(
+        chains,
+        key=lambda chain: -sum(item.nbytes for item in {item for step in chain for item in (*step.read(), *step.written())}),
+    )
 
 
 def _bound(step: Step, desc: OperatorDesc) -> list[Storage]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dmlvk.engine.trace import Label, Region, Spec, Trace
+from dmlvk.graph.connected import connected
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants
@@ -170,17 +171,13 @@ class Network:
     def _parts(self, nodes: Iterable[Node]) -> Iterator[list[Node]]:
         """Nodes of constants in parts that read nothing of each other, of few enough bytes for the device to have them and
         what they make beside each other."""
-        chains: list[tuple[list[Node], set[str]]] = []
-        for node in nodes:
-            own = {*filter(None, node.outputs), *(name for name in node.inputs if name in (self._computing or {}))}
-            joined = [chain for chain in chains if not own.isdisjoint(chain[1])]
-            chains = [chain for chain in chains if chain not in joined]
-            chains.append(
-                ([*(item for chain, _ in joined for item in chain), node], own.union(*(made for _, made in joined)))
-            )
+        made = self._computing or {}
+        chains = connected(
+            (node, [*filter(None, node.outputs), *(name for name in node.inputs if name in made)]) for node in nodes
+        )
         part: list[Node] = []
         taken = 0
-        for chain, _ in chains:
+        for chain in chains:
             nbytes = sum(self.constants[name].nbytes for node in chain for name in node.inputs if name in self.constants)
             if part and taken + nbytes > _AT_ONCE:
                 yield part

@@ -139,6 +139,7 @@ def test_a_module_that_was_linked_carelessly(tmp_path: pathlib.Path) -> None:
     assert "_native.so contains the path of the build" in found
 
 
+@pytest.mark.slow
 def test_the_source_distribution_has_what_the_build_needs(tmp_path: pathlib.Path) -> None:
     script = f"from scikit_build_core.build import build_sdist; build_sdist({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True)

@@ -21,6 +21,7 @@ def made() -> dict[str, str]:
     return site_pages.pages()
 
 
+@pytest.mark.slow
 def test_every_page_of_the_navigation_is_written_or_made(made: dict[str, str]) -> None:
     sections = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     named = set(re.findall(r"[\w-]+\.md", str(sections)))
@@ -29,6 +30,7 @@ def test_every_page_of_the_navigation_is_written_or_made(made: dict[str, str]) -
     assert not written & made.keys(), "what is made is not in the repository"
 
 
+@pytest.mark.slow
 def test_what_is_made_is_whole(made: dict[str, str]) -> None:
     for path, text in made.items():
         begins, ends = {".md": ("# ", "\n"), ".svg": ("<svg", "</svg>"), ".html": ("<!doctype html>", "</html>")}[

@@ -149,6 +149,7 @@ def own_device() -> Iterator[dmlvk.Device]:
     device.wait_idle()
 
 
+@pytest.mark.slow
 def test_memory_stays_below_the_rule(branches: onnx.ModelProto, own_device: dmlvk.Device) -> None:
     own_device.capabilities = dataclasses.replace(own_device.capabilities, is_cpu=False)  # a GPU repacks filters
     own_device.reset_peak_memory()

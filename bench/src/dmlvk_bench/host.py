@@ -4,9 +4,10 @@ waited for between two calls, and does not count."""
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -49,30 +50,36 @@ def measure(device: dmlvk.Device, *, quick: bool = False) -> Iterator[HostRow]:
         assert isinstance(found, dmlvk.DeviceArray)
         return found
 
-    for name, call in ((GRAPH, call_graph), (SESSION, lambda: session.run_with_device_arrays(None, {"x": fed})[0])):
-        yield timed(name, _DISPATCHES, call, pace)
+    yield from timed(
+        {GRAPH: call_graph, SESSION: lambda: session.run_with_device_arrays(None, {"x": fed})[0]}, _DISPATCHES, pace
+    )
 
 
-def timed(name: str, dispatches: int, call: Callable[[], dmlvk.DeviceArray], pace: Pace) -> HostRow:
-    """The row of a call.
+def timed(calls: Mapping[str, Callable[[], dmlvk.DeviceArray]], dispatches: int, pace: Pace) -> list[HostRow]:
+    """The rows of calls that take turns, so that what else the processor does slows all of them.
 
     Args:
-        name: The row's name in the results.
-        dispatches: The number of dispatches of a call.
-        call: The call; its result is read, and with that waited for, after the clock has stopped.
+        calls: The calls, by their rows' names in the results; a result is read, and with that waited for, after the clock
+            has stopped.
+        dispatches: The number of dispatches of each call.
         pace: How long to warm up and to take samples.
     """
 
-    def seconds() -> float:
-        started = time.perf_counter()
-        found = call()
-        taken = time.perf_counter() - started
-        found.numpy()
+    def round_of_calls() -> list[float]:
+        taken = []
+        for call in calls.values():
+            started = time.perf_counter()
+            found = call()
+            taken.append(time.perf_counter() - started)
+            found.numpy()
         return taken
 
-    seconds()  # what is made at the first call
-    times = settled_samples(seconds, float, pace)
-    return HostRow(name, dispatches, statistics.median(times) * 1e6, spread(times))
+    round_of_calls()  # what is made at the first call
+    rounds = settled_samples(round_of_calls, math.fsum, pace)
+    return [
+        HostRow(name, dispatches, statistics.median(times) * 1e6, spread(times))
+        for name, times in zip(calls, map(list, zip(*rounds, strict=True)), strict=True)
+    ]
 
 
 def _chain() -> bytes:

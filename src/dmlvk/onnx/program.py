@@ -7,6 +7,7 @@ one region.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from dmlvk.engine.trace import Label, Region
 from dmlvk.onnx.model import Node
 from dmlvk.onnx.model_run import ModelRun
 from dmlvk.onnx.registry import Row
+from dmlvk.onnx.versions import serving_version
 
 Driver = Callable[[ModelRun, "DrivenNode", Sequence[Item], Scope], Sequence[Item]]
 """Makes a node's outputs of its inputs; the scope has the values that its bodies may read."""
@@ -58,7 +60,13 @@ def drives(
 
 def find_driven(node: Node) -> DrivenRow | None:
     """The row of a node that the host may drive, or None."""
-    return DRIVEN.get((node.op_type, node.version)) if node.domain == "" else None
+    return _serving(node.op_type, node.version) if node.domain == "" else None
+
+
+@functools.cache
+def _serving(op_type: str, version: int) -> DrivenRow | None:
+    since = serving_version(op_type, "", version, (key[1] for key in DRIVEN if key[0] == op_type))
+    return None if since is None else DRIVEN[op_type, since]
 
 
 Placed = tuple[Node, Row | None]

@@ -6,8 +6,9 @@ A converter is one function under one decorator line::
     def relu(node: Conversion) -> Value:
         return node.launch(ops.ActivationRelu, node[0])
 
-It says which versions of the operator's definition it implements; a version that no row names is not supported, so that
-a new opset is never run by the rules of an old one. What a converter does not do of its operator, ``check`` refuses when
+It says which versions of the operator's definition it was checked against. A newer version whose definition says the same
+needs no line (``versions``); one that says anything else is not supported until a row names it, so that a new opset is
+never run by the rules of an old one. What a converter does not do of its operator, ``check`` refuses when
 the model is loaded, before any size is known. Operators that a DirectML row implements as they are stand in
 aligned tables (see ``convert.elementwise`` and ``convert.activation``).
 """
@@ -23,6 +24,7 @@ from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.values import Value
+from dmlvk.onnx.versions import serving_version
 from dmlvk.spec.errors import DmlvkError
 
 Result = Value | Array
@@ -53,7 +55,8 @@ class Row:
     """One operator at one version of its definition.
 
     Attributes:
-        domain, op_type, since: The operator of the nodes that the row is for; the domain of ONNX's own operators is "".
+        domain, op_type, since: The operator of the nodes that the row is for, and the version that it was checked against;
+            the domain of ONNX's own operators is "".
         types: Data types that the node's first input may have.
         host_inputs: Inputs that must be known before the run, by index: those that decide shapes.
         convert: The converter.
@@ -155,17 +158,29 @@ def _refusing(convert: Converter) -> Converter:
 
 def find_row(node: Node) -> Row | None:
     """The row for a node, or None."""
-    return ROWS.get((node.domain, node.op_type, node.version))
+    return _serving(node.domain, node.op_type, node.version)
 
 
 def find_counting(node: Node) -> Row | None:
     """The row of the half that counts, for a node that is run in halves, or None."""
-    return ROWS.get((COUNTING, node.op_type, node.version)) if node.domain == "" else None
+    return _serving(COUNTING, node.op_type, node.version) if node.domain == "" else None
+
+
+@functools.cache
+def _serving(domain: str, op_type: str, version: int) -> Row | None:
+    defined = "" if domain in (COUNTING, TAKING) else domain
+    since = serving_version(op_type, defined, version, _versions(domain, op_type))
+    return None if since is None else ROWS[domain, op_type, since]
+
+
+def _versions(domain: str, op_type: str) -> list[int]:
+    """The versions of an operator that have rows."""
+    return sorted(key[2] for key in ROWS if key[:2] == (domain, op_type))
 
 
 def missing_reason(node: Node) -> str:
     """Why ``find_row`` found nothing."""
-    versions = sorted(since for domain, op_type, since in ROWS if (domain, op_type) == (node.domain, node.op_type))
+    versions = _versions(node.domain, node.op_type)
     if not versions:
         return "the operator has no converter"
     listed = ", ".join(map(str, versions))

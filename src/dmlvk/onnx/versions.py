@@ -38,7 +38,7 @@ def _say_the_same(op_type: str, domain: str, older: int, newer: int) -> bool:
 
 
 def _meaning(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
-    return schema.doc.split(), _formals(schema.inputs), _formals(schema.outputs), _attributes(schema.attributes)
+    return (schema.doc or "").split(), _formals(schema.inputs), _formals(schema.outputs), _attributes(schema.attributes)
 
 
 def _formals(formals: Sequence[onnx.defs.OpSchema.FormalParameter]) -> list[tuple[object, ...]]:

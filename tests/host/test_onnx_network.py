@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
 from dmlvk.engine.trace import Region
+from dmlvk.onnx import functions
+from dmlvk.onnx.control import names_of
 from dmlvk.onnx.model import load_model, read_node
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.registry import COUNTING, ROWS, find_counting, find_row
@@ -74,6 +76,39 @@ def test_a_version_that_says_the_same_is_served_by_an_older_row() -> None:
     assert serving_version("Relu", "", 6, [13, 14]) is None, "rows are for newer versions"
     assert serving_version("NoSuchOperator", "", 2, [1]) is None, "onnx does not define it"
     assert serving_version("NoSuchOperator", "", 2, [1, 2]) == 2
+
+
+@pytest.fixture
+def without_converters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No node has a converter but those that functions are made of."""
+    made_of = ("Add", "Constant", "Div", "Mul", "Pow", "ReduceMean", "Sqrt", "Sub")
+    monkeypatch.setattr(functions, "_is_itself", lambda node: node.op_type in made_of)
+
+
+@pytest.mark.usefixtures("without_converters")
+@pytest.mark.parametrize(("given", "axes"), [({}, [0, 2, 3]), ({"axes": [1]}, [1])])
+def test_an_operator_without_a_converter_is_the_function_that_defines_it(given: dict[str, Any], axes: list[int]) -> None:
+    network = _network([helper.make_node("MeanVarianceNormalization", ["x"], ["y"], "norm", **given)], opset=13)
+    nodes = network.model.nodes
+    assert {node.attributes["axes"] == axes for node in nodes if node.op_type == "ReduceMean"} == {True}
+    assert {(node.whole.name, node.whole.op_type) for node in nodes if node.whole} == {("norm", "MeanVarianceNormalization")}
+    assert nodes[-1].outputs == ("y",)
+    assert len({name for node in nodes for name in node.outputs}) == len(nodes), "a name each"
+
+
+@pytest.mark.usefixtures("without_converters")
+def test_a_function_of_types_needs_to_know_them() -> None:
+    node = read_node(helper.make_node("SoftmaxCrossEntropyLoss", ["x", "labels"], ["y"]), {"": 13})
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="asks for the type of 'labels', which is unknown"):
+        functions.expanded(node, {"x": TensorProto.FLOAT}, set())
+
+
+def test_what_a_graph_reads_from_outside_is_told_from_what_it_has() -> None:
+    graph = onnx.parser.parse_graph(
+        "g (float z) => (float w) { c = Less (z, most) w = If (c) <then_branch = t () => (v) "
+        "{ v = Add (z, more) }, else_branch = e () => (z) {}> }"
+    )
+    assert names_of(graph) == ({"z", "c", "w", "v"}, {"most", "more"})
 
 
 def test_constants_fold_in_the_references_types() -> None:

@@ -65,12 +65,11 @@ def can_be_traced(node: Node) -> bool:
     return node.op_type == "If" or (node.op_type == "Scan" and node.version > 8)
 
 
-def bodies_of(node: Node, opsets: Mapping[str, int], taken: set[str]) -> dict[str, Body]:
+def bodies_of(node: Node, taken: set[str]) -> dict[str, Body]:
     """The node's bodies by attribute.
 
     Args:
         node: One that has some.
-        opsets: The model's.
         taken: Names of all values so far; those that the bodies make are added.
     """
     bodies = {}
@@ -82,7 +81,7 @@ def bodies_of(node: Node, opsets: Mapping[str, int], taken: set[str]) -> dict[st
             names = {name: unused(prefix + name, taken) for name in _made(graph)}
             rename(graph, names)
             bodies[attribute.name] = Body(
-                nodes=tuple(read_node(item, opsets) for item in graph.node),
+                nodes=tuple(read_node(item, node.opsets) for item in graph.node),
                 inputs=tuple(item.name for item in graph.input),
                 outputs=tuple(item.name for item in graph.output),
                 constants={item.name: read_initializer(item) for item in graph.initializer},
@@ -197,6 +196,19 @@ def unused(name: str, taken: set[str]) -> str:
         name += "_"
     taken.add(name)
     return name
+
+
+def names_of(graph: onnx.GraphProto) -> tuple[set[str], set[str]]:
+    """The names that a graph and those inside it define, and those that they read from outside."""
+    own, read = {*_made(graph)}, {item.name for item in graph.output}
+    for node in graph.node:
+        read.update(filter(None, node.input))
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                inner, outer = names_of(attribute.g)
+                own |= inner
+                read |= outer
+    return own, read - own
 
 
 def rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:

@@ -117,6 +117,11 @@ def data_type_of(dtype: np.dtype[Any]) -> TensorDataType | None:
     return kind.carrier if isinstance(kind, NarrowFloat) else kind
 
 
+def element_kind(code: int) -> ElementKind | None:
+    """The kind of elements of a type by ONNX's number; None for one that no device tensor can have."""
+    return _ELEMENT_TYPES.get(code, (None, None))[1]
+
+
 def element_type(code: int) -> tuple[str, np.dtype[Any] | None]:
     """The name of an element type by ONNX's number, and numpy's type; None for one that no device tensor can have."""
     known = code in onnx.TensorProto.DataType.values()
@@ -167,6 +172,7 @@ class Node:
         op_type, domain: The operator; the domain of ONNX's own operators is "".
         version: Since-version of the operator's definition that the model's opset means; the opset itself where onnx
             does not know the operator.
+        opsets: Domain -> version, for the operators of the graphs in its attributes.
         inputs, outputs: Names of values, "" where an optional one is absent.
         attributes: The attributes by name: numbers, strings, lists of them, arrays.
         proto: The node as the file has it.
@@ -177,6 +183,7 @@ class Node:
     op_type: str
     domain: str
     version: int
+    opsets: Mapping[str, int]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
@@ -199,8 +206,7 @@ class Model:
         inputs: The inputs that a caller feeds; inputs with an initializer are constants.
         outputs: The outputs that a caller gets.
         opsets: Domain -> version.
-        inferred_types: Data types of intermediate values as far as ONNX's type inference knows them; None for a type
-            that no device tensor can have.
+        types: ONNX's number of the element type by value, as far as type inference knows it.
         metadata: The model's description of itself.
     """
 
@@ -209,7 +215,7 @@ class Model:
     inputs: tuple[ValueInfo, ...]
     outputs: tuple[ValueInfo, ...]
     opsets: Mapping[str, int]
-    inferred_types: Mapping[str, ElementKind | None]
+    types: Mapping[str, int]
     metadata: ModelMetadata
 
 
@@ -253,7 +259,7 @@ def _model(proto: onnx.ModelProto, weights: Weights, float64_as_float32: bool) -
         inputs=tuple(_value_info(item) for item in graph.input if item.name not in initializers),
         outputs=tuple(_value_info(item) for item in graph.output),
         opsets=opsets,
-        inferred_types=_inferred_types(graph, opsets),
+        types=_inferred_types(graph, opsets),
         metadata=ModelMetadata(
             producer_name=proto.producer_name,
             graph_name=graph.name,
@@ -400,6 +406,7 @@ def read_node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> Node:
         op_type=proto.op_type,
         domain=domain,
         version=version,
+        opsets=opsets,
         inputs=tuple(proto.input),
         outputs=tuple(proto.output),
         attributes={item.name: _attribute(item) for item in proto.attribute},
@@ -518,11 +525,11 @@ def _dimension(proto: onnx.TensorShapeProto.Dimension) -> int | str | None:
     return proto.dim_param or None
 
 
-def _inferred_types(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> dict[str, ElementKind | None]:
+def _inferred_types(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> dict[str, int]:
     """The types of the graph's values; where onnx's definitions leave one open, the file's."""
     codes = {item.name: item.data_type for item in graph.initializer}
     codes |= {item.name: item.type.tensor_type.elem_type for item in graph.input if item.name not in codes}
     infer_types(graph.node, opsets, codes)
     for item in (*graph.value_info, *graph.output):
         codes.setdefault(item.name, item.type.tensor_type.elem_type)
-    return {name: _ELEMENT_TYPES.get(code, (None, None))[1] for name, code in codes.items() if code}
+    return {name: code for name, code in codes.items() if code}

@@ -24,10 +24,10 @@ from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the regis
 from dmlvk.onnx.control import Body, bodies_of, flattened, has_bodies, scan_outputs, scan_rounds, without_bodies
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.cut import Cutter
-from dmlvk.onnx.functions import OPSETS, expanded
+from dmlvk.onnx.functions import expanded
 from dmlvk.onnx.host_nodes import HostEvaluator, always_makes_the_same, may_run_on_host, needs_shape_only, shape_of
 from dmlvk.onnx.host_values import is_always_driven, wanted_on_host
-from dmlvk.onnx.model import Array, Model, Node
+from dmlvk.onnx.model import Array, Model, Node, element_kind
 from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.registry import Row, find_row, missing_reason
@@ -115,31 +115,31 @@ class Network:
         self._computing: dict[str, Node] | None = None if compute is None else {}
         self._bodies: dict[Node, dict[str, Body]] = {}
         self._without_traces: set[Node] = set()
+        self._types = dict(model.types)
         taken = {*model.initializers, *(info.name for info in model.inputs)}
         taken.update(name for node in model.nodes for name in node.outputs)
-        self.model = replace(model, nodes=tuple(self._fold(model.nodes, model.opsets, taken)))
+        self.model = replace(model, nodes=tuple(self._fold(model.nodes, taken)))
         if compute is not None and self._computing:
             self._compute(compute, dict.fromkeys(self._computing.values()))
         self.cut()
 
     # -- loading
 
-    def _fold(self, nodes: Iterable[Node], opsets: Mapping[str, int], taken: set[str]) -> list[Node]:
+    def _fold(self, nodes: Iterable[Node], taken: set[str]) -> list[Node]:
         """Evaluates nodes of constants, inside of others too; returns the others. ``taken`` are the names of all values."""
         rest = []
         waiting = deque(nodes)
         while waiting:
             node = waiting.popleft()
-            expansion = expanded(node, taken)
+            expansion = expanded(node, self._types, taken)
             if expansion is not None:
                 self.constants.update(expansion.constants)
+                self._types.update(expansion.types)
                 waiting.extendleft(reversed(expansion.nodes))
             elif has_bodies(node):
                 bare = without_bodies(node)
-                inner = OPSETS if node.whole else opsets
                 self._bodies[bare] = {
-                    name: self._folded(body, node.whole, inner, taken)
-                    for name, body in bodies_of(node, inner, taken).items()
+                    name: self._folded(body, node.whole, taken) for name, body in bodies_of(node, taken).items()
                 }
                 rest.append(bare)
             elif not self._is_constant(node):
@@ -201,11 +201,11 @@ class Network:
         wholes = dict.fromkeys(node.whole or node for node in nodes)
         self.computed = [Label(node.name, node.op_type, COMPUTED) for node in wholes]
 
-    def _folded(self, body: Body, whole: Node | None, opsets: Mapping[str, int], taken: set[str]) -> Body:
+    def _folded(self, body: Body, whole: Node | None, taken: set[str]) -> Body:
         """A body with its nodes folded, which are part of what the node around them is part of."""
         self.constants.update(body.constants)
         nodes = [replace(node, whole=whole) if whole else node for node in body.nodes]
-        return replace(body, nodes=tuple(self._fold(nodes, opsets, taken)), constants={})
+        return replace(body, nodes=tuple(self._fold(nodes, taken)), constants={})
 
     def cut(self, without_trace: Node | None = None) -> None:
         """Makes the program.
@@ -218,7 +218,8 @@ class Network:
         model, inputs = self.model, {info.name: info.shape == () for info in self.model.inputs}
         outputs = self._outputs
         self.host_inputs = wanted_on_host(inputs, model.nodes, outputs, self._bodies)
-        cutter = Cutter(self._bodies, model.inferred_types, self.constants, inputs, self._without_traces)
+        types = {name: element_kind(code) for name, code in self._types.items()}
+        cutter = Cutter(self._bodies, types, self.constants, inputs, self._without_traces)
         cutter.note_kinds({info.name: info.type for info in model.inputs})
         known = {*self.constants, *self.host_inputs}
         self.program = cutter.program(model.nodes, tuple(inputs), outputs, known, {})

@@ -72,6 +72,24 @@ def test_half_of_a_spectrum(length: int, run: Callable[..., np.ndarray]) -> None
     _near(found, np.fft.rfft(x[..., 0].astype(np.float64)))
 
 
+@pytest.mark.parametrize("length", [9, 10, 1500])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_real_signal_of_half_of_its_spectrum(length: int, axis: int, run: Callable[..., np.ndarray]) -> None:
+    """Without a length it is even; what the half has beyond a length does not count."""
+    x = (
+        np.random.default_rng(length)
+        .standard_normal((length // 2 + 1, 3, 2) if axis == 0 else (3, length // 2 + 1, 2))
+        .astype(f32)
+    )
+    half = x[..., 0] + 1j * x[..., 1].astype(np.float64)
+    for given in (None, length, length // 2):
+        n, a = (None if number is None else np.array(number, np.int64) for number in (given, axis))
+        found = run("DFT", 20, {"x": x, "n": n, "a": a}, ("x",), onesided=1, inverse=1)
+        wanted = np.fft.irfft(half, n=given, axis=axis)
+        assert found.shape == (*wanted.shape, 1)
+        np.testing.assert_allclose(found[..., 0], wanted, rtol=0, atol=3e-6 * np.abs(wanted).max())
+
+
 def test_too_long_for_a_matrix(run: Callable[..., np.ndarray]) -> None:
     with pytest.raises(dmlvk.UnsupportedError, match="a transform of 10007 elements at once"):
         run("DFT", 20, {"x": np.zeros((1, 10007, 1), f32), "n": None, "a": None}, ("x",))

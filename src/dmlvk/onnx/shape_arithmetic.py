@@ -258,7 +258,9 @@ def _counted(_: Node, inputs: Sequence[Array]) -> Any:
         count = max(0, -((start - limit) // delta))
     if isinstance(count, Size):
         raise NotPlainError
-    return start + np.arange(count).astype(inputs[0].dtype) * delta
+    dtype = inputs[0].dtype
+    wide = np.promote_types(dtype, np.float32) if dtype.kind == "f" else dtype  # stash_type of Range
+    return (start.astype(wide) + np.arange(count).astype(wide) * delta.astype(wide)).astype(dtype)
 
 
 def _filled(node: Node, inputs: Sequence[Array]) -> Any:

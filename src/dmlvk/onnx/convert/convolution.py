@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dmlvk.graph.views import Sizes
@@ -46,17 +46,6 @@ class Window:
         """The window over the spatial dimensions in reverse order."""
         parts = (self.kernel, self.strides, self.dilations, self.start, self.end, self.output)
         return Window(*(part[::-1] for part in parts))
-
-    def with_overhang(self, inputs: Sizes) -> Window:
-        """The window over inputs of these sizes, with what hangs over the end of its padding as padding."""
-        reach = (
-            (count - 1) * step + (taps - 1) * dilation + 1
-            for count, step, taps, dilation in zip(self.output, self.strides, self.kernel, self.dilations, strict=True)
-        )
-        end = tuple(
-            map(max, self.end, (far - size - start for far, size, start in zip(reach, inputs, self.start, strict=True)))
-        )
-        return replace(self, end=end)
 
 
 def spatial(node: Conversion, name: str, count: int, default: int) -> Sizes:

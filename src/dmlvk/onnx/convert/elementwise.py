@@ -83,12 +83,13 @@ def _register(operator: Elementwise) -> None:
 register(_ELEMENTWISE)
 
 
-@converts("Mod", 10, 13, types=ops.ElementWiseModulusFloor.fields[0].data_types)
+@converts("Mod", 10, 13, 28, types=ops.ElementWiseModulusFloor.fields[0].data_types)
 def mod(node: Conversion) -> Value:
-    """``fmod`` 1 has the sign of the dividend, as C; 0 that of the divisor, as Python, and is for integers only."""
+    """``fmod`` 1 has the sign of the dividend, as C; 0 that of the divisor, as Python, and was for integers only before
+    version 28."""
     truncates = bool(node.attribute("fmod", 0))
-    if not truncates and node[0].dtype.kind == "f":
-        raise node.invalid("fmod must be 1 for floating-point types", 0)
+    if not truncates and node[0].dtype.kind == "f" and node.node.version < 28:
+        raise node.invalid("fmod must be 1 for floating-point types before version 28", 0)
     row = ops.ElementWiseModulusTruncate if truncates else ops.ElementWiseModulusFloor
     return node.elementwise(row, node[0], node[1])
 

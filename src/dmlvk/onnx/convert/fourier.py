@@ -41,17 +41,27 @@ def transform(node: Conversion) -> Value:
 
 
 def _transformed(node: Conversion, axis: int) -> Value:
-    """The last dimension holds a number's parts: one of a real number, two of a complex one."""
+    """The last dimension holds a number's parts: one of a real number, two of a complex one.
+
+    With ``inverse`` and ``onesided`` a real signal is made of the half of its spectrum that says it all: it is the real part
+    of what is made of that half alone, where each frequency counts twice that the other half repeats.
+    """
     x, given = node[0], node.host(1)
     axis = node.axis(axis, x.rank)
     if axis == x.rank - 1 or x.sizes[-1] not in (1, 2):
         rule = "the last size must be 1 or 2, and axis another dimension"
         raise node.invalid(rule, (axis, x.sizes))
-    length = x.sizes[axis] if given is None else int(given.item())
-    outputs = _outputs(node, length, 0)
+    inverse, onesided = (bool(node.attribute(name, 0)) for name in ("inverse", "onesided"))
+    halved = inverse and onesided
+    length = int(given.item()) if given is not None else 2 * (x.sizes[axis] - 1) if halved else x.sizes[axis]
+    outputs = _outputs(node, length, onesided and not inverse)
     order = [*(number for number in range(x.rank - 1) if number != axis), axis, x.rank - 1]
-    x = x.transpose(order).shorten(x.rank - 2, min(length, x.sizes[axis]))
-    y = _spectrum(node, x, length, outputs, bool(node.attribute("inverse", 0)))
+    x = x.transpose(order).shorten(x.rank - 2, min(length // 2 + 1 if halved else length, x.sizes[axis]))
+    if halved:
+        twice = np.array([1 if 2 * number % length == 0 else 2 for number in range(x.sizes[-2])])
+        y = _spectrum(node, x, length, outputs, inverse, twice).shorten(x.rank - 1, 1)
+    else:
+        y = _spectrum(node, x, length, outputs, inverse)
     return y.transpose([order.index(number) for number in range(x.rank)])
 
 
@@ -72,22 +82,22 @@ def short_time_transform(node: Conversion) -> Value:
     if not 1 <= size <= length <= count:
         rule = "the window must have elements, at most as many as a frame, and a frame at most as many as the signal"
         raise node.invalid(rule, (size, length, count))
-    outputs = _outputs(node, length, 1)
+    outputs = _outputs(node, length, bool(node.attribute("onesided", 1)))
     x = node.packed(x)
     frames = Value(
         x.storage, x.dtype, (batch, (count - length) // step + 1, size, parts), (count * parts, step * parts, parts, 1)
     )
     known = node.host(2)
-    if window is not None and (known is None or length > _DIRECT):
-        frames, known = node.elementwise(ops.ElementWiseMultiply, frames, node.reshape(window, (size, 1))), None
+    if window is not None and known is None:
+        frames = node.elementwise(ops.ElementWiseMultiply, frames, node.reshape(window, (size, 1)))
     return _spectrum(node, frames, length, outputs, False, known)
 
 
-def _outputs(node: Conversion, length: int, onesided: int) -> int:
-    """The number of frequencies that are wanted: half of them, and 0, if the rest follows from them."""
+def _outputs(node: Conversion, length: int, onesided: bool) -> int:
+    """The number of outputs that are wanted: of frequencies half of them, and 0, if the rest follows from them."""
     if length < 1:
         raise node.invalid("a transform must be of at least 1 element", length)
-    return length // 2 + 1 if node.attribute("onesided", onesided) else length
+    return length // 2 + 1 if onesided else length
 
 
 def _spectrum(node: Conversion, x: Value, length: int, outputs: int, inverse: bool, window: Array | None = None) -> Value:
@@ -103,6 +113,8 @@ def _spectrum(node: Conversion, x: Value, length: int, outputs: int, inverse: bo
             matrix = matrix * window.repeat(parts)[:, None]
         x = node.reshape(x, (*batch, count * parts))
         return node.reshape(multiply(node, x, node.upload(matrix.astype(x.dtype))), (*batch, outputs, 2))
+    if window is not None:
+        x = node.elementwise(ops.ElementWiseMultiply, x, node.upload(window[:, None].astype(x.dtype)))
     return _in_two_steps(node, x, length, step, outputs, inverse)
 
 

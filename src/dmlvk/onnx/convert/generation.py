@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import onnx
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import data_type_of
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -19,7 +21,7 @@ from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import NUMERIC
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
-_COUNTED = (TensorDataType.FLOAT32, TensorDataType.INT64, TensorDataType.INT32, TensorDataType.INT16)
+_COUNTED = (TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.INT64, TensorDataType.INT32, TensorDataType.INT16)
 _INT32, _FARTHEST = np.dtype(np.int32), 2**31 - 1
 
 
@@ -32,15 +34,27 @@ def constant_of_shape(node: Conversion) -> Value:
     return node.fill(sizes, number)
 
 
-@converts("Range", 11, types=_COUNTED, host_inputs=(0, 1, 2))
+def _check_stash(node: NodeFacts) -> None:
+    stash = node.attribute("stash_type", onnx.TensorProto.FLOAT)
+    if stash not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
+        raise node.invalid("stash_type must be FLOAT (1) or DOUBLE (11)", stash)
+
+
+@converts("Range", 11, 27, types=_COUNTED, host_inputs=(0, 1, 2), check=_check_stash)
 def counting(node: Conversion) -> Value:
-    """start + i * delta, while that is before the limit."""
+    """start + i * delta, while that is before the limit. Numbers of 16 bits count in float32, in which their products with
+    i are exact as far as they go, so that ``stash_type`` makes no difference."""
     start, limit, delta = (node.known(index).reshape(()) for index in range(3))
     dtype = node.dtype(0)
     is_float = dtype.kind == "f"
     if delta == 0 or (is_float and not np.isfinite([start, limit, delta]).all()):
         raise node.invalid("start, limit and delta must be finite, and delta not 0", (start, limit, delta))
-    count = math.ceil(float(limit - start) / float(delta)) if is_float else -((limit.item() - start.item()) // -delta.item())
+    wide = np.promote_types(dtype, np.float32) if is_float else dtype
+    count = (
+        math.ceil(float(wide.type(limit) - wide.type(start)) / float(delta))
+        if is_float
+        else -((limit.item() - start.item()) // -delta.item())
+    )
     return node.launch(
         ops.FillValueSequence,
         output_tensor=node.new((max(count, 0),), dtype),

@@ -6,6 +6,7 @@ import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.elementwise import Elementwise, register
+from dmlvk.onnx.model import data_type_of
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -47,13 +48,21 @@ def is_infinity(node: Conversion) -> Value:
     return node.elementwise(ops.ElementWiseIsInfinity, node[0], dtype=_BOOL, infinity_mode=mode)
 
 
-@converts("BitShift", 11, types=UNSIGNED)
+@converts("BitShift", 11, 28, types=_INTEGERS)
 def bit_shift(node: Conversion) -> Value:
+    """By as many bits as there are, or more, nothing is left; a negative number of bits is read as an unsigned one, which is
+    more. A signed number goes right as the bits of ``x xor sign``, whose first is 0; what comes of that is turned back."""
     rows = {"LEFT": ops.ElementWiseBitShiftLeft, "RIGHT": ops.ElementWiseBitShiftRight}
     direction = node.attribute("direction", "")
     if direction not in rows:
         raise node.invalid("direction must be 'LEFT' or 'RIGHT'", direction)
-    return node.elementwise(rows[direction], node[0], node[1])
+    x, bits = node[0], node[1].reinterpret(np.dtype(f"u{node[1].dtype.itemsize}"))
+    if x.dtype.kind == "u" or direction == "LEFT":
+        return node.elementwise(rows[direction], x.reinterpret(bits.dtype), bits).reinterpret(x.dtype)
+    sign = node.elementwise(ops.ElementWiseClip1, x, min_max_data_type=data_type_of(x.dtype), min=-1, max=0)
+    turned = node.elementwise(ops.ElementWiseBitXor, x, sign).reinterpret(bits.dtype)
+    shifted = node.elementwise(ops.ElementWiseBitShiftRight, turned, bits).reinterpret(x.dtype)
+    return node.elementwise(ops.ElementWiseBitXor, shifted, sign)
 
 
 @converts("Where", 9, 16, types=_BOOLS)

@@ -214,10 +214,7 @@ def tile(node: Conversion) -> Value:
 
 @converts("DepthToSpace", 1, 11, 13, types=_ANY)
 def depth_to_space(node: Conversion) -> Value:
-    mode = node.attribute("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
-        raise node.invalid("mode must be 'DCR' or 'CRD'", mode)
-    order = DepthSpaceOrder.DEPTH_COLUMN_ROW if mode == "DCR" else DepthSpaceOrder.COLUMN_ROW_DEPTH
+    order = _order(node)
     block, (batch, channels, height, width) = _block(node)
     if channels % block**2:
         raise node.invalid(f"the channels must be a multiple of the square of blocksize, {block}", channels)
@@ -225,13 +222,21 @@ def depth_to_space(node: Conversion) -> Value:
     return node.launch(ops.DepthToSpace1, node[0], output_tensor=y, block_size=block, order=order)
 
 
-@converts("SpaceToDepth", 1, 13, types=_ANY)
+@converts("SpaceToDepth", 1, 13, 28, types=_ANY)
 def space_to_depth(node: Conversion) -> Value:
+    order = _order(node)
     block, (batch, channels, height, width) = _block(node)
     if height % block or width % block:
         raise node.invalid(f"height and width must be multiples of blocksize, {block}", (height, width))
     y = node.new((batch, channels * block**2, height // block, width // block), node[0].dtype)
-    return node.launch(ops.SpaceToDepth1, node[0], output_tensor=y, block_size=block)
+    return node.launch(ops.SpaceToDepth1, node[0], output_tensor=y, block_size=block, order=order)
+
+
+def _order(node: Conversion) -> DepthSpaceOrder:
+    mode = node.attribute("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise node.invalid("mode must be 'DCR' or 'CRD'", mode)
+    return DepthSpaceOrder.DEPTH_COLUMN_ROW if mode == "DCR" else DepthSpaceOrder.COLUMN_ROW_DEPTH
 
 
 def _block(node: Conversion) -> tuple[int, Sizes]:

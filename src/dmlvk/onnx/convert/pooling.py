@@ -39,13 +39,9 @@ def max_pool(node: Conversion) -> tuple[Value, Value | None]:
 
 @converts("AveragePool", 1, 7, 10, 11, 19, 22, types=FLOATS)
 def average_pool(node: Conversion) -> Value:
-    """Padding counts as zeros with ``count_include_pad``. What hangs over it with ``ceil_mode`` counts likewise since
-    version 22, as ONNX's own case wants it there; before, it never does, as in PyTorch and ONNX Runtime."""
-    includes = bool(node.attribute("count_include_pad", 0))
-    x, window = _pooled(node, node[0])
-    if includes and node.node.version >= 22:
-        window = window.with_overhang(x.sizes[2:])
-    return _pool(node, ops.AveragePooling1, x, window, include_padding=includes)
+    """Padding counts as zeros with ``count_include_pad``. What hangs over it with ``ceil_mode`` never counts."""
+    include_padding = bool(node.attribute("count_include_pad", 0))
+    return _pool(node, ops.AveragePooling1, *_pooled(node, node[0]), include_padding=include_padding)
 
 
 @converts("LpPool", 2, 11, 18, 22, types=FLOATS)

@@ -20,6 +20,7 @@ import onnx.numpy_helper
 
 from dmlvk.onnx.external import is_external, nodes_within, read_external, tensors
 from dmlvk.onnx.precision import in_float32
+from dmlvk.onnx.saved_by_runtime import completed
 from dmlvk.onnx.types import infer_types
 from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
 from dmlvk.spec.enums import TensorDataType
@@ -233,7 +234,7 @@ def load_model(source: Source, *, float64_as_float32: bool = False) -> Model:
     """
     try:
         proto, weights = _read(source)
-        return _model(_checked(proto, weights), weights, float64_as_float32)
+        return _model(_checked(completed(proto), weights), weights, float64_as_float32)
     except UnicodeDecodeError as error:  # a name, an attribute, or the checker's message about one
         raise ModelError(f"the model is broken: it has text that is not UTF-8: {error}") from error
     except google.protobuf.message.Error as error:  # graphs in graphs, too deep to be written or read

@@ -99,6 +99,10 @@ class Row:
         return bool(node.inputs) and all(index in self.host_inputs for index in range(len(node.inputs)))
 
 
+MICROSOFT: Final = "com.microsoft"
+IN_BLOCKS: Final = "com.microsoft.nchwc"
+"""The domains of ONNX Runtime's own operators: for all, and those on channels in blocks, which its optimiser writes."""
+
 COUNTING: Final = "dmlvk/counting"
 TAKING: Final = "dmlvk/taking"
 """Domains of the two halves of an operator of ONNX's own domain whose outputs have sizes that follow from values. The first

@@ -10,13 +10,12 @@ from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.node_facts import NodeFacts
-from dmlvk.onnx.registry import Declared, converts
+from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.spec.schema import FLOATS
 
-_MICROSOFT = "com.microsoft"
 _MASK_FILTER_VALUE = -10000.0
 
 
@@ -41,7 +40,7 @@ class _Sizes(NamedTuple):
     "MultiHeadAttention",
     1,
     types=FLOATS,
-    domain=_MICROSOFT,
+    domain=MICROSOFT,
     declared=Declared(8, 3, ("num_heads", "unidirectional", "scale", "mask_filter_value")),
 )
 def multi_head_attention(node: Conversion) -> tuple[Value | None, ...]:
@@ -96,7 +95,7 @@ def _refuse_rotary_attention(node: NodeFacts) -> None:
         raise node.unsupported("rotary embedding is not supported, nor is a past that shares its buffer with the present")
 
 
-@converts("Attention", 1, types=FLOATS, domain=_MICROSOFT, check=_refuse_rotary_attention, declared=_ATTENTION)
+@converts("Attention", 1, types=FLOATS, domain=MICROSOFT, check=_refuse_rotary_attention, declared=_ATTENTION)
 def attention(node: Conversion) -> tuple[Value | None, ...]:
     """Queries, keys and values are one product of the input with the weights; the bias is added by the attention."""
     x, weights, past = node[0], node[1], node.get(4)
@@ -156,7 +155,7 @@ def _refuse_group_query(node: NodeFacts) -> None:
     1,
     types=FLOATS,
     host_inputs=(6,),
-    domain=_MICROSOFT,
+    domain=MICROSOFT,
     check=_refuse_group_query,
     declared=_GROUP_QUERY,
 )

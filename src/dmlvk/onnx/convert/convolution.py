@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,7 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
     strides = spatial(node, "strides", count, 1)
     dilations = spatial(node, "dilations", count, 1)
     reach = tuple((taps - 1) * dilation + 1 for taps, dilation in zip(kernel, dilations, strict=True))
-    start, end = _padding(node, sizes, strides, reach)
+    start, end = _padding(node, node.attribute("pads", None), sizes, strides, reach)
     ceil = bool(node.attribute("ceil_mode", 0)) and node.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     output = []
     reached = list(end)
@@ -87,11 +88,14 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
     return Window(kernel, strides, dilations, start, tuple(reached), tuple(output))
 
 
-def _padding(node: Conversion, sizes: Sizes, strides: Sizes, reach: Sizes) -> tuple[Sizes, Sizes]:
+def _padding(
+    node: Conversion, given: Sequence[int] | None, sizes: Sizes, strides: Sizes, reach: Sizes
+) -> tuple[Sizes, Sizes]:
+    """The padding before and after each dimension; what is given counts where ``auto_pad`` does not say it."""
     count = len(sizes)
     auto = node.attribute("auto_pad", "NOTSET")
     if auto == "NOTSET":
-        pads = tuple(node.attribute("pads", [0] * 2 * count))
+        pads = (0,) * 2 * count if given is None else tuple(given)
         if len(pads) != 2 * count or min(pads, default=0) < 0:
             raise node.invalid(f"pads must have two integers of at least 0 for each of the {count} spatial dimensions", pads)
         return pads[:count], pads[count:]
@@ -114,9 +118,14 @@ def split_padding(node: Conversion, total: Sizes, auto: str) -> tuple[Sizes, Siz
 
 @converts("Conv", 1, 11, 22, types=FLOATS)
 def conv(node: Conversion) -> Value:
-    x, w = _operands(node)
+    return convolve(node, node[0], node[1])
+
+
+def convolve(node: Conversion, x: Value, w: Value) -> Value:
+    """The convolution that the node's attributes describe, with its third input, the bias."""
+    _check_dimensions(node, x, w)
     window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
-    sizes, bias = (x.sizes[0], w.sizes[0], *window.output), _bias(node, w.sizes[0], x.rank)
+    sizes, bias = (x.sizes[0], w.sizes[0], *window.output), _bias(node, node.get(2), w.sizes[0], x.rank)
     if 0 in x.sizes:  # windows of padding alone
         return node.fill(sizes, x.dtype.type(0)) if bias is None else node.copy(bias.broadcast_to(sizes))
     return node.launch(
@@ -133,8 +142,14 @@ def conv(node: Conversion) -> Value:
 
 @converts("ConvTranspose", 1, 11, 22, types=FLOATS)
 def conv_transpose(node: Conversion) -> Value:
-    """ONNX's output padding adds computed positions at the end, which DirectML expresses as a larger output."""
-    x, w = _operands(node)
+    return convolve_transposed(node, node.attribute("pads", None), node.get(2))
+
+
+def convolve_transposed(node: Conversion, pads: Sequence[int] | None, bias: Value | None) -> Value:
+    """The transposed convolution that the node's attributes describe. ONNX's output padding adds computed positions at the
+    end, which DirectML expresses as a larger output."""
+    x, w = node[0], node[1]
+    _check_dimensions(node, x, w)
     count, group = x.rank - 2, node.attribute("group", 1)
     strides = spatial(node, "strides", count, 1)
     dilations = spatial(node, "dilations", count, 1)
@@ -150,7 +165,7 @@ def conv_transpose(node: Conversion) -> Value:
             "SAME_UPPER" if auto == "SAME_UPPER" else "SAME_LOWER",
         )
     elif auto in ("NOTSET", "VALID"):
-        start, end = _padding(node, x.sizes[2:], strides, kernel)
+        start, end = _padding(node, pads, x.sizes[2:], strides, kernel)
         output = tuple(size - before - after for size, before, after in zip(full, start, end, strict=True))
     else:
         output = tuple(size * stride for size, stride in zip(x.sizes[2:], strides, strict=True))
@@ -164,7 +179,7 @@ def conv_transpose(node: Conversion) -> Value:
         ops.Convolution,
         x,
         w,
-        _bias(node, channels, x.rank),
+        _bias(node, bias, channels, x.rank),
         output_tensor=node.new((x.sizes[0], channels, *output), x.dtype),
         direction=ConvolutionDirection.BACKWARD,
         strides=strides,
@@ -176,12 +191,20 @@ def conv_transpose(node: Conversion) -> Value:
     )
 
 
-def _operands(node: Conversion) -> tuple[Value, Value]:
-    x, w = node[0], node[1]
+def _check_dimensions(node: Conversion, x: Value, w: Value) -> None:
     if x.rank < 3 or w.rank != x.rank:
         rule = "input and filter must have the same number of dimensions, at least 3"
         raise node.invalid(rule, (x.sizes, w.sizes))
-    return x, w
+
+
+def channels_first(x: Value) -> Value:
+    """Images with their channels last, as ONNX has them."""
+    return x.transpose((0, x.rank - 1, *range(1, x.rank - 1)))
+
+
+def channels_last(x: Value) -> Value:
+    """ONNX's images with their channels last."""
+    return x.transpose((0, *range(2, x.rank), 1))
 
 
 def spatial_kernel(node: Conversion, w: Value) -> Sizes:
@@ -192,8 +215,7 @@ def spatial_kernel(node: Conversion, w: Value) -> Sizes:
     return w.sizes[2:]
 
 
-def _bias(node: Conversion, channels: int, rank: int) -> Value | None:
-    bias = node.get(2)
+def _bias(node: Conversion, bias: Value | None, channels: int, rank: int) -> Value | None:
     if bias is None:
         return None
     if bias.sizes != (channels,):

@@ -12,14 +12,13 @@ from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.convolution import sliding_window, spatial_kernel
 from dmlvk.onnx.convert.matmul import as_matrices
-from dmlvk.onnx.registry import Declared, converts
+from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 
 _BYTES = ops.MatrixMultiplyInteger.fields[0].data_types
 _FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
-_MICROSOFT = "com.microsoft"
 _MOST_DIMENSIONS = 4
 
 # -- matrix products
@@ -147,13 +146,13 @@ def _multiply_to_float(
     return node.reshape(y, parts.sizes)
 
 
-@converts("MatMulIntegerToFloat", 1, types=_BYTES, domain=_MICROSOFT, declared=Declared(7, 1))
+@converts("MatMulIntegerToFloat", 1, types=_BYTES, domain=MICROSOFT, declared=Declared(7, 1))
 def matmul_integer_to_float(node: Conversion) -> Value:
     """ONNX Runtime's MatMulIntegerToFloat: inputs A, B, their scales, their zero points, a bias."""
     return _multiply_to_float(node, (node[0], node[2], node.get(4)), (node[1], node[3], node.get(5)), node.get(6))
 
 
-@converts("DynamicQuantizeMatMul", 1, types=(TensorDataType.FLOAT32,), domain=_MICROSOFT, declared=Declared(5, 1))
+@converts("DynamicQuantizeMatMul", 1, types=(TensorDataType.FLOAT32,), domain=MICROSOFT, declared=Declared(5, 1))
 def dynamic_quantize_matmul(node: Conversion) -> Value:
     """ONNX Runtime's operator: A is quantized to UINT8 first."""
     x, kind = node[0], np.dtype(np.uint8)

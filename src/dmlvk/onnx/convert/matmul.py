@@ -17,7 +17,12 @@ _GEMM_DIMENSIONS = 4
 
 @converts("Gemm", 6, 7, 9, 11, 13, types=FLOATS)
 def gemm(node: Conversion) -> Value:
-    """C broadcasts to the output, by zero strides. A sum of no products is 0: then C is all there is."""
+    return general_product(node)
+
+
+def general_product(node: Conversion) -> Value:
+    """What the attributes of a Gemm describe. C broadcasts to the output, by zero strides. A sum of no products is 0: then C
+    is all there is."""
     a, b, c = node[0], node[1], node.get(2)
     if a.rank != 2 or b.rank != 2:
         raise node.invalid("A and B must have 2 dimensions", (a.sizes, b.sizes))
@@ -56,9 +61,13 @@ def _scaled(node: Conversion, value: Value, factor: float) -> Value:
 
 @converts("MatMul", 1, 9, 13, types=FLOATS)
 def matmul(node: Conversion) -> Value:
-    """numpy's matmul: a vector counts as one row or one column; leading dimensions broadcast."""
-    left, right, tail = as_matrices(node, node[0], node[1])
-    y = multiply(node, left, right)
+    return product(node, node[0], node[1])
+
+
+def product(node: Conversion, a: Value, b: Value, factor: float = 1.0) -> Value:
+    """numpy's matmul times a factor: a vector counts as one row or one column; leading dimensions broadcast."""
+    left, right, tail = as_matrices(node, a, b)
+    y = multiply(node, left, right, factor)
     return node.reshape(y, (*y.sizes[:-2], *tail))
 
 
@@ -74,8 +83,9 @@ def as_matrices(node: Conversion, a: Value, b: Value) -> tuple[Value, Value, Siz
     return left, right, (() if a.rank == 1 else left.sizes[-2:-1]) + (() if b.rank == 1 else right.sizes[-1:])
 
 
-def multiply(node: Conversion, a: Value, b: Value) -> Value:
-    """The product of two stacks of matrices whose leading dimensions broadcast. A sum of no products is 0."""
+def multiply(node: Conversion, a: Value, b: Value, factor: float = 1.0) -> Value:
+    """The product of two stacks of matrices whose leading dimensions broadcast, times a factor. A sum of no products is
+    0."""
     rows, columns = a.sizes[-2], b.sizes[-1]
     if not a.sizes[-1]:
         batch = node.broadcast(_first_of_matrices(a), _first_of_matrices(b))[0].sizes
@@ -84,14 +94,14 @@ def multiply(node: Conversion, a: Value, b: Value) -> Value:
     if shared:
         # Every matrix of A meets the same B: one tall matrix, which fills a tile better than many small ones.
         y = node.new((shared.sizes[0], columns), a.dtype)
-        return node.reshape(node.launch(ops.Gemm, shared, b, output_tensor=y), (*a.sizes[:-1], columns))
+        return node.reshape(node.launch(ops.Gemm, shared, b, output_tensor=y, alpha=factor), (*a.sizes[:-1], columns))
     batch = node.broadcast(_first_of_matrices(a), _first_of_matrices(b))[0].sizes
     a, b = a.broadcast_to((*batch, *a.sizes[-2:])), b.broadcast_to((*batch, *b.sizes[-2:]))
     if len(batch) > _GEMM_DIMENSIONS - 2:
         count = math.prod(batch)
         a, b = node.reshape(a, (count, *a.sizes[-2:])), node.reshape(b, (count, *b.sizes[-2:]))
     y = node.new((*a.sizes[:-1], columns), a.dtype)
-    return node.reshape(node.launch(ops.Gemm, a, b, output_tensor=y), (*batch, rows, columns))
+    return node.reshape(node.launch(ops.Gemm, a, b, output_tensor=y, alpha=factor), (*batch, rows, columns))
 
 
 def _first_of_matrices(value: Value) -> Value:

@@ -8,17 +8,20 @@ import numpy as np
 
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.convert.convolution import Window, sliding_window, spatial
-from dmlvk.onnx.registry import Declared, converts
+from dmlvk.onnx.convert.convolution import Window, channels_first, channels_last, sliding_window, spatial
+from dmlvk.onnx.registry import IN_BLOCKS, MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 _MAX_TYPES = ops.MaxPooling2.fields[0].data_types
 _BYTES = ops.QuantizedLinearAveragePooling.fields[0].data_types
-_MICROSOFT = "com.microsoft"
 
 
+_POOLING = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
+
+
+@converts("MaxPool", 1, types=FLOATS, domain=IN_BLOCKS, declared=Declared(1, 1, (*_POOLING, "storage_order")))
 @converts("MaxPool", 1, 8, 10, 11, 12, 22, types=_MAX_TYPES)
 def max_pool(node: Conversion) -> tuple[Value, Value | None]:
     """With ``storage_order`` 1 indices count the first spatial dimension fastest, as they do when all of them are turned
@@ -37,6 +40,7 @@ def max_pool(node: Conversion) -> tuple[Value, Value | None]:
     return _restored(node, y), None if indices is None else _restored(node, indices)
 
 
+@converts("AveragePool", 1, types=FLOATS, domain=IN_BLOCKS, declared=Declared(1, 1, (*_POOLING, "count_include_pad")))
 @converts("AveragePool", 1, 7, 10, 11, 19, 22, types=FLOATS)
 def average_pool(node: Conversion) -> Value:
     """Padding counts as zeros with ``count_include_pad``. What hangs over it with ``ceil_mode`` never counts."""
@@ -49,11 +53,13 @@ def lp_pool(node: Conversion) -> Value:
     return _pool(node, ops.LpPooling1, *_pooled(node, node[0]), p=_norm_order(node))
 
 
+@converts("GlobalAveragePool", 1, types=FLOATS, domain=IN_BLOCKS, declared=Declared(1, 1))
 @converts("GlobalAveragePool", 1, 22, types=FLOATS)
 def global_average_pool(node: Conversion) -> Value:
     return _global_pool(node, ops.AveragePooling1, include_padding=False)
 
 
+@converts("GlobalMaxPool", 1, types=FLOATS, domain=IN_BLOCKS, declared=Declared(1, 1))
 @converts("GlobalMaxPool", 1, 22, types=FLOATS)
 def global_max_pool(node: Conversion) -> Value:
     return _global_pool(node, ops.MaxPooling2)
@@ -64,24 +70,18 @@ def global_lp_pool(node: Conversion) -> Value:
     return _global_pool(node, ops.LpPooling1, p=_norm_order(node))
 
 
-_QUANTIZED = Declared(
-    inputs=5,
-    outputs=1,
-    attributes=(
-        *("auto_pad", "ceil_mode", "channels_last", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"),
-    ),
-)
+_QUANTIZED = Declared(5, 1, (*_POOLING, "channels_last", "count_include_pad"))
 
 
-@converts("QLinearAveragePool", 1, types=_BYTES, domain=_MICROSOFT, declared=_QUANTIZED)
+@converts("QLinearAveragePool", 1, types=_BYTES, domain=MICROSOFT, declared=_QUANTIZED)
 def quantized_average_pool(node: Conversion) -> Value:
     """ONNX Runtime's operator, channels first or with ``channels_last`` last."""
     source, (scale, zero_point, output_scale, output_zero_point) = node[0], _quantization(node)
     last = bool(node.attribute("channels_last", 0))
-    x, window = _pooled(node, _channels_first(source) if last else source)
+    x, window = _pooled(node, channels_first(source) if last else source)
     y = node.new((*x.sizes[:2], *window.output), x.dtype)
     if last:
-        y = _channels_first(node.new((x.sizes[0], *window.output, x.sizes[1]), x.dtype))
+        y = channels_first(node.new((x.sizes[0], *window.output, x.sizes[1]), x.dtype))
     node.launch(
         ops.QuantizedLinearAveragePooling,
         x,
@@ -95,11 +95,7 @@ def quantized_average_pool(node: Conversion) -> Value:
         **window.fields,
     )
     y = _restored(node, y)
-    return y.transpose((0, *range(2, y.rank), 1)) if last else y
-
-
-def _channels_first(x: Value) -> Value:
-    return x.transpose((0, x.rank - 1, *range(1, x.rank - 1)))
+    return channels_last(y) if last else y
 
 
 def _quantization(node: Conversion) -> tuple[Value, Value | None, Value, Value | None]:

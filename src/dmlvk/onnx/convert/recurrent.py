@@ -11,7 +11,7 @@ from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.node_facts import NodeFacts
-from dmlvk.onnx.registry import Declared, converts
+from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import RecurrentNetworkDirection, TensorDataType
@@ -95,7 +95,7 @@ def _lstm(node: Conversion, w: Value, r: Value) -> tuple[Value | None, ...]:
     "DynamicQuantizeLSTM",
     1,
     types=(TensorDataType.FLOAT32,),
-    domain="com.microsoft",
+    domain=MICROSOFT,
     check=_refuse_activations,
     declared=_QUANTIZED,
 )

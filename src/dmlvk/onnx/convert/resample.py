@@ -16,10 +16,10 @@ from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.node_facts import NodeFacts
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import IN_BLOCKS, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
-from dmlvk.spec.enums import AxisDirection, InterpolationMode
+from dmlvk.spec.enums import AxisDirection, InterpolationMode, TensorDataType
 from dmlvk.spec.schema import FLOATS
 
 _TYPES = ops.Resample3.fields[0].data_types
@@ -115,6 +115,27 @@ def upsample_7(node: Conversion) -> Value:
 @converts("Upsample", 9, types=_TYPES, host_inputs=(1,))
 def upsample_9(node: Conversion) -> Value:
     return _asymmetric(node, [float(scale) for scale in node.known(1)], AxisDirection.DECREASING)
+
+
+@converts(
+    "Upsample",
+    1,
+    types=(TensorDataType.FLOAT32,),
+    domain=IN_BLOCKS,
+    declared=Declared(1, 1, ("scales", "mode", "coordinate_transformation_mode")),
+)
+def upsample_of_blocks(node: Conversion) -> Value:
+    """ONNX Runtime's, by whole numbers; to the nearest without half pixels."""
+    x, scales = node[0], node.attribute("scales", ())
+    if _mode(node) == _NEAREST:
+        return _asymmetric(node, scales, AxisDirection.DECREASING)
+    if len(scales) != x.rank:
+        raise node.invalid(f"there must be a scale for each dimension of {x.sizes}", list(scales))
+    transformation = node.attribute("coordinate_transformation_mode", "asymmetric")
+    found = [
+        _axis(node, transformation, size, size * scale, scale, 0.0, 1.0) for size, scale in zip(x.sizes, scales, strict=True)
+    ]
+    return _resampled(node, x, found, InterpolationMode.LINEAR, AxisDirection.INCREASING, 0.0, False)
 
 
 def _asymmetric(node: Conversion, scales: Sequence[float], rounding: AxisDirection) -> Value:

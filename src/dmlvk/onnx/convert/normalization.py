@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.node_facts import NodeFacts
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.schema import FLOATS, ScaleBias
@@ -87,7 +87,7 @@ def instance_normalization(node: Conversion) -> Value:
         raise node.invalid("the input must have spatial dimensions, so at least 3 in all", x.sizes)
     sizes = (1, x.sizes[1]) + (1,) * (x.rank - 2)
     scale, bias = _parameter(node, 1, sizes), _parameter(node, 2, sizes)
-    return _normalize(node, x, scale, bias, tuple(range(2, x.rank)), node.attribute("epsilon", 1e-5))
+    return normalize(node, x, scale, bias, tuple(range(2, x.rank)), node.attribute("epsilon", 1e-5))
 
 
 def _refuse_layer_normalization(node: NodeFacts) -> None:
@@ -96,6 +96,10 @@ def _refuse_layer_normalization(node: NodeFacts) -> None:
         raise node.unsupported(f"statistics of type {node.element_type('stash_type')} are not supported, only float32")
 
 
+_LAYER = Declared(3, 3, ("axis", "epsilon", "stash_type"))
+
+
+@converts("LayerNormalization", 1, types=FLOATS, domain=MICROSOFT, check=_refuse_layer_normalization, declared=_LAYER)
 @converts("LayerNormalization", 17, types=FLOATS, check=_refuse_layer_normalization)
 def layer_normalization(node: Conversion) -> tuple[Value | None, ...]:
     """Statistics over all dimensions from the axis on; scale and bias broadcast to the input."""
@@ -104,7 +108,7 @@ def layer_normalization(node: Conversion) -> tuple[Value | None, ...]:
     scale = node.reshape(node[1], (1,) * (x.rank - node[1].rank) + node[1].sizes)
     if bias is not None:
         bias = node.reshape(bias, (1,) * (x.rank - bias.rank) + bias.sizes)
-    y = _normalize(node, x, scale, bias, axes, epsilon)
+    y = normalize(node, x, scale, bias, axes, epsilon)
     if not (node.wants(1) or node.wants(2)):
         return y, None, None
     # These are of float32 whatever the input is; nothing but their sizes is asked of scale and bias.
@@ -127,7 +131,7 @@ def group_normalization(node: Conversion) -> Value:
     grouped = node.reshape(x, (x.sizes[0], groups, channels, math.prod(x.sizes[2:])))
     sizes = (1, groups, channels if node.node.version >= 21 else 1, 1)
     scale, bias = _parameter(node, 1, sizes), _parameter(node, 2, sizes)
-    return node.reshape(_normalize(node, grouped, scale, bias, (2, 3), node.attribute("epsilon", 1e-5)), x.sizes)
+    return node.reshape(normalize(node, grouped, scale, bias, (2, 3), node.attribute("epsilon", 1e-5)), x.sizes)
 
 
 @converts("MeanVarianceNormalization", 9, 13, types=FLOATS)
@@ -135,7 +139,7 @@ def mean_variance_normalization(node: Conversion) -> Value:
     """(x - mean) / (deviation + 1e-9). The square of that constant, added to the variance instead, is the same where
     either matters: it keeps a constant input at 0 and is lost in any other."""
     axes = tuple(sorted(node.axis(axis, node[0].rank) for axis in node.attribute("axes", [0, 2, 3])))
-    return _normalize(node, node[0], None, None, axes, 1e-18)
+    return normalize(node, node[0], None, None, axes, 1e-18)
 
 
 @converts("LRN", 1, 13, types=FLOATS)
@@ -157,11 +161,19 @@ def local_response_normalization(node: Conversion) -> Value:
     return node.reshape(y, x.sizes)
 
 
-def _normalize(
-    node: Conversion, x: Value, scale: Value | None, bias: Value | None, axes: tuple[int, ...], epsilon: float
+def normalize(
+    node: Conversion,
+    x: Value,
+    scale: Value | None,
+    bias: Value | None,
+    axes: tuple[int, ...],
+    epsilon: float,
+    use_mean: bool = True,
 ) -> Value:
-    y = node.new(x.sizes, x.dtype)
-    return node.launch(ops.MeanVarianceNormalization2, x, scale, bias, output_tensor=y, axes=axes, epsilon=float(epsilon))
+    """The input over the root of its variance along the axes, or without the mean of its mean square. Scale and bias have
+    as many dimensions as the input."""
+    fields = {"output_tensor": node.new(x.sizes, x.dtype), "axes": axes, "epsilon": float(epsilon)}
+    return node.launch(ops.MeanVarianceNormalization2, x, scale, bias, use_mean=use_mean, **fields)
 
 
 def _parameter(node: Conversion, index: int, sizes: tuple[int, ...]) -> Value:

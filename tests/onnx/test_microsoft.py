@@ -1,0 +1,242 @@
+"""ONNX Runtime's own operators, each a model of one node: against its CPU, or where that has no kernel, against numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, helper, numpy_helper
+
+from dmlvk.onnx.registry import IN_BLOCKS, MICROSOFT, ROWS
+
+Array = np.ndarray[Any, Any]
+f32, f16, i64, i32, u8, i8 = np.float32, np.float16, np.int64, np.int32, np.uint8, np.int8
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node.
+
+    Attributes:
+        op_type: The operator.
+        inputs: Its inputs; None for one that is left out.
+        attributes: Its attributes.
+        types: The types of its outputs.
+        skipped: Outputs that ONNX Runtime's CPU does not make, by index.
+        constants: Inputs that are initializers, by index.
+        by_hand: What the outputs should be, of the inputs; None where ONNX Runtime's CPU says it.
+        domain: The operator's domain in the file.
+        relative: Tolerance over the largest magnitude.
+        steps: For integers, by how much a few may differ: where a half is rounded depends on the order of operations.
+        label: What tells the case from the others of its operator.
+    """
+
+    op_type: str
+    inputs: tuple[Array | None, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    types: tuple[Any, ...] = (f32,)
+    skipped: tuple[int, ...] = ()
+    constants: tuple[int, ...] = ()
+    by_hand: Callable[..., Any] | None = None
+    domain: str = MICROSOFT
+    relative: float = 1e-5
+    steps: int = 0
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        attributes = "-".join(f"{key}={value}" for key, value in self.attributes.items())
+        return f"{self.op_type}-{self.label}{attributes}".replace(" ", "")
+
+
+def model_of(case: Case) -> ModelProto:
+    names = [f"x{index}" if value is not None else "" for index, value in enumerate(case.inputs)]
+    outputs = ["" if index in case.skipped else f"y{index}" for index in range(len(case.types))]
+    node = helper.make_node(case.op_type, names, outputs, domain=case.domain, **case.attributes)
+
+    def info(name: str, dtype: Any, shape: Sequence[int] | None) -> Any:
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+
+    given = [(index, value) for index, value in enumerate(case.inputs) if value is not None]
+    graph = helper.make_graph(
+        [node],
+        "test",
+        [info(names[index], value.dtype, value.shape) for index, value in given if index not in case.constants],
+        [info(name, dtype, None) for name, dtype in zip(outputs, case.types, strict=True) if name],
+        [numpy_helper.from_array(value, names[index]) for index, value in given if index in case.constants],
+    )
+    opsets = [helper.make_opsetid("", 16), helper.make_opsetid(MICROSOFT, 1), helper.make_opsetid(IN_BLOCKS, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def feeds_of(case: Case) -> dict[str, Array]:
+    given = enumerate(case.inputs)
+    return {f"x{index}": value for index, value in given if value is not None and index not in case.constants}
+
+
+def random(*sizes: int, seed: int = 0, dtype: Any = f32) -> Array:
+    return np.random.default_rng((seed, *sizes)).standard_normal(sizes).astype(dtype)
+
+
+def whole(dtype: Any, *sizes: int, low: int = 0, high: int = 256, seed: int = 0) -> Array:
+    return np.random.default_rng((seed, *sizes)).integers(low, high, sizes).astype(dtype)
+
+
+def gelu(x: Array) -> Array:
+    return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+
+
+def gelu_by_tanh(x: Array) -> Array:
+    return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+
+
+def normalized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
+
+
+def group_normalized(x: Array, groups: int, epsilon: float) -> Array:
+    """Of images with their channels last."""
+    grouped = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
+    return normalized(grouped, (1, 3), epsilon).reshape(x.shape)
+
+
+IMAGE, FILTER, BIAS = random(2, 4, 7, 9), random(6, 4, 3, 3), random(6)
+PADDED = {"pads": [1, 1, 1, 1], "strides": [2, 1]}
+ROWS_OF_8 = random(2, 5, 8)
+GAMMA, BETA, OFFSET = random(8, seed=1), random(8, seed=2), random(8, seed=3)
+PICTURE = random(2, 3, 5, 8)
+WORDS = np.array([[1, 2, 0], [3, 1, 1]], i32)
+TABLES = tuple(random(6, 8, seed=seed) for seed in range(3))
+MASK = np.array([[1, 0, 1], [1, 1, 1]], i32)
+
+FUSED = [
+    Case("FusedConv", (IMAGE, FILTER, BIAS), {"activation": "Relu", **PADDED}),
+    Case("FusedConv", (IMAGE, FILTER, BIAS, random(2, 6, 4, 9)), {"activation": "Relu", **PADDED}, label="sum-"),
+    Case("FusedConv", (IMAGE, FILTER), {"activation": "Clip", "activation_params": [0.0, 6.0]}),
+    Case("FusedConv", (IMAGE, FILTER), {"activation": "LeakyRelu", "activation_params": [0.3]}),
+    Case("FusedConv", (IMAGE, FILTER), {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}),
+    *(Case("FusedConv", (IMAGE, FILTER), {"activation": name}) for name in ("Tanh", "Sigmoid")),
+    Case(
+        "NhwcConv",
+        (IMAGE.transpose(0, 2, 3, 1).copy(), random(6, 4, 1, 1), BIAS),
+        by_hand=lambda x, w, b: x @ w[:, :, 0, 0].T + b,
+    ),
+    Case(
+        "NhwcFusedConv",
+        (IMAGE.transpose(0, 2, 3, 1).copy(), random(6, 4, 1, 1), BIAS, random(2, 7, 9, 6)),
+        {"activation": "Relu"},
+        by_hand=lambda x, w, b, z: np.maximum(x @ w[:, :, 0, 0].T + b + z, 0),
+    ),
+    Case(
+        "ConvTransposeWithDynamicPads", (IMAGE, random(4, 3, 3, 3), np.array([1, 0, 1, 2], i64), random(3)), constants=(2,)
+    ),
+    Case("FusedGemm", (random(5, 3), random(7, 3), random(7)), {"transB": 1, "activation": "Relu", "alpha": 0.5}),
+    Case("FusedGemm", (random(5, 3), random(3, 7)), {"activation": "LeakyRelu", "activation_alpha": 0.2}),
+    Case("FusedMatMul", (random(2, 3, 5, 4), random(2, 3, 7, 4)), {"transB": 1, "alpha": 0.125}),
+    Case("FusedMatMul", (random(2, 3, 4, 5), random(2, 1, 4, 7)), {"transA": 1}),
+    Case("FusedMatMul", (random(5, 2, 3, 4), random(7, 2, 3, 4)), {"transBatchA": 1, "transBatchB": 1, "transB": 1}),
+    Case("FusedMatMul", (random(4), random(4, 5))),
+    Case("TransposeMatMul", (random(4, 5), random(4, 7)), {"transA": 1, "alpha": 2.0}),
+    Case(
+        "FusedMatMulActivation",
+        (random(2, 5, 4), random(4, 7)),
+        {"alpha": 0.5, "activation": "Tanh"},
+        by_hand=lambda a, b: np.tanh(0.5 * (a @ b)),
+    ),
+    Case("GemmFastGelu", (random(2, 5, 4), random(4, 7), random(7)), by_hand=lambda x, w, b: gelu_by_tanh(x @ w + b)),
+]
+
+ACTIVATIONS = [
+    Case("Gelu", (ROWS_OF_8,)),
+    Case("BiasGelu", (ROWS_OF_8, GAMMA)),
+    Case("FastGelu", (ROWS_OF_8,)),
+    Case("FastGelu", (ROWS_OF_8, GAMMA), label="bias"),
+    Case("QuickGelu", (ROWS_OF_8,)),
+    Case("QuickGelu", (ROWS_OF_8,), {"alpha": 1.0}),
+    Case("BiasSplitGelu", (ROWS_OF_8, GAMMA), by_hand=lambda x, b: (x + b)[..., :4] * gelu((x + b)[..., 4:])),
+    Case("BiasAdd", (ROWS_OF_8, GAMMA, random(2, 5, 8, seed=1)), by_hand=lambda x, b, skip: x + b + skip),
+]
+
+NORMALIZATIONS = [
+    Case("LayerNormalization", (ROWS_OF_8, GAMMA, BETA), domain=""),
+    Case("LayerNormalization", (ROWS_OF_8, random(5, 8)), {"axis": 1, "epsilon": 0.1}, (f32,) * 3, domain=""),
+    Case("SimplifiedLayerNormalization", (ROWS_OF_8, GAMMA), domain=""),
+    Case("SimplifiedLayerNormalization", (ROWS_OF_8, random(5, 8)), {"axis": 1, "epsilon": 0.1}, domain=""),
+    Case("SkipLayerNormalization", (ROWS_OF_8, random(2, 5, 8, seed=4), GAMMA, BETA), {"epsilon": 0.01}),
+    Case("SkipLayerNormalization", (ROWS_OF_8, random(5, 8), GAMMA, None, OFFSET), {}, (f32,) * 4, (1, 2), label="sum"),
+    Case(
+        "SkipSimplifiedLayerNormalization",
+        (ROWS_OF_8, random(2, 5, 8, seed=4), GAMMA, OFFSET),
+        {"epsilon": 0.01},
+        (f32,) * 4,
+        (1, 2),
+    ),
+    Case("SkipSimplifiedLayerNormalization", (ROWS_OF_8, random(2, 5, 8, seed=4), GAMMA)),
+    Case("EmbedLayerNormalization", (WORDS, WORDS % 2, *TABLES, GAMMA, BETA, MASK), {}, (f32, i32, f32)),
+    Case(
+        "EmbedLayerNormalization",
+        (WORDS, None, *TABLES[:2], None, GAMMA, BETA, None, WORDS[::-1].copy()),
+        {"epsilon": 0.1},
+        (f32, i32),
+        label="places",
+    ),
+    Case(
+        "GroupNorm",
+        (PICTURE, GAMMA, BETA),
+        {"groups": 2, "activation": 1},
+        by_hand=lambda x, g, b: (y := group_normalized(x, 2, 1e-5) * g + b) / (1 + np.exp(-y)),
+    ),
+    Case(
+        "GroupNorm",
+        (PICTURE.transpose(0, 3, 1, 2).copy(), GAMMA, BETA),
+        {"groups": 4, "activation": 0, "channels_last": 0, "epsilon": 0.1},
+        by_hand=lambda x, g, b: (group_normalized(x.transpose(0, 2, 3, 1), 4, 0.1) * g + b).transpose(0, 3, 1, 2),
+    ),
+    Case(
+        "SkipGroupNorm",
+        (PICTURE, GAMMA, BETA, random(2, 8), OFFSET),
+        {"groups": 2, "activation": 0},
+        (f32, f32),
+        by_hand=lambda x, g, b, skip, offset: (
+            group_normalized(total := x + skip[:, None, None] + offset, 2, 1e-5) * g + b,
+            total,
+        ),
+    ),
+]
+
+CASES = [*FUSED, *ACTIVATIONS, *NORMALIZATIONS]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+def test_operator(
+    case: Case, make_session: Callable[..., Any], reference: Callable[..., list[Array]], assert_close: Callable[..., None]
+) -> None:
+    model, feeds = model_of(case), feeds_of(case)
+    found = make_session(model).run(None, feeds)
+    if case.by_hand is None:
+        wanted = reference(model, feeds, "onnxruntime")
+    else:
+        made = case.by_hand(*(None if value is None else value.astype(np.float64) for value in case.inputs))
+        made = made if isinstance(made, tuple) else (made,)
+        wanted = [array.astype(dtype) for array, dtype in zip(made, case.types, strict=True)]
+    for mine, theirs in zip(found, wanted, strict=True):
+        if case.steps and mine.dtype.kind != "f":
+            differences = np.abs(mine.astype(i64) - theirs.astype(i64))
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+            assert differences.max() <= case.steps and np.mean(differences > 0) <= 0.05
+        else:
+            assert_close(mine, theirs, case.relative)
+
+
+def test_every_operator_has_a_case() -> None:
+    elsewhere = {
+        "QLinearAveragePool",  # tests/device/test_pooling.py
+        *("DynamicQuantizeMatMul", "MatMulIntegerToFloat"),  # tests/device/test_integer.py
+        "DynamicQuantizeLSTM",  # test_quantized_lstm.py
+        *("Attention", "GroupQueryAttention", "MultiHeadAttention"),  # tests/device/test_attention.py
+    }
+    assert {op_type for domain, op_type, _ in ROWS if domain == MICROSOFT} - elsewhere == {case.op_type for case in CASES}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import re
 import shlex
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import hephaistos
@@ -18,10 +19,11 @@ import dmlvk
 from dmlvk.cli import main
 from dmlvk.directml.command import CommandList
 from dmlvk.kernels.common.library import pipeline_spirv
-from dmlvk.kernels.common.plan import KernelVariant
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant
+from dmlvk.kernels.lowering import lower
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import OperatorType
-from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError
+from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError, UnsupportedError
 from dmlvk.verify import check as verify
 from dmlvk.verify.card import read
 from dmlvk.verify.cases import all_cases
@@ -31,7 +33,7 @@ from dmlvk.verify.check import bit_errors, check, check_problem, check_trials, u
 from dmlvk.verify.command import table
 from dmlvk.verify.command import verify as make_card
 from dmlvk.verify.oracle import Scaled, oracle
-from dmlvk.verify.runs import Selection, trials
+from dmlvk.verify.runs import Selection, Trial, trials
 
 ENTRIES = list(all_cases().values())
 
@@ -42,10 +44,44 @@ def device() -> dmlvk.Device:
     return dmlvk.Device()
 
 
-def run(device: dmlvk.Device, entry: OperatorCases, selection: Selection, *earlier: Selection) -> None:
-    """Makes the runs of a selection that no earlier one has, so that none is made twice in a session."""
-    made = {str(trial.variation) for other in earlier for trial in trials(entry, device.capabilities, other)}
-    chosen = [trial for trial in trials(entry, device.capabilities, selection) if str(trial.variation) not in made]
+def shown(device: dmlvk.Device, trial: Trial) -> set[Hashable]:
+    """What a run meets: its case, its type, its rule, its layout, the SPIR-V modules of its plan, and each value of a
+    specialisation constant of theirs."""
+    variation = trial.variation
+    found: set[Hashable] = {
+        ("case", variation.case.name),
+        ("type", variation.data_type),
+        ("rule", trial.rule),
+        ("place", variation.layout, variation.in_place),
+    }
+    with contextlib.suppress(UnsupportedError):  # what the device cannot do has no plan, and that is what its run meets
+        plan = lower(trial.desc, device.capabilities, force=variation.rule)
+        for launch in (*plan.initialize, *plan.dispatches):
+            if isinstance(launch, Dispatch):
+                found.add((launch.kernel.kernel, launch.kernel.variant))
+                found.update((launch.kernel.kernel, constant) for constant in launch.kernel.constants)
+    return found
+
+
+def share(device: dmlvk.Device, entry: OperatorCases, selection: Selection, *earlier: Selection) -> list[Trial]:
+    """Runs of a selection that meet all that any of its runs meets and no share of an earlier selection does.
+
+    The run that meets most that is new is next. A pipeline of another type with another constant each time costs seconds on
+    a software device, so the crosses of them are left to the tests marked ``full``.
+    """
+    met: set[Hashable] = set()
+    for other in earlier:
+        met = met.union(*(shown(device, trial) for trial in share(device, entry, other)))
+    chosen: list[Trial] = []
+    left = [(trial, shown(device, trial)) for trial in trials(entry, device.capabilities, selection)]
+    while left := [(trial, own) for trial, own in left if not own <= met]:
+        best, own = max(left, key=lambda pair: len(pair[1] - met))
+        chosen.append(best)
+        met |= own
+    return chosen
+
+
+def run(device: dmlvk.Device, chosen: list[Trial]) -> None:
     outcomes = list(check_trials(device, chosen))
     assert len(outcomes) == len(chosen)
     wrong = [f"{outcome.variation}: {outcome.detail}" for outcome in outcomes if not outcome.passed]
@@ -63,20 +99,20 @@ def identify(entry: OperatorCases) -> str:
 @pytest.mark.quick
 @pytest.mark.parametrize("entry", [entry for entry in ENTRIES if any(case.quick for case in entry.cases)], ids=identify)
 def test_quick_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
-    run(device, entry, Selection.QUICK)
+    run(device, share(device, entry, Selection.QUICK))
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=identify)
 def test_default_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
-    """Each case with each data type; each rule, layout and shared input of a data type once (tests/host/test_card.py)."""
-    run(device, entry, Selection.DEFAULT, Selection.QUICK)
+    """Every case, type, rule, layout, module and constant, in runs that the quick ones are not."""
+    run(device, share(device, entry, Selection.DEFAULT, Selection.QUICK))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("entry", ENTRIES, ids=identify)
 def test_all_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
     """Each case with each data type in each layout and in place, under each rule."""
-    run(device, entry, Selection.FULL, Selection.QUICK, Selection.DEFAULT)
+    run(device, trials(entry, device.capabilities, Selection.FULL))
 
 
 # -- the verdict itself can fail

@@ -21,6 +21,7 @@ from dmlvk.spec import ops
 from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.ops.suppression import NonMaxSuppression
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Size2D
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases import all_cases
@@ -109,6 +110,14 @@ def _resample_gradient(width: int, gradients: int, scale: float) -> OperatorDesc
         scales=(1.0, 1.0, 1.0, scale),
         input_pixel_offsets=(0.5,) * 4,
         output_pixel_offsets=(-0.5,) * 4,
+    )
+
+
+def _suppression(boxes: int) -> OperatorDesc:
+    return NonMaxSuppression(
+        **tensors("FLOAT32", boxes=(1, boxes, 4), scores=(1, 1, boxes), overlap=(1,)),
+        **tensors("INT64", most=(1,), output_rows=(boxes, 3)),
+        **tensors("UINT32", output_count=(1,)),
     )
 
 
@@ -222,6 +231,7 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
             spatial_scale=1.0,
         ),
     ),
+    (LOOP_ROUNDS, _suppression(2**21)),
     (LOOP_ROUNDS, _roi_align(1024, 1)),
     (SAMPLES, _roi_align(8, 1025)),
     (LOOP_ROUNDS, _roi_align_gradient(4096, 1)),

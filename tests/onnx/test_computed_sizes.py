@@ -156,7 +156,28 @@ def test_suppression(opset: int, center: int, given: int, make_model: Any, make_
         np.testing.assert_array_equal(session.run(None, fed)[0], reference(model, fed, "onnxruntime")[0])
     report = session.report()
     assert [(node.name, node.op_type) for node in report.gpu_nodes] == [("chooser", "NonMaxSuppression")]
-    assert not report.host_nodes and report.dispatches > 40
+    assert not report.host_nodes and report.dispatches == 4, "one sorts, one compares, one chooses, one writes rows"
+
+
+@pytest.mark.parametrize(("batch", "classes", "boxes", "launches"), [(1, 1, 4500, 27), (2, 40, 700, 4)], ids=str)
+@pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0])
+def test_suppression_takes_a_few_launches(
+    batch: int, classes: int, boxes: int, launches: int, overlap: float, make_model: Any, make_session: Any, reference: Any
+) -> None:
+    """More boxes than a chunk has, many with equal scores, and many classes."""
+    rng = np.random.default_rng(boxes)
+    corners = rng.integers(0, 400, (batch, boxes, 2))
+    feeds = {
+        "boxes": np.concatenate([corners, corners + rng.integers(0, 40, corners.shape)], -1).astype(f32),
+        "scores": (rng.integers(0, 500, (batch, classes, boxes)) / 500).astype(f32),
+    }
+    node = NODE("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["y"])
+    constants = {"most": np.array([2**63 - 1]), "overlap": np.array([overlap], f32), "least": np.array([0.1], f32)}
+    inputs = {name: (f32, array.shape) for name, array in feeds.items()}
+    model = make_model(node, inputs, constants=constants, output_types={"y": i64})
+    session = make_session(model)
+    np.testing.assert_array_equal(session.run(None, feeds)[0], reference(model, feeds, "onnxruntime")[0])
+    assert session.report().dispatches == launches
 
 
 def test_suppression_of_all_and_of_nothing(make_model: Any, make_session: Any) -> None:

@@ -1,0 +1,1 @@
+"""The family suppression: manifest rows, rules, lowering."""

@@ -133,7 +133,6 @@ class Network:
             node = waiting.popleft()
             expansion = expanded(node, self._types, taken)
             if expansion is not None:
-                self.constants.update(expansion.constants)
                 self._types.update(expansion.types)
                 waiting.extendleft(reversed(expansion.nodes))
             elif has_bodies(node):

@@ -208,7 +208,59 @@ NORMALIZATIONS = [
     ),
 ]
 
-CASES = [*FUSED, *ACTIVATIONS, *NORMALIZATIONS]
+
+def number(dtype: Any, value: float) -> Array:
+    return np.array(value, dtype)
+
+
+def scaled(dtype: Any, scale: float, zero_point: int | None) -> tuple[Array, Array | None]:
+    return number(f32, scale), None if zero_point is None else number(dtype, zero_point)
+
+
+U8, I8 = whole(u8, 2, 3, 8), whole(i8, 2, 3, 8, low=-128, high=128)
+BYTES = (whole(u8, 2, 4, 7, 6), *scaled(u8, 0.02, 120))
+BYTES_LAST = (whole(u8, 2, 7, 6, 4), *scaled(u8, 0.02, 120))
+WEIGHTS = (whole(i8, 6, 4, 3, 3, low=-128, high=128), np.linspace(0.01, 0.02, 6).astype(f32), np.zeros(6, i8))
+COLUMNS = (whole(u8, 7, 5), np.linspace(0.01, 0.02, 5).astype(f32), whole(u8, 5))
+QUANTIZED_INPUT = (whole(u8, 2, 3, 8), whole(i8, 8, 24, low=-128, high=128), random(24), number(f32, 0.02))
+BY_COLUMN = np.linspace(0.01, 0.02, 24).astype(f32)
+
+QUANTIZED = [
+    Case("QuantizeLinear", (random(3, 5), random(3) ** 2 + 0.01, whole(i8, 3)), {"axis": 0}, (i8,)),
+    Case("QuantizeLinear", (random(3, 5), number(f32, 0.02), number(np.uint16, 300)), {}, (np.uint16,)),
+    Case("DequantizeLinear", (U8, random(8) ** 2 + 0.01, whole(u8, 8)), {"axis": 2}),
+    Case("DequantizeLinear", (whole(i32, 3, 5, low=-999), number(f32, 0.02))),
+    Case("QLinearAdd", (U8, *scaled(u8, 0.1, 128), U8[:1, ::-1].copy(), *scaled(u8, 0.07, 3), *scaled(u8, 0.15, 100)),
+         types=(u8,), steps=1),
+    Case("QLinearMul", (I8, *scaled(i8, 0.1, 5), I8[0].copy(), *scaled(i8, 0.07, 7), *scaled(i8, 0.5, 10)),
+         types=(i8,), steps=1),
+    Case("QLinearSigmoid", (U8, *scaled(u8, 0.03, 128), *scaled(u8, 1 / 256, 0)), types=(u8,)),
+    Case("QLinearSigmoid", (I8, *scaled(i8, 0.03, None), *scaled(i8, 1 / 256, -128)), types=(i8,)),
+    Case("QLinearLeakyRelu", (U8, *scaled(u8, 0.03, 128), *scaled(u8, 0.03, 100)), {"alpha": 0.3}, (u8,)),
+    Case("QLinearSoftmax", (U8, *scaled(u8, 0.03, 128), *scaled(u8, 1 / 256, 0)), {"opset": 13, "axis": -1}, (u8,), steps=1),
+    Case("QLinearSoftmax", (I8, *scaled(i8, 0.03, 0), *scaled(i8, 1 / 512, -128)), {"opset": 11, "axis": 1}, (i8,), steps=1),
+    Case("QLinearWhere", (U8 > 99, U8, *scaled(u8, 0.03, 128), U8[0].copy(), *scaled(u8, 0.02, 99), *scaled(u8, 0.04, 5)),
+         types=(u8,), steps=1),
+    Case("QLinearConcat", (*scaled(u8, 0.04, 99), U8, *scaled(u8, 0.03, 128), U8[:, :2].copy(), *scaled(u8, 0.04, 99)),
+         {"axis": 1}, (u8,), steps=1),
+    Case("QLinearGlobalAveragePool", (*BYTES, *scaled(u8, 0.01, 99)), {}, (u8,), steps=1),
+    Case("QLinearGlobalAveragePool", (*BYTES_LAST, *scaled(u8, 0.01, 99)), {"channels_last": 1}, (u8,), steps=1),
+    Case("QLinearConv", (*BYTES, *WEIGHTS, *scaled(u8, 0.05, 99), whole(i32, 6, low=-999, high=999)), {"pads": [1, 0, 1, 2]},
+         (u8,), steps=1, constants=(3, 4, 5)),
+    Case("QLinearConv", (*BYTES_LAST, *WEIGHTS, *scaled(u8, 0.05, 99)), {"channels_last": 1, "strides": [2, 1]}, (u8,),
+         steps=1, constants=(3, 4, 5)),
+    Case("NhwcMaxPool", (BYTES_LAST[0],), {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 2]}, (u8,)),
+    Case("NhwcMaxPool", (whole(i8, 1, 9, 3, low=-128, high=128),), {"kernel_shape": [3]}, (i8,)),
+    Case("QGemm", (whole(u8, 3, 7), *scaled(u8, 0.02, 7), *COLUMNS, whole(i32, 5, low=-99, high=99)), {"alpha": 0.5}),
+    Case("QGemm", (whole(u8, 7, 3), *scaled(u8, 0.02, 7), COLUMNS[0].T.copy(), *COLUMNS[1:], None, *scaled(u8, 0.3, 99)),
+         {"transA": 1, "transB": 1}, (u8,), steps=1),
+    Case("QAttention", (*QUANTIZED_INPUT, number(f32, 0.03), None, number(u8, 120), number(i8, 3)), {"num_heads": 2}),
+    Case("QAttention", (*QUANTIZED_INPUT, BY_COLUMN, np.array([2, 3], i32), number(u8, 120), np.zeros(24, i8)),
+         {"num_heads": 2, "unidirectional": 1}),
+    Case("Trilu", (random(2, 5, 6), np.array(1, i64)), {"upper": 0}, constants=(1,)),
+]  # fmt: skip
+
+CASES = [*FUSED, *ACTIVATIONS, *NORMALIZATIONS, *QUANTIZED]
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])

@@ -40,12 +40,12 @@ class Declared(NamedTuple):
     """What a converter reads and makes of an operator that onnx does not define, so that its checker knows nothing of it.
 
     Attributes:
-        inputs: Inputs that are read.
+        inputs: Inputs that are read; None if all are, however many there are.
         outputs: Outputs that are made.
         attributes: Names of the attributes that the converter or its check reads.
     """
 
-    inputs: int
+    inputs: int | None
     outputs: int
     attributes: tuple[str, ...] = ()
 
@@ -87,7 +87,8 @@ class Row:
         if self.declared is not None:
             asked = node.node
             unread = [f"attribute {name!r}" for name in asked.attributes if name not in self.declared.attributes]
-            unread += [f"input {index}" for index in range(self.declared.inputs, len(asked.inputs)) if node.has(index)]
+            read = len(asked.inputs) if self.declared.inputs is None else self.declared.inputs
+            unread += [f"input {index}" for index in range(read, len(asked.inputs)) if node.has(index)]
             unread += [f"output {index}" for index in range(self.declared.outputs, len(asked.outputs)) if node.wants(index)]
             if unread:
                 raise node.unsupported(f"its converter does not read {', '.join(unread)}")

@@ -8,12 +8,14 @@ import numpy as np
 
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.integer import multiply_to_float
 from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import FLOATS
 
 _MASK_FILTER_VALUE = -10000.0
@@ -98,17 +100,47 @@ def _refuse_rotary_attention(node: NodeFacts) -> None:
 @converts("Attention", 1, types=FLOATS, domain=MICROSOFT, check=_refuse_rotary_attention, declared=_ATTENTION)
 def attention(node: Conversion) -> tuple[Value | None, ...]:
     """Queries, keys and values are one product of the input with the weights; the bias is added by the attention."""
-    x, weights, past = node[0], node[1], node.get(4)
+    product = multiply(node, node[0], node[1])
+    return _self_attention(node, product, node.get(2), node.get(3), node.get(4), node.get(5))
+
+
+_QUANTIZED_ATTENTION = Declared(
+    9, 2, ("num_heads", "unidirectional", "scale", "mask_filter_value", "do_rotary", "past_present_share_buffer")
+)
+
+
+@converts(
+    "QAttention",
+    1,
+    types=(TensorDataType.INT8, TensorDataType.UINT8),
+    domain=MICROSOFT,
+    check=_refuse_rotary_attention,
+    declared=_QUANTIZED_ATTENTION,
+)
+def quantized_attention(node: Conversion) -> tuple[Value | None, ...]:
+    """Input and weights are quantized, and nothing else."""
+    product = multiply_to_float(node, (node[0], node[3], node.get(6)), (node[1], node[4], node.get(7)), None)
+    return _self_attention(node, product, node[2], node.get(5), node.get(8), None)
+
+
+def _self_attention(
+    node: Conversion,
+    product: Value,
+    bias: Value | None,
+    mask: Value | None,
+    past: Value | None,
+    scores: Value | None,
+) -> tuple[Value | None, ...]:
+    """Attention of queries, keys and values that lie side by side in a product; a bias of them and one of the scores."""
     heads = _heads(node)
-    hidden = tuple(node.attribute("qkv_hidden_sizes", ())) or (weights.sizes[1] // 3,) * 3
-    product = multiply(node, x, weights)
-    batch, rows = x.sizes[:2]
-    tensors: dict[str, Value | None] = {"bias_tensor": node.get(2)}
+    batch, rows, width = product.sizes
+    hidden = tuple(node.attribute("qkv_hidden_sizes", ())) or (width // 3,) * 3
+    tensors: dict[str, Value | None] = {"bias_tensor": bias}
     if len(set(hidden)) == 1:
         stacked = node.reshape(product, (batch, rows, 3, heads, hidden[0] // heads))
         tensors["stacked_query_key_value_tensor"] = stacked.transpose((0, 1, 3, 2, 4))
     else:
-        parts = tuple(node.new((batch, rows, size), x.dtype) for size in hidden)
+        parts = tuple(node.new((batch, rows, size), product.dtype) for size in hidden)
         node.launch(ops.Split, product, output_tensors=parts, axis=2)
         tensors |= dict(zip(("query_tensor", "key_tensor", "value_tensor"), parts, strict=True))
     before = None
@@ -120,11 +152,11 @@ def attention(node: Conversion) -> tuple[Value | None, ...]:
     sizes = _Sizes(batch, rows, heads, total, hidden[2] // heads)
     wanted = (node.wants(1), node.wants(1))
     scale, causal = _scale(node, hidden[0] // heads), bool(node.attribute("unidirectional", 0))
-    y, *present = _attention(node, sizes, tensors, node.get(3), node.get(5), before, scale, causal, wanted)
+    y, *present = _attention(node, sizes, tensors, mask, scores, before, scale, causal, wanted)
     if not node.wants(1):
         return (y,)
     pieces = tuple(node.reshape(half, (1, *half.sizes)) for half in present if half is not None)
-    joined = node.new((2, *pieces[0].sizes[1:]), x.dtype)
+    joined = node.new((2, *pieces[0].sizes[1:]), product.dtype)
     return y, node.launch(ops.Join, output_tensor=joined, input_tensors=pieces, axis=0)
 
 
@@ -270,8 +302,7 @@ def _attention(
     if causal:
         rows = np.full(sizes.batch, 0 if past is None else past.key.sizes[2], np.int32)
         fields["past_sequence_lengths_tensor"] = node.upload(rows)
-    dtype = node[0].dtype
-    head_size = _head_size(fields)
+    head_size, dtype = _head_size(fields)
     presents: list[Value | None] = [None, None]
     for index, (name, size) in enumerate((("key", head_size), ("value", sizes.value_size))):
         if wanted[index] or (causal and past is None):
@@ -282,11 +313,11 @@ def _attention(
     return (y, *(present if wish else None for present, wish in zip(presents, wanted, strict=True)))
 
 
-def _head_size(fields: dict[str, Any]) -> int:
-    """Elements of a row of one head of keys."""
+def _head_size(fields: dict[str, Any]) -> tuple[int, np.dtype[Any]]:
+    """Elements of a row of one head of keys, and their type."""
     stacked: Value | None = fields.get("stacked_query_key_value_tensor")
     if stacked is not None:
-        return stacked.sizes[4]
+        return stacked.sizes[4], stacked.dtype
     query: Value = fields["query_tensor"]
     heads: int = fields["query_head_count"]
-    return query.sizes[2] // heads
+    return query.sizes[2] // heads, query.dtype

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.activation import FUSED, refuse_fused
-from dmlvk.onnx.convert.convolution import channels_first, channels_last, convolve
-from dmlvk.onnx.convert.fused import CONVOLUTION, with_rest
+from dmlvk.onnx.convert.convolution import CONVOLUTION, channels_first, channels_last, convolve
+from dmlvk.onnx.convert.fused import with_rest
 from dmlvk.onnx.registry import IN_BLOCKS, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.registry import converts
@@ -13,6 +15,9 @@ from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection
 from dmlvk.spec.schema import FLOATS
+
+CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+"""The attributes of a convolution."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +210,13 @@ def channels_first(x: Value) -> Value:
 def channels_last(x: Value) -> Value:
     """ONNX's images with their channels last."""
     return x.transpose((0, *range(2, x.rank), 1))
+
+
+def new_images(node: Conversion, sizes: Sizes, dtype: np.dtype[Any], last: bool) -> Value:
+    """Images to be written by a launch, of these sizes; their channels may lie last."""
+    if not last:
+        return node.new(sizes, dtype)
+    return channels_first(node.new((sizes[0], *sizes[2:], sizes[1]), dtype))
 
 
 def spatial_kernel(node: Conversion, w: Value) -> Sizes:

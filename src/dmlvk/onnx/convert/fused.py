@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.activation import FUSED, fused, gelu_by_tanh, refuse_fused
-from dmlvk.onnx.convert.convolution import channels_first, channels_last, convolve, convolve_transposed
+from dmlvk.onnx.convert.convolution import CONVOLUTION, channels_first, channels_last, convolve, convolve_transposed
 from dmlvk.onnx.convert.matmul import general_product, product
 from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.schema import FLOATS
-
-CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-"""The attributes of a convolution."""
 
 
 def with_rest(node: Conversion, y: Value) -> Value:

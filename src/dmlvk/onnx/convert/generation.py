@@ -14,7 +14,7 @@ from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import data_type_of
 from dmlvk.onnx.node_facts import NodeFacts
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
@@ -80,6 +80,7 @@ def eye_like(node: Conversion) -> Value:
     )
 
 
+@converts("Trilu", 1, types=_ANY, host_inputs=(1,), domain=MICROSOFT, declared=Declared(2, 1, ("upper",)))
 @converts("Trilu", 14, types=_ANY, host_inputs=(1,))
 def triangle(node: Conversion) -> Value:
     """Zeros below the k-th diagonal, or with ``upper`` 0 above it, in each matrix of the last two dimensions."""

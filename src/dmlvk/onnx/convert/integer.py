@@ -10,12 +10,21 @@ import numpy as np
 from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
-from dmlvk.onnx.convert.convolution import sliding_window, spatial_kernel
+from dmlvk.onnx.convert.convolution import (
+    CONVOLUTION,
+    channels_first,
+    channels_last,
+    new_images,
+    sliding_window,
+    spatial_kernel,
+)
 from dmlvk.onnx.convert.matmul import as_matrices
+from dmlvk.onnx.convert.quantized_linear import quantized
 from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.schema import ScaleBias
 
 _BYTES = ops.MatrixMultiplyInteger.fields[0].data_types
 _FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
@@ -110,7 +119,7 @@ def quantized_matmul(node: Conversion) -> Value:
     return node.reshape(y, parts.sizes)
 
 
-def _multiply_to_float(
+def multiply_to_float(
     node: Conversion,
     a: tuple[Value, Value, Value | None],
     b: tuple[Value, Value, Value | None],
@@ -149,7 +158,7 @@ def _multiply_to_float(
 @converts("MatMulIntegerToFloat", 1, types=_BYTES, domain=MICROSOFT, declared=Declared(7, 1))
 def matmul_integer_to_float(node: Conversion) -> Value:
     """ONNX Runtime's MatMulIntegerToFloat: inputs A, B, their scales, their zero points, a bias."""
-    return _multiply_to_float(node, (node[0], node[2], node.get(4)), (node[1], node[3], node.get(5)), node.get(6))
+    return multiply_to_float(node, (node[0], node[2], node.get(4)), (node[1], node[3], node.get(5)), node.get(6))
 
 
 @converts("DynamicQuantizeMatMul", 1, types=(TensorDataType.FLOAT32,), domain=MICROSOFT, declared=Declared(5, 1))
@@ -159,7 +168,32 @@ def dynamic_quantize_matmul(node: Conversion) -> Value:
     quantized, scale, zero_point = node.new(x.sizes, kind), node.new((1,), x.dtype), node.new((1,), kind)
     parameters = {"output_scale_tensor": scale, "output_zero_point_tensor": zero_point}
     node.launch(ops.DynamicQuantizeLinear, x, output_tensor=quantized, **parameters)
-    return _multiply_to_float(node, (quantized, scale, zero_point), (node[1], node[2], node.get(3)), node.get(4))
+    return multiply_to_float(node, (quantized, scale, zero_point), (node[1], node[2], node.get(3)), node.get(4))
+
+
+_GEMM = Declared(9, 1, ("alpha", "transA", "transB"))
+
+
+@converts("QGemm", 1, types=_BYTES, domain=MICROSOFT, declared=_GEMM)
+def quantized_gemm(node: Conversion) -> Value:
+    """The product of A and B plus C, all integers, times alpha and both scales; quantized if there is a scale for that."""
+    a, b = (x.transpose((1, 0)) if node.attribute(name, 0) else x for x, name in ((node[0], "transA"), (node[3], "transB")))
+    y = node.launch(
+        ops.MatrixMultiplyInteger,
+        a,
+        _parameter(node, node.get(2)),
+        b,
+        _parameter(node, node.get(5), of_columns=True),
+        output_tensor=node.new((a.sizes[0], b.sizes[1]), _INT32),
+    )
+    if (c := node.get(6)) is not None:
+        y = node.elementwise(ops.ElementWiseAdd, y, c)
+    a_scale, b_scale = (_parameter(node, node[index], of_columns=True) for index in (1, 4))
+    assert a_scale is not None and b_scale is not None, "both are given"
+    scale = node.elementwise(ops.ElementWiseMultiply, b_scale, a_scale)
+    scale = node.elementwise(ops.ElementWiseIdentity, scale, scale_bias=ScaleBias(float(node.attribute("alpha", 1.0)), 0.0))
+    real = node.elementwise(ops.ElementWiseDequantizeLinear, y, scale, dtype=scale.dtype)
+    return real if node.get(7) is None else quantized(node, real, 7, node.dtype(0))
 
 
 # -- convolutions
@@ -199,14 +233,21 @@ def convolution_integer(node: Conversion) -> Value:
     )
 
 
+_CONVOLUTION = Declared(9, 1, (*CONVOLUTION, "channels_last"))
+
+
+@converts("QLinearConv", 1, types=_BYTES, domain=MICROSOFT, declared=_CONVOLUTION)
 @converts("QLinearConv", 10, types=_BYTES)
 def quantized_convolution(node: Conversion) -> Value:
-    x, w, bias, zero_point = node[0], node[3], node.get(8), node[7]
+    """ONNX Runtime's may have channels last, those of the filter as ONNX has them."""
+    last = bool(node.attribute("channels_last", 0))
+    x, w, bias, zero_point = channels_first(node[0]) if last else node[0], node[3], node.get(8), node[7]
     window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
     channels = w.sizes[0]
     if bias is not None and bias.sizes != (channels,):
         raise node.invalid("the bias must have one element for each output channel", bias.sizes, (channels,))
-    return node.launch(
+    y = new_images(node, (x.sizes[0], channels, *window.output), zero_point.dtype, last)
+    node.launch(
         ops.QuantizedLinearConvolution,
         x,
         _one(node, node.get(1)),
@@ -217,7 +258,8 @@ def quantized_convolution(node: Conversion) -> Value:
         None if bias is None else node.reshape(bias, (1, channels) + (1,) * (x.rank - 2)),
         _one(node, node.get(6)),
         _one(node, zero_point),
-        output_tensor=node.new((x.sizes[0], channels, *window.output), zero_point.dtype),
+        output_tensor=y,
         group_count=node.attribute("group", 1),
         **window.fields,
     )
+    return channels_last(y) if last else y

@@ -118,9 +118,13 @@ def _lengths(node: Conversion, size: int) -> list[int]:
 
 @converts("Concat", 4, 11, 13, types=_ANY)
 def concat(node: Conversion) -> Value:
-    values = [node[index] for index in range(node.input_count)]
+    return joined(node, [node[index] for index in range(node.input_count)], node.attribute("axis", 1))
+
+
+def joined(node: Conversion, values: Sequence[Value], axis: int) -> Value:
+    """Values one after the other along an axis."""
     first = values[0]
-    axis = node.axis(node.attribute("axis", 1), first.rank)
+    axis = node.axis(axis, first.rank)
     if any(value.rank != first.rank or value.shorten(axis, 0).sizes != first.shorten(axis, 0).sizes for value in values):
         rule = f"inputs must have equal sizes, except along axis {axis}"
         raise node.invalid(rule, [value.sizes for value in values])

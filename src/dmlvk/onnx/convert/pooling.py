@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.convert.convolution import Window, channels_first, channels_last, sliding_window, spatial
+from dmlvk.onnx.convert.convolution import Window, channels_first, channels_last, new_images, sliding_window, spatial
 from dmlvk.onnx.registry import IN_BLOCKS, MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -79,9 +79,7 @@ def quantized_average_pool(node: Conversion) -> Value:
     source, (scale, zero_point, output_scale, output_zero_point) = node[0], _quantization(node)
     last = bool(node.attribute("channels_last", 0))
     x, window = _pooled(node, channels_first(source) if last else source)
-    y = node.new((*x.sizes[:2], *window.output), x.dtype)
-    if last:
-        y = channels_first(node.new((x.sizes[0], *window.output, x.sizes[1]), x.dtype))
+    y = new_images(node, (*x.sizes[:2], *window.output), x.dtype, last)
     node.launch(
         ops.QuantizedLinearAveragePooling,
         x,
@@ -109,6 +107,39 @@ def _quantization(node: Conversion) -> tuple[Value, Value | None, Value, Value |
     if scale is None or output_scale is None:
         raise node.invalid("the scales of input and output must be given", None)
     return scale, one(2), output_scale, one(4)
+
+
+@converts("QLinearGlobalAveragePool", 1, types=_BYTES, domain=MICROSOFT, declared=Declared(5, 1, ("channels_last",)))
+def quantized_global_average_pool(node: Conversion) -> Value:
+    """The mean of all pixels of each channel."""
+    last = bool(node.attribute("channels_last", 0))
+    x, (scale, zero_point, output_scale, output_zero_point) = node[0], _quantization(node)
+    x = channels_first(x) if last else x
+    plane = node.reshape(x, (*x.sizes[:2], 1, math.prod(x.sizes[2:])))
+    y = node.launch(
+        ops.QuantizedLinearAveragePooling,
+        plane,
+        scale,
+        zero_point,
+        output_scale,
+        output_zero_point,
+        output_tensor=node.new((*x.sizes[:2], 1, 1), x.dtype),
+        window_size=plane.sizes[2:],
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+    )
+    y = node.reshape(y, x.sizes[:2] + (1,) * (x.rank - 2))
+    return channels_last(y) if last else y
+
+
+@converts("NhwcMaxPool", 1, types=_BYTES, domain=MICROSOFT, declared=Declared(1, 1, _POOLING))
+def max_pool_of_channels_last(node: Conversion) -> Value:
+    x, window = _pooled(node, channels_first(node[0]))
+    y = new_images(node, (*x.sizes[:2], *window.output), x.dtype, True)
+    node.launch(ops.MaxPooling2, x, output_tensor=y, window_size=window.kernel, **window.fields)
+    return channels_last(_restored(node, y))
 
 
 @converts("MaxUnpool", 9, 11, 22, types=FLOATS, host_inputs=(2,))

@@ -12,7 +12,7 @@ from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import FOUR_BITS, NarrowFloat, data_type_of, kind_of
 from dmlvk.onnx.node_facts import NodeFacts
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import QuantizationType, TensorDataType
@@ -51,6 +51,17 @@ def _refuse_quantize(node: NodeFacts) -> None:
         raise node.unsupported(f"output_dtype {dtype} is not supported, because nothing is quantized to it")
 
 
+_SCALED = Declared(3, 1, ("axis",))
+
+
+@converts(
+    "QuantizeLinear",
+    1,
+    types=FLOATS,
+    domain=MICROSOFT,
+    check=_refuse_quantize,
+    declared=_SCALED,
+)
 @converts("QuantizeLinear", 10, 13, 19, 21, types=(*FLOATS, TensorDataType.INT32), check=_refuse_quantize)
 def quantize(node: Conversion) -> Value:
     """8-bit floats have no zero point: what is given for it is 0 and says their kind."""
@@ -69,6 +80,14 @@ def quantize(node: Conversion) -> Value:
     return node.reshape(y, parts.sizes)
 
 
+@converts(
+    "DequantizeLinear",
+    1,
+    types=(*ops.ElementWiseDequantizeLinear.fields[0].data_types, *FOUR_BITS),
+    domain=MICROSOFT,
+    check=lambda node: node.takes(1, FLOATS),
+    declared=_SCALED,
+)
 @converts(
     "DequantizeLinear",
     *(10, 13, 19, 21),

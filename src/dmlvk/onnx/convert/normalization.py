@@ -120,6 +120,24 @@ def layer_normalization(node: Conversion) -> tuple[Value | None, ...]:
     return y, mean, node.elementwise(ops.ElementWiseRecip, deviation)
 
 
+def _refuse_rms_normalization(node: NodeFacts) -> None:
+    """What is computed is computed in float32."""
+    node.takes(1, node.as_first(FLOATS))
+    if node.element_type("stash_type", _FLOAT32) not in (_FLOAT32, np.float16):
+        raise node.unsupported(f"stash_type {node.element_type('stash_type')} is not supported, only float32 and float16")
+
+
+@converts("RMSNormalization", 23, types=FLOATS, check=_refuse_rms_normalization)
+def rms_normalization(node: Conversion) -> Value:
+    """By the root mean square over all dimensions from the axis on; scale broadcasts to the input."""
+    x, scale = node[0], node[1]
+    if node.broadcast(scale, x)[0].sizes != x.sizes:
+        raise node.invalid(f"the sizes of the scale must broadcast to those of the input, {x.sizes}", scale.sizes)
+    axes = tuple(range(node.axis(node.attribute("axis", -1), x.rank), x.rank))
+    scale = node.reshape(scale, (1,) * (x.rank - scale.rank) + scale.sizes)
+    return normalize(node, x, scale, None, axes, node.attribute("epsilon", 1e-5), use_mean=False)
+
+
 @converts("GroupNormalization", 18, 21, types=FLOATS)
 def group_normalization(node: Conversion) -> Value:
     """Statistics of each group of channels of each image. Scale and bias have one entry a group in opset 18, one a

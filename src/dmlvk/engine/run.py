@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -36,8 +36,7 @@ class Driven(Protocol):
 
     Attributes:
         inputs, outputs: Names of values, "" for one that is left out.
-        part: The key under which reports count it.
-        label: The label that reports give it.
+        labels: The labels that reports give its parts, by the keys under which they count them.
     """
 
     @property
@@ -47,10 +46,7 @@ class Driven(Protocol):
     def outputs(self) -> Sequence[str]: ...
 
     @property
-    def part(self) -> Hashable: ...
-
-    @property
-    def label(self) -> Label: ...
+    def labels(self) -> Mapping[Any, Label]: ...
 
     def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
         """Makes the outputs; the scope has the values that its bodies may read."""
@@ -93,6 +89,7 @@ class Account:
         self._device: dict[Hashable, Label] = {}
         self._host: dict[Hashable, Label] = {}
         self._removed: dict[Hashable, Label] = {}
+        self._bytes: Counter[tuple[Hashable, str]] = Counter()
         self._graphs: weakref.WeakKeyDictionary[CompiledGraph, None] = weakref.WeakKeyDictionary()
         self._timed: list[StepReport] = []
         self._end = 0.0
@@ -105,7 +102,11 @@ class Account:
     @property
     def host_labels(self) -> tuple[Label, ...]:
         """The labels of what ran on the host, each with why; a part that ran on both is the device's."""
-        return tuple(label for part, label in self._host.items() if part not in self._device)
+        return tuple(
+            label._replace(from_device=self._bytes[part, "from"], to_device=self._bytes[part, "to"])
+            for part, label in self._host.items()
+            if part not in self._device
+        )
 
     @property
     def removed_labels(self) -> tuple[Label, ...]:
@@ -134,10 +135,14 @@ class Account:
             self._host.update(graph.trace.host_labels)
             self._removed.update(graph.trace.removed_labels)
 
-    def add_driven(self, part: Hashable, label: Label, dispatches: int) -> None:
+    def add_driven(self, labels: Mapping[Any, Label], dispatches: int) -> None:
         """Notes what the host drove, and what that launched beside the graphs."""
         self.dispatches += dispatches
-        (self._device if dispatches else self._host)[part] = label
+        (self._device if dispatches else self._host).update(labels)
+
+    def add_bytes(self, part: Hashable, direction: Literal["from", "to"], nbytes: int) -> None:
+        """Notes bytes that the host read from the device, or wrote to it, for a part that it ran."""
+        self._bytes[part, direction] += nbytes
 
     def add_times(self, steps: Sequence[StepReport]) -> None:
         """Notes when a graph's kernels ran, after those before; what the host did in between is left out."""
@@ -155,9 +160,10 @@ class Run:
         device: The device that it runs on.
         graphs: The compiled graphs of the network.
         account: The account to keep.
-        data_type_of: The type on the device of elements of a numpy type.
+        data_type_of: The type on the device of elements of a numpy type; None for text.
 
     Attributes:
+        account: As given.
         carrier: Moves tensors on the device.
     """
 
@@ -166,12 +172,12 @@ class Run:
         device: ComputeDevice,
         graphs: CompiledGraphs,
         account: Account,
-        data_type_of: Callable[[np.dtype[Any]], TensorDataType],
+        data_type_of: Callable[[np.dtype[Any]], TensorDataType | None],
     ) -> None:
         self.carrier = Carrier(device, data_type_of)
         self._device = device
         self._graphs = graphs
-        self._account = account
+        self.account = account
 
     def constants(self, arrays: Mapping[str, Array]) -> Scope:
         """A scope of constants, each of which becomes a tensor when it is first asked for."""
@@ -204,7 +210,7 @@ class Run:
             feeding: Records copies of those that are on the device.
         """
         feeding = feeding or Copies(self._device)
-        if self._account.timed:
+        if self.account.timed:
             recording, ends = self._graphs.record(graph, timestamps=True)
             self._feed(graph, feeds, feeding)
             recording.submit()
@@ -212,13 +218,13 @@ class Run:
             timings = recording.timings()
             parts = [timings[first:end] for first, end in itertools.pairwise((0, *ends))]
             works = zip(graph.trace.steps, graph.operators, parts, strict=True)
-            self._account.add_times([step_report(*work) for work in works])
+            self.account.add_times([step_report(*work) for work in works])
         else:
             recording = self._graphs.recorded(graph)
             self._feed(graph, feeds, feeding)
             if graph.dispatches:
                 recording.submit(defer=True)
-        self._account.add(graph)
+        self.account.add(graph)
 
     def _feed(self, graph: CompiledGraph, feeds: Mapping[str, Array | DeviceArray], feeding: Copies) -> None:
         """Puts the feeds where the graph reads them, which a run overwrites with what it computes later."""
@@ -240,7 +246,7 @@ class Run:
         inputs = {name: self._tensor(name, scope[name]) for name in region.inputs}
         specs = {name: (item.dtype, item.shape) for name, item in inputs.items() if name not in region.host_inputs}
         known = {name: inputs[name].on_host() for name in sorted(region.host_inputs)}
-        graph = self._graphs.get(region, specs, known, exact=self._account.timed)
+        graph = self._graphs.get(region, specs, known, exact=self.account.timed)
         self.submit(graph, {name: inputs[name].feed() for name in graph.trace.inputs})
         made: dict[str, Item] = {}
         copies = []
@@ -259,7 +265,8 @@ class Run:
 
     def _tensor(self, name: str, item: Item) -> Tensor:
         if not isinstance(item, Tensor):
-            raise ModelError(f"{name!r} is {'empty' if item is None else 'a sequence'}, where a tensor is read")
+            found = "empty" if item is None else "a sequence" if isinstance(item, tuple) else "no tensor"
+            raise ModelError(f"{name!r} is {found}, where a tensor is read")
         return item
 
     # -- what the host drives
@@ -268,7 +275,7 @@ class Run:
         operands = [scope[name] if name else None for name in driven.inputs]
         before = self.carrier.dispatches
         results = driven.run(self, operands, scope)
-        self._account.add_driven(driven.part, driven.label, self.carrier.dispatches - before)
+        self.account.add_driven(driven.labels, self.carrier.dispatches - before)
         return {name: item for name, item in zip(driven.outputs, results, strict=False) if name}
 
 

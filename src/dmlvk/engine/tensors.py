@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,26 +29,31 @@ _SMALL: Final = 1024
 class Tensor:
     """A tensor between regions. Where it is wanted and is not, it is brought once.
 
+    Args:
+        uploaded: Told the bytes each time that the host writes the tensor to the device.
+
     Attributes:
-        data_type: The type of an element on the device.
+        data_type: The type of an element on the device; None where it has none, as text has.
         dtype: numpy's type of an element.
         shape: Elements a dimension.
     """
 
-    __slots__ = ("_array", "_device", "_host", "data_type", "dtype", "shape")
+    __slots__ = ("_array", "_device", "_host", "_uploaded", "data_type", "dtype", "shape")
 
     def __init__(
         self,
         device: ComputeDevice,
-        data_type: TensorDataType,
+        data_type: TensorDataType | None,
         dtype: np.dtype[Any],
         shape: Sizes,
         value: Array | DeviceArray,
+        uploaded: Callable[[int], None] | None = None,
     ) -> None:
         self.data_type = data_type
         self.dtype = dtype
         self.shape = shape
         self._device = device
+        self._uploaded = uploaded
         self._array = value if isinstance(value, DeviceArray) else None
         self._host = None if isinstance(value, DeviceArray) else value
 
@@ -62,14 +68,21 @@ class Tensor:
         """The tensor as a packed array on the device."""
         if self._array is None:
             assert self._host is not None, "it is somewhere"
+            assert self.data_type is not None, "nothing on the device reads text"
             self._array = to_device(self._device, self._host, self.data_type)
+            self._note_upload(self._host)
         return self._array
 
     def feed(self) -> Array | DeviceArray:
         """The array to feed a compiled graph with: the host's where it is small, else the device's."""
         if self._array is None and self._host is not None and self._host.nbytes <= _SMALL:
+            self._note_upload(self._host)
             return self._host
         return self.on_device()
+
+    def _note_upload(self, array: Array) -> None:
+        if self._uploaded is not None:
+            self._uploaded(array.nbytes)
 
     @property
     def is_on_host(self) -> bool:
@@ -77,8 +90,19 @@ class Tensor:
         return self._host is not None
 
 
-Item = Tensor | tuple[Tensor, ...] | None
-"""A value: a tensor, a sequence, or nothing in an optional one."""
+@dataclass(frozen=True, eq=False)
+class Opaque:
+    """A value that is neither a tensor nor a sequence of them, such as a dictionary; only the host can have it.
+
+    Attributes:
+        value: The value as the caller of a network gets it.
+    """
+
+    value: Any
+
+
+Item = Tensor | tuple[Tensor, ...] | Opaque | None
+"""A value: a tensor, a sequence, one of another kind, or nothing in an optional one."""
 
 
 class Carrier:
@@ -86,20 +110,20 @@ class Carrier:
 
     Args:
         device: The device that they are on.
-        data_type_of: The type on the device of elements of a numpy type.
+        data_type_of: The type on the device of elements of a numpy type; None for text.
 
     Attributes:
         dispatches: Kernels that it has launched.
     """
 
-    def __init__(self, device: ComputeDevice, data_type_of: Callable[[np.dtype[Any]], TensorDataType]) -> None:
+    def __init__(self, device: ComputeDevice, data_type_of: Callable[[np.dtype[Any]], TensorDataType | None]) -> None:
         self._device = device
         self._data_type_of = data_type_of
         self.dispatches = 0
 
-    def tensor(self, value: Array) -> Tensor:
-        """A tensor of what the host has."""
-        return Tensor(self._device, self._data_type_of(value.dtype), value.dtype, value.shape, value)
+    def tensor(self, value: Array, uploaded: Callable[[int], None] | None = None) -> Tensor:
+        """A tensor of what the host has; ``uploaded`` is told the bytes when it goes to the device."""
+        return Tensor(self._device, self._data_type_of(value.dtype), value.dtype, value.shape, value, uploaded)
 
     def _like(self, tensor: Tensor, value: Array | DeviceArray, shape: Sizes) -> Tensor:
         return Tensor(self._device, tensor.data_type, tensor.dtype, shape, value)
@@ -121,12 +145,14 @@ class Carrier:
         array = tensor.on_device()
         shape = (*array.shape[:axis], end - start, *array.shape[axis + 1 :])
         if 0 in shape:
-            return empty_on_device(self._device, shape, tensor.data_type)
+            return empty_on_device(self._device, shape, array.data_type)
         return self._packed(array[(*(slice(None),) * axis, slice(start, end))])
 
     def stack(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         """Tensors of one type and shape, at least one, along a new axis."""
         first = tensors[0]
+        if first.data_type is None:
+            return self.tensor(np.stack([item.on_host() for item in tensors], axis))
         shape = (1, *first.shape)
         rows = [self._like(item, _shaped(item.on_device(), shape), shape) for item in tensors]
         return self._moved(self.concat(rows, 0), axis)
@@ -134,6 +160,8 @@ class Carrier:
     def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
         """Tensors of one type and, but for the axis, one shape, at least one, one after the other."""
         first = tensors[0]
+        if first.data_type is None:
+            return self.tensor(np.concatenate([item.on_host() for item in tensors], axis))
         shape = (*first.shape[:axis], sum(item.shape[axis] for item in tensors), *first.shape[axis + 1 :])
         if math.prod(shape[:axis]) != 1 and 0 not in shape:
             order = (axis, *(other for other in range(len(shape)) if other != axis))
@@ -170,7 +198,7 @@ class Carrier:
     def _turned(self, tensor: Tensor, order: tuple[int, ...]) -> DeviceArray:
         array = tensor.on_device()
         if array.size == 0:
-            return empty_on_device(self._device, tuple(array.shape[at] for at in order), tensor.data_type)
+            return empty_on_device(self._device, tuple(array.shape[at] for at in order), array.data_type)
         return self._packed(array.transpose(*order))
 
     def _packed(self, array: DeviceArray) -> DeviceArray:

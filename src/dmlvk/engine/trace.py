@@ -39,11 +39,15 @@ class Label(NamedTuple):
     Attributes:
         name, op_type: Its name and that of its operator.
         reason: Why it did not run on the device; "" where it did, or that the host read back computed values for it.
+        from_device, to_device: Bytes that the host read of the device, and wrote there, for a part that it ran in a
+            library of its own; 0 for any other.
     """
 
     name: str
     op_type: str
     reason: str = ""
+    from_device: int = 0
+    to_device: int = 0
 
 
 class TracedTensor(Protocol):

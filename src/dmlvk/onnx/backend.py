@@ -93,7 +93,9 @@ class VulkanBackend(Backend):
         inputs; a device may still lack a feature that it takes. ``prepare`` says what is wrong."""
         options = options or SessionOptions()
         try:
-            Network(load_model(model, float64_as_float32=options.float64_as_float32), options.without_passes)
+            hosts = options.on_unsupported == "host"
+            loaded = load_model(model, float64_as_float32=options.float64_as_float32, hosts=hosts)
+            Network(loaded, options.without_passes, hosts=hosts)
         except (ModelError, UnsupportedError):
             return False
         return True

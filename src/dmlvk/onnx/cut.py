@@ -14,13 +14,14 @@ from typing import Final
 import onnx
 
 from dmlvk.onnx.control import Body, can_be_traced, flattened, unused
+from dmlvk.onnx.fallback import Fallback, HostGroup, HostNode
 from dmlvk.onnx.host_nodes import needs_shape_only
 from dmlvk.onnx.host_values import is_shape_arithmetic, read_by_driver, wanted_on_host
 from dmlvk.onnx.model import ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts, invalid_node, unsupported_node
 from dmlvk.onnx.program import DrivenNode, GraphProgram, NodeRegion, Placed, find_driven
 from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_row, missing_reason
-from dmlvk.spec.errors import ModelError
+from dmlvk.spec.errors import ModelError, UnsupportedNodeError
 
 _SEQUENCE, _OPTIONAL = "seq", "optional"
 _MAKES_SEQUENCE: Final = frozenset(
@@ -44,6 +45,7 @@ class Cutter:
         constants: Names of constants.
         inputs: Names of the graph's inputs.
         without_traces: Nodes whose bodies no trace shall follow.
+        fallback: Runs on the host what no device can do; None where that is refused.
 
     Attributes:
         placed: The nodes of those bodies that a trace follows, with their rows.
@@ -57,6 +59,7 @@ class Cutter:
         constants: Collection[str],
         inputs: Collection[str],
         without_traces: Collection[Node] = (),
+        fallback: Fallback | None = None,
     ) -> None:
         self.placed: dict[Body, list[Placed]] = {}
         self.reading: set[Node] = set()
@@ -65,6 +68,7 @@ class Cutter:
         self._constants, self._inputs = constants, inputs
         self._defined = {*constants, *inputs}
         self._without_traces = without_traces
+        self._fallback = fallback
         self._kinds: dict[str, str] = {}
         """Values that are no tensors: "seq", "optional" or "optional seq"."""
 
@@ -99,8 +103,9 @@ class Cutter:
             ModelError: a node that does not fit what it reads.
         """
         known, made = {*known}, set[str]()  # made by the device since the last cut
-        parts: list[list[Placed] | DrivenNode] = []
+        parts: list[list[Placed] | tuple[HostNode, ...] | DrivenNode] = []
         found: list[Placed] = []
+        hosted: list[HostNode] = []  # may come before what is found unless it reads of it, and must come after nothing else
         waiting = deque(nodes)
 
         def cut() -> None:
@@ -109,13 +114,29 @@ class Cutter:
             found.clear()
             made.clear()
 
+        def release() -> None:
+            """Gives the nodes of the host their place, in front of the region where that is possible, lest they cut it."""
+            if {name for node, _ in found for name in node.outputs} & {name for node, _ in hosted for name in node.inputs}:
+                cut()
+            if hosted:
+                parts.append((*hosted,))
+            hosted.clear()
+
         while waiting:
             node = waiting.popleft()
             self._check_inputs(node)
             if self._is_driven(node, known):
+                release()
                 cut()
                 parts.append(self._driven(node, known))
                 self._note_outputs(node)
+                continue
+            if self._fallback is not None and (reason := self._host_reason(self._fallback, node, known)):
+                if hosted and hosted[0].node.opsets != node.opsets:
+                    release()
+                hosted.append(self._fallback.opened(node, reason))
+                self.note_kinds(self._fallback.types_made(node))
+                self._defined.update(node.outputs)
                 continue
             halves = () if is_shape_arithmetic(node, known) else self._halves(node)
             if halves:
@@ -131,9 +152,12 @@ class Cutter:
                     self.reading.add(node)
                 waiting.appendleft(node)
                 continue
+            if not self._operands([(node, row)])[0].isdisjoint(name for host, _ in hosted for name in host.outputs):
+                release()
             found.append((node, row))
             self._defined.update(node.outputs)
             made.update(name for name in node.outputs if name not in known)
+        release()
         cut()
         self._check_made(outputs)
         return self._finished(parts, inputs, outputs, known, types)
@@ -149,6 +173,29 @@ class Cutter:
         for name in outputs:
             if name not in self._defined:
                 raise ModelError(f"the model is broken: nothing makes the output {name!r} of a graph")
+
+    def _host_reason(self, fallback: Fallback, node: Node, known: set[str]) -> str:
+        """Why no device can run a node that nothing drives; "" where one can, as far as types are known."""
+        fallback.note(node)
+        if node in self._bodies:
+            return ""
+        if fallback.has_text(node):
+            return "text, which no device tensor can hold"
+        if not self._kinds.keys().isdisjoint(node.inputs):
+            return "it reads what is no tensor"
+        if is_shape_arithmetic(node, known):
+            return ""
+        row = find_counting(node) or find_row(node)
+        if row is None:
+            return missing_reason(node)
+        try:
+            row.refuse(self._facts(node))
+        except UnsupportedNodeError as error:
+            return error.reason
+        return ""
+
+    def _facts(self, node: Node) -> NodeFacts:
+        return NodeFacts(node, {index: self._types[name] for index, name in enumerate(node.inputs) if name in self._types})
 
     def _is_driven(self, node: Node, known: set[str]) -> bool:
         """Whether no trace can follow the node, but the host must. One with bodies that a trace can follow is placed."""
@@ -184,9 +231,12 @@ class Cutter:
             raise _ComputedError(node.inputs[0])
         for body in bodies.values():
             self._defined.update(body.inputs)
+            self._note_inside(node, body)
             placed: list[Placed] = []
             for inner in body.nodes:
                 self._check_inputs(inner)
+                if self._fallback is not None and self._host_reason(self._fallback, inner, known):
+                    raise _ComputedError(inner.name)
                 if self._is_driven(inner, known) or not self._kinds.keys().isdisjoint(inner.inputs):
                     raise _ComputedError(inner.name)
                 if not is_shape_arithmetic(inner, known) and find_counting(inner) is not None:
@@ -232,8 +282,7 @@ class Cutter:
         row = find_row(node)
         if row is None:
             raise unsupported_node(node, missing_reason(node))
-        kinds = {index: self._types[name] for index, name in enumerate(node.inputs) if name in self._types}
-        row.refuse(NodeFacts(node, kinds))
+        row.refuse(self._facts(node))
         for index in row.host_inputs:
             name = node.inputs[index] if index < len(node.inputs) else ""
             if name and name not in known:
@@ -281,12 +330,31 @@ class Cutter:
             inside |= wanted_on_host(handed, body.nodes, body.outputs, self._bodies, branches=False)
             self._kinds.update((name, kind) for name in body.inputs if (kind := _kind(body.types.get(name))))
             self._defined.update(body.inputs)
+            self._note_inside(node, body)
             programs[attribute] = self.program(body.nodes, body.inputs, body.outputs, inside, body.types)
         return programs
+
+    def _note_types(self, fallback: Fallback, node: Node) -> None:
+        fallback.note(node)
+        for body in self._bodies.get(node, {}).values():
+            fallback.note_made(node.outputs, body.outputs[node.op_type == "Loop" :])
+        if node not in self._bodies:
+            fallback.ask(node)
+
+    def _note_inside(self, node: Node, body: Body) -> None:
+        """Notes the types of what a node hands to its body, where they are needed."""
+        if self._fallback is None:
+            return
+        if node.op_type == "Loop":
+            self._fallback.note_inside(body, ("", "", *node.inputs[2:]))
+        else:  # of an old Scan, the lengths stay outside; the branches of an If are handed nothing
+            self._fallback.note_inside(body, node.inputs[len(node.inputs) - len(body.inputs) :])
 
     def _note_outputs(self, node: Node) -> None:
         """Notes what the host makes, and what of it is no tensor."""
         self._defined.update(node.outputs)
+        if self._fallback is not None:
+            self._note_types(self._fallback, node)
         first = self._kinds.get(node.inputs[0], "") if node.inputs else ""
         if node.op_type in _MAKES_SEQUENCE:
             kinds = [_SEQUENCE] * len(node.outputs)
@@ -309,7 +377,7 @@ class Cutter:
 
     def _finished(
         self,
-        parts: Sequence[Sequence[Placed] | DrivenNode],
+        parts: Sequence[list[Placed] | tuple[HostNode, ...] | DrivenNode],
         inputs: tuple[str, ...],
         outputs: tuple[str, ...],
         known: set[str],
@@ -317,15 +385,20 @@ class Cutter:
     ) -> GraphProgram:
         """The program of these parts: which values each hands on, and to whom."""
         read, on_host = {*outputs}, set[str]()  # by what comes later
-        finished: list[tuple[NodeRegion | DrivenNode, frozenset[str]]] = []
+        finished: list[tuple[NodeRegion | HostGroup | DrivenNode, frozenset[str]]] = []
         for part in reversed(parts):
-            whole: NodeRegion | DrivenNode
+            whole: NodeRegion | HostGroup | DrivenNode
             if isinstance(part, DrivenNode):
                 whole = part
                 reads = {*filter(None, part.node.inputs)}.union(*(body.reads for body in part.bodies.values()))
                 on_host.update(read_by_driver(part.node))
                 on_host.update(*(body.host_reads for body in part.bodies.values()))
                 made: set[str] = {*part.node.outputs}
+            elif isinstance(part, tuple):
+                assert self._fallback is not None, "it has opened the nodes"
+                made = {name for host, _ in part for name in host.outputs}
+                reads = {name for host, _ in part for name in host.inputs if name and name not in self._constants} - made
+                whole = self._fallback.group(part, sorted(reads), sorted(made & read))
             else:
                 nodes = self._generated_on_device(part, {*on_host})
                 read_here, host_here, made = self._operands(nodes)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.graph.views import Sizes
-from dmlvk.onnx.model import Array, Model, ValueInfo, data_type_of
+from dmlvk.onnx.model import TEXT, Array, Model, ValueInfo, data_type_of
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, broken_rule
 
 Feed = Array | DeviceArray
@@ -68,10 +68,11 @@ def check_feed(info: ValueInfo, feed: object) -> Feed:
     array = feed if isinstance(feed, DeviceArray) else _array(info, feed)
     if isinstance(array, DeviceArray):
         wanted = data_type_of(info.dtype)
-        assert wanted is not None, "a model with other inputs is refused when it is loaded"
         if array.data_type != wanted:
             rule = f"input {info.name!r} is a {info.type} and a DeviceArray for it must have that type"
             raise ModelError(broken_rule(rule, array.data_type, wanted))
+    elif info.dtype == TEXT and array.dtype.kind == "U":
+        array = array.astype(TEXT)
     elif array.dtype != info.dtype:
         rule = f"input {info.name!r} is a {info.type} and an array for it must have that type"
         raise ModelError(broken_rule(rule, array.dtype, info.dtype))

@@ -116,7 +116,8 @@ class IOBinding:
             raise ModelError(f"the model has no input {name!r}; its inputs are {', '.join(self._inputs)}")
         if not self._inputs[name].is_tensor:
             raise UnsupportedError(
-                f"input {name!r} is a {self._inputs[name].type}, and only tensors can be bound; feed it to run instead"
+                f"input {name!r} is a {self._inputs[name].type}, and only tensors of numbers can be bound; "
+                "feed it to run instead"
             )
         feed = check_feed(self._inputs[name], array)
         self._require_own_device("input", name, feed)

@@ -21,7 +21,7 @@ import onnx.numpy_helper
 from dmlvk.onnx.external import is_external, nodes_within, read_external, tensors
 from dmlvk.onnx.precision import in_float32
 from dmlvk.onnx.saved_by_runtime import completed
-from dmlvk.onnx.types import infer_types
+from dmlvk.onnx.types import infer_types, type_name
 from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
@@ -101,6 +101,9 @@ _ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], ElementKind]]] = {
 }
 """The element types a device tensor can have. A bool is a byte of 0 or 1, as numpy and DirectML both store it."""
 
+TEXT: Final = np.dtype(object)
+"""numpy's type for text, which stays on the host."""
+
 FOUR_BITS: Final = (TensorDataType.INT4, TensorDataType.UINT4)
 
 # Looked up by hash: onnx 1.17's type for INT4 equals numpy's int8, but its hash is another.
@@ -138,7 +141,7 @@ class ValueInfo:
         name: Its name.
         shape: Sizes; a string is a symbolic size, None an unnamed one. None where the model says nothing of the shape.
         type: ONNX's name of its type, such as "tensor(float)", "seq(tensor(int64))" or "optional(seq(tensor(float)))".
-        dtype: The numpy type, of a sequence that of its tensors.
+        dtype: The numpy type, of a sequence that of its tensors; ``object`` for text, and for an output of no tensors.
     """
 
     name: str
@@ -148,8 +151,8 @@ class ValueInfo:
 
     @property
     def is_tensor(self) -> bool:
-        """Whether it is no sequence, nor anything optional."""
-        return self.type.startswith("tensor(")
+        """Whether it is a tensor that a device can hold: no sequence, nothing optional and no text."""
+        return self.type.startswith("tensor(") and self.dtype != TEXT
 
 
 @dataclass(frozen=True)
@@ -220,12 +223,13 @@ class Model:
     metadata: ModelMetadata
 
 
-def load_model(source: Source, *, float64_as_float32: bool = False) -> Model:
+def load_model(source: Source, *, float64_as_float32: bool = False, hosts: bool = False) -> Model:
     """Reads and checks a model.
 
     Args:
         source: A path, the file's bytes, or a ModelProto.
         float64_as_float32: Whether 64-bit floats become 32-bit ones, but for those that are fed and given back.
+        hosts: Whether the model may take text, and make text and what is no tensor.
 
     Raises:
         ModelError: there is no such file, it is no ONNX model, or ONNX's checker refuses it.
@@ -234,14 +238,14 @@ def load_model(source: Source, *, float64_as_float32: bool = False) -> Model:
     """
     try:
         proto, weights = _read(source)
-        return _model(_checked(completed(proto), weights), weights, float64_as_float32)
+        return _model(_checked(completed(proto), weights), weights, float64_as_float32, hosts)
     except UnicodeDecodeError as error:  # a name, an attribute, or the checker's message about one
         raise ModelError(f"the model is broken: it has text that is not UTF-8: {error}") from error
     except google.protobuf.message.Error as error:  # graphs in graphs, too deep to be written or read
         raise ModelError(f"the model is broken: {error}") from error
 
 
-def _model(proto: onnx.ModelProto, weights: Weights, float64_as_float32: bool) -> Model:
+def _model(proto: onnx.ModelProto, weights: Weights, float64_as_float32: bool, hosts: bool) -> Model:
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     if float64_as_float32:
@@ -257,8 +261,8 @@ def _model(proto: onnx.ModelProto, weights: Weights, float64_as_float32: bool) -
     return Model(
         nodes=tuple(read_node(item, opsets) for item in graph.node),
         initializers=initializers,
-        inputs=tuple(_value_info(item) for item in graph.input if item.name not in initializers),
-        outputs=tuple(_value_info(item) for item in graph.output),
+        inputs=tuple(_value_info(item, text=hosts) for item in graph.input if item.name not in initializers),
+        outputs=tuple(_value_info(item, text=hosts, opaque=hosts) for item in graph.output),
         opsets=opsets,
         types=_inferred_types(graph, opsets),
         metadata=ModelMetadata(
@@ -471,8 +475,8 @@ _CONSTANTS: Final[Mapping[str, Any]] = {
     "value_floats": np.float32,
     "value_int": np.int64,
     "value_ints": np.int64,
-    "value_string": np.str_,
-    "value_strings": np.str_,
+    "value_string": TEXT,
+    "value_strings": TEXT,
 }
 """The attributes of a Constant, one of which has its value, with numpy's type of those that are no tensors."""
 
@@ -496,19 +500,23 @@ def _narrow_floats(proto: onnx.TensorProto, dtype: np.dtype[Any]) -> Array:
     return array
 
 
-def _value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
+def _value_info(proto: onnx.ValueInfoProto, *, text: bool, opaque: bool = False) -> ValueInfo:
     kind, inner = "{}", proto.type
     while inner.WhichOneof("value") in ("optional_type", "sequence_type"):
         is_sequence = inner.WhichOneof("value") == "sequence_type"
         kind = kind.format("seq({})" if is_sequence else "optional({})")
         inner = inner.sequence_type.elem_type if is_sequence else inner.optional_type.elem_type
     if inner.WhichOneof("value") != "tensor_type" or kind not in _KINDS_OF_VALUES:
+        if opaque and (name := type_name(proto.type)):
+            return ValueInfo(proto.name, None, name, TEXT)
         raise UnsupportedError(
             f"{proto.name!r} is a {kind.format(inner.WhichOneof('value'))}; a model takes and makes tensors, sequences "
             "of them, and either as optional values"
         )
     tensor = inner.tensor_type
     name, dtype = element_type(tensor.elem_type)
+    if text and tensor.elem_type == onnx.TensorProto.STRING:
+        dtype = TEXT
     if dtype is None:
         raise UnsupportedError(f"{proto.name!r} has elements of type {name}, which no device tensor can hold")
     shape: tuple[int | str | None, ...] | None = None

@@ -28,7 +28,7 @@ class ModelRun(Run):
     """
 
     def __init__(self, device: ComputeDevice, graphs: CompiledGraphs, account: Account, most_rounds: int) -> None:
-        super().__init__(device, graphs, account, known_data_type)
+        super().__init__(device, graphs, account, data_type_of)
         self.most_rounds = most_rounds
 
     def required(self, node: Node, index: int, item: Item) -> Tensor:

@@ -24,13 +24,14 @@ from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the regis
 from dmlvk.onnx.control import Body, bodies_of, flattened, has_bodies, scan_outputs, scan_rounds, without_bodies
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.cut import Cutter
-from dmlvk.onnx.functions import expanded
+from dmlvk.onnx.fallback import Fallback
+from dmlvk.onnx.functions import Expansion, expanded
 from dmlvk.onnx.host_nodes import HostEvaluator, always_makes_the_same, may_run_on_host, needs_shape_only, shape_of
 from dmlvk.onnx.host_values import is_always_driven, wanted_on_host
-from dmlvk.onnx.model import Array, Model, Node, element_kind
+from dmlvk.onnx.model import TEXT, Array, Model, Node, element_kind
 from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.onnx.program import NodeRegion
-from dmlvk.onnx.registry import Row, find_row, missing_reason
+from dmlvk.onnx.registry import Row, find_counting, find_row, missing_reason
 from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError
@@ -79,6 +80,7 @@ class Network:
         compute: Runs a network that has no inputs, and gives what it makes by name: of constants, what the host has no rules
             for. Where it is None, such nodes stay nodes.
         outputs: The names of what it makes, the model's outputs where None.
+        hosts: Whether nodes that no device can do run in ONNX Runtime, on the host.
 
     Attributes:
         model: The model, without the nodes that are folded: their attributes may hold all the weights once more.
@@ -102,10 +104,13 @@ class Network:
         without: Collection[str] = (),
         compute: Callable[[Network], Mapping[str, Array]] | None = None,
         outputs: Sequence[str] | None = None,
+        *,
+        hosts: bool = False,
     ) -> None:
         self._without = frozenset(without)
         self._derived: DerivedConstants = {}
         self.constants: dict[str, Array] = dict(model.initializers)
+        self._fallback = Fallback(model, self.constants) if hosts else None
         self.uploads: dict[str, Value] = {}
         self.kept: dict[Node, Value] = {}
         self.folded: list[Label] = []
@@ -131,7 +136,7 @@ class Network:
         waiting = deque(nodes)
         while waiting:
             node = waiting.popleft()
-            expansion = expanded(node, self._types, taken)
+            expansion = self._expanded(node, taken)
             if expansion is not None:
                 self._types.update(expansion.types)
                 waiting.extendleft(reversed(expansion.nodes))
@@ -152,15 +157,31 @@ class Network:
                 self._computing.update((name, node) for name in node.outputs if name)
         return rest
 
+    def _expanded(self, node: Node, taken: set[str]) -> Expansion | None:
+        """The nodes that stand for a node; None for one that stands for itself, or that ONNX Runtime may know."""
+        try:
+            return expanded(node, self._types, taken)
+        except UnsupportedNodeError:
+            if self._fallback is None:
+                raise
+            return None
+
     def _is_constant(self, node: Node) -> bool:
         """Whether the node makes the same of constants in every run."""
         known = self._computing or {}
         reads_constants = all(name in self.constants or name in known for name in node.inputs if name)
-        return reads_constants and always_makes_the_same(node) and not is_always_driven(node)
+        return reads_constants and always_makes_the_same(node) and not is_always_driven(node) and not self._is_hosted(node)
+
+    def _is_hosted(self, node: Node) -> bool:
+        """Whether ONNX Runtime runs the node, which folds constants of its own."""
+        if self._fallback is None or (node.domain, node.op_type) == ("", "Constant"):
+            return False
+        has_row = may_run_on_host(node) or find_row(node) is not None or find_counting(node) is not None
+        return not has_row or self._fallback.has_text(node)
 
     def _folds(self, node: Node) -> bool:
         """Whether the host evaluates a node of constants."""
-        if any(name not in self.constants for name in node.inputs if name):
+        if any(name not in self.constants or self.constants[name].dtype == TEXT for name in node.inputs if name):
             return False
         inputs = [self.constants[name] if name else None for name in node.inputs]
         made = _evaluate(self._evaluator, node, inputs) if may_run_on_host(node) else None
@@ -196,7 +217,8 @@ class Network:
         for part in self._parts(nodes):
             model = replace(self.model, nodes=tuple(part), initializers=self.constants, inputs=(), outputs=())
             wanted = [name for node in part for name in node.outputs if name in read]
-            self.constants.update(compute(Network(model, self._without, outputs=wanted)))
+            hosts = self._fallback is not None
+            self.constants.update(compute(Network(model, self._without, outputs=wanted, hosts=hosts)))
         wholes = dict.fromkeys(node.whole or node for node in nodes)
         self.computed = [Label(node.name, node.op_type, COMPUTED) for node in wholes]
 
@@ -218,7 +240,7 @@ class Network:
         outputs = self._outputs
         self.host_inputs = wanted_on_host(inputs, model.nodes, outputs, self._bodies)
         types = {name: element_kind(code) for name, code in self._types.items()}
-        cutter = Cutter(self._bodies, types, self.constants, inputs, self._without_traces)
+        cutter = Cutter(self._bodies, types, self.constants, inputs, self._without_traces, self._fallback)
         cutter.note_kinds({info.name: info.type for info in model.inputs})
         known = {*self.constants, *self.host_inputs}
         self.program = cutter.program(model.nodes, tuple(inputs), outputs, known, {})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 
@@ -109,14 +110,10 @@ class DrivenNode:
         return self.node.outputs
 
     @property
-    def part(self) -> Node:
-        """The node that reports name."""
-        return self.node.whole or self.node
-
-    @property
-    def label(self) -> Label:
-        """The label of the node in reports."""
-        return Label(self.part.name, self.part.op_type, self.row.reason)
+    def labels(self) -> Mapping[Any, Label]:
+        """The label of the node that reports name."""
+        whole = self.node.whole or self.node
+        return {whole: Label(whole.name, whole.op_type, self.row.reason)}
 
     def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
         """Makes the outputs."""
@@ -143,6 +140,8 @@ class GraphProgram(Program):
     def count_regions(self) -> int:
         """Regions, those of bodies among them."""
         return sum(
-            sum(body.count_regions() for body in part.bodies.values()) if isinstance(part, DrivenNode) else 1
+            sum(body.count_regions() for body in part.bodies.values())
+            if isinstance(part, DrivenNode)
+            else isinstance(part, NodeRegion)
             for part, _ in self.parts
         )

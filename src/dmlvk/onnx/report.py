@@ -6,10 +6,13 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from dmlvk.engine.report import RunReport
 from dmlvk.engine.trace import Label
+
+IN_ONNX_RUNTIME: Final = "in ONNX Runtime"
+"""What the reason of a node begins with that ONNX Runtime ran."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +24,8 @@ class SessionReport(RunReport):
         input_shapes: The shapes of the inputs, by name; empty before there is a run or a plan.
         gpu_nodes: Nodes that ran on the device, some with why: what the host read for them, or constants that were computed
             once, when the session was made, and take nothing of a run.
-        host_nodes: Nodes that ran on the host, each with why: constants folded at load, shape arithmetic, or control flow
-            and sequences around the device's graphs.
+        host_nodes: Nodes that ran on the host, each with why: constants folded at load, shape arithmetic, control flow
+            and sequences around the device's graphs, or what ONNX Runtime ran, with the bytes that it moved.
         removed_nodes: Nodes that needed no work, each with why: views, and what nothing reads.
     """
 
@@ -66,6 +69,12 @@ class SessionReport(RunReport):
             f"memory      weights {_size(self.weights_bytes)}, activations {_size(self.activation_bytes)} "
             f"(at one step at most {_size(self.largest_live_bytes)}), peak on the device {_size(self.peak_device_bytes)}",
             f"plans       {self.plans} in the cache, the newest made in {self.planning_seconds * 1e3:.0f} ms",
+        ]
+        lines += [
+            f"            {node.name} ({node.op_type}) {node.reason}; "
+            f"{_size(node.from_device)} from the device, {_size(node.to_device)} to it"
+            for node in self.host_nodes
+            if node.reason.startswith(IN_ONNX_RUNTIME)
         ]
         return "\n".join(lines)
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.progress import FOLDING, PARSING, Count, Progress, silent
 from dmlvk.engine.run import Account
 from dmlvk.engine.single_operators import packed
-from dmlvk.engine.tensors import Item, Tensor
+from dmlvk.engine.tensors import Item, Opaque, Tensor
 from dmlvk.engine.trace import Spec, Trace, TracedTensor
 from dmlvk.engine.transfer import (
     empty,
@@ -34,7 +34,7 @@ from dmlvk.onnx.control import LongScanError
 from dmlvk.onnx.explain import NodeExplanation, explain_node
 from dmlvk.onnx.feeds import Fed, Feed, check_feeds, fixed_sizes, stand_in_sizes
 from dmlvk.onnx.iobinding import IOBinding
-from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, load_model
+from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, data_type_of, load_model
 from dmlvk.onnx.model_run import ModelRun, known_data_type
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.opening import Opening
@@ -65,23 +65,27 @@ class SessionOptions:
         float64_as_float32: Whether arithmetic with 64-bit floats, which DirectML does not have, is done in 32 bits, with
             their precision and range; else a model that asks for it is refused.
         max_loop_rounds: Rounds after which a Loop is taken for one that does not end, and the run for failed.
+        on_unsupported: What becomes of nodes that no device can do, such as those of text, trees of ``ai.onnx.ml`` and
+            operators without a converter: "error" refuses the model, "host" has ONNX Runtime run them on the host, where
+            the package is installed; the report names each with the bytes that it moved.
     """
 
     plan_cache_size: int = 8
     without_passes: tuple[str, ...] = ()
     float64_as_float32: bool = False
     max_loop_rounds: int = 1 << 20
+    on_unsupported: Literal["error", "host"] = "error"
 
 
 class InferenceSession:
     """A model ready to run; after ``onnxruntime.InferenceSession``.
 
     Every node runs on the device, except shape arithmetic and the folding of constants, for which the host has rules of its
-    own (see ``report``); constants for which it has none, the device computes when the session is made. Where control flow
-    or sizes follow from computed values, the host reads those and drives loops, branches and sequences around the device's
-    graphs, each of which has plans of its own. Weights are uploaded once. A plan is made for each new set of input shapes,
-    at the first run that has them, or when the session is made if the model leaves no size open. Runs may come from several
-    threads; they take turns.
+    own (see ``report``), and what ``SessionOptions.on_unsupported`` lets ONNX Runtime do; constants for which it has none,
+    the device computes when the session is made. Where control flow or sizes follow from computed values, the host reads
+    those and drives loops, branches and sequences around the device's graphs, each of which has plans of its own. Weights
+    are uploaded once. A plan is made for each new set of input shapes, at the first run that has them, or when the session
+    is made if the model leaves no size open. Runs may come from several threads; they take turns.
 
     Random nodes give new numbers at each run. With a ``seed`` they are the same ones in every session of the model, run for
     run, though not those of another runtime; without, nobody knows them.
@@ -114,13 +118,19 @@ class InferenceSession:
         for option in ("plan_cache_size", "max_loop_rounds"):
             if getattr(self._options, option) < 1:
                 raise InvalidArgumentError("must be at least 1", field=option, value=getattr(self._options, option))
+        if self._options.on_unsupported not in ("error", "host"):
+            rule = 'must be "error" or "host"'
+            raise InvalidArgumentError(rule, field="on_unsupported", value=self._options.on_unsupported)
+        hosts = self._options.on_unsupported == "host"
         progress = progress or silent
         opening = Opening(device)
         parsing = Count(progress, PARSING, 1)
-        loaded = load_model(model, float64_as_float32=self._options.float64_as_float32)
+        loaded = load_model(model, float64_as_float32=self._options.float64_as_float32, hosts=hosts)
         parsing()
         folding = Count(progress, FOLDING, 1)
-        self._network = Network(loaded, self._options.without_passes, lambda constants: self._computed(opening, constants))
+        self._network = Network(
+            loaded, self._options.without_passes, lambda constants: self._computed(opening, constants), hosts=hosts
+        )
         self._model = self._network.model
         self._types = {info.name: info.dtype for info in self._model.inputs}
         ahead = self._trace_ahead()  # while the device opens
@@ -217,10 +227,11 @@ class InferenceSession:
         Args:
             output_names: The outputs to return, in this order; None for all.
             feeds: An array for each input, of exactly its type; a ``DeviceArray`` of the session's device is copied there. A
-                list of arrays for a sequence, and None for an optional input that is to be empty.
+                list of arrays for a sequence, None for an optional input that is to be empty, an array of ``str`` for text.
 
         Returns:
-            A new array for each output, a list of arrays for a sequence, None for an optional output that is empty.
+            A new array for each output, a list of arrays for a sequence, None for an optional output that is empty. Text is
+            an array of objects, and what is of another type of ONNX's is what ONNX Runtime makes of it.
 
         Raises:
             InvalidArgumentError: ``output_names`` are no names, or ``feeds`` no mapping.
@@ -292,7 +303,7 @@ class InferenceSession:
         for name in targets:
             if not infos[name].is_tensor:
                 raise UnsupportedError(
-                    f"output {name!r} is a {infos[name].type}, and only tensors can be bound; run returns it"
+                    f"output {name!r} is a {infos[name].type}, and only tensors of numbers can be bound; run returns it"
                 )
         with self._lock:
             plan = self._planned(arrays)
@@ -410,7 +421,7 @@ class InferenceSession:
         return None if fed is None else self._tensor(info, fed)
 
     def _tensor(self, info: ValueInfo, fed: Feed) -> Tensor:
-        return Tensor(self.device, known_data_type(info.dtype), info.dtype, fed.shape, fed)
+        return Tensor(self.device, data_type_of(info.dtype), info.dtype, fed.shape, fed)
 
     def _target(self, result: TracedTensor | Array | Tensor, name: str, given: DeviceArray | None) -> DeviceArray:
         sizes = result.shape if isinstance(result, (np.ndarray, Tensor)) else result.sizes
@@ -512,10 +523,12 @@ def _tensors(items: Mapping[str, Item], names: Iterable[str]) -> dict[str, Tenso
     return tensors
 
 
-def _on_host(item: Item) -> Array | list[Array] | None:
+def _on_host(item: Item) -> Any:
     """A value as the caller gets it."""
     if isinstance(item, tuple):
         return [tensor.on_host().copy() for tensor in item]
+    if isinstance(item, Opaque):
+        return item.value
     return None if item is None else item.on_host().copy()
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import onnx
 import onnx.defs
+import onnx.helper
 
 from dmlvk.spec.errors import ModelError
 
@@ -102,7 +103,53 @@ def _paired(names: Sequence[str], parameters: Sequence[_Parameter]) -> Iterator[
             yield name, parameters[min(index, len(parameters) - 1)]
 
 
-_TEXTS: Final = {code: f"tensor({name.lower()})" for name, code in onnx.TensorProto.DataType.items()}
+TENSOR_NAMES: Final = {code: f"tensor({name.lower()})" for name, code in onnx.TensorProto.DataType.items() if code}
+"""ONNX's names of the types of tensors, by the number of their element type."""
+
+
+def type_name(proto: onnx.TypeProto) -> str:
+    """ONNX's name of a type, such as "seq(map(string,tensor(float)))"; "" where the file does not say all of it."""
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            return TENSOR_NAMES.get(proto.tensor_type.elem_type, "")
+        case "sequence_type":
+            kind, inner = "seq(", type_name(proto.sequence_type.elem_type)
+        case "optional_type":
+            kind, inner = "optional(", type_name(proto.optional_type.elem_type)
+        case "map_type":
+            key = onnx.TensorProto.DataType.Name(proto.map_type.key_type).lower()
+            kind, inner = f"map({key},", type_name(proto.map_type.value_type)
+        case _:
+            return ""
+    return f"{kind}{inner})" if inner else ""
+
+
+def type_proto(name: str) -> onnx.TypeProto:
+    """The type of a name that ``type_name`` or ONNX Runtime gives: of tensors, sequences of them and optional values."""
+    kind, inner = name.removesuffix(")").split("(", 1)
+    if kind == "tensor":
+        return onnx.helper.make_tensor_type_proto(_CODES[name], None)
+    make = {"seq": onnx.helper.make_sequence_type_proto, "optional": onnx.helper.make_optional_type_proto}[kind]
+    return make(type_proto(inner))
+
+
+_CODES: Final = {name: code for code, name in TENSOR_NAMES.items()}
+
+
+def infer_names(node: onnx.NodeProto, version: int, names: Mapping[str, str]) -> dict[str, str]:
+    """ONNX's names of the types of a node's outputs, as far as its definition and its inputs' types say them.
+
+    Args:
+        node: The node.
+        version: A version of its domain.
+        names: Those of values so far.
+
+    Raises:
+        ModelError: an input is of a type that the operator does not take.
+    """
+    codes = {name: _CODES[names[name]] for name in node.input if names.get(name) in _CODES}
+    infer_types([node], {node.domain: version}, codes)
+    return {name: TENSOR_NAMES[codes[name]] for name in node.output if name in codes}
 
 
 def _checked_inputs(node: onnx.NodeProto, parameters: Sequence[_Parameter], types: Mapping[str, int]) -> dict[str, int]:
@@ -112,13 +159,15 @@ def _checked_inputs(node: onnx.NodeProto, parameters: Sequence[_Parameter], type
         code = types.get(name, 0)
         if not code:
             continue
-        found = _TEXTS.get(code, f"unknown type {code}")
+        found = TENSOR_NAMES.get(code, f"unknown type {code}")
         called = node.name or ", ".join(map(str, node.output))
         where = f"node {called!r} ({node.op_type}): input {index}, {name!r}, is a {found}"
         if found not in parameter.allowed:
             raise ModelError(f"{where}; {parameter.name} takes {', '.join(sorted(parameter.allowed))}")
         if parameter.is_uniform and bound.setdefault(parameter.type, code) != code:
-            raise ModelError(f"{where}, but an input that must have the same type is a {_TEXTS[bound[parameter.type]]}")
+            raise ModelError(
+                f"{where}, but an input that must have the same type is a {TENSOR_NAMES[bound[parameter.type]]}"
+            )
     return bound
 
 
@@ -129,7 +178,7 @@ def _made(node: onnx.NodeProto, parameter: _Parameter, bound: Mapping[str, int],
     if parameter.type in bound:
         return bound[parameter.type]
     if len(parameter.allowed) == 1:
-        return next((code for code, text in _TEXTS.items() if text in parameter.allowed), 0)
+        return next((code for code, text in TENSOR_NAMES.items() if text in parameter.allowed), 0)
     for attribute in node.attribute:
         if attribute.name in _TYPE_ATTRIBUTES and attribute.i:
             return int(attribute.i)

@@ -1,0 +1,1 @@
+"""The family number format: manifest rows, lowering."""

@@ -24,7 +24,7 @@ def to_bytes(array: Array, data_type: TensorDataType | None) -> Array:
     """The bytes of a tensor with the array's elements: two elements a byte for a 4-bit type, else the array itself."""
     if data_type not in _FOUR_BITS:
         return array
-    return pack_half_bytes(array.astype(np.int8).reshape(-1))
+    return pack_half_bytes(array.reshape(-1).view(np.uint8))
 
 
 def empty(sizes: Sizes, data_type: TensorDataType, dtype: np.dtype[Any]) -> Array:
@@ -38,7 +38,12 @@ def from_bytes(found: Array, sizes: Sizes, data_type: TensorDataType, dtype: np.
     """The elements in what ``empty`` made, once it is filled."""
     if data_type not in _FOUR_BITS:
         return found
-    return unpack_half_bytes(found, data_type)[: math.prod(sizes)].astype(dtype).reshape(sizes)
+    return _as(unpack_half_bytes(found, data_type)[: math.prod(sizes)], data_type, dtype).reshape(sizes)
+
+
+def _as(found: Array, data_type: TensorDataType, dtype: np.dtype[Any]) -> Array:
+    """Elements under another numpy type for the same data type: the bits, but of negative 4-bit numbers."""
+    return found.astype(dtype) if data_type == TensorDataType.INT4 else found.view(dtype)
 
 
 def tensor_bytes(sizes: Sizes, data_type: TensorDataType) -> int:
@@ -61,7 +66,7 @@ def to_device(device: ComputeDevice, array: Array, data_type: TensorDataType) ->
 def from_device(array: DeviceArray, dtype: np.dtype[Any]) -> Array:
     """The elements of a tensor whose data type is that of this numpy type. Waits for them."""
     found = array.numpy()
-    return found.astype(dtype) if array.data_type in _FOUR_BITS else found.view(dtype)
+    return _as(found, array.data_type, dtype)
 
 
 def packed_bytes(array: DeviceArray) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,53 +24,37 @@ from dmlvk.onnx.types import infer_types, type_name
 from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
+from dmlvk.spec.formats import NumberFormat
 
 Array = npt.NDArray[Any]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
 
 
-class NarrowFloat(enum.Enum):
-    """Floating-point types that no DirectML tensor has. Their bits travel as unsigned integers; only conversions to and from
-    other types know what they mean.
-
-    Attributes:
-        mantissa: Bits after the point.
-        bias: The number that is added to the exponent to get its bits.
-        largest: Bits of the largest number.
-        infinity: Bits of what is beyond it where that is not cut to it.
-        nan: Bits of what is no number.
-    """
-
-    BFLOAT16 = (7, 127, 0x7F7F, 0x7F80, 0x7FC0)
-    FLOAT8E4M3FN = (3, 7, 0x7E, 0x7F, 0x7F)
-    FLOAT8E4M3FNUZ = (3, 8, 0x7F, 0x80, 0x80)
-    FLOAT8E5M2 = (2, 15, 0x7B, 0x7C, 0x7F)
-    FLOAT8E5M2FNUZ = (2, 16, 0x7F, 0x80, 0x80)
-
-    def __init__(self, mantissa: int, bias: int, largest: int, infinity: int, nan: int) -> None:
-        self.mantissa, self.bias, self.largest, self.infinity, self.nan = mantissa, bias, largest, infinity, nan
-
-    @property
-    def carrier(self) -> TensorDataType:
-        """The unsigned type of the same size."""
-        return TensorDataType.UINT16 if self is NarrowFloat.BFLOAT16 else TensorDataType.UINT8
+ElementKind = TensorDataType | NumberFormat
+"""The kind of a tensor's elements on the device. Of a format that no tensor has, the bits are there: only conversions to and
+from other types know what they mean."""
 
 
-ElementKind = TensorDataType | NarrowFloat
-"""The kind of a tensor's elements on the device."""
+def _formats() -> Iterator[tuple[int, tuple[np.dtype[Any], ElementKind]]]:
+    """The types that numpy lacks, as far as onnx knows them, with its own for them. onnx before 1.19 reads some as float32:
+    they are named integers then, and those of less than a byte are left out."""
+    codes = dict(onnx.TensorProto.DataType.items())
+    for kind in NumberFormat:
+        if kind.name in codes:
+            code = codes[kind.name]
+            dtype: np.dtype[Any] = onnx.numpy_helper.to_array(onnx.TensorProto(data_type=code, dims=[0])).dtype
+            if dtype.itemsize == 4 and kind.layout.bits >= 8:
+                bits = np.dtype(f"u{kind.layout.bits // 8}")
+                dtype = np.dtype((bits, {kind.name.lower().removeprefix("float8"): (bits, 0)}))
+            if dtype.itemsize < 4:
+                yield code, (dtype, _AS_TENSORS.get(kind, kind))
 
 
-def _narrow(code: int, bits: type[np.unsignedinteger[Any]], name: str) -> np.dtype[Any]:
-    """numpy's type for a narrow float: that of onnx, which before 1.18 has named integers that arrays of constants lack."""
-    array: Array = onnx.numpy_helper.to_array(onnx.TensorProto(data_type=code, dims=[0]))
-    return array.dtype if array.dtype.itemsize < 4 else np.dtype((bits, {name: (bits, 0)}))
-
-
-def _four_bits(code: int) -> np.dtype[Any]:
-    """numpy's type for the elements of a 4-bit type, a byte each: which one depends on the version of onnx."""
-    array: Array = onnx.numpy_helper.to_array(onnx.TensorProto(data_type=code, dims=[0]))
-    return array.dtype
-
+_AS_TENSORS: Final[dict[NumberFormat, TensorDataType]] = {
+    NumberFormat.INT4: TensorDataType.INT4,
+    NumberFormat.UINT4: TensorDataType.UINT4,
+}
+"""Formats that DirectML's tensors have after all."""
 
 _ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], ElementKind]]] = {
     onnx.TensorProto.FLOAT: (np.dtype(np.float32), TensorDataType.FLOAT32),
@@ -86,18 +69,7 @@ _ELEMENT_TYPES: Final[dict[int, tuple[np.dtype[Any], ElementKind]]] = {
     onnx.TensorProto.UINT16: (np.dtype(np.uint16), TensorDataType.UINT16),
     onnx.TensorProto.UINT8: (np.dtype(np.uint8), TensorDataType.UINT8),
     onnx.TensorProto.BOOL: (np.dtype(np.bool_), TensorDataType.UINT8),
-    onnx.TensorProto.INT4: (_four_bits(onnx.TensorProto.INT4), TensorDataType.INT4),
-    onnx.TensorProto.UINT4: (_four_bits(onnx.TensorProto.UINT4), TensorDataType.UINT4),
-    **{
-        code: (_narrow(code, bits, name), kind)
-        for code, bits, name, kind in (
-            (onnx.TensorProto.BFLOAT16, np.uint16, "bfloat16", NarrowFloat.BFLOAT16),
-            (onnx.TensorProto.FLOAT8E4M3FN, np.uint8, "e4m3fn", NarrowFloat.FLOAT8E4M3FN),
-            (onnx.TensorProto.FLOAT8E4M3FNUZ, np.uint8, "e4m3fnuz", NarrowFloat.FLOAT8E4M3FNUZ),
-            (onnx.TensorProto.FLOAT8E5M2, np.uint8, "e5m2", NarrowFloat.FLOAT8E5M2),
-            (onnx.TensorProto.FLOAT8E5M2FNUZ, np.uint8, "e5m2fnuz", NarrowFloat.FLOAT8E5M2FNUZ),
-        )
-    },
+    **dict(_formats()),
 }
 """The element types a device tensor can have. A bool is a byte of 0 or 1, as numpy and DirectML both store it."""
 
@@ -105,6 +77,12 @@ TEXT: Final = np.dtype(object)
 """numpy's type for text, which stays on the host."""
 
 FOUR_BITS: Final = (TensorDataType.INT4, TensorDataType.UINT4)
+FORMATS: Final = tuple(kind for kind in NumberFormat if kind not in _AS_TENSORS)
+"""The kinds whose tensors hold bits."""
+
+_FORMATS_OF_TENSORS: Final[Mapping[ElementKind | None, NumberFormat]] = {
+    data_type: kind for kind, data_type in _AS_TENSORS.items()
+}
 
 # Looked up by hash: onnx 1.17's type for INT4 equals numpy's int8, but its hash is another.
 _KINDS: Final = dict(_ELEMENT_TYPES.values())
@@ -115,10 +93,16 @@ def kind_of(dtype: np.dtype[Any]) -> ElementKind | None:
     return _KINDS.get(np.dtype(dtype))
 
 
-def data_type_of(dtype: np.dtype[Any]) -> TensorDataType | None:
-    """DirectML's data type for a numpy type, of a narrow float the one that carries it; None where there is none."""
+def format_of(dtype: np.dtype[Any]) -> NumberFormat | None:
+    """The format of a numpy type's numbers; None where operators compute with them as they are."""
     kind = kind_of(dtype)
-    return kind.carrier if isinstance(kind, NarrowFloat) else kind
+    return kind if isinstance(kind, NumberFormat) else _FORMATS_OF_TENSORS.get(kind)
+
+
+def data_type_of(dtype: np.dtype[Any]) -> TensorDataType | None:
+    """DirectML's data type for a numpy type, of a format that of its bits; None where there is none."""
+    kind = kind_of(dtype)
+    return kind.carrier if isinstance(kind, NumberFormat) else kind
 
 
 def element_kind(code: int) -> ElementKind | None:
@@ -441,15 +425,23 @@ def _attribute(proto: onnx.AttributeProto) -> Any:
 def read_initializer(proto: onnx.TensorProto, data: memoryview | None = None) -> Array:
     """The array of a constant tensor; ``data`` is its raw data where they are not in the message."""
     dtype, kind = _ELEMENT_TYPES.get(proto.data_type, (None, None))
+    is_whole = kind is not None and kind not in FOUR_BITS and not (isinstance(kind, NumberFormat) and kind.layout.bits < 8)
     with _reading(proto, f"initializer {proto.name!r}"):
-        if data is not None:
-            if dtype is not None and isinstance(kind, TensorDataType) and kind not in FOUR_BITS:
-                return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(proto.dims))
-            proto = with_data(proto, data)
-        if dtype is not None and isinstance(kind, NarrowFloat):
-            return _narrow_floats(proto, dtype)
-        array: Array = onnx.numpy_helper.to_array(proto)
+        if dtype is not None and is_whole:
+            if data is not None:
+                return _of_bits(data, dtype, proto.dims)
+            if isinstance(kind, NumberFormat):
+                given = proto.raw_data or np.array(proto.int32_data, np.int32).astype(f"<u{dtype.itemsize}").tobytes()
+                return _of_bits(given, dtype, proto.dims)
+        array: Array = onnx.numpy_helper.to_array(proto if data is None else with_data(proto, data))
     return array
+
+
+def _of_bits(data: bytes | memoryview, dtype: np.dtype[Any], sizes: Iterable[int]) -> Array:
+    """The elements of a tensor, from its bytes in a file."""
+    if dtype.isbuiltin == 1:
+        return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(sizes))
+    return np.frombuffer(data, f"<u{dtype.itemsize}").view(dtype).reshape(tuple(sizes))
 
 
 def constant_of(node: Node) -> Array:
@@ -490,14 +482,6 @@ def _reading(proto: onnx.TensorProto, what: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
         raise ModelError(f"{what} cannot be read: {error}") from error
-
-
-def _narrow_floats(proto: onnx.TensorProto, dtype: np.dtype[Any]) -> Array:
-    """The bits as the file has them, which onnx before 1.18 would make float32 of."""
-    bits = np.dtype(f"<u{dtype.itemsize}")
-    given = np.frombuffer(proto.raw_data, bits) if proto.raw_data else np.array(proto.int32_data, np.int32).astype(bits)
-    array: Array = given.reshape(tuple(proto.dims)).view(dtype)
-    return array
 
 
 def _value_info(proto: onnx.ValueInfoProto, *, text: bool, opaque: bool = False) -> ValueInfo:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.model import ElementKind, NarrowFloat, Node, element_type, kind_of
+from dmlvk.onnx.model import ElementKind, Node, element_type, kind_of
 from dmlvk.spec.errors import ModelError, UnsupportedNodeError, broken_rule
+from dmlvk.spec.formats import NumberFormat
 
 
 class NodeFacts:
@@ -43,7 +44,7 @@ class NodeFacts:
         if not code and default is not None:
             return default
         found, dtype = element_type(code)
-        if dtype is not None and isinstance(kind_of(dtype), NarrowFloat) and not narrow:
+        if dtype is not None and isinstance(kind_of(dtype), NumberFormat) and not narrow:
             raise self.unsupported(f"{name} is {found}, which can only be converted to and from other types")
         if dtype is None:
             raise self.unsupported(f"{name} is {found}, which no device tensor can hold")

@@ -1,4 +1,4 @@
-"""Formats of numbers that no tensor of DirectML's has. A tensor holds their bits, as unsigned integers."""
+"""Formats of numbers with which no operator of DirectML's computes. A tensor holds their bits, as integers."""
 
 from __future__ import annotations
 
@@ -91,6 +91,8 @@ _LAYOUTS: Final = {
 _CARRIERS: Final = {
     NumberFormat.BFLOAT16: TensorDataType.UINT16,
     NumberFormat.FLOAT4E2M1: TensorDataType.UINT4,
+    NumberFormat.INT4: TensorDataType.INT4,
+    NumberFormat.UINT4: TensorDataType.UINT4,
 }
 
 

@@ -10,15 +10,16 @@ import numpy as np
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
-from dmlvk.onnx.model import FOUR_BITS, NarrowFloat, data_type_of, kind_of
+from dmlvk.onnx.model import FORMATS, FOUR_BITS, format_of, kind_of
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import QuantizationType, TensorDataType
+from dmlvk.spec.formats import NumberFormat, Scheme
 from dmlvk.spec.schema import FLOATS, OperatorDesc
 
-_FLOAT32, _UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
+_FLOAT32, _INT32, _UINT8 = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.uint8)
 
 
 class _Quantized(NamedTuple):
@@ -36,19 +37,29 @@ class _Quantized(NamedTuple):
     zero_points: tuple[Value, ...]
     sizes: Sizes
 
+    @property
+    def keep_types(self) -> bool:
+        """Whether a zero point of 4 bits still is one: repeated ones are float32."""
+        return all(value.dtype != _FLOAT32 for value in self.zero_points)
 
+
+_REAL = (*FLOATS, NumberFormat.BFLOAT16)
+_SCALES = (*_REAL, NumberFormat.FLOAT8E8M0)
+_FORMATS = tuple(kind for kind in FORMATS if kind not in (NumberFormat.BFLOAT16, NumberFormat.FLOAT8E8M0))
 _MADE = (
     *(TensorDataType.INT8, TensorDataType.UINT8, TensorDataType.INT16, TensorDataType.UINT16),
-    *(*FOUR_BITS, *(kind for kind in NarrowFloat if kind is not NarrowFloat.BFLOAT16)),
+    *(*FOUR_BITS, *_FORMATS),
 )
 """What QuantizeLinear makes."""
 
 
 def _refuse_quantize(node: NodeFacts) -> None:
-    node.takes(1, FLOATS)
+    node.takes(1, (*_SCALES, TensorDataType.INT32))
     node.takes(2, _MADE)
     if not node.has(2) and kind_of(dtype := node.element_type("output_dtype", _UINT8, narrow=True)) not in _MADE:
         raise node.unsupported(f"output_dtype {dtype} is not supported, because nothing is quantized to it")
+    if kind_of(dtype := node.element_type("precision", _FLOAT32, narrow=True)) not in _REAL:
+        raise node.unsupported(f"precision {dtype} is not supported, because no quotient has it")
 
 
 _SCALED = Declared(3, 1, ("axis",))
@@ -62,22 +73,32 @@ _SCALED = Declared(3, 1, ("axis",))
     check=_refuse_quantize,
     declared=_SCALED,
 )
-@converts("QuantizeLinear", 10, 13, 19, 21, types=(*FLOATS, TensorDataType.INT32), check=_refuse_quantize)
+@converts("QuantizeLinear", *(10, 13, 19, 21, 23, 24, 25, 28), types=(*_REAL, TensorDataType.INT32), check=_refuse_quantize)
 def quantize(node: Conversion) -> Value:
-    """8-bit floats have no zero point: what is given for it is 0 and says their kind."""
+    """8-bit floats have no zero point: what is given for it is 0 and says their kind. Quotients are float32, but where
+    ``precision`` says otherwise."""
     parts = _parts(node)
-    dtype = _output_type(node, parts)
-    if isinstance(kind_of(dtype), NarrowFloat):
-        x, scale = (cast_to(node, value, _FLOAT32) for value in (parts.x, parts.scale))
-        y = node.elementwise(ops.ElementWiseDivide, x, scale)
-        y = cast_to(node, y, dtype, bool(node.attribute("saturate", 1)))
-    elif data_type_of(dtype) in FOUR_BITS:
+    dtype = _output_type(node)
+    precision = node.element_type("precision", _FLOAT32, narrow=True)
+    of_one_type = parts.x.dtype == parts.scale.dtype and kind_of(parts.x.dtype) in FLOATS
+    if precision != _FLOAT32 or not (of_one_type or (parts.x.dtype, parts.scale.dtype) == (_INT32, _FLOAT32)):
+        x, scale = (cast_to(node, cast_to(node, value, precision), _FLOAT32) for value in (parts.x, parts.scale))
+        parts = parts._replace(x=x, scale=scale)
+    if kind_of(dtype) in FOUR_BITS and precision == _FLOAT32 and parts.keep_types:
         y = _launch_of_4_bits(node, ops.Quantize, parts, dtype)
-    elif dtype.itemsize == 2:
-        y = _quantize_to_16_bits(node, parts, dtype)
-    else:
+    elif dtype.itemsize == 1 and format_of(dtype) is None and precision == _FLOAT32:
         y = node.elementwise(ops.ElementWiseQuantizeLinear, parts.x, parts.scale, *parts.zero_points, dtype=dtype)
+    else:
+        y = _quantize_in_steps(node, parts, dtype, precision)
     return node.reshape(y, parts.sizes)
+
+
+def _refuse_dequantize(node: NodeFacts) -> None:
+    node.takes(1, _SCALES)
+    if kind_of(dtype := node.element_type("output_dtype", _FLOAT32, narrow=True)) not in _REAL:
+        raise node.unsupported(f"output_dtype {dtype} is not supported, because nothing is dequantized to it")
+    if node.kinds.get(1) is NumberFormat.FLOAT8E8M0 and not node.attribute("output_dtype", 0):
+        raise node.invalid("output_dtype must be given where the scale is no type of the output", "FLOAT8E8M0")
 
 
 @converts(
@@ -90,21 +111,27 @@ def quantize(node: Conversion) -> Value:
 )
 @converts(
     "DequantizeLinear",
-    *(10, 13, 19, 21),
-    types=(*ops.ElementWiseDequantizeLinear.fields[0].data_types, *FOUR_BITS, *NarrowFloat),
-    check=lambda node: node.takes(1, FLOATS),
+    *(10, 13, 19, 21, 23, 24, 25, 28),
+    types=(*ops.ElementWiseDequantizeLinear.fields[0].data_types, *FOUR_BITS, *_FORMATS),
+    check=_refuse_dequantize,
 )
 def dequantize(node: Conversion) -> Value:
     parts = _parts(node)
-    if isinstance(kind_of(parts.x.dtype), NarrowFloat):
-        x, scale = (cast_to(node, value, _FLOAT32) for value in (parts.x, parts.scale))
-        y = cast_to(node, node.elementwise(ops.ElementWiseMultiply, x, scale), parts.scale.dtype)
-    elif data_type_of(parts.x.dtype) in FOUR_BITS:
+    dtype = node.element_type("output_dtype", parts.scale.dtype, narrow=True)
+    own = dtype == parts.scale.dtype and kind_of(dtype) in FLOATS
+    parts = parts._replace(scale=cast_to(node, parts.scale, dtype if own else _FLOAT32))
+    if format_of(parts.x.dtype) is None:
+        row = ops.ElementWiseDequantizeLinear
+        y = node.elementwise(row, parts.x, parts.scale, *parts.zero_points, dtype=parts.scale.dtype)
+    elif kind_of(parts.x.dtype) in FOUR_BITS and parts.keep_types:
         y = _launch_of_4_bits(node, ops.Dequantize, parts, parts.scale.dtype)
     else:
-        row, dtype = ops.ElementWiseDequantizeLinear, parts.scale.dtype
-        y = node.elementwise(row, parts.x, parts.scale, *parts.zero_points, dtype=dtype)
-    return node.reshape(y, parts.sizes)
+        x = cast_to(node, parts.x, _FLOAT32)
+        if _has_zero_point(parts.x.dtype):
+            for zero_point in parts.zero_points:
+                x = node.elementwise(ops.ElementWiseSubtract, x, cast_to(node, zero_point, _FLOAT32))
+        y = node.elementwise(ops.ElementWiseMultiply, x, cast_to(node, parts.scale, _FLOAT32))
+    return node.reshape(cast_to(node, y, dtype), parts.sizes)
 
 
 @converts("DynamicQuantizeLinear", 11, types=FLOATS)
@@ -118,10 +145,10 @@ def dynamic_quantize(node: Conversion) -> tuple[Value, Value, Value]:
     return y, scale, zero_point
 
 
-def _output_type(node: Conversion, parts: _Quantized) -> np.dtype[Any]:
+def _output_type(node: Conversion) -> np.dtype[Any]:
     """The type of the zero point; without one ``output_dtype``."""
-    if parts.zero_points:
-        return parts.zero_points[0].dtype
+    if node.has(2):
+        return node.dtype(2)
     return node.element_type("output_dtype", _UINT8, narrow=True)
 
 
@@ -135,13 +162,22 @@ def _launch_of_4_bits(node: Conversion, row: type[OperatorDesc], parts: _Quantiz
     return node.launch(row, x, quantization_type=kind, quantization_tensors=tensors, output_tensor=y)
 
 
-def _quantize_to_16_bits(node: Conversion, parts: _Quantized, dtype: np.dtype[Any]) -> Value:
-    """Step by step, because DirectML's operator ends at 8 bits; the last step clamps."""
+def _quantize_in_steps(node: Conversion, parts: _Quantized, dtype: np.dtype[Any], precision: np.dtype[Any]) -> Value:
+    """To types that no row of DirectML's quantizes to; the last step clamps."""
     x, scale = (cast_to(node, value, _FLOAT32) for value in (parts.x, parts.scale))
-    y = node.elementwise(ops.ElementWiseRound, node.elementwise(ops.ElementWiseDivide, x, scale))
-    for zero_point in parts.zero_points:
-        y = node.elementwise(ops.ElementWiseAdd, y, cast_to(node, zero_point, _FLOAT32))
-    return cast_to(node, y, dtype)
+    y = node.elementwise(ops.ElementWiseDivide, x, scale)
+    y = cast_to(node, cast_to(node, y, precision), _FLOAT32)
+    if _has_zero_point(dtype):
+        y = node.elementwise(ops.ElementWiseRound, y)
+        for zero_point in parts.zero_points:
+            y = node.elementwise(ops.ElementWiseAdd, y, cast_to(node, zero_point, _FLOAT32))
+    return cast_to(node, y, dtype, bool(node.attribute("saturate", 1)))
+
+
+def _has_zero_point(dtype: np.dtype[Any]) -> bool:
+    """Whether there are whole numbers of a type, which lie around a zero point."""
+    kind = format_of(dtype)
+    return kind is None or kind.layout.scheme is Scheme.INTEGER
 
 
 def _parts(node: Conversion) -> _Quantized:
@@ -177,5 +213,10 @@ def _blocked(node: Conversion, x: Value, parameters: list[Value], block: int) ->
     if count * block == size:
         return node.reshape(x, (*before, count, block, *after)), parameters
     full = (*before, count, block, *after)
-    repeated = [node.copy(value.broadcast_to(full)) for value in parameters]
+    repeated = [node.copy(_copyable(node, value).broadcast_to(full)) for value in parameters]
     return x, [node.reshape(value, (*before, count * block, *after)).shorten(axis, size) for value in repeated]
+
+
+def _copyable(node: Conversion, value: Value) -> Value:
+    """A scale or zero point of a type that copies move: of 4 bits as float32."""
+    return cast_to(node, value, _FLOAT32) if value.data_type in FOUR_BITS else value

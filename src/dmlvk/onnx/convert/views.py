@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlvk.graph.views import broadcast_sizes
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.model import NarrowFloat
+from dmlvk.onnx.model import FORMATS
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec.enums import TensorDataType
@@ -17,7 +17,7 @@ from dmlvk.spec.schema import NUMERIC
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 
 
-@converts("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=(*_ANY, *NarrowFloat))
+@converts("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=(*_ANY, *FORMATS))
 def identity(node: Conversion) -> Value:
     return node[0]
 

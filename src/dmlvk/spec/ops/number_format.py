@@ -38,12 +38,12 @@ class FormatCast(
 ):
     """y = x to a format, or from it.
 
-    From floats to integers, the bits of the nearest number of the format; from integers, of which the format's bits count, to
-    floats, the number that they stand for; from FLOAT32 to FLOAT32 the nearest number of the format.
+    From floats to integers, the bits of the nearest number of the format; from integers, of which the format's bits count,
+    to floats, the number that they stand for; from FLOAT32 to FLOAT32 the nearest number of the format.
 
     format: The format.
-    saturate: Whether what is beyond the largest number becomes that. Else it becomes infinity, or where there is none NaN; of
-        whole numbers the low bits remain. BFLOAT16 never does.
+    saturate: Whether what is beyond the largest number becomes that. Else it becomes infinity, or where there is none NaN;
+        of whole numbers the low bits remain. BFLOAT16 never does.
     rounding: How what is between two numbers is rounded.
     """
 

@@ -16,13 +16,20 @@ from dmlvk.onnx import functions
 from dmlvk.onnx.control import names_of
 from dmlvk.onnx.model import load_model, read_node
 from dmlvk.onnx.network import Network
+from dmlvk.onnx.program import DRIVEN, find_driven
 from dmlvk.onnx.registry import COUNTING, ROWS, find_counting, find_row
 from dmlvk.onnx.values import Value
-from dmlvk.onnx.versions import serving_version
+from dmlvk.onnx.versions import CHECKED, serving_version
 from dmlvk.spec import ops
 
 
 def _network(nodes: list[Any], constants: dict[str, np.ndarray] | None = None, opset: int = 17) -> Network:
+    return Network(load_model(_model(nodes, constants, opset)))
+
+
+def _model(
+    nodes: list[Any], constants: dict[str, np.ndarray] | None = None, opset: int = 17, ir_version: int = 8
+) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "test",
@@ -30,8 +37,7 @@ def _network(nodes: list[Any], constants: dict[str, np.ndarray] | None = None, o
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    return Network(load_model(model))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
 
 
 def test_rows_name_versions_that_onnx_defines() -> None:
@@ -44,7 +50,7 @@ def test_rows_name_versions_that_onnx_defines() -> None:
 
 def test_every_opset_from_7_on_is_covered() -> None:
     """An operator that has a row has one for each of its definitions from opset 7 on, but for those that say the same."""
-    covered = {op_type for domain, op_type, _ in ROWS if domain in ("", COUNTING)}
+    covered = {op_type for domain, op_type, _ in ROWS if domain in ("", COUNTING)} | {op_type for op_type, _ in DRIVEN}
     oldest: dict[str, int] = {}
     missing = []
     for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: -schema.since_version):
@@ -53,11 +59,12 @@ def test_every_opset_from_7_on_is_covered() -> None:
             if not schema.deprecated and not _is_served(schema.name, schema.since_version):
                 missing.append((schema.name, schema.since_version))
     assert not missing
+    assert onnx.defs.onnx_opset_version() <= CHECKED, "the rows were held against a newer opset: say so"
 
 
 def _is_served(op_type: str, opset: int) -> bool:
     node = read_node(helper.make_node(op_type, ["x"], ["y"]), {"": opset})
-    return find_row(node) is not None or find_counting(node) is not None
+    return any(row is not None for row in (find_row(node), find_counting(node), find_driven(node)))
 
 
 def test_a_new_version_is_not_run_by_old_rules() -> None:
@@ -76,6 +83,36 @@ def test_a_version_that_says_the_same_is_served_by_an_older_row() -> None:
     assert serving_version("Relu", "", 6, [13, 14]) is None, "rows are for newer versions"
     assert serving_version("NoSuchOperator", "", 2, [1]) is None, "onnx does not define it"
     assert serving_version("NoSuchOperator", "", 2, [1, 2]) == 2
+
+
+@pytest.fixture
+def old_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An onnx that knows opset 22 at most."""
+    monkeypatch.setattr(onnx.defs, "onnx_opset_version", lambda: 22)
+
+
+@pytest.mark.usefixtures("old_onnx")
+def test_an_older_onnx_loads_what_it_can_check() -> None:
+    nodes = [helper.make_node("Mod", ["x", "x"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    with pytest.raises(dmlvk.ModelError, match="fmod must be 1 for floating-point types before version 28"):
+        _network(nodes, opset=22).trace_whole({"x": (1, 3, 4, 4)}, {})
+    network = Network(load_model(_model(nodes, opset=28)), without=("all",))
+    modulus, relu = network.trace_whole({"x": (1, 3, 4, 4)}, {}).steps
+    assert isinstance(modulus.desc, ops.ElementWiseModulusFloor), "as its row for version 28 has it"
+    assert isinstance(relu.desc, ops.ActivationRelu)
+
+
+@pytest.mark.usefixtures("old_onnx")
+@pytest.mark.parametrize(("op_type", "attributes"), [("Relu", {"slope": 1}), ("NoSuchOperator", {})])
+def test_an_older_onnx_refuses_what_it_cannot_check(op_type: str, attributes: dict[str, Any]) -> None:
+    with pytest.raises(dmlvk.UnsupportedError, match="opset 28; the installed onnx knows 22: install a newer one"):
+        _network([helper.make_node(op_type, ["x"], ["y"], **attributes)], opset=28)
+
+
+def test_a_newer_format_of_files() -> None:
+    model = _model([helper.make_node("Relu", ["x"], ["y"])], ir_version=onnx.IR_VERSION + 1)
+    assert len(load_model(model).nodes) == 1
+    assert model.ir_version == onnx.IR_VERSION + 1
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from dmlvk.onnx.external import is_external, nodes_within, read_external, tensor
 from dmlvk.onnx.precision import in_float32
 from dmlvk.onnx.saved_by_runtime import completed
 from dmlvk.onnx.types import infer_types, type_name
+from dmlvk.onnx.versions import CHECKED, is_beyond_onnx
 from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
@@ -159,7 +160,7 @@ class Node:
         name: Its name, or its first output's where it has none.
         op_type, domain: The operator; the domain of ONNX's own operators is "".
         version: Since-version of the operator's definition that the model's opset means; the opset itself where onnx
-            does not know the operator.
+            does not know the operator or the opset.
         opsets: Domain -> version, for the operators of the graphs in its attributes.
         inputs, outputs: Names of values, "" where an optional one is absent.
         attributes: The attributes by name: numbers, strings, lists of them, arrays.
@@ -218,7 +219,7 @@ def load_model(source: Source, *, float64_as_float32: bool = False, hosts: bool 
     Raises:
         ModelError: there is no such file, it is no ONNX model, or ONNX's checker refuses it.
         UnsupportedError: an input, output or initializer is no dense tensor of a type that the device can hold, or the
-            opset is newer than the installed onnx.
+            model needs what the installed onnx does not know yet.
     """
     try:
         proto, weights = _read(source)
@@ -236,9 +237,8 @@ def _model(proto: onnx.ModelProto, weights: Weights, float64_as_float32: bool, h
         proto, weights = in_float32(with_weights(proto, weights)), {}
     graph = proto.graph
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
-    if opsets.get("", 0) > onnx.defs.onnx_opset_version():
-        newest = onnx.defs.onnx_opset_version()
-        raise UnsupportedError(f"the model has opset {opsets['']}; the installed onnx knows {newest}: install a newer one")
+    if opsets.get("", 0) > CHECKED and is_beyond_onnx(opsets[""], ""):
+        raise _too_new(opsets[""])
     if graph.sparse_initializer:
         raise UnsupportedError(f"initializer {graph.sparse_initializer[0].values.name!r} is sparse")
     initializers = {item.name: read_initializer(item, weights.get(item.name)) for item in graph.initializer}
@@ -310,16 +310,26 @@ def _checked(proto: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
     ]
     for tensor in shapeless:
         tensor.shape.SetInParent()
+    # Nor does it take a newer version of the file's format, which only adds what an older reader passes over.
+    format_version = proto.ir_version
+    proto.ir_version = min(format_version, onnx.IR_VERSION)
+    opset = next((item.version for item in proto.opset_import if _domain(item.domain) == ""), 0)
     try:
         if proto.ByteSize() <= onnx.checker.MAXIMUM_PROTOBUF:  # the checker reads larger ones from a path only
             onnx.checker.check_model(without_stand_ins(proto, weights))
     except onnx.checker.ValidationError as error:
-        raise ModelError(f"the model is broken: {error}") from error
+        raise _too_new(opset, error) if is_beyond_onnx(opset, "") else ModelError(f"the model is broken: {error}") from error
     finally:
+        proto.ir_version = format_version
         for tensor in shapeless:
             tensor.ClearField("shape")
     _check_names(proto.graph)
     return proto
+
+
+def _too_new(opset: int, error: Exception | None = None) -> UnsupportedError:
+    known = f"the model has opset {opset}; the installed onnx knows {onnx.defs.onnx_opset_version()}"
+    return UnsupportedError(f"{known}: install a newer one" + (f", or the model is broken: {error}" if error else ""))
 
 
 _MOST_NODES: Final = 1 << 20
@@ -388,8 +398,9 @@ def read_node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> Node:
     """A node as the session uses it; ``opsets`` are the model's, domain -> version."""
     domain = _domain(proto.domain)
     version = opsets.get(domain, 0)
-    with contextlib.suppress(onnx.defs.SchemaError):  # an operator that onnx does not define: the registry decides
-        version = onnx.defs.get_schema(proto.op_type, version, domain).since_version
+    if not is_beyond_onnx(version, domain):
+        with contextlib.suppress(onnx.defs.SchemaError):  # an operator that onnx does not define: the registry decides
+            version = onnx.defs.get_schema(proto.op_type, version, domain).since_version
     return Node(
         name=proto.name or next((name for name in proto.output if name), ""),
         op_type=proto.op_type,

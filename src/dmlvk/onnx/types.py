@@ -14,6 +14,7 @@ import onnx
 import onnx.defs
 import onnx.helper
 
+from dmlvk.onnx.versions import is_beyond_onnx
 from dmlvk.spec.errors import ModelError
 
 _TYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype", "output_datatype")
@@ -84,6 +85,8 @@ def _definition(op_type: str, version: int, domain: str) -> tuple[tuple[_Paramet
     except onnx.defs.SchemaError:
         return None
     variables = {item.type_param_str: frozenset(item.allowed_type_strs) for item in schema.type_constraints}
+    if is_beyond_onnx(version, domain):  # which may allow more types; rows say which they take
+        variables = {name: allowed | _ALL_TYPES if len(allowed) > 1 else allowed for name, allowed in variables.items()}
 
     def described(formals: Sequence[onnx.defs.OpSchema.FormalParameter]) -> tuple[_Parameter, ...]:
         return tuple(
@@ -105,6 +108,7 @@ def _paired(names: Sequence[str], parameters: Sequence[_Parameter]) -> Iterator[
 
 TENSOR_NAMES: Final = {code: f"tensor({name.lower()})" for name, code in onnx.TensorProto.DataType.items() if code}
 """ONNX's names of the types of tensors, by the number of their element type."""
+_ALL_TYPES: Final = frozenset(TENSOR_NAMES.values())
 
 
 def type_name(proto: onnx.TypeProto) -> str:

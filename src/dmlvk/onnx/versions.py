@@ -1,13 +1,24 @@
 """Which version of an operator's definition serves for which.
 
-A row is checked against the versions that it names. A later version that says the same needs no row of its own.
+A row is checked against the versions that it names. A later version that says the same needs no row of its own. With a
+release of onnx that is older than a model, the newest definitions that it knows stand for the model's: rows name what
+changed after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import onnx.defs
+
+CHECKED: Final = 28
+"""The newest opset of ONNX's own operators against all of whose definitions the rows were held."""
+
+
+def is_beyond_onnx(opset: int, domain: str) -> bool:
+    """Whether an opset has definitions that the installed onnx does not know."""
+    return domain == "" and opset > onnx.defs.onnx_opset_version()
 
 
 def serving_version(op_type: str, domain: str, version: int, checked: Iterable[int]) -> int | None:
@@ -16,7 +27,7 @@ def serving_version(op_type: str, domain: str, version: int, checked: Iterable[i
 
     Args:
         op_type, domain: The operator.
-        version: A since-version.
+        version: A since-version, or an opset beyond the installed onnx.
         checked: The versions that have rows.
     """
     older = max((item for item in checked if item <= version), default=None)

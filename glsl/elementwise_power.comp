@@ -6,6 +6,7 @@
 //   x integer, e whole   the low bits of the power, by squaring. A negative power is the quotient 1 / x^-e toward zero, and 0
 //                        for x = 0.
 //   x integer, e not     power.glsl, cast.
+//   x and e FLOAT64      math64.glsl.
 //
 // Bindings: x, exponent, output. The output may be the bytes of x or of exponent: an invocation writes only elements that it
 // alone needs.
@@ -19,11 +20,24 @@
 #include "items.glsl"
 #include "lanes.glsl"
 #include "power.glsl"
+#include "scalar.glsl"
 #include "scale_bias.glsl"
 
 LANES_BUFFER(readonly, T, X, x)
 layout(set = 0, binding = BINDING_EXPONENT, std430) readonly buffer ExponentWords { uint exponent_words[]; };
 LANES_BUFFER(, U, OUTPUT, output)
+
+#if defined(T_IS_FLOAT64)
+#define EXPONENT_BITS uvec2
+
+uvec2 exponent_bits(uint index) {
+    const uint place = BYTE_OFFSET_EXPONENT / 4u + 2u * index;
+    return uvec2(exponent_words[place], exponent_words[place + 1u]);
+}
+
+T_MATH power_of(T_MATH x, uvec2 exponent) { return power(x, packDouble2x32(exponent)); }
+#else
+#define EXPONENT_BITS uint
 
 // An exponent: a whole number by size and sign, or a float.
 struct Exponent {
@@ -83,6 +97,9 @@ T_MATH power_of(T_MATH x, Exponent exponent) {
 }
 #endif
 
+T_MATH power_of(T_MATH x, uint exponent) { return power_of(x, of_bits(exponent)); }
+#endif
+
 #define VISIT(dimension, coordinate)                                \
     x_index += (coordinate) * p.x_strides[dimension];               \
     exponent_index += (coordinate) * p.exponent_strides[dimension]; \
@@ -91,7 +108,7 @@ T_MATH power_of(T_MATH x, Exponent exponent) {
 void main() {
     if (beyond_items()) return;
     T_MATH x[MOST_ITEMS][LANES];
-    uint exponents[MOST_ITEMS][LANES];
+    EXPONENT_BITS exponents[MOST_ITEMS][LANES];
     uint output_index[MOST_ITEMS];
     [[unroll]] for (uint i = 0; i < ITEMS; ++i) {
         uint x_index = 0, exponent_index = 0;
@@ -113,8 +130,8 @@ void main() {
         if (!has_item(i)) continue;
         U_MATH y[LANES];
         [[unroll]] for (int j = 0; j < LANES; ++j) {
-            const T_MATH base = HAS_SCALE_BIAS == 0u ? x[i][j] : scale_bias(x[i][j], p.scale, p.bias);
-            y[j] = power_of(base, of_bits(exponents[i][j]));
+            const T_MATH base = HAS_SCALE_BIAS == 0u ? x[i][j] : scale_bias(x[i][j], REAL_OF(p.scale), REAL_OF(p.bias));
+            y[j] = power_of(base, exponents[i][j]);
         }
         if (LANES == 1 || lanes[i] == LANES) {
             STORE_LANES(U, OUTPUT, output, OUTPUT_MODE, output_index[i], p.output_step, y)

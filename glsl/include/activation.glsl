@@ -1,6 +1,6 @@
 // DirectML's fusable activations, ElementWiseClip among them, and those that only stand alone, under one switch.
 //
-//   float activate(uint activation, float x, float param0, float param1)
+//   REAL activate(uint activation, REAL x, REAL param0, REAL param1)
 //
 // `activation` is the OperatorType's number (OP_ACTIVATION_RELU...), best a specialisation constant so that one case
 // remains; OP_INVALID (0) means none. The two parameters are the operator's float attributes in the struct's order, 0
@@ -12,8 +12,8 @@
 
 #include "math.glsl"
 
-float activate(uint activation, float x, float param0, float param1) {
-    precise float y = x;
+REAL activate(uint activation, REAL x, REAL param0, REAL param1) {
+    precise REAL y = x;
     switch (activation) {
         case OP_ACTIVATION_ELU: y = x >= 0.0 ? x : param0 * expm1(x); break;
         case OP_ACTIVATION_CELU: y = max(0.0, x) + min(0.0, param0 * expm1(x / param0)); break;
@@ -41,9 +41,9 @@ float activate(uint activation, float x, float param0, float param1) {
 
 // `activate` for operators into which a clip may be fused, whose ScaleBias comes first. A clip that has one goes by the
 // number of its re-issue; nothing else is scaled.
-float activate_scaled(uint activation, float x, float param0, float param1, float scale, float bias) {
+REAL activate_scaled(uint activation, REAL x, REAL param0, REAL param1, REAL scale, REAL bias) {
     if (activation != OP_ELEMENT_WISE_CLIP1) return activate(activation, x, param0, param1);
-    precise float scaled = x * scale + bias;
+    precise REAL scaled = x * scale + bias;
     return activate(OP_ELEMENT_WISE_CLIP, scaled, param0, param1);
 }
 

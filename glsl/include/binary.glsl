@@ -19,7 +19,13 @@
 #include "trigonometry.glsl"
 
 // A float as an integer in the same order, 0 and -0 alike: a device may take subnormals for 0 where it compares floats.
-#if T_IS_FLOAT
+#if defined(T_IS_FLOAT64)
+int64_t ordered(double x) {
+    const int64_t bits = doubleBitsToInt64(x);
+    return bits < 0 ? int64_t(SIGN_OF_DOUBLE) - bits : bits;
+}
+bool unordered(double a, double b) { return is_nan(a) || is_nan(b); }
+#elif T_IS_FLOAT
 int ordered(float x) {
     const int bits = floatBitsToInt(x);
     return bits < 0 ? int(0x80000000u) - bits : bits;
@@ -61,8 +67,8 @@ U_MATH binary(uint operation, T_MATH a, T_MATH b, T_MATH param0, T_MATH param1) 
 
 #elif T_IS_FLOAT
 // (a + b) / 2. Large numbers are halved first, that their sum may not overflow; small ones not, for they may be subnormal.
-float mean(float a, float b) {
-    precise float halved = 0.5 * a + 0.5 * b; // precise: or llvmpipe adds first
+REAL mean(REAL a, REAL b) {
+    precise REAL halved = 0.5 * a + 0.5 * b; // precise: or llvmpipe adds first
     return abs(a) > 1.0 ? halved : 0.5 * (a + b);
 }
 
@@ -154,7 +160,7 @@ U_MATH binary(uint operation, T_MATH a, T_MATH b, T_MATH param0, T_MATH param1) 
 }
 #endif
 
-#if U_IS_T && T_IS_FLOAT
+#if U_IS_T && T_IS_FLOAT && !defined(T_IS_FLOAT64) // no FLOAT64 operator has an activation
 #define BINARY(a, b)                                                                                                     \
     activate(ACTIVATION, binary(OPERATION, a, b, scalar(p.param0[0], p.param0[1]), scalar(p.param1[0], p.param1[1])),    \
              p.activation_param0, p.activation_param1)

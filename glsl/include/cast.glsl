@@ -13,16 +13,6 @@
 
 #include "math.glsl"
 
-#if defined(T_IS_FLOAT64) || defined(U_IS_FLOAT64)
-const uint INFINITE_HIGH = 0x7FF00000u; // the upper half of an infinite double
-
-bool is_nan(double x) {
-    const uvec2 halves = unpackDouble2x32(x);
-    const uint high = halves.y & 0x7FFFFFFFu;
-    return high > INFINITE_HIGH || (high == INFINITE_HIGH && halves.x != 0u);
-}
-#endif
-
 // -- float to integer
 
 #if !U_IS_FLOAT

@@ -12,6 +12,9 @@
 // type to the half of rounding. There exp2, 3 + 2 |y| ULP, and log2, 3 ULP outside [1/2, 2] and 2^-21 within, come from the
 // device: of all built-in functions these two have errors that Vulkan bounds. Near a zero, where that bound is worth nothing,
 // a short polynomial takes their place.
+//
+// Where T is FLOAT64 the same names take and give doubles as well (math64.glsl), and REAL, the type that floats of T are computed
+// in, is double; it is float for all other types.
 
 #ifndef DMLVK_MATH_GLSL
 #define DMLVK_MATH_GLSL
@@ -23,6 +26,8 @@
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) < 0x7F800000u; }
 bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0x7F800000u; }
+bool is_zero(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0u; }
+bool is_negative(float x) { return floatBitsToUint(x) >> 31 != 0u; }
 
 // a / b for every b. GLSL bounds the error of / for |b| up to 2^126 only: past that the reciprocal that an H200 multiplies
 // with is 0. Both are scaled by a power of two then, which is exact, for the quotient is far below 1 but where a is huge too.
@@ -274,5 +279,12 @@ float gelu(float x) {
     return result;
 #endif
 }
+
+#if defined(T_IS_FLOAT64)
+#define REAL double
+#include "math64.glsl"
+#else
+#define REAL float
+#endif
 
 #endif

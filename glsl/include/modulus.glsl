@@ -66,7 +66,6 @@ float nearest_remainder(float a, float b, out bool valid) {
     return quotient == 0.0 ? a : rest;
 }
 
-bool is_zero(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0u; }
 bool signs_differ(float a, float b) { return int(floatBitsToUint(a) ^ floatBitsToUint(b)) < 0; }
 
 // a mod b with the sign of a, as C's fmod.
@@ -86,5 +85,38 @@ float modulus_floor(float a, float b) {
     if (is_zero(rest)) return copy_sign(0.0, b);
     return signs_differ(rest, b) ? rest + b : rest;
 }
+
+#if defined(T_IS_FLOAT64)
+// The double significand * 2^(exponent - 1075); exponent as biased in the format, at least 1. Exact for significand < 2^53.
+double assemble(uint64_t significand, int exponent) {
+    const uvec2 halves = unpackUint2x32(significand);
+    if (halves == uvec2(0u)) return 0.0LF;
+    const int last = halves.y != 0u ? 32 + findMSB(halves.y) : findMSB(halves.x);
+    const int shift = min(52 - last, exponent - 1);
+    const uint64_t shifted = significand << shift;
+    const bool normal = shifted > SIGNIFICAND_OF_DOUBLE;
+    return uint64BitsToDouble(normal ? (uint64_t(exponent - shift) << 52) + (shifted & SIGNIFICAND_OF_DOUBLE) : shifted);
+}
+
+// |a| mod |b| by long division, 11 quotient bits a step: a where a < b; NaN where a is infinite, b is 0 or either is NaN.
+double remainder(double x, double y) {
+    const uint64_t a = size_bits(x), b = size_bits(y), leading = uint64_t(1) << 52;
+    if (a >= INFINITE_DOUBLE || b > INFINITE_DOUBLE || b == uint64_t(0)) return NOT_A_NUMBER;
+    if (a < b) return uint64BitsToDouble(a);
+    const uint64_t divisor = (b & SIGNIFICAND_OF_DOUBLE) | (b >= leading ? leading : uint64_t(0));
+    const int exponent = max(int(b >> 52), 1);
+    uint64_t rest = ((a & SIGNIFICAND_OF_DOUBLE) | (a >= leading ? leading : uint64_t(0))) % divisor;
+    for (int left = max(int(a >> 52), 1) - exponent; left > 0; left -= 11) rest = (rest << min(left, 11)) % divisor;
+    return assemble(rest, exponent);
+}
+
+double modulus_truncate(double a, double b) { return copy_sign(remainder(a, b), a); }
+
+double modulus_floor(double a, double b) {
+    const double rest = modulus_truncate(a, b);
+    if (is_zero(rest)) return copy_sign(0.0LF, b);
+    return is_negative(a) != is_negative(b) ? rest + b : rest;
+}
+#endif
 
 #endif

@@ -29,26 +29,22 @@ uint bit_count(T_MATH x) {
     return bitCount(x);
 #endif
 }
-#elif !defined(T_IS_FLOAT64)
-bool is_infinity(float x, uint mode) {
-    const uint sign = floatBitsToUint(x) >> 31;
-    return is_infinite(x) && (mode == IS_INFINITY_MODE_EITHER || sign == uint(mode == IS_INFINITY_MODE_NEGATIVE));
+#else
+bool is_infinity(REAL x, uint mode) {
+    return is_infinite(x) && (mode == IS_INFINITY_MODE_EITHER || is_negative(x) == (mode == IS_INFINITY_MODE_NEGATIVE));
 }
 
 // x as an integer, with the sign of x where that is 0.
-float round_element(float x, uint mode) {
-    const float cut = trunc(x);
-    const float away = abs(x - cut) < 0.5 ? cut : cut + copy_sign(1.0, x); // the difference is exact
+REAL round_element(REAL x, uint mode) {
+    const REAL cut = trunc(x);
+    const REAL away = abs(x - cut) < 0.5 ? cut : cut + copy_sign(1.0, x); // the difference is exact
     return copy_sign(mode == ROUNDING_MODE_HALVES_TO_NEAREST_EVEN ? roundEven(x)
                      : mode == ROUNDING_MODE_TOWARD_ZERO          ? cut
                                                                   : away, x);
 }
 
 // By bits, for a device may take a subnormal for 0.
-float sign_of(float x) {
-    const uint size = floatBitsToUint(x) & 0x7FFFFFFFu;
-    return size == 0u || is_nan(x) ? 0.0 : copy_sign(1.0, x);
-}
+REAL sign_of(REAL x) { return is_zero(x) || is_nan(x) ? 0.0 : copy_sign(1.0, x); }
 #endif
 
 #if !U_IS_T
@@ -56,17 +52,13 @@ U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
     switch (operation) {
 #if !T_IS_FLOAT
         case OP_ELEMENT_WISE_BIT_COUNT: return U_MATH(bit_count(x));
-#elif !defined(T_IS_FLOAT64)
+#else
         case OP_ELEMENT_WISE_IS_INFINITY: return U_MATH(is_infinity(x, uint(param0)));
         case OP_ELEMENT_WISE_IS_NAN: return U_MATH(is_nan(x));
 #endif
         default: return cast_element(x);
     }
 }
-
-#elif defined(T_IS_FLOAT64)
-// Only ElementWiseIdentity has this type.
-U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) { return x; }
 
 #elif T_IS_FLOAT
 // precise: in a chain of operators x may be another's result.
@@ -125,7 +117,7 @@ U_MATH unary(uint operation, T_MATH x, T_MATH param0, T_MATH param1) {
 #endif
 
 #define UNARY(x)                                                                     \
-    unary(OPERATION, HAS_SCALE_BIAS == 0u ? (x) : scale_bias(x, p.scale, p.bias),    \
+    unary(OPERATION, HAS_SCALE_BIAS == 0u ? (x) : scale_bias(x, REAL_OF(p.scale), REAL_OF(p.bias)), \
           scalar(p.param0[0], p.param0[1]), scalar(p.param1[0], p.param1[1]))
 
 #endif

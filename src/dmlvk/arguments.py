@@ -168,7 +168,7 @@ def inferred_data_type(desc: OperatorDesc, spec: FieldSpec) -> TensorDataType:
     Raises:
         InvalidArgumentError: it must be given, or the inputs break a rule.
     """
-    left = [data_type for data_type in spec.data_types if _may_have(desc, spec, data_type)]
+    left = [data_type for data_type in spec.all_types if _may_have(desc, spec, data_type)]
     if len(left) == 1:
         return left[0]
     for field in desc.fields:
@@ -183,7 +183,7 @@ def inferred_data_type(desc: OperatorDesc, spec: FieldSpec) -> TensorDataType:
     except InvalidArgumentError as error:
         if error.field not in {own.dml_name for own in outputs}:  # those are guesses
             raise
-    names = ", ".join(data_type.name for data_type in left or spec.data_types)
+    names = ", ".join(data_type.name for data_type in left or spec.all_types)
     raise desc.error("output_data_types", f"must be given, because {spec.dml_name} may be {names}", None)
 
 
@@ -202,6 +202,6 @@ def _validate_inputs(desc: OperatorDesc, outputs: list[FieldSpec]) -> None:
     sizes = (1,) if slots[0].tensor is None else slots[0].tensor.sizes
     guesses = {}
     for spec in outputs:
-        data_type = next((item for item in spec.data_types if _may_have(desc, spec, item)), spec.data_types[0])
+        data_type = next((item for item in spec.all_types if _may_have(desc, spec, item)), spec.all_types[0])
         guesses[spec.name] = TensorDesc(data_type, sizes)
     desc.replace(**guesses).validate()

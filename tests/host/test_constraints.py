@@ -60,7 +60,7 @@ PAIRS = [
 
 
 def tensor_changes(spec: FieldSpec, tensor: TensorDesc) -> Iterator[TensorDesc]:
-    for data_type in spec.data_types:
+    for data_type in spec.all_types:
         yield TensorDesc(data_type, tensor.sizes)
     for axis, size in enumerate(tensor.sizes):
         for other in (size + 1, size * 2, max(size - 1, 1), 1):

@@ -118,7 +118,8 @@ def test_these_rows_are_costly() -> None:
 def test_versions_of_a_row_have_the_same_traits() -> None:
     versions: dict[str, set[Traits]] = {}
     for row in REGISTRY.values():
-        if row is not ops.Resample3:  # it was never tried on images that lie otherwise
+        # Resample3 was never tried on images that lie otherwise; an addition with an activation has no FLOAT64.
+        if row not in (ops.Resample3, ops.ElementWiseAdd1):
             versions.setdefault(row.__name__.rstrip("0123456789"), set()).add(row.traits)
     assert all(len(traits) == 1 for traits in versions.values())
     assert ops.Upsample2d.traits == Traits(), "a resample under another name"

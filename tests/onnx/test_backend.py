@@ -322,7 +322,7 @@ def test_compatible_models(sum_model: onnx.ModelProto) -> None:
     assert not backend.is_compatible(unknown)
     assert not backend.is_compatible(broken)
     double = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]> g (double[3] x) => (double[3] y) { y = Relu(x) }'
+        '<ir_version: 8, opset_import: ["" : 17]> g (double[1, 3, 1] x) => (double[1, 3, 1] y) { y = LRN <size = 3> (x) }'
     )
     assert not backend.is_compatible(double)
     assert backend.is_compatible(double, options=SessionOptions(float64_as_float32=True))

@@ -1,5 +1,6 @@
-"""Models of 64-bit floats with ``float64_as_float32``: what is fed and given back, constants and attributes, and names that
-are taken (ONNX's own cases of them: ``test_backend.py``)."""
+"""Models of 64-bit floats: computed as they are where the device does, refused where it does not, and with
+``float64_as_float32`` what is fed and given back, constants and attributes, and names that are taken (ONNX's own cases of
+them: ``test_backend.py``)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
-from dmlvk.onnx import SessionOptions
+from dmlvk.onnx import InferenceSession, SessionOptions
 
 f32, f64 = np.float32, np.float64
 AS_FLOAT32 = SessionOptions(float64_as_float32=True)
@@ -60,9 +61,20 @@ def test_names_that_are_taken(make_session: Any) -> None:
     np.testing.assert_array_equal(make_session(model, options=AS_FLOAT32).run(None, {"x": np.array([1.0, 2.0])})[0], [0, 0])
 
 
-def test_refused_without_the_option(make_session: Any) -> None:
-    with pytest.raises(dmlvk.UnsupportedError, match="FLOAT64"):
-        make_session(_model())
+def test_computed_in_64_bits(make_session: Any, device: dmlvk.Device) -> None:
+    if "float64" not in device.capabilities.features:
+        pytest.skip("the device does not compute with 64-bit floats")
+    x = np.array([1.25, -2.5, 1 / 3])
+    y, z, same = make_session(_model()).run(None, {"x": x})
+    np.testing.assert_array_equal(y, x * 3 + 0.5)
+    np.testing.assert_array_equal(z, np.trunc(y))
+    np.testing.assert_array_equal(same, x)
+
+
+def test_a_device_without_them_refuses_at_load() -> None:
+    without = dmlvk.Device(mask=dmlvk.Mask(disable=("float64",)))
+    with pytest.raises(dmlvk.UnsupportedNodeError, match="FLOAT64, with which the device does not compute"):
+        InferenceSession(_model(), without)
 
 
 def test_a_model_without_doubles_stays_as_it_is(make_model: Any, make_session: Any) -> None:

@@ -264,7 +264,7 @@ def test_unsupported_nodes_fail_at_load(
     assert (error.node, error.op_type, error.domain, error.version) == ("decoder", "ImageDecoder", "", 20)
     assert error.reason == "the operator has no converter"
 
-    node = helper.make_node("Sqrt", ["x"], ["y"])
+    node = helper.make_node("LRN", ["x"], ["y"], size=3)
     with pytest.raises(dmlvk.UnsupportedNodeError, match="FLOAT64"):
         make_session(make_model(node, {"x": (np.float64, ("N",))}, output_types={"y": np.float64}))
 

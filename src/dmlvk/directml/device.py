@@ -80,7 +80,7 @@ class Device(ComputeDevice):
         """
         if not isinstance(desc, OperatorDesc):
             raise InvalidArgumentError("must be an operator desc", field="desc", value=desc)
-        desc.validate()
+        desc.validate(beyond=False)
         check_data_types(desc, self.capabilities)
         return Operator(self, desc)
 

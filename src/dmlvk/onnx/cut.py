@@ -21,6 +21,7 @@ from dmlvk.onnx.model import ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts, invalid_node, unsupported_node
 from dmlvk.onnx.program import DrivenNode, GraphProgram, NodeRegion, Placed, find_driven
 from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_row, missing_reason
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import ModelError, UnsupportedNodeError
 
 _SEQUENCE, _OPTIONAL = "seq", "optional"
@@ -50,6 +51,7 @@ class Cutter:
     Attributes:
         placed: The nodes of those bodies that a trace follows, with their rows.
         reading: Nodes for which the host reads back what the device has computed.
+        doubles: Nodes that compute with 64-bit floats on the device, as far as types are known.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Cutter:
     ) -> None:
         self.placed: dict[Body, list[Placed]] = {}
         self.reading: set[Node] = set()
+        self.doubles: list[Node] = []
         self._bodies = bodies
         self._types = types
         self._constants, self._inputs = constants, inputs
@@ -282,7 +285,10 @@ class Cutter:
         row = find_row(node)
         if row is None:
             raise unsupported_node(node, missing_reason(node))
-        row.refuse(self._facts(node))
+        facts = self._facts(node)
+        row.refuse(facts)
+        if row.doubles and facts.kinds.get(0) is TensorDataType.FLOAT64:
+            self.doubles.append(node)
         for index in row.host_inputs:
             name = node.inputs[index] if index < len(node.inputs) else ""
             if name and name not in known:

@@ -244,7 +244,7 @@ class Network:
         cutter.note_kinds({info.name: info.type for info in model.inputs})
         known = {*self.constants, *self.host_inputs}
         self.program = cutter.program(model.nodes, tuple(inputs), outputs, known, {})
-        self._placed, self._reading = cutter.placed, cutter.reading
+        self._placed, self._reading, self._doubles = cutter.placed, cutter.reading, cutter.doubles
         self.host_inputs |= self.program.host_reads & inputs.keys()
         self.region_count = max(self.program.count_regions(), 1)
         self.whole: NodeRegion | None = None
@@ -254,6 +254,16 @@ class Network:
                 self.whole = NodeRegion(tuple(inputs), self.host_inputs, outputs, ())
             elif isinstance(parts[0], NodeRegion):
                 self.whole = replace(parts[0], inputs=tuple(inputs), host_inputs=self.host_inputs, outputs=outputs)
+
+    def check_device(self, features: Collection[str]) -> None:
+        """Refuses what a device with these features cannot compute, as far as types tell.
+
+        Raises:
+            UnsupportedNodeError: a node computes with 64-bit floats, and the device does not.
+        """
+        if self._doubles and "float64" not in features:
+            reason = "its first input is FLOAT64, with which the device does not compute"
+            raise unsupported_node(self._doubles[0], reason)
 
     # -- tracing
 

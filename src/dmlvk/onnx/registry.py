@@ -25,6 +25,7 @@ from dmlvk.onnx.model import Array, ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.values import Value
 from dmlvk.onnx.versions import serving_version
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DmlvkError
 
 Result = Value | Array
@@ -58,6 +59,7 @@ class Row:
         domain, op_type, since: The operator of the nodes that the row is for, and the version that it was checked against;
             the domain of ONNX's own operators is "".
         types: Data types that the node's first input may have.
+        doubles: Whether it may be FLOAT64 as well, on devices that compute with 64-bit floats.
         host_inputs: Inputs that must be known before the run, by index: those that decide shapes.
         convert: The converter.
         temporaries: The number of temporaries that a row of the domain ``COUNTING`` hands on beside the count.
@@ -76,6 +78,7 @@ class Row:
     handed: tuple[int, ...] = ()
     check: Check | None = field(default=None, repr=False)
     declared: Declared | None = None
+    doubles: bool = False
 
     def refuse(self, node: NodeFacts) -> None:
         """Refuses a node that the converter cannot do, as far as types are known.
@@ -83,7 +86,7 @@ class Row:
         Raises:
             UnsupportedNodeError: says what of the node it is.
         """
-        node.takes(0, self.types)
+        node.takes(0, (TensorDataType.FLOAT64, *self.types) if self.doubles else self.types)
         if self.declared is not None:
             asked = node.node
             unread = [f"attribute {name!r}" for name in asked.attributes if name not in self.declared.attributes]
@@ -127,6 +130,7 @@ def converts(
     handed: tuple[int, ...] = (),
     check: Check | None = None,
     declared: Declared | None = None,
+    doubles: bool = False,
 ) -> Callable[[Converter], Converter]:
     """Registers the decorated converter for an operator's since-versions; see ``Row``."""
 
@@ -137,7 +141,9 @@ def converts(
             key = (domain, op_type, version)
             assert key not in ROWS, f"{key} has two converters"
             whole = _refusing(convert)
-            ROWS[key] = Row(domain, op_type, version, types, host_inputs, whole, temporaries, handed, check, declared)
+            ROWS[key] = Row(
+                domain, op_type, version, types, host_inputs, whole, temporaries, handed, check, declared, doubles
+            )
         return convert
 
     return register

@@ -136,6 +136,7 @@ class InferenceSession:
         ahead = self._trace_ahead()  # while the device opens
         folding()
         self.device: Device = opening.result()
+        self._network.check_device(self.device.capabilities.features)
         self._graphs = CompiledGraphs(self.device, self._network, self._options.plan_cache_size, progress)
         self._lock = threading.Lock()
         self._account: Account | None = None

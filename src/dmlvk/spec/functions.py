@@ -140,7 +140,7 @@ def documentation(row: type[OperatorDesc], options: Mapping[str, object]) -> str
 def _described(spec: FieldSpec, parameter: inspect.Parameter) -> str:
     """An argument in words: a tensor's types and dimensions, or an attribute's kind and default."""
     if spec.kind.is_input:
-        types = ", ".join(data_type.name.lower() for data_type in spec.data_types)
+        types = ", ".join(data_type.name.lower() for data_type in spec.all_types)
         least, most = spec.dimension_counts
         several = "Tensors" if spec.kind is FieldKind.INPUT_TENSOR_ARRAY else "Tensor"
         count = f"{least} dimensions" if least == most else f"{least} to {most} dimensions"

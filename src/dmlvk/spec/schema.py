@@ -34,6 +34,8 @@ FLOATS = (TensorDataType.FLOAT32, TensorDataType.FLOAT16)
 SIGNED = (TensorDataType.INT64, TensorDataType.INT32, TensorDataType.INT16, TensorDataType.INT8)
 UNSIGNED = (TensorDataType.UINT64, TensorDataType.UINT32, TensorDataType.UINT16, TensorDataType.UINT8)
 NUMERIC = FLOATS + SIGNED + UNSIGNED
+DOUBLE = (TensorDataType.FLOAT64,)
+"""The data types that a row's ``beyond`` may name."""
 
 
 class FieldKind(enum.Enum):
@@ -82,7 +84,8 @@ class FieldSpec:
         dml_name: The struct's name, ``BatchIndicesTensor``.
         kind: The kind of value that it holds.
         optional: Whether None is allowed.
-        data_types: The types that a tensor may have; () for another kind.
+        data_types: The types that a tensor may have in DirectML; () for another kind.
+        beyond: Further ones that the row's kernels take (``Traits``).
         dimension_counts: The fewest and the most dimensions of a tensor.
         enumeration: The class of an enum field, None for another kind.
     """
@@ -94,6 +97,12 @@ class FieldSpec:
     data_types: tuple[TensorDataType, ...] = ()
     dimension_counts: tuple[int, int] = (0, 0)
     enumeration: type[enum.IntEnum] | None = None
+    beyond: tuple[TensorDataType, ...] = ()
+
+    @property
+    def all_types(self) -> tuple[TensorDataType, ...]:
+        """The types that a tensor may have at every door but ``directml``."""
+        return self.beyond + self.data_types
 
 
 class ScaleBias(NamedTuple):
@@ -152,6 +161,8 @@ class Traits:
         discontinuous: Inputs that differ by a rounding may give results that differ by much more.
         costly: The arithmetic takes so long that an invocation had better have two items in flight, and nothing is computed
             twice.
+        beyond: Data types that the operator's kernels take and DirectML's do not, for each tensor that may be FLOAT32. Every
+            door has them but ``directml``.
     """
 
     pointwise: bool = False
@@ -159,6 +170,7 @@ class Traits:
     alike: tuple[str, ...] = ()
     discontinuous: bool = False
     costly: bool = False
+    beyond: tuple[TensorDataType, ...] = ()
 
 
 class Slot(NamedTuple):
@@ -281,6 +293,12 @@ def _dml_field_name(name: str) -> str:
 _TYPE_OF_CLASS_NAME = {class_name(operator): operator for operator in OperatorType}
 
 
+def _beyond(traits: Traits, data_types: tuple[TensorDataType, ...]) -> tuple[TensorDataType, ...]:
+    """The types that a tensor of these types may have beyond them."""
+    is_real = TensorDataType.FLOAT32 in data_types
+    return tuple(item for item in traits.beyond if is_real and item not in data_types)
+
+
 class _Missing:
     """Stands for the default of a field that has none."""
 
@@ -351,6 +369,7 @@ class OperatorDesc:
                 item.name,
                 item.metadata["dml_name"] or _dml_field_name(item.name),
                 **{key: value for key, value in item.metadata.items() if key != "dml_name"},
+                beyond=_beyond(traits, item.metadata.get("data_types", ())),
             )
             for item in dataclasses.fields(cls)  # type: ignore[arg-type]  # the line above made it a dataclass
         )
@@ -471,8 +490,11 @@ class OperatorDesc:
         """The exception for a constraint that does not hold."""
         return self.error(violation.field, constraint.rule, violation.value, violation.expected)
 
-    def validate(self) -> None:
+    def validate(self, *, beyond: bool = True) -> None:
         """Checks the desc against its row: fields first, then the constraints in order.
+
+        Args:
+            beyond: Whether tensors may have data types that DirectML's operator does not take (``Traits.beyond``).
 
         Raises:
             InvalidArgumentError: naming operator, field, rule and value of the first rule broken.
@@ -483,12 +505,12 @@ class OperatorDesc:
                 if not spec.optional:
                     raise self.error(spec.name, "must be given", None)
             elif spec.kind in (FieldKind.INPUT_TENSOR, FieldKind.OUTPUT_TENSOR):
-                self._validate_tensor(spec, value)
+                self._validate_tensor(spec, value, beyond)
             elif spec.kind.is_tensor:
                 if not isinstance(value, tuple) or not value:
                     raise self.error(spec.name, "must be a tuple of at least one TensorDesc", value)
                 for tensor in value:
-                    self._validate_tensor(spec, tensor)
+                    self._validate_tensor(spec, tensor, beyond)
             elif spec.kind is FieldKind.FUSED_ACTIVATION:
                 self._validate_activation(spec, value)
             elif spec.kind is FieldKind.OPERATOR_DESC_ARRAY:
@@ -503,15 +525,16 @@ class OperatorDesc:
             if violation is not None:
                 raise self.broken(constraint, violation)
 
-    def _validate_tensor(self, spec: FieldSpec, tensor: object) -> None:
+    def _validate_tensor(self, spec: FieldSpec, tensor: object, beyond: bool) -> None:
         if not isinstance(tensor, TensorDesc):
             raise self.error(spec.name, "must be a TensorDesc", tensor)
         least, most = spec.dimension_counts
         if not least <= tensor.dimension_count <= most:
             rule = f"must have {least} dimensions" if least == most else f"must have {least} to {most} dimensions"
             raise self.error(spec.name, rule, tensor.sizes)
-        if tensor.data_type not in spec.data_types:
-            names = ", ".join(data_type.name for data_type in spec.data_types)
+        allowed = spec.all_types if beyond else spec.data_types
+        if tensor.data_type not in allowed:
+            names = ", ".join(data_type.name for data_type in allowed)
             raise self.error(spec.name, f"must have one of the data types {names}", tensor.data_type)
         if spec.kind.is_output:
             if tensor.flags & TensorFlags.OWNED_BY_DML:

@@ -66,6 +66,8 @@ def fuse_activations(graph: StepGraph) -> None:
         seen = seen_as(result, output.sizes)
         if seen is None or not same_elements(output, between) or result.data_type != output.data_type:
             continue
+        if output.data_type not in FLOATS:  # of FLOAT64 no operator has an activation
+            continue
         fused = desc.replace(output_tensor=seen, fused_activation=activation)
         storages = {**producer.storages(), "output_tensor": step.outputs[0]}
         graph.replace((producer, step), Step.of(producer.origin, fused, storages))

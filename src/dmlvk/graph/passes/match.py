@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import TensorDesc
 
 _MOST_FACTORS: Final = 16
@@ -42,9 +43,12 @@ def operand(step: Step, field: str) -> Operand:
 
 
 def computed_by(graph: StepGraph, part: Operand) -> Step | None:
-    """The step that computes an operand, as just this tensor; None for another view of what it computes."""
+    """The step that computes an operand, as just this tensor; None for another view of what it computes, and for FLOAT64,
+    whose numbers are not to be taken for others that are near."""
     step = graph.writer(part.storage)
-    if step is None or len(step.outputs) != 1 or step.desc.output_slots()[0].tensor != part.tensor:
+    if step is None or part.tensor.data_type is TensorDataType.FLOAT64:
+        return None
+    if len(step.outputs) != 1 or step.desc.output_slots()[0].tensor != part.tensor:
         return None
     return step
 

@@ -31,7 +31,7 @@ def needed_features(row: type[OperatorDesc]) -> dict[TensorDataType, frozenset[s
     """
     needed: dict[TensorDataType, frozenset[str]] = {}
     for spec in row.fields:
-        for data_type in spec.data_types:
+        for data_type in spec.all_types:
             features = _least_features(row, {spec.name: data_type})
             if features is not None:
                 needed[data_type] = needed.get(data_type, frozenset()) | features
@@ -51,15 +51,20 @@ def _least_features(row: type[OperatorDesc], given: Mapping[str, TensorDataType]
     types, taken = dict(given), frozenset[str]()
     tensors = [spec for spec in row.fields if spec.kind.is_tensor and (spec.name in given or not spec.optional)]
     for spec in tensors:
-        choices = (given[spec.name],) if spec.name in given else spec.data_types
+        choices = (given[spec.name],) if spec.name in given else spec.all_types
         left = [item for item in choices if _agree(row, {**types, spec.name: item})]
         if not left:
             return None
-        features = [storage_features(item) | (own(row, item) if spec is tensors[0] else frozenset()) for item in left]
+        features = [_features(spec, item) | (own(row, item) if spec is tensors[0] else frozenset()) for item in left]
         least = min(features, key=len)
         types[spec.name] = left[features.index(least)]
         taken |= least
     return taken
+
+
+def _features(spec: FieldSpec, data_type: TensorDataType) -> frozenset[str]:
+    """The features that a tensor of a data type takes: of types beyond DirectML's those of computing with it."""
+    return frozenset(GLSL_TYPES[data_type.name].features) if data_type in spec.beyond else storage_features(data_type)
 
 
 def _agree(row: type[OperatorDesc], types: Mapping[str, TensorDataType]) -> bool:

@@ -41,7 +41,7 @@ _STORAGE8 = ("GL_EXT_shader_8bit_storage",)
 GLSL_TYPES: dict[str, GlslType] = {
     "FLOAT32": GlslType("float", "float"),
     "FLOAT16": GlslType("float16_t", "float", ("storage16",), _STORAGE16),
-    "FLOAT64": GlslType("double", "double", ("float64",)),
+    "FLOAT64": GlslType("double", "double", ("float64", "int64"), _INT64),  # whose bits are a uint64_t
     "INT64": GlslType("int64_t", "int64_t", ("int64",), _INT64),
     "UINT64": GlslType("uint64_t", "uint64_t", ("int64",), _INT64),
     "INT32": GlslType("int", "int"),

@@ -98,7 +98,7 @@ def _tiles(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabiliti
     tiled = problem.elementwise
     assert tiled is not None, "the rule has shown it to be there"
     constants = {"OPERATION": OperatorType.ELEMENT_WISE_IDENTITY, "HAS_SCALE_BIAS": 0}
-    params = {"scale": 1.0, "bias": 0.0, "param0": (0, 0), "param1": (0, 0)}
+    params = dict.fromkeys(("scale", "bias", "param0", "param1"), (0, 0))
     starts = {"x_start": problem.starts[0], "output_start": problem.starts[1]}
     return launch("elementwise_unary", "tiles", tiled, caps, bindings, constants, {**params, **starts})
 

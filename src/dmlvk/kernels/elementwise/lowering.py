@@ -78,9 +78,8 @@ def unary(
     numbers: Sequence[float] = (),
 ) -> Dispatch:
     """The launch of a unary operator, with its number attributes."""
-    scale, bias = scale_bias or (1.0, 0.0)
     constants = {"OPERATION": operation, "HAS_SCALE_BIAS": scale_bias is not None}
-    params = {"scale": scale, "bias": bias, **_numbers(numbers, problem.input_type)}
+    params = {**scale_bias_words(scale_bias, problem.input_type), **_numbers(numbers, problem.input_type)}
     return launch("elementwise_unary", rule, problem, caps, bindings, constants, params)
 
 
@@ -245,6 +244,13 @@ def _item_count(problem: ElementwiseProblem, lanes: int, count: int, caps: Capab
 def _numbers(numbers: Sequence[float], data_type: TensorDataType) -> dict[str, tuple[int, int]]:
     param0, param1 = (_scalar_words(number, data_type) for number in (*numbers, 0, 0)[:2])
     return {"param0": param0, "param1": param1}
+
+
+def scale_bias_words(scale_bias: ScaleBias | None, data_type: TensorDataType) -> dict[str, tuple[int, int]]:
+    """The parameters ``scale`` and ``bias`` of a kernel of a data type: their bits as the type REAL of its shader."""
+    real = data_type if data_type is TensorDataType.FLOAT64 else TensorDataType.FLOAT32
+    scale, bias = (_scalar_words(number, real) for number in scale_bias or (1.0, 0.0))
+    return {"scale": scale, "bias": bias}
 
 
 def _scalar_words(value: float, data_type: TensorDataType) -> tuple[int, int]:

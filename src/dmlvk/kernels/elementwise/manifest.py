@@ -35,14 +35,14 @@ _UNARY_TYPES = tuple(
     )
 )
 """(input, output) of the unary kernel: every type to itself, every cast that is not another one's; predicates have them."""
-_BINARY_TYPES = tuple(dict.fromkeys((t, u) for t in NUMERIC for u in (t, "UINT8", "UINT32")))
+_BINARY_TYPES = tuple(dict.fromkeys((t, u) for t in ("FLOAT64", *NUMERIC) for u in (t, "UINT8", "UINT32")))
 """(inputs, output) of the binary kernel: arithmetic and comparisons."""
 
 # Eight dimensions, and the two halves of 64-bit elements whose bits alone matter.
 ITEM_PARAMS = ("uint count", "uint elements", "uint sizes[9]", "uint divisors[18]", "uint inner_size")
 _TILE_PARAMS = ("uint count", "uint sizes[9]", "uint divisors[18]", "uint rows", "uint columns")
 _OPERATOR_PARAMS = ("uint param0[2]", "uint param1[2]")
-_UNARY_PARAMS = ("float scale", "float bias", *_OPERATOR_PARAMS)
+_UNARY_PARAMS = ("uint scale[2]", "uint bias[2]", *_OPERATOR_PARAMS)
 _BINARY_PARAMS = (*_OPERATOR_PARAMS, "float activation_param0", "float activation_param1")
 _UNARY_CONSTANTS = (("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("HAS_SCALE_BIAS", 0), ("RANK", 1))
 _BINARY_CONSTANTS = (("LOCAL_SIZE_X", 128), ("OPERATION", 0), ("ACTIVATION", 0), ("RANK", 1))
@@ -102,7 +102,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("OUTPUT_MODE", 0),
         ),
         shared=(("LEAST_INVOCATIONS", WORKGROUP),),
-        variants=(("TILE LANES T U", _tiles(*NUMERIC)),),
+        variants=(("TILE LANES T U", _tiles("FLOAT64", *NUMERIC)),),
         selectors=("OPERATION", "ACTIVATION"),
     ),
 )

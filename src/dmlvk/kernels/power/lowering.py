@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.elementwise.lowering import launch, pointwise_problem
+from dmlvk.kernels.elementwise.lowering import launch, pointwise_problem, scale_bias_words
 from dmlvk.kernels.elementwise.rules import ELEMENTWISE_ITEMS, ElementwiseProblem
 from dmlvk.spec.ops import ElementWisePow
 from dmlvk.spec.tensor import element_bits
@@ -28,9 +28,8 @@ def _schedule(rule: str) -> Callable[[ElementWisePow, ElementwiseProblem, Capabi
             "EXPONENT_IS_SIGNED": not exponent.name.startswith("UINT"),
             "HAS_SCALE_BIAS": desc.scale_bias is not None,
         }
-        scale, bias = desc.scale_bias or (1.0, 0.0)
         bindings = (input_range(0), input_range(1), output_range())
-        params = {"scale": scale, "bias": bias}
+        params = scale_bias_words(desc.scale_bias, problem.input_type)
         return Plan((launch("elementwise_power", rule, problem, caps, bindings, constants, params),))
 
     return schedule

@@ -6,12 +6,14 @@ from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import NUMERIC, bits, lanes
 from dmlvk.kernels.elementwise.manifest import ITEM_PARAMS, steps
 
+_TYPES = ("FLOAT64", *(name for name in NUMERIC if bits(name) <= 32))
+
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         name="elementwise_power",
         source="elementwise_power.comp",
         buffers=("x", "exponent", "output:w"),
-        params=(*ITEM_PARAMS, *steps("x", "exponent", "output"), "float scale", "float bias"),
+        params=(*ITEM_PARAMS, *steps("x", "exponent", "output"), "uint scale[2]", "uint bias[2]"),
         constants=(
             ("LOCAL_SIZE_X", 128),
             ("EXPONENT_BYTES", 4),
@@ -24,6 +26,6 @@ ROWS: tuple[KernelSpec, ...] = (
             ("EXPONENT_MODE", 0),
             ("OUTPUT_MODE", 0),
         ),
-        variants=(("LANES T U", lanes((name, name) for name in NUMERIC if bits(name) <= 32)),),
+        variants=(("LANES T U", lanes((name, name) for name in _TYPES)),),
     ),
 )

@@ -59,7 +59,7 @@ _ACTIVATIONS = (
 
 
 def _register(activation: _Activation) -> None:
-    @converts(activation.op_type, *activation.since, types=activation.row.fields[0].data_types)
+    @converts(activation.op_type, *activation.since, types=activation.row.fields[0].data_types, doubles=True)
     def convert(node: Conversion) -> Value:
         numbers = {name: node.attribute(name, default) for name, default in activation.defaults.items()}
         return _launched(node, activation, node[0], numbers)
@@ -100,7 +100,7 @@ def fused(node: Conversion, x: Value) -> Value:
 
 
 @converts("Gelu", 1, types=FLOATS, domain=MICROSOFT, declared=Declared(1, 1))
-@converts("Gelu", 20, types=FLOATS)
+@converts("Gelu", 20, types=FLOATS, doubles=True)
 def gelu(node: Conversion) -> Value:
     """x * (1 + erf(x / sqrt 2)) / 2, or its tanh approximation."""
     if node.attribute("approximate", "none") == "none":
@@ -117,14 +117,14 @@ def gelu_by_tanh(node: Conversion, x: Value) -> Value:
     return node.elementwise(ops.ElementWiseMultiply, x, gate)
 
 
-@converts("Mish", 18, 22, types=FLOATS)
+@converts("Mish", 18, 22, types=FLOATS, doubles=True)
 def mish(node: Conversion) -> Value:
     """x * tanh(softplus(x))."""
     gate = node.elementwise(ops.ActivationTanh, node.elementwise(ops.ActivationSoftplus, node[0]))
     return node.elementwise(ops.ElementWiseMultiply, node[0], gate)
 
 
-@converts("PRelu", 7, 9, 16, types=ops.ActivationParameterizedRelu.fields[0].data_types)
+@converts("PRelu", 7, 9, 16, types=ops.ActivationParameterizedRelu.fields[0].data_types, doubles=True)
 def prelu(node: Conversion) -> Value:
     """The slope broadcasts to the input, not the other way round."""
     if node.broadcast(node[0], node[1])[0].sizes != node[0].sizes:

@@ -75,7 +75,10 @@ def register(operators: Iterable[Elementwise]) -> None:
 def _register(operator: Elementwise) -> None:
     arity = sum(spec.kind.is_input for spec in operator.row.fields)
 
-    @converts(operator.op_type, *operator.since, types=operator.types or operator.row.fields[0].data_types)
+    first = operator.row.fields[0]
+    doubles = bool(first.beyond)
+
+    @converts(operator.op_type, *operator.since, types=operator.types or first.data_types, doubles=doubles)
     def convert(node: Conversion) -> Value:
         return node.elementwise(operator.row, *(node[i] for i in range(arity)), dtype=operator.dtype)
 
@@ -83,7 +86,7 @@ def _register(operator: Elementwise) -> None:
 register(_ELEMENTWISE)
 
 
-@converts("Mod", 10, 13, 28, types=ops.ElementWiseModulusFloor.fields[0].data_types)
+@converts("Mod", 10, 13, 28, types=ops.ElementWiseModulusFloor.fields[0].data_types, doubles=True)
 def mod(node: Conversion) -> Value:
     """``fmod`` 1 has the sign of the dividend, as C; 0 that of the divisor, as Python, and was for integers only before
     version 28."""
@@ -94,22 +97,22 @@ def mod(node: Conversion) -> Value:
     return node.elementwise(row, node[0], node[1])
 
 
-@converts("Max", 6, 8, 12, 13, types=NUMERIC)
+@converts("Max", 6, 8, 12, 13, types=NUMERIC, doubles=True)
 def maximum(node: Conversion) -> Value:
     return _fold(node, ops.ElementWiseMax)
 
 
-@converts("Min", 6, 8, 12, 13, types=NUMERIC)
+@converts("Min", 6, 8, 12, 13, types=NUMERIC, doubles=True)
 def minimum(node: Conversion) -> Value:
     return _fold(node, ops.ElementWiseMin)
 
 
-@converts("Sum", 6, 8, 13, types=FLOATS)
+@converts("Sum", 6, 8, 13, types=FLOATS, doubles=True)
 def total(node: Conversion) -> Value:
     return _fold(node, ops.ElementWiseAdd)
 
 
-@converts("Mean", 6, 8, 13, types=FLOATS)
+@converts("Mean", 6, 8, 13, types=FLOATS, doubles=True)
 def mean(node: Conversion) -> Value:
     if node.input_count == 2:
         return node.elementwise(ops.ElementWiseMean, node[0], node[1])
@@ -122,13 +125,13 @@ def _fold(node: Conversion, row: type[OperatorDesc]) -> Value:
     return functools.reduce(lambda a, b: node.elementwise(row, a, b), (node[i] for i in range(node.input_count)))
 
 
-@converts("Clip", 6, types=FLOATS)
+@converts("Clip", 6, types=FLOATS, doubles=True)
 def clip_to_attributes(node: Conversion) -> Value:
     low, high = (float(node.attribute(name, default)) for name, default in (("min", -np.inf), ("max", np.inf)))
     return _clip(node, min(low, high), high)
 
 
-@converts("Clip", 11, 12, 13, types=NUMERIC)
+@converts("Clip", 11, 12, 13, types=NUMERIC, doubles=True)
 def clip(node: Conversion) -> Value:
     """Bounds known before the run are attributes of one operator; computed ones take a maximum and a minimum."""
     if node.computed(1) or node.computed(2):

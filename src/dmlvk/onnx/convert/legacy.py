@@ -13,7 +13,9 @@ from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 
 def _register(op_type: str, since: int, row: type[OperatorDesc]) -> None:
-    @converts(op_type, since, types=row.fields[0].data_types)
+    first = row.fields[0]
+
+    @converts(op_type, since, types=first.data_types, doubles=bool(first.beyond))
     def convert(node: Conversion) -> Value:
         return node.elementwise(row, node[0], _aligned(node))
 
@@ -42,7 +44,7 @@ _register("Pow", 1, ops.ElementWisePow)
 _register("Sub", 6, ops.ElementWiseSubtract)
 
 
-@converts("PRelu", 6, types=FLOATS)
+@converts("PRelu", 6, types=FLOATS, doubles=True)
 def prelu(node: Conversion) -> Value:
     """A slope for all channels, or one for each."""
     x, slope = node[0], node[1]

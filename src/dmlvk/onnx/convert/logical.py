@@ -37,7 +37,7 @@ register((
 # fmt: on
 
 
-@converts("IsInf", 10, 20, types=FLOATS)
+@converts("IsInf", 10, 20, types=FLOATS, doubles=True)
 def is_infinity(node: Conversion) -> Value:
     """Either sign may be left out; without both, nothing counts as infinite."""
     negative, positive = (bool(node.attribute(f"detect_{sign}", 1)) for sign in ("negative", "positive"))

@@ -19,7 +19,7 @@ _FLOAT64, _FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
 _NARROW = {_INT64: np.dtype(np.int32), _UINT64: np.dtype(np.uint32)}
 
 
-@converts("Pow", 7, 12, 13, 15, types=(*FLOATS, TensorDataType.INT64, TensorDataType.INT32))
+@converts("Pow", 7, 12, 13, 15, types=(*FLOATS, TensorDataType.INT64, TensorDataType.INT32), doubles=True)
 def power(node: Conversion) -> Value:
     """A single exponent that is known before the run is a number of the operator instead of a tensor, unless it is an
     integer that rounds to a float of another parity."""
@@ -33,6 +33,8 @@ def power(node: Conversion) -> Value:
             return _whole_power(node, x, int(exponent))
     if x.dtype == _INT64:
         return _power_of_64_bits(node, x, node[1])
+    if x.dtype == _FLOAT64:
+        return node.elementwise(ops.ElementWisePow, x, cast_to(node, node[1], _FLOAT64))
     exponents = _narrowed(node, node[1]) if known is None else node.upload(_narrowed_array(known))
     return node.elementwise(ops.ElementWisePow, x, exponents)
 

@@ -12,9 +12,9 @@ from dmlvk.spec.tensor import TensorDesc
 _SAME = (_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes())
 _SIGNED = (*_s.FLOATS, _T.INT32, _T.INT16, _T.INT8)
 _UP_TO_32_BITS = (*_SIGNED, _T.UINT32, _T.UINT16, _T.UINT8)
-_POINTWISE = _s.Traits(pointwise=True)
-_COSTLY = _s.Traits(pointwise=True, costly=True)
-_JUMPS = _s.Traits(pointwise=True, discontinuous=True)
+_POINTWISE = _s.Traits(pointwise=True, beyond=_s.DOUBLE)
+_COSTLY = _s.Traits(pointwise=True, costly=True, beyond=_s.DOUBLE)
+_JUMPS = _s.Traits(pointwise=True, discontinuous=True, beyond=_s.DOUBLE)
 
 
 class ActivationElu(_s.OperatorDesc, in_place=("input_tensor",), constraints=_SAME, fusable=True, traits=_COSTLY):

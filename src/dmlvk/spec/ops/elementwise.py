@@ -20,9 +20,9 @@ _WIDE = (*_s.FLOATS, _T.INT32, _T.UINT32)
 _TO_32_BITS = (*_s.FLOATS, _T.INT32, _T.INT16, _T.INT8, _T.UINT32, _T.UINT16, _T.UINT8)
 _INPUT = ("input_tensor",)
 _A_OR_B = ("a_tensor", "b_tensor")
-_POINTWISE = _s.Traits(pointwise=True)
-_COSTLY = _s.Traits(pointwise=True, costly=True)
-_JUMPS = _s.Traits(pointwise=True, discontinuous=True)
+_POINTWISE = _s.Traits(pointwise=True, beyond=_s.DOUBLE)
+_COSTLY = _s.Traits(pointwise=True, costly=True, beyond=_s.DOUBLE)
+_JUMPS = _s.Traits(pointwise=True, discontinuous=True, beyond=_s.DOUBLE)
 
 
 def _typed_bounds(least: float, most: float, data_type: _T) -> dict[str, _Any]:
@@ -87,7 +87,7 @@ class ElementWiseAdd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, trait
     output_tensor: TensorDesc | None = _s.output_tensor(_s.NUMERIC)
 
 
-class ElementWiseAdd1(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):
+class ElementWiseAdd1(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_s.Traits(pointwise=True)):
     """y = activation(a + b), the sum kept in float32 between the two."""
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
@@ -354,15 +354,22 @@ class ElementWiseNegate(_s.OperatorDesc, in_place=_INPUT, constraints=_SAME, tra
     output_tensor: TensorDesc | None = _s.output_tensor(_SIGNED)
 
 
+@_c.constraint("double_exponent", "the exponent of a FLOAT64 input, and of no other, must be FLOAT64")
+def _double_exponent(desc: _s.OperatorDesc) -> _s.Violation | None:
+    found, base = desc.tensor("exponent_tensor").data_type, desc.tensor("input_tensor").data_type
+    return _s.Violation("exponent_tensor", found) if _T.FLOAT64 in (found, base) and found != base else None
+
+
 class ElementWisePow(
     _s.OperatorDesc,
     in_place=("input_tensor", "exponent_tensor"),
     constraints=(
         _c.same_data_type("input_tensor", "output_tensor"),
+        _double_exponent,
         _c.same_dimension_count(),
         _c.same_sizes(),
     ),
-    traits=_s.Traits(strided=True),
+    traits=_s.Traits(strided=True, beyond=_s.DOUBLE),
 ):
     """y = x^e, in the type of x; e may have another type. 0^0 is 1.
 

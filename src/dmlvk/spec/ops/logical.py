@@ -17,8 +17,8 @@ _TRUTH = (_T.UINT32, _T.UINT8)
 _BITS = (_T.FLOAT64, *_s.NUMERIC)
 _INPUT = ("input_tensor",)
 _A_OR_B = ("a_tensor", "b_tensor")
-_POINTWISE = _s.Traits(pointwise=True)
-_JUMPS = _s.Traits(pointwise=True, discontinuous=True)
+_POINTWISE = _s.Traits(pointwise=True, beyond=_s.DOUBLE)
+_JUMPS = _s.Traits(pointwise=True, discontinuous=True, beyond=_s.DOUBLE)
 
 
 class ElementWiseLogicalAnd(_s.OperatorDesc, in_place=_A_OR_B, constraints=_SAME, traits=_POINTWISE):

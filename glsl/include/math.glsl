@@ -111,7 +111,8 @@ float exp2_bounded(float y) {
 
 float exp_accurate(float x) {
 #if defined(T_IS_FLOAT16)
-    return is_nan(x) ? x : exp2_bounded(clamp(x * LOG2_E, -126.0, 126.0));
+    // 0 where float32 has 0: what is added up of -infinity must be nothing.
+    return is_nan(x) ? x : x < -87.0 ? 0.0 : exp2_bounded(min(x * LOG2_E, 126.0));
 #else
     return exp_sum(x, 0.0);
 #endif

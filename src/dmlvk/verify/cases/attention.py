@@ -45,6 +45,7 @@ def _case(
     bias: bool = False,
     relative: bool = False,
     mask: MaskType = MaskType.NONE,
+    filter_value: float = -10000.0,
     past: int | None = None,
     lengths: TensorDataType | None = None,
     present: bool = False,
@@ -96,7 +97,7 @@ def _case(
         outputs |= dict(
             zip(_PRESENTS, ((batch, key_heads, total, size), (batch, key_heads, total, value_size)), strict=True)
         )
-    attributes: dict[str, object] = {"scale": size**-0.5, "mask_type": mask}
+    attributes: dict[str, object] = {"scale": size**-0.5, "mask_type": mask, "mask_filter_value": filter_value}
     if newest:
         attributes |= {"query_head_count": query_heads, "key_value_head_count": key_heads}
     else:
@@ -131,6 +132,9 @@ _CASES = (
     _case("one key", 2, 3, 1, (2, 2), 4, layouts=False),
     _case("a boolean mask and relative positions", 2, 5, 9, (2, 2), 6, mask=MaskType.BOOLEAN, relative=True),
     _case("lengths of keys", 3, 5, 9, (2, 2), 6, mask=MaskType.KEY_SEQUENCE_LENGTH),
+    _case(
+        "lengths of keys, the others not seen", 5, 3, 2, (2, 2), 6, mask=MaskType.KEY_SEQUENCE_LENGTH, filter_value=-np.inf
+    ),
     _case("ends and starts of keys", 3, 5, 9, (2, 2), 6, mask=MaskType.KEY_SEQUENCE_END_START, relative=True),
     _case("sequences without padding", 3, 9, 7, (4, 2), 6, mask=_UNPADDED, bias=True),
     _case("sequences without padding, relative positions", 4, 19, 21, (2, 2), 6, mask=_UNPADDED, relative=True),
@@ -157,6 +161,14 @@ _CASES = (
         *(2, 20, 67, (2, 2), 24),
         value_size=40,
         mask=MaskType.KEY_SEQUENCE_END_START,
+        layouts=False,
+        only=(_FLOAT16,),
+    ),
+    _case(
+        "words, keys not seen",
+        *(5, 3, 2, (2, 2), 16),
+        mask=MaskType.KEY_SEQUENCE_LENGTH,
+        filter_value=-np.inf,
         layouts=False,
         only=(_FLOAT16,),
     ),

@@ -209,6 +209,12 @@ NORMALIZATIONS = [
 ]
 
 
+def of_blocks(packed: Array, scale: Array) -> Array:
+    """What packed numbers of 4 bits stand for, of 70 a row."""
+    numbers = np.stack([packed % 16, packed // 16], -1).reshape(*packed.shape[:2], -1) - 8
+    return (numbers * scale[..., None]).reshape(len(packed), -1)[:, :70].T
+
+
 def number(dtype: Any, value: float) -> Array:
     return np.array(value, dtype)
 
@@ -260,7 +266,38 @@ QUANTIZED = [
     Case("Trilu", (random(2, 5, 6), np.array(1, i64)), {"upper": 0}, constants=(1,)),
 ]  # fmt: skip
 
-CASES = [*FUSED, *ACTIVATIONS, *NORMALIZATIONS, *QUANTIZED]
+NIBBLES = (random(3, 5, 70), whole(u8, 12, 3, 16), random(12, 3))
+FLAT = {"K": 70, "N": 12, "block_size": 32}
+ROWS_OF_4 = (whole(u8, 6, 32), np.array([[3, 0], [5, 3]], i64), random(6, 2))
+CHOSEN = {"block_size": 32, "bits": 4}
+
+FEW_BITS = [
+    Case("MatMulNBits", NIBBLES, {**FLAT, "accuracy_level": 1}, constants=(1, 2)),
+    Case("MatMulNBits", (*NIBBLES, whole(u8, 12, 2), None, random(12)), FLAT, constants=(1, 2, 3), label="packed"),
+    Case("MatMulNBits", (*NIBBLES, random(12, 3)), FLAT, constants=(1, 2, 3), label="real"),
+    Case("MatMulNBits", (random(70), *NIBBLES[1:]), FLAT, label="vector",
+         by_hand=lambda a, q, scale: a @ of_blocks(q, scale)),
+    Case("MatMulNBits", (random(3, 64, dtype=f16), whole(u8, 5, 4, 16), random(5, 4, dtype=f16), whole(u8, 5, 4)),
+         {"K": 64, "N": 5, "block_size": 16, "bits": 8}, (f16,), constants=(1, 2, 3), relative=2e-3),
+    Case("MatMulNBits", (random(3, 256), whole(u8, 5, 1, 256), random(5, 1)),
+         {"K": 256, "N": 5, "block_size": 256, "bits": 8}, constants=(1, 2)),
+    Case("GatherBlockQuantized", ROWS_OF_4, CHOSEN, constants=(0, 2)),
+    Case("GatherBlockQuantized", (*ROWS_OF_4, whole(u8, 6, 1)), CHOSEN, constants=(0, 2, 3), label="zero"),
+    Case("GatherBlockQuantized", (whole(u8, 6, 64), ROWS_OF_4[1], random(6, 2, dtype=f16)), {**CHOSEN, "bits": 8}, (f16,),
+         constants=(0, 2), relative=1e-3),
+]  # fmt: skip
+
+ROTARY = [
+    Case("RotaryEmbedding", (random(2, 3, 16), whole(i64, 2, 3, high=9), random(9, 4), random(9, 4, seed=1))),
+    Case("RotaryEmbedding", (random(2, 3, 16), np.array([2], i64), random(9, 4), random(9, 4, seed=1)), {"interleaved": 1}),
+    Case("RotaryEmbedding", (random(2, 2, 3, 8), whole(i64, 2, 3, high=9), random(9, 4), random(9, 4, seed=1))),
+    Case("RotaryEmbedding", (random(2, 3, 16), whole(i64, 2, 3, high=9), random(9, 2), random(9, 2, seed=1)),
+         {"num_heads": 2, "rotary_embedding_dim": 4}),
+    Case("RotaryEmbedding", (random(2, 3, 16, dtype=f16), whole(i64, 2, 3, high=9), random(9, 2, dtype=f16), random(9, 2, dtype=f16)),
+         {"num_heads": 2, "rotary_embedding_dim": 4, "interleaved": 1}, (f16,), relative=2e-3),
+]  # fmt: skip
+
+CASES = [*FUSED, *ACTIVATIONS, *NORMALIZATIONS, *QUANTIZED, *FEW_BITS, *ROTARY]
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])

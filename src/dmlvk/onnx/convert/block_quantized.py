@@ -1,0 +1,174 @@
+"""Products with and rows of tables of few bits, which have a scale and a zero point for each block of a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from dmlvk.graph.views import Sizes
+from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.convert.gather import taken
+from dmlvk.onnx.convert.matmul import multiply
+from dmlvk.onnx.model import FOUR_BITS, element_type
+from dmlvk.onnx.node_facts import NodeFacts
+from dmlvk.onnx.registry import MICROSOFT, Declared, converts
+from dmlvk.onnx.values import Value
+from dmlvk.spec import ops
+from dmlvk.spec.enums import QuantizationType, TensorDataType
+from dmlvk.spec.schema import FLOATS
+from dmlvk.spec.tensor import packed_strides
+
+_UINT8 = np.dtype(np.uint8)
+
+
+def _numbers(node: Conversion, x: Value, bits: int) -> Value:
+    """Bytes as the numbers of 4 or 8 bits in them, the low half of a byte first; other tensors as they are."""
+    if bits == 8 or x.dtype != _UINT8:
+        return x
+    dtype = element_type(onnx.TensorProto.UINT4)[1]
+    assert dtype is not None, "onnx has had it since 1.16"
+    return _of_bytes(node.packed(x), dtype)
+
+
+def _of_bytes(x: Value, dtype: np.dtype[Any]) -> Value:
+    """Packed bytes as twice as many numbers of 4 bits."""
+    sizes = (*x.sizes[:-1], 2 * x.sizes[-1])
+    return Value(x.storage, dtype, sizes, packed_strides(sizes))
+
+
+def _dequantized(node: Conversion, x: Value, scale: Value, zero_point: Value | int, axis: int, block: int) -> Value:
+    """(x - zero point) * scale in the scale's type; scale and zero point have a number for each block along the axis, the
+    last of which may not be full."""
+    if isinstance(zero_point, int):
+        one = node.upload(np.full((1,) * scale.rank, zero_point, np.uint8).astype(x.dtype))
+        zero_point = one.broadcast_to(scale.sizes)
+    count, length = scale.sizes[axis], x.sizes[axis]
+    if count * block == length:
+        before, after = x.sizes[:axis], x.sizes[axis + 1 :]
+        whole = node.reshape(x, (*before, count, block, *after))
+        apart = [node.reshape(value, (*before, count, 1, *after)) for value in (scale, zero_point)]
+    else:
+        whole = x
+        apart = [_repeated(node, value, axis, block, length) for value in (scale, zero_point)]
+    if x.data_type in FOUR_BITS and apart[1].dtype == x.dtype:
+        y = node.launch(
+            ops.Dequantize,
+            whole,
+            quantization_type=QuantizationType.SCALE_ZERO_POINT,
+            quantization_tensors=tuple(apart),
+            output_tensor=node.new(whole.sizes, scale.dtype),
+        )
+    elif apart[1].dtype == x.dtype:
+        y = node.elementwise(ops.ElementWiseDequantizeLinear, whole, *apart, dtype=scale.dtype)
+    else:  # a zero point that need not be whole
+        real = node.elementwise(ops.ElementWiseSubtract, cast_to(node, whole, scale.dtype), apart[1])
+        y = node.elementwise(ops.ElementWiseMultiply, real, apart[0])
+    return node.reshape(y, x.sizes)
+
+
+def _repeated(node: Conversion, value: Value, axis: int, block: int, length: int) -> Value:
+    """A number of each block for each of its elements."""
+    before, count, after = value.sizes[:axis], value.sizes[axis], value.sizes[axis + 1 :]
+    full = node.reshape(value, (*before, count, 1, *after)).broadcast_to((*before, count, block, *after))
+    return node.reshape(node.copy(full), (*before, count * block, *after)).shorten(axis, length)
+
+
+# -- products
+
+_PRODUCT = Declared(6, 1, ("K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked"))
+
+
+def _refuse_product(node: NodeFacts) -> None:
+    node.takes(1, (TensorDataType.UINT8,))
+    node.takes(3, (TensorDataType.UINT8, *FLOATS))
+    if node.attribute("bits", 4) not in (4, 8):
+        raise node.unsupported(f"bits {node.attribute('bits', 4)} are not supported, only 4 and 8")
+    if node.attribute("weight_prepacked", 0):
+        raise node.unsupported("weight_prepacked is not supported: the order of the weights is that of some processor")
+    if node.has(4):
+        raise node.unsupported("g_idx is not supported")
+
+
+@converts("MatMulNBits", 1, types=FLOATS, domain=MICROSOFT, check=_refuse_product, declared=_PRODUCT)
+def product_of_few_bits(node: Conversion) -> Value:
+    """The weights are rows for output columns, in blocks. ``accuracy_level`` allows less than is computed here. Weights of
+    size 0 are zeros."""
+    a, packed, scale, bias = node[0], node[1], node[2], node.get(5)
+    inner, columns, block, bits = (int(node.attribute(name, 4)) for name in ("K", "N", "block_size", "bits"))
+    count = -(-inner // block)
+    if a.rank < 1 or a.sizes[-1] != inner:
+        raise node.invalid("the last dimension of A must be K", a.sizes, inner)
+    if 0 in packed.sizes:
+        y = node.fill((*a.sizes[:-1], columns), a.dtype.type(0))
+    else:
+        whole = node.reshape(_numbers(node, packed, bits), (columns, count * block))
+        scale = node.reshape(scale, (columns, count))
+        zero_point = _zero_point(node, scale.sizes, bits)
+        weights = _dequantized(node, whole, scale, zero_point, 1, block).shorten(1, inner)
+        rows = a if a.rank > 1 else node.reshape(a, (1, inner))
+        y = multiply(node, rows, weights.transpose((1, 0)))
+        y = node.reshape(y, (*a.sizes[:-1], columns))
+    return y if bias is None else node.elementwise(ops.ElementWiseAdd, y, bias)
+
+
+def _zero_point(node: Conversion, sizes: Sizes, bits: int) -> Value | int:
+    """The zero point of each block: packed as the weights are, of the scale's type, or the middle of the numbers."""
+    given = node.get(3)
+    if given is None:
+        return 1 << (bits - 1)
+    if given.dtype != _UINT8:
+        return node.reshape(given, sizes)
+    rows, count = sizes
+    return _numbers(node, node.reshape(given, (rows, -(-count * bits // 8))), bits).shorten(1, count)
+
+
+# -- rows of a table
+
+_TABLE = (TensorDataType.UINT8, *FOUR_BITS)
+
+
+def _refuse_rows(node: NodeFacts) -> None:
+    node.takes(2, FLOATS)
+    if node.kinds.get(0) is TensorDataType.UINT8 and node.attribute("bits", 4) not in (4, 8):
+        raise node.unsupported(f"bits {node.attribute('bits', 4)} are not supported, only 4 and 8")
+
+
+@converts(
+    "GatherBlockQuantized",
+    1,
+    types=_TABLE,
+    domain=MICROSOFT,
+    check=_refuse_rows,
+    declared=Declared(4, 1, ("bits", "block_size", "gather_axis", "quantize_axis")),
+)
+def rows_of_few_bits(node: Conversion) -> Value:
+    """What is chosen is dequantized; where it cannot be chosen before, the whole table is."""
+    bits, block = node.attribute("bits", 4), node.attribute("block_size", 128)
+    table, scale, indices = _numbers(node, node[0], bits), node[2], node[1]
+    axis, along = (node.axis(node.attribute(*given), table.rank) for given in (("gather_axis", 0), ("quantize_axis", 1)))
+    zero_point: Value | int = 1 << (bits - 1) if node.dtype(0) == _UINT8 else 0
+    if (given := node.get(3)) is not None:
+        zero_point = _numbers(node, given, bits).shorten(table.rank - 1, scale.sizes[-1])
+    tensors = [table, scale, *([zero_point] if isinstance(zero_point, Value) else [])]
+    if axis == along or not all(_is_of_whole_bytes(value, axis) for value in tensors):
+        return taken(node, _dequantized(node, table, scale, zero_point, along, block), indices, axis)
+    table, scale, *rest = (_chosen(node, value, indices, axis) for value in tensors)
+    place = along if along < axis else along + indices.rank - 1
+    return _dequantized(node, table, scale, rest[0] if rest else zero_point, place, block)
+
+
+def _is_of_whole_bytes(x: Value, axis: int) -> bool:
+    """Whether what an index along the axis chooses is made of whole bytes."""
+    return x.data_type not in FOUR_BITS or (axis < x.rank - 1 and x.is_packed and x.sizes[-1] % 2 == 0)
+
+
+def _chosen(node: Conversion, x: Value, indices: Value, axis: int) -> Value:
+    """The parts of a tensor of whole bytes that indices choose along an axis."""
+    if x.data_type not in FOUR_BITS:
+        return taken(node, x, indices, axis)
+    sizes = (*x.sizes[:-1], x.sizes[-1] // 2)
+    bytes_of_x = Value(x.storage, _UINT8, sizes, packed_strides(sizes))
+    return _of_bytes(node.packed(taken(node, bytes_of_x, indices, axis)), x.dtype)

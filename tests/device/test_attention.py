@@ -199,7 +199,7 @@ def test_group_query_attention_agrees_with_onnx_runtime(
         ("Attention", (X, WEIGHTS, BIAS), {"do_rotary": 1}, "rotary"),
         ("MultiHeadAttention", (QUERY, PAST_KEY, PAST_VALUE, BIAS), {}, "a past or a bias beside them"),
         ("MultiHeadAttention", (QUERY, KEY, VALUE, None, ints(1, 2, 3)), {}, "a mask of sizes"),
-        ("GroupQueryAttention", grouped(1, 6, (6,), 7), {"num_heads": 4, "kv_num_heads": 2, "softcap": 5.0}, "softcap"),
+        ("GroupQueryAttention", grouped(1, 6, (6,), 7), {"num_heads": 4, "kv_num_heads": 2, "qk_output": 1}, "qk_output"),
     ],
 )
 def test_what_a_model_asks_for_in_vain(

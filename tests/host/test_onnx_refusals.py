@@ -52,11 +52,19 @@ def _load(
 
 
 REFUSED: list[tuple[str, tuple[int, ...], int, int, str, dict[str, Any], str]] = [
-    ("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, "do_rotary": 1}, "do_rotary 1"),
-    ("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, "softcap": 50.0}, "softcap 50.0"),
+    ("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, "do_rotary": 1}, "do_rotary without"),
+    ("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, "qk_output": 1}, "qk_output 1"),
     ("GroupQueryAttention", GROUPED_INPUTS, 3, 1, MICROSOFT, {**GROUPED, "novelty": 1}, "attribute 'novelty'"),
     ("GroupQueryAttention", GROUPED_INPUTS, 4, 1, MICROSOFT, GROUPED, "output 3"),
-    ("GroupQueryAttention", (*GROUPED_INPUTS, 0, 0, 0, 0, F16), 1, 1, MICROSOFT, GROUPED, "input 11"),
+    ("GroupQueryAttention", (*GROUPED_INPUTS, 0, 0, 0, 0, 0, F32), 1, 1, MICROSOFT, GROUPED, "input 12"),
+    ("FusedConv", (F32, F32), 1, 1, MICROSOFT, {"activation": "Unheard"}, "activation 'Unheard'"),
+    ("MatMulNBits", (F32, U8, F32), 1, 1, MICROSOFT, {"K": 16, "N": 2, "block_size": 16, "bits": 2}, "bits 2"),
+    ("MatMulNBits", (F32, U8, F32, 0, I32), 1, 1, MICROSOFT, {"K": 16, "N": 2, "block_size": 16}, "g_idx"),
+    ("GatherBlockQuantized", (U8, I64, F32), 1, 1, MICROSOFT, {"bits": 2}, "bits 2"),
+    ("RotaryEmbedding", (F32, I64, F32, F32), 1, 1, MICROSOFT, {"is_packed_batching": 1}, "is_packed_batching 1"),
+    ("SkipLayerNormalization", (F32, F32, F32), 3, 1, MICROSOFT, {}, "only training"),
+    ("QAttention", (U8, U8, F32, F32, F32), 1, 1, MICROSOFT, {"num_heads": 2, "do_rotary": 1}, "rotary embedding"),
+    ("GroupNorm", (F32, F32, F32), 1, 1, MICROSOFT, {"groups": 2, "activation": 2}, "activation 2"),
     ("Attention", (F32, F32, F32), 1, 1, MICROSOFT, {"num_heads": 2, "do_rotary": 1}, "rotary embedding"),
     ("MultiHeadAttention", (F32,) * 3 + (0,) * 6 + (I32,), 1, 1, MICROSOFT, {"num_heads": 2}, "input 9"),
     ("BatchNormalization", (F32,) * 5, 5, 9, "", {}, "outputs beside the first"),

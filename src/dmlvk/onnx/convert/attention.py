@@ -21,7 +21,7 @@ from dmlvk.spec.schema import FLOATS
 _MASK_FILTER_VALUE = -10000.0
 
 
-class _Past(NamedTuple):
+class Past(NamedTuple):
     """Keys and values of earlier rows, (batch, heads, rows, size)."""
 
     key: Value
@@ -48,9 +48,9 @@ class _Sizes(NamedTuple):
 def multi_head_attention(node: Conversion) -> tuple[Value | None, ...]:
     """Queries, keys and values come apart, stacked, or the last two as the past comes."""
     query, key, value = node[0], node.get(1), node.get(2)
-    heads = _heads(node)
+    heads = head_count(node)
     tensors: dict[str, Value | None] = {"bias_tensor": node.get(3)}
-    past = _past(node, node.get(6), node.get(7))
+    past = past_of(node, node.get(6), node.get(7))
     if query.rank == 5:
         tensors["stacked_query_key_value_tensor"] = query
         head_size = value_size = query.sizes[4]
@@ -71,14 +71,14 @@ def multi_head_attention(node: Conversion) -> tuple[Value | None, ...]:
                 raise node.unsupported(
                     "keys with the layout of the past are not supported with a past or a bias beside them"
                 )
-            past, keys, value_size = _Past(key, value), 0, value.sizes[3]
+            past, keys, value_size = Past(key, value), 0, value.sizes[3]
         else:
             tensors |= {"key_tensor": key, "value_tensor": value}
             value_size = value.sizes[2] // heads
     total = keys + (0 if past is None else past.key.sizes[2])
     sizes = _Sizes(query.sizes[0], query.sizes[1], heads, total, value_size)
     causal = bool(node.attribute("unidirectional", 0))
-    scale = _scale(node, head_size)
+    scale = scale_of(node, head_size)
     return _attention(node, sizes, tensors, node.get(4), node.get(5), past, scale, causal, (node.wants(1), node.wants(2)))
 
 
@@ -132,7 +132,7 @@ def _self_attention(
     scores: Value | None,
 ) -> tuple[Value | None, ...]:
     """Attention of queries, keys and values that lie side by side in a product; a bias of them and one of the scores."""
-    heads = _heads(node)
+    heads = head_count(node)
     batch, rows, width = product.sizes
     hidden = tuple(node.attribute("qkv_hidden_sizes", ())) or (width // 3,) * 3
     tensors: dict[str, Value | None] = {"bias_tensor": bias}
@@ -147,11 +147,11 @@ def _self_attention(
     if past is not None and past.sizes[3]:
         halves = tuple(node.new((1, *past.sizes[1:]), past.dtype) for _ in range(2))
         node.launch(ops.Split, past, output_tensors=halves, axis=0)
-        before = _Past(*(node.reshape(half, past.sizes[1:]) for half in halves))
+        before = Past(*(node.reshape(half, past.sizes[1:]) for half in halves))
     total = rows + (0 if before is None else before.key.sizes[2])
     sizes = _Sizes(batch, rows, heads, total, hidden[2] // heads)
     wanted = (node.wants(1), node.wants(1))
-    scale, causal = _scale(node, hidden[0] // heads), bool(node.attribute("unidirectional", 0))
+    scale, causal = scale_of(node, hidden[0] // heads), bool(node.attribute("unidirectional", 0))
     y, *present = _attention(node, sizes, tensors, mask, scores, before, scale, causal, wanted)
     if not node.wants(1):
         return (y,)
@@ -160,105 +160,27 @@ def _self_attention(
     return y, node.launch(ops.Join, output_tensor=joined, input_tensors=pieces, axis=0)
 
 
-_PLAIN: dict[str, Any] = {
-    "do_rotary": 0,
-    "softcap": 0.0,
-    "local_window_size": -1,
-    "smooth_softmax": 0,
-    "qk_output": 0,
-    "k_quant_type": "NONE",
-    "v_quant_type": "NONE",
-    "kv_cache_bit_width": 0,
-}
-"""Attributes of a GroupQueryAttention with the values that leave it as the converter has it."""
-_GROUP_QUERY = Declared(
-    inputs=11, outputs=3, attributes=("num_heads", "kv_num_heads", "scale", "rotary_interleaved", *_PLAIN)
-)
-
-
-def _refuse_group_query(node: NodeFacts) -> None:
-    for name, plain in _PLAIN.items():
-        if node.attribute(name, plain) != plain:
-            raise node.unsupported(f"{name} {node.attribute(name, plain)} is not supported, only {plain}")
-
-
-@converts(
-    "GroupQueryAttention",
-    1,
-    types=FLOATS,
-    host_inputs=(6,),
-    domain=MICROSOFT,
-    check=_refuse_group_query,
-    declared=_GROUP_QUERY,
-)
-def group_query_attention(node: Conversion) -> tuple[Value | None, ...]:
-    """Causal, with rows of the past that count. A past with room for more than fits before the new rows is read as far as
-    it does, so one that shares its buffer with the present in ONNX Runtime is the same as any other here."""
-    query, heads = node[0], (_heads(node), node.attribute("kv_num_heads", 0))
-    if heads[1] < 1 or heads[0] % heads[1]:
-        raise node.invalid(f"kv_num_heads must be at least 1 and divide num_heads, {heads[0]}", heads[1])
-    batch, rows, width = query.sizes
-    parts: tuple[Value | None, ...] = (query, node.get(1), node.get(2))
-    if node.get(1) is None:
-        size = width // (heads[0] + 2 * heads[1])
-        pieces = tuple(node.new((batch, rows, count * size), query.dtype) for count in (heads[0], heads[1], heads[1]))
-        node.launch(ops.Split, query, output_tensors=pieces, axis=2)
-        parts = pieces
-    else:
-        size = width // heads[0]
-    past = _past(node, node.get(3), node.get(4))
-    before = 0 if past is None else past.key.sizes[2]
-    total = max(before, int(node.known(6).reshape(-1)[0]))
-    lengths = node.reshape(node[5], (batch,))
-    if rows != 1:
-        lengths = node.elementwise(ops.ElementWiseAdd, lengths, node.upload(np.array([1 - rows], np.int32)))
-    fields: dict[str, Any] = dict(zip(("query_tensor", "key_tensor", "value_tensor"), parts, strict=True))
-    if past is not None:
-        if before < total - rows:
-            raise node.invalid(f"{before} rows of the past and {rows} new ones must be all rows", before + rows, total)
-        if total > rows:
-            fields |= {
-                f"past_{name}_tensor": x.shorten(2, total - rows) for name, x in zip(_Past._fields, past, strict=True)
-            }
-    elif total != rows:
-        raise node.invalid("the new rows must be all rows where there is no past", rows, total)
-    bias = node.get(10)
-    if bias is not None:
-        fields["relative_position_bias_tensor"] = bias.broadcast_to((batch, heads[0], rows, total))
-    present = _Past(*(node.new((batch, heads[1], total, size), query.dtype) for _ in range(2)))
-    y = node.launch(
-        ops.MultiheadAttention1,
-        past_sequence_lengths_tensor=lengths,
-        output_tensor=node.new((batch, rows, heads[0] * size), query.dtype),
-        output_present_key_tensor=present.key,
-        output_present_value_tensor=present.value,
-        scale=_scale(node, size),
-        query_head_count=heads[0],
-        key_value_head_count=heads[1],
-        **fields,
-    )
-    return y, present.key, present.value
-
-
-def _heads(node: Conversion) -> int:
+def head_count(node: Conversion) -> int:
+    """The heads of the query."""
     heads: int = node.attribute("num_heads", 0)
     if heads < 1:
         raise node.invalid("num_heads must be at least 1", heads)
     return heads
 
 
-def _scale(node: Conversion, head_size: int) -> float:
+def scale_of(node: Conversion, head_size: int) -> float:
     """The factor on scores: the attribute's, or 1 / sqrt(head size) where that is 0."""
     return float(node.attribute("scale", 0.0)) or head_size**-0.5
 
 
-def _past(node: Conversion, key: Value | None, value: Value | None) -> _Past | None:
+def past_of(node: Conversion, key: Value | None, value: Value | None) -> Past | None:
+    """Keys and values of earlier rows; None where there are none."""
     if key is None or value is None:
         if key is not value:
             given = "past_value" if key is None else "past_key"
             raise node.invalid("past_key and past_value must be given together", given)
         return None
-    return _Past(key, value) if key.sizes[2] else None
+    return Past(key, value) if key.sizes[2] else None
 
 
 def _mask(node: Conversion, mask: Value, sizes: _Sizes) -> tuple[Value, MaskType]:
@@ -284,7 +206,7 @@ def _attention(
     tensors: dict[str, Value | None],
     mask: Value | None,
     bias: Value | None,
-    past: _Past | None,
+    past: Past | None,
     scale: float,
     causal: bool,
     wanted: tuple[bool, bool],

@@ -25,6 +25,7 @@ class Case:
         outputs: How many outputs it has.
         dispatches: How many launches it may take.
         opset: The opset.
+        types: numpy's types of its outputs, as far as they are not float32.
     """
 
     op_type: str
@@ -33,6 +34,7 @@ class Case:
     outputs: int = 1
     dispatches: int = 0
     opset: int = 17
+    types: dict[str, type] = field(default_factory=dict)
 
 
 def ones(*sizes: int, dtype: type = f32) -> np.ndarray:
@@ -58,6 +60,16 @@ CASES = [
     Case("LayerNormalization", (ones(0, 3), ones(3), ones(3))),
     Case("Softmax", (ones(3, 0),)),
     Case("ReduceSum", (ones(2, 0),), dispatches=1),
+    Case("ReduceMean", (ones(2, 0),), dispatches=1),
+    Case("ReduceMax", (ones(2, 0, 3),), {"axes": [1]}, dispatches=1),
+    Case("ArgMax", (ones(0, 2),), {"axis": 1}, types={"y0": i64}),
+    Case("GlobalAveragePool", (IMAGES,)),
+    Case("MaxUnpool", (ones(0, 1, 2, 2), np.zeros((0, 1, 2, 2), i64)), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    Case("ConvTranspose", (ones(1, 2, 0, 4), ones(2, 3, 3, 3), np.arange(3, dtype=f32)), dispatches=1),
+    Case("Unique", (ones(0, 3),), {"axis": 0}, outputs=4, types=dict.fromkeys(("y1", "y2", "y3"), i64)),
+    Case("DFT", (ones(1, 0, 2),), {"axis": 1}),
+    Case("TopK", (ones(2, 3), np.array([0])), outputs=2, types={"y1": i64}),
+    Case("GatherND", (np.arange(3, dtype=f32), np.zeros((2, 0), i64)), dispatches=1),
     Case("Concat", (ones(0, 3), ones(2, 3)), {"axis": 0}, dispatches=1),
     Case("Split", (ones(0, 4),), {"axis": 1}, outputs=2),
     Case("Gather", (ones(3, 4), NONE)),
@@ -66,6 +78,7 @@ CASES = [
     Case("Tile", (ones(2, 3), np.array([0, 1]))),
     Case("Einsum", (ones(2, 0), ones(0, 2)), {"equation": "ij,jk->ik"}, dispatches=1),
     Case("NegativeLogLikelihoodLoss", (ones(0, 5), NONE), {"reduction": "sum"}, dispatches=1),
+    Case("NegativeLogLikelihoodLoss", (ones(0, 5), NONE), dispatches=1),
     Case("SoftmaxCrossEntropyLoss", (ones(3, 5, 0), np.zeros((3, 0), i64)), {"reduction": "none"}),
     Case("Compress", (ones(0, 3), np.zeros(0, np.bool_)), {"axis": 0}),
 ]
@@ -84,6 +97,7 @@ def test_as_onnxruntime(
         {name: (array.dtype, array.shape) for name, array in arrays.items()},
         outputs,
         opset=case.opset,
+        output_types=case.types,
     )
     session = make_session(model)
     for found, wanted in zip(session.run(None, arrays), reference(model, arrays, "onnxruntime"), strict=True):

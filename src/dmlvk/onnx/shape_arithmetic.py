@@ -279,6 +279,8 @@ def _reduced(function: Callable[..., Any], *, typed: bool) -> _Rule:
         assert x is not None, "it is required"
         if not axes and node.attributes.get("noop_with_empty_axes", 0):
             return x
+        if x.size == 0:
+            return None  # the device's operators say what the function of nothing is
         more = {"dtype": x.dtype} if typed else {}
         return function(x, axis=tuple(axes) if axes else None, keepdims=bool(node.attributes.get("keepdims", 1)), **more)
 

@@ -132,7 +132,7 @@ def convolve(node: Conversion, x: Value, w: Value) -> Value:
     window = sliding_window(node, x.sizes[2:], spatial_kernel(node, w))
     sizes, bias = (x.sizes[0], w.sizes[0], *window.output), _bias(node, node.get(2), w.sizes[0], x.rank)
     if 0 in x.sizes:  # windows of padding alone
-        return node.fill(sizes, x.dtype.type(0)) if bias is None else node.copy(bias.broadcast_to(sizes))
+        return _of_nothing(node, sizes, x.dtype, bias)
     return node.launch(
         ops.Convolution,
         x,
@@ -180,12 +180,15 @@ def convolve_transposed(node: Conversion, pads: Sequence[int] | None, bias: Valu
     if min(output) < 1:
         raise node.invalid("every output size that the attributes give must be at least 1", output)
     channels = w.sizes[1] * group
+    sizes, bias = (x.sizes[0], channels, *output), _bias(node, bias, channels, x.rank)
+    if 0 in x.sizes:
+        return _of_nothing(node, sizes, x.dtype, bias)
     return node.launch(
         ops.Convolution,
         x,
         w,
-        _bias(node, bias, channels, x.rank),
-        output_tensor=node.new((x.sizes[0], channels, *output), x.dtype),
+        bias,
+        output_tensor=node.new(sizes, x.dtype),
         direction=ConvolutionDirection.BACKWARD,
         strides=strides,
         dilations=dilations,
@@ -194,6 +197,11 @@ def convolve_transposed(node: Conversion, pads: Sequence[int] | None, bias: Valu
         output_padding=(0,) * count,
         group_count=group,
     )
+
+
+def _of_nothing(node: Conversion, sizes: Sizes, dtype: np.dtype[Any], bias: Value | None) -> Value:
+    """The convolution of an input without elements: the bias, or zeros."""
+    return node.fill(sizes, dtype.type(0)) if bias is None else node.copy(bias.broadcast_to(sizes))
 
 
 def _check_dimensions(node: Conversion, x: Value, w: Value) -> None:

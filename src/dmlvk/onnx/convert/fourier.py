@@ -54,7 +54,9 @@ def _transformed(node: Conversion, axis: int) -> Value:
     inverse, onesided = (bool(node.attribute(name, 0)) for name in ("inverse", "onesided"))
     halved = inverse and onesided
     length = int(given.item()) if given is not None else 2 * (x.sizes[axis] - 1) if halved else x.sizes[axis]
-    outputs = _outputs(node, length, onesided and not inverse)
+    if length < min(x.sizes[axis], 1):
+        raise node.invalid("a transform must be of at least 1 element", length)
+    outputs = _outputs(length, onesided and not inverse)
     order = [*(number for number in range(x.rank - 1) if number != axis), axis, x.rank - 1]
     x = x.transpose(order).shorten(x.rank - 2, min(length // 2 + 1 if halved else length, x.sizes[axis]))
     if halved:
@@ -82,7 +84,7 @@ def short_time_transform(node: Conversion) -> Value:
     if not 1 <= size <= length <= count:
         rule = "the window must have elements, at most as many as a frame, and a frame at most as many as the signal"
         raise node.invalid(rule, (size, length, count))
-    outputs = _outputs(node, length, bool(node.attribute("onesided", 1)))
+    outputs = _outputs(length, bool(node.attribute("onesided", 1)))
     x = node.packed(x)
     frames = Value(
         x.storage, x.dtype, (batch, (count - length) // step + 1, size, parts), (count * parts, step * parts, parts, 1)
@@ -93,10 +95,8 @@ def short_time_transform(node: Conversion) -> Value:
     return _spectrum(node, frames, length, outputs, False, known)
 
 
-def _outputs(node: Conversion, length: int, onesided: bool) -> int:
+def _outputs(length: int, onesided: bool) -> int:
     """The number of outputs that are wanted: of frequencies half of them, and 0, if the rest follows from them."""
-    if length < 1:
-        raise node.invalid("a transform must be of at least 1 element", length)
     return length // 2 + 1 if onesided else length
 
 
@@ -188,8 +188,8 @@ def mel_weights(node: Conversion) -> Value:
     known before the run."""
     bands, length, rate = (int(node.known(index).item()) for index in range(3))
     low, high = (2595 * math.log10(1 + float(node.known(index).item()) / 700) for index in (3, 4))
-    if bands < 1 or length < 1 or rate < 1:
-        rule = "num_mel_bins, dft_length and sample_rate must be at least 1"
+    if bands < 0 or length < 1 or rate < 1:
+        rule = "num_mel_bins must be at least 0, dft_length and sample_rate 1"
         raise node.invalid(rule, (bands, length, rate))
     corners = np.arange(bands + 2) * ((high - low) / (bands + 2)) + low
     bins = ((length + 1) * (700 * (10 ** (corners / 2595) - 1)) // rate).astype(np.int64)

@@ -51,10 +51,13 @@ def gather_nd(node: Conversion) -> Value:
         rule = f"batch_dims must be at least 0 and below the dimensions of {x.sizes} and {indices.sizes}"
         raise node.invalid(rule, batches)
     chosen = batches + indices.sizes[-1]
-    if not batches < chosen <= x.rank:
-        rule = f"the last size of the indices must be from 1 to the {x.rank - batches} dimensions left of {x.sizes}"
+    if chosen > x.rank:
+        rule = f"the last size of the indices must be at most the {x.rank - batches} dimensions left of {x.sizes}"
         raise node.invalid(rule, indices.sizes[-1])
     sizes = (*indices.sizes[:-1], *x.sizes[chosen:])
+    if chosen == batches:  # each tuple, which says nothing, chooses all
+        between = (1,) * (indices.rank - 1 - batches)
+        return node.reshape(x, (*x.sizes[:batches], *between, *x.sizes[batches:])).broadcast_to(sizes)
     counts = {
         "input_dimension_count": x.rank,
         "indices_dimension_count": indices.rank,

@@ -49,9 +49,8 @@ def _loss(node: Conversion, logarithms: Value) -> Value:
     if weights is not None and weights.sizes != (classes,):
         raise node.invalid("weights must have one element for each class", weights.sizes, (classes,))
     sizes = (batch, 1, positions)
-    if 0 in sizes:  # the mean of nothing is no number
-        made = {"none": target.sizes, "sum": (), "mean": ()}[reduction]
-        return node.fill(made, logarithms.dtype.type(np.nan if reduction == "mean" else 0))
+    if 0 in sizes:  # where the mean of nothing is 0 too, as ONNX Runtime has it
+        return node.fill(target.sizes if reduction == "none" else (), logarithms.dtype.type(0))
     places = node.reshape(target, sizes)
 
     def chosen(values: Value) -> Value:

@@ -163,8 +163,10 @@ def max_unpool(node: Conversion) -> Value:
     sizes = (*x.sizes[:2], *implied)
     given = node.host(2)
     wanted = sizes if given is None else tuple(map(int, given))
-    if min(sizes) < 1 or len(wanted) != len(sizes) or any(own > full for own, full in zip(sizes, wanted, strict=True)):
+    if min(implied) < 1 or len(wanted) != len(sizes) or any(own > full for own, full in zip(sizes, wanted, strict=True)):
         raise node.invalid(f"the output must have at least the sizes that the window implies, {sizes}", wanted)
+    if 0 in x.sizes:
+        return node.fill(wanted, x.dtype.type(0))
     y = node.new(sizes, x.dtype)
     flat_indices = node.reshape(indices, (1, 1, 1, math.prod(x.sizes)))
     node.launch(

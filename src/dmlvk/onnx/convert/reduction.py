@@ -96,7 +96,7 @@ def _reduced(node: Conversion, function: ReduceFunction, axes: Iterable[int]) ->
 
 
 def _of_nothing(function: ReduceFunction, dtype: np.dtype[Any]) -> np.generic:
-    """The function of no element, as ONNX has it. A mean, which it leaves undefined, is 0 / 0."""
+    """The function of no element, as ONNX has it, and of a mean, which it leaves undefined, ONNX Runtime."""
     if function in (ReduceFunction.MAX, ReduceFunction.MIN):
         if dtype.kind == "b":
             number: float = function == ReduceFunction.MIN
@@ -106,7 +106,6 @@ def _of_nothing(function: ReduceFunction, dtype: np.dtype[Any]) -> np.generic:
             number = np.iinfo(dtype).max if function == ReduceFunction.MIN else np.iinfo(dtype).min
     else:
         number = {
-            ReduceFunction.AVERAGE: math.nan,
             ReduceFunction.LOG_SUM: -math.inf,
             ReduceFunction.LOG_SUM_EXP: -math.inf,
             ReduceFunction.MULTIPLY: 1,

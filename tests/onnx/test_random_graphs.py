@@ -4,7 +4,7 @@ test cannot see, such as a tensor whose memory is taken over too early. The seed
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ _UNARY = (
     *("LeakyRelu", "Neg", "Relu", "Sigmoid", "Sin", "Softsign", "Tanh"),
 )
 _BINARY = ("Add", "Max", "Mean", "Min", "Mul", "Sub", "Sum")
+_REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum")
 _COMPARISONS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _MOST_ELEMENTS = 3000
 
@@ -42,7 +43,7 @@ class Builder:
         """Adds a random operator to a random value."""
         steps = (
             *(self.unary, self.binary, self.choice, self.cast, self.move, self.move),
-            *(self.reshape, self.along_axis, self.product, self.image, self.part, self.pieces),
+            *(self.reshape, self.along_axis, self.product, self.image, self.part, self.pieces, self.reduce, self.take),
         )
         steps[self.rng.integers(len(steps))](*self.pick())
 
@@ -114,7 +115,7 @@ class Builder:
         permutation = [int(axis) for axis in self.rng.permutation(len(sizes))]
         kind = self.rng.integers(4)
         if kind == 0:
-            wanted = (*self.rng.integers(1, 3, size=1), *(1 if size > 1 else 2 for size in sizes))
+            wanted = (*self.rng.integers(1, 3, size=1), *(2 if size == 1 else 1 for size in sizes))
             shape = self.known(np.array(wanted, i64))
             self.node("Expand", [x, shape], np.broadcast_shapes(sizes, tuple(int(size) for size in wanted)))
         elif kind == 1 and len(sizes) < 6:
@@ -127,8 +128,8 @@ class Builder:
         """A slice, which may be a view, or more than all of it: padded or tiled."""
         kind, rank = self.rng.integers(3), len(sizes)
         if kind == 0:
-            first = [int(self.rng.integers(size)) if self.rng.random() < 0.5 else 0 for size in sizes]
-            end = [int(self.rng.integers(start, size)) + 1 for start, size in zip(first, sizes, strict=True)]
+            first = [int(self.rng.integers(max(size, 1))) if self.rng.random() < 0.5 else 0 for size in sizes]
+            end = [int(self.rng.integers(start, size)) + 1 if size else 0 for start, size in zip(first, sizes, strict=True)]
             step = [int(count) for count in self.rng.integers(1, 3, rank)]
             found = [range(*own) for own in zip(first, end, step, strict=True)]
             inputs = [self.known(np.array(values, i64)) for values in (first, end, range(rank), step)]
@@ -136,7 +137,7 @@ class Builder:
         elif kind == 1:
             pads = self.rng.integers(0, 3, 2 * rank)
             result = tuple(int(a + size + b) for a, size, b in zip(pads, sizes, pads[rank:], strict=False))
-            mode = str(self.rng.choice(["constant", "edge"]))
+            mode = "constant" if 0 in sizes else str(self.rng.choice(["constant", "edge"]))
             self.node("Pad", [x, self.known(pads.astype(i64))], result, mode=mode)
         else:
             repeats = self.rng.integers(1, 3, rank)
@@ -144,7 +145,7 @@ class Builder:
             self.node("Tile", [x, self.known(repeats.astype(i64))], result)
 
     def pieces(self, x: str, sizes: Sizes) -> None:
-        """Two pieces, one or none of which may have no elements; and both joined in the other order."""
+        """Two pieces, either of which may have no elements; and both joined in the other order."""
         axis = int(self.rng.integers(len(sizes)))
         cut = int(self.rng.integers(sizes[axis] + 1))
         lengths = cut, sizes[axis] - cut
@@ -152,8 +153,7 @@ class Builder:
         split = self.known(np.array(lengths, i64))
         self.nodes.append(helper.make_node("Split", [x, split], names, name=names[0], axis=axis))
         for name, length in zip(names, lengths, strict=True):
-            if length:
-                self.values[name] = (*sizes[:axis], length, *sizes[axis + 1 :])
+            self.values[name] = (*sizes[:axis], length, *sizes[axis + 1 :])
         self.node("Concat", names[::-1], sizes, axis=axis)
 
     def reshape(self, x: str, sizes: Sizes) -> None:
@@ -163,8 +163,8 @@ class Builder:
         flat = (math.prod(sizes[:axis]), math.prod(sizes[axis:]))
         if kind == 0:
             self.node("Flatten", [x], flat, axis=axis)
-        elif kind == 1:
-            self.node("Reshape", [x, self.known(np.array([flat[1], -1], i64))], flat[::-1])
+        elif kind == 1 or 0 in sizes:  # of no elements, -1 says nothing
+            self.node("Reshape", [x, self.known(np.array(flat[::-1], i64))], flat[::-1], allowzero=1)
         else:
             shape, tail = f"s{len(self.nodes)}", f"t{len(self.nodes)}"
             start, end = self.known(np.array([axis], i64)), self.known(np.array([len(sizes)], i64))
@@ -177,7 +177,7 @@ class Builder:
 
     def along_axis(self, x: str, sizes: Sizes) -> None:
         axis = int(self.rng.integers(len(sizes)))
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.5 or 0 in sizes[axis:]:  # of which ONNX Runtime makes no mean
             self.node("Softmax", [x], sizes, axis=axis)
         else:
             scale, bias = self.constant(*sizes[axis:]), self.constant(*sizes[axis:])
@@ -185,7 +185,7 @@ class Builder:
 
     def product(self, x: str, sizes: Sizes) -> None:
         columns = int(self.rng.integers(1, 9))
-        w = self.constant(sizes[-1], columns, scale=sizes[-1] ** -0.5)
+        w = self.constant(sizes[-1], columns, scale=max(sizes[-1], 1) ** -0.5)
         if len(sizes) == 2 and self.rng.random() < 0.5:
             self.node("Gemm", [x, w, self.constant(columns)], (sizes[0], columns), alpha=0.7, beta=0.5)
         else:
@@ -193,7 +193,7 @@ class Builder:
 
     def image(self, x: str, sizes: Sizes) -> None:
         """A convolution, a pooling or a normalization of channels, if the value has spatial dimensions."""
-        if not 3 <= len(sizes) <= 4:
+        if not 3 <= len(sizes) <= 4 or 0 in sizes[1:]:  # which ONNX Runtime refuses
             return self.unary(x, sizes)
         count, channels = len(sizes) - 2, sizes[1]
         same = {"kernel_shape": [3] * count, "pads": [1] * 2 * count}
@@ -214,13 +214,30 @@ class Builder:
             self.node("BatchNormalization", [x, *statistics, variance], sizes)
         return None
 
+    def reduce(self, x: str, sizes: Sizes) -> None:
+        """A reduction along some axes, whose function of nothing is a number."""
+        kept = int(self.rng.integers(2))
+        axes = [int(axis) for axis in np.flatnonzero(self.rng.random(len(sizes)) < 0.4)] or [0]
+        result = tuple(1 if axis in axes else size for axis, size in enumerate(sizes) if kept or axis not in axes)
+        if not result:
+            kept, result = 1, (1,) * len(sizes)
+        named = self.known(np.array(axes, i64))
+        self.node(str(self.rng.choice(_REDUCTIONS)), [x, named], result, keepdims=kept)
 
-def random_graph(seed: int) -> tuple[Builder, dict[str, Sizes], list[str]]:
-    """A graph, the sizes of its inputs and some of its values as outputs, an input and a repetition possibly among
-    them."""
+    def take(self, x: str, sizes: Sizes) -> None:
+        """Some slices along an axis, none of an empty one."""
+        axis = int(self.rng.integers(len(sizes)))
+        count = int(self.rng.integers(4)) if sizes[axis] else 0
+        indices = self.known(self.rng.integers(max(sizes[axis], 1), size=count))
+        self.node("Gather", [x, indices], (*sizes[:axis], count, *sizes[axis + 1 :]), axis=axis)
+
+
+def random_graph(seed: int, choice: Sequence[int]) -> tuple[Builder, dict[str, Sizes], list[str]]:
+    """A graph, the sizes of its inputs, each one of a choice, and some of its values as outputs, an input and a repetition
+    possibly among them."""
     rng = np.random.default_rng(seed)
     inputs = {
-        f"x{i}": tuple(int(size) for size in rng.integers(1, 8, size=rng.integers(1, 5))) for i in range(rng.integers(1, 3))
+        f"x{i}": tuple(int(size) for size in rng.choice(choice, size=rng.integers(1, 5))) for i in range(rng.integers(1, 3))
     }
     builder = Builder(rng, inputs)
     for _ in range(int(rng.integers(3, 14))):
@@ -229,20 +246,31 @@ def random_graph(seed: int) -> tuple[Builder, dict[str, Sizes], list[str]]:
     return builder, inputs, [names[-1], *(names[i] for i in rng.integers(len(names), size=2))]
 
 
-@pytest.mark.parametrize("seed", range(80))
+_FEW = (0, 1, 1, 2, 5)
+
+
+@pytest.mark.parametrize(
+    ("seed", "choice"),
+    [
+        *((seed, range(1, 8)) for seed in range(80)),
+        *((seed, _FEW) for seed in range(20)),
+        *(pytest.param(seed, _FEW, marks=pytest.mark.full) for seed in range(20, 400)),
+    ],
+)
 def test_random_graph(
     seed: int,
+    choice: Sequence[int],
     make_model: Callable[..., onnx.ModelProto],
     make_session: Callable[..., Any],
     reference: Callable[..., list[np.ndarray]],
     assert_close: Callable[..., None],
 ) -> None:
-    builder, inputs, wanted = random_graph(seed)
+    builder, inputs, wanted = random_graph(seed, choice)
     declared = {
         name: (f32, [f"{name}_{axis}" for axis in range(len(sizes))] if seed % 2 else sizes)
         for name, sizes in inputs.items()
     }
-    model = make_model(builder.nodes, declared, list(dict.fromkeys(wanted)), builder.constants)
+    model = make_model(builder.nodes, declared, list(dict.fromkeys(wanted)), builder.constants, opset=18)
     feeds = {name: builder.rng.standard_normal(sizes).astype(f32) for name, sizes in inputs.items()}
 
     session = make_session(model)

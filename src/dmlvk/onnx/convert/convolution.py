@@ -66,7 +66,8 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
     """The window that the node's attributes describe, over inputs of these spatial sizes.
 
     With ``ceil_mode`` the last window may hang over the end padding, but must start inside the input or the start
-    padding, as onnxruntime has it for every opset; padding that no window reaches is then left out.
+    padding, as onnxruntime has it for every opset; padding that no window reaches is then left out, and so are taps of a
+    window that is larger than input and padding.
     """
     count = len(sizes)
     if len(kernel) != count:
@@ -77,9 +78,13 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
     start, end = _padding(node, node.attribute("pads", None), sizes, strides, reach)
     ceil = bool(node.attribute("ceil_mode", 0)) and node.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     output = []
-    reached = list(end)
+    taps, reached = list(kernel), list(end)
     for i in range(count):
-        room = sizes[i] + start[i] + end[i] - reach[i]
+        padded = sizes[i] + start[i] + end[i]
+        room = padded - reach[i]
+        if room < 0 and ceil and padded > 0 and -room < strides[i]:
+            taps[i] = (padded - 1) // dilations[i] + 1
+            room = 0
         if room < 0:
             rule = f"the window, with dilations, must fit the spatial sizes {sizes} padded by {start} and {end}"
             raise node.invalid(rule, reach)
@@ -90,7 +95,7 @@ def sliding_window(node: Conversion, sizes: Sizes, kernel: Sizes) -> Window:
                 windows -= 1
             reached[i] = min(end[i], max(0, (windows - 1) * strides[i] + reach[i] - sizes[i] - start[i]))
         output.append(windows)
-    return Window(kernel, strides, dilations, start, tuple(reached), tuple(output))
+    return Window(tuple(taps), strides, dilations, start, tuple(reached), tuple(output))
 
 
 def _padding(

@@ -36,8 +36,9 @@ def slice_of_attributes(node: Conversion) -> Value:
 
 @converts("Slice", 10, 11, 13, types=_ANY, host_inputs=(1, 2, 3, 4))
 def slice_(node: Conversion) -> Value:
-    axes, steps = (None if found is None else found.tolist() for found in (node.host(3), node.host(4)))
-    return _slice(node, node.known(1).tolist(), node.known(2).tolist(), axes, steps)
+    """A scalar counts as a list of one: PyTorch's exporter by tracing writes some."""
+    axes, steps = (None if found is None else found.ravel().tolist() for found in (node.host(3), node.host(4)))
+    return _slice(node, node.known(1).ravel().tolist(), node.known(2).ravel().tolist(), axes, steps)
 
 
 def _slice(

@@ -1,0 +1,1 @@
+"""The family rotary: manifest rows, rules, lowering."""

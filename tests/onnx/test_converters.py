@@ -74,6 +74,7 @@ BITS = (np.array([[0], [1], [0x80], [0xFF]], u8), np.array([0, 1, 7, 8], u8))
 I4, U4 = (numpy_helper.to_array(TensorProto(data_type=code, dims=[0])).dtype for code in (22, 21))
 NIBBLES = (np.arange(15) - 8).reshape(3, 5)
 BYTES = np.arange(24, dtype=u8).reshape(2, 3, 4)
+POSITIONS = np.array([[3, 1, 4, 1, 5], [49, 0, 2, 6, 5]], i64)
 ONLY_ORT = {"against": ("onnxruntime",)}
 ONLY_ONNX = {"against": ("onnx",)}
 
@@ -125,6 +126,12 @@ CASES = [
     Case("RMSNormalization", 23, ((2, 5, 64), (64,))),
     Case("RMSNormalization", 23, ((2, 3, 5, 7), (3, 1, 7)), {"axis": 1, "epsilon": 0.1}),
     Case("RMSNormalization", 23, ((3, 33), (33,)), dtype=f16, relative=1e-3),
+    Case("RotaryEmbedding", 23, ((2, 3, 5, 8), (50, 4), (50, 4), POSITIONS), dispatches=2),  # and a copy of the output
+    Case("RotaryEmbedding", 23, ((2, 5, 24), (50, 4), (50, 4), POSITIONS), {"num_heads": 3, "interleaved": 1}),
+    Case("RotaryEmbedding", 23, ((2, 5, 33), (2, 5, 3), (2, 5, 3)), {"num_heads": 3, "rotary_embedding_dim": 6}),
+    Case("RotaryEmbedding", 23, ((2, 3, 5, 9), (2, 5, 3), (2, 5, 3)), {"rotary_embedding_dim": 6, "interleaved": 1},
+         dispatches=2),
+    Case("RotaryEmbedding", 23, ((2, 3, 5, 16), (2, 5, 8), (2, 5, 8)), dtype=f16, relative=1e-3, dispatches=2),
     Case("TensorScatter", 24, ((2, 3, 6, 4), (2, 3, 2, 4), ints(4, 0)), dispatches=5),
     Case("TensorScatter", 24, ((2, 3, 6, 4), (2, 3, 1, 4), ints(4, 0)), dispatches=2),
     Case("TensorScatter", 24, ((2, 6, 4), (2, 3, 4), ints(5, 2)), {"axis": 1, "mode": "circular"}, dispatches=6),

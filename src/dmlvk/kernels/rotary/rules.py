@@ -25,7 +25,7 @@ ROTARY = (
         "pairs",
         when=always,
         possible=always,
-        because="an invocation turns four pairs and finds their cosines and sines by itself: each element is read and written "
+        because="an invocation turns four pairs and finds their cosines and sines itself: each element is read and written "
         "once, where products, sums and rows gathered from tables are four to ten dispatches",
     ),
 )

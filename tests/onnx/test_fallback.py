@@ -124,7 +124,7 @@ def test_a_node_that_reads_nothing_of_the_device_does_not_cut_it(agrees: Callabl
         y = Sub (c, m)
     }"""
     session = agrees(text, {"x": IMAGE[0, 0, 0, :2], "s": TEXT[:2]})
-    assert (len(session._network.program.parts), len(_groups(session)), session._network.region_count) == (3, 2, 1)
+    assert (len(session._network.program.parts), len(_groups(session)), session._network.region_count) == (2, 1, 1)
 
 
 BODIES = {

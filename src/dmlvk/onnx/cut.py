@@ -1,7 +1,8 @@
 """Cuts graphs into programs, and finds each node's row.
 
-A region ends where a node needs a computed value on the host, such as the shape of a Reshape: the next region has it as an
-input that the host reads back.
+A node that needs a computed value on the host, such as the shape of a Reshape, comes after the region that computes it, and
+so does what reads the node's outputs. All others go into that region, whatever their order in the file: so the host reads at
+once what many nodes need.
 """
 
 from __future__ import annotations
@@ -105,67 +106,82 @@ class Cutter:
             UnsupportedNodeError: a node that no converter, or no row of DirectML's, can run.
             ModelError: a node that does not fit what it reads.
         """
-        known, made = {*known}, set[str]()  # made by the device since the last cut
+        known = {*known}
         parts: list[list[Placed] | tuple[HostNode, ...] | DrivenNode] = []
-        found: list[Placed] = []
-        hosted: list[HostNode] = []  # may come before what is found unless it reads of it, and must come after nothing else
+        hosted: list[HostNode] = []
         waiting = deque(nodes)
 
-        def cut() -> None:
-            if found:
-                parts.append([*found])
-            found.clear()
-            made.clear()
-
         def release() -> None:
-            """Gives the nodes of the host their place, in front of the region where that is possible, lest they cut it."""
-            if {name for node, _ in found for name in node.outputs} & {name for node, _ in hosted for name in node.inputs}:
-                cut()
             if hosted:
                 parts.append((*hosted,))
             hosted.clear()
 
-        while waiting:
-            node = waiting.popleft()
-            self._check_inputs(node)
-            if self._is_driven(node, known):
-                release()
-                cut()
-                parts.append(self._driven(node, known))
-                self._note_outputs(node)
-                continue
-            if self._fallback is not None and (reason := self._host_reason(self._fallback, node, known)):
-                if hosted and hosted[0].node.opsets != node.opsets:
+        while waiting:  # a region a time, and in front of it what of the host reads nothing of it
+            found: list[Placed] = []
+            in_region, wanted, late = set[str](), set[str](), set[str]()
+            later: list[Node] = []
+            while waiting:
+                node = waiting.popleft()
+                read = self._read(node)
+                if not read.isdisjoint(late):
+                    later.append(node)
+                    late.update(node.outputs)
+                    continue
+                self._check_inputs(node)
+                is_driven = self._is_driven(node, known)
+                reason = "" if is_driven or self._fallback is None else self._host_reason(self._fallback, node, known)
+                if (is_driven or reason) and not read.isdisjoint(in_region):
+                    later.append(node)
+                    late.update(node.outputs)
+                    continue
+                if is_driven:
                     release()
-                hosted.append(self._fallback.opened(node, reason))
-                self.note_kinds(self._fallback.types_made(node))
+                    parts.append(self._driven(node, known))
+                    self._note_outputs(node)
+                    continue
+                if self._fallback is not None and reason:
+                    if hosted and hosted[0].node.opsets != node.opsets:
+                        release()
+                    hosted.append(self._fallback.opened(node, reason))
+                    self.note_kinds(self._fallback.types_made(node))
+                    self._defined.update(node.outputs)
+                    continue
+                halves = () if is_shape_arithmetic(node, known) else self._halves(node)
+                if halves:
+                    waiting.extendleft(reversed(halves))
+                    continue
+                try:
+                    row = self._row(node, known)
+                except _ComputedError as computed:
+                    if computed.name not in self._inputs:
+                        self.reading.add(node)
+                    if computed.name in in_region:
+                        wanted.add(computed.name)
+                        later.append(node)
+                        late.update(node.outputs)
+                    else:
+                        known.add(computed.name)
+                        waiting.appendleft(node)
+                    continue
+                found.append((node, row))
                 self._defined.update(node.outputs)
-                continue
-            halves = () if is_shape_arithmetic(node, known) else self._halves(node)
-            if halves:
-                waiting.extendleft(reversed(halves))
-                continue
-            try:
-                row = self._row(node, known)
-            except _ComputedError as computed:
-                if computed.name in made:
-                    cut()
-                known.add(computed.name)
-                if computed.name not in self._inputs:
-                    self.reading.add(node)
-                waiting.appendleft(node)
-                continue
-            if not self._operands([(node, row)])[0].isdisjoint(name for host, _ in hosted for name in host.outputs):
-                release()
-            found.append((node, row))
-            self._defined.update(node.outputs)
-            made.update(name for name in node.outputs if name not in known)
-        release()
-        cut()
+                in_region.update(filter(None, node.outputs))
+            release()
+            if found:
+                parts.append(found)
+            known |= wanted
+            waiting.extend(later)
         self._check_made(outputs)
         return self._finished(parts, inputs, outputs, known, types)
 
     # -- one node
+
+    def _read(self, node: Node) -> set[str]:
+        """The values that a node and those inside it read, some of which they make themselves."""
+        read = {*filter(None, node.inputs)}
+        for body in self._bodies.get(node, {}).values():
+            read.update(body.outputs, *map(self._read, body.nodes))
+        return read
 
     def _check_inputs(self, node: Node) -> None:
         for name in node.inputs:

@@ -195,6 +195,53 @@ def test_suppression_of_all_and_of_nothing(make_model: Any, make_session: Any) -
     assert session.run(None, {**feeds, "scores": np.array([[[1, 3, 2]]], f32)})[0].tolist() == [[0, 0, 1], [0, 0, 2]]
 
 
+# -- detection, as exporters write it
+
+
+def test_classes_are_counted_together(make_model: Any, make_session: Any, reference: Any) -> None:
+    """Of each class the best of those boxes whose score is high enough, then all through NonMaxSuppression: the host reads
+    twice, however many classes there are."""
+    nodes, classes = [], 12
+    for c in range(classes):
+        nodes += [
+            NODE("Gather", ["scores", f"class{c}"], [f"own{c}"], axis=1),
+            NODE("Greater", [f"own{c}", "least"], [f"good{c}"]),
+            NODE("NonZero", [f"good{c}"], [f"at{c}"]),
+            NODE("Squeeze", [f"at{c}", "zero"], [f"places{c}"]),
+            NODE("Gather", [f"own{c}", f"places{c}"], [f"found{c}"]),
+            NODE("Shape", [f"found{c}"], [f"count{c}"]),
+            NODE("Concat", [f"count{c}", "five"], [f"both{c}"], axis=0),
+            NODE("ReduceMin", [f"both{c}"], [f"least{c}"], keepdims=0),
+            NODE("Reshape", [f"least{c}", "one"], [f"k{c}"]),
+            NODE("TopK", [f"found{c}", f"k{c}"], [f"best{c}", f"of{c}"]),
+            NODE("Gather", [f"places{c}", f"of{c}"], [f"chosen{c}"]),
+        ]
+    nodes += [
+        NODE("Concat", [f"best{c}" for c in range(classes)], ["kept_scores"], axis=0),
+        NODE("Concat", [f"chosen{c}" for c in range(classes)], ["kept"], axis=0),
+        NODE("Gather", ["boxes", "kept"], ["kept_boxes"]),
+        NODE("Unsqueeze", ["kept_boxes", "zero"], ["one_batch"]),
+        NODE("Unsqueeze", ["kept_scores", "two"], ["one_class"]),
+        NODE("NonMaxSuppression", ["one_batch", "one_class", "all", "overlap"], ["rows"]),
+        NODE("Gather", ["rows", "last"], ["y"], axis=1),
+    ]
+    constants = {f"class{c}": np.array(c) for c in range(classes)}
+    constants |= {"least": np.array(0.6, f32), "overlap": np.array([0.4], f32), "all": np.array([2**63 - 1])}
+    constants |= {name: np.array(value) for name, value in (("zero", [0]), ("one", [1]), ("two", [0, 1]), ("five", [5]))}
+    constants["last"] = np.array(2)
+    inputs = {"boxes": (f32, (40, 4)), "scores": (f32, (40, classes))}
+    model = make_model(nodes, inputs, ["kept_boxes", "y"], constants, output_types={"y": i64})
+    session = make_session(model)
+    rng = np.random.default_rng(12)
+    for _ in range(2):
+        corners = rng.random((40, 2)) * 20
+        boxes = np.concatenate([corners, corners + 5], 1).astype(f32)
+        feeds = {"boxes": boxes, "scores": rng.random((40, classes)).astype(f32)}
+        for mine, theirs in zip(session.run(None, feeds), reference(model, feeds, "onnxruntime"), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        assert session.report().host_reads == 2, "the counts of all classes, and that of the boxes that are left"
+
+
 # -- inputs that a converter must know
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import ChainMap, Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -36,6 +36,7 @@ class Driven(Protocol):
 
     Attributes:
         inputs, outputs: Names of values, "" for one that is left out.
+        host_inputs: The inputs that a run brings to the host before, with what others need.
         labels: The labels that reports give its parts, by the keys under which they count them.
     """
 
@@ -44,6 +45,9 @@ class Driven(Protocol):
 
     @property
     def outputs(self) -> Sequence[str]: ...
+
+    @property
+    def host_inputs(self) -> Collection[str]: ...
 
     @property
     def labels(self) -> Mapping[Any, Label]: ...
@@ -76,6 +80,7 @@ class Account:
         input_shapes: The sizes of the inputs, by name.
         timed: Whether the run has timestamps.
         dispatches: Kernel launches.
+        host_reads: Times that the host waited for what it had to read before the run could go on.
         planning_seconds: The time to compile the run's graphs, whenever that was.
         largest_live_bytes: The most that a step of them needs in the arena at the same time.
     """
@@ -84,6 +89,7 @@ class Account:
         self.input_shapes = dict(input_shapes)
         self.timed = timed
         self.dispatches = 0
+        self.host_reads = 0
         self.planning_seconds = 0.0
         self.largest_live_bytes = 0
         self._device: dict[Hashable, Label] = {}
@@ -193,11 +199,28 @@ class Run:
         """
         own = dict(inputs)
         scope = around.new_child(own)
-        for part, unread in program.parts:
+        for index, (part, unread) in enumerate(program.parts):
+            if part.host_inputs:
+                self._read_ahead(program, index, scope)
             own.update(self._region(part, scope) if isinstance(part, Region) else self._driven(part, scope))
             for name in unread:
                 own.pop(name, None)
         return [scope[name] for name in program.outputs]
+
+    def _read_ahead(self, program: Program, index: int, scope: Scope) -> None:
+        """Brings what a part needs on the host there, and with it all that there is already of what later parts need."""
+
+        def missing(names: Iterable[str]) -> dict[Tensor, None]:
+            items = [scope[name] for name in names if name in scope]
+            return {item: None for item in items if isinstance(item, Tensor) and not item.is_on_host}
+
+        if missing(program.parts[index][0].host_inputs):
+            self.read(*missing(name for part, _ in program.parts[index:] for name in part.host_inputs))
+
+    def read(self, *tensors: Tensor) -> None:
+        """Brings tensors that are only on the device to the host, and waits for the device once."""
+        Tensor.bring_to_host(tensors)
+        self.account.host_reads += 1
 
     # -- regions
 

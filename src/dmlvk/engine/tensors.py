@@ -14,8 +14,9 @@ import numpy as np
 from dmlvk.engine.copies import Copy, recorded_copies
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.single_operators import packed
-from dmlvk.engine.transfer import Array, empty_on_device, from_device, to_device
+from dmlvk.engine.transfer import Array, empty, empty_on_device, from_bytes, from_device, packed_bytes, to_device
 from dmlvk.graph.views import Sizes
+from dmlvk.kernels.common.plan import aligned
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import TensorDataType
@@ -88,6 +89,29 @@ class Tensor:
     def is_on_host(self) -> bool:
         """Whether reading it waits for nothing."""
         return self._host is not None
+
+    @classmethod
+    def bring_to_host(cls, tensors: Sequence[Tensor]) -> None:
+        """Brings tensors of one device, at least one, to the host. Waits for the device once."""
+        if len(tensors) == 1:
+            tensors[0].on_host()
+            return
+        ranges = []
+        for tensor in tensors:
+            array = tensor.on_device()
+            ranges.append(BoundRange(array.buffer, array.offset, packed_bytes(array)))
+        starts = [*itertools.accumulate((aligned(part.nbytes) for part in ranges), initial=0)]
+        device = tensors[0]._device
+        together = device.create_buffer(max(starts[-1], 4))
+        targets = [BoundRange(together, start, part.nbytes) for start, part in zip(starts, ranges, strict=False)]
+        copies = [Copy(*pair) for pair in zip(ranges, targets, strict=True) if pair[0].nbytes]
+        recorded_copies(device, copies).submit(defer=True)
+        found = together.read()
+        for tensor, target in zip(tensors, targets, strict=True):
+            assert tensor.data_type is not None, "it is on the device"
+            out = empty(tensor.shape, tensor.data_type, tensor.dtype)
+            out.reshape(-1).view(np.uint8)[:] = found[target.offset : target.offset + target.nbytes]
+            tensor._host = from_bytes(out, tensor.shape, tensor.data_type, tensor.dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,6 +67,11 @@ class HostGroup:
     session: Any
 
     @property
+    def host_inputs(self) -> Sequence[str]:
+        """None: it reads its inputs by itself, and notes their bytes."""
+        return ()
+
+    @property
     def labels(self) -> Mapping[Any, Label]:
         """The label of each node."""
         return {

@@ -50,6 +50,8 @@ class ModelRun(Run):
         tensor = self.required(node, index, item)
         if math.prod(tensor.shape) != 1:
             raise invalid_node(node, f"value {index} must have one element", tensor.shape)
+        if not tensor.is_on_host:
+            self.read(tensor)
         return tensor.on_host().item()
 
 

@@ -8,7 +8,7 @@ one region.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,6 +108,11 @@ class DrivenNode:
     def outputs(self) -> Sequence[str]:
         """Names of what it makes, "" for what nothing reads."""
         return self.node.outputs
+
+    @functools.cached_property
+    def host_inputs(self) -> Collection[str]:
+        """Names of the operands that the host reads."""
+        return [name for index, name in enumerate(self.node.inputs) if name and index in self.row.host_inputs]
 
     @property
     def labels(self) -> Mapping[Any, Label]:

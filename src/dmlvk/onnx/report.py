@@ -27,6 +27,7 @@ class SessionReport(RunReport):
         host_nodes: Nodes that ran on the host, each with why: constants folded at load, shape arithmetic, control flow
             and sequences around the device's graphs, or what ONNX Runtime ran, with the bytes that it moved.
         removed_nodes: Nodes that needed no work, each with why: views, and what nothing reads.
+        host_reads: Times that the host waited for computed values, of which it reads many at once, to go on with the run.
     """
 
     made_by = "InferenceSession.profile"
@@ -35,6 +36,7 @@ class SessionReport(RunReport):
     gpu_nodes: tuple[Label, ...]
     host_nodes: tuple[Label, ...]
     removed_nodes: tuple[Label, ...]
+    host_reads: int
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, ready for JSON."""
@@ -64,7 +66,7 @@ class SessionReport(RunReport):
             f"device      {self.device}",
             f"inputs      {shapes}",
             f"on the GPU  {_summary(self.gpu_nodes)}; {self.dispatches} dispatches a run",
-            f"on the host {_summary(self.host_nodes)}",
+            f"on the host {_summary(self.host_nodes)}" + (f"; {self.host_reads} reads a run" if self.host_reads else ""),
             f"removed     {_summary(self.removed_nodes)}",
             f"memory      weights {_size(self.weights_bytes)}, activations {_size(self.activation_bytes)} "
             f"(at one step at most {_size(self.largest_live_bytes)}), peak on the device {_size(self.peak_device_bytes)}",

@@ -189,6 +189,7 @@ class InferenceSession:
             gpu_nodes=(*self._network.computed, *account.device_labels),
             host_nodes=(*self._network.folded, *account.host_labels),
             removed_nodes=account.removed_labels,
+            host_reads=account.host_reads,
             dispatches=account.dispatches,
             weights_bytes=self._graphs.weights_bytes,
             activation_bytes=self._graphs.arena_bytes,

@@ -20,7 +20,7 @@ def pages() -> dict[str, str]:
     made = {
         "operators.md": operators_page.page(),
         "performance.md": performance_page.page(found),
-        "models.md": models_page.page(models_page.Record.read()),
+        "models.md": models_page.page(models_page.Record.read(), models_page.read_saved()),
         "images/roofline.svg": figures.roofline(found, alone=True),
     }
     for device in ("h200", "lavapipe"):

@@ -78,9 +78,12 @@ def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_the_page_has_a_line_for_each_model_on_record() -> None:
-    text = page(Record("a device", {name_of(PNET): Outcome(11, 12, (9, 0, 2), 0.51234, "")}))
+    saved = {"device": "another", "onnxruntime": "1.2", "models": {name_of(PNET): {"basic": 0.5, "all": "it is not"}}}
+    text = page(Record("a device", {name_of(PNET): Outcome(11, 12, (9, 0, 2), 0.51234, "")}), saved)
     assert f"1 of {len(ROWS)} models" in text and "Device: a device." in text
-    (line,) = (line for line in text.splitlines() if "pnet.onnx" in line)
+    assert "0 of 1 models" in text and "ONNX Runtime 1.2" in text
+    line, of_saved = (line for line in text.splitlines() if "pnet.onnx" in line)
+    assert [cell.strip() for cell in of_saved.split("|")][2:4] == ["0.5", "it is not"]
     assert [cell.strip() for cell in line.split("|")][4:11] == ["2x64x64x3", "9", "0", "2", "12", "11", "0.51"]
 
 

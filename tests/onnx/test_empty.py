@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 from onnx import helper
 
@@ -157,3 +158,23 @@ def test_sequences_of_no_steps(
         np.testing.assert_array_equal(h, initial if given else np.zeros(last, f32), strict=True)
         for state in c:
             np.testing.assert_array_equal(state, np.zeros(last, f32), strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("trace", [True, False])
+def test_loops_of_no_rounds(axis: int, trace: bool, make_session: Callable[..., Any]) -> None:
+    """Outputs of no rounds have the sizes of those of one. ONNX Runtime refuses a Scan of nothing, or ends the process."""
+    body = "round (float[2] a, float[2] b) => (float[2] c, float[4] d) { c = Add (a, b) d = Concat <axis = 0> (b, b) }"
+    if not trace:  # the host drives what a trace cannot follow
+        body = body.replace(
+            "c = Add (a, b)", "n = NonZero (b) f = Cast <to = 1> (n) r = ReduceSum <keepdims = 0> (f) c = Add (a, r)"
+        )
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    scan (float[2] s, float[M,N] x) => (float[2] y, float[K,L] z) {{
+        y, z = Scan (s, x) <num_scan_inputs = 1, scan_input_axes = [{axis}], scan_output_axes = [{axis}], body = {body}>
+    }}"""
+    session = make_session(onnx.parser.parse_model(text))
+    y, z = session.run(None, {"s": ones(2), "x": ones(2, 0) if axis else ones(0, 2)})
+    np.testing.assert_array_equal(y, ones(2), strict=True)
+    assert (z.dtype, z.shape) == (f32, (4, 0) if axis else (0, 4))
+    assert session.report().dispatches == 0

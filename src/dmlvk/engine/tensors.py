@@ -156,7 +156,7 @@ class Carrier:
         """Parts of these sizes along an axis, which goes if it is not to be kept: views where they lie in one piece."""
         bounds = [*itertools.accumulate(sizes, initial=0)]
         if tensor.is_on_host:
-            parts: list[Array | DeviceArray] = list(np.split(tensor.on_host(), bounds[1:-1], axis))
+            parts: list[Array | DeviceArray] = list(np.split(tensor.on_host(), bounds[1:-1], axis)) if sizes else []
         else:
             parts = [self._part(tensor, axis, *ends) for ends in itertools.pairwise(bounds)]
         made = []

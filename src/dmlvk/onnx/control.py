@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import onnx
 
@@ -116,8 +116,21 @@ def flattened(nodes: Iterable[Node], bodies: Mapping[Node, Mapping[str, Body]]) 
         yield node
 
 
-def scan_rounds(node: Conversion, body: Body) -> list[tuple[Value, ...]]:
-    """The elements of a Scan's scanned inputs, in the order in which its body takes them."""
+class Rounds(NamedTuple):
+    """The rounds of a Scan.
+
+    Attributes:
+        number: How many there are.
+        elements: Those of the scanned inputs for each round, in the order in which the body takes them; without rounds those
+            of one that nothing computes, from which the sizes of outputs follow.
+    """
+
+    number: int
+    elements: list[tuple[Value, ...]]
+
+
+def scan_rounds(node: Conversion, body: Body) -> Rounds:
+    """The rounds of a Scan."""
     count = node.attribute("num_scan_inputs", 0)
     states = len(body.inputs) - count
     if count < 1 or node.input_count != len(body.inputs) or not 0 <= states <= len(body.outputs):
@@ -138,16 +151,21 @@ def scan_rounds(node: Conversion, body: Body) -> list[tuple[Value, ...]]:
         raise node.invalid("all scanned inputs must have the same number of elements", sorted(lengths))
     (length,) = lengths
     if length == 0:
-        raise node.invalid("scanned inputs must have elements, because sizes of outputs follow from them", length)
+        stand_ins = (
+            node.new((*x.sizes[:axis], *x.sizes[axis + 1 :]), x.dtype) for axis, x in zip(axes, inputs, strict=True)
+        )
+        return Rounds(0, [tuple(stand_ins)])
     if length * len(body.nodes) > _LONGEST_SCAN:
         raise LongScanError(node.node, length, len(body.nodes))
     pieces = [_elements(node, x, axis) for axis, x in zip(axes, inputs, strict=True)]
-    return [*zip(*(piece[::-1] if back else piece for piece, back in zip(pieces, backwards, strict=True)), strict=True)]
+    ordered = (piece[::-1] if back else piece for piece, back in zip(pieces, backwards, strict=True))
+    return Rounds(length, [*zip(*ordered, strict=True)])
 
 
 def scan_outputs(node: Conversion, states: int, rounds: int) -> list[Value]:
-    """The outputs of a Scan, of its body's outputs; the node's inputs are the states, then each round's outputs."""
-    count = (node.input_count - states) // rounds
+    """The outputs of a Scan, of its body's outputs; the node's inputs are the states, then each round's outputs, or without
+    rounds those of one that nothing computes."""
+    count = (node.input_count - states) // max(rounds, 1)
     axes = node.attribute("scan_output_axes", [0] * count)
     backwards = node.attribute("scan_output_directions", [0] * count)
     if len(axes) != count or len(backwards) != count:
@@ -155,7 +173,11 @@ def scan_outputs(node: Conversion, states: int, rounds: int) -> list[Value]:
         raise node.invalid(rule, (len(axes), len(backwards)), (count, count))
     made = []
     for index, (axis, back) in enumerate(zip(axes, backwards, strict=True)):
-        pieces = [node[states + number * count + index] for number in range(rounds)]
+        pieces = [node[states + number * count + index] for number in range(max(rounds, 1))]
+        if rounds == 0:
+            sizes, axis = pieces[0].sizes, node.axis(axis, pieces[0].rank + 1)
+            made.append(node.new((*sizes[:axis], 0, *sizes[axis:]), pieces[0].dtype))
+            continue
         made.append(_stacked(node, pieces[::-1] if back else pieces, axis))
     return made
 

@@ -367,17 +367,21 @@ class Network:
         (body,) = self._bodies[node].values()
         conversion = self._conversion(node, operands, walk)
         rounds = scan_rounds(conversion, body)
-        states = [walk.values[name] for name in node.inputs[: len(body.inputs) - len(rounds[0])]]
+        initial = states = [walk.values[name] for name in node.inputs[: len(body.inputs) - len(rounds.elements[0])]]
         made: list[list[Operand]] = []
         walk.steps += conversion.steps
-        for elements in rounds:
+        first = len(walk.steps)
+        for elements in rounds.elements:
             walk.values.update(zip(body.inputs, (*states, *elements), strict=True))
             self._follow(self._placed[body], walk)
             results = [walk.values[name] for name in body.outputs]
             states = results[: len(states)]
             made.append(results[len(states) :])
+        if not rounds.number:
+            states = initial
+            del walk.steps[first:]
         conversion = self._conversion(node, [*states, *(item for results in made for item in results)], walk)
-        stacked = scan_outputs(conversion, len(states), len(rounds))
+        stacked = scan_outputs(conversion, len(states), rounds.number)
         walk.steps += conversion.steps
         return [*states, *stacked]
 

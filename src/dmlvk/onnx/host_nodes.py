@@ -77,6 +77,8 @@ class HostEvaluator:
         if needs_shape_only(node):
             assert inputs[0] is not None, "ONNX's checker has seen to required inputs"
             return [shape_of(node, inputs[0].shape)]
+        if not shape_arithmetic.has_types(node, inputs):
+            return None
         present = [array for array in inputs if array is not None]
         may_grow = node.op_type in _GROWING or any(array.size > _SMALL for array in present)
         if may_grow and not any(map(shape_arithmetic.records, present)):

@@ -87,6 +87,7 @@ _FORMATS_OF_TENSORS: Final[Mapping[ElementKind | None, NumberFormat]] = {
 
 # Looked up by hash: onnx 1.17's type for INT4 equals numpy's int8, but its hash is another.
 _KINDS: Final = dict(_ELEMENT_TYPES.values())
+_CODES: Final = {dtype: code for code, (dtype, _) in _ELEMENT_TYPES.items()}
 
 
 def kind_of(dtype: np.dtype[Any]) -> ElementKind | None:
@@ -109,6 +110,11 @@ def data_type_of(dtype: np.dtype[Any]) -> TensorDataType | None:
 def element_kind(code: int) -> ElementKind | None:
     """The kind of elements of a type by ONNX's number; None for one that no device tensor can have."""
     return _ELEMENT_TYPES.get(code, (None, None))[1]
+
+
+def element_code(dtype: np.dtype[Any]) -> int:
+    """ONNX's number of a numpy type; 0 where no device tensor can hold it."""
+    return _CODES.get(dtype, 0)
 
 
 def element_type(code: int) -> tuple[str, np.dtype[Any] | None]:
@@ -429,22 +435,26 @@ def _attribute(proto: onnx.AttributeProto) -> Any:
         return [item.decode() for item in value]
     if proto.type == onnx.AttributeProto.TENSOR:
         with _reading(value, f"attribute {proto.name!r}"):
-            return onnx.numpy_helper.to_array(value)
+            return _elements(value, None)
     return list(value) if isinstance(value, Sequence) else value
 
 
 def read_initializer(proto: onnx.TensorProto, data: memoryview | None = None) -> Array:
     """The array of a constant tensor; ``data`` is its raw data where they are not in the message."""
+    with _reading(proto, f"initializer {proto.name!r}"):
+        return _elements(proto, data)
+
+
+def _elements(proto: onnx.TensorProto, data: memoryview | None) -> Array:
     dtype, kind = _ELEMENT_TYPES.get(proto.data_type, (None, None))
     is_whole = kind is not None and kind not in FOUR_BITS and not (isinstance(kind, NumberFormat) and kind.layout.bits < 8)
-    with _reading(proto, f"initializer {proto.name!r}"):
-        if dtype is not None and is_whole:
-            if data is not None:
-                return _of_bits(data, dtype, proto.dims)
-            if isinstance(kind, NumberFormat):
-                given = proto.raw_data or np.array(proto.int32_data, np.int32).astype(f"<u{dtype.itemsize}").tobytes()
-                return _of_bits(given, dtype, proto.dims)
-        array: Array = onnx.numpy_helper.to_array(proto if data is None else with_data(proto, data))
+    if dtype is not None and is_whole:
+        if data is not None:
+            return _of_bits(data, dtype, proto.dims)
+        if isinstance(kind, NumberFormat):
+            given = proto.raw_data or np.array(proto.int32_data, np.int32).astype(f"<u{dtype.itemsize}").tobytes()
+            return _of_bits(given, dtype, proto.dims)
+    array: Array = onnx.numpy_helper.to_array(proto if data is None else with_data(proto, data))
     return array
 
 

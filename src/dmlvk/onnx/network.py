@@ -33,6 +33,7 @@ from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.registry import Row, find_counting, find_row, missing_reason
 from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records
+from dmlvk.onnx.stand_ins import StandIns
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError
 
@@ -62,12 +63,14 @@ class _Walk:
         values: The values so far, by name.
         uploads: Device values of what the host knows in this trace only, by name.
         steps: Operators so far.
+        stand_ins: What stands for formats with which nothing computes.
         walked: The nodes that it came by, each once, with their rows.
     """
 
     values: dict[str, Operand]
     uploads: dict[str, Value]
     steps: list[Step]
+    stand_ins: StandIns
     walked: dict[Node, Row | None]
 
 
@@ -297,7 +300,7 @@ class Network:
         """
         assert isinstance(region, NodeRegion), "the program's regions are of nodes"
         inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items()}
-        walk = _Walk({**self.constants, **host_values, **inputs}, {}, [], {})
+        walk = _Walk({**self.constants, **host_values, **inputs}, {}, [], StandIns(), {})
         self._follow(region.nodes, walk)
         return self._finished(walk, inputs, self._packed_outputs(region, walk))
 
@@ -323,13 +326,17 @@ class Network:
 
     def _on_device(self, node: Node, row: Row, operands: Sequence[Operand | None], walk: _Walk) -> dict[str, Operand]:
         conversion = self._conversion(node, operands, walk)
+        given = walk.stand_ins.read(row, conversion, operands)
+        walk.steps += conversion.steps
+        conversion = self._conversion(node, given, walk)
         row.refuse(conversion)
         result = row.convert(conversion)
         results = result if isinstance(result, tuple) else (result,)
-        walk.steps += conversion.steps
         made: dict[str, Operand] = {
             name: value for name, value in zip(node.outputs, results, strict=False) if value is not None
         }
+        made = walk.stand_ins.made(conversion, operands, row, made)
+        walk.steps += conversion.steps
         for index, name in enumerate(node.outputs):
             if name and name not in made:
                 raise unsupported_node(node, f"output {index}, {name!r}, has no implementation")
@@ -396,10 +403,12 @@ class Network:
             assert operand is not None, "ONNX's checker has seen to required inputs"
             value = operand.device() if isinstance(operand, Postponed) else operand
             return {node.outputs[0]: shape_of(node, value.sizes if isinstance(value, Value) else value.shape)}
-        arrays = [item for item in operands if not isinstance(item, Postponed)]
+        arrays = [item for item in operands if not isinstance(item, Value | Postponed)]
+        if any(isinstance(item, Value) for item in operands):  # made by a node of such types
+            return self._of_the_devices_types(node, operands, walk)
         if len(arrays) == len(operands):
             try:
-                made = _evaluate(self._evaluator, node, [None if isinstance(item, Value) else item for item in arrays])
+                made = _evaluate(self._evaluator, node, arrays)
             except NotPlainError:
                 pass
             else:

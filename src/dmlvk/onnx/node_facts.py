@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.model import ElementKind, Node, element_type, kind_of
+from dmlvk.onnx.model import ElementKind, Node, element_type, format_of
 from dmlvk.spec.errors import ModelError, UnsupportedNodeError, broken_rule
-from dmlvk.spec.formats import NumberFormat
+from dmlvk.spec.formats import Scheme
 
 
 class NodeFacts:
@@ -38,17 +38,20 @@ class NodeFacts:
         return self.node.attributes.get(name, default)
 
     def element_type(self, name: str, default: np.dtype[Any] | None = None, *, narrow: bool = False) -> np.dtype[Any]:
-        """numpy's type for an attribute that names a type; the default where it is absent or 0. A narrow float only for
-        callers that know what to do with one."""
+        """numpy's type for an attribute that names a type; the default where it is absent or 0. For one with which nothing
+        computes, float32 stands, and ``StandIns`` rounds what is made, unless a caller knows ``narrow`` ones itself."""
         code = self.attribute(name, 0)
         if not code and default is not None:
             return default
         found, dtype = element_type(code)
-        if dtype is not None and isinstance(kind_of(dtype), NumberFormat) and not narrow:
-            raise self.unsupported(f"{name} is {found}, which can only be converted to and from other types")
         if dtype is None:
             raise self.unsupported(f"{name} is {found}, which no device tensor can hold")
-        return dtype
+        kind = format_of(dtype)
+        if narrow or kind is None:
+            return dtype
+        if kind.layout.scheme is Scheme.INTEGER:
+            raise self.unsupported(f"{name} is {found}, which can only be converted to and from other types")
+        return np.dtype(np.float32)
 
     def has(self, index: int) -> bool:
         """Whether an optional input is there."""

@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.model import Array, ElementKind, Node
+from dmlvk.onnx.model import FOUR_BITS, Array, ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.values import Value
 from dmlvk.onnx.versions import serving_version
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DmlvkError
+from dmlvk.spec.formats import NumberFormat, Scheme
 
 Result = Value | Array
 Converter = Callable[[Conversion], Result | tuple[Result | None, ...]]
@@ -51,6 +52,15 @@ class Declared(NamedTuple):
     attributes: tuple[str, ...] = ()
 
 
+def _looks(node: Node) -> bool:
+    return False
+
+
+def always(node: Node) -> bool:
+    """``Row.moves`` of an operator that only moves elements."""
+    return True
+
+
 @dataclass(frozen=True)
 class Row:
     """One operator at one version of its definition.
@@ -66,6 +76,7 @@ class Row:
         handed: Inputs that the other half needs as well.
         check: What else there is to refuse when the model is loaded.
         declared: What the converter knows of an operator that onnx does not define; None for one that it does.
+        moves: Whether the converter moves elements of a node and never looks at them, so that bits stand for any type.
     """
 
     domain: str
@@ -79,6 +90,23 @@ class Row:
     check: Check | None = field(default=None, repr=False)
     declared: Declared | None = None
     doubles: bool = False
+    moves: Callable[[Node], bool] = _looks
+
+    def stands_in(self, node: Node, index: int, kind: ElementKind | None) -> ElementKind | None:
+        """The kind of elements that the converter is given for an input of a node.
+
+        A converter that takes any format with which nothing computes is given all as they are. For one that moves elements
+        their bits stand, a byte at least, and for others FLOAT32, if it takes that.
+        """
+        is_format = isinstance(kind, NumberFormat) or kind in FOUR_BITS
+        if kind is None or not is_format or any(isinstance(own, NumberFormat) or own in FOUR_BITS for own in self.types):
+            return kind
+        if self.moves(node):
+            bits = {NumberFormat.BFLOAT16: TensorDataType.UINT16, TensorDataType.INT4: TensorDataType.INT8}
+            return bits.get(kind, TensorDataType.UINT8)
+        is_real = isinstance(kind, NumberFormat) and kind.layout.scheme is not Scheme.INTEGER
+        takes = index > 0 or TensorDataType.FLOAT32 in self.types
+        return TensorDataType.FLOAT32 if is_real and takes else kind
 
     def refuse(self, node: NodeFacts) -> None:
         """Refuses a node that the converter cannot do, as far as types are known.
@@ -86,6 +114,7 @@ class Row:
         Raises:
             UnsupportedNodeError: says what of the node it is.
         """
+        node = NodeFacts(node.node, {index: self.stands_in(node.node, index, kind) for index, kind in node.kinds.items()})
         node.takes(0, (TensorDataType.FLOAT64, *self.types) if self.doubles else self.types)
         if self.declared is not None:
             asked = node.node
@@ -131,6 +160,7 @@ def converts(
     check: Check | None = None,
     declared: Declared | None = None,
     doubles: bool = False,
+    moves: Callable[[Node], bool] = _looks,
 ) -> Callable[[Converter], Converter]:
     """Registers the decorated converter for an operator's since-versions; see ``Row``."""
 
@@ -142,7 +172,7 @@ def converts(
             assert key not in ROWS, f"{key} has two converters"
             whole = _refusing(convert)
             ROWS[key] = Row(
-                domain, op_type, version, types, host_inputs, whole, temporaries, handed, check, declared, doubles
+                domain, op_type, version, types, host_inputs, whole, temporaries, handed, check, declared, doubles, moves
             )
         return convert
 

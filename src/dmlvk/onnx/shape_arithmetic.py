@@ -34,11 +34,27 @@ def has_rule(node: Node) -> bool:
     return node.domain == "" and node.op_type in _RULES and not along_axis
 
 
+def has_types(node: Node, inputs: _Inputs) -> bool:
+    """Whether the inputs of a node that has a rule are of types with which numpy computes, or of one that is only moved."""
+    others = _others(inputs)
+    data = _data(node, inputs)
+    return not others or (node.op_type in _MOVING and len(others) == 1 and (data is None or data.dtype in others))
+
+
+def _data(node: Node, inputs: _Inputs) -> Array | None:
+    return inputs[1 if node.op_type == "Where" else 0] if inputs else None
+
+
+def _others(inputs: _Inputs) -> set[np.dtype[Any]]:
+    """The types of inputs that numpy does not compute with."""
+    return {array.dtype for array in inputs if array is not None and not _is_plain(array.dtype)}
+
+
 def evaluate(node: Node, inputs: _Inputs) -> list[Array] | None:
-    """The outputs of a node that has a rule; None where it computes with types that numpy does not have.
+    """The outputs of a node that has a rule; None where it makes a type that numpy does not have.
 
     Args:
-        node: The node.
+        node: The node, which ``has_types``.
         inputs: Its inputs, None for an absent one.
 
     Raises:
@@ -48,10 +64,7 @@ def evaluate(node: Node, inputs: _Inputs) -> list[Array] | None:
     present = [array for array in inputs if array is not None]
     if any(map(records, present)) and node.op_type not in _RECORDING:
         raise NotPlainError
-    data = inputs[1 if node.op_type == "Where" else 0] if inputs else None
-    others = {array.dtype for array in present if not _is_plain(array.dtype)}
-    if others and (node.op_type not in _MOVING or len(others) > 1 or (data is not None and data.dtype not in others)):
-        return None
+    data, others = _data(node, inputs), _others(inputs)
     try:
         with np.errstate(all="ignore"):
             made = _RULES[node.op_type](node, [_as_bits(array) for array in inputs])

@@ -6,7 +6,7 @@ import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.node_facts import NodeFacts
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import PaddingMode, TensorDataType
@@ -15,7 +15,7 @@ from dmlvk.spec.schema import FLOATS, NUMERIC
 _INT64 = np.dtype(np.int64)
 
 
-@converts("TensorScatter", 24, types=(TensorDataType.FLOAT64, *NUMERIC))
+@converts("TensorScatter", 24, types=(TensorDataType.FLOAT64, *NUMERIC), moves=always)
 def tensor_scatter(node: Conversion) -> Value:
     """A cache with an update in its rows from a place on, which each batch entry has of its own."""
     cache, update, starts = node[0], node[1], node.get(2)

@@ -8,7 +8,7 @@ import numpy as np
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.gather import taken
-from dmlvk.onnx.registry import COUNTING, TAKING, Result, converts
+from dmlvk.onnx.registry import COUNTING, TAKING, Result, always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
@@ -54,7 +54,7 @@ def take_nonzero(node: Conversion) -> Value:
 # -- Compress
 
 
-@converts("Compress", 9, 11, types=_ANY, domain=COUNTING, temporaries=1, handed=(0,))
+@converts("Compress", 9, 11, types=_ANY, domain=COUNTING, moves=always, temporaries=1, handed=(0,))
 def find_true(node: Conversion) -> tuple[Result, Result]:
     """The places where the condition is true."""
     known = node.host(1)
@@ -64,7 +64,7 @@ def find_true(node: Conversion) -> tuple[Result, Result]:
     return _nonzero(node, node.reshape(node[1], (int(np.prod(node[1].sizes)),)))
 
 
-@converts("Compress", 9, 11, types=_COUNT, domain=TAKING, host_inputs=(0,))
+@converts("Compress", 9, 11, types=_COUNT, domain=TAKING, moves=always, host_inputs=(0,))
 def take_true(node: Conversion) -> Value:
     """The elements at those places along an axis, or of all as one row."""
     places, x, count = node[1], node[2], _count(node)

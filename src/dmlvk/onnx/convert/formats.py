@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.model import FOUR_BITS, format_of
+from dmlvk.onnx.model import FOUR_BITS, Array, format_of
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import QuantizationType
@@ -22,13 +22,9 @@ _WHOLE: Final = (NumberFormat.INT4, NumberFormat.UINT4)
 def decoded(node: Conversion, x: Value, dtype: np.dtype[Any] = _FLOAT) -> Value:
     """The numbers that bits stand for, exactly as float32, or as float16."""
     kind = _format(x.dtype)
-    if kind.carrier in FOUR_BITS:
-        y = _quantization(node, ops.Dequantize, x, dtype if kind in _WHOLE else _FLOAT)
-        if kind in _WHOLE:
-            return y
-        bits = node.elementwise(ops.Cast, y, dtype=_BYTE)
-    else:
-        bits = x.reinterpret(_bits(kind))
+    if kind in _WHOLE:
+        return _quantization(node, ops.Dequantize, x, dtype)
+    bits = in_bytes(node, x, _BYTE) if kind.carrier in FOUR_BITS else x.reinterpret(_bits(kind))
     return node.elementwise(FormatCast, bits, dtype=dtype, format=kind)
 
 
@@ -47,9 +43,29 @@ def encoded(
     if kind in _WHOLE:
         return _quantization(node, ops.Quantize, x if saturate else node.elementwise(FormatCast, x, **fields), dtype)
     bits = node.elementwise(FormatCast, x, dtype=_bits(kind), **fields)
-    if kind.carrier in FOUR_BITS:
-        return _quantization(node, ops.Quantize, node.elementwise(ops.Cast, bits, dtype=_FLOAT), dtype)
-    return bits.reinterpret(dtype)
+    return in_half_bytes(node, bits, dtype) if kind.carrier in FOUR_BITS else bits.reinterpret(dtype)
+
+
+def rounded(node: Conversion, x: Value, kind: NumberFormat) -> Value:
+    """float32 as the nearest numbers of a format."""
+    return node.elementwise(FormatCast, x, format=kind)
+
+
+def in_bytes(node: Conversion, x: Value, dtype: np.dtype[Any]) -> Value:
+    """Elements of 4 bits, each in a byte: a number in int8 for INT4, else bits in uint8."""
+    return node.elementwise(ops.Cast, _quantization(node, ops.Dequantize, x, _FLOAT), dtype=dtype)
+
+
+def in_half_bytes(node: Conversion, x: Value, dtype: np.dtype[Any]) -> Value:
+    """What ``in_bytes`` makes as a type of 4 bits."""
+    return _quantization(node, ops.Quantize, node.elementwise(ops.Cast, x, dtype=_FLOAT), dtype)
+
+
+def on_host(array: Array, dtype: np.dtype[Any]) -> Array:
+    """What stands for elements that the host knows: float32 and int8 as numbers, else their bits."""
+    if dtype == _FLOAT and format_of(array.dtype) is NumberFormat.BFLOAT16:  # by hand, for onnx 1.17 has integers for it
+        return (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return array.astype(dtype) if dtype in (_FLOAT, np.int8) else array.view(dtype)
 
 
 def low_bits(node: Conversion, x: Value, dtype: np.dtype[Any]) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
@@ -14,7 +14,7 @@ from dmlvk.spec.schema import NUMERIC, OperatorDesc
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 
 
-@converts("Gather", 1, 11, 13, types=_ANY)
+@converts("Gather", 1, 11, 13, types=_ANY, moves=always)
 def gather(node: Conversion) -> Value:
     """The indices' dimensions stand in the place of the axis."""
     return taken(node, node[0], node[1], node.axis(node.attribute("axis", 0), node[0].rank))
@@ -28,7 +28,7 @@ def taken(node: Conversion, x: Value, indices: Value, axis: int) -> Value:
     return _launch(node, ops.Gather, x, indices, sizes, count, place)
 
 
-@converts("GatherElements", 11, 13, types=_ANY)
+@converts("GatherElements", 11, 13, types=_ANY, moves=always)
 def gather_elements(node: Conversion) -> Value:
     """Along the other axes there may be fewer indices than elements."""
     x, indices = node[0], node[1]
@@ -43,7 +43,7 @@ def gather_elements(node: Conversion) -> Value:
     return node.launch(ops.GatherElements, x, indices, output_tensor=node.new(indices.sizes, x.dtype), axis=axis)
 
 
-@converts("GatherND", 11, 12, 13, types=_ANY)
+@converts("GatherND", 11, 12, 13, types=_ANY, moves=always)
 def gather_nd(node: Conversion) -> Value:
     """Each tuple along the last dimension of the indices chooses a block."""
     x, indices, batches = node[0], node[1], node.attribute("batch_dims", 0)

@@ -12,9 +12,10 @@ import onnx
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
-from dmlvk.onnx.model import data_type_of
+from dmlvk.onnx.convert.formats import on_host
+from dmlvk.onnx.model import data_type_of, format_of
 from dmlvk.onnx.node_facts import NodeFacts
-from dmlvk.onnx.registry import MICROSOFT, Declared, converts
+from dmlvk.onnx.registry import MICROSOFT, Declared, always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
@@ -30,7 +31,10 @@ def constant_of_shape(node: Conversion) -> Value:
     sizes = tuple(node.known(0).tolist())
     if min(sizes, default=0) < 0:
         raise node.invalid("no size may be negative", list(sizes))
-    (number,) = node.attribute("value", np.zeros(1, np.float32)).reshape(-1)
+    value = node.attribute("value", np.zeros(1, np.float32))
+    if format_of(value.dtype) is not None:
+        value = on_host(value, np.dtype(np.float32))
+    (number,) = value.reshape(-1)
     return node.fill(sizes, number)
 
 
@@ -80,8 +84,8 @@ def eye_like(node: Conversion) -> Value:
     )
 
 
-@converts("Trilu", 1, types=_ANY, host_inputs=(1,), domain=MICROSOFT, declared=Declared(2, 1, ("upper",)))
-@converts("Trilu", 14, types=_ANY, host_inputs=(1,))
+@converts("Trilu", 1, types=_ANY, moves=always, host_inputs=(1,), domain=MICROSOFT, declared=Declared(2, 1, ("upper",)))
+@converts("Trilu", 14, types=_ANY, moves=always, host_inputs=(1,))
 def triangle(node: Conversion) -> Value:
     """Zeros below the k-th diagonal, or with ``upper`` 0 above it, in each matrix of the last two dimensions."""
     x, k = node[0], node.host(1)

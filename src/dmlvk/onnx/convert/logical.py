@@ -7,7 +7,7 @@ import numpy as np
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.elementwise import Elementwise, register
 from dmlvk.onnx.model import data_type_of
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import IsInfinityMode, TensorDataType
@@ -65,7 +65,7 @@ def bit_shift(node: Conversion) -> Value:
     return node.elementwise(ops.ElementWiseBitXor, shifted, sign)
 
 
-@converts("Where", 9, 16, types=_BOOLS)
+@converts("Where", 9, 16, types=_BOOLS, moves=always)
 def where(node: Conversion) -> Value:
     condition, x, y = node[0], node[1], node[2]
     return node.elementwise(ops.ElementWiseIf, condition, x, y, dtype=x.dtype)

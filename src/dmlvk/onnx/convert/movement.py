@@ -10,7 +10,7 @@ import numpy as np
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, data_type_of
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.registry import always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import DepthSpaceOrder, PaddingMode, TensorDataType
@@ -28,13 +28,13 @@ _MODES = {
 }
 
 
-@converts("Slice", 1, types=_ANY)
+@converts("Slice", 1, types=_ANY, moves=always)
 def slice_of_attributes(node: Conversion) -> Value:
     starts, ends = (list(node.attribute(name, ())) for name in ("starts", "ends"))
     return _slice(node, starts, ends, node.attribute("axes", None), None)
 
 
-@converts("Slice", 10, 11, 13, types=_ANY, host_inputs=(1, 2, 3, 4))
+@converts("Slice", 10, 11, 13, types=_ANY, moves=always, host_inputs=(1, 2, 3, 4))
 def slice_(node: Conversion) -> Value:
     """A scalar counts as a list of one: PyTorch's exporter by tracing writes some."""
     axes, steps = (None if found is None else found.ravel().tolist() for found in (node.host(3), node.host(4)))
@@ -85,8 +85,8 @@ def _sliced(node: Conversion, x: Value, ranges: Sequence[_Range]) -> Value:
     )
 
 
-@converts("Split", 2, 11, types=_ANY)
-@converts("Split", 13, 18, types=_ANY, host_inputs=(1,))
+@converts("Split", 2, 11, types=_ANY, moves=always)
+@converts("Split", 13, 18, types=_ANY, moves=always, host_inputs=(1,))
 def split(node: Conversion) -> tuple[Value, ...]:
     """One launch writes all pieces; a piece that is the whole input is the input."""
     x = node[0]
@@ -117,7 +117,7 @@ def _lengths(node: Conversion, size: int) -> list[int]:
     return [max(min(length, size - length * index), 0) for index in range(count)]
 
 
-@converts("Concat", 4, 11, 13, types=_ANY)
+@converts("Concat", 4, 11, 13, types=_ANY, moves=always)
 def concat(node: Conversion) -> Value:
     return joined(node, [node[index] for index in range(node.input_count)], node.attribute("axis", 1))
 
@@ -136,13 +136,13 @@ def joined(node: Conversion, values: Sequence[Value], axis: int) -> Value:
     return node.launch(ops.Join, input_tensors=pieces, output_tensor=node.new(sizes, first.dtype), axis=axis)
 
 
-@converts("Pad", 2, types=_ANY)
+@converts("Pad", 2, types=_ANY, moves=always)
 def pad_of_attributes(node: Conversion) -> Value:
     value = node[0].dtype.type(node.attribute("value", 0.0))
     return _padded(node, node.attribute("mode", "constant"), list(node.attribute("pads", ())), value, None)
 
 
-@converts("Pad", 11, 13, 18, 19, 21, 23, 24, 25, types=_ANY, host_inputs=(1, 2, 3))
+@converts("Pad", 11, 13, 18, 19, 21, 23, 24, 25, types=_ANY, moves=always, host_inputs=(1, 2, 3))
 def pad(node: Conversion) -> Value:
     value, axes = node.host(2), node.host(3)
     number = node[0].dtype.type(0 if value is None or value.size == 0 else value.item())
@@ -150,7 +150,7 @@ def pad(node: Conversion) -> Value:
     return _padded(node, node.attribute("mode", "constant"), node.known(1).ravel().tolist(), number, chosen)
 
 
-@converts("CenterCropPad", 18, types=_ANY, host_inputs=(1,))
+@converts("CenterCropPad", 18, types=_ANY, moves=always, host_inputs=(1,))
 def center_crop_pad(node: Conversion) -> Value:
     """Zeros around, or the middle of each dimension; the odd element is the last."""
     x = node[0]
@@ -201,7 +201,7 @@ def _padded(node: Conversion, mode: str, pads: list[int], value: np.generic, axe
     )
 
 
-@converts("Tile", 6, 13, types=_ANY, host_inputs=(1,))
+@converts("Tile", 6, 13, types=_ANY, moves=always, host_inputs=(1,))
 def tile(node: Conversion) -> Value:
     """A broadcast view where only dimensions of one element are repeated."""
     x, repeats = node[0], tuple(int(count) for count in node.known(1))
@@ -217,7 +217,7 @@ def tile(node: Conversion) -> Value:
     return y
 
 
-@converts("DepthToSpace", 1, 11, 13, types=_ANY)
+@converts("DepthToSpace", 1, 11, 13, types=_ANY, moves=always)
 def depth_to_space(node: Conversion) -> Value:
     order = _order(node)
     block, (batch, channels, height, width) = _block(node)
@@ -227,7 +227,7 @@ def depth_to_space(node: Conversion) -> Value:
     return node.launch(ops.DepthToSpace1, node[0], output_tensor=y, block_size=block, order=order)
 
 
-@converts("SpaceToDepth", 1, 13, 28, types=_ANY)
+@converts("SpaceToDepth", 1, 13, 28, types=_ANY, moves=always)
 def space_to_depth(node: Conversion) -> Value:
     order = _order(node)
     block, (batch, channels, height, width) = _block(node)
@@ -252,7 +252,7 @@ def _block(node: Conversion) -> tuple[int, Sizes]:
     return block, node[0].sizes
 
 
-@converts("ReverseSequence", 10, types=_ANY)
+@converts("ReverseSequence", 10, types=_ANY, moves=always)
 def reverse_sequence(node: Conversion) -> Value:
     """The lengths, one for each element of the batch, count for all other dimensions: a broadcast view."""
     x, lengths = node[0], node[1]

@@ -19,7 +19,7 @@ import numpy as np
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.sampling import split
-from dmlvk.onnx.model import Array, data_type_of
+from dmlvk.onnx.model import Array, Node, data_type_of
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
@@ -44,8 +44,12 @@ def _refuse_scatter(node: NodeFacts) -> None:
         node.takes(0, NUMERIC, f"reduction {reduction!r} takes")
 
 
-@converts("Scatter", 9, types=_ANY)
-@converts("ScatterElements", 11, 13, 16, 18, types=_ANY, check=_refuse_scatter)
+def _replaces(node: Node) -> bool:
+    return bool(node.attributes.get("reduction", "none") == "none")
+
+
+@converts("Scatter", 9, types=_ANY, moves=_replaces)
+@converts("ScatterElements", 11, 13, 16, 18, types=_ANY, check=_refuse_scatter, moves=_replaces)
 def scatter_elements(node: Conversion) -> Value:
     """Along the other axes there may be fewer indices than elements."""
     x, indices, updates = node[0], node[1], node[2]
@@ -66,7 +70,7 @@ def scatter_elements(node: Conversion) -> Value:
     return _replaced(node, x, indices, updates, axis)
 
 
-@converts("ScatterND", 11, 13, 16, 18, types=_ANY, check=_refuse_scatter)
+@converts("ScatterND", 11, 13, 16, 18, types=_ANY, check=_refuse_scatter, moves=_replaces)
 def scatter_nd(node: Conversion) -> Value:
     """Each tuple along the last dimension of the indices chooses a block."""
     x, indices, updates = node[0], node[1], node[2]

@@ -8,21 +8,23 @@ import numpy as np
 
 from dmlvk.graph.views import broadcast_sizes
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.model import FORMATS
-from dmlvk.onnx.registry import converts
+from dmlvk.onnx.model import FORMATS, FOUR_BITS, ElementKind
+from dmlvk.onnx.registry import always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import NUMERIC
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
+_BITS: tuple[ElementKind, ...] = (*_ANY, *FOUR_BITS, *FORMATS)
+"""The types of what is read where it lies, two elements in a byte too."""
 
 
-@converts("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=(*_ANY, *FORMATS))
+@converts("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=_BITS)
 def identity(node: Conversion) -> Value:
     return node[0]
 
 
-@converts("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, types=_ANY, host_inputs=(1,))
+@converts("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, types=_BITS, host_inputs=(1,))
 def reshape(node: Conversion) -> Value:
     """0 keeps a size (unless ``allowzero``), -1 is what remains."""
     x, wanted = node[0], node.known(1).tolist()
@@ -38,7 +40,7 @@ def reshape(node: Conversion) -> Value:
     return node.reshape(x, tuple(sizes))
 
 
-@converts("Flatten", 1, 9, 11, 13, 21, 23, 24, 25, types=_ANY)
+@converts("Flatten", 1, 9, 11, 13, 21, 23, 24, 25, types=_BITS)
 def flatten(node: Conversion) -> Value:
     x, axis = node[0], node.attribute("axis", 1)
     if not -x.rank <= axis <= x.rank:
@@ -47,7 +49,7 @@ def flatten(node: Conversion) -> Value:
     return node.reshape(x, (math.prod(x.sizes[:axis]), math.prod(x.sizes[axis:])))
 
 
-@converts("Squeeze", 1, 11, 13, 21, 23, 24, 25, types=_ANY, host_inputs=(1,))
+@converts("Squeeze", 1, 11, 13, 21, 23, 24, 25, types=_BITS, host_inputs=(1,))
 def squeeze(node: Conversion) -> Value:
     x, axes = node[0], _axes(node)
     if axes is None:
@@ -59,7 +61,7 @@ def squeeze(node: Conversion) -> Value:
     return node.reshape(x, tuple(size for axis, size in enumerate(x.sizes) if axis not in dropped))
 
 
-@converts("Unsqueeze", 1, 11, 13, 21, 23, 24, 25, types=_ANY, host_inputs=(1,))
+@converts("Unsqueeze", 1, 11, 13, 21, 23, 24, 25, types=_BITS, host_inputs=(1,))
 def unsqueeze(node: Conversion) -> Value:
     x, axes = node[0], _axes(node) or ()
     rank = x.rank + len(axes)
@@ -70,7 +72,7 @@ def unsqueeze(node: Conversion) -> Value:
     return node.reshape(x, tuple(1 if axis in added else next(sizes) for axis in range(rank)))
 
 
-@converts("Transpose", 1, 13, 21, 23, 24, 25, types=_ANY)
+@converts("Transpose", 1, 13, 21, 23, 24, 25, types=_ANY, moves=always)
 def transpose(node: Conversion) -> Value:
     """A strided view; what needs packed elements makes the copy."""
     x = node[0]
@@ -80,7 +82,7 @@ def transpose(node: Conversion) -> Value:
     return x.transpose(permutation)
 
 
-@converts("Expand", 8, 13, types=_ANY, host_inputs=(1,))
+@converts("Expand", 8, 13, types=_ANY, moves=always, host_inputs=(1,))
 def expand(node: Conversion) -> Value:
     """numpy's broadcasting in both directions, by zero strides."""
     x, wanted = node[0], tuple(node.known(1).tolist())

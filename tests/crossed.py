@@ -11,7 +11,7 @@ from _pytest.mark.structures import ParameterSet
 
 
 def _name(value: object) -> str:
-    return str(getattr(value, "name", value))
+    return str(getattr(value, "name", getattr(value, "__name__", value)))
 
 
 def crossed(*lists: Iterable[object], name: Callable[[Any], str] = _name) -> list[ParameterSet]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from types import ModuleType
 from typing import Any
 
@@ -176,16 +177,19 @@ SPEED_CASES = (
 )
 
 
-@pytest.mark.parametrize(("name", "layout"), crossed(SPEED_CASES, ["NCHW", "NHWC"]))
-def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, layout: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "form"),
+    crossed(SPEED_CASES, itertools.product(["NCHW", "NHWC"], [TensorDataType.FLOAT32, TensorDataType.FLOAT16])),
+)
+def test_owned_weights_and_contiguous_channels(device: dmlvk.Device, name: str, form: tuple[str, TensorDataType]) -> None:
     (entry,) = CASES
+    layout, data_type = form
     case = next(case for case in entry.cases if case.name == name)
-    for data_type in entry.crossed_types:
-        variation = Variation(case, data_type, layout)
-        problem = build(entry.operator, variation, place_for_speed)
-        for rule in set(possible_rules(problem.desc, device.capabilities)) - {"direct", "naive"}:
-            outcome = check_problem(device, entry, dataclasses.replace(variation, rule=rule), problem)
-            assert outcome.passed, (str(outcome.variation), outcome.detail)
+    variation = Variation(case, data_type, layout)
+    problem = build(entry.operator, variation, place_for_speed)
+    for rule in set(possible_rules(problem.desc, device.capabilities)) - {"direct", "naive"}:
+        outcome = check_problem(device, entry, dataclasses.replace(variation, rule=rule), problem)
+        assert outcome.passed, (str(outcome.variation), outcome.detail)
 
 
 def test_winograd_in_several_parts(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,8 +247,7 @@ ADDED: dict[str, tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]]] =
 """Sizes of x and w, the layout, and attributes."""
 
 
-@pytest.mark.parametrize("name", ADDED)
-@pytest.mark.parametrize("data_type", [TensorDataType.FLOAT32, TensorDataType.FLOAT16], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("name", "data_type"), crossed(ADDED, [TensorDataType.FLOAT32, TensorDataType.FLOAT16]))
 def test_what_a_convolution_adds_is_added_as_by_itself(device: dmlvk.Device, name: str, data_type: TensorDataType) -> None:
     x_sizes, w_sizes, layout, changes = ADDED[name]
     attributes = {"strides": (1, 1), "dilations": (1, 1), "group_count": 1}

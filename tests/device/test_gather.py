@@ -134,7 +134,7 @@ def expected(problem: Problem) -> Array:
 
 
 @OPERATORS
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_every_bit_of_what_is_valid_equals_the_oracle(
     device: dmlvk.Device, row: type[OperatorDesc], data: st.DataObject

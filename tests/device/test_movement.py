@@ -79,8 +79,7 @@ def random_parts(sizes: tuple[int, ...], seed: int) -> tuple[slice, ...]:
 # -- slices
 
 
-@pytest.mark.parametrize("rank", RANKS)
-@pytest.mark.parametrize("kind", OF_EACH_SIZE)
+@pytest.mark.parametrize(("rank", "kind"), crossed(RANKS, OF_EACH_SIZE))
 def test_slices_of_every_rank(device: dmlvk.Device, rank: int, kind: Any) -> None:
     for seed in range(4):
         x = array(kind, *random_sizes(rank, 600, seed))
@@ -132,8 +131,7 @@ def among_zeros(dy: Array, sizes: tuple[int, ...], parts: Sequence[slice]) -> Ar
     return dx
 
 
-@pytest.mark.parametrize("rank", RANKS)
-@pytest.mark.parametrize("kind", OF_EACH_SIZE)
+@pytest.mark.parametrize(("rank", "kind"), crossed(RANKS, OF_EACH_SIZE))
 def test_gradients_of_slices_of_every_rank(device: dmlvk.Device, rank: int, kind: Any) -> None:
     for seed in range(4):
         sizes = random_sizes(rank, 600, seed)
@@ -202,8 +200,7 @@ def divided(device: dmlvk.Device, x: Array, axis: int, lengths: Sequence[int]) -
     return pieces if isinstance(pieces, tuple) else (pieces,)
 
 
-@pytest.mark.parametrize("rank", RANKS)
-@pytest.mark.parametrize("kind", OF_EACH_SIZE)
+@pytest.mark.parametrize(("rank", "kind"), crossed(RANKS, OF_EACH_SIZE))
 def test_pieces_of_every_rank_along_every_axis(device: dmlvk.Device, rank: int, kind: Any) -> None:
     for axis in range(rank):
         x = array(kind, *random_sizes(rank, 700, axis))
@@ -277,8 +274,7 @@ def test_padding_of_every_rank(device: dmlvk.Device, rank: int, mode: PaddingMod
         assert_same_bits(padded(device, x, pads, mode), by_numpy(x, pads, mode))
 
 
-@pytest.mark.parametrize("mode", PaddingMode)
-@pytest.mark.parametrize("kind", TYPES, ids=str)
+@pytest.mark.parametrize(("kind", "mode"), crossed(TYPES, PaddingMode))
 def test_padding_of_every_type(device: dmlvk.Device, kind: Any, mode: PaddingMode) -> None:
     x = array(kind, 4, 19)
     pads = [(2, 1), (3, 5)]
@@ -333,8 +329,7 @@ def test_padding_by_nothing_is_a_copy(device: dmlvk.Device) -> None:
 # -- tiles
 
 
-@pytest.mark.parametrize("rank", RANKS)
-@pytest.mark.parametrize("kind", [np.int8, np.float16, np.float32, np.uint64])
+@pytest.mark.parametrize(("rank", "kind"), crossed(RANKS, [np.int8, np.float16, np.float32, np.uint64]))
 def test_tiles_of_every_rank(device: dmlvk.Device, rank: int, kind: Any) -> None:
     for seed in range(3):
         x = array(kind, *random_sizes(rank, 40, seed))
@@ -345,8 +340,7 @@ def test_tiles_of_every_rank(device: dmlvk.Device, rank: int, kind: Any) -> None
 # -- blocks
 
 
-@pytest.mark.parametrize("order", DepthSpaceOrder)
-@pytest.mark.parametrize("kind", TYPES, ids=str)
+@pytest.mark.parametrize(("kind", "order"), crossed(TYPES, DepthSpaceOrder))
 def test_blocks_there_and_back(device: dmlvk.Device, kind: Any, order: DepthSpaceOrder) -> None:
     for block, sizes in ((1, (2, 3, 4, 5)), (2, (2, 3, 6, 34)), (3, (1, 2, 3, 27)), (5, (1, 1, 10, 5))):
         x = array(kind, *sizes)
@@ -401,8 +395,7 @@ def sequences(rank: int, kind: Any, length_kind: Any) -> Iterator[tuple[Array, A
         yield x, lengths.astype(length_kind), axis
 
 
-@pytest.mark.parametrize("rank", RANKS)
-@pytest.mark.parametrize("kind", OF_EACH_SIZE)
+@pytest.mark.parametrize(("rank", "kind"), crossed(RANKS, OF_EACH_SIZE))
 def test_reversed_sequences_of_every_rank_along_every_axis(device: dmlvk.Device, rank: int, kind: Any) -> None:
     for x, lengths, axis in sequences(rank, kind, (np.uint32, np.uint64)[rank % 2]):
         y = eager.reverse_subsequences(x, lengths, axis=axis, device=device)

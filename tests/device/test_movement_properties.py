@@ -187,7 +187,7 @@ def draw_problem(draw: Draw, entry: OperatorCases) -> tuple[Variation, Problem]:
 
 
 @PARAMETERS
-@examples(40)
+@examples(25)
 @given(data=st.data())
 def test_what_is_valid_has_the_oracles_bits(device: dmlvk.Device, entry: OperatorCases, data: st.DataObject) -> None:
     variation, problem = draw_problem(data.draw, entry)

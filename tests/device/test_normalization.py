@@ -175,10 +175,10 @@ def test_several_items_an_invocation(
     monkeypatch.setattr(lowering, "_batch_items", lambda lanes, count, caps: 4)
     monkeypatch.setattr(local_response, "_several", lambda *_: 3)
     entry = all_cases()[operator]
-    for case in entry.cases:
-        for layout in ("packed", "strided") if case.layouts else ("packed",):
-            outcome = check(device, entry, Variation(case, dmlvk.TensorDataType.FLOAT32, layout))
-            assert outcome.passed and not outcome.unsupported, f"{outcome.variation}: {outcome.detail}"
+    for turn, case in enumerate(entry.cases):
+        layout = "strided" if case.layouts and turn % 2 else "packed"
+        outcome = check(device, entry, Variation(case, dmlvk.TensorDataType.FLOAT32, layout))
+        assert outcome.passed and not outcome.unsupported, f"{outcome.variation}: {outcome.detail}"
 
 
 def test_a_batch_normalization_gives_its_statistics(device: dmlvk.Device) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 
 import dmlvk
@@ -25,7 +26,6 @@ from dmlvk.verify.check import check, run
 
 Array = NDArray[Any]
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
-FLOATS = pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16], ids=lambda kind: kind.name)
 EPSILON = 2.0**-10
 LONG = ("split", "columns_split")
 """The rules of rows of any length."""
@@ -69,9 +69,10 @@ BATCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
 }
 
 
-@FLOATS
-@pytest.mark.parametrize("name", BATCHES)
-@pytest.mark.parametrize("row", [ops.BatchNormalizationTrainingGrad, ops.BatchNormalizationGrad], ids=lambda r: r.__name__)
+@pytest.mark.parametrize(
+    ("row", "name", "data_type"),
+    crossed([ops.BatchNormalizationTrainingGrad, ops.BatchNormalizationGrad], BATCHES, [FLOAT32, FLOAT16]),
+)
 def test_batch_gradients_agree_with_autograd(
     device: dmlvk.Device, torch: ModuleType, row: type[Any], name: str, data_type: TensorDataType
 ) -> None:

@@ -347,7 +347,7 @@ def channels_last(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-@examples(25)
+@examples(15)
 @given(data=st.data())
 def test_random_windows(device: dmlvk.Device, data: st.DataObject) -> None:
     """Small windows with any padding, in any layout, with several rows an invocation as on a large GPU."""

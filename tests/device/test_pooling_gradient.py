@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import pathlib
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 from drawing import draw_tensor, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -81,8 +83,8 @@ GEOMETRIES: dict[str, tuple[tuple[int, ...], ...]] = {
     "volumes": ((1, 2, 5, 6, 7), (2, 3, 2), (1, 2, 2), (0, 1, 1), (1, 1, 1)),
     "dilated": ((1, 3, 13, 11), (3, 2), (1, 2), (1, 1), (2, 3)),
 }
-TYPES = pytest.mark.parametrize("data_type", [np.float32, np.float16])
-LAYOUTS = pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+FORMS = list(itertools.product([np.float32, np.float16], ["NCHW", "NHWC"]))
+"""Types and layouts: each geometry takes the next, because each is pipelines of its own."""
 
 
 def laid_out(values: Array, layout: str) -> Array:
@@ -96,14 +98,13 @@ def fields(window: tuple[int, ...], steps: tuple[int, ...], padding: tuple[int, 
     return {"window_size": window, "strides": steps, "start_padding": padding, "end_padding": padding}
 
 
-@TYPES
-@LAYOUTS
 @pytest.mark.parametrize("round_up", [False, True])
 @pytest.mark.parametrize("include_padding", [False, True])
-@pytest.mark.parametrize("name", [name for name in GEOMETRIES if name != "dilated"])
+@pytest.mark.parametrize(("name", "form"), crossed([name for name in GEOMETRIES if name != "dilated"], FORMS))
 def test_average_agrees_with_autograd(
-    device: dmlvk.Device, torch: ModuleType, name: str, include_padding: bool, round_up: bool, layout: str, data_type: type
+    device: dmlvk.Device, torch: ModuleType, name: str, include_padding: bool, round_up: bool, form: tuple[type, str]
 ) -> None:
+    data_type, layout = form
     sizes, window, steps, padding, _ = GEOMETRIES[name]
     pool = getattr(torch.nn.functional, f"avg_pool{len(window)}d")
     x = torch.zeros(sizes, dtype=torch.float64, requires_grad=True)
@@ -121,15 +122,14 @@ def test_average_agrees_with_autograd(
     np.testing.assert_allclose(found.astype(np.float64), x.grad.numpy(), rtol=4 * unit, atol=2 * unit)
 
 
-@TYPES
-@LAYOUTS
 @pytest.mark.parametrize("round_up", [False, True])
 @pytest.mark.parametrize("values", ["all different", "few"])
-@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize(("name", "form"), crossed(GEOMETRIES, FORMS))
 def test_maximum_agrees_with_autograd(
-    device: dmlvk.Device, torch: ModuleType, name: str, values: str, round_up: bool, layout: str, data_type: type
+    device: dmlvk.Device, torch: ModuleType, name: str, values: str, round_up: bool, form: tuple[type, str]
 ) -> None:
     """With few numbers windows hold their largest several times: PyTorch, too, takes the first."""
+    data_type, layout = form
     sizes, window, steps, padding, dilations = GEOMETRIES[name]
     rng = np.random.default_rng(2)
     own = rng.integers(-2, 2, sizes) if values == "few" else rng.permutation(int(np.prod(sizes))).reshape(sizes) / 32
@@ -156,7 +156,7 @@ PLANES = st.sampled_from(
 PADDINGS = st.sampled_from([(1, 1), (1, 1), (0, 0), (2, 1), (3, 5)])
 
 
-@examples(40)
+@examples(20)
 @given(data=st.data())
 def test_random_windows(device: dmlvk.Device, data: st.DataObject) -> None:
     """Any rule and, of tiles, any size; packed, channels last, and layouts that are neither."""

@@ -5,6 +5,7 @@ families of others in test_family_properties.py."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -62,17 +63,31 @@ def batch_indices(rng: np.random.Generator, sizes: tuple[int, ...], data_type: T
     return rng.choice(np.array(choices, NUMPY_TYPES[data_type]), sizes)
 
 
-@examples(60)
+ROI_ALIGN_PIPELINES = [
+    combination
+    for index, combination in enumerate(
+        itertools.product(
+            (TensorDataType.FLOAT32, TensorDataType.FLOAT16),
+            (ReduceFunction.AVERAGE, ReduceFunction.MAX),
+            (InterpolationMode.LINEAR, InterpolationMode.NEAREST_NEIGHBOR),
+            (TensorDataType.UINT32, TensorDataType.UINT64),
+        )
+    )
+    if index.bit_count() % 2 == 0
+]
+"""Any three values with each other: each combination is pipelines of its own, and so is each height of an output."""
+
+
+@examples(40)
 @given(data=st.data())
 def test_roi_align(device: dmlvk.Device, data: st.DataObject) -> None:
     draw = data.draw
-    data_type = draw(st.sampled_from(FLOATS))
+    data_type, function, interpolation, kind = draw(st.sampled_from(ROI_ALIGN_PIPELINES))
     count, channels = draw(st.integers(1, 5)), draw(st.sampled_from([1, 2, 3, 17]))
     image = draw_tensor(draw, data_type, (draw(st.integers(1, 3)), channels, draw(SIZES), draw(SIZES)))
     roi = draw_tensor(draw, data_type, (*(1,) * draw(st.integers(0, 2)), count, 4))
-    kind = draw(st.sampled_from([TensorDataType.UINT32, TensorDataType.UINT64]))
     batch = draw_tensor(draw, kind, (*(1,) * draw(st.integers(0, 3)), count))
-    crop = (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    crop = (draw(st.sampled_from([1, 7])), draw(st.integers(1, 9)))
     output = draw_tensor(draw, data_type, (count, channels, *crop), is_output=True)
     fill(draw, image, normal)
     fill(draw, roi, boxes)
@@ -83,8 +98,8 @@ def test_roi_align(device: dmlvk.Device, data: st.DataObject) -> None:
         roi_tensor=roi.desc,
         batch_indices_tensor=batch.desc,
         output_tensor=output.desc,
-        reduction_function=draw(st.sampled_from([ReduceFunction.AVERAGE, ReduceFunction.MAX])),
-        interpolation_mode=draw(st.sampled_from([InterpolationMode.LINEAR, InterpolationMode.NEAREST_NEIGHBOR])),
+        reduction_function=function,
+        interpolation_mode=interpolation,
         spatial_scale_x=draw(st.sampled_from([1.0, 0.25, 0.0, -1.0])),
         spatial_scale_y=draw(st.sampled_from([1.0, 0.5, 0.0])),
         out_of_bounds_input_value=draw(st.sampled_from([0.0, -2.5])),

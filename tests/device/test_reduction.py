@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx.reference
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 from onnx import helper
 
@@ -330,10 +331,12 @@ def test_subnormal_numbers_are_told_apart(device: dmlvk.Device) -> None:
 PAIRS = [(0, 5000), (0, 1), (3, 4), (5, 6), (31, 32), (100, 101), (127, 2048), (2047, 2048), (4998, 4999), (4999, 5000)]
 
 
-@pytest.mark.parametrize(("dtype", "least"), [(np.float32, False), (np.uint8, True), (np.int64, False)])
-@pytest.mark.parametrize("across", [False, True], ids=["rows", "columns"])
-def test_of_two_equal_elements_the_direction_decides(device: dmlvk.Device, across: bool, dtype: Any, least: bool) -> None:
+@pytest.mark.parametrize(
+    ("extreme", "across"), crossed([(np.float32, False), (np.uint8, True), (np.int64, False)], [False, True])
+)
+def test_of_two_equal_elements_the_direction_decides(device: dmlvk.Device, extreme: tuple[Any, bool], across: bool) -> None:
     """The equal elements are in the same access, in others, in other invocations and in other chunks."""
+    dtype, least = extreme
     x = np.full((len(PAIRS), 5001), 3, dtype)
     for row, pair in enumerate(PAIRS):
         x[row, pair] = 1 if least else 7
@@ -356,8 +359,7 @@ def test_rows_of_the_least_number_have_a_place(device: dmlvk.Device, dtype: Any,
 NHWC = (0, 3, 1, 2)  # of NHWC in memory, the dimensions as N, C, H, W
 
 
-@pytest.mark.parametrize("axes", [(1,), (1, 2, 3), (3, 1), (0, 1, 2, 3)], ids=str)
-@pytest.mark.parametrize("direction", list(AxisDirection))
+@pytest.mark.parametrize(("direction", "axes"), crossed(AxisDirection, [(1,), (1, 2, 3), (3, 1), (0, 1, 2, 3)]))
 def test_places_count_in_the_order_of_dimensions(
     device: dmlvk.Device, direction: AxisDirection, axes: tuple[int, ...]
 ) -> None:
@@ -382,10 +384,13 @@ def test_channels_last_are_summed_over_any_axes(device: dmlvk.Device, axes: tupl
 # -- indices
 
 
-@pytest.mark.parametrize("index", [INT64, TensorDataType.UINT64, TensorDataType.INT32, UINT32], ids=lambda item: item.name)
-@pytest.mark.parametrize(("sizes", "axis"), [((5, 70), 1), ((70, 5), 0), ((2, 9001), 1)], ids=str)
-def test_indices_of_every_type(device: dmlvk.Device, sizes: tuple[int, ...], axis: int, index: TensorDataType) -> None:
+@pytest.mark.parametrize(
+    ("shape", "index"),
+    crossed([((5, 70), 1), ((70, 5), 0), ((2, 9001), 1)], [INT64, TensorDataType.UINT64, TensorDataType.INT32, UINT32]),
+)
+def test_indices_of_every_type(device: dmlvk.Device, shape: tuple[tuple[int, ...], int], index: TensorDataType) -> None:
     """All bytes of them are written: those of ``run`` are ones before."""
+    sizes, axis = shape
     x = random(*sizes)
     for function in ARGUMENTS:
         expected = (x.argmax if function is F.ARGMAX else x.argmin)(axis, keepdims=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 
 import dmlvk
@@ -106,23 +107,23 @@ def by_rule(device: dmlvk.Device, desc: dmlvk.ResampleGrad1, dy: Array, rule: st
     return target.view(data)
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("mode", [NEAREST, LINEAR], ids=lambda mode: mode.name)
-@pytest.mark.parametrize(
-    ("sizes", "output", "scales", "offsets"),
-    [
-        ((2, 7, 33, 45), (2, 7, 66, 90), (), (0.5, -0.5)),
-        ((1, 40, 21, 18), (1, 40, 35, 27), (), (0.25, -0.75)),
-        ((2, 3, 50, 61), (2, 3, 17, 30), (), (0.5, -0.5)),
-        ((1, 2, 9, 300), (1, 2, 40, 640), (1, 1, 4, -2), (0.0, 3.0)),
-        ((3, 2, 70, 20), (3, 2, 70, 20), (1, 1, 0.5, 1.5), (-3.25, 2.0)),
-        ((1, 3, 4, 5), (1, 3, 90, 70), (), (0.5, -0.5)),
-    ],
-)
+GEOMETRIES: list[tuple[Any, ...]] = [
+    ((2, 7, 33, 45), (2, 7, 66, 90), (), (0.5, -0.5)),
+    ((1, 40, 21, 18), (1, 40, 35, 27), (), (0.25, -0.75)),
+    ((2, 3, 50, 61), (2, 3, 17, 30), (), (0.5, -0.5)),
+    ((1, 2, 9, 300), (1, 2, 40, 640), (1, 1, 4, -2), (0.0, 3.0)),
+    ((3, 2, 70, 20), (3, 2, 70, 20), (1, 1, 0.5, 1.5), (-3.25, 2.0)),
+    ((1, 3, 4, 5), (1, 3, 90, 70), (), (0.5, -0.5)),
+]
+"""Sizes, those of the output, scales where they are not the quotients, and pixel offsets."""
+
+
+@pytest.mark.parametrize(("geometry", "mode", "layout"), crossed(GEOMETRIES, [NEAREST, LINEAR], ["NCHW", "NHWC"]))
 def test_every_rule_is_the_transpose_of_the_forward_operator(
-    device: dmlvk.Device, sizes: Any, output: Any, scales: Any, offsets: Any, mode: InterpolationMode, layout: str
+    device: dmlvk.Device, geometry: tuple[Any, ...], mode: InterpolationMode, layout: str
 ) -> None:
     """sum(dy * forward(x)) == sum(gradient(dy) * x), for any dy and x."""
+    sizes, output, scales, offsets = geometry
     rng = np.random.default_rng(5)
     given = {
         "interpolation_mode": mode,

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dmlvk
+from dmlvk.onnx import attribute_rules
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.registry import COUNTING, ROWS, TAKING
@@ -93,6 +94,36 @@ def test_refused_at_load(
 ) -> None:
     with pytest.raises(dmlvk.UnsupportedNodeError, match=reason):
         _load(op_type, types, outputs, opset, domain, attributes)
+
+
+BROKEN: list[tuple[str, tuple[int, ...], int, dict[str, Any], str]] = [
+    ("Conv", (F32, F32), 11, {"group": -1}, "group must be at least 1; got -1"),
+    ("Conv", (F32, F32), 11, {"auto_pad": "SAME"}, "auto_pad must be one of 'NOTSET', .*; got 'SAME'"),
+    ("MaxPool", (F32,), 12, {"kernel_shape": [2, 2], "strides": [1, 0]}, r"strides must be at least 1; got \[1, 0\]"),
+    ("Transpose", (F32,), 13, {"perm": [0, 2]}, r"perm must name each dimension once; got \[0, 2\]"),
+    ("BitShift", (U8, U8), 11, {"direction": "UP"}, "direction must be one of 'LEFT', 'RIGHT'; got 'UP'"),
+    ("DepthToSpace", (F32,), 13, {"blocksize": 2, "mode": "RCD"}, "mode must be one of 'DCR', 'CRD'; got 'RCD'"),
+    ("Pad", (F32, I64), 18, {"mode": "wrap"}, "mode 'wrap' must be of opset 19 or newer; got 18"),
+]
+
+
+@pytest.mark.parametrize(("op_type", "types", "opset", "attributes", "reason"), BROKEN)
+def test_what_no_sizes_make_right_is_refused_at_load(
+    op_type: str, types: tuple[int, ...], opset: int, attributes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(dmlvk.ModelError, match=rf"node 'node' \({op_type}\): {reason}"):
+        _load(op_type, types, 1, opset, "", attributes)
+
+
+@pytest.mark.parametrize(("name", "operators"), attribute_rules.CHOICES.items())
+def test_choices_are_of_attributes_that_operators_have(name: str, operators: dict[str, tuple[str, ...]]) -> None:
+    """A default that is no choice would be refused as soon as a model writes it down."""
+    assert operators.keys() <= {op_type for _, op_type, _ in ROWS}
+    for op_type, choices in operators.items():
+        if onnx.defs.has(op_type):
+            schema = onnx.defs.get_schema(op_type, min(onnx.defs.onnx_opset_version(), 9 if op_type == "Upsample" else 99))
+            default = schema.attributes[name].default_value.s.decode() if name in schema.attributes else ""
+            assert not default or default in choices
 
 
 def test_what_is_left_at_its_default_loads() -> None:

@@ -779,7 +779,7 @@ REFUSED = [
     ("CenterCropPad", {"axes": [1, 1]}, (BYTES, ints(2, 2)), dmlvk.ModelError, "a dimension only once; got"),
     ("CenterCropPad", {}, (BYTES, ints(2, 2)), dmlvk.ModelError, r"one size of at least 0 for each .*; got \[2, 2\]"),
     ("DepthToSpace", {"blocksize": 2}, (np.ones((1, 6, 2, 2), f32),), dmlvk.ModelError, "square of blocksize, 2; got 6"),
-    ("DepthToSpace", {"blocksize": 2}, (BYTES,), dmlvk.ModelError, "input have 4 dimensions; got"),
+    ("DepthToSpace", {"blocksize": 2}, (BYTES,), dmlvk.ModelError, "input must have 4 dimensions; got"),
     ("DepthToSpace", {"blocksize": 1, "mode": "RCD"}, (np.ones((1, 6, 2, 2), f32),), dmlvk.ModelError, "'RCD'"),
     ("Pad", {}, (BYTES, ints(1, 2, 3)), dmlvk.ModelError, r"two entries for each of 3 axes; got \[1, 2, 3\]"),
     ("Pad", {}, (BYTES, ints(-1, 0, 0, -2, 0, 0)), dmlvk.ModelError, "cut off more"),

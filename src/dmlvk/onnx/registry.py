@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from dmlvk.onnx.attribute_rules import refuse_broken_attributes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import FOUR_BITS, Array, ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts
@@ -109,11 +110,13 @@ class Row:
         return TensorDataType.FLOAT32 if is_real and takes else kind
 
     def refuse(self, node: NodeFacts) -> None:
-        """Refuses a node that the converter cannot do, as far as types are known.
+        """Refuses a node that the converter cannot do, as far as types are known, and one that is broken.
 
         Raises:
             UnsupportedNodeError: says what of the node it is.
+            ModelError: says what of the node is broken.
         """
+        refuse_broken_attributes(node)
         node = NodeFacts(node.node, {index: self.stands_in(node.node, index, kind) for index, kind in node.kinds.items()})
         node.takes(0, (TensorDataType.FLOAT64, *self.types) if self.doubles else self.types)
         if self.declared is not None:

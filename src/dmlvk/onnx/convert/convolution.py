@@ -115,14 +115,12 @@ def _padding(
         max((-(-size // stride) - 1) * stride + extent - size, 0)
         for size, stride, extent in zip(sizes, strides, reach, strict=True)
     )
-    return split_padding(node, total, auto)
+    return split_padding(total, auto)
 
 
-def split_padding(node: Conversion, total: Sizes, auto: str) -> tuple[Sizes, Sizes]:
+def split_padding(total: Sizes, auto: str) -> tuple[Sizes, Sizes]:
     """The padding of auto_pad SAME_UPPER, with the odd one at the end, or SAME_LOWER, with it at the start."""
     small, large = tuple(both // 2 for both in total), tuple(both - both // 2 for both in total)
-    if auto not in ("SAME_UPPER", "SAME_LOWER"):
-        raise node.invalid("auto_pad must be 'NOTSET', 'VALID', 'SAME_UPPER' or 'SAME_LOWER'", auto)
     return (small, large) if auto == "SAME_UPPER" else (large, small)
 
 
@@ -170,7 +168,6 @@ def convolve_transposed(node: Conversion, pads: Sequence[int] | None, bias: Valu
     if "output_shape" in node.node.attributes:
         output = spatial(node, "output_shape", count, 0)
         start, end = split_padding(
-            node,
             tuple(max(size - wanted, 0) for size, wanted in zip(full, output, strict=True)),
             "SAME_UPPER" if auto == "SAME_UPPER" else "SAME_LOWER",
         )
@@ -179,9 +176,7 @@ def convolve_transposed(node: Conversion, pads: Sequence[int] | None, bias: Valu
         output = tuple(size - before - after for size, before, after in zip(full, start, end, strict=True))
     else:
         output = tuple(size * stride for size, stride in zip(x.sizes[2:], strides, strict=True))
-        start, end = split_padding(
-            node, tuple(max(size - wanted, 0) for size, wanted in zip(full, output, strict=True)), auto
-        )
+        start, end = split_padding(tuple(max(size - wanted, 0) for size, wanted in zip(full, output, strict=True)), auto)
     if min(output) < 1:
         raise node.invalid("every output size that the attributes give must be at least 1", output)
     channels = w.sizes[1] * group

@@ -52,13 +52,11 @@ def is_infinity(node: Conversion) -> Value:
 def bit_shift(node: Conversion) -> Value:
     """By as many bits as there are, or more, nothing is left; a negative number of bits is read as an unsigned one, which is
     more. A signed number goes right as the bits of ``x xor sign``, whose first is 0; what comes of that is turned back."""
-    rows = {"LEFT": ops.ElementWiseBitShiftLeft, "RIGHT": ops.ElementWiseBitShiftRight}
-    direction = node.attribute("direction", "")
-    if direction not in rows:
-        raise node.invalid("direction must be 'LEFT' or 'RIGHT'", direction)
+    goes_left = node.attribute("direction", "") == "LEFT"
     x, bits = node[0], node[1].reinterpret(np.dtype(f"u{node[1].dtype.itemsize}"))
-    if x.dtype.kind == "u" or direction == "LEFT":
-        return node.elementwise(rows[direction], x.reinterpret(bits.dtype), bits).reinterpret(x.dtype)
+    if x.dtype.kind == "u" or goes_left:
+        row = ops.ElementWiseBitShiftLeft if goes_left else ops.ElementWiseBitShiftRight
+        return node.elementwise(row, x.reinterpret(bits.dtype), bits).reinterpret(x.dtype)
     sign = node.elementwise(ops.ElementWiseClip1, x, min_max_data_type=data_type_of(x.dtype), min=-1, max=0)
     turned = node.elementwise(ops.ElementWiseBitXor, x, sign).reinterpret(bits.dtype)
     shifted = node.elementwise(ops.ElementWiseBitShiftRight, turned, bits).reinterpret(x.dtype)

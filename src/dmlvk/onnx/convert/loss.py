@@ -43,8 +43,6 @@ def _loss(node: Conversion, logarithms: Value) -> Value:
     not be a class, loss and weight are 0. The mean is over the weights."""
     target, weights, ignored = node[1], node.get(2), node.attribute("ignore_index", None)
     reduction = node.attribute("reduction", "mean")
-    if reduction not in ("none", "mean", "sum"):
-        raise node.invalid("reduction must be 'none', 'mean' or 'sum'", reduction)
     batch, classes, positions = logarithms.sizes
     if weights is not None and weights.sizes != (classes,):
         raise node.invalid("weights must have one element for each class", weights.sizes, (classes,))

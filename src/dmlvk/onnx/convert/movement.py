@@ -10,6 +10,7 @@ import numpy as np
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, data_type_of
+from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -136,13 +137,25 @@ def joined(node: Conversion, values: Sequence[Value], axis: int) -> Value:
     return node.launch(ops.Join, input_tensors=pieces, output_tensor=node.new(sizes, first.dtype), axis=axis)
 
 
-@converts("Pad", 2, types=_ANY, moves=always)
+def _refuse_wrapping(node: NodeFacts) -> None:
+    if node.attribute("mode", "constant") == "wrap" and node.node.version < 19:
+        raise node.invalid("mode 'wrap' must be of opset 19 or newer", node.node.version)
+
+
+@converts("Pad", 2, types=_ANY, moves=always, check=_refuse_wrapping)
 def pad_of_attributes(node: Conversion) -> Value:
     value = node[0].dtype.type(node.attribute("value", 0.0))
     return _padded(node, node.attribute("mode", "constant"), list(node.attribute("pads", ())), value, None)
 
 
-@converts("Pad", 11, 13, 18, 19, 21, 23, 24, 25, types=_ANY, moves=always, host_inputs=(1, 2, 3))
+@converts(
+    "Pad",
+    *(11, 13, 18, 19, 21, 23, 24, 25),
+    types=_ANY,
+    moves=always,
+    host_inputs=(1, 2, 3),
+    check=_refuse_wrapping,
+)
 def pad(node: Conversion) -> Value:
     value, axes = node.host(2), node.host(3)
     number = node[0].dtype.type(0 if value is None or value.size == 0 else value.item())
@@ -166,8 +179,6 @@ def center_crop_pad(node: Conversion) -> Value:
 def _padded(node: Conversion, mode: str, pads: list[int], value: np.generic, axes: Sequence[int] | None) -> Value:
     """``pads``: first the elements before each of the axes, then those after; negative ones are cut off, first of all."""
     x = node[0]
-    if mode not in _MODES or (mode == "wrap" and node.node.version < 19):
-        raise node.invalid("mode must be 'constant', 'reflect' or 'edge', or from opset 19 'wrap'", mode)
     chosen = _axes(node, range(x.rank) if axes is None else axes)
     if len(pads) != 2 * len(chosen):
         raise node.invalid(f"pads must have two entries for each of {len(chosen)} axes", pads)
@@ -238,18 +249,14 @@ def space_to_depth(node: Conversion) -> Value:
 
 
 def _order(node: Conversion) -> DepthSpaceOrder:
-    mode = node.attribute("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
-        raise node.invalid("mode must be 'DCR' or 'CRD'", mode)
-    return DepthSpaceOrder.DEPTH_COLUMN_ROW if mode == "DCR" else DepthSpaceOrder.COLUMN_ROW_DEPTH
+    columns_first = node.attribute("mode", "DCR") == "CRD"
+    return DepthSpaceOrder.COLUMN_ROW_DEPTH if columns_first else DepthSpaceOrder.DEPTH_COLUMN_ROW
 
 
 def _block(node: Conversion) -> tuple[int, Sizes]:
-    block = node.attribute("blocksize", 0)
-    if block < 1 or node[0].rank != 4:
-        rule = "blocksize must be at least 1, and the input have 4 dimensions"
-        raise node.invalid(rule, (block, node[0].sizes))
-    return block, node[0].sizes
+    if node[0].rank != 4:
+        raise node.invalid("the input must have 4 dimensions", node[0].sizes)
+    return node.attribute("blocksize", 1), node[0].sizes
 
 
 @converts("ReverseSequence", 10, types=_ANY, moves=always)

@@ -138,10 +138,6 @@ def _recurrent(
     x = x.transpose((1, 0, 2)) if batch_first else x
     steps, batch, _ = x.sizes
     directions, _, hidden = r.sizes
-    name = node.attribute("direction", "forward")
-    if name not in _DIRECTIONS:
-        raise node.invalid(f"direction must be one of {', '.join(_DIRECTIONS)}", name)
-
     if steps == 0:
         return _as_before(node, (directions, batch, hidden), batch_first, sorted(optional), like=x)
     fields: dict[str, Value | None] = {
@@ -164,7 +160,7 @@ def _recurrent(
         y, fields[field] = _output(node, (steps, directions, batch, hidden), batch_first, whole=index == 0, like=x)
         outputs.append(y)
     if any(output is not None for output in outputs):
-        direction = _DIRECTIONS[name]
+        direction = _DIRECTIONS[node.attribute("direction", "forward")]
         node.launch(
             row, **fields, activation_descs=_activations(node, functions, directions), direction=direction, **attributes
         )

@@ -79,7 +79,7 @@ def resize(node: Conversion) -> Value:
     axes = [node.axis(axis, x.rank) for axis in node.attribute("axes", range(x.rank))]
     scales, sizes = _scales_and_sizes(node, x, axes)
     starts, ends = _regions(node, x, axes) if transformation == "tf_crop_and_resize" else ((0.0,) * x.rank,) * 2
-    found = [_axis(node, transformation, *of) for of in zip(x.sizes, sizes, scales, starts, ends, strict=True)]
+    found = [_axis(transformation, *of) for of in zip(x.sizes, sizes, scales, starts, ends, strict=True)]
     antialiased = bool(node.attribute("antialias", 0)) and mode != "nearest"
     cut_off = bool(node.attribute("exclude_outside", 0)) and mode != "nearest"
     other_scale = any(axis.scale != axis.given for axis in found if not axis.is_identity)
@@ -87,15 +87,17 @@ def resize(node: Conversion) -> Value:
         return _extrapolated(node, _weighed(node, x, found, antialiased, cut_off), found)
     rounding, shift = AxisDirection.INCREASING, 0.0
     if mode == "nearest":
-        nearest_mode = node.attribute("nearest_mode", "round_prefer_floor")
-        if nearest_mode not in _ROUNDINGS:
-            raise node.invalid(f"nearest_mode must be one of {', '.join(_ROUNDINGS)}", nearest_mode)
-        rounding, shift = _ROUNDINGS[nearest_mode]
+        rounding, shift = _ROUNDINGS[node.attribute("nearest_mode", "round_prefer_floor")]
     y = _resampled(node, x, found, _mode(node), rounding, shift, antialiased)
     return _extrapolated(node, y, found)
 
 
-@converts("Resize", 10, types=_TYPES, host_inputs=(1,))
+def _refuse_cubic(node: NodeFacts) -> None:
+    if node.attribute("mode", "nearest") == "cubic":
+        raise node.invalid("mode 'cubic' must be of version 11 or newer", node.node.version)
+
+
+@converts("Resize", 10, types=_TYPES, host_inputs=(1,), check=_refuse_cubic)
 def resize_10(node: Conversion) -> Value:
     """Asymmetric. ONNX does not say how coordinates round; as in ONNX Runtime, down, but up where a dimension shrinks."""
     scales = [float(scale) for scale in node.known(1)]
@@ -132,9 +134,7 @@ def upsample_of_blocks(node: Conversion) -> Value:
     if len(scales) != x.rank:
         raise node.invalid(f"there must be a scale for each dimension of {x.sizes}", list(scales))
     transformation = node.attribute("coordinate_transformation_mode", "asymmetric")
-    found = [
-        _axis(node, transformation, size, size * scale, scale, 0.0, 1.0) for size, scale in zip(x.sizes, scales, strict=True)
-    ]
+    found = [_axis(transformation, size, size * scale, scale, 0.0, 1.0) for size, scale in zip(x.sizes, scales, strict=True)]
     return _resampled(node, x, found, InterpolationMode.LINEAR, AxisDirection.INCREASING, 0.0, False)
 
 
@@ -148,10 +148,7 @@ def _asymmetric(node: Conversion, scales: Sequence[float], rounding: AxisDirecti
 
 
 def _mode(node: Conversion) -> InterpolationMode:
-    mode = node.attribute("mode", "nearest")
-    if mode not in ("nearest", "linear"):
-        raise node.invalid("mode must be 'nearest' or 'linear'", mode)
-    return InterpolationMode.LINEAR if mode == "linear" else _NEAREST
+    return InterpolationMode.LINEAR if node.attribute("mode", "nearest") == "linear" else _NEAREST
 
 
 def _scaled(size: int, scale: float) -> int:
@@ -177,8 +174,6 @@ def _scales_and_sizes(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[
     if targets:
         chosen = [size / x.sizes[axis] if x.sizes[axis] else 1.0 for axis, size in zip(axes, targets, strict=True)]
         if policy != "stretch":
-            if policy not in ("not_larger", "not_smaller"):
-                raise node.invalid("keep_aspect_ratio_policy must be 'stretch', 'not_larger' or 'not_smaller'", policy)
             chosen = [min(chosen) if policy == "not_larger" else max(chosen)] * len(axes)
             targets = [math.floor(x.sizes[axis] * scale + 0.5) for axis, scale in zip(axes, chosen, strict=True)]
     else:
@@ -205,7 +200,7 @@ def _regions(node: Conversion, x: Value, axes: Sequence[int]) -> tuple[list[floa
     return starts, ends
 
 
-def _axis(node: Conversion, transformation: str, inputs: int, outputs: int, given: float, start: float, end: float) -> _Axis:
+def _axis(transformation: str, inputs: int, outputs: int, given: float, start: float, end: float) -> _Axis:
     scale, before, after = given, 0.0, 0.0
     if transformation == "half_pixel" or (transformation == "pytorch_half_pixel" and outputs > 1):
         before, after = 0.5, -0.5
@@ -221,8 +216,6 @@ def _axis(node: Conversion, transformation: str, inputs: int, outputs: int, give
         scale = (given * inputs - 1) / (inputs - 1) if inputs > 1 and outputs > 1 else 1.0
     elif transformation == "tf_crop_and_resize":
         return _cropped(inputs, outputs, given, start * (inputs - 1), end * (inputs - 1))
-    elif transformation != "asymmetric":
-        raise node.invalid("coordinate_transformation_mode must be one that ONNX defines", transformation)
     return _Axis(inputs, outputs, given, scale, before, after)
 
 

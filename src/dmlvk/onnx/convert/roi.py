@@ -32,8 +32,6 @@ def _refuse_roi_align(node: NodeFacts) -> None:
 def roi_align(node: Conversion) -> Value:
     """ONNX's own words are in the row, ``ops.RoiAlign1``. Before opset 16 the transformation is output_half_pixel."""
     mode = node.attribute("mode", "avg")
-    if mode not in ("avg", "max"):
-        raise node.invalid("mode must be 'avg' or 'max'", mode)
     transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
     half_pixel = node.node.version >= 16 and transformation == "half_pixel"
     scale, ratio = float(node.attribute("spatial_scale", 1.0)), node.attribute("sampling_ratio", 0)

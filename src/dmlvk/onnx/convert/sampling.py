@@ -71,9 +71,6 @@ def grid_sample(node: Conversion) -> Value:
     mode = node.attribute("mode", "linear" if node.node.version >= 20 else "bilinear")
     mode, padding = _MODES.get(mode, mode), node.attribute("padding_mode", "zeros")
     image, rank = x.sizes[2:], x.rank - 2
-    if mode not in _OFFSETS or padding not in ("zeros", "border", "reflection"):
-        rule = "mode must be 'nearest', 'linear' or 'cubic', and padding_mode 'zeros', 'border' or 'reflection'"
-        raise node.invalid(rule, (mode, padding))
     if rank < 1 or grid.rank != x.rank or grid.sizes[0] != x.sizes[0] or grid.sizes[-1] != rank:
         rule = f"for an input of sizes {x.sizes} the grid must have the sizes (batch, the output's, {rank})"
         raise node.invalid(rule, grid.sizes)

@@ -16,9 +16,6 @@ struct Statistics {
     float squares; // sum of squared deviations from mean + remainder
 };
 
-// 0 for what is infinite or NaN: corrections must not turn an infinite mean into NaN.
-float finite_or_zero(float value) { return is_nan(value) || is_infinite(value) ? 0.0 : value; }
-
 // From a first mean, and the sums of d and d * d over the data's deviations d = x - mean.
 Statistics centred(float count, float mean, vec2 deviations) {
     const float remainder = finite_or_zero(deviations.x / count);

@@ -31,14 +31,28 @@
 #else
 #define FIRST uint
 #endif
+#if defined(T_IS_FLOAT64)
+#define SECOND uint64_t
+#define ACCUMULATOR_WORDS 4
+#else
+#define SECOND uint
 #define ACCUMULATOR_WORDS (2 + T_BYTES / 8)
+#endif
 
 struct Accumulator {
     FIRST first;
-    uint second;
+    SECOND second;
 };
 
-#if ACCUMULATOR_WORDS == 3
+#if ACCUMULATOR_WORDS == 4
+uint[4] to_words(Accumulator a) {
+    const uvec2 first = unpackUint2x32(a.first), second = unpackUint2x32(a.second);
+    return uint[4](first.x, first.y, second.x, second.y);
+}
+Accumulator from_words(uint words[4]) {
+    return Accumulator(packUint2x32(uvec2(words[0], words[1])), packUint2x32(uvec2(words[2], words[3])));
+}
+#elif ACCUMULATOR_WORDS == 3
 uint[3] to_words(Accumulator a) {
     const uvec2 first = unpackUint2x32(a.first);
     return uint[3](first.x, first.y, a.second);
@@ -61,7 +75,11 @@ bool is_range() { return is_function(RANGE); }
 bool is_log_sum_exp() { return is_function(REDUCE_FUNCTION_LOG_SUM_EXP); }
 bool is_least() { return is_function(REDUCE_FUNCTION_MIN) || is_function(REDUCE_FUNCTION_ARGMIN); }
 
-#if T_IS_FLOAT
+#if defined(T_IS_FLOAT64)
+uint64_t to_bits(double value) { return doubleBitsToUint64(value); }
+double from_bits(uint64_t bits) { return uint64BitsToDouble(bits); }
+FIRST order_bits(ORDER key) { return uint64_t(key); }
+#elif T_IS_FLOAT
 uint to_bits(float value) { return floatBitsToUint(value); }
 T_MATH from_bits(FIRST bits) { return uintBitsToFloat(bits); }
 FIRST order_bits(ORDER key) { return uint(key); }
@@ -80,10 +98,10 @@ ORDER order_of(T_MATH x) {
 #if T_IS_FLOAT
 // The orders of the largest of several elements and, downwards, of the least; of NaN both. NaN is looked for once, in the
 // result: an order is two operations then, and what finds the largest and the least two more.
-void orders_of_all(float values[TOGETHER], out ORDER up, out ORDER down) {
-    ORDER most = order_of_bits(floatBitsToUint(values[0])), least = most;
+void orders_of_all(REAL values[TOGETHER], out ORDER up, out ORDER down) {
+    ORDER most = order_of_bits(to_bits(values[0])), least = most;
     [[unroll]] for (int i = 1; i < TOGETHER; ++i) {
-        const ORDER key = order_of_bits(floatBitsToUint(values[i]));
+        const ORDER key = order_of_bits(to_bits(values[i]));
         most = max(most, key);
         least = min(least, key);
     }
@@ -118,17 +136,17 @@ T_MATH neutral() {
 }
 
 Accumulator empty() {
-    if (is_extreme()) return Accumulator(order_bits(LEAST_ORDER), NOWHERE);
+    if (is_extreme()) return Accumulator(order_bits(LEAST_ORDER), SECOND(NOWHERE));
 #if T_IS_FLOAT
     if (is_range()) return Accumulator(order_bits(order_up(0.0)), order_bits(order_down(0.0)));
 #endif
-    return Accumulator(to_bits(neutral()), 0u);
+    return Accumulator(to_bits(neutral()), SECOND(0));
 }
 
 T_MATH mapped(T_MATH x) {
     if (is_function(REDUCE_FUNCTION_L1)) {
 #if T_IS_FLOAT
-        return uintBitsToFloat(floatBitsToUint(x) & 0x7FFFFFFFu);
+        return copy_sign(x, T_MATH(1));
 #elif T_IS_SIGNED
         return x < 0 ? -x : x;
 #endif
@@ -149,11 +167,11 @@ void two_sum(float a, float b, out float sum, out float lost) {
 }
 #endif
 
-void add(inout Accumulator a, T_MATH value, uint lost_before) {
+void add(inout Accumulator a, T_MATH value, SECOND lost_before) {
 #if T_IS_FLOAT
-    float sum, lost;
+    REAL sum, lost;
     two_sum(from_bits(a.first), value, sum, lost);
-    a = Accumulator(to_bits(sum), floatBitsToUint(uintBitsToFloat(a.second) + uintBitsToFloat(lost_before) + lost));
+    a = Accumulator(to_bits(sum), to_bits(from_bits(a.second) + from_bits(lost_before) + lost));
 #else
     a.first += FIRST(value);
 #endif
@@ -167,7 +185,7 @@ bool beats(Accumulator a, Accumulator b) {
 
 Accumulator merged(Accumulator a, Accumulator b) {
     if (is_extreme()) return beats(b, a) ? b : a;
-    if (is_product()) return Accumulator(to_bits(from_bits(a.first) * from_bits(b.first)), 0u);
+    if (is_product()) return Accumulator(to_bits(from_bits(a.first) * from_bits(b.first)), SECOND(0));
 #if T_IS_FLOAT
     if (is_range()) {
         const ORDER up = max(bits_order(a.first), bits_order(b.first));
@@ -175,9 +193,9 @@ Accumulator merged(Accumulator a, Accumulator b) {
         return Accumulator(order_bits(up), order_bits(down));
     }
     if (is_log_sum_exp()) {
-        const LogSumExp both = merged(LogSumExp(uintBitsToFloat(a.first), uintBitsToFloat(a.second)),
-                                      LogSumExp(uintBitsToFloat(b.first), uintBitsToFloat(b.second)));
-        return Accumulator(to_bits(both.largest), floatBitsToUint(both.others));
+        const LogSumExp both = merged(LogSumExp(from_bits(a.first), from_bits(a.second)),
+                                      LogSumExp(from_bits(b.first), from_bits(b.second)));
+        return Accumulator(to_bits(both.largest), to_bits(both.others));
     }
 #endif
     add(a, from_bits(b.first), b.second);
@@ -186,7 +204,7 @@ Accumulator merged(Accumulator a, Accumulator b) {
 
 void update(inout Accumulator a, T_MATH values[TOGETHER], uint place) {
     if (is_extreme()) {
-        a = merged(a, Accumulator(order_bits(order_of_all(values)), place));
+        a = merged(a, Accumulator(order_bits(order_of_all(values)), SECOND(place)));
     } else if (is_product()) {
         T_MATH product = values[0];
         [[unroll]] for (int i = 1; i < TOGETHER; ++i) product *= values[i];
@@ -197,28 +215,31 @@ void update(inout Accumulator a, T_MATH values[TOGETHER], uint place) {
         orders_of_all(values, up, down);
         a = merged(a, Accumulator(order_bits(up), order_bits(down)));
     } else if (is_log_sum_exp()) {
-        LogSumExp own = LogSumExp(uintBitsToFloat(a.first), uintBitsToFloat(a.second));
+        LogSumExp own = LogSumExp(from_bits(a.first), from_bits(a.second));
         update(own, values);
-        a = Accumulator(to_bits(own.largest), floatBitsToUint(own.others));
+        a = Accumulator(to_bits(own.largest), to_bits(own.others));
 #endif
     } else {
         T_MATH sum = mapped(values[0]);
         [[unroll]] for (int i = 1; i < TOGETHER; ++i) sum += mapped(values[i]);
-        add(a, sum, 0u);
+        add(a, sum, SECOND(0));
     }
 }
 
 // Places count upwards from the element that is to win among equals. The inverse is the same.
-uint place_of(uint number) { return p.decreasing != 0u ? NOWHERE - 1u - number : number; }
+uint place_of(SECOND place) {
+    const uint number = uint(place);
+    return p.decreasing != 0u ? NOWHERE - 1u - number : number;
+}
 
 T_MATH finish(Accumulator a) {
     if (is_extreme()) return is_least() ? from_order_down(bits_order(a.first)) : from_order_up(bits_order(a.first));
 #if T_IS_FLOAT
-    if (is_log_sum_exp()) return logarithm(LogSumExp(uintBitsToFloat(a.first), uintBitsToFloat(a.second)));
+    if (is_log_sum_exp()) return logarithm(LogSumExp(from_bits(a.first), from_bits(a.second)));
     if (is_product()) return from_bits(a.first);
-    const float lost = uintBitsToFloat(a.second);
-    const float sum = from_bits(a.first) + (is_finite(lost) ? lost : 0.0);
-    if (is_function(REDUCE_FUNCTION_AVERAGE)) return sum / p.divisor;
+    const REAL lost = from_bits(a.second);
+    const REAL sum = from_bits(a.first) + (is_finite(lost) ? lost : 0.0);
+    if (is_function(REDUCE_FUNCTION_AVERAGE)) return sum / REAL(p.divisor);
     if (is_function(REDUCE_FUNCTION_L2)) return sqrt(sum);
     if (is_function(REDUCE_FUNCTION_LOG_SUM)) return log_accurate(sum);
     return sum;

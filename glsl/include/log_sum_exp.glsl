@@ -12,24 +12,24 @@
 #include "powers.glsl"
 
 struct LogSumExp {
-    float largest; // of no element -infinity
-    float others; // relative to power_base(largest)
+    REAL largest; // of no element -infinity
+    REAL others; // relative to power_base(largest)
 };
 
 LogSumExp merged(LogSumExp a, LogSumExp b) {
     const bool swapped = b.largest > a.largest;
     const LogSumExp high = swapped ? b : a, low = swapped ? a : b;
-    const float share = is_infinite(low.largest) ? 0.0 : power(low.largest, power_base(high.largest));
+    const REAL share = is_infinite(low.largest) ? 0.0 : power(low.largest, power_base(high.largest));
     return LogSumExp(high.largest, high.others + (1.0 + low.others * power_base(low.largest).correction) * share);
 }
 
 // Makes a larger element of the values the largest, and the one that it replaces one of the values.
-void raise(inout LogSumExp own, inout float values[TOGETHER], float largest, PowerBase base) {
+void raise(inout LogSumExp own, inout REAL values[TOGETHER], REAL largest, PowerBase base) {
     const PowerBase own_base = power_base(own.largest);
     if (own_base.shift != base.shift || own_base.exponent != base.exponent)
         own.others *= own_base.correction * power(own.largest, base);
     // (A device that flushes subnormal numbers may have made the largest 0.)
-    const float least = largest - 1e-30;
+    const REAL least = largest - 1e-30;
     bool replaced = false;
     [[unroll]] for (int i = 0; i < TOGETHER; ++i) {
         const bool here = !replaced && values[i] >= least;
@@ -39,8 +39,8 @@ void raise(inout LogSumExp own, inout float values[TOGETHER], float largest, Pow
     own.largest = largest;
 }
 
-void update(inout LogSumExp own, float values[TOGETHER]) {
-    float largest = own.largest;
+void update(inout LogSumExp own, REAL values[TOGETHER]) {
+    REAL largest = own.largest;
     [[unroll]] for (int i = 0; i < TOGETHER; ++i) largest = max(largest, values[i]); // it may overlook NaN
     if (is_infinite(largest)) {
         own.largest = largest;
@@ -52,7 +52,7 @@ void update(inout LogSumExp own, float values[TOGETHER]) {
     [[unroll]] for (int i = 0; i < TOGETHER; ++i) own.others += power(values[i], base);
 }
 
-float logarithm(LogSumExp sum) {
+REAL logarithm(LogSumExp sum) {
     if (is_nan(sum.others)) return sum.others;
     if (is_infinite(sum.largest)) return sum.largest;
     return sum.largest + log1p_positive(sum.others * power_base(sum.largest).correction);

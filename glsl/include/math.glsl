@@ -29,6 +29,9 @@ bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0x7F800
 bool is_zero(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0u; }
 bool is_negative(float x) { return floatBitsToUint(x) >> 31 != 0u; }
 
+// 0 for what is infinite or NaN: a correction must not make NaN of an infinite sum.
+float finite_or_zero(float value) { return is_finite(value) ? value : 0.0; }
+
 // a / b for every b. GLSL bounds the error of / for |b| up to 2^126 only: past that the reciprocal that an H200 multiplies
 // with is 0. Both are scaled by a power of two then, which is exact, for the quotient is far below 1 but where a is huge too.
 precise float divide(float a, float b) {

@@ -21,6 +21,8 @@ bool is_finite(double x) { return size_bits(x) < INFINITE_DOUBLE; }
 bool is_infinite(double x) { return size_bits(x) == INFINITE_DOUBLE; }
 bool is_zero(double x) { return size_bits(x) == uint64_t(0); }
 
+double finite_or_zero(double value) { return is_finite(value) ? value : 0.0LF; }
+
 precise double divide(double a, double b) { return a / b; }
 
 double copy_sign(double magnitude, double sign_from) {

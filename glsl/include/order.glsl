@@ -1,7 +1,7 @@
 // Integers in the order of a data type's numbers, for the data type macro T. Comparing floats themselves would take subnormal
 // numbers for 0 on devices that flush them, and would lose NaN.
 //
-//   ORDER             the integer's type: int for floats, the arithmetic type for integers
+//   ORDER             the integer's type: int for floats, int64_t for doubles, the arithmetic type for integers
 //   order_up(x)       larger for larger x; -0 below 0; NaN above everything
 //   order_down(x)     larger for smaller x; NaN above everything
 //   from_order_up, from_order_down    back: the same bits, but one NaN for all
@@ -11,7 +11,21 @@
 #ifndef DMLVK_ORDER_GLSL
 #define DMLVK_ORDER_GLSL
 
-#if T_IS_FLOAT
+#include "math.glsl"
+
+#if defined(T_IS_FLOAT64)
+#define ORDER int64_t
+#define LEAST_ORDER (-NAN_ORDER - int64_t(1))
+const int64_t INFINITE_ORDER = int64_t(INFINITE_DOUBLE); // upwards; that of -infinity is ~INFINITE_ORDER
+const int64_t NAN_ORDER = int64_t(~SIGN_OF_DOUBLE);      // as a double's bits a NaN, too
+
+int64_t order_of_bits(uint64_t bits) { return int64_t(bits ^ (uint64_t(int64_t(bits) >> 63) & ~SIGN_OF_DOUBLE)); }
+ORDER order_up(double x) { return is_nan(x) ? NAN_ORDER : order_of_bits(doubleBitsToUint64(x)); }
+ORDER order_down(double x) { return is_nan(x) ? NAN_ORDER : ~order_of_bits(doubleBitsToUint64(x)); }
+double from_order_up(ORDER key) { return uint64BitsToDouble(uint64_t(order_of_bits(uint64_t(key)))); }
+double from_order_down(ORDER key) { return key == NAN_ORDER ? from_order_up(key) : from_order_up(~key); }
+ORDER order_of_zeros(ORDER key) { return key == int64_t(-1) ? int64_t(0) : key; }
+#elif T_IS_FLOAT
 #define ORDER int
 #define LEAST_ORDER (-0x7FFFFFFF - 1)
 const int NAN_ORDER = 0x7FFFFFFF;      // as a float's bits a NaN, too

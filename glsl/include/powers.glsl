@@ -8,6 +8,7 @@
 // e^(x - largest) is power(x, base) * base.correction, and sums of powers are corrected as a whole.
 // power() is good to 1 ULP, is less than 2^32, and is 0 from 2^-126 down, as also of -infinity. NaN stays; what it makes of
 // infinity is of no use.
+// In float64 the base is e^largest, and what x - largest loses goes into the power.
 // A float16 result keeps nothing of what x - largest loses: there the base is e^largest, and exp2 the device's, which Vulkan
 // bounds.
 
@@ -16,45 +17,55 @@
 
 #include "math.glsl"
 
+#if defined(T_IS_FLOAT64)
+#define LARGEST_FLOAT 1.7976931348623157e308LF
+#else
 #define LARGEST_FLOAT 3.4028235e38
+#endif
 
 struct PowerBase {
-    float shift;      // taken from x
+    REAL shift;      // taken from x
     uint exponent;    // 2^-n, as the bits to which n' is added
-    float least;      // where powers are 0
-    float correction; // e^largest below the base's power: in (2^-32, 1]
+    REAL least;      // where powers are 0
+    REAL correction; // e^largest below the base's power: in (2^-32, 1]
 };
 
-PowerBase power_base(float largest) {
-    const float finite = clamp(largest, -LARGEST_FLOAT, LARGEST_FLOAT); // infinity - infinity would be NaN
-#if T_IS_FLOAT16
+PowerBase power_base(REAL largest) {
+    const REAL finite = clamp(largest, -LARGEST_FLOAT, LARGEST_FLOAT); // infinity - infinity would be NaN
+#if defined(T_IS_FLOAT64)
+    return PowerBase(finite, 0u, finite - 746.0LF, 1.0LF);
+#elif T_IS_FLOAT16
     return PowerBase(finite, 0u, finite - 88.0, 1.0);
 #else
     const bool is_near = abs(finite) < 224.0;
-    const float shift = is_near ? 0.0 : floor(finite * (1.0 / 16.0)) * 16.0;
-    const float whole = is_near ? floor(finite * (LOG2_E / 32.0)) * 32.0 : 0.0; // n
+    const REAL shift = is_near ? 0.0 : floor(finite * (1.0 / 16.0)) * 16.0;
+    const REAL whole = is_near ? floor(finite * (LOG2_E / 32.0)) * 32.0 : 0.0; // n
     int m;
-    const float r = reduce_exponent(finite - shift, m); // largest = shift + m ln 2 + r
+    const REAL r = reduce_exponent(finite - shift, m); // largest = shift + m ln 2 + r
     const int n = int(whole);
-    const float correction = scale_exponent(1.0 + expm1_reduced(-r), n - m);
+    const REAL correction = scale_exponent(1.0 + expm1_reduced(-r), n - m);
     return PowerBase(shift, uint(127 - n) << 23, fma(whole, LN2, shift - 88.0), correction);
 #endif
 }
 
-float power(float x, PowerBase base) {
-#if T_IS_FLOAT16
+REAL power(REAL x, PowerBase base) {
+#if defined(T_IS_FLOAT64)
+    double difference, lost;
+    two_sum(x, -base.shift, difference, lost);
+    return x < base.least ? 0.0LF : exp_scaled(difference, lost, 0);
+#elif T_IS_FLOAT16
     return exp2((x - base.shift) * LOG2_E);
 #else
     int n;
-    const float r = reduce_exponent(x - base.shift, n);
-    const float scale = uintBitsToFloat((uint(n) << 23) + base.exponent);
-    precise float result = fma(expm1_reduced(r), scale, scale);
+    const REAL r = reduce_exponent(x - base.shift, n);
+    const REAL scale = uintBitsToFloat((uint(n) << 23) + base.exponent);
+    precise REAL result = fma(expm1_reduced(r), scale, scale);
     return x < base.least ? 0.0 : result;
 #endif
 }
 
 // e^(x - largest) of a single x below it.
-float power_below(float x, float largest) {
+REAL power_below(REAL x, REAL largest) {
     const PowerBase base = power_base(largest);
     return power(x, base) * base.correction;
 }

@@ -2,7 +2,7 @@
 //
 // A Part is the sum or product of some neighbouring elements; combine(a, b) is that of a's elements followed by b's.
 //   integers         wrap around
-//   floating sums    are float32; `Running`, what came before a tile, keeps what rounding takes from it beside it
+//   floating sums    are float32, or float64 of such; `Running`, what came before a tile, keeps what rounding takes from it beside it
 //   floating products are value * 2^exponent, 1 <= |value| < 2 (or 0, infinite, NaN), so that nothing overflows on the way
 // Constants: PRODUCT (0 sums, 1 products), PHASE:
 //   WHOLE   a row is read and written at once
@@ -15,8 +15,8 @@
 #ifndef DMLVK_SCAN_GLSL
 #define DMLVK_SCAN_GLSL
 
-#include "accumulate.glsl"
 #include "dtype.glsl"
+#include "math.glsl"
 #include "tensor.glsl"
 
 layout(set = 0, binding = BINDING_PARTIALS, std430) buffer Partials { uvec4 partials[]; };
@@ -24,15 +24,37 @@ layout(set = 0, binding = BINDING_PARTIALS, std430) buffer Partials { uvec4 part
 #if T_IS_FLOAT
 
 struct Part {
-    float value;
+    REAL value;
     int exponent; // of products
 };
 
 struct Running {
     Part part;
-    float lost; // of sums: part.value + lost is the sum
+    REAL lost; // of sums: part.value + lost is the sum
 };
 
+Part identity() { return Part(PRODUCT != 0 ? 1.0 : 0.0, 0); }
+
+// Its value and its exponent apart, if it is normal.
+#if defined(T_IS_FLOAT64)
+Part normalized(Part a) {
+    const uvec2 bits = unpackDouble2x32(a.value);
+    const uint field = bits.y >> 20 & 0x7FFu;
+    if (PRODUCT == 0 || field == 0u || field == 0x7FFu) return a;
+    return Part(packDouble2x32(uvec2(bits.x, bits.y & 0x800FFFFFu | 0x3FF00000u)), a.exponent + int(field) - 1023);
+}
+
+Part part_of(double x) {
+    const bool small = size_bits(x) <= SIGNIFICAND_OF_DOUBLE;
+    return normalized(small && PRODUCT != 0 ? Part(x * two_to(54), -54) : Part(x, 0));
+}
+
+double rounded(Part a) {
+    const int exponent = clamp(a.exponent, -2044, 2044);
+    const int first = exponent >> 1;
+    return a.value * two_to(first) * two_to(exponent - first);
+}
+#else
 Part normalized(Part a) {
     const uint bits = floatBitsToUint(a.value);
     const uint field = bits >> 23 & 0xFFu;
@@ -40,12 +62,18 @@ Part normalized(Part a) {
     return Part(uintBitsToFloat(bits & 0x807FFFFFu | 0x3F800000u), a.exponent + int(field) - 127);
 }
 
-Part identity() { return Part(PRODUCT != 0 ? 1.0 : 0.0, 0); }
-
 Part part_of(float x) {
     const bool small = (floatBitsToUint(x) & 0x7F800000u) == 0u; // subnormal numbers count if the device has them
     return normalized(small && PRODUCT != 0 ? Part(x * 16777216.0, -24) : Part(x, 0));
 }
+
+// value * 2^exponent, rounded once.
+float rounded(Part a) {
+    const int exponent = clamp(a.exponent, -252, 252);
+    const int first = exponent >> 1;
+    return a.value * power_of_two(first) * power_of_two(exponent - first);
+}
+#endif
 
 // Not normalized: for at most 16 parts in turn.
 Part join(Part a, Part b) {
@@ -59,13 +87,6 @@ Part combine(Part a, Part b) {
     return both;
 }
 
-// value * 2^exponent, rounded once.
-float rounded(Part a) {
-    const int exponent = clamp(a.exponent, -252, 252);
-    const int first = exponent >> 1;
-    return a.value * power_of_two(first) * power_of_two(exponent - first);
-}
-
 Running nothing() { return Running(identity(), 0.0); }
 
 void append(inout Running running, Part next) {
@@ -74,21 +95,38 @@ void append(inout Running running, Part next) {
         return;
     }
     // Knuth's two-sum.
-    precise const float corrected = next.value + running.lost;
-    precise const float sum = running.part.value + corrected;
-    precise const float back = sum - running.part.value;
-    precise const float lost = (running.part.value - (sum - back)) + (corrected - back);
+    precise const REAL corrected = next.value + running.lost;
+    precise const REAL sum = running.part.value + corrected;
+    precise const REAL back = sum - running.part.value;
+    precise const REAL lost = (running.part.value - (sum - back)) + (corrected - back);
     running.part.value = sum;
     running.lost = finite_or_zero(lost);
 }
 
 // The sum or product of all elements so far: those before the tile, and `prefix` of the tile.
-float finished(Running before, Part prefix) {
+REAL finished(Running before, Part prefix) {
     if (PRODUCT != 0) return rounded(join(before.part, prefix));
-    precise const float sum = before.part.value + (before.lost + prefix.value);
+    precise const REAL sum = before.part.value + (before.lost + prefix.value);
     return sum;
 }
 
+#if defined(T_IS_FLOAT64)
+Part shuffle(Part a, uint invocation) {
+    const uvec2 halves = unpackDouble2x32(a.value);
+    const uvec2 value = uvec2(subgroupShuffle(halves.x, invocation), subgroupShuffle(halves.y, invocation));
+    return Part(packDouble2x32(value), PRODUCT != 0 ? subgroupShuffle(a.exponent, invocation) : 0);
+}
+
+uvec4 to_words(Running running) {
+    const uvec2 rest = PRODUCT != 0 ? uvec2(uint(running.part.exponent), 0u) : unpackDouble2x32(running.lost);
+    return uvec4(unpackDouble2x32(running.part.value), rest);
+}
+
+void append_words(inout Running running, uvec4 words) {
+    append(running, Part(packDouble2x32(words.xy), PRODUCT != 0 ? int(words.z) : 0));
+    if (PRODUCT == 0) running.lost += packDouble2x32(words.zw);
+}
+#else
 Part shuffle(Part a, uint invocation) {
     const float value = subgroupShuffle(a.value, invocation);
     return Part(value, PRODUCT != 0 ? subgroupShuffle(a.exponent, invocation) : 0);
@@ -102,6 +140,7 @@ void append_words(inout Running running, uvec4 words) {
     append(running, Part(uintBitsToFloat(words.x), int(words.z)));
     running.lost += uintBitsToFloat(words.y);
 }
+#endif
 
 #else
 

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dmlvk
-from dmlvk import TensorDataType, TensorDesc, eager
+from dmlvk import AxisDirection, ReduceFunction, TensorDataType, TensorDesc, eager
 from dmlvk.spec import ops
 from dmlvk.verify.cases.model import generator
 from dmlvk.verify.oracle import snake_case
@@ -184,6 +184,73 @@ def test_numbers_keep_64_bits() -> None:
     np.testing.assert_array_equal(run(ops.ActivationLeakyRelu, x, alpha=0.1), np.where(x < 0, 0.1 * x, x))
     bounds = {"min_max_data_type": TensorDataType.FLOAT64, "min": -0.1, "max": 1 / 3}
     np.testing.assert_array_equal(run(ops.ElementWiseClip1, x, **bounds), x.clip(-0.1, 1 / 3))
+
+
+REDUCTIONS: list[tuple[ReduceFunction, Callable[[Array, int], Array], float]] = [
+    (ReduceFunction.SUM, lambda x, axis: x.sum(axis), 0.5),
+    (ReduceFunction.AVERAGE, lambda x, axis: x.mean(axis), 1),
+    (ReduceFunction.L1, lambda x, axis: np.abs(x).sum(axis), 0.75),
+    (ReduceFunction.L2, lambda x, axis: np.sqrt((x * x).sum(axis)), 1),
+    (ReduceFunction.LOG_SUM_EXP, lambda x, axis: np.log(np.exp(x).sum(axis)), 2),
+    (ReduceFunction.MAX, lambda x, axis: x.max(axis), 0),
+    (ReduceFunction.MULTIPLY, lambda x, axis: x.prod(axis), 16),
+]
+
+
+@pytest.mark.parametrize(("sizes", "axis"), [((5, 301), 1), ((301, 6), 0), ((2, 20001), 1)])
+def test_reductions(sizes: tuple[int, ...], axis: int) -> None:
+    """Numbers of one sign, whose sums lose nothing but to rounding: compensation leaves less than an ULP."""
+    x = generator("reductions", sizes).uniform(0.5, 1.5, sizes)
+    for function, reference, ulp in REDUCTIONS if sizes == (5, 301) else REDUCTIONS[:1]:
+        own = x ** (1 / 64) if function is ReduceFunction.MULTIPLY else x
+        y = run(ops.Reduce, own, function=function, axes=(axis,))
+        check(y.squeeze(axis), reference(own.astype(LONG), axis), ulp)
+        assert y.tobytes() == run(ops.Reduce, own, function=function, axes=(axis,)).tobytes()
+    places = run(ops.Argmin, x, axes=(axis,), output_data_types=TensorDataType.INT64)
+    np.testing.assert_array_equal(places.squeeze(axis), x.argmin(axis))
+
+
+def test_reductions_of_special_values() -> None:
+    x = np.array([[1, np.nan, 3], [np.inf, -np.inf, 0], [np.inf, 1, 2], [-np.inf] * 3, [800, -800, 799], [1e308] * 3])
+    cases = ((ReduceFunction.SUM, x.sum(1)), (ReduceFunction.MAX, x.max(1)), (ReduceFunction.MULTIPLY, x.prod(1)))
+    for function, wanted in cases:
+        np.testing.assert_array_equal(run(ops.Reduce, x, function=function, axes=(1,)).ravel(), wanted)
+    sums = run(ops.Reduce, x, function=ReduceFunction.LOG_SUM_EXP, axes=(1,)).ravel()
+    np.testing.assert_allclose(sums[2:5], [np.inf, -np.inf, 800 + math.log1p(math.exp(-1))], rtol=1e-16)
+    assert np.isnan(sums[0])
+
+
+@pytest.mark.parametrize(("sizes", "axis", "reverse"), [((3, 701), 1, 0), ((701, 3), 0, 1), ((1, 9001), 1, 0)])
+def test_running_sums_and_products(sizes: tuple[int, ...], axis: int, reverse: int) -> None:
+    x = generator("scans", sizes).uniform(0.5, 1.5, sizes)
+    walk = (lambda values: np.flip(values, axis)) if reverse else (lambda values: values)
+    direction = AxisDirection(reverse)
+    sums = run(ops.CumulativeSummation, x, axis=axis, axis_direction=direction)
+    check(sums, walk(np.cumsum(walk(x.astype(LONG)), axis)), 8)
+    near_one = x ** (1 / 64)
+    products = run(ops.CumulativeProduct, near_one, axis=axis, axis_direction=direction)
+    check(products, walk(np.cumprod(walk(near_one.astype(LONG)), axis)), 64)
+
+
+def test_running_products_go_on_beyond_the_range() -> None:
+    x = np.array([[1e300, 1e300, 1e-300, 1e-300, 1e-300, 2.0]])
+    wanted = [[1e300, np.inf, 1e300, 1.0, 1e-300, 2e-300]]
+    np.testing.assert_allclose(run(ops.CumulativeProduct, x, axis=1), wanted, rtol=4e-16)
+
+
+@pytest.mark.parametrize("sizes", [(5, 7, 9), (33, 100, 65), (1, 500, 3), (70, 9, 40)])
+def test_products_of_matrices(sizes: tuple[int, int, int]) -> None:
+    rows, depth, columns = sizes
+    rng = generator("products", sizes)
+    a, b = rng.standard_normal((2, rows, depth)), rng.standard_normal((2, depth, columns))
+    exact, bound = a.astype(LONG) @ b.astype(LONG), np.abs(a) @ np.abs(b)
+    y = run(ops.Gemm, a, b)
+    assert float((np.abs(y - exact) / bound).max()) < 2.0**-53 * (4 + depth**0.5)
+    assert y.tobytes() == run(ops.Gemm, a, b).tobytes()
+    c = rng.standard_normal((2, rows, columns))
+    transposed = dmlvk.MatrixTransform.TRANSPOSE
+    turned = run(ops.Gemm, np.swapaxes(a, 1, 2).copy(), b, c, trans_a=transposed, alpha=0.1, beta=1 / 3)
+    np.testing.assert_allclose(turned, 0.1 * y + c / 3, rtol=1e-13, atol=1e-14)
 
 
 def test_the_directml_door_has_directmls_types(device: dmlvk.Device) -> None:

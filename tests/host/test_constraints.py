@@ -34,6 +34,11 @@ _ATTENTION: dict[str, dict[str, Any]] = {
 BREAKERS: dict[tuple[str, str], dict[str, Any]] = {
     **{("MultiheadAttention", label): fields for label, fields in _ATTENTION.items()},
     **{("MultiheadAttention1", label): fields for label, fields in _ATTENTION.items()},
+    ("Gemm", "double_activation"): {
+        **dict.fromkeys(("a_tensor", "b_tensor", "output_tensor"), TensorDesc(dmlvk.TensorDataType.FLOAT64, (2, 2))),
+        "c_tensor": None,
+        "fused_activation": _ops.ActivationRelu(),
+    },
     ("MultiheadAttention1", "past_lengths"): {
         "past_sequence_lengths_tensor": TensorDesc(dmlvk.TensorDataType.INT32, (2,)),
     },

@@ -29,7 +29,7 @@ import dmlvk
 from dmlvk.onnx import SessionOptions, SessionReport, backend
 from dmlvk.onnx.backend import PreparedModel, VulkanBackend
 
-KINDS = ("refused", "differs", "random", "float64", "large", "tie")
+KINDS = ("refused", "differs", "random", "large", "tie")
 """What an exclusion may say; ``backend_exclusions.txt`` explains them."""
 
 TOLERANCES = {name: {"atol": 2e-7} for name in ("test_dft_inverse", "test_dft_inverse_opset19")}
@@ -61,13 +61,11 @@ class OnDevice(VulkanBackend):
 
     Attributes:
         device: Where cases run.
-        options: The options of their sessions.
         prepared: The newest model; None where it was refused.
         nodes: How many nodes it has; 0 where a branch or the rounds of a loop decide.
     """
 
     device: ClassVar[dmlvk.Device]
-    options: ClassVar[SessionOptions]
     prepared: ClassVar[PreparedModel | None]
     nodes: ClassVar[int]
 
@@ -84,7 +82,7 @@ class OnDevice(VulkanBackend):
         bodies = any(attribute.HasField("g") for node in model.graph.node for attribute in node.attribute)
         cls.nodes = 0 if bodies else len(model.graph.node)
         cls.prepared = None
-        cls.prepared = super().prepare(model, cls.device, cls.options, **kwargs)
+        cls.prepared = super().prepare(model, cls.device, **kwargs)
         return cls.prepared
 
 
@@ -170,10 +168,8 @@ def run_case(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     """A function that runs a case."""
     monkeypatch.setenv("ONNX_MODELS", str(tmp_path))  # where the suite writes the light models' inputs
 
-    def run(name: str, cases: dict[str, unittest.TestCase] = CASES, *, in_float32: bool | None = None) -> None:
-        if in_float32 is None:
-            in_float32 = "float64" in EXCLUSIONS.get(name, ())
-        OnDevice.device, OnDevice.options = device, SessionOptions(float64_as_float32=in_float32)
+    def run(name: str, cases: dict[str, unittest.TestCase] = CASES) -> None:
+        OnDevice.device = device
         case = cases[name]
         getattr(case, case._testMethodName)()
 
@@ -198,18 +194,6 @@ def test_case(name: str, run_case: Callable[..., None]) -> None:
     report = _report()
     if OnDevice.nodes:
         assert len(report.gpu_nodes) + len(report.removed_nodes) + len(report.host_nodes) == OnDevice.nodes
-
-
-@pytest.mark.parametrize("name", [name for name in _excluded("float64") if EXCLUSIONS[name] == ("float64",)])
-def test_case_in_float32(name: str, run_case: Callable[..., None]) -> None:
-    run_case(name)
-    assert _report().gpu_nodes
-
-
-@pytest.mark.parametrize("name", _excluded("float64"))
-def test_float64_is_refused_unless_asked_for(name: str, run_case: Callable[..., None]) -> None:
-    with pytest.raises(dmlvk.UnsupportedError, match="FLOAT64"):
-        run_case(name, in_float32=False)
 
 
 @pytest.mark.parametrize("name", _excluded("refused"))
@@ -251,8 +235,7 @@ def test_exclusions() -> None:
     assert EXCLUSIONS.keys() <= CASES.keys(), "an exclusion names no case"
     assert {kind for kinds in EXCLUSIONS.values() for kind in kinds} <= set(KINDS)
     assert len(CASES) == sum(map(len, CATEGORIES.values())), "names are unique over the categories"
-    as_float32 = {name for name, kinds in EXCLUSIONS.items() if kinds == ("float64",)}
-    passing = {name: len(cases.keys() - (EXCLUSIONS.keys() - as_float32)) for name, cases in CATEGORIES.items()}
+    passing = {name: len(cases.keys() - EXCLUSIONS.keys()) for name, cases in CATEGORIES.items()}
     print(", ".join(f"{passing[name]} of {len(cases)} {name}" for name, cases in CATEGORIES.items()))
     assert {name: len(cases) for name, cases in CATEGORIES.items()} == SIZES
     assert all(passing[name] >= count for name, count in PASSING.items()), passing

@@ -1,9 +1,11 @@
 """Models of 64-bit floats: computed as they are where the device does, refused where it does not, and with
-``float64_as_float32`` what is fed and given back, constants and attributes, and names that are taken (ONNX's own cases of
-them: ``test_backend.py``)."""
+``float64_as_float32`` what is fed and given back, constants and attributes, and names that are taken.
+
+ONNX's own cases are in ``test_backend.py``, each operator's accuracy is in the device's ``test_float64.py``."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -82,3 +84,35 @@ def test_a_model_without_doubles_stays_as_it_is(make_model: Any, make_session: A
     session = make_session(model, options=AS_FLOAT32)
     np.testing.assert_array_equal(session.run(None, {"x": np.array([-1, 2], f32)})[0], [0, 2])
     assert [record.op_type for record in session.report().gpu_nodes] == ["Relu"]
+
+
+@pytest.mark.parametrize(("op_type", "axis", "opset"), [("Softmax", 1, 17), ("LogSoftmax", -1, 17), ("Softmax", 1, 11)])
+def test_softmax(
+    make_model: Any, make_session: Any, reference: Any, device: dmlvk.Device, op_type: str, axis: int, opset: int
+) -> None:
+    """Made of other operators, with all digits where results are small or near 0."""
+    if "float64" not in device.capabilities.features:
+        pytest.skip("the device does not compute with 64-bit floats")
+    x = np.random.default_rng(5).normal(0, 5, (3, 7, 5))
+    node = helper.make_node(op_type, ["x"], ["y"], axis=axis)
+    model = make_model(node, {"x": (f64, ("N", "C", "W"))}, output_types={"y": f64}, opset=opset)
+    (y,) = make_session(model).run(None, {"x": x})
+    np.testing.assert_allclose(y, reference(model, {"x": x}, "onnxruntime")[0], rtol=1e-13, atol=1e-15)
+
+
+def test_constants_near_a_patterns_are_not_the_patterns(make_model: Any, make_session: Any, device: dmlvk.Device) -> None:
+    """x * (1 + erf(x / 1.4142)) / 2 is nearly a GELU, and in float32 taken for one."""
+    if "float64" not in device.capabilities.features:
+        pytest.skip("the device does not compute with 64-bit floats")
+    nodes = [
+        helper.make_node("Div", ["x", "root"], ["d"]),
+        helper.make_node("Erf", ["d"], ["e"]),
+        helper.make_node("Add", ["e", "one"], ["s"]),
+        helper.make_node("Mul", ["x", "s"], ["p"]),
+        helper.make_node("Mul", ["p", "half"], ["y"]),
+    ]
+    constants = {name: np.array(value) for name, value in (("root", 1.4142), ("one", 1.0), ("half", 0.5))}
+    x = np.linspace(-3, 3, 13)
+    model = make_model(nodes, {"x": (f64, ("N",))}, constants=constants, output_types={"y": f64})
+    wanted = [item * (1 + math.erf(item / 1.4142)) / 2 for item in x]
+    np.testing.assert_allclose(make_session(model).run(None, {"x": x})[0], wanted, rtol=1e-13)

@@ -123,10 +123,10 @@ def test_multinomial(make_model: Make, make_session: Make, dtype: Any, code: int
         assert not shares[probabilities == 0].any()
 
 
-@pytest.mark.parametrize(("ratio", "dtype"), [(0.25, f32), (0.5, f16), (1.0, f32)])
+@pytest.mark.parametrize(("ratio", "dtype"), [(0.25, f32), (0.5, f16), (1.0, f32), (0.3, f64)])
 def test_dropout(make_model: Make, make_session: Make, ratio: float, dtype: Any) -> None:
     node = helper.make_node("Dropout", ["x", "ratio", "training"], ["y", "mask"], seed=9)
-    constants = {"ratio": np.array(ratio, f32), "training": np.array(True)}
+    constants = {"ratio": np.array(ratio), "training": np.array(True)}
     types = {"y": dtype, "mask": np.bool_}
     model = make_model(node, {"x": (dtype, (COUNT,))}, ("y", "mask"), constants, output_types=types)
     x = np.linspace(-4, 4, COUNT).astype(dtype)
@@ -136,15 +136,8 @@ def test_dropout(make_model: Make, make_session: Make, ratio: float, dtype: Any)
     assert abs(mask.mean() - (1 - ratio)) < 5 * 0.5 / np.sqrt(COUNT)
     assert ratio == 1.0 or (mask != other_mask).any()
     wanted = x[mask] * dtype(1 / (1 - ratio)) if ratio < 1 else x[mask]
-    np.testing.assert_allclose(y[mask], wanted, rtol=1e-6 if dtype is f32 else 1e-3)
+    np.testing.assert_allclose(y[mask], wanted, rtol=1e-3 if dtype is f16 else 4 * np.finfo(dtype).eps)
     assert not y[~mask].any()
-
-
-def test_dropout_at_random_has_no_float64(make_model: Make, make_session: Make) -> None:
-    node = helper.make_node("Dropout", ["x", "", "training"], ["y"])
-    model = make_model(node, {"x": (f64, (4,))}, constants={"training": np.array(True)}, output_types={"y": f64})
-    with pytest.raises(dmlvk.UnsupportedNodeError, match="training_mode is set"):
-        make_session(model)
 
 
 def test_one_class_and_an_empty_batch(make_model: Make, make_session: Make) -> None:

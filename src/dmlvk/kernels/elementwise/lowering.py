@@ -242,18 +242,18 @@ def _item_count(problem: ElementwiseProblem, lanes: int, count: int, caps: Capab
 
 
 def _numbers(numbers: Sequence[float], data_type: TensorDataType) -> dict[str, tuple[int, int]]:
-    param0, param1 = (_scalar_words(number, data_type) for number in (*numbers, 0, 0)[:2])
+    param0, param1 = (scalar_words(number, data_type) for number in (*numbers, 0, 0)[:2])
     return {"param0": param0, "param1": param1}
 
 
 def scale_bias_words(scale_bias: ScaleBias | None, data_type: TensorDataType) -> dict[str, tuple[int, int]]:
     """The parameters ``scale`` and ``bias`` of a kernel of a data type: their bits as the type REAL of its shader."""
     real = data_type if data_type is TensorDataType.FLOAT64 else TensorDataType.FLOAT32
-    scale, bias = (_scalar_words(number, real) for number in scale_bias or (1.0, 0.0))
+    scale, bias = (scalar_words(number, real) for number in scale_bias or (1.0, 0.0))
     return {"scale": scale, "bias": bias}
 
 
-def _scalar_words(value: float, data_type: TensorDataType) -> tuple[int, int]:
+def scalar_words(value: float, data_type: TensorDataType) -> tuple[int, int]:
     """Two 32-bit words with the bits of a number cast to the type's arithmetic type (``glsl/include/scalar.glsl``)."""
     if data_type is TensorDataType.FLOAT64:
         data = struct.pack("<d", value)

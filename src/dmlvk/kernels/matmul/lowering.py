@@ -17,7 +17,9 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.matmul.rules import GEMM, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
+from dmlvk.kernels.elementwise.lowering import scalar_words
+from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE
+from dmlvk.kernels.matmul.rules import GEMM, GEMM_DOUBLE, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
 from dmlvk.kernels.softmax.lowering import over_last_dimension
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
@@ -105,6 +107,20 @@ def _transposed(strides: Strides) -> Strides:
     return (outer, inner, columns, rows)
 
 
+def _shape_params(product: Product) -> dict[str, int | Strides]:
+    """The parameters that every product's kernel has."""
+    return {
+        "rows": product.rows,
+        "columns": product.columns,
+        "depth": product.depth,
+        "inner_batch": product.batch[1],
+        "a_strides": product.a_strides,
+        "b_strides": product.b_strides,
+        "c_strides": product.c_strides,
+        "y_strides": product.y_strides,
+    }
+
+
 def _dispatch(
     kernel: str,
     product: Product,
@@ -123,16 +139,9 @@ def _dispatch(
         subgroup_size,
         variant={"T": product.data_type.name, **(variant or {})},
         constants=constants,
-        rows=product.rows,
-        columns=product.columns,
-        depth=product.depth,
-        inner_batch=product.batch[1],
-        a_strides=product.a_strides,
-        b_strides=product.b_strides,
-        c_strides=product.c_strides,
-        y_strides=product.y_strides,
         alpha=product.alpha,
         beta=product.beta,
+        **_shape_params(product),
         **product.activation.params,
         **params,
     )
@@ -543,5 +552,37 @@ register(
         "rows": _schedule(rows),
         "naive": _schedule(naive),
     },
+    limitations=(LOOP_ROUNDS,),
+)
+
+
+def _double(desc: ops.Gemm, problem: GemmProblem, caps: Capabilities) -> Plan:
+    product = _product(desc).normalized()
+    check_rounds(-(-product.depth // DOUBLE_DEPTH), caps, desc.type.dml_name)
+    tile = DOUBLE_EDGE * DOUBLE_BLOCK
+    row_tiles, column_tiles = -(-product.rows // tile), -(-product.columns // tile)
+    count = product.matrices * row_tiles * column_tiles
+    dispatch = make_dispatch(
+        "gemm_double",
+        (product.a, product.b, product.c, product.y),
+        linear_grid(count, caps),
+        variant={"T": "FLOAT64"},
+        constants={"LOCAL_SIZE_X": DOUBLE_EDGE**2, "HAS_C": int(product.has_c)},
+        count=count,
+        row_tiles=row_tiles,
+        column_tiles=column_tiles,
+        alpha=scalar_words(product.alpha, TensorDataType.FLOAT64),
+        beta=scalar_words(product.beta, TensorDataType.FLOAT64),
+        **_shape_params(product),
+    )
+    return Plan((dispatch,))
+
+
+register(
+    ops.Gemm,
+    when=lambda desc: desc.tensor("a_tensor").data_type is TensorDataType.FLOAT64,
+    problem=_problem,
+    rules=GEMM_DOUBLE,
+    schedules={"double": _double},
     limitations=(LOOP_ROUNDS,),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE
 
-_GEMM_PARAMS = (
+_SHAPE_PARAMS = (
     "uint rows",
     "uint columns",
     "uint depth",
@@ -14,6 +14,9 @@ _GEMM_PARAMS = (
     "uint b_strides[4]",
     "uint c_strides[4]",
     "uint y_strides[4]",
+)
+_GEMM_PARAMS = (
+    *_SHAPE_PARAMS,
     "float alpha",
     "float beta",
     "float param0",
@@ -25,7 +28,19 @@ _GEMM_PARAMS = (
 _SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
 """The further parameters of a product whose depth is split."""
 
+DOUBLE_EDGE, DOUBLE_BLOCK, DOUBLE_DEPTH = 8, 4, 8
+"""Of products of FLOAT64: the invocations along an edge of a tile, their outputs along it, and the terms of a round."""
+
 ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "gemm_double",
+        "gemm_double.comp",
+        buffers=("a", "b", "c", "y:w"),
+        params=(*_SHAPE_PARAMS, "uint count", "uint row_tiles", "uint column_tiles", "uint alpha[2]", "uint beta[2]"),
+        constants=(("LOCAL_SIZE_X", DOUBLE_EDGE**2), ("HAS_C", 1)),
+        shared=(("EDGE", DOUBLE_EDGE), ("BLOCK", DOUBLE_BLOCK), ("DEPTH", DOUBLE_DEPTH)),
+        variants=(("T", ("FLOAT64",)),),
+    ),
     KernelSpec(
         "gemm_naive",
         "gemm_naive.comp",

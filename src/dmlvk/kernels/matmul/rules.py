@@ -101,3 +101,13 @@ GEMM = (
     ),
     Rule("naive", when=always, possible=_naive, because="one invocation an output: what the others are checked against"),
 )
+
+GEMM_DOUBLE = (
+    Rule(
+        "double",
+        when=always,
+        possible=always,
+        because="FLOAT64: tile by tile through shared memory, 16 sums an invocation",
+    ),
+)
+"""The rule of products of FLOAT64."""

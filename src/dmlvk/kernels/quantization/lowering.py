@@ -173,7 +173,7 @@ def _dynamic(
             constants={"LOCAL_SIZE_X": team, "TEAM": team, "SIGNED": signed},
             decreasing=0,
             index_words=0,
-            divisor=1.0,
+            divisor=1,
             chunks=reading.chunks,
         )
         dispatches = (reading.dispatch, merging, *quantize(desc, problem, caps).dispatches)

@@ -312,7 +312,7 @@ def range_reading(x: TensorDesc, caps: Capabilities) -> Reading:
     """Leaves the range of all elements of input 0, floats, and 0: the accumulators of chunks, to be merged."""
     axes = range(x.dimension_count)
     problem = reduction_problem(x.data_type, x.sizes, x.effective_strides, (0,) * len(axes), axes)
-    params = {"decreasing": 0, "index_words": 0, "divisor": 1.0}
+    params = {"decreasing": 0, "index_words": 0, "divisor": 1}
     return _split(_Accumulator(RANGE, params), problem, caps)
 
 

@@ -6,7 +6,7 @@ from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.shapes import WORD_BITS
 from dmlvk.kernels.common.terms import NUMERIC, bits
 
-ACCUMULATOR_PARAMS = ("uint decreasing", "uint index_words", "float divisor")
+ACCUMULATOR_PARAMS = ("uint decreasing", "uint index_words", "uint divisor")
 _REDUCE_PARAMS = (
     *ACCUMULATOR_PARAMS,
     "uint row_elements",
@@ -16,7 +16,8 @@ _REDUCE_PARAMS = (
     *("uint row_rank", "uint row_sizes[8]", "uint row_divisors[16]", "uint row_x[8]"),
 )
 _REDUCE_CONSTANTS = (("LOCAL_SIZE_X", 128), ("FUNCTION", 10), ("SPLIT", 0))
-_WORD_LANES = tuple(f"{count} {name}" for name in NUMERIC for count in (1, WORD_BITS // bits(name)))
+_TYPES = ("FLOAT64", *NUMERIC)
+_WORD_LANES = tuple(f"{count} {name}" for name in _TYPES for count in (1, WORD_BITS // bits(name)))
 """The variants "LANES T" of a kernel of one data type: one element at a time, and 16 bytes."""
 
 WORKGROUP = 128
@@ -62,7 +63,7 @@ ROWS: tuple[KernelSpec, ...] = (
         ),
         constants=(*_REDUCE_CONSTANTS, ("TEAM", 1)),
         shared=(("RANGE", RANGE),),
-        variants=(("LANES T", tuple(f"1 {name}" for name in NUMERIC)),),
+        variants=(("LANES T", tuple(f"1 {name}" for name in _TYPES)),),
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
 )

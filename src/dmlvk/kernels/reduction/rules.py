@@ -81,6 +81,8 @@ class ReductionProblem:
     @property
     def partial_bytes(self) -> int:
         """The bytes of an accumulator in memory."""
+        if self.data_type is TensorDataType.FLOAT64:
+            return 16
         return 12 if element_bits(self.data_type) == 64 else 8
 
 

@@ -7,7 +7,13 @@ import enum
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import SUBGROUP_SUMS
 
-_SCAN_TYPES = ("FLOAT32", "FLOAT16", "UINT64", "UINT32")  # sums and products of integers have the same bits with a sign
+_SCAN_TYPES = (
+    "FLOAT64",
+    "FLOAT32",
+    "FLOAT16",
+    "UINT64",
+    "UINT32",
+)  # sums and products of integers have the same bits with a sign
 _SCAN_BUFFERS = ("x", "y:w", "partials:w")
 _SCAN_PARAMS = (
     *("uint rows", "uint units", "uint chunks", "uint chunk_units", "uint reverse", "uint exclusive"),

@@ -130,28 +130,3 @@ def prelu(node: Conversion) -> Value:
     if node.broadcast(node[0], node[1])[0].sizes != node[0].sizes:
         raise node.invalid(f"the sizes of the slope must broadcast to those of the input, {node[0].sizes}", node[1].sizes)
     return node.elementwise(ops.ActivationParameterizedRelu, node[0], node[1])
-
-
-def _register_softmax(op_type: str, row: type[OperatorDesc]) -> None:
-    @converts(op_type, 13, types=FLOATS)
-    def along_axis(node: Conversion) -> Value:
-        """Along one axis, the last by default."""
-        axis = node.axis(node.attribute("axis", -1), node[0].rank)
-        return _softmax(node, row, (axis,))
-
-    @converts(op_type, 1, 11, types=FLOATS)
-    def flattened(node: Conversion) -> Value:
-        """Over all dimensions from the axis on (1 by default), as if they were one."""
-        rank = node[0].rank
-        axis = node.attribute("axis", 1)
-        return _softmax(node, row, tuple(range(rank if axis == rank else node.axis(axis, rank), rank)))
-
-
-def _softmax(node: Conversion, row: type[OperatorDesc], axes: tuple[int, ...]) -> Value:
-    x = node[0]
-    return node.launch(row, x, output_tensor=node.new(x.sizes, x.dtype), axes=axes)
-
-
-_register_softmax("Softmax", ops.ActivationSoftmax1)
-_register_softmax("LogSoftmax", ops.ActivationLogSoftmax1)
-_register_softmax("Hardmax", ops.ActivationHardmax1)

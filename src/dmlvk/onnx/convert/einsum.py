@@ -14,8 +14,9 @@ from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
-from dmlvk.spec.enums import ReduceFunction, TensorDataType
-from dmlvk.spec.schema import FLOATS, NUMERIC
+from dmlvk.spec.enums import ReduceFunction
+from dmlvk.spec.ops.reduction import FUNCTION_TYPES
+from dmlvk.spec.schema import DOUBLE, NUMERIC
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
@@ -27,19 +28,17 @@ class _Named(NamedTuple):
     names: tuple[str, ...]
 
 
-_SUMMED = (*FLOATS, TensorDataType.INT64, TensorDataType.INT32, TensorDataType.UINT64, TensorDataType.UINT32)
+_SUMMED = (*DOUBLE, *FUNCTION_TYPES[ReduceFunction.SUM])
 
 
 def _refuse(node: NodeFacts) -> None:
-    """What sums takes the types of sums, what multiplies those of products; views take any."""
+    """What sums takes the types of sums; products and views take any."""
     terms, output = _sides(node)
     if any(name not in output for term in terms for name in term.replace("...", "")):
         node.takes(0, _SUMMED, "sums take")
-    elif len(terms) > 1:
-        node.takes(0, NUMERIC, "products take")
 
 
-@converts("Einsum", 12, types=(TensorDataType.FLOAT64, *NUMERIC), check=_refuse)
+@converts("Einsum", 12, types=NUMERIC, doubles=True, check=_refuse)
 def einsum(node: Conversion) -> Value:
     """The inputs are taken two at a time, from the first on. Transposed and diagonal ones are views."""
     inputs = [node[index] for index in range(node.input_count)]

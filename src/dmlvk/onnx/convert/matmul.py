@@ -15,7 +15,7 @@ from dmlvk.spec.schema import FLOATS, ScaleBias
 _GEMM_DIMENSIONS = 4
 
 
-@converts("Gemm", 6, 7, 9, 11, 13, types=FLOATS)
+@converts("Gemm", 6, 7, 9, 11, 13, types=FLOATS, doubles=True)
 def gemm(node: Conversion) -> Value:
     return general_product(node)
 
@@ -59,7 +59,7 @@ def _scaled(node: Conversion, value: Value, factor: float) -> Value:
     return node.launch(ops.ElementWiseIdentity, value, output_tensor=y, scale_bias=ScaleBias(factor, 0.0))
 
 
-@converts("MatMul", 1, 9, 13, types=FLOATS)
+@converts("MatMul", 1, 9, 13, types=FLOATS, doubles=True)
 def matmul(node: Conversion) -> Value:
     return product(node, node[0], node[1])
 

@@ -18,7 +18,7 @@ import numpy as np
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
-from dmlvk.onnx.model import Array, data_type_of
+from dmlvk.onnx.model import Array
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
@@ -125,9 +125,9 @@ def dropout(node: Conversion) -> tuple[Value, Value | None]:
 
 
 def _dropped(node: Conversion, x: Value, ratio: float) -> tuple[Value, Value]:
-    if data_type_of(x.dtype) not in FLOATS:
+    if x.dtype.kind != "f":
         raise node.unsupported(
-            f"training_mode is set, and with it a first input of type {x.dtype} is not supported, only float32 and float16"
+            f"training_mode is set, and with it a first input of type {x.dtype} is not supported, only floating-point ones"
         )
     fractions, bound = _fractions(node, x.sizes), node.upload(np.array(ratio, _FLOAT32))
     mask = node.elementwise(ops.ElementWiseLogicalGreaterThanOrEqual, fractions, bound, dtype=_BOOL)

@@ -65,11 +65,11 @@ _OF_ONE_ITSELF = frozenset(
 def _register(reduction: _Reduction) -> None:
     types = FUNCTION_TYPES[reduction.function]
 
-    @converts(reduction.op_type, *reduction.by_attribute, types=types)
+    @converts(reduction.op_type, *reduction.by_attribute, types=types, doubles=True)
     def by_attribute(node: Conversion) -> Value:
         return _reduced(node, reduction.function, node.attribute("axes", ()))
 
-    @converts(reduction.op_type, *reduction.by_input, types=types, host_inputs=(1,))
+    @converts(reduction.op_type, *reduction.by_input, types=types, doubles=True, host_inputs=(1,))
     def by_input(node: Conversion) -> Value:
         axes = node.host(1)
         return _reduced(node, reduction.function, () if axes is None else axes.reshape(-1).tolist())
@@ -114,12 +114,12 @@ def _of_nothing(function: ReduceFunction, dtype: np.dtype[Any]) -> np.generic:
     return nothing
 
 
-@converts("ArgMax", 1, 11, 12, 13, types=NUMERIC)
+@converts("ArgMax", 1, 11, 12, 13, types=NUMERIC, doubles=True)
 def argmax(node: Conversion) -> Value:
     return _place(node, ops.Argmax)
 
 
-@converts("ArgMin", 1, 11, 12, 13, types=NUMERIC)
+@converts("ArgMin", 1, 11, 12, 13, types=NUMERIC, doubles=True)
 def argmin(node: Conversion) -> Value:
     return _place(node, ops.Argmin)
 

@@ -12,12 +12,12 @@ from dmlvk.spec.schema import OperatorDesc
 _TYPES = ops.CumulativeSummation.fields[0].data_types
 
 
-@converts("CumSum", 11, 14, types=_TYPES, host_inputs=(1,))
+@converts("CumSum", 11, 14, types=_TYPES, doubles=True, host_inputs=(1,))
 def cumulative_sum(node: Conversion) -> Value:
     return _accumulated(node, ops.CumulativeSummation, "has_exclusive_sum")
 
 
-@converts("CumProd", 26, types=_TYPES, host_inputs=(1,))
+@converts("CumProd", 26, types=_TYPES, doubles=True, host_inputs=(1,))
 def cumulative_product(node: Conversion) -> Value:
     return _accumulated(node, ops.CumulativeProduct, "has_exclusive_product")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
-from dmlvk.spec.enums import MatrixTransform, OperatorType
+from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
 from dmlvk.spec.tensor import TensorDesc
 
 __all__ = ["Gemm"]
@@ -32,6 +32,13 @@ def _softmax_axes(desc: Gemm) -> _s.Violation | None:
     return None if axes is None or axes == (last,) else _s.Violation("fused_activation", axes)
 
 
+@_c.constraint("double_activation", "FLOAT64 tensors must come without a fused activation")
+def _double_activation(desc: Gemm) -> _s.Violation | None:
+    given = desc.fused_activation
+    is_double = desc.tensor("output_tensor").data_type is TensorDataType.FLOAT64
+    return _s.Violation("fused_activation", given) if is_double and given is not None else None
+
+
 class Gemm(
     _s.OperatorDesc,
     constraints=(
@@ -41,20 +48,21 @@ class Gemm(
         _c.same_sizes("c_tensor", "output_tensor"),
         _c.output_sizes_match(),
         _softmax_axes,
+        _double_activation,
     ),
     accepts=(
         OperatorType.ELEMENT_WISE_CLIP,
         OperatorType.ACTIVATION_SOFTMAX,
         OperatorType.ACTIVATION_SOFTMAX1,
     ),
-    traits=_s.Traits(strided=True),
+    traits=_s.Traits(strided=True, beyond=_s.DOUBLE),
 ):
     """y = activation(alpha * op(A) op(B) + beta * C), for each leading index; op transposes the last two dimensions or
     not. A is {..., M, K}, B {..., K, N} (or their transposes), C and y {..., M, N}; a C of fewer rows, columns or
     matrices is broadcast by zero strides. Without C, beta is ignored.
 
-    Products are summed in float32 for both data types. A fused softmax, over the last dimension, works on the sums as
-    rounded to the tensor's type. No tensor has a size of 0, so K is at least 1.
+    Products are summed in float32 for both of DirectML's data types, and in float64 for FLOAT64. A fused softmax, over the
+    last dimension, works on the sums as rounded to the tensor's type. No tensor has a size of 0, so K is at least 1.
     """
 
     a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))

@@ -12,6 +12,7 @@ __all__ = ["Argmax", "Argmin", "Reduce"]
 _T = TensorDataType
 _INDICES = (_T.INT64, _T.INT32, _T.UINT64, _T.UINT32)
 _WIDE = (*_s.FLOATS, _T.INT64, _T.INT32, _T.UINT64, _T.UINT32)
+_TRAITS = _s.Traits(beyond=_s.DOUBLE)
 _ARGUMENTS = (ReduceFunction.ARGMAX, ReduceFunction.ARGMIN)
 
 
@@ -26,7 +27,8 @@ _SHAPE = (_c.same_dimension_count(), _c.valid_axes(), _c.output_sizes_match())
 @_c.constraint("function_data_types", "the input must have a data type that the function takes")
 def _function_input(desc: Reduce) -> _s.Violation | None:
     given = desc.tensor("input_tensor").data_type
-    return None if given in FUNCTION_TYPES[desc.function] else _s.Violation("input_tensor", given)
+    types = (*FUNCTION_TYPES[desc.function], *_TRAITS.beyond)
+    return None if given in types else _s.Violation("input_tensor", given)
 
 
 @_c.constraint(
@@ -40,7 +42,7 @@ def _function_output(desc: Reduce) -> _s.Violation | None:
     return None if given in wanted else _s.Violation("output_tensor", given)
 
 
-class Reduce(_s.OperatorDesc, constraints=(_function_input, _function_output, *_SHAPE)):
+class Reduce(_s.OperatorDesc, constraints=(_function_input, _function_output, *_SHAPE), traits=_TRAITS):
     """y = the function over all elements that differ in the axes alone; those dimensions have size 1 in the output.
 
     ====================  ==============================================  =======================================
@@ -90,10 +92,10 @@ FUNCTION_TYPES = {
     ReduceFunction.SUM: _WIDE,
     ReduceFunction.SUM_SQUARE: _WIDE,
 }
-"""Data types of the input, by function."""
+"""Data types of the input in DirectML, by function."""
 
 
-class Argmin(_s.OperatorDesc, constraints=_SHAPE):
+class Argmin(_s.OperatorDesc, constraints=_SHAPE, traits=_TRAITS):
     """y = where the least element over the axes is; see ``Argmax``."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.NUMERIC)
@@ -105,7 +107,7 @@ class Argmin(_s.OperatorDesc, constraints=_SHAPE):
         return _reduced_sizes(self)
 
 
-class Argmax(_s.OperatorDesc, constraints=_SHAPE):
+class Argmax(_s.OperatorDesc, constraints=_SHAPE, traits=_TRAITS):
     """y = where the largest element over the axes is: its index within them, counted row-major over the axes in the order
     of the dimensions.
 

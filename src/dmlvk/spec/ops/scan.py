@@ -12,11 +12,11 @@ __all__ = ["CumulativeProduct", "CumulativeSummation"]
 
 _TYPES = (*_s.FLOATS, _Type.INT64, _Type.INT32, _Type.UINT64, _Type.UINT32)
 
-
+_TRAITS = _s.Traits(beyond=_s.DOUBLE)
 _CONSTRAINTS = (_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes(), _c.valid_axis())
 
 
-class CumulativeSummation(_s.OperatorDesc, in_place=("input_tensor",), constraints=_CONSTRAINTS):
+class CumulativeSummation(_s.OperatorDesc, in_place=("input_tensor",), constraints=_CONSTRAINTS, traits=_TRAITS):
     """y = the sum of all elements of the row up to and including this one; with HasExclusiveSum, of those before it, so
     that it starts at 0. A row is the elements along Axis; DECREASING walks it from its end.
 
@@ -37,7 +37,7 @@ class CumulativeSummation(_s.OperatorDesc, in_place=("input_tensor",), constrain
     has_exclusive_sum: bool = _s.boolean(False)
 
 
-class CumulativeProduct(_s.OperatorDesc, in_place=("input_tensor",), constraints=_CONSTRAINTS):
+class CumulativeProduct(_s.OperatorDesc, in_place=("input_tensor",), constraints=_CONSTRAINTS, traits=_TRAITS):
     """y = the product of all elements of the row up to and including this one; with HasExclusiveProduct, of those before
     it, so that it starts at 1. A row is the elements along Axis; DECREASING walks it from its end.
 

@@ -1,8 +1,8 @@
 """A model of 64-bit floats as one of 32-bit floats.
 
-DirectML copies and casts 64-bit floats, but has no arithmetic with them. Whoever can do with float32's precision and range
-asks for it (``SessionOptions.float64_as_float32``): then what the model declares as double is computed as float. Inputs and
-outputs stay what they are; casts on the device stand between.
+Devices compute with 64-bit floats slowly, and some not at all. Whoever can do with float32's precision and range asks for it
+(``SessionOptions.float64_as_float32``): then what the model declares as double is computed as float. Inputs and outputs stay
+what they are; casts on the device stand between.
 """
 
 from __future__ import annotations

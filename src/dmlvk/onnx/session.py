@@ -62,8 +62,8 @@ class SessionOptions:
         plan_cache_size: Plans kept, each for one set of input shapes; the one unused longest goes first.
         without_passes: Names of passes that shall not change the graph, "all" for every one; ``dmlvk.graph.passes.PASSES``
             lists them.
-        float64_as_float32: Whether arithmetic with 64-bit floats, which DirectML does not have, is done in 32 bits, with
-            their precision and range; else a model that asks for it is refused.
+        float64_as_float32: Whether arithmetic with 64-bit floats is done in 32 bits, with their precision and range. Devices
+            compute with 64 more slowly, and some not at all: these refuse a model that asks for it.
         max_loop_rounds: Rounds after which a Loop is taken for one that does not end, and the run for failed.
         on_unsupported: What becomes of nodes that no device can do, such as those of text, trees of ``ai.onnx.ml`` and
             operators without a converter: "error" refuses the model, "host" has ONNX Runtime run them on the host, where

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.softmax import softmax
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -16,16 +17,16 @@ from dmlvk.spec.schema import FLOATS
 _BOOL = np.dtype(np.bool_)
 
 
-@converts("NegativeLogLikelihoodLoss", 12, 13, 22, types=FLOATS)
+@converts("NegativeLogLikelihoodLoss", 12, 13, 22, types=FLOATS, doubles=True)
 def negative_log_likelihood(node: Conversion) -> Value:
     return _loss(node, _of_three_dimensions(node))
 
 
-@converts("SoftmaxCrossEntropyLoss", 12, 13, types=FLOATS)
+@converts("SoftmaxCrossEntropyLoss", 12, 13, types=FLOATS, doubles=True)
 def softmax_cross_entropy(node: Conversion) -> tuple[Value, Value]:
     """The loss, and the logarithms of the probabilities."""
     scores = node[0]
-    logarithms = node.launch(ops.ActivationLogSoftmax1, _of_three_dimensions(node), axes=(1,))
+    logarithms = softmax(node, _of_three_dimensions(node), (1,), ops.ActivationLogSoftmax1)
     return _loss(node, logarithms), node.reshape(logarithms, scores.sizes)
 
 

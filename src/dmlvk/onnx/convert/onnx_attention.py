@@ -11,6 +11,7 @@ import numpy as np
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
+from dmlvk.onnx.convert.softmax import softmax
 from dmlvk.onnx.model import data_type_of
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
@@ -18,7 +19,7 @@ from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import IsInfinityMode, MatrixTransform, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
-from dmlvk.spec.schema import FLOATS, OperatorDesc, ScaleBias
+from dmlvk.spec.schema import DOUBLE, FLOATS, OperatorDesc, ScaleBias
 
 _BOOL, _INT = np.dtype(np.bool_), np.dtype(np.int32)
 _TYPES = ops.Gemm.fields[0].data_types
@@ -29,7 +30,7 @@ _MASK, _PAST_KEY, _PAST_VALUE, _VALID = 3, 4, 5, 6
 def _refuse_attention(node: NodeFacts) -> None:
     for index in (1, 2, _PAST_KEY, _PAST_VALUE):
         node.takes(index, node.as_first(_TYPES))
-    node.takes(_MASK, (TensorDataType.UINT8, *_TYPES), "a mask may be")
+    node.takes(_MASK, (TensorDataType.UINT8, *DOUBLE, *_TYPES), "a mask may be")
     if node.has(_PAST_KEY) != node.has(_PAST_VALUE):
         given = "past_value" if node.has(_PAST_VALUE) else "past_key"
         raise node.invalid("past_key and past_value must be given together", given)
@@ -45,9 +46,7 @@ def _refuse_attention(node: NodeFacts) -> None:
         number = node.attribute(name, least)
         if number < least or (most is not None and number > most):
             raise node.invalid(f"{name} must be at least {least}" + ("" if most is None else f" and at most {most}"), number)
-    precision = data_type_of(node.element_type("softmax_precision", np.dtype(np.float32), narrow=True))
-    if precision is TensorDataType.FLOAT64 and precision not in ops.ActivationSoftmax1.fields[0].data_types:
-        raise node.unsupported("softmax_precision is double, in which no softmax is computed")
+    node.element_type("softmax_precision", np.dtype(np.float32), narrow=True)  # it must be one that there is
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class _Problem:
         return (*self.query.sizes[:3], self.value.sizes[3])
 
 
-@converts("Attention", 23, 24, 25, types=_TYPES, check=_refuse_attention)
+@converts("Attention", 23, 24, 25, types=_TYPES, doubles=True, check=_refuse_attention)
 def attention(node: Conversion) -> tuple[Value | None, ...]:
     """Heads stand before rows, or side by side in them. A query that sees no key has an output of zeros."""
     problem = _problem(node)
@@ -313,8 +312,7 @@ def _step_by_step(node: Conversion, problem: _Problem) -> tuple[Value, Value, Va
         nothing = node.upload(np.array(-np.inf, dtype))
         masked = node.elementwise(ops.ElementWiseIf, _seen(node, problem), masked, nothing, dtype=dtype)
     wide = cast_to(node, masked, node.element_type("softmax_precision", dtype))
-    shares = node.launch(ops.ActivationSoftmax1, wide, output_tensor=node.new(wide.sizes, wide.dtype), axes=(3,))
-    shares = cast_to(node, shares, dtype)
+    shares = cast_to(node, softmax(node, wide, (3,)), dtype)
     if masked is not bent:
         shares = _zeros_where_nothing_is_seen(node, masked, shares)
     return _product(node, shares, value, problem.output), key, value, (raw, bent, masked, shares)[mode]

@@ -14,8 +14,8 @@ from dmlvk.spec.enums import ReduceFunction
 from dmlvk.spec.schema import FLOATS, OperatorDesc
 
 
-def _softmax(node: Conversion, row: type[OperatorDesc], axes: tuple[int, ...]) -> Value:
-    x = node[0]
+def softmax(node: Conversion, x: Value, axes: tuple[int, ...], row: type[OperatorDesc] = ops.ActivationSoftmax1) -> Value:
+    """The softmax of a value over axes, or a relative of it, by its row or what stands for that."""
     if x.dtype == np.float64 and 0 not in x.sizes:
         return _DOUBLE[row](node, x, axes)
     return node.launch(row, x, output_tensor=node.new(x.sizes, x.dtype), axes=axes)
@@ -52,14 +52,15 @@ def _register_softmax(op_type: str, row: type[OperatorDesc]) -> None:
     def along_axis(node: Conversion) -> Value:
         """Along one axis, the last by default."""
         axis = node.axis(node.attribute("axis", -1), node[0].rank)
-        return _softmax(node, row, (axis,))
+        return softmax(node, node[0], (axis,), row)
 
     @converts(op_type, 1, 11, types=FLOATS, doubles=row in _DOUBLE)
     def flattened(node: Conversion) -> Value:
         """Over all dimensions from the axis on (1 by default), as if they were one."""
         rank = node[0].rank
         axis = node.attribute("axis", 1)
-        return _softmax(node, row, tuple(range(rank if axis == rank else node.axis(axis, rank), rank)))
+        axes = tuple(range(rank if axis == rank else node.axis(axis, rank), rank))
+        return softmax(node, node[0], axes, row)
 
 
 _register_softmax("Softmax", ops.ActivationSoftmax1)

@@ -17,7 +17,7 @@ from dmlvk_bench import command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The entry point of dmlvk's group ``dmlvk.commands``: the arguments of the command, and of its own two."""
+    """The entry point of dmlvk's group ``dmlvk.commands``: the arguments of the command, and of its own three."""
     parser.set_defaults(function=_run, action="run")
     takes_device(parser)
     text = f"{', '.join(command.SUITES)}, with commas between; default all, of --headline those of its targets"
@@ -37,12 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--headline", action="store_true", help=text)
     text = "instead of all that, time every rule that could run a problem, and say where the chosen one is slower"
     parser.add_argument("--sweep", action="store_true", help=text)
-    actions = parser.add_subparsers(metavar="compare | report")
+    actions = parser.add_subparsers(metavar="compare | zoo | report")
     text = "say what moved between two files of results"
     sub = actions.add_parser("compare", help=text, description=text)
     sub.set_defaults(action="compare_files")
     sub.add_argument("before", type=pathlib.Path)
     sub.add_argument("after", type=pathlib.Path)
+    text = "export architectures of torchvision and transformers, run the files, and say which are right and how fast"
+    sub = actions.add_parser("zoo", help=text, description=text)
+    sub.set_defaults(action="zoo")
+    sub.add_argument("--folder", type=pathlib.Path, required=True, help="where the exported files are, or will be")
+    sub.add_argument("--only", default="", metavar="NAME", help="one architecture, or one kind of them")
+    sub.add_argument("--stages", default="export,check", metavar="NAMES", help="export, check, time, with commas between")
+    sub.add_argument("--jobs", type=int, default=2, help="how many files at once")
     text = "write the page of a file of results"
     sub = actions.add_parser("report", help=text, description=text)
     sub.set_defaults(action="report")

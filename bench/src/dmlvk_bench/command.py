@@ -113,6 +113,13 @@ def compare_files(options: argparse.Namespace) -> int:
     return int(not comparison.good)
 
 
+def zoo(options: argparse.Namespace) -> int:
+    """Exports architectures of other packages and runs them; see ``dmlvk_bench.zoo``."""
+    from dmlvk_bench.zoo import command
+
+    return command.run(options)
+
+
 def report(options: argparse.Namespace) -> int:
     """Writes the page of a file of results, and of an accuracy card beside it."""
     from dmlvk.verify import card

@@ -127,7 +127,7 @@ def _ours(candidate: Candidate, choice: str | None, *, quick: bool) -> tuple[dic
     outputs: list[Any] = [session.run(None, first)]
     first_seconds = time.perf_counter() - started
     outputs.append(session.run(None, second))
-    timing = _timed(lambda: session.run(None, first), quick=quick)
+    timing = timed(lambda: session.run(None, first), quick=quick)
     report = session.report()
     profile = session.profile(first)
     row = {
@@ -145,7 +145,7 @@ def _ours(candidate: Candidate, choice: str | None, *, quick: bool) -> tuple[dic
     return row, outputs, profile.table().splitlines()[: LINES + 1]
 
 
-def _timed(run: Callable[[], object], *, quick: bool) -> dict[str, Any]:
+def timed(run: Callable[[], object], *, quick: bool) -> dict[str, Any]:
     """The milliseconds that a run takes, their spread and how many runs were timed."""
 
     def seconds() -> float:
@@ -192,7 +192,7 @@ def _beside(make: Callable[[], Runner], candidate: Candidate, ours: list[list[Ar
         first_seconds = time.perf_counter() - started
         outputs += [rival.run(second), rival.run(second)]  # what records its commands replays them from the second run on
         off = max(difference(mine, theirs) for mine, theirs in zip((*ours, ours[1]), outputs, strict=True))
-        timing = _timed(lambda: rival.run(first), quick=quick)
+        timing = timed(lambda: rival.run(first), quick=quick)
         return {"first_s": first_seconds, **timing, "difference": off, "agrees": bool(off <= candidate.tolerance)}
 
     found = _or_error(figures)

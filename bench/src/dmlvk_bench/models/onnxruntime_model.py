@@ -20,12 +20,12 @@ class OnnxRuntimeModel:
 
     Args:
         provider: ONNX Runtime's name of it.
-        model: The ONNX file.
+        model: The ONNX file, or the path of one.
         capture: Whether WebGPU records its commands once and replays them. It can where it runs every node itself and no
             shape depends on values.
     """
 
-    def __init__(self, provider: str, model: bytes, capture: bool) -> None:
+    def __init__(self, provider: str, model: bytes | str, capture: bool) -> None:
         self._session = make_session(model, provider, capture=capture, fallback=True)
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:

@@ -24,11 +24,13 @@ PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {
 """The providers, the best first: the name of each one's memory in ONNX Runtime's Python API ("" for none), its options."""
 
 
-def make_session(model: bytes, provider: str, *, capture: bool = True, fallback: bool = False, profile: str = "") -> Any:
+def make_session(
+    model: bytes | str, provider: str, *, capture: bool = True, fallback: bool = False, profile: str = ""
+) -> Any:
     """A session.
 
     Args:
-        model: The ONNX file.
+        model: The ONNX file, or the path of one.
         provider: A name in ``PROVIDERS``.
         capture: Whether WebGPU records its commands once and replays them.
         fallback: Whether nodes may be left to the CPU.

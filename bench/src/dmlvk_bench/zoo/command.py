@@ -1,0 +1,151 @@
+"""``python -m dmlvk bench zoo``: exports the architectures, runs the files, and keeps a row a file.
+
+What a folder has already is not exported again, so that a run can go on where another ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import dataclasses
+import functools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import geometric_mean
+from typing import Any, Final
+
+from dmlvk.directml.device import Device
+from dmlvk.verify import machine
+
+Row = dict[str, Any]
+Key = tuple[str, str]
+"""Architecture and exporter."""
+
+STAGES: Final = ("export", "check", "time")
+_SECONDS: Final = {"export": 400, "check": 300, "time": 400}
+"""After so long a file's process counts as hanging."""
+RIVALS: Final = ("eager", "graph", "webgpu")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does the stages that the options name; returns the exit status: 1 where an output is wrong or a file does not run."""
+    from dmlvk_bench.zoo.architectures import architectures
+    from dmlvk_bench.zoo.export import EXPORTERS
+
+    wanted = [one for one in architectures() if not options.only or options.only in (one.name, one.kind)]
+    files = [(one, exporter) for one in wanted for exporter in EXPORTERS]
+    folders = {(one.name, exporter): options.folder / one.name / exporter for one, exporter in files}
+    stages = options.stages.split(",")
+    rows: dict[Key, Row] = {
+        (one.name, exporter): {"architecture": one.name, "kind": one.kind, "exporter": exporter} for one, exporter in files
+    }
+    if "export" in stages:
+        missing = [key for key, folder in folders.items() if not (folder / "export.json").exists()]
+        _each(missing, options.jobs, lambda key: _export(*key, folders[key]))
+    for key, folder in folders.items():
+        if (folder / "export.json").exists():
+            rows[key] |= json.loads((folder / "export.json").read_text())
+        else:
+            rows[key]["not_exported"] = _why(folder)
+    for stage in ("check", "time"):
+        if stage in stages:
+            ready = [key for key in rows if "not_exported" not in rows[key]]
+            work = functools.partial(_row, folders, stage, options.device)
+            for key, row in _each(ready, options.jobs, work).items():
+                rows[key] |= row
+            if options.json:
+                _write(options, list(rows.values()))
+    print("\n".join(summary(rows.values())))
+    return int(any(not row["right"] for row in rows.values() if "right" in row))
+
+
+def _export(name: str, exporter: str, folder: pathlib.Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log").open("w") as log:
+        arguments = [sys.executable, "-m", "dmlvk_bench.zoo.export", name, exporter, str(folder)]
+        try:
+            subprocess.run(arguments, stdout=log, stderr=log, timeout=_SECONDS["export"], check=False)
+        except subprocess.TimeoutExpired:
+            log.write(f"\nexporting took longer than {_SECONDS['export']} s\n")
+    return "exported" if (folder / "export.json").exists() else f"not exported: {_why(folder)}"
+
+
+def _why(folder: pathlib.Path) -> str:
+    """Why an export failed: the last line of its log that names an error."""
+    log = folder / "log"
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Unsupported\w*)\b", line)]
+    return (named or lines or ["not tried"])[-1][:300]
+
+
+def _row(folders: Mapping[Key, pathlib.Path], stage: str, device: str | None, key: Key) -> Row:
+    """What a worker says of a file."""
+    arguments = [sys.executable, "-m", "dmlvk_bench.zoo.worker", str(folders[key]), stage, device or ""]
+    try:
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=_SECONDS[stage], check=False)
+    except subprocess.TimeoutExpired:
+        return {"right": False, "error": f"took longer than {_SECONDS[stage]} s"}
+    lines = ended.stdout.strip().splitlines()
+    if ended.returncode or not lines:
+        said = ended.stderr.strip().splitlines()
+        return {"right": False, "error": f"the process ended with {ended.returncode}: {said[-1][:200] if said else ''}"}
+    row: Row = json.loads(lines[-1])
+    return row
+
+
+def _each(keys: Sequence[Key], jobs: int, work: Callable[[Key], Any]) -> dict[Key, Any]:
+    """What the work gives for each key, several at a time, printed as it comes."""
+    found = {}
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(work, key): key for key in keys}
+        for future in concurrent.futures.as_completed(futures):
+            key = futures[future]
+            found[key] = future.result()
+            print(f"{key[0]:42} {key[1]:12} {_words(found[key])}", flush=True)
+    return found
+
+
+def _words(found: Any) -> str:
+    if not isinstance(found, dict):
+        return str(found)
+    if "error" in found:
+        return f"BROKEN {found['broken']}" if "broken" in found else f"FAILED {found['error']}"
+    beside = found.get("rivals", {})
+    times = [f"{found['ms']:.2f} ms"] if "ms" in found else []
+    times += [f"{name} {row['ms']:.2f}" if "ms" in row else f"{name} failed" for name, row in beside.items()]
+    verdict = f"{'right' if found['right'] else 'WRONG'} off {found['difference']:.1e}"
+    return f"{verdict}, {found['dispatches']} dispatches {' '.join(times)}"
+
+
+def _write(options: argparse.Namespace, rows: Sequence[Row]) -> None:
+    described = dataclasses.asdict(machine.describe(Device(options.device), options.commit))
+    options.json.write_text(json.dumps({"machine": described, "rows": list(rows)}, indent=1) + "\n")
+
+
+def summary(rows: Iterable[Row]) -> Iterable[str]:
+    """The lines at the end: how many files are right, and how fast they are beside whoever is right too."""
+    rows = list(rows)
+    ran = [row for row in rows if "right" in row]
+    architectures = {row["architecture"] for row in ran}
+    right = {row["architecture"] for row in ran if row["right"]}
+    files = f"{sum(row['right'] for row in ran)} of {len(ran)} files"
+    yield f"{files} are right, of {len(right)} of {len(architectures)} architectures"
+    for rival in RIVALS:
+        pairs = [(row["rivals"][rival], row["ms"]) for row in ran if row["right"] and rival in row.get("rivals", {})]
+        ratios = [theirs["ms"] / ours for theirs, ours in pairs if theirs.get("agrees")]
+        if ratios:
+            slower = sum(ratio < 1 for ratio in ratios)
+            mean = geometric_mean(ratios)
+            yield f"{rival}: {mean:.2f} times our time (geometric mean of {len(ratios)}), {slower} faster than we are"
+    for row in rows:
+        if not row.get("right", True):
+            why = row.get("error") or f"off {row['difference']:.1e}, onnxruntime {row.get('onnxruntime_difference', 0):.1e}"
+            yield f"wrong: {row['architecture']} {row['exporter']}: {why}"
+        elif "not_exported" in row:
+            yield f"not exported: {row['architecture']} {row['exporter']}: {row['not_exported']}"
+        elif "broken" in row:
+            yield f"ONNX Runtime refuses it, too: {row['architecture']} {row['exporter']}: {row['broken']}"

@@ -1,0 +1,195 @@
+"""Runs one exported file and those beside it, in a process of its own: what one model takes down is its own.
+
+    python -m dmlvk_bench.zoo.worker FOLDER check|time DEVICE
+
+Prints one line, the row as JSON. ``check`` compares what we compute with what PyTorch computed when the file was written;
+``time`` adds times, and those of PyTorch on the same GPU and of ONNX Runtime's WebGPU provider.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import json
+import pathlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import onnx
+
+from dmlvk.directml.device import Device
+from dmlvk.onnx import InferenceSession
+from dmlvk_bench.models.layers import Array
+from dmlvk_bench.models.measure import timed
+from dmlvk_bench.models.onnxruntime_model import OnnxRuntimeModel
+from dmlvk_bench.rivals.base import said
+from dmlvk_bench.rivals.onnxruntime_worker import CPU, WEBGPU
+from dmlvk_bench.zoo.agreement import TOLERANCE, off
+
+SLACK: Final = 2.0
+"""How much farther than ONNX Runtime's CPU we may be off: some of these networks multiply a rounding by a thousand."""
+_ALONE: Final = pathlib.Path(tempfile.gettempdir()) / "dmlvk-zoo.lock"
+"""Whoever holds this file's lock has the GPU for itself."""
+
+Run = Callable[[], Sequence[Array]]
+
+
+def check(folder: pathlib.Path, device: str | None) -> dict[str, Any]:
+    """The row of a file that we run: how far we are off, and where that is too far ONNX Runtime's CPU on the same file."""
+    return _Model(folder, device).checked()
+
+
+def measure(folder: pathlib.Path, device: str | None) -> dict[str, Any]:
+    """The row with times. Only one process at a time is past the first lines."""
+    model = _Model(folder, device)
+    network = _TorchNetwork(folder.parent.name, list(model.inputs.values()))
+    with _alone():
+        row = model.checked()
+        if "error" not in row:
+            row |= model.timed()
+        row["rivals"] = {name: _beside(make, model.outputs) for name, make in (
+            ("eager", lambda: network.eager()),
+            ("graph", lambda: network.graph()),
+            ("webgpu", lambda: model.in_onnx_runtime(WEBGPU)),
+        )}  # fmt: skip
+    return row
+
+
+class _Model:
+    """An exported file, its inputs and PyTorch's outputs."""
+
+    def __init__(self, folder: pathlib.Path, device: str | None) -> None:
+        self._path = folder / "model.onnx"
+        self._device = device
+        with np.load(folder / "outputs.npz") as arrays:
+            self.outputs = [arrays[name] for name in arrays.files]
+        graph = onnx.load(str(self._path), load_external_data=False).graph
+        constants = {tensor.name for tensor in graph.initializer}
+        # An exporter may leave out inputs that nothing reads.
+        with np.load(folder / "inputs.npz") as arrays:
+            self.inputs = {item.name: arrays[item.name] for item in graph.input if item.name not in constants}
+        self._nodes = len(graph.node)
+        self._session: InferenceSession | None = None
+
+    def checked(self) -> dict[str, Any]:
+        """Whether our outputs are right. A file that ONNX Runtime refuses too is ``broken``, neither right nor wrong."""
+        row: dict[str, Any] = {"nodes": self._nodes}
+        try:
+            started = time.perf_counter()
+            self._session = InferenceSession(self._path, Device(self._device))
+            found = self._session.run(None, self.inputs)
+            row["first_s"] = time.perf_counter() - started
+        except Exception as error:
+            row["error"] = said(error)
+        else:
+            report = self._session.report()
+            row |= {"dispatches": report.dispatches, "host_nodes": len(report.host_nodes)}
+            row["difference"] = off(found, self.outputs)
+            if row["difference"] <= TOLERANCE:
+                return row | {"right": True}
+        try:
+            theirs = self.in_onnx_runtime(CPU)()
+        except Exception as error:
+            return row | ({"broken": said(error)} if "error" in row else {"right": False})
+        if "error" in row:
+            return row | {"right": False}
+        row |= {"onnxruntime_difference": off(theirs, self.outputs), "from_onnxruntime": off(found, theirs)}
+        right = row["difference"] <= SLACK * row["onnxruntime_difference"] or row["from_onnxruntime"] <= TOLERANCE
+        return row | {"right": right}
+
+    def timed(self) -> dict[str, Any]:
+        """Our times."""
+        session = self._session
+        assert session is not None, "checked before"
+        times = timed(lambda: session.run(None, self.inputs), quick=False)
+        return {**times, "gpu_ms": (session.profile(self.inputs).gpu_seconds or 0.0) * 1e3}
+
+    def in_onnx_runtime(self, provider: str) -> Run:
+        """A run of the file by one of ONNX Runtime's providers."""
+        model = OnnxRuntimeModel(provider, str(self._path), False)
+        return lambda: model.run(self.inputs)
+
+
+class _TorchNetwork:
+    """The architecture in PyTorch on CUDA, with the weights that the exported file has."""
+
+    def __init__(self, name: str, arrays: Sequence[Array]) -> None:
+        import torch
+
+        from dmlvk_bench.zoo.architectures import architectures
+
+        self._torch: Any = torch
+        torch.set_num_threads(1)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        (architecture,) = (one for one in architectures() if one.name == name)
+        self._network, inputs = architecture.make()
+        self._inputs = list(inputs.values())
+
+    def eager(self) -> Run:
+        """Runs that call each function; arrays go there and back."""
+        torch, network = self._torch, self._network.cuda()
+
+        def run() -> list[Array]:
+            with torch.inference_mode():
+                return [output.cpu().numpy() for output in network(*(tensor.cuda() for tensor in self._inputs))]
+
+        return run
+
+    def graph(self) -> Run:
+        """Runs that are one CUDA graph."""
+        torch, network = self._torch, self._network.cuda()
+        kept = [tensor.cuda() for tensor in self._inputs]
+        with torch.inference_mode():
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    network(*kept)
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                outputs = network(*kept)
+
+        def run() -> list[Array]:
+            with torch.inference_mode():
+                for tensor, given in zip(kept, self._inputs, strict=True):
+                    tensor.copy_(given)
+                graph.replay()
+                return [output.cpu().numpy() for output in outputs]
+
+        return run
+
+
+def _beside(make: Callable[[], Run], wanted: Sequence[Array]) -> dict[str, Any]:
+    """A rival's times; its error where it cannot run the model."""
+    try:
+        run = make()
+        apart = off(run(), wanted)
+        return {**timed(run, quick=False), "difference": apart, "agrees": apart <= TOLERANCE}
+    except Exception as error:
+        return {"error": said(error)}
+    finally:
+        gc.collect()
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    with _ALONE.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> int:
+    folder, stage, device = sys.argv[1:]
+    work: Mapping[str, Callable[[pathlib.Path, str | None], dict[str, Any]]] = {"check": check, "time": measure}
+    print(json.dumps(work[stage](pathlib.Path(folder), device or None)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""What counts as right in the zoo, and what is said of its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlvk_bench.zoo.agreement import TOLERANCE, off
+from dmlvk_bench.zoo.command import summary
+
+
+def _detections(count: int, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    corner = rng.uniform(0, 100, (count, 2)).astype(np.float32)
+    boxes = np.concatenate([corner, corner + rng.uniform(10, 50, (count, 2)).astype(np.float32)], axis=1)
+    return [boxes, rng.integers(0, 9, count), np.sort(rng.random(count, np.float32))[::-1].copy()]
+
+
+def test_the_order_of_detections_does_not_count() -> None:
+    wanted = _detections(100)
+    assert off([output[::-1] for output in wanted], wanted) == 0
+    assert off(wanted[:2], wanted) == np.inf
+
+
+@pytest.mark.parametrize(("lost", "agrees"), [(2, True), (10, False)])
+def test_a_few_detections_at_a_threshold_may_differ(lost: int, agrees: bool) -> None:
+    wanted = _detections(100)
+    assert (off([output[lost:] for output in wanted], wanted) <= TOLERANCE) == agrees
+
+
+@pytest.mark.parametrize("change", ["box", "label", "score", "mask"])
+def test_a_detection_is_its_box_label_score_and_mask(change: str) -> None:
+    wanted = [*_detections(20), np.ones((20, 1, 4, 4), np.float32)]
+    found = [output.copy() for output in wanted]
+    index = ("box", "label", "score", "mask").index(change)
+    found[index][:5] += np.asarray(3).astype(found[index].dtype)
+    assert off(found, wanted) > TOLERANCE
+    assert off([], wanted) == np.inf
+
+
+def test_nothing_found_is_right_where_there_is_nothing() -> None:
+    nothing = _detections(0)
+    assert off(nothing, nothing) == 0
+    assert off(nothing, _detections(3)) > TOLERANCE
+
+
+def test_other_outputs_are_compared_number_by_number() -> None:
+    wanted = [np.arange(4, dtype=np.float32)]
+    assert off([wanted[0] + np.float32(3e-4)], wanted) == pytest.approx(1e-4, rel=1e-3)
+    assert off([wanted[0][::-1]], wanted) == 1
+
+
+def test_summary() -> None:
+    def row(name: str, **fields: object) -> dict[str, object]:
+        return {"architecture": name, "exporter": "dynamo", **fields}
+
+    rivals = {"eager": {"ms": 4.0, "agrees": True}, "webgpu": {"ms": 1.0, "agrees": False}, "graph": {"error": "none"}}
+    rows = [
+        row("a", right=True, ms=2.0, rivals=rivals),
+        row("b", right=False, difference=0.5, onnxruntime_difference=1e-6),
+        row("c", not_exported="why"),
+        row("d", broken="refused"),
+    ]
+    assert list(summary(rows)) == [
+        "1 of 2 files are right, of 1 of 2 architectures",
+        "eager: 2.00 times our time (geometric mean of 1), 0 faster than we are",
+        "wrong: b dynamo: off 5.0e-01, onnxruntime 1.0e-06",
+        "not exported: c dynamo: why",
+        "ONNX Runtime refuses it, too: d dynamo: refused",
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import models_page
 import operators_page
 import performance_page
+import zoo_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -21,6 +22,7 @@ def pages() -> dict[str, str]:
         "operators.md": operators_page.page(),
         "performance.md": performance_page.page(found),
         "models.md": models_page.page(models_page.Record.read(), models_page.read_saved()),
+        "zoo.md": zoo_page.page(),
         "images/roofline.svg": figures.roofline(found, alone=True),
     }
     for device in ("h200", "lavapipe"):

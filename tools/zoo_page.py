@@ -1,0 +1,81 @@
+"""The page of the architectures of torchvision and transformers, made from ``bench/results/h200-zoo.json``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fetch_models import ROOT
+
+from dmlvk_bench.zoo.command import RIVALS, summary
+
+RESULTS = ROOT / "bench" / "results" / "h200-zoo.json"
+
+HEAD = """# Exported architectures
+
+Architectures of torchvision and classes of transformers, with random weights, as PyTorch's two exporters write them.
+Device: {device}, {driver}; PyTorch {torch}.
+`python -m dmlvk bench --json bench/results/h200-zoo.json zoo --folder FOLDER --stages export,check,time` exports and runs
+them.
+
+A file is right where every output is within 0.001 of what PyTorch's CPU computed, relative to the largest number in it; or
+at most twice as far off as ONNX Runtime's CPU with the same file; or within 0.001 of that. Detectors are right where at most
+2 % of the detections differ in box, label, score or mask.
+
+{summary}
+
+Times are the caller's, arrays in and arrays out, in milliseconds. The columns of rivals say how many times ours theirs is; a
+rival that is wrong stands in brackets. Dispatches are those of a run. "-": not exported or not timed; the reasons are below
+the table.
+
+| architecture | kind | torchscript | dynamo | dispatches | ms | PyTorch eager | CUDA graph | WebGPU |
+| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |
+"""
+
+Row = dict[str, Any]
+
+
+def page() -> str:
+    """The page."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows: list[Row] = found["rows"]
+    by_name: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        by_name.setdefault(row["architecture"], {})[row["exporter"]] = row
+    torch = next((row["torch"] for row in rows if "torch" in row), "")
+    said = list(summary(rows))
+    figures = [line for line in said if ": " not in line or line.split(":")[0] in RIVALS]
+    reasons = [line for line in said if line not in figures]
+    machine = found["machine"]
+    head = HEAD.format(
+        device=machine["device"], driver=machine["driver"], torch=torch, summary="\n".join(f"- {line}" for line in figures)
+    )
+    lines = [_line(files) for files in by_name.values()]
+    return head + "".join(lines) + "\n" + "".join(f"- {line}\n" for line in reasons)
+
+
+def _line(files: dict[str, Row]) -> str:
+    """An architecture's line of the table: its times are those of the file that was timed, the better exporter's first."""
+    any_row = next(iter(files.values()))
+    timed = next((files[name] for name in ("dynamo", "torchscript") if "ms" in files.get(name, {})), None)
+    ran = timed or next((row for row in files.values() if "dispatches" in row), {})
+    cells = [
+        any_row["architecture"],
+        any_row["kind"],
+        *(_verdict(files.get(name, {})) for name in ("torchscript", "dynamo")),
+    ]
+    cells += [str(ran.get("dispatches", "-")), f"{timed['ms']:.2f}" if timed else "-"]
+    cells += [_ratio(timed, rival) for rival in RIVALS]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _verdict(row: Row) -> str:
+    return {True: "right", False: "wrong", None: "-"}[row.get("right")]
+
+
+def _ratio(row: Row | None, rival: str) -> str:
+    theirs = row["rivals"][rival] if row else {}
+    if row is None or "ms" not in theirs:
+        return "-"
+    ratio = f"{theirs['ms'] / row['ms']:.2f}"
+    return ratio if theirs["agrees"] else f"({ratio})"

@@ -25,11 +25,12 @@ at most twice as far off as ONNX Runtime's CPU with the same file; or within 0.0
 {summary}
 
 Times are the caller's, arrays in and arrays out, in milliseconds. The columns of rivals say how many times ours theirs is; a
-rival that is wrong stands in brackets. Dispatches are those of a run. "-": not exported or not timed; the reasons are below
+rival that is wrong stands in brackets. Dispatches are those of a run, and host reads the times that it waits for
+computed values. "-": not exported or not timed; the reasons are below
 the table.
 
-| architecture | kind | torchscript | dynamo | dispatches | ms | PyTorch eager | CUDA graph | WebGPU |
-| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |
+| architecture | kind | torchscript | dynamo | dispatches | host reads | ms | PyTorch eager | CUDA graph | WebGPU |
+| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
 Row = dict[str, Any]
@@ -64,7 +65,7 @@ def _line(files: dict[str, Row]) -> str:
         any_row["kind"],
         *(_verdict(files.get(name, {})) for name in ("torchscript", "dynamo")),
     ]
-    cells += [str(ran.get("dispatches", "-")), f"{timed['ms']:.2f}" if timed else "-"]
+    cells += [*(str(ran.get(name, "-")) for name in ("dispatches", "host_reads")), f"{timed['ms']:.2f}" if timed else "-"]
     cells += [_ratio(timed, rival) for rival in RIVALS]
     return f"| {' | '.join(cells)} |\n"
 

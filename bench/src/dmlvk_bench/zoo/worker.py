@@ -88,7 +88,7 @@ class _Model:
             row["error"] = said(error)
         else:
             report = self._session.report()
-            row |= {"dispatches": report.dispatches, "host_nodes": len(report.host_nodes)}
+            row |= {"dispatches": report.dispatches, "host_reads": report.host_reads}
             row["difference"] = off(found, self.outputs)
             if row["difference"] <= TOLERANCE:
                 return row | {"right": True}

@@ -462,7 +462,7 @@ class Cutter:
         for node, row in reversed(found):
             own = find_row(node)
             if own is not None and own.generates(node) and on_host.isdisjoint(node.outputs):
-                row = own if self._types.get(node.inputs[0]) in own.types else row
+                row = own if own.stands_in(node, 0, self._types.get(node.inputs[0])) in own.types else row
             wanted = range(len(node.inputs)) if row is None else row.host_inputs
             on_host.update(name for index, name in enumerate(node.inputs) if index in wanted)
             for body in self._bodies.get(node, {}).values():

@@ -3,89 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
+from runtime_nodes import Array, Case, check, f16, f32, i8, i32, i64, random, u8, whole
 
-from dmlvk.onnx.registry import IN_BLOCKS, MICROSOFT, ROWS
-
-Array = np.ndarray[Any, Any]
-f32, f16, i64, i32, u8, i8 = np.float32, np.float16, np.int64, np.int32, np.uint8, np.int8
-
-
-@dataclass(frozen=True)
-class Case:
-    """One node.
-
-    Attributes:
-        op_type: The operator.
-        inputs: Its inputs; None for one that is left out.
-        attributes: Its attributes.
-        types: The types of its outputs.
-        skipped: Outputs that ONNX Runtime's CPU does not make, by index.
-        compared: The outputs that are compared, the first so many; None for all.
-        constants: Inputs that are initializers, by index.
-        by_hand: What the outputs should be, of the inputs; None where ONNX Runtime's CPU says it.
-        domain: The operator's domain in the file.
-        relative: Tolerance over the largest magnitude.
-        steps: For integers, by how much a few may differ: where a half is rounded depends on the order of operations.
-        label: What tells the case from the others of its operator.
-    """
-
-    op_type: str
-    inputs: tuple[Array | None, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    types: tuple[Any, ...] = (f32,)
-    skipped: tuple[int, ...] = ()
-    compared: int | None = None
-    constants: tuple[int, ...] = ()
-    by_hand: Callable[..., Any] | None = None
-    domain: str = MICROSOFT
-    relative: float = 1e-5
-    steps: int = 0
-    label: str = ""
-
-    @property
-    def name(self) -> str:
-        attributes = "-".join(f"{key}={value}" for key, value in self.attributes.items())
-        return f"{self.op_type}-{self.label}{attributes}".replace(" ", "")
-
-
-def model_of(case: Case) -> ModelProto:
-    names = [f"x{index}" if value is not None else "" for index, value in enumerate(case.inputs)]
-    outputs = ["" if index in case.skipped else f"y{index}" for index in range(len(case.types))]
-    node = helper.make_node(case.op_type, names, outputs, domain=case.domain, **case.attributes)
-
-    def info(name: str, dtype: Any, shape: Sequence[int] | None) -> Any:
-        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
-
-    given = [(index, value) for index, value in enumerate(case.inputs) if value is not None]
-    graph = helper.make_graph(
-        [node],
-        "test",
-        [info(names[index], value.dtype, value.shape) for index, value in given if index not in case.constants],
-        [info(name, dtype, None) for name, dtype in zip(outputs, case.types, strict=True) if name],
-        [numpy_helper.from_array(value, names[index]) for index, value in given if index in case.constants],
-    )
-    opsets = [helper.make_opsetid("", 16), helper.make_opsetid(MICROSOFT, 1), helper.make_opsetid(IN_BLOCKS, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
-
-
-def feeds_of(case: Case) -> dict[str, Array]:
-    given = enumerate(case.inputs)
-    return {f"x{index}": value for index, value in given if value is not None and index not in case.constants}
-
-
-def random(*sizes: int, seed: int = 0, dtype: Any = f32) -> Array:
-    return np.random.default_rng((seed, *sizes)).standard_normal(sizes).astype(dtype)
-
-
-def whole(dtype: Any, *sizes: int, low: int = 0, high: int = 256, seed: int = 0) -> Array:
-    return np.random.default_rng((seed, *sizes)).integers(low, high, sizes).astype(dtype)
+from dmlvk.onnx.registry import MICROSOFT, ROWS
 
 
 def gelu(x: Array) -> Array:
@@ -344,22 +270,41 @@ CASES = [*FUSED, *ACTIVATIONS, *NORMALIZATIONS, *QUANTIZED, *FEW_BITS, *ROTARY, 
 def test_operator(
     case: Case, make_session: Callable[..., Any], reference: Callable[..., list[Array]], assert_close: Callable[..., None]
 ) -> None:
-    model, feeds = model_of(case), feeds_of(case)
-    found = make_session(model).run(None, feeds)
-    if case.by_hand is None:
-        wanted = reference(model, feeds, "onnxruntime")
-    else:
-        made = case.by_hand(*(None if value is None else value.astype(np.float64) for value in case.inputs))
-        made = made if isinstance(made, tuple) else (made,)
-        wanted = [array.astype(dtype) for array, dtype in zip(made, case.types, strict=True)]
-    assert len(found) == len(wanted)
-    for mine, theirs in list(zip(found, wanted, strict=True))[: case.compared]:
-        if case.steps and mine.dtype.kind != "f":
-            differences = np.abs(mine.astype(i64) - theirs.astype(i64))
-            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
-            assert differences.max() <= case.steps and np.mean(differences > 0) <= 0.05
-        else:
-            assert_close(mine, theirs, case.relative)
+    check(case, make_session, reference, assert_close)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gathered", "quantized", "has_zero_points"),
+    [("UINT4", 0, 2, True), ("INT4", 1, 0, False), ("UINT4", 2, 1, True), ("INT4", 0, 1, True)],
+)
+def test_tables_of_4_bits(
+    kind: str,
+    gathered: int,
+    quantized: int,
+    has_zero_points: bool,
+    make_session: Callable[..., Any],
+    reference: Callable[..., list[Array]],
+    assert_close: Callable[..., None],
+) -> None:
+    """Rows are chosen before they are dequantized or after; blocks of 16 of 3 rows are not full."""
+    rng, sizes, code = np.random.default_rng(0), (32, 3, 48), TensorProto.DataType.Value(kind)
+    low = 0 if kind == "UINT4" else -8
+    blocks = tuple(-(-size // 16) if axis == quantized else size for axis, size in enumerate(sizes))
+
+    def numbers(name: str, own: tuple[int, ...]) -> TensorProto:
+        return helper.make_tensor(name, code, own, rng.integers(low, low + 16, own).ravel().tolist())
+
+    constants = [numbers("table", sizes), numpy_helper.from_array(random(*blocks), "scale")]
+    constants += [numbers("zero", blocks)] if has_zero_points else []
+    names = ["table", "at", *(item.name for item in constants[1:])]
+    settings = {"gather_axis": gathered, "quantize_axis": quantized, "block_size": 16}
+    node = helper.make_node("GatherBlockQuantized", names, ["y"], domain=MICROSOFT, **settings)
+    at = helper.make_tensor_value_info("at", TensorProto.INT64, (2, 2))
+    graph = helper.make_graph([node], "test", [at], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], constants)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    feeds = {"at": rng.integers(0, sizes[gathered], (2, 2))}
+    assert_close(make_session(model).run(None, feeds)[0], reference(model, feeds, "onnxruntime")[0])
 
 
 def test_every_operator_has_a_case() -> None:

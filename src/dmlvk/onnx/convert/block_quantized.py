@@ -26,7 +26,7 @@ _UINT8 = np.dtype(np.uint8)
 
 def _numbers(node: Conversion, x: Value, bits: int) -> Value:
     """Bytes as the numbers of 4 or 8 bits in them, the low half of a byte first; other tensors as they are."""
-    if bits == 8 or x.dtype != _UINT8:
+    if bits == 8 or x.data_type is not TensorDataType.UINT8:
         return x
     dtype = element_type(onnx.TensorProto.UINT4)[1]
     assert dtype is not None, "onnx has had it since 1.16"
@@ -52,8 +52,11 @@ def _dequantized(node: Conversion, x: Value, scale: Value, zero_point: Value | i
         apart = [node.reshape(value, (*before, count, 1, *after)) for value in (scale, zero_point)]
     else:
         whole = x
+        if zero_point.data_type in FOUR_BITS:  # which nothing repeats
+            zero_point = cast_to(node, zero_point, scale.dtype)
         apart = [_repeated(node, value, axis, block, length) for value in (scale, zero_point)]
-    if x.data_type in FOUR_BITS and apart[1].dtype == x.dtype:
+    same = apart[1].data_type is x.data_type
+    if same and x.data_type in FOUR_BITS:
         y = node.launch(
             ops.Dequantize,
             whole,
@@ -61,7 +64,7 @@ def _dequantized(node: Conversion, x: Value, scale: Value, zero_point: Value | i
             quantization_tensors=tuple(apart),
             output_tensor=node.new(whole.sizes, scale.dtype),
         )
-    elif apart[1].dtype == x.dtype:
+    elif same:
         y = node.elementwise(ops.ElementWiseDequantizeLinear, whole, *apart, dtype=scale.dtype)
     else:  # a zero point that need not be whole
         real = node.elementwise(ops.ElementWiseSubtract, cast_to(node, whole, scale.dtype), apart[1])
@@ -119,7 +122,7 @@ def _zero_point(node: Conversion, sizes: Sizes, bits: int) -> Value | int:
     given = node.get(3)
     if given is None:
         return 1 << (bits - 1)
-    if given.dtype != _UINT8:
+    if given.data_type is not TensorDataType.UINT8:
         return node.reshape(given, sizes)
     rows, count = sizes
     return _numbers(node, node.reshape(given, (rows, -(-count * bits // 8))), bits).shorten(1, count)
@@ -149,7 +152,7 @@ def rows_of_few_bits(node: Conversion) -> Value:
     bits, block = node.attribute("bits", 4), node.attribute("block_size", 128)
     table, scale, indices = _numbers(node, node[0], bits), node[2], node[1]
     axis, along = (node.axis(node.attribute(*given), table.rank) for given in (("gather_axis", 0), ("quantize_axis", 1)))
-    zero_point: Value | int = 1 << (bits - 1) if node.dtype(0) == _UINT8 else 0
+    zero_point: Value | int = 1 << (bits - 1) if node[0].data_type is TensorDataType.UINT8 else 0
     if (given := node.get(3)) is not None:
         zero_point = _numbers(node, given, bits).shorten(table.rank - 1, scale.sizes[-1])
     tensors = [table, scale, *([zero_point] if isinstance(zero_point, Value) else [])]

@@ -34,7 +34,8 @@ NEVER_CHOSEN = {
     *(("Convolution", "vector"), ("LocalResponseNormalizationGrad", "staged_groups"), ("ReverseSubsequences", "rows")),
     *(("PointwiseChain", "elements"), ("PointwiseChain", "runs"), ("ValueScale2d", "channels")),
     *(("ResampleGrad1", "elements"), ("ResampleGrad1", "shared")),
-    *(("NonMaxSuppression", "chunks"), ("RotaryEmbedding", "pairs")),  # rows of our own, of which neither has any
+    # Rows of our own, of which neither has any.
+    *(("LinearAttention", "columns"), ("NonMaxSuppression", "chunks"), ("RotaryEmbedding", "pairs")),
 }
 """Rules, with their row, that no problem of the benchmark and no quick case gives to any of the four devices."""
 

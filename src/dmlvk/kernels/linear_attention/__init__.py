@@ -1,0 +1,1 @@
+"""The family linear attention: manifest rows, rules, lowering."""

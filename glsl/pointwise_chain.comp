@@ -1,8 +1,8 @@
 // y = a chain of pointwise operators of up to six inputs, element for element: what lies between them stays in registers.
 //
 // The chain is a program of specialisation constants, which a driver folds to just the arithmetic: operation k, of OPERATIONS,
-// is the operator OPERATION_k of unary.glsl or binary.glsl, a comparison, a choice, or logic on their results, and OPERANDS_k
-// names its operands, 4 bits each from the lowest on:
+// is the operator OPERATION_k of unary.glsl or binary.glsl, a comparison, a choice, logic on their results, or
+// ROUND_TO_BFLOAT16, and OPERANDS_k names its operands, 4 bits each from the lowest on:
 //   0 to 5    an input                      6, 7   p.numbers[2 k], p.numbers[2 k + 1]
 //   8 + j     the result of operation j     15     none
 // The last result is stored. Truth is 1, else 0. An input may be of INT32 where T is FLOAT32: its bits go to CAST only. An
@@ -65,11 +65,18 @@ float opaque(float x) {
 #endif
 }
 
+// The nearest number that has the bits of BFLOAT16, halves to even.
+float to_bfloat16(float x) {
+    const uint bits = floatBitsToUint(x);
+    return is_nan(x) ? NOT_A_NUMBER : uintBitsToFloat((bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u);
+}
+
 float truth(bool holds) { return holds ? 1.0 : 0.0; }
 
 float apply(uint operation, bool is_unary, float a, float b, float c, float param0, float param1) {
     switch (operation) {
         case OP_CAST: return float(floatBitsToInt(a));
+        case ROUND_TO_BFLOAT16: return to_bfloat16(a);
         case OP_ELEMENT_WISE_IF: return a != 0.0 ? b : c;
         case OP_ELEMENT_WISE_IS_INFINITY: return truth(is_infinity(a, uint(param0)));
         case OP_ELEMENT_WISE_IS_NAN: return truth(is_nan(a));

@@ -19,12 +19,15 @@ from dmlvk.graph.passes.chain import operations_of
 from dmlvk.kernels.elementwise.lowering import ROWS
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.spec import ops
+from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.functions import function_name
 from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
+from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.verify.cases.layouts import GuardedTensor
 from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import run, ulp_errors
+from dmlvk.verify.oracle.number_format import format_cast
 
 F32, F16, U8 = TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.UINT8
 Array = NDArray[Any]
@@ -202,6 +205,23 @@ def test_integers_are_cast(device: dmlvk.Device, sizes: tuple[int, ...]) -> None
     found = result.view(run(device, Problem(desc, tuple(guarded), (result,))).buffers[0])
     with np.errstate(invalid="ignore", over="ignore"):
         np.testing.assert_array_equal(bits(found), bits(integers.astype(np.float32) * scale + np.float32(0.5)))
+
+
+def test_rounding_to_bfloat16(device: dmlvk.Device) -> None:
+    """Halves, what is next to them, and what rounds to infinity: the bits of the row by itself are held elsewhere."""
+    sums = numbers(5, 3, 36)
+    bits_ = sums.view(np.uint32) & 0xFFFF0000 | np.random.default_rng(6).choice([0, 0x7FFF, 0x8000, 0x8001], sums.shape)
+    x = bits_.astype(np.uint32).view(np.float32)
+    x[0, :2] = np.array([0x7F7FFFFF, 0xFF7F8000], np.uint32).view(np.float32)
+    tensor = TensorDesc(F32, x.shape)
+    program = Program(1, x.shape)
+    rounded = program.add(FormatCast(format=NumberFormat.BFLOAT16), 0)
+    program.add(ops.ElementWiseNegate(), rounded)
+    guarded, result = GuardedTensor(tensor, 0), GuardedTensor(tensor, 0)
+    guarded.view()[...] = x
+    found = result.view(run(device, Problem(program.desc(), (guarded,), (result,))).buffers[0])
+    expected = format_cast(FormatCast(format=NumberFormat.BFLOAT16), x).astype(np.float32)
+    np.testing.assert_array_equal(bits(found), bits(-expected))
 
 
 # -- every layout

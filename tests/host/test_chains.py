@@ -17,7 +17,9 @@ from dmlvk.kernels.lowering import explain, lower
 from dmlvk.spec import ops
 from dmlvk.spec.enums import OperatorType, TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.ops.chain import PointwiseChain
+from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, ScaleBias
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 
@@ -315,6 +317,8 @@ BROKEN: dict[str, dict[str, Any]] = {
         "output_tensor": TensorDesc(F16, (4,)),
         "operator_descs": (ops.Cast(),),
     },
+    "rounded to bytes": {"operator_descs": (FormatCast(format=NumberFormat.FLOAT8E5M2),)},
+    "a chain in a chain": {"operator_descs": (PointwiseChain(operator_descs=(), input_tensors=()),)},
     "another type": {"output_tensor": TensorDesc(F16, (4,))},
 }
 

@@ -62,7 +62,7 @@ def _numbers(*sizes: int, seed: int = 0) -> np.ndarray:
 
 
 def test_each_node_rounds(make_session: Any) -> None:
-    """Of what is read twice nothing is widened twice, and between nodes nothing is narrowed."""
+    """Of what is read twice nothing is widened twice, and between nodes nothing is narrowed: one chain rounds in between."""
     x, y = _numbers(5, 64), _numbers(5, 64, seed=1)
     nodes = [
         helper.make_node("Add", ["x", "y"], ["a"]),
@@ -73,7 +73,7 @@ def test_each_node_rounds(make_session: Any) -> None:
     (found,) = session.run(None, {"x": narrow(x), "y": narrow(y)})
     assert found.dtype == _type(BF16)
     np.testing.assert_array_equal(wide(found), rounded(rounded(rounded(x + y) * x) / y))
-    assert [record.op_type for record in session.report().gpu_nodes] == ["Add", "Mul", "Div"]
+    assert session.report().dispatches == 4
 
 
 def test_products_and_what_moves_between_them(make_session: Any) -> None:

@@ -15,7 +15,15 @@ from dmlvk.kernels.elementwise.lowering import number_attributes
 from dmlvk.kernels.lowering import newest
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, PointwiseChain
+from dmlvk.spec.ops.chain import (
+    FIRST_NUMBER,
+    FIRST_RESULT,
+    MOST_INPUTS,
+    MOST_OPERATIONS,
+    NONE,
+    PointwiseChain,
+    rounds_to_bfloat16,
+)
 from dmlvk.spec.schema import FLOATS, OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
@@ -25,10 +33,10 @@ _TRUTH: Final = (TensorDataType.UINT8, TensorDataType.UINT32)
 def merge_chains(graph: StepGraph) -> None:
     """Pointwise operators that compute for one of them alone become a ``PointwiseChain``.
 
-    They are of one type of floats, with truth values only between them; INT32 may be cast to FLOAT32. Their tensors lie in
-    memory as the last one's output does or are broadcast. What is computed once for several elements is computed for each of
-    them where that is cheap. FLOAT16 is not rounded in between, so what may jump with a result does not become part of its
-    chain.
+    They are of one type of floats, with truth values only between them; INT32 may be cast to FLOAT32, and FLOAT32 rounded to
+    BFLOAT16. Their tensors lie in memory as the last one's output does or are broadcast. What is computed once for several
+    elements is computed for each of them where that is cheap. FLOAT16 is not rounded in between, so what may jump with a
+    result does not become part of its chain.
     """
     place = {step: index for index, step in enumerate(graph.steps)}
     operations = _Operations()
@@ -237,6 +245,8 @@ def operations_of(desc: OperatorDesc) -> tuple[OperatorDesc, ...]:
     types = [slot.tensor.data_type for slot in slots if slot.tensor is not None]
     if isinstance(desc, ops.Cast):
         fits = types[0] in _TRUTH or types == [TensorDataType.INT32, TensorDataType.FLOAT32]
+    elif rounds_to_bfloat16(desc):
+        fits = types == [TensorDataType.FLOAT32, TensorDataType.FLOAT32]
     elif isinstance(desc, ops.ElementWiseIf):
         fits = True  # it hands on numbers and truth values alike
     elif desc.traits.pointwise:

@@ -11,7 +11,14 @@ from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.elementwise.lowering import launch, number_attributes, pointwise_problem
 from dmlvk.kernels.elementwise.rules import ElementwiseProblem
 from dmlvk.spec.enums import OperatorType
-from dmlvk.spec.ops.chain import FIRST_RESULT, MOST_INPUTS, NONE, PointwiseChain
+from dmlvk.spec.ops.chain import (
+    FIRST_RESULT,
+    MOST_INPUTS,
+    NONE,
+    ROUND_TO_BFLOAT16,
+    PointwiseChain,
+    rounds_to_bfloat16,
+)
 from dmlvk.spec.schema import OperatorDesc
 
 
@@ -41,8 +48,10 @@ def _schedule(rule: str) -> Callable[[PointwiseChain, ElementwiseProblem, Capabi
     return schedule
 
 
-def _selected(operation: OperatorDesc, operand: int) -> OperatorType:
-    """The operator that the shader selects: a truth value needs no cast, for it is a number there."""
+def _selected(operation: OperatorDesc, operand: int) -> int:
+    """The number by which the shader knows an operation: a truth value needs no cast, for it is a number there."""
+    if rounds_to_bfloat16(operation):
+        return ROUND_TO_BFLOAT16
     is_needless = operation.type is OperatorType.CAST and operand >= FIRST_RESULT
     return OperatorType.ELEMENT_WISE_IDENTITY if is_needless else operation.type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import FLOATS, lanes
 from dmlvk.kernels.elementwise.manifest import ITEM_PARAMS, steps
-from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE
+from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, MOST_INPUTS, MOST_OPERATIONS, NONE, ROUND_TO_BFLOAT16
 
 _INPUTS = tuple(f"x{index}" for index in range(MOST_INPUTS))
 _NUMBERED = range(MOST_OPERATIONS)
@@ -25,7 +25,10 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("RANK", 1), ("ITEMS", 1), ("RUNS", 0)),
             *((f"{name.upper()}_MODE", 0) for name in (*_INPUTS, "output")),
         ),
-        shared=(("FIRST_NUMBER", FIRST_NUMBER), ("FIRST_RESULT", FIRST_RESULT), ("NONE", NONE)),
+        shared=(
+            *(("FIRST_NUMBER", FIRST_NUMBER), ("FIRST_RESULT", FIRST_RESULT), ("NONE", NONE)),
+            ("ROUND_TO_BFLOAT16", ROUND_TO_BFLOAT16),
+        ),
         selectors=tuple(f"OPERATION_{number}" for number in _NUMBERED),
         variants=(("LANES T U", lanes((name, name) for name in FLOATS)),),
     ),

@@ -9,8 +9,11 @@ from typing import Final
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
+from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.enums import TensorDataType as _T
+from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.ops import activation, elementwise, gradient, logical
+from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.spec.tensor import TensorDesc
 
 MOST_INPUTS: Final = 6
@@ -18,6 +21,8 @@ MOST_OPERATIONS: Final = 8
 FIRST_NUMBER: Final = MOST_INPUTS
 FIRST_RESULT: Final = MOST_INPUTS + 2
 NONE: Final = 15
+ROUND_TO_BFLOAT16: Final = 1 << 16
+"""What the shader calls a FormatCast, which has no number among DirectML's operators."""
 
 _FAMILIES = tuple(file.__name__ for file in (activation, elementwise, gradient, logical))
 
@@ -52,12 +57,26 @@ def _types(desc: PointwiseChain) -> _s.Violation | None:
     return None
 
 
+@_c.constraint("own", "of rows of our own an operation may be a FormatCast to BFLOAT16 of FLOAT32")
+def _own(desc: PointwiseChain) -> _s.Violation | None:
+    is_float32 = desc.tensor("output_tensor").data_type == _T.FLOAT32
+    for operation in desc.operator_descs:
+        if operation.type is OperatorType.INVALID and not (is_float32 and rounds_to_bfloat16(operation)):
+            return _s.Violation("operator_descs", operation.title)
+    return None
+
+
+def rounds_to_bfloat16(operation: _s.OperatorDesc) -> bool:
+    """Whether an operation is a FormatCast to BFLOAT16."""
+    return isinstance(operation, FormatCast) and operation.format is NumberFormat.BFLOAT16
+
+
 class PointwiseChain(
     _s.OperatorDesc,
     internal=True,
     in_place=("input_tensors",),
-    constraints=(_c.same_sizes(), _program, _types),
-    accepts=tuple(kind for kind, row in _s.REGISTRY.items() if row.__module__ in _FAMILIES),
+    constraints=(_c.same_sizes(), _program, _types, _own),
+    accepts=(*(kind for kind, row in _s.REGISTRY.items() if row.__module__ in _FAMILIES), OperatorType.INVALID),
     traits=_s.Traits(strided=True),
 ):
     """y = the last of up to 8 pointwise operations, each of inputs, numbers and the results of earlier ones.
@@ -68,7 +87,8 @@ class PointwiseChain(
         ``FIRST_RESULT`` + k for the result of operation k, ``NONE`` where it has fewer. A truth value is 1 or 0.
     numbers: Two of each operation, 0 where it reads fewer.
 
-    FLOAT32 results are those of the operations one after the other, bit for bit; of FLOAT16 only the last is rounded.
+    A FormatCast rounds FLOAT32 to numbers of BFLOAT16. FLOAT32 results are those of the operations one after the other, bit
+    for bit; of FLOAT16 only the last is rounded.
     """
 
     input_tensors: tuple[TensorDesc, ...] = _s.input_tensor_array((*_s.FLOATS, _T.INT32))

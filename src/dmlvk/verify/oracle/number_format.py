@@ -37,15 +37,15 @@ def numbers(format_: NumberFormat) -> Array:
 
 
 def format_cast(desc: FormatCast, x: Array) -> Array:
-    """``FormatCast``."""
+    """``FormatCast``; as part of a chain it has no tensors."""
     format_ = desc.format
     known = numbers(format_)
-    target = desc.tensor("output_tensor").data_type
+    to_bits = desc.output_tensor is not None and not desc.output_tensor.data_type.name.startswith("FLOAT")
     if x.dtype.kind != "f":
         return np.asarray(known[x & (len(known) - 1)])
     with np.errstate(invalid="ignore"):
         bits = _nearest(desc, format_.layout, known, x.astype(np.float64))
-    return np.asarray(known[bits]) if target.name.startswith("FLOAT") else bits
+    return bits if to_bits else np.asarray(known[bits])
 
 
 def _nearest(desc: FormatCast, layout: Layout, known: Array, x: Array) -> Array:

@@ -15,6 +15,7 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import SessionOptions, control
+from dmlvk.onnx.network import CONTROL
 
 f32, i64 = np.float32, np.int64
 
@@ -257,7 +258,7 @@ def test_a_long_scan_is_run_by_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that would be too many operators for a plan; and shorter ones after it."""
-    monkeypatch.setattr(control, "_LONGEST_SCAN", 30)
+    monkeypatch.setitem(control._LONGEST, "Scan", 30)
     settings = {"num_scan_inputs": 2, "scan_input_axes": [0, 1], "scan_output_axes": [1], "scan_output_directions": [1]}
     nodes = [helper.make_node("Neg", ["x"], ["n"]), _scan(RUNNING, ["s", "n", "z"], ["last", "y"], **settings)]
     inputs = {"s": (f32, (3,)), "x": (f32, (None, 3)), "z": (f32, (3, None))}
@@ -342,9 +343,10 @@ def test_a_state_that_grows(rounds: int, make_model: Callable[..., onnx.ModelPro
     assert session.report().plans == rounds
 
 
-def test_loops_in_loops(make_model: Callable[..., onnx.ModelProto], agrees: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["known", "fed"])
+def test_loops_in_loops(known: bool, make_model: Callable[..., onnx.ModelProto], agrees: Callable[..., Any]) -> None:
     """The inner one, of as many rounds as the outer one has made, reads values of both bodies around it; what it makes is
-    stacked twice."""
+    stacked twice. Where the rounds are known, a plan has all of them."""
     steps = [
         helper.make_node("Identity", ["before2"], ["more2"]),
         helper.make_node("Add", ["inner", "half"], ["next"]),
@@ -363,14 +365,55 @@ def test_loops_in_loops(make_model: Callable[..., onnx.ModelProto], agrees: Call
     body = _body(nodes, [("state", f32)], [("sum", f32), ("most", f32)], "more")
     model = make_model(
         _loop(body, ["m", "", "x"], ["last", "y"]),
-        {"x": (f32, (3,))},
+        {"x": (f32, (3,))} if known else {"m": (i64, ()), "x": (f32, (3,))},
         ["last", "y"],
-        {"m": np.array(4), "one": np.array(1), "w": np.array([0.5, 0.25, -0.5], f32)},
+        {**({"m": np.array(4)} if known else {}), "one": np.array(1), "w": np.array([0.5, 0.25, -0.5], f32)},
     )
-    session = agrees(model, {"x": _numbers(3)})
+    session = agrees(model, {"x": _numbers(3)} if known else {"m": np.array(4), "x": _numbers(3)})
     report = session.report()
-    assert {node.name for node in report.host_nodes if node.reason == DRIVEN} == {"loop", "inner"}
-    assert report.plans < 8, "rounds share plans"
+    driven = {node.name for node in report.host_nodes if node.reason == DRIVEN}
+    assert driven == (set() if known else {"loop", "inner"})
+    assert report.plans == 1 if known else report.plans < 8, "rounds share plans"
+
+
+@pytest.mark.parametrize(("rounds", "longest"), [(0, 2048), (91, 2048), (91, 100)])
+def test_known_rounds_are_one_plan(
+    rounds: int,
+    longest: int,
+    make_model: Callable[..., onnx.ModelProto],
+    agrees: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a loop over classes, say: each round reads other columns. The number in a known state is the host's as well, and
+    the condition ends the loop before its time. More nodes than a plan shall have are the host's to drive."""
+    monkeypatch.setitem(control._LONGEST, "Loop", longest)
+    nodes = [
+        helper.make_node("Add", ["number", "one"], ["next"]),
+        helper.make_node("Less", ["next", "end"], ["more"]),
+        helper.make_node("Mod", ["number", "four"], ["column"]),
+        helper.make_node("Gather", ["x", "column"], ["row"], axis=1),
+        helper.make_node("Add", ["sum", "row"], ["sum2"]),
+        helper.make_node("ReduceMax", ["sum2"], ["most"], keepdims=0),
+    ]
+    body = _body(nodes, [("number", i64), ("sum", f32)], [("next", i64), ("sum2", f32), ("most", f32)], "more")
+    body.output[3].type.tensor_type.shape.SetInParent()
+    constants = {"m": np.array(rounds), "first": np.array(2), "one": np.array(1), "four": np.array(4)}
+    constants |= {"end": np.array(60), "zeros": np.zeros(2, f32)}
+    model = make_model(
+        _loop(body, ["m", "", "first", "zeros"], ["number_", "y", "all"]),
+        {"x": (f32, (2, 4))},
+        ["number_", "y", "all"],
+        constants,
+        output_types={"number_": i64},
+    )
+    session = agrees(model, {"x": _numbers(2, 4)})
+    report = session.report()
+    labels = [node.reason for node in report.host_nodes + report.gpu_nodes if node.op_type == "Loop"]
+    if longest == 2048:
+        assert labels == ([""] if rounds else [CONTROL]), "it joins what rounds make"
+        assert (report.host_reads, report.plans) == (0, 1)
+    else:
+        assert (labels, report.host_reads) == ([DRIVEN], 58), "a condition a round"
 
 
 def test_branches_in_a_loop(make_model: Callable[..., onnx.ModelProto], agrees: Callable[..., Any]) -> None:

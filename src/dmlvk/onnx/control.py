@@ -1,4 +1,4 @@
-"""The graphs inside nodes: the branches of an If and the bodies of loops; and how a trace follows a Scan.
+"""The graphs inside nodes: the branches of an If and the bodies of loops; and how a trace follows a loop.
 
 What a body makes gets a new name when the model is loaded, so that every value of the model has a name of its own and one
 table of values does for all of a trace.
@@ -10,30 +10,33 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+import numpy as np
 import onnx
 
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.model import Array, Node, read_initializer, read_node
+from dmlvk.onnx.model import Array, Node, element_type, read_initializer, read_node
+from dmlvk.onnx.node_facts import unsupported_node
 from dmlvk.onnx.program import find_driven
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.errors import UnsupportedNodeError
 
-_LONGEST_SCAN: Final = 2**16
-"""The most nodes that a trace makes of a Scan: its body's, once for each element. The host drives one with more."""
+_LONGEST: Final = {"Scan": 2**16, "Loop": 2**11}
+"""The most nodes that a trace makes of a loop: its body's, once for each round. The host drives one with more. The rounds of
+a Loop may be others in each run, which then waits for a plan of all of them."""
 
 
-class LongScanError(UnsupportedNodeError):
-    """A Scan has too many elements for a trace to follow.
+class LongLoopError(UnsupportedNodeError):
+    """A Loop or a Scan has too many rounds for a trace to follow.
 
     Attributes:
-        scan: The node.
+        loop: The node.
     """
 
     def __init__(self, node: Node, rounds: int, size: int) -> None:
-        reason = f"{rounds} elements are too many for a plan of its body of {size} nodes"
+        reason = f"{rounds} rounds are too many for a plan of its body of {size} nodes"
         super().__init__(node.name, node.op_type, node.domain, node.version, reason)
-        self.scan = node
+        self.loop = node
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +64,47 @@ def has_bodies(node: Node) -> bool:
 
 
 def can_be_traced(node: Node) -> bool:
-    """Whether a trace may follow the bodies: of an If, and of a Scan without batches."""
-    return node.op_type == "If" or (node.op_type == "Scan" and node.version > 8)
+    """Whether a trace may follow the bodies: of an If, of a Loop, and of a Scan without batches."""
+    return node.op_type in ("If", "Loop") or (node.op_type == "Scan" and node.version > 8)
+
+
+def control_inputs(node: Node) -> list[str]:
+    """Inputs that must be known where a trace follows the node's bodies: the condition of an If, rounds and condition of a
+    Loop. A Loop's body must make known conditions of them, too."""
+    count = {"If": 1, "Loop": 2}.get(node.op_type, 0)
+    return [name for name in node.inputs[:count] if name]
+
+
+def check_rounds(node: Node, body: Body, rounds: int, steps: int = 0) -> None:
+    """Refuses rounds of which a trace would become too long, or whose steps are so many.
+
+    Raises:
+        LongLoopError: there are too many.
+    """
+    if max(rounds * len(body.nodes), steps) > _LONGEST[node.op_type]:
+        raise LongLoopError(node, rounds, len(body.nodes))
+
+
+def handed_number(types: Mapping[str, onnx.TypeProto], name: str, number: np.generic) -> Array:
+    """A number that a Loop hands to its body: of one dimension where the file says so of the input, else a scalar."""
+    proto = types.get(name)
+    has_dimension = proto is not None and len(proto.tensor_type.shape.dim) == 1
+    return np.full(1 if has_dimension else (), number)
+
+
+def stack_of_nothing(node: Node, types: Mapping[str, onnx.TypeProto], name: str, axis: int = 0) -> Array:
+    """What is stacked of an output of a loop's body where there are no rounds: of the sizes that the file has for it.
+
+    Raises:
+        UnsupportedNodeError: the file does not say its type.
+    """
+    proto = types.get(name, onnx.TypeProto())
+    found, dtype = element_type(proto.tensor_type.elem_type)
+    if dtype is None:
+        raise unsupported_node(node, f"it has no rounds, and the file says that {name!r}, which they would make, is {found}")
+    sizes = [item.dim_value for item in proto.tensor_type.shape.dim]
+    sizes.insert(axis if axis >= 0 else axis + len(sizes) + 1, 0)
+    return np.zeros(sizes, dtype)
 
 
 def bodies_of(node: Node, taken: set[str]) -> dict[str, Body]:
@@ -155,16 +197,15 @@ def scan_rounds(node: Conversion, body: Body) -> Rounds:
             node.new((*x.sizes[:axis], *x.sizes[axis + 1 :]), x.dtype) for axis, x in zip(axes, inputs, strict=True)
         )
         return Rounds(0, [tuple(stand_ins)])
-    if length * len(body.nodes) > _LONGEST_SCAN:
-        raise LongScanError(node.node, length, len(body.nodes))
+    check_rounds(node.node, body, length)
     pieces = [_elements(node, x, axis) for axis, x in zip(axes, inputs, strict=True)]
     ordered = (piece[::-1] if back else piece for piece, back in zip(pieces, backwards, strict=True))
     return Rounds(length, [*zip(*ordered, strict=True)])
 
 
-def scan_outputs(node: Conversion, states: int, rounds: int) -> list[Value]:
-    """The outputs of a Scan, of its body's outputs; the node's inputs are the states, then each round's outputs, or without
-    rounds those of one that nothing computes."""
+def stacked_outputs(node: Conversion, states: int, rounds: int) -> list[Value]:
+    """The outputs of a loop that are stacked, of its body's outputs; the node's inputs are the states, then each round's
+    outputs, or without rounds those of one that nothing computes."""
     count = (node.input_count - states) // max(rounds, 1)
     axes = node.attribute("scan_output_axes", [0] * count)
     backwards = node.attribute("scan_output_directions", [0] * count)

@@ -14,7 +14,7 @@ from typing import Final
 
 import onnx
 
-from dmlvk.onnx.control import Body, can_be_traced, flattened, unused
+from dmlvk.onnx.control import Body, can_be_traced, control_inputs, flattened, unused
 from dmlvk.onnx.fallback import Fallback, HostGroup, HostNode
 from dmlvk.onnx.host_nodes import needs_shape_only
 from dmlvk.onnx.host_values import is_shape_arithmetic, read_by_driver, wanted_on_host
@@ -243,32 +243,54 @@ class Cutter:
                 self._forget_inside(inner, known)
 
     def _place_inside(self, node: Node, known: set[str]) -> None:
-        """Rows for the bodies of an If or a Scan; the outputs of an If are known if they are in both branches."""
+        """Rows for a node's bodies; the outputs of an If are known if they are in both branches, the last states of a Loop
+        where each round makes known ones of known ones."""
         bodies = self._bodies[node]
         self._check_bodies(node)
-        if node.op_type == "If" and node.inputs[0] not in known:
-            raise _ComputedError(node.inputs[0])
+        for name in control_inputs(node):
+            if name not in known:
+                raise _ComputedError(name)
+        if node.op_type == "Loop":
+            (body,) = bodies.values()
+            states = [*zip(node.inputs[2:], body.inputs[2:], body.outputs[1:], node.outputs, strict=False)]
+            kept = [state for state in states if state[0] in known]
+            while True:
+                known.update(body.inputs[:2], (inside for _, inside, _, _ in kept))
+                self._place_body(node, body, known)
+                still = [state for state in kept if state[2] in known]
+                if still == kept:
+                    break
+                self._forget_inside(node, known)
+                kept = still
+            if body.outputs[0] not in known:
+                raise _ComputedError(body.outputs[0])
+            known.update(made for _, _, _, made in kept if made)
+            return
         for body in bodies.values():
-            self._defined.update(body.inputs)
-            self._note_inside(node, body)
-            placed: list[Placed] = []
-            for inner in body.nodes:
-                self._check_inputs(inner)
-                if self._fallback is not None and self._host_reason(self._fallback, inner, known):
-                    raise _ComputedError(inner.name)
-                if self._is_driven(inner, known) or not self._kinds.keys().isdisjoint(inner.inputs):
-                    raise _ComputedError(inner.name)
-                if not is_shape_arithmetic(inner, known) and find_counting(inner) is not None:
-                    raise _ComputedError(inner.name)
-                placed.append((inner, self._row(inner, known)))
-                self._defined.update(inner.outputs)
-            self._check_made(body.outputs)
-            if not self._kinds.keys().isdisjoint(body.outputs):
-                raise _ComputedError(node.name)
-            self.placed[body] = self._generated_on_device(placed, {*body.outputs})
+            self._place_body(node, body, known)
         if node.op_type == "If":
             branches = zip(*(body.outputs for body in bodies.values()), strict=False)
             known.update(name for name, made in zip(node.outputs, branches, strict=False) if known.issuperset(made))
+
+    def _place_body(self, node: Node, body: Body, known: set[str]) -> None:
+        """Rows for a body that a trace follows."""
+        self._defined.update(body.inputs)
+        self._note_inside(node, body)
+        placed: list[Placed] = []
+        for inner in body.nodes:
+            self._check_inputs(inner)
+            if self._fallback is not None and self._host_reason(self._fallback, inner, known):
+                raise _ComputedError(inner.name)
+            if self._is_driven(inner, known) or not self._kinds.keys().isdisjoint(inner.inputs):
+                raise _ComputedError(inner.name)
+            if not is_shape_arithmetic(inner, known) and find_counting(inner) is not None:
+                raise _ComputedError(inner.name)
+            placed.append((inner, self._row(inner, known)))
+            self._defined.update(inner.outputs)
+        self._check_made(body.outputs)
+        if not self._kinds.keys().isdisjoint((*node.inputs, *body.inputs, *body.outputs)):
+            raise _ComputedError(node.name)
+        self.placed[body] = self._generated_on_device(placed, {*body.outputs})
 
     def _check_bodies(self, node: Node) -> None:
         """Whether the node's bodies take what it hands them and make what it makes."""
@@ -443,7 +465,7 @@ class Cutter:
             read.update(filter(None, node.inputs))
             made.update(filter(None, node.outputs))
             if node in self._bodies:
-                on_host.update(node.inputs[:1] if node.op_type == "If" else ())
+                on_host.update(node.inputs if node.op_type == "Loop" else control_inputs(node))
                 for body in self._bodies[node].values():
                     inner = self._operands(self.placed[body])
                     read |= inner[0].union(body.outputs)

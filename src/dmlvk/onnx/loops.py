@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import onnx
 
 from dmlvk.engine.run import Scope
 from dmlvk.engine.tensors import Item, Tensor
-from dmlvk.onnx.model import Node, element_type
+from dmlvk.onnx.control import handed_number, stack_of_nothing
+from dmlvk.onnx.model import Node
 from dmlvk.onnx.model_run import ModelRun
 from dmlvk.onnx.node_facts import invalid_axis, invalid_node, unsupported_node
 from dmlvk.onnx.program import DrivenNode, GraphProgram, drives
@@ -41,8 +41,9 @@ def loop(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Sco
     while more and (rounds is None or done < rounds):
         if done == run.most_rounds:
             raise unsupported_node(node, f"it goes on after {done} rounds; SessionOptions.max_loop_rounds allows no more")
-        handed = (_scalar(run, body, 0, np.array(done, np.int64)), _scalar(run, body, 1, np.array(True)), *states)
-        results = run.program(body, dict(zip(body.inputs, handed, strict=True)), scope)
+        numbers = zip(body.inputs, (np.int64(done), np.True_), strict=False)
+        handed = [run.carrier.tensor(handed_number(body.types, name, number)) for name, number in numbers]
+        results = run.program(body, dict(zip(body.inputs, (*handed, *states), strict=True)), scope)
         more = bool(run.number(node, 1, results[0]))
         states = results[1 : 1 + len(states)]
         for stack, item in zip(stacks, results[1 + len(states) :], strict=True):
@@ -171,13 +172,7 @@ def _stacked(run: ModelRun, node: Node, body: GraphProgram, name: str, items: Se
     """An output of all rounds as one tensor; without rounds an empty one of the sizes that the file has for it."""
     if items:
         return _alike(run, node, [run.required(node, index, item) for index, item in enumerate(items)], axis)
-    proto = body.types.get(name, onnx.TypeProto())
-    found, dtype = element_type(proto.tensor_type.elem_type)
-    if dtype is None:
-        raise unsupported_node(node, f"it has no rounds, and the file says that {name!r}, which they would make, is {found}")
-    sizes = [item.dim_value for item in proto.tensor_type.shape.dim]
-    sizes.insert(axis if axis >= 0 else axis + len(sizes) + 1, 0)
-    return run.carrier.tensor(np.zeros(sizes, dtype))
+    return run.carrier.tensor(stack_of_nothing(node, body.types, name, axis))
 
 
 def _alike(run: ModelRun, node: Node, tensors: Sequence[Tensor], axis: int) -> Tensor:
@@ -189,10 +184,3 @@ def _alike(run: ModelRun, node: Node, tensors: Sequence[Tensor], axis: int) -> T
     if not -rank <= axis < rank:
         raise invalid_axis(node, axis, rank)
     return run.carrier.stack(tensors, axis % rank)
-
-
-def _scalar(run: ModelRun, body: GraphProgram, index: int, value: np.ndarray[tuple[()], np.dtype[np.generic]]) -> Tensor:
-    """A number that a loop hands to its body: of one dimension where the file says so, else a scalar."""
-    proto = body.types.get(body.inputs[index])
-    has_dimension = proto is not None and len(proto.tensor_type.shape.dim) == 1
-    return run.carrier.tensor(value.reshape(1) if has_dimension else value)

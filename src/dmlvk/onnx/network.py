@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from dmlvk.engine.trace import Label, Region, Spec, Trace
 from dmlvk.graph.connected import connected
@@ -21,7 +23,18 @@ from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the registry
-from dmlvk.onnx.control import Body, bodies_of, flattened, has_bodies, scan_outputs, scan_rounds, without_bodies
+from dmlvk.onnx.control import (
+    Body,
+    bodies_of,
+    check_rounds,
+    flattened,
+    handed_number,
+    has_bodies,
+    scan_rounds,
+    stack_of_nothing,
+    stacked_outputs,
+    without_bodies,
+)
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.cut import Cutter
 from dmlvk.onnx.fallback import Fallback
@@ -235,7 +248,7 @@ class Network:
         """Makes the program.
 
         Args:
-            without_trace: A Scan that has turned out to be too long for a trace.
+            without_trace: A loop that has turned out to be too long for a trace.
         """
         if without_trace is not None:
             self._without_traces.add(without_trace)
@@ -296,7 +309,7 @@ class Network:
         Raises:
             ModelError: a node does not fit the sizes.
             UnsupportedNodeError: a node needs more than its DirectML operator allows.
-            LongScanError: one that ``cut`` can help.
+            LongLoopError: one that ``cut`` can help.
         """
         assert isinstance(region, NodeRegion), "the program's regions are of nodes"
         inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items()}
@@ -316,8 +329,8 @@ class Network:
             operands = [values[name] if name else None for name in node.inputs]
             walk.walked[node] = row
             if node in self._bodies:
-                inner = self._follow_branch(node, walk) if node.op_type == "If" else self._unroll(node, operands, walk)
-                values.update(zip(node.outputs, inner, strict=False))  # the last ones may be left out
+                follow = {"If": self._follow_branch, "Loop": self._unroll_loop, "Scan": self._unroll_scan}[node.op_type]
+                values.update(zip(node.outputs, follow(node, operands, walk), strict=False))  # the last may be left out
                 continue
             if row is None:
                 values.update(self._on_host(node, operands, walk))
@@ -360,16 +373,40 @@ class Network:
         walk.steps += conversion.steps
         return value
 
-    def _follow_branch(self, node: Node, walk: _Walk) -> list[Operand]:
-        condition = _known(walk.values[node.inputs[0]])
-        assert condition is not None, "a condition is known before the run"
-        if condition.size != 1:
-            raise invalid_node(node, "the condition must have one element", condition.shape)
-        body = self._bodies[node]["then_branch" if condition.item() else "else_branch"]
+    def _follow_branch(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> list[Operand]:
+        body = self._bodies[node]["then_branch" if _number(node, 0, operands[0]) else "else_branch"]
         self._follow(self._placed[body], walk)
         return [walk.values[name] for name in body.outputs]
 
-    def _unroll(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> list[Operand]:
+    def _unroll_loop(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> list[Operand]:
+        """A Loop whose rounds and conditions are known, its body once for each round."""
+        (body,) = self._bodies[node].values()
+        most, condition = (*operands[:2], None, None)[:2]
+        rounds = None if most is None else _number(node, 0, most)
+        goes_on = condition is None or _number(node, 1, condition)
+        states = [walk.values[name] for name in node.inputs[2:]]
+        count, before = len(states), len(walk.steps)
+        inside = {*body.inputs}.union(*(inner.outputs for inner in flattened(body.nodes, self._bodies)))
+        made: list[list[Operand]] = []
+        while goes_on and (rounds is None or len(made) < rounds):
+            check_rounds(node, body, len(made) + 1, len(walk.steps) - before)
+            for name in inside:  # of which the host may know others in each round
+                walk.uploads.pop(name, None)
+            numbers = zip(body.inputs, (np.int64(len(made)), np.True_), strict=False)
+            handed = [handed_number(body.types, name, number) for name, number in numbers]
+            walk.values.update(zip(body.inputs, (*handed, *states), strict=True))
+            self._follow(self._placed[body], walk)
+            results = [walk.values[name] for name in body.outputs]
+            goes_on, states = _number(node, 1, results[0]), results[1 : 1 + count]
+            made.append(results[1 + count :])
+        if not made:
+            return [*states, *(stack_of_nothing(node, body.types, name) for name in body.outputs[1 + count :])]
+        conversion = self._conversion(node, [item for results in made for item in results], walk)
+        stacked = stacked_outputs(conversion, 0, len(made))
+        walk.steps += conversion.steps
+        return [*states, *stacked]
+
+    def _unroll_scan(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> list[Operand]:
         """A Scan, its body once for each element; every tensor is on the device."""
         (body,) = self._bodies[node].values()
         conversion = self._conversion(node, operands, walk)
@@ -388,7 +425,7 @@ class Network:
             states = initial
             del walk.steps[first:]
         conversion = self._conversion(node, [*states, *(item for results in made for item in results)], walk)
-        stacked = scan_outputs(conversion, len(states), rounds.number)
+        stacked = stacked_outputs(conversion, len(states), rounds.number)
         walk.steps += conversion.steps
         return [*states, *stacked]
 
@@ -505,6 +542,15 @@ def _evaluate(evaluator: HostEvaluator, node: Node, inputs: Sequence[Array | Non
     if results is None:
         return None
     return {name: array for name, array in zip(node.outputs, results, strict=True) if name}
+
+
+def _number(node: Node, index: int, operand: Operand | None) -> Any:
+    """The only element of an operand that is known before the run."""
+    known = None if operand is None else _known(operand)
+    assert known is not None, "what control flow follows is known before the run"
+    if known.size != 1:
+        raise invalid_node(node, f"value {index} must have one element", known.shape)
+    return known.item()
 
 
 def _known(operand: Operand) -> Array | None:

@@ -30,7 +30,7 @@ from dmlvk.engine.transfer import (
     to_bytes,
 )
 from dmlvk.graph.views import Sizes
-from dmlvk.onnx.control import LongScanError
+from dmlvk.onnx.control import LongLoopError
 from dmlvk.onnx.explain import NodeExplanation, explain_node
 from dmlvk.onnx.feeds import Fed, Feed, check_feeds, fixed_sizes, stand_in_sizes
 from dmlvk.onnx.iobinding import IOBinding
@@ -387,8 +387,8 @@ class InferenceSession:
         }
         try:
             return self._graphs.get(region, specs, host_feeds, exact=exact)
-        except LongScanError as error:
-            self._network.cut(error.scan)
+        except LongLoopError as error:
+            self._network.cut(error.loop)
             return self._planned(arrays, exact=exact)
 
     def _submit(
@@ -408,8 +408,8 @@ class InferenceSession:
         try:
             run = self._started(account)
             made = run.program(self._network.program, items, run.constants(self._network.constants))
-        except LongScanError as error:
-            self._network.cut(error.scan)
+        except LongLoopError as error:
+            self._network.cut(error.loop)
             return self._drive(arrays, timed=timed)
         self._account = account
         return dict(zip((info.name for info in self._model.outputs), made, strict=True))
@@ -475,7 +475,7 @@ class InferenceSession:
         specs = {name: (self._types[name], sizes[name]) for name in region.inputs}
         try:
             trace = self._network.trace(region, specs, {})
-        except LongScanError:  # which is what the first run finds
+        except LongLoopError:  # which is what the first run finds
             return None
         except ModelError:
             if fixed is None:

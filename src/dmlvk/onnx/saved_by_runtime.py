@@ -60,7 +60,7 @@ def _evidence(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> Iterator[i
     for node in nodes:
         own = sizes.get(node.input[1], ()) if node.op_type == "Conv" and len(node.input) > 1 else ()
         if len(own) > 1:
-            channels[node.output[0]] = own[0]
+            channels.update(dict.fromkeys(node.output, own[0]))
             if own[0] % _LARGE or (own[1] > _LARGE and own[1] % _LARGE):
                 yield _SMALL
             elif _SMALL < own[1] < _LARGE:

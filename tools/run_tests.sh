@@ -98,7 +98,7 @@ gather
 
 if ((two_drivers)); then
     check "pytest, backported lavapipe, validation layer" env "${driver[@]}" "${suite[@]}" "$@"
-    check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" "${pytest[@]}" -m "quick and not full" "$@"
+    check "pytest, installed lavapipe, quick part" env "VK_DRIVER_FILES=$installed" "${pytest[@]}" tests/device tests/onnx -m "quick and not full" "$@"
 else
     printf '\n!!! ONE DRIVER ONLY: the whole suite runs on the installed lavapipe, and nothing on the backported one.\n'
     check "pytest, installed lavapipe, validation layer" env "${driver[@]}" "${suite[@]}" "$@"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import pathlib
 import re
 
@@ -47,6 +48,7 @@ def layer_of(module: str) -> int:
     raise AssertionError(f"dmlvk.{module} has no place in LAYERS")
 
 
+@functools.cache
 def imports(path: pathlib.Path) -> list[str]:
     """Every module of dmlvk that a file imports, at any depth of the file, as "package.module"."""
     found = []

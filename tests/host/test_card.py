@@ -150,6 +150,7 @@ def selected(operator: type[OperatorDesc], selection: Selection) -> list[Trial]:
     return trials(all_cases()[operator], ALL, selection)
 
 
+@pytest.mark.slow
 def test_the_default_meets_everything_that_there_is() -> None:
     """Every case with every type; every rule, layout and shared input of every type of every operator."""
     most, least = 0, 0

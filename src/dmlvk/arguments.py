@@ -16,7 +16,7 @@ from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.functions import OUTPUT_OPTIONS, function_name, input_fields, suggestion
 from dmlvk.spec.schema import FieldKind, FieldSpec, OperatorDesc
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.tensor import TensorDesc, tensor_desc
 
 
 class Arguments:
@@ -98,7 +98,7 @@ class Arguments:
         made: dict[str, Any] = {}
         for spec, own_sizes, own_types in zip(wanted, sizes, types, strict=True):
             pairs = zip(own_types, own_sizes, strict=True)
-            descs = tuple(TensorDesc(data_type, size) for data_type, size in pairs)
+            descs = tuple(tensor_desc(data_type, size) for data_type, size in pairs)
             made[spec.name] = descs if spec.kind is FieldKind.OUTPUT_TENSOR_ARRAY else descs[0]
         return desc.replace(**made)
 
@@ -203,5 +203,5 @@ def _validate_inputs(desc: OperatorDesc, outputs: list[FieldSpec]) -> None:
     guesses = {}
     for spec in outputs:
         data_type = next((item for item in spec.all_types if _may_have(desc, spec, item)), spec.all_types[0])
-        guesses[spec.name] = TensorDesc(data_type, sizes)
+        guesses[spec.name] = tensor_desc(data_type, sizes)
     desc.replace(**guesses).validate()

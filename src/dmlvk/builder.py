@@ -27,10 +27,12 @@ import numpy.typing as npt
 from dmlvk.arguments import Arguments
 from dmlvk.directml.device import Device, default_device
 from dmlvk.directml.operator import CompiledOperator
+from dmlvk.empty_calls import has_no_elements, outputs_of_nothing
 from dmlvk.engine.callable_graph import CallableGraph
 from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.engine.single_operators import bound
 from dmlvk.engine.trace import PackedTensor, Trace
+from dmlvk.engine.transfer import empty_on_device
 from dmlvk.graph.assemble import refusal
 from dmlvk.graph.desc import (
     ConstantDataGraphNodeDesc,
@@ -44,13 +46,13 @@ from dmlvk.graph.desc import (
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Storage
 from dmlvk.graph.views import View, view_of
-from dmlvk.graph.wiring import wire
+from dmlvk.graph.wiring import Wiring, wire
 from dmlvk.graph_methods import GraphMethods
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError, StateError, other_device
 from dmlvk.spec.schema import FLOATS
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.tensor import EmptyTensorDesc, TensorDesc
 
 _GEMM_DIMENSIONS: Final = 4
 
@@ -62,6 +64,10 @@ class _Source(NamedTuple):
 
     node: int
     slot: int
+
+
+_NOWHERE: Final = _Source(-2, 0)
+"""The source of what has no elements."""
 
 
 class Expression:
@@ -78,6 +84,10 @@ class Expression:
         self.graph = graph
         self.desc = desc
         self._source = source
+
+    @property
+    def _has_elements(self) -> bool:
+        return 0 not in self.desc.sizes
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,6 +110,8 @@ class Expression:
     # -- views
 
     def _seen(self, view: View) -> Expression:
+        if 0 in view.sizes:
+            return self.graph._without_elements(self.data_type, view.sizes)
         return Expression(self.graph, self._source, self.graph._view(self._source, self.data_type, view))
 
     def transpose(self, *axes: int) -> Expression:
@@ -142,9 +154,11 @@ class Expression:
         known = math.prod(size for size in sizes if size != -1)
         if sizes.count(-1) == 1 and known > 0 and count % known == 0:
             sizes = tuple(count // known if size == -1 else size for size in sizes)
-        if math.prod(sizes) != count or any(size < 1 for size in sizes):
+        if math.prod(sizes) != count or any(size < 0 for size in sizes):
             rule = f"must have the {count} elements of shape {self.shape}"
             raise InvalidArgumentError(rule, operator="reshape", field="sizes", value=sizes)
+        if count == 0:
+            return self.graph._without_elements(self.data_type, sizes)
         view = view_of(self.desc).reshaped(sizes)
         if view is not None:
             return self._seen(view)
@@ -272,7 +286,10 @@ class Graph(GraphMethods):
             InvalidArgumentError: sizes, a type or strides that no tensor can have.
         """
         flags = TensorFlags.OWNED_BY_DML if owned_by_dml else TensorFlags.NONE
-        desc = TensorDesc(data_type, tuple(sizes), None if strides is None else tuple(strides), flags=flags)
+        if 0 in sizes:
+            desc: TensorDesc = EmptyTensorDesc(data_type, tuple(sizes), flags=flags)
+        else:
+            desc = TensorDesc(data_type, tuple(sizes), None if strides is None else tuple(strides), flags=flags)
         source = _Source(-1, len(self._inputs))
         self._inputs.append(desc)
         self._bytes[source] = desc.total_tensor_size_in_bytes
@@ -282,9 +299,11 @@ class Graph(GraphMethods):
         """A constant from an array; copied, and uploaded when the graph is compiled. A number has the sizes {1}.
 
         Raises:
-            InvalidArgumentError: an array of a type that no tensor has, without elements, or of more than 8 dimensions.
+            InvalidArgumentError: an array of a type that no tensor has, or of more than 8 dimensions.
         """
         values = np.ascontiguousarray(array)
+        if values.size == 0:
+            return self._without_elements(data_type_of(values.dtype), values.shape)
         desc = TensorDesc(data_type_of(values.dtype), values.shape or (1,))
         data = values.tobytes().ljust(desc.total_tensor_size_in_bytes, b"\0")
         self._nodes.append(ConstantDataGraphNodeDesc(data))
@@ -299,7 +318,15 @@ class Graph(GraphMethods):
                 rule = "every operand must be an expression of this graph, as graph.constant makes of an array"
                 found = "one of another graph" if isinstance(operand, Expression) else type(operand).__name__
                 raise StateError(f"{call.row.type.dml_name}: {rule}; got {found}")
-        desc = call.describe(None if operand is None else operand.desc for operand in call.operands)
+        results = self._results(call)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _results(self, call: Arguments) -> list[Expression]:
+        """Adds a node; returns its outputs. None is added for what has no elements."""
+        tensors = [None if operand is None else operand.desc for operand in call.operands]
+        if has_no_elements(call, [tensor.sizes for tensor in tensors if tensor is not None]):
+            return outputs_of_nothing(call, tensors, _Door(self))
+        desc = call.describe(tensors)
         index = len(self._nodes)
         self._nodes.append(OperatorGraphNodeDesc(self.device.create_operator(desc), call.options["name"]))
         for slot, operand in enumerate(call.operands):
@@ -313,7 +340,10 @@ class Graph(GraphMethods):
                 source = _Source(index, slot)
                 self._bytes[source] = item.tensor.total_tensor_size_in_bytes
                 results.append(Expression(self, source, item.tensor))
-        return results[0] if len(results) == 1 else tuple(results)
+        return results
+
+    def _without_elements(self, data_type: TensorDataType, sizes: Sequence[int]) -> Expression:
+        return Expression(self, _NOWHERE, EmptyTensorDesc(data_type, tuple(sizes)))
 
     def _view(self, source: _Source, data_type: TensorDataType, view: View) -> TensorDesc:
         """A view as edges want it: it has as many bytes as what it is a view of, and an input's flags."""
@@ -342,11 +372,16 @@ class Graph(GraphMethods):
         for expression in outputs:
             if expression.graph is not self:
                 raise StateError("compile: every output must be an expression of this graph; got one of another graph")
+            if not expression._has_elements:
+                continue
             node = self._nodes[expression._source.node] if expression._source.node >= 0 else None
             is_whole = isinstance(node, OperatorGraphNodeDesc) and (
                 node.operator.desc.output_slots()[expression._source.slot].tensor == expression.desc
             )
             shown.append(expression if is_whole else self.element_wise_identity(expression))
+        made = tuple(expression.desc for expression in outputs)
+        if not shown:
+            return Function(self.device, None, tuple(self._inputs), made, flags, tuple(without))
         needed = self._needed({expression._source.node for expression in shown})
         place = {node: index for index, node in enumerate(sorted(needed))}
         fed = [
@@ -365,7 +400,7 @@ class Graph(GraphMethods):
         shown_edges = [OutputGraphEdgeDesc(place[node], slot, index) for index, (node, slot) in enumerate(sources)]
         nodes = [self._nodes[node] for node in place]
         graph = GraphDesc(len(self._inputs), len(sources), nodes, fed, shown_edges, between)
-        return Function(self.device, graph, tuple(self._inputs), len(shown), flags, tuple(without))
+        return Function(self.device, graph, tuple(self._inputs), made, flags, tuple(without))
 
     def _unread(self, needed: set[int], shown: set[_Source]) -> list[_Source]:
         """Required outputs of nodes that nothing reads: DirectML wants an edge from each, so they are outputs of the graph
@@ -400,18 +435,18 @@ class Function:
 
     Args:
         device: The device that runs it.
-        desc: The graph.
+        desc: The graph; None if nothing that is returned has elements.
         inputs: Its inputs.
-        returned: The number of its first outputs that a call returns.
+        returned: What a call returns; its first outputs are those of them that have elements.
         flags, without: The arguments of ``Device.compile_graph``.
     """
 
     def __init__(
         self,
         device: Device,
-        desc: GraphDesc,
+        desc: GraphDesc | None,
         inputs: tuple[TensorDesc, ...],
-        returned: int,
+        returned: tuple[TensorDesc, ...],
         flags: ExecutionFlags,
         without: tuple[str, ...],
     ) -> None:
@@ -420,13 +455,14 @@ class Function:
         self._flags = flags
         self._without = without
         self._inputs = inputs
-        wiring = wire(desc)
+        self._returned = returned
+        results = [tensor for tensor in returned if 0 not in tensor.sizes]
+        wiring = Wiring((), (None,) * len(inputs), (), (), ()) if desc is None else wire(desc)
         self._storages = wiring.inputs
-        self._results = wiring.output_tensors[:returned]
-        shown = wiring.outputs[:returned]
+        shown = wiring.outputs[: len(results)]
         outputs = {
             str(index): PackedTensor(storage, tensor.data_type, dtype_of(tensor.data_type), tensor.sizes)
-            for index, (storage, tensor) in enumerate(zip(shown, self._results, strict=True))
+            for index, (storage, tensor) in enumerate(zip(shown, results, strict=True))
         }
         fed = {slot: storage for slot, storage in enumerate(self._storages) if storage is not None}
         given = frozenset(storage for slot, storage in fed.items() if inputs[slot].owned_by_dml)
@@ -439,7 +475,13 @@ class Function:
     @functools.cached_property
     def operator(self) -> CompiledOperator:
         """The graph as one compiled operator, to be initialised and bound by hand; its slots are the graph's inputs, and its
-        outputs, behind which there may be some that the function does not return."""
+        outputs, behind which there may be some that the function does not return.
+
+        Raises:
+            StateError: nothing that the function returns has elements.
+        """
+        if self._desc is None:
+            raise StateError("a function that returns nothing but tensors without elements has no operator")
         return self._device.compile_graph(self._desc, self._flags, without=self._without)
 
     def initialize(self, weights: Mapping[Expression, DeviceArray | npt.ArrayLike]) -> None:
@@ -489,9 +531,12 @@ class Function:
                 bound(self._on_device(slot, array)) if isinstance(array, DeviceArray) else self._bytes(slot, array)
             )
         buffers = self._graph.call(given)
+        made = iter(buffers.values())
         results = tuple(
-            DeviceArray(self._device, buffer, tensor.data_type, tensor.sizes)
-            for buffer, tensor in zip(buffers.values(), self._results, strict=True)
+            empty_on_device(self._device, tensor.sizes, tensor.data_type)
+            if 0 in tensor.sizes
+            else DeviceArray(self._device, next(made), tensor.data_type, tensor.sizes)
+            for tensor in self._returned
         )
         return results[0] if len(results) == 1 else results
 
@@ -523,6 +568,29 @@ class Function:
         if not same or given.effective_strides != wanted.effective_strides:
             rule = "must have the data type, sizes and strides of the graph's input"
             raise InvalidArgumentError(rule, field=f"input {slot}", value=given, expected=wanted)
+
+
+class _Door:
+    """What a graph makes of the parts of a call without elements."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def made(self, call: Arguments) -> list[Expression]:
+        """The outputs of a call."""
+        return self._graph._results(call)
+
+    def nothing(self, desc: TensorDesc) -> Expression:
+        """A tensor without elements."""
+        return self._graph._without_elements(desc.data_type, desc.sizes)
+
+    def given(self, array: npt.NDArray[Any]) -> Expression:
+        """An array as an operand or an output."""
+        return self._graph.constant(array)
+
+    def copied(self, operand: Expression) -> Expression:
+        """A copy of an operand."""
+        return operand
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ The functions are made from the operator table when they are first asked for:
   element are uploaded once: a broadcast array stays as small as it is. Only negative strides, and strides that are no
   multiple of the element, cost a packed copy. An array without dimensions is a tensor of the sizes {1}; bool is UINT8.
 - ``DeviceArray`` in gives ``DeviceArray`` out, without waiting; with numpy and device arrays mixed, too.
+- A size may be 0. Nothing is launched for outputs without elements.
 - numpy has no 4-bit types: as outputs their numbers come as int8 or uint8, inputs are given as ``DeviceArray``.
 
 An invalid call raises the same typed error as the operator's desc would.

@@ -8,15 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.arguments import Arguments
+from dmlvk.empty_calls import has_no_elements, outputs_of_nothing
 from dmlvk.engine.default_device import default_device
 from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.engine.single_operators import bound, single_operator
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
+from dmlvk.spec import ops
 from dmlvk.spec.errors import other_device
 from dmlvk.spec.functions import EAGER_OPTIONS
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.tensor import TensorDesc, element_bits
+from dmlvk.spec.tensor import TensorDesc, element_bits, tensor_desc
 
 Operand = npt.NDArray[Any] | DeviceArray | None
 
@@ -70,6 +72,8 @@ def _tensor_desc(operand: Operand) -> TensorDesc | None:
         return None
     if isinstance(operand, DeviceArray):
         return operand.desc
+    if operand.size == 0:
+        return tensor_desc(data_type_of(operand.dtype), operand.shape)
     strides = None if operand.flags.c_contiguous else element_strides(operand)
     return TensorDesc(data_type_of(operand.dtype), operand.shape or (1,), strides)
 
@@ -97,6 +101,14 @@ def execute(call: Call) -> Any:
     Returns:
         Its one output, or a tuple of several: numpy arrays, or device arrays where an operand is one.
     """
+    results = _results(call)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _results(call: Call) -> list[Any]:
+    """The outputs of a call, in slot order."""
+    if has_no_elements(call, [operand.shape for operand in call.operands if operand is not None]):
+        return outputs_of_nothing(call, list(map(_tensor_desc, call.operands)), _Door(call))
     device = call.device
     operator = single_operator(device, call.key(), lambda: call.describe(map(_tensor_desc, call.operands)))
     pairs = zip(call.operands, operator.inputs, strict=True)
@@ -113,4 +125,28 @@ def execute(call: Call) -> Any:
             array = np.empty(tensor.sizes, dtype_of(tensor.data_type))
             buffer.read_into(array)
             results.append(array)
-    return results[0] if len(results) == 1 else tuple(results)
+    return results
+
+
+class _Door:
+    """What ``dmlvk.eager`` makes of the parts of a call without elements."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def made(self, call: Arguments) -> list[Any]:
+        """The outputs of a call like this one."""
+        assert isinstance(call, Call), "it is made of this one"
+        return _results(call)
+
+    def nothing(self, desc: TensorDesc) -> Any:
+        """A tensor without elements."""
+        return self.given(np.empty(desc.sizes, dtype_of(desc.data_type)))
+
+    def given(self, array: npt.NDArray[Any]) -> Any:
+        """An array where the call's arrays are."""
+        return DeviceArray.from_numpy(array, self._call.device) if self._call.on_device else array
+
+    def copied(self, operand: Any) -> Any:
+        """A copy of an operand."""
+        return execute(Call(ops.ElementWiseIdentity, (operand,), {"device": self._call.device}))

@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("directml",),
     ("arguments",),
+    ("empty_calls",),
     ("eager_calls", "graph_methods"),
     ("eager", "builder"),
     ("onnx",),

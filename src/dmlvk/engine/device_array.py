@@ -18,7 +18,14 @@ from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.runtime.recorder import BoundRange, Recording, copy_between
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, StateError
-from dmlvk.spec.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, cast_scalar, element_bits, packed_strides
+from dmlvk.spec.tensor import (
+    MINIMUM_BUFFER_TENSOR_ALIGNMENT,
+    TensorDesc,
+    cast_scalar,
+    element_bits,
+    packed_strides,
+    tensor_desc,
+)
 
 _DTYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
     TensorDataType[name.upper()]: np.dtype(name)
@@ -39,6 +46,8 @@ _DTYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
 _DATA_TYPES: Final = {dtype: data_type for data_type, dtype in _DTYPES.items()} | {np.dtype(bool): TensorDataType.UINT8}
 _HALF_BYTES: Final = {TensorDataType.INT4: np.dtype(np.int8), TensorDataType.UINT4: np.dtype(np.uint8)}
 _DLPACK_CPU: Final = (1, 0)
+_WORD: Final = 4
+"""Bytes of the buffer of an array without elements."""
 
 Index = int | slice | EllipsisType | None
 
@@ -134,12 +143,12 @@ class DeviceArray:
         becomes 4-bit.
 
         Args:
-            array: An array of a numpy type that tensors have, at most 8 dimensions, not empty.
+            array: An array of a numpy type that tensors have, at most 8 dimensions.
             device: The device to upload to, ``default_device()`` where None.
             data_type: INT4 for int8 or UINT4 for uint8 numbers that fit; None for the array's own type.
 
         Raises:
-            InvalidArgumentError: another type, numbers that do not fit, too many dimensions, or an empty array.
+            InvalidArgumentError: another type, numbers that do not fit, or too many dimensions.
         """
         values = np.asarray(array)
         target = default_device() if device is None else device
@@ -157,7 +166,9 @@ class DeviceArray:
         if strides is None:
             values = np.ascontiguousarray(values)
             strides = packed_strides(values.shape)
-        desc = TensorDesc(data_type, values.shape or (1,), strides or (1,))
+        desc = tensor_desc(data_type, values.shape or (1,), strides or (1,))
+        if values.size == 0:
+            return DeviceArray(target, target.create_buffer(_WORD), data_type, values.shape)
         buffer = target.create_buffer(desc.total_tensor_size_in_bytes)
         buffer.write(memory_span(values, strides))
         return DeviceArray(target, buffer, data_type, values.shape, strides)
@@ -190,7 +201,7 @@ class DeviceArray:
     @property
     def desc(self) -> TensorDesc:
         """The tensor desc of this view; a single element has one dimension."""
-        return TensorDesc(self.data_type, self.shape or (1,), None if self.is_packed else self.strides)
+        return tensor_desc(self.data_type, self.shape or (1,), None if self.is_packed else self.strides)
 
     @property
     def is_bindable(self) -> bool:
@@ -356,7 +367,7 @@ def _from_half_bytes(values: npt.NDArray[Any], device: ComputeDevice, data_type:
     if values.dtype != dtype_of(data_type) or np.any((values < least) | (values > most)):
         rule = f"must hold {dtype_of(data_type)} numbers from {least} to {most}"
         raise InvalidArgumentError(rule, field="array", value=values.dtype)
-    desc = TensorDesc(data_type, values.shape or (1,))
-    buffer = device.create_buffer(desc.total_tensor_size_in_bytes)
+    desc = tensor_desc(data_type, values.shape or (1,))
+    buffer = device.create_buffer(desc.total_tensor_size_in_bytes or _WORD)
     buffer.write(pack_half_bytes(np.ascontiguousarray(values).reshape(-1)))
     return DeviceArray(device, buffer, data_type, values.shape)

@@ -494,7 +494,8 @@ class OperatorDesc:
         """Checks the desc against its row: fields first, then the constraints in order.
 
         Args:
-            beyond: Whether tensors may have data types that DirectML's operator does not take (``Traits.beyond``).
+            beyond: Whether tensors may have data types that DirectML's operator does not take (``Traits.beyond``), and
+                sizes of 0.
 
         Raises:
             InvalidArgumentError: naming operator, field, rule and value of the first rule broken.
@@ -532,6 +533,8 @@ class OperatorDesc:
         if not least <= tensor.dimension_count <= most:
             rule = f"must have {least} dimensions" if least == most else f"must have {least} to {most} dimensions"
             raise self.error(spec.name, rule, tensor.sizes)
+        if not beyond and 0 in tensor.sizes:
+            raise self.error(spec.name, "every size must be at least 1", tensor.sizes)
         allowed = spec.all_types if beyond else spec.data_types
         if tensor.data_type not in allowed:
             names = ", ".join(data_type.name for data_type in allowed)

@@ -250,6 +250,26 @@ class TensorDesc:
         return len(offsets) < self.element_count
 
 
+class EmptyTensorDesc(TensorDesc):
+    """A tensor without elements, packed. DirectML has none, and no operator is created of one: what the other doors make of
+    it launches nothing."""
+
+    def __post_init__(self) -> None:
+        sizes = _integers("Sizes", self.sizes)
+        if not 1 <= len(sizes) <= MAXIMUM_DIMENSION_COUNT:
+            raise InvalidArgumentError("must be 1 to 8 dimensions", field="DimensionCount", value=len(sizes))
+        if min(sizes) < 0:
+            raise InvalidArgumentError("every size must be at least 0", field="Sizes", value=sizes)
+        object.__setattr__(self, "sizes", sizes)
+
+
+def tensor_desc(data_type: TensorDataType, sizes: Sequence[int], strides: Sequence[int] | None = None) -> TensorDesc:
+    """A desc of these sizes, one of which may be 0."""
+    if 0 in sizes:
+        return EmptyTensorDesc(data_type, tuple(sizes))
+    return TensorDesc(data_type, tuple(sizes), None if strides is None else tuple(strides))
+
+
 def _integers(field: str, values: Sequence[int]) -> tuple[int, ...]:
     if type(values) is tuple and _WHOLE.issuperset(map(type, values)):
         return values

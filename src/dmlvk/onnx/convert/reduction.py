@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, ReduceFunction
-from dmlvk.spec.ops.reduction import FUNCTION_TYPES
+from dmlvk.spec.ops.reduction import FUNCTION_TYPES, of_nothing
 from dmlvk.spec.schema import NUMERIC, OperatorDesc
 
 
@@ -88,30 +88,11 @@ def _reduced(node: Conversion, function: ReduceFunction, axes: Iterable[int]) ->
     count = math.prod(x.sizes[axis] for axis in chosen)
     kept, sizes = _output_sizes(node, chosen)
     if count == 0:
-        return node.fill(sizes, _of_nothing(function, x.dtype))
+        return node.fill(sizes, x.dtype.type(of_nothing(function, x.data_type)))
     if count == 1 and function in _OF_ONE_ITSELF:
         return node.reshape(x, sizes)
     y = node.launch(ops.Reduce, x, output_tensor=node.new(kept, x.dtype), function=function, axes=chosen)
     return node.reshape(y, sizes)
-
-
-def _of_nothing(function: ReduceFunction, dtype: np.dtype[Any]) -> np.generic:
-    """The function of no element, as ONNX has it, and of a mean, which it leaves undefined, ONNX Runtime."""
-    if function in (ReduceFunction.MAX, ReduceFunction.MIN):
-        if dtype.kind == "b":
-            number: float = function == ReduceFunction.MIN
-        elif dtype.kind == "f":
-            number = math.inf if function == ReduceFunction.MIN else -math.inf
-        else:
-            number = np.iinfo(dtype).max if function == ReduceFunction.MIN else np.iinfo(dtype).min
-    else:
-        number = {
-            ReduceFunction.LOG_SUM: -math.inf,
-            ReduceFunction.LOG_SUM_EXP: -math.inf,
-            ReduceFunction.MULTIPLY: 1,
-        }.get(function, 0)
-    nothing: np.generic = dtype.type(number)
-    return nothing
 
 
 @converts("ArgMax", 1, 11, 12, 13, types=NUMERIC, doubles=True)

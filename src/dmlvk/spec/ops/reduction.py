@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.tensor import TensorDesc, cast_scalar
 
 __all__ = ["Argmax", "Argmin", "Reduce"]
 
@@ -93,6 +95,19 @@ FUNCTION_TYPES = {
     ReduceFunction.SUM_SQUARE: _WIDE,
 }
 """Data types of the input in DirectML, by function."""
+
+
+def of_nothing(function: ReduceFunction, data_type: TensorDataType) -> float:
+    """The function of no element, as a number of the type: as ONNX has it, and of a mean, which it leaves undefined, ONNX
+    Runtime."""
+    number = {
+        ReduceFunction.LOG_SUM: -math.inf,
+        ReduceFunction.LOG_SUM_EXP: -math.inf,
+        ReduceFunction.MAX: -math.inf,
+        ReduceFunction.MIN: math.inf,
+        ReduceFunction.MULTIPLY: 1.0,
+    }.get(function, 0.0)
+    return cast_scalar(number, data_type)
 
 
 class Argmin(_s.OperatorDesc, constraints=_SHAPE, traits=_TRAITS):

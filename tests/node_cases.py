@@ -73,8 +73,8 @@ def _meaning(model: onnx.ModelProto) -> tuple[object, ...]:
 
 
 def _is_same(value: object, file: Path) -> bool:
-    """Whether an array is that of a file; what is no array, such as a sequence, never is."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+    """Whether an array or a number is that of a file; what is neither, such as a sequence, never is."""
+    if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "biuf":
         return False
     theirs = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(file.read_bytes()))
     return theirs.dtype == value.dtype and theirs.shape == value.shape and theirs.tobytes() == value.tobytes()

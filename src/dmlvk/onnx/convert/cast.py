@@ -96,7 +96,7 @@ def cast_to(
         y = decoded(node, x, real)
         if source in _WHOLE and dtype not in (np.float32, np.float16):
             y = node.elementwise(ops.Cast, y, dtype=_INT8)
-        return cast_to(node, y, dtype, saturate, rounding)
+        return cast_to(node, y, dtype, saturate, rounding, keep_low_bits=keep_low_bits)
     if target is not None:
         is_whole = target in _WHOLE
         if is_whole and x.dtype.kind in "biu":

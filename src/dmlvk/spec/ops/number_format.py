@@ -23,7 +23,7 @@ def _types(desc: FormatCast) -> _s.Violation | None:
     return _s.Violation("output_tensor", target) if {source, target} <= {*_s.FLOATS} and not is_rounding else None
 
 
-@_c.constraint("rounding", "only powers of two are rounded up or down")
+@_c.constraint("rounding", "rounding must be NEAREST, but to a format of powers of two")
 def _rounding(desc: FormatCast) -> _s.Violation | None:
     is_nearest = desc.rounding is FormatRounding.NEAREST
     return None if is_nearest or desc.format.layout.scheme is Scheme.EXPONENT else _s.Violation("rounding", desc.rounding)

@@ -68,6 +68,7 @@ FUSED = [
     Case("FusedMatMul", (random(2, 3, 4, 5), random(2, 1, 4, 7)), {"transA": 1}),
     Case("FusedMatMul", (random(5, 2, 3, 4), random(7, 2, 3, 4)), {"transBatchA": 1, "transBatchB": 1, "transB": 1}),
     Case("FusedMatMul", (random(4), random(4, 5))),
+    Case("FusedMatMul", (random(3, 4).astype(np.float64), random(5, 4).astype(np.float64)), {"transB": 1}, (np.float64,)),
     Case("TransposeMatMul", (random(4, 5), random(4, 7)), {"transA": 1, "alpha": 2.0}),
     Case(
         "FusedMatMulActivation",

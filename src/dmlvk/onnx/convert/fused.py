@@ -63,8 +63,8 @@ def fused_gemm(node: Conversion) -> Value:
 _MATRICES = ("alpha", "transA", "transB", "transBatchA", "transBatchB")
 
 
-@converts("TransposeMatMul", 1, types=FLOATS, domain=MICROSOFT, declared=Declared(2, 1, _MATRICES[:3]))
-@converts("FusedMatMul", 1, types=FLOATS, domain=MICROSOFT, declared=Declared(2, 1, _MATRICES))
+@converts("TransposeMatMul", 1, types=FLOATS, doubles=True, domain=MICROSOFT, declared=Declared(2, 1, _MATRICES[:3]))
+@converts("FusedMatMul", 1, types=FLOATS, doubles=True, domain=MICROSOFT, declared=Declared(2, 1, _MATRICES))
 @converts(
     "FusedMatMulActivation",
     1,

@@ -11,16 +11,17 @@ import numpy as np
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.attention import Past, head_count, past_of, scale_of
 from dmlvk.onnx.convert.cast import cast_to
-from dmlvk.onnx.convert.matmul import multiply
 from dmlvk.onnx.convert.movement import joined
+from dmlvk.onnx.convert.onnx_attention import product_of_heads, softcapped
 from dmlvk.onnx.convert.rotary import counted, rotated
+from dmlvk.onnx.convert.softmax import softmax
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, PaddingMode
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
-from dmlvk.spec.enums import PaddingMode
-from dmlvk.spec.schema import FLOATS, ScaleBias
+from dmlvk.spec.schema import FLOATS
 
 _BOOL, _INT = np.dtype(np.bool_), np.dtype(np.int32)
 _MASKED = -1e30
@@ -216,15 +217,11 @@ def _at_once(node: Conversion, problem: _Problem) -> tuple[Value, Value, Value]:
 def _step_by_step(node: Conversion, problem: _Problem) -> tuple[Value, Value, Value]:
     """Two products with a softmax between; the heads of queries that share one of keys are rows of one product."""
     batch, heads, rows, total = problem.scores
-    key_heads, size = problem.key.sizes[2:]
-    apart = (batch, key_heads, heads // key_heads * rows)
+    size = problem.query.sizes[3]
     key, value = _present(node, problem)
-    query = node.reshape(problem.query.transpose((0, 2, 1, 3)), (*apart, size))
-    scores = multiply(node, query, key.transpose((0, 1, 3, 2)), scale_of(node, size))
-    scores = node.reshape(scores, problem.scores)
-    if cap := float(node.attribute("softcap", 0.0)):
-        scores = node.elementwise(ops.ElementWiseTanh, scores, scale_bias=ScaleBias(1 / cap, 0.0))
-        scores = node.elementwise(ops.ElementWiseIdentity, scores, scale_bias=ScaleBias(cap, 0.0))
+    query = problem.query.transpose((0, 2, 1, 3))
+    fields = {"trans_b": MatrixTransform.TRANSPOSE, "alpha": scale_of(node, size)}
+    scores = softcapped(node, product_of_heads(node, query, key, problem.scores, **fields))
     if (bias := node.get(10)) is not None:
         scores = node.elementwise(ops.ElementWiseAdd, scores, bias)
     seen = _seen(node, problem, causal=True)
@@ -233,9 +230,8 @@ def _step_by_step(node: Conversion, problem: _Problem) -> tuple[Value, Value, Va
     scores = node.elementwise(ops.ElementWiseIf, seen, scores, nothing, dtype=scores.dtype)
     if (sink := _sink(node, problem)) is not None:
         scores = joined(node, (scores, sink), 3)
-    shares = node.launch(ops.ActivationSoftmax1, scores, output_tensor=node.new(scores.sizes, scores.dtype), axes=(3,))
-    y = multiply(node, node.reshape(shares.shorten(3, total), (*apart, total)), value)
-    y = node.reshape(y, (batch, heads, rows, size)).transpose((0, 2, 1, 3))
+    shares = softmax(node, scores, (3,)).shorten(3, total)
+    y = product_of_heads(node, shares, value, (batch, heads, rows, size)).transpose((0, 2, 1, 3))
     return node.reshape(y, (batch, rows, heads * size)), key, value
 
 

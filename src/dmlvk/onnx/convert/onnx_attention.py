@@ -301,12 +301,8 @@ def _step_by_step(node: Conversion, problem: _Problem) -> tuple[Value, Value, Va
     """The query heads that share a head of keys and values are rows of one product."""
     dtype, mode = problem.query.dtype, node.attribute("qk_matmul_output_mode", 0)
     key, value = _present(node, problem)
-    raw = _product(node, problem.query, key, problem.scores, trans_b=MatrixTransform.TRANSPOSE, alpha=problem.scale)
-    bent = raw
-    cap = float(node.attribute("softcap", 0.0))
-    if cap:
-        bent = node.elementwise(ops.ElementWiseTanh, raw, scale_bias=ScaleBias(1 / cap, 0.0))
-        bent = node.elementwise(ops.ElementWiseIdentity, bent, scale_bias=ScaleBias(cap, 0.0))
+    raw = product_of_heads(node, problem.query, key, problem.scores, trans_b=MatrixTransform.TRANSPOSE, alpha=problem.scale)
+    bent = softcapped(node, raw)
     masked = bent if problem.bias is None else node.elementwise(ops.ElementWiseAdd, bent, problem.bias)
     if problem.needs_mask or problem.valid is not None:
         nothing = node.upload(np.array(-np.inf, dtype))
@@ -315,7 +311,16 @@ def _step_by_step(node: Conversion, problem: _Problem) -> tuple[Value, Value, Va
     shares = cast_to(node, softmax(node, wide, (3,)), dtype)
     if masked is not bent:
         shares = _zeros_where_nothing_is_seen(node, masked, shares)
-    return _product(node, shares, value, problem.output), key, value, (raw, bent, masked, shares)[mode]
+    return product_of_heads(node, shares, value, problem.output), key, value, (raw, bent, masked, shares)[mode]
+
+
+def softcapped(node: Conversion, scores: Value) -> Value:
+    """The scores bent so that none is beyond the node's ``softcap``, if it has one."""
+    cap = float(node.attribute("softcap", 0.0))
+    if not cap:
+        return scores
+    bent = node.elementwise(ops.ElementWiseTanh, scores, scale_bias=ScaleBias(1 / cap, 0.0))
+    return node.elementwise(ops.ElementWiseIdentity, bent, scale_bias=ScaleBias(cap, 0.0))
 
 
 def _present(node: Conversion, problem: _Problem) -> tuple[Value, Value]:
@@ -335,7 +340,7 @@ def _rows_of(node: Conversion, *parts: Value) -> Value:
     return node.new((batch, heads, sum(part.sizes[2] for part in parts), size), parts[0].dtype)
 
 
-def _product(node: Conversion, rows: Value, other: Value, sizes: Sizes, **fields: Any) -> Value:
+def product_of_heads(node: Conversion, rows: Value, other: Value, sizes: Sizes, **fields: Any) -> Value:
     """Each head's rows times the matrix of the head that it shares with others."""
     batch, heads = other.sizes[:2]
     together = node.reshape(rows, (batch, heads, sizes[1] // heads * sizes[2], rows.sizes[3]))

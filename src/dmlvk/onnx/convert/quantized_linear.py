@@ -9,6 +9,7 @@ import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.movement import joined
+from dmlvk.onnx.convert.softmax import softmax
 from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
@@ -60,13 +61,12 @@ def leaky_relu(node: Conversion) -> Value:
 
 
 @converts("QLinearSoftmax", 1, types=_BYTES, domain=MICROSOFT, declared=Declared(5, 1, ("axis", "opset")))
-def softmax(node: Conversion) -> Value:
+def quantized_softmax(node: Conversion) -> Value:
     """Along one axis; before opset 13 over all dimensions from the axis on."""
     x = real(node, 0)
     axis = node.axis(node.attribute("axis", -1), x.rank)
     axes = (axis,) if node.attribute("opset", 13) >= 13 else tuple(range(axis, x.rank))
-    y = node.launch(ops.ActivationSoftmax1, x, output_tensor=node.new(x.sizes, x.dtype), axes=axes)
-    return quantized(node, y, 3, node.dtype(0))
+    return quantized(node, softmax(node, x, axes), 3, node.dtype(0))
 
 
 @converts("QLinearWhere", 1, types=_BOOL, domain=MICROSOFT, declared=Declared(9, 1))

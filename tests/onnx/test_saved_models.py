@@ -141,3 +141,42 @@ def test_the_size_of_a_block_follows_from_the_file(filters: Sequence[tuple[int, 
     model = completed(helper.make_model(helper.make_graph(nodes, "test", [x], [y], constants)))
     found = [item.i for node in model.graph.node for item in node.attribute if item.name == "block_size"]
     assert found == [size] * (1 + len(filters))
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "size"), [(12, 24, 8), (3, 24, 8), (40, 32, 8), (12, 20, 16)])
+def test_filters_in_blocks(
+    inputs: int,
+    outputs: int,
+    size: int,
+    make_model: Callable[..., onnx.ModelProto],
+    make_session: Callable[..., Any],
+    reference: Callable[..., list[Any]],
+    assert_close: Callable[..., None],
+) -> None:
+    """As processors with shorter registers have them, too: fewer inputs than a block has are no block."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(sizes).astype(np.float32) for sizes in ((2, inputs, 7, 5), (outputs, inputs, 3, 2)))
+    whole = [-(-count // size) * size for count in (outputs, inputs)]
+    if inputs < size:
+        whole[1] = inputs
+    filled = np.zeros((*whole, 3, 2), np.float32)
+    filled[:outputs, :inputs] = w
+    if inputs < size:
+        stored = filled.reshape(-1, size, inputs, 3, 2).transpose(0, 2, 3, 4, 1)
+    else:
+        stored = filled.reshape(whole[0] // size, size, -1, size, 3, 2).transpose(0, 2, 4, 5, 3, 1)
+    in_blocks = helper.make_node("ReorderInput", ["x"], ["in"], domain=IN_BLOCKS)
+    nodes = [
+        *([] if inputs < size else [in_blocks]),
+        helper.make_node("Conv", ["x" if inputs < size else "in", "w"], ["out"], domain=IN_BLOCKS, activation="Relu"),
+        helper.make_node("ReorderOutput", ["out"], ["y"], domain=IN_BLOCKS, channels=outputs, channels_last=1),
+    ]
+    model = make_model(nodes, {"x": (np.float32, x.shape)}, constants={"w": stored.reshape(filled.shape)})
+    model.opset_import.append(helper.make_opsetid(IN_BLOCKS, 1))
+    plain = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Transpose", ["r"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    same = make_model(plain, {"x": (np.float32, x.shape)}, constants={"w": w})
+    assert_close(make_session(model).run(None, {"x": x})[0], reference(same, {"x": x}, "onnxruntime")[0])

@@ -121,3 +121,14 @@ def test_a_step_of_a_decoder_is_few_dispatches(
     for mine, theirs in zip(session.run(None, feeds), reference(model, feeds, "onnxruntime"), strict=True):
         assert_close(mine, theirs)
     assert session.report().dispatches == dispatches
+
+
+@pytest.mark.parametrize(("queries", "rows"), [(2, 0), (0, 3)])
+def test_without_keys_or_queries(
+    queries: int, rows: int, make_model: Callable[..., Any], make_session: Callable[..., Any]
+) -> None:
+    shapes = {"query": (1, 4, queries, 8), "key": (1, 2, rows, 8), "value": (1, 2, rows, 5)}
+    node = helper.make_node("Attention", list(shapes), ["y"])
+    session = make_session(make_model(node, {name: (f32, shape) for name, shape in shapes.items()}, opset=24))
+    (y,) = session.run(None, {name: np.ones(shape, f32) for name, shape in shapes.items()})
+    np.testing.assert_array_equal(y, np.zeros((1, 4, queries, 5), f32))

@@ -100,10 +100,13 @@ class _Problem:
 def attention(node: Conversion) -> tuple[Value | None, ...]:
     """Heads stand before rows, or side by side in them. A query that sees no key has an output of zeros."""
     problem = _problem(node)
-    if 0 in problem.output:
-        y, key, value, scores = (node.new(problem.output, node[0].dtype), *_present(node, problem), None)
-    elif _is_one_operator(node, problem):
-        y, key, value, scores = (*_at_once(node, problem), None)
+    scores: Value | None = None
+    if 0 in problem.scores:
+        zero = node[0].dtype.type(0)
+        y, scores = node.fill(problem.output, zero), node.fill(problem.scores, zero)
+        key, value = _present(node, problem)
+    elif 0 not in problem.output and _is_one_operator(node, problem):
+        y, key, value = _at_once(node, problem)
     else:
         y, key, value, scores = _step_by_step(node, problem)
     if node[0].rank == 3:
@@ -123,10 +126,8 @@ def _problem(node: Conversion) -> _Problem:
     batch, query_heads, _, head_size = query.sizes
     good = key.sizes[:3] == value.sizes[:3] and (key.sizes[0], key.sizes[3]) == (batch, head_size)
     if not good or key.sizes[1] == 0 or query_heads % key.sizes[1]:
-        rule = (
-            "query, key and value must have one batch size, key and value the same rows and heads, of which the query has a "
-        )
-        rule += "multiple, and query and key one head size"
+        rule = "query, key and value must have one batch size, query and key one head size, key and value as many rows and "
+        rule += "heads, and the query a multiple of these"
         raise node.invalid(rule, (query.sizes, key.sizes, value.sizes))
     past = node.get(_PAST_KEY), node.get(_PAST_VALUE)
     before = None if past[0] is None or past[1] is None else (past[0], past[1])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,8 @@ def translate_all(kernels: Sequence[KernelSpec], program: str) -> list[Translati
         text, message = done.stdout.decode(), done.stderr.decode().strip()
         if done.returncode == 0 and "kernel void main0(" not in text:
             message = "SPIRV-Cross ended well and wrote no kernel"
+        elif re.search(r"\bdouble\b", text):  # it refuses those of buffers, and writes others
+            message = "SPIRV-Cross wrote double, a type that Metal does not have"
         return Translation(name, frozenset(spec.required_features(variant)), "" if message else text, message)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -33,7 +33,7 @@
 #endif
 #if defined(T_IS_FLOAT64)
 #define SECOND uint64_t
-#define ACCUMULATOR_WORDS 4
+#define ACCUMULATOR_WORDS (2 * T_BYTES / 4)
 #else
 #define SECOND uint
 #define ACCUMULATOR_WORDS (2 + T_BYTES / 8)

@@ -81,6 +81,8 @@ def outputs_of_nothing(call: Arguments, tensors: Sequence[TensorDesc | None], do
         return [door.given(_reduced(desc, outputs[0]))]
     if call.row in _PADDING and _field(desc, "padding_mode") is PaddingMode.CONSTANT:
         return [door.given(np.full(outputs[0].sizes, _field(desc, "padding_value"), dtype_of(outputs[0].data_type)))]
+    if call.row is ops.NonzeroCoordinates:
+        return [door.given(np.zeros(output.sizes, dtype_of(output.data_type))) for output in outputs]
     if call.row in _SCATTERING:
         return [door.copied(call.operands[0])]
     rest = iter(door.made(_without_nothing(call, desc, tensors, outputs, door)))

@@ -22,6 +22,7 @@ def ones(*sizes: int, dtype: Any = f32) -> Any:
     return np.ones(sizes, dtype)
 
 
+NEAREST = dmlvk.spec.enums.InterpolationMode.NEAREST_NEIGHBOR
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
 ROWS = ones(0, 4, dtype=i64)
 CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], list[Any]]] = {
@@ -64,6 +65,13 @@ CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], list[Any]]] = {
         (ones(0, 2),),
         {"padding_mode": PaddingMode.CONSTANT, "padding_value": 3.0, "start_padding": (1, 0), "end_padding": (0, 0)},
         [3 * ones(1, 2)],
+    ),
+    "counted": ("nonzero_coordinates", (ones(0, 3),), {}, [np.zeros((1, 1), np.uint32), ones(0, 2, dtype=np.uint32)]),
+    "scaled": (
+        "upsample_2d",
+        (ones(1, 1, 0, 4),),
+        {"scale_size": dmlvk.Size2D(2, 3), "interpolation_mode": NEAREST},
+        [ones(1, 1, 0, 8)],
     ),
     "several outputs": (
         "top_k1",

@@ -166,7 +166,10 @@ def _quantization_data_types(real: str, integer: str) -> _s.Constraint:
 @_c.constraint("blocks", "each size of the scale must divide InputTensor's, and the zero point must have the scale's sizes")
 def _blocks(desc: "Quantize | Dequantize") -> _s.Violation | None:
     scale, *zero_point = desc.quantization_tensors
-    if any(full % blocks for full, blocks in zip(desc.tensor("input_tensor").sizes, scale.sizes, strict=True)):
+    if any(
+        (full % blocks if blocks else full)
+        for full, blocks in zip(desc.tensor("input_tensor").sizes, scale.sizes, strict=True)
+    ):
         return _s.Violation("quantization_tensors", scale.sizes)
     for tensor in zero_point:
         if tensor.sizes != scale.sizes:

@@ -61,7 +61,8 @@ def _unknown_sizes(desc: _s.OperatorDesc) -> Exception:
 @_c.constraint("scale_size", "must be at least 1, and the scaled sizes must stay below 2**32")
 def _scale_size(desc: Upsample2d) -> _s.Violation | None:
     height, width = desc.tensor("input_tensor").sizes[-2:]
-    good = 1 <= desc.scale_size.width <= _UINT_MAX // width and 1 <= desc.scale_size.height <= _UINT_MAX // height
+    scale = desc.scale_size
+    good = scale.width >= 1 and scale.height >= 1 and max(scale.width * width, scale.height * height) <= _UINT_MAX
     return None if good else _s.Violation("scale_size", desc.scale_size)
 
 

@@ -261,6 +261,8 @@ GROUPED = [
     grouped("bias-and-window", 1, 3, 5, [7], 8, None, None, None, BIASES, local_window_size=4),
     grouped("smooth", 1, 3, 5, [7], 8, smooth_softmax=1),
     grouped("sink", 2, 1, 5, [5, 3], 6, None, None, None, None, HEADS),
+    grouped("shared-bias", 2, 1, 9, [5, 3], 6, None, None, None, BIASES[:, :, :1, :6], local_window_size=4),
+    grouped("shared-bias", 2, 1, 9, [5, 3], 6, None, None, None, BIASES[:, :, :1, :6], softcap=2.0),
     grouped("both-ways", 2, 3, 0, [2, 2], 3, causal=0),
 ]
 

@@ -100,7 +100,10 @@ def product_of_few_bits(node: Conversion) -> Value:
     """The weights are rows for output columns, in blocks. ``accuracy_level`` allows less than is computed here. Weights of
     size 0 are zeros."""
     a, packed, scale, bias = node[0], node[1], node[2], node.get(5)
-    inner, columns, block, bits = (int(node.attribute(name, 4)) for name in ("K", "N", "block_size", "bits"))
+    bits = node.attribute("bits", 4)
+    inner, columns, block = (node.attribute(name, 0) for name in ("K", "N", "block_size"))
+    if min(inner, columns, block) < 1:
+        raise node.invalid("K, N and block_size must be at least 1", (inner, columns, block))
     count = -(-inner // block)
     if a.rank < 1 or a.sizes[-1] != inner:
         raise node.invalid("the last dimension of A must be K", a.sizes, inner)

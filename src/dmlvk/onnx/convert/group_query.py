@@ -52,7 +52,7 @@ class _Problem:
         key, value: The new rows, (batch, rows, key heads, head size).
         past: The cache before them, or None.
         lengths: How many rows of the cache come before the new ones, (batch,).
-        valid: How many keys there are then, (batch,).
+        last: The last row of the cache that counts then, (batch,).
         total: The rows of the cache that is made.
     """
 
@@ -61,7 +61,7 @@ class _Problem:
     value: Value
     past: Past | None
     lengths: Value
-    valid: Value
+    last: Value
     total: int
 
     @property
@@ -116,8 +116,6 @@ def _problem(node: Conversion) -> _Problem:
     if before < total - rows:
         raise node.invalid(f"{before} rows of the past and {rows} new ones must be all rows", before + rows, total)
     last = node.reshape(node[5], (batch,))
-    one = node.upload(np.array([1], np.int32))
-    valid = node.elementwise(ops.ElementWiseAdd, last, one)
     if rows == all_rows:  # the first rows of all
         lengths = node.upload(np.zeros(batch, np.int32))
     elif rows == 1:
@@ -128,7 +126,7 @@ def _problem(node: Conversion) -> _Problem:
         places = _places(node, batch, rows, None if rows == all_rows else lengths)
         interleaved = bool(node.attribute("rotary_interleaved", 0))
         query, key = (rotated(node, x, places, node[7], node[8], interleaved) for x in (query, key))
-    return _Problem(query, key, value, past, lengths, valid, total)
+    return _Problem(query, key, value, past, lengths, last, total)
 
 
 def _queries_keys_values(node: Conversion, heads: int, key_heads: int) -> tuple[Value, Value, Value]:
@@ -173,8 +171,8 @@ def _seen(node: Conversion, problem: _Problem, causal: bool) -> Value | None:
     batch, window = problem.query.sizes[0], node.attribute("local_window_size", -1)
     keys = node.reshape(counted(node, problem.total, _INT), (1, 1, 1, problem.total))
     if not node.attribute("causal", 1):
-        valid = node.reshape(problem.valid, (batch, 1, 1, 1))
-        return node.elementwise(ops.ElementWiseLogicalLessThan, keys, valid, dtype=_BOOL)
+        last = node.reshape(problem.last, (batch, 1, 1, 1))
+        return node.elementwise(ops.ElementWiseLogicalLessThanOrEqual, keys, last, dtype=_BOOL)
     places = node.reshape(counted(node, problem.rows, _INT), (1, 1, problem.rows, 1))
     places = node.elementwise(ops.ElementWiseAdd, node.reshape(problem.lengths, (batch, 1, 1, 1)), places)
     parts = [node.elementwise(ops.ElementWiseLogicalLessThanOrEqual, keys, places, dtype=_BOOL)] if causal else []
@@ -194,7 +192,7 @@ def _at_once(node: Conversion, problem: _Problem) -> tuple[Value, Value, Value]:
         fields |= {
             f"past_{name}_tensor": x.shorten(2, total - rows) for name, x in zip(Past._fields, problem.past, strict=True)
         }
-    if (bias := node.get(10)) is not None:
+    if (bias := _bias(node, problem)) is not None:
         fields["relative_position_bias_tensor"] = bias.broadcast_to(problem.scores)
     if node.attribute("local_window_size", -1) > 0 and (seen := _seen(node, problem, causal=False)) is not None:
         fields |= {"mask_tensor": cast_to(node, seen, _INT).broadcast_to(problem.scores), "mask_type": MaskType.BOOLEAN}
@@ -222,7 +220,7 @@ def _step_by_step(node: Conversion, problem: _Problem) -> tuple[Value, Value, Va
     query = problem.query.transpose((0, 2, 1, 3))
     fields = {"trans_b": MatrixTransform.TRANSPOSE, "alpha": scale_of(node, size)}
     scores = softcapped(node, product_of_heads(node, query, key, problem.scores, **fields))
-    if (bias := node.get(10)) is not None:
+    if (bias := _bias(node, problem)) is not None:
         scores = node.elementwise(ops.ElementWiseAdd, scores, bias)
     seen = _seen(node, problem, causal=True)
     assert seen is not None, "it is causal, or has as many keys as are valid"
@@ -233,6 +231,17 @@ def _step_by_step(node: Conversion, problem: _Problem) -> tuple[Value, Value, Va
     shares = softmax(node, scores, (3,)).shorten(3, total)
     y = product_of_heads(node, shares, value, (batch, heads, rows, size)).transpose((0, 2, 1, 3))
     return node.reshape(y, (batch, rows, heads * size)), key, value
+
+
+def _bias(node: Conversion, problem: _Problem) -> Value | None:
+    """What is added to the scores, which it broadcasts to: nothing to those of keys behind all that count."""
+    bias, full = node.get(10), problem.scores
+    if bias is None:
+        return None
+    good = bias.rank == 4 and all(size in (1, own) for size, own in zip(bias.sizes[:3], full, strict=False))
+    if not good or bias.sizes[3] > full[3]:
+        raise node.invalid(f"the bias must broadcast to the scores, {full}, or have fewer keys", bias.sizes)
+    return _with_room(node, bias, 3, full[3])
 
 
 def _sink(node: Conversion, problem: _Problem) -> Value | None:
@@ -256,7 +265,7 @@ def _present(node: Conversion, problem: _Problem) -> tuple[Value, Value]:
     made = (
         node.launch(
             ops.ScatterElements,
-            _with_room(node, cache, problem.total),
+            _with_room(node, cache, 2, problem.total),
             places,
             update,
             output_tensor=node.new((*cache.sizes[:2], problem.total, cache.sizes[3]), cache.dtype),
@@ -267,17 +276,17 @@ def _present(node: Conversion, problem: _Problem) -> tuple[Value, Value]:
     return next(made), next(made)
 
 
-def _with_room(node: Conversion, cache: Value, rows: int) -> Value:
-    """A cache of as many rows, zeros at the end."""
-    missing = rows - cache.sizes[2]
+def _with_room(node: Conversion, x: Value, axis: int, size: int) -> Value:
+    """A value of so many elements along an axis, zeros at the end."""
+    missing, none = size - x.sizes[axis], (0,) * x.rank
     if not missing:
-        return cache
+        return x
     return node.launch(
         ops.Padding,
-        cache,
-        output_tensor=node.new((*cache.sizes[:2], rows, cache.sizes[3]), cache.dtype),
+        x,
+        output_tensor=node.new((*x.sizes[:axis], size, *x.sizes[axis + 1 :]), x.dtype),
         padding_mode=PaddingMode.CONSTANT,
         padding_value=0.0,
-        start_padding=(0,) * 4,
-        end_padding=(0, 0, missing, 0),
+        start_padding=none,
+        end_padding=(*none[:axis], missing, *none[axis + 1 :]),
     )

@@ -18,8 +18,11 @@ import onnx.defs
 import onnx.numpy_helper
 from onnx.backend.test import loader
 
-ENVIRONMENT = Path(sysconfig.get_path("purelib"), "onnx")
-"""The onnx of the environment; another one may stand before it in the path."""
+_ENVIRONMENT = Path(sysconfig.get_path("purelib"), "onnx")
+ENVIRONMENT_OPSET = 22
+"""The newest opset that the environment's onnx knows."""
+IS_BESIDE = Path(onnx.__file__).parent != _ENVIRONMENT
+"""Whether the installed onnx is another one, which stands before it in the path: what ran with that need not run again."""
 _FILES = Path("backend", "test", "data", "node")
 _CACHE = Path(__file__).parents[1] / ".cache" / f"node_cases-{onnx.__version__}.pickle"
 
@@ -52,7 +55,7 @@ def node_cases() -> NodeCases:
 
 
 def _is_repeated(case: loader.TestCase) -> bool:
-    folder = ENVIRONMENT / _FILES / case.name
+    folder = _ENVIRONMENT / _FILES / case.name
     if not folder.is_dir() or _meaning(case.model) != _meaning(onnx.load(folder / "model.onnx")):
         return False
     return all(

@@ -104,12 +104,12 @@ else
     check "pytest, installed lavapipe, validation layer" env "${driver[@]}" "${suite[@]}" "$@"
     table+=("pytest, backported lavapipe                    NOT RUN: the driver could not be had, see above")
 fi
-# ONNX's node cases of a newer release, as far as they are not those of the environment's (tests/node_cases.py); and what rows say of its versions.
+# What a newer release of onnx has and the environment's has not (tests/node_cases.py): node cases, versions that rows serve, and operators.
 if .venv/bin/python tools/setup_onnx.py; then
-    check "pytest, node cases of the newest onnx" env "${driver[@]}" PYTHONPATH=.cache/onnx-newest "${pytest[@]}" tests/onnx/test_backend.py \
-        tests/host/test_onnx_network.py "$@"
+    check "pytest, the newest onnx" env "${driver[@]}" PYTHONPATH=.cache/onnx-newest "${pytest[@]}" tests/host/test_onnx_network.py \
+        tests/onnx/test_backend.py tests/onnx/test_attention.py tests/onnx/test_converters.py::test_converter "$@"
 else
-    table+=("pytest, node cases of the newest onnx          NOT RUN: the release could not be had, see above")
+    table+=("pytest, the newest onnx                        NOT RUN: the release could not be had, see above")
 fi
 # As on lesser devices (docs/devices.md): other subgroups, whose code has a cache of its own; then the least that Vulkan 1.3 allows.
 narrow=(LP_NATIVE_VECTOR_WIDTH=128 "MESA_SHADER_CACHE_DIR=$MESA_SHADER_CACHE_DIR-narrow" "DMLVK_CACHE_DIR=$MESA_SHADER_CACHE_DIR-narrow")

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from node_cases import ENVIRONMENT, node_cases
+from node_cases import IS_BESIDE, node_cases
 from onnx import TensorProto, helper
 from onnx.backend.test import BackendTest, loader, runner
 
@@ -150,9 +150,7 @@ def _exclusions() -> dict[str, tuple[str, ...]]:
 
 CATEGORIES = _cases(Numbers)
 CASES = {name: case for cases in CATEGORIES.values() for name, case in cases.items()}
-REPEATED = NODE_CASES.repeated.union(
-    *(cases for name, cases in CATEGORIES.items() if name != "Node" and Path(onnx.__file__).parent != ENVIRONMENT)
-)
+REPEATED = NODE_CASES.repeated.union(*(cases for name, cases in CATEGORIES.items() if name != "Node" and IS_BESIDE))
 """Cases that are the same with the environment's onnx: they run with that."""
 SHAPES_ONLY = {name: case for cases in _cases(AnyNumbers).values() for name, case in cases.items()}
 EXCLUSIONS = _exclusions()

@@ -11,7 +11,7 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import SessionOptions
-from dmlvk.onnx.network import READ_BACK
+from dmlvk.onnx.network import READ_BACK, Network
 
 f16, f32, i32, i64 = np.float16, np.float32, np.int32, np.int64
 NODE = helper.make_node
@@ -240,6 +240,45 @@ def test_classes_are_counted_together(make_model: Any, make_session: Any, refere
         for mine, theirs in zip(session.run(None, feeds), reference(model, feeds, "onnxruntime"), strict=True):
             np.testing.assert_array_equal(mine, theirs)
         assert session.report().host_reads == 2, "the counts of all classes, and that of the boxes that are left"
+
+
+def test_further_counts_need_no_trace(
+    make_model: Any, make_session: Any, reference: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count is a size, and from the third on a symbol: of images with other numbers of boxes nothing is traced."""
+    nodes = [
+        NODE("Greater", ["scores", "least"], ["good"]),
+        NODE("NonZero", ["good"], ["at"]),
+        NODE("Squeeze", ["at", "zero"], ["places"]),
+        NODE("Gather", ["scores", "places"], ["found"]),
+        NODE("Shape", ["found"], ["count"]),
+        NODE("Concat", ["count", "hundred"], ["both"], axis=0),
+        NODE("ReduceMin", ["both"], ["k"]),
+        NODE("TopK", ["found", "k"], ["best", "of"]),
+        NODE("Gather", ["places", "of"], ["chosen"]),
+        NODE("Gather", ["boxes", "chosen"], ["rows"]),
+        NODE("Unsqueeze", ["rows", "zero"], ["one_batch"]),
+        NODE("Unsqueeze", ["best", "two"], ["one_class"]),
+        NODE("NonMaxSuppression", ["one_batch", "one_class", "hundred", "overlap"], ["kept"]),
+        NODE("Gather", ["kept", "last"], ["y"], axis=1),
+    ]
+    constants = {name: np.array(value) for name, value in (("zero", [0]), ("two", [0, 1]), ("hundred", [100]), ("last", 2))}
+    constants |= {"least": np.array(0.5, f32), "overlap": np.array([0.4], f32)}
+    inputs = {"boxes": (f32, (64, 4)), "scores": (f32, (64,))}
+    model = make_model(nodes, inputs, ["rows", "y"], constants, output_types={"y": i64})
+    session = make_session(model)
+    traced = []
+    trace = Network.trace
+    monkeypatch.setattr(Network, "trace", lambda *given, **more: traced.append(1) or trace(*given, **more))
+    rng = np.random.default_rng(64)
+    corners = rng.random((64, 2)) * 20
+    boxes = np.concatenate([corners, corners + 5], 1).astype(f32)
+    for good in (21, 30, 9, 40, 12, 33, 11):
+        scores = np.where(np.arange(64) < good, 0.5, 0) + rng.random(64) * 0.5
+        feeds = {"boxes": boxes, "scores": rng.permutation(scores).astype(f32)}
+        for mine, theirs in zip(session.run(None, feeds), reference(model, feeds, "onnxruntime"), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert len(traced) <= 3 * 2, "three of each region that has a count"
 
 
 # -- inputs that a converter must know

@@ -86,13 +86,12 @@ class CompiledGraphs:
         Raises:
             What the tracer's ``trace`` and ``refusal`` say.
         """
-        values = tuple((array.dtype, array.shape, array.tobytes()) for array in host_values.values())
-        key = (region, tuple(specs.values()), values)
+        key = (region, tuple(specs.values()), _values(host_values))
         graph = self.cached.get(key)
         if graph is None or (exact and graph.exact is not None):
             start = time.perf_counter()
             traced = functools.partial(_traced, self.compiler, self._tracer, region, specs, host_values)
-            graph = None if exact or trace else self._shaped(region, specs, host_values, values)
+            graph = None if exact or trace else self._shaped(region, specs, host_values)
             if graph is None:
                 graph = self.compiler.compiled(trace) if trace else traced()
             else:
@@ -105,14 +104,15 @@ class CompiledGraphs:
         self.cached.move_to_end(key)
         return graph
 
-    def _shaped(
-        self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array], values: _Values
-    ) -> CompiledGraph | None:
+    def _shaped(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> CompiledGraph | None:
         """The graph made without a trace of these sizes, None where there must be one."""
+        counts = {name: array for name, array in host_values.items() if name in region.counts}
+        others = {name: array for name, array in host_values.items() if name not in counts}
+        specs = {**specs, **{name: (array.dtype, (int(array.item()),)) for name, array in counts.items()}}
         ranks = tuple((dtype, len(sizes)) for dtype, sizes in specs.values())
-        key = (region, ranks, values)
+        key = (region, ranks, _values(others))
         if key not in self._shapes:
-            trace = functools.partial(self._tracer.trace, region, host_values=host_values)
+            trace = functools.partial(self._tracer.trace, region, host_values=others)
             self._shapes[key] = RegionShapes(self._device, self.compiler, trace)
             while len(self._shapes) > self._capacity * self._tracer.region_count:
                 self._shapes.popitem(last=False)
@@ -146,6 +146,10 @@ class CompiledGraphs:
     def locate(self, graph: CompiledGraph, storage: Storage) -> BoundRange:
         """The bytes of a storage; a constant is uploaded when it is first asked for."""
         return Places(self.compiler.weights, graph.placement, self._arena).locate(storage)
+
+
+def _values(arrays: Mapping[str, Array]) -> _Values:
+    return tuple((array.dtype, array.shape, array.tobytes()) for array in arrays.values())
 
 
 def _traced(

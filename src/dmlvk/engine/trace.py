@@ -26,11 +26,13 @@ class Region:
         inputs: Names of the values that it reads and others make.
         host_inputs: The inputs that are read before a graph is compiled, not by the device.
         outputs: Names of what is read outside.
+        counts: The host's inputs of one whole number each that is the size of something, and so may be a symbol.
     """
 
     inputs: tuple[str, ...]
     host_inputs: frozenset[str]
     outputs: tuple[str, ...]
+    counts: frozenset[str] = field(default=frozenset(), kw_only=True)
 
 
 class Label(NamedTuple):
@@ -123,7 +125,7 @@ class Tracer(Protocol):
 
         Args:
             region: A region of the network.
-            specs: The type and sizes of every input on the device.
+            specs: The type and sizes of every input on the device; a count may be here as well, as the only size.
             host_values: The values of the other inputs, as far as the host knows them.
         """
 

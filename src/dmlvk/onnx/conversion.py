@@ -94,6 +94,11 @@ class Conversion(NodeFacts):
             raise self.invalid(f"input {index} must be given", None)
         return value
 
+    def size(self, index: int) -> int:
+        """A required input of one element, which is a size that is known before the run. One that records still does."""
+        (number,) = self.known(index).reshape(-1)
+        return number if isinstance(number, Size) else int(number)
+
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
         if not -rank <= axis < rank:

@@ -45,7 +45,7 @@ from dmlvk.onnx.model import TEXT, Array, Model, Node, element_kind
 from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.registry import Row, find_counting, find_row, missing_reason
-from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records
+from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records, whole_numbers
 from dmlvk.onnx.stand_ins import StandIns
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError
@@ -303,7 +303,7 @@ class Network:
 
         Args:
             region: A region of the program.
-            specs: The type and sizes of every input that is not among the region's ``host_inputs``.
+            specs: The type and sizes of every input that is not among the region's ``host_inputs``; and of counts, perhaps.
             host_values: Values of those that are.
 
         Raises:
@@ -312,8 +312,9 @@ class Network:
             LongLoopError: one that ``cut`` can help.
         """
         assert isinstance(region, NodeRegion), "the program's regions are of nodes"
-        inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items()}
-        walk = _Walk({**self.constants, **host_values, **inputs}, {}, [], StandIns(), {})
+        inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items() if name not in region.counts}
+        counts = {name: whole_numbers(*specs[name][::-1]) for name in region.counts if name in specs}
+        walk = _Walk({**self.constants, **host_values, **counts, **inputs}, {}, [], StandIns(), {})
         self._follow(region.nodes, walk)
         return self._finished(walk, inputs, self._packed_outputs(region, walk))
 

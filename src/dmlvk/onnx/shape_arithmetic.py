@@ -18,6 +18,7 @@ from dmlvk.onnx.node_facts import invalid_node
 from dmlvk.spec.errors import ModelError
 from dmlvk.spec.size import Size
 
+_INT64: Final = np.dtype(np.int64)
 _Inputs = Sequence[Array | None]
 _Rule = Callable[[Node, Any], Any]
 
@@ -104,9 +105,9 @@ class _Recording(np.ndarray[Any, Any]):
     element: np.dtype[Any] = np.dtype(np.int64)
 
 
-def whole_numbers(values: Sequence[int]) -> Array:
-    """A tensor of one dimension, of INT64 or of sizes that record."""
-    return _settled(np.array(values, object), np.dtype(np.int64))
+def whole_numbers(values: Sequence[int], dtype: np.dtype[Any] = _INT64) -> Array:
+    """A tensor of one dimension, of plain whole numbers or of sizes that record."""
+    return _settled(np.array(values, object), dtype)
 
 
 def plain(array: Array) -> Array:

@@ -73,7 +73,8 @@ def _chunks(desc: NonMaxSuppression, problem: SuppressionProblem, caps: Capabili
     launches: list[Launch] = [
         *placed(sorting, inputs=(_SCORES,), outputs=(scores, order), temporary=scratch.offset),
     ]
-    for start in range(0, boxes, chunk):
+    for index in range(-(-boxes // chunk)):
+        start = index * chunk
         marks = -(-min(room, start) // MARK_BOXES)
         params = {"groups": groups, "classes": classes, "boxes": boxes, "room": room}
         params |= {"start": start, "chunk": chunk, "words": words, "marks": marks}

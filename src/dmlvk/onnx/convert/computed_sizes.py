@@ -21,10 +21,6 @@ _MOST_KEYS = 256
 """Elements of a subtensor by which it is sorted, a launch each."""
 
 
-def _count(node: Conversion) -> int:
-    return int(node.known(0).item())
-
-
 def _nonzero(node: Conversion, x: Value) -> tuple[Result, Result]:
     """The number of elements that are not zero, and their coordinates in the first rows."""
     if 0 in x.sizes:
@@ -48,7 +44,7 @@ def find_nonzero(node: Conversion) -> tuple[Result, Result]:
 @converts("NonZero", 9, 13, types=_COUNT, domain=TAKING, host_inputs=(0,))
 def take_nonzero(node: Conversion) -> Value:
     """The coordinates of the elements that are not zero: a row for each dimension, a column for each element."""
-    return cast_to(node, node[1].shorten(0, _count(node)).transpose((1, 0)), _INT64)
+    return cast_to(node, node[1].shorten(0, node.size(0)).transpose((1, 0)), _INT64)
 
 
 # -- Compress
@@ -67,7 +63,7 @@ def find_true(node: Conversion) -> tuple[Result, Result]:
 @converts("Compress", 9, 11, types=_COUNT, domain=TAKING, moves=always, host_inputs=(0,))
 def take_true(node: Conversion) -> Value:
     """The elements at those places along an axis, or of all as one row."""
-    places, x, count = node[1], node[2], _count(node)
+    places, x, count = node[1], node[2], node.size(0)
     if "axis" in node.node.attributes:
         axis = node.axis(node.attribute("axis", 0), x.rank)
     else:
@@ -178,7 +174,7 @@ def _ends(node: Conversion, x: Value, count: int) -> tuple[Value, Value]:
 @converts("Unique", 11, types=_COUNT, domain=TAKING, host_inputs=(0,))
 def take_unique(node: Conversion) -> tuple[Result, ...]:
     """The different ones; where each comes first, which of them each of the input's is, and how often each is there."""
-    places, rows, order, groups, count = node[1], node[2], node[3], node[4], _count(node)
+    places, rows, order, groups, count = node[1], node[2], node[3], node[4], node.size(0)
     axis = node.attribute("axis", 0)
     rank = rows.rank
     axis += rank if axis < 0 else 0

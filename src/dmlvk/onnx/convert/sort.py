@@ -21,7 +21,7 @@ def top_k_of_attribute(node: Conversion) -> tuple[Value, Value]:
 @converts("TopK", 11, 24, types=NUMERIC, host_inputs=(1,))
 def top_k(node: Conversion) -> tuple[Value, Value]:
     """Sorted whether the model asks for it or not; equal elements in the order of their positions."""
-    return _top_k(node, int(node.known(1).item()))
+    return _top_k(node, node.size(1))
 
 
 def _top_k(node: Conversion, k: int) -> tuple[Value, Value]:

@@ -39,4 +39,4 @@ def find_chosen(node: Conversion) -> tuple[Result, Result]:
 @converts("NonMaxSuppression", 10, 11, types=(TensorDataType.UINT32,), domain=TAKING, host_inputs=(0,))
 def take_chosen(node: Conversion) -> Value:
     """The rows of what is chosen."""
-    return node[1].shorten(0, int(node.known(0).item()))
+    return node[1].shorten(0, node.size(0))

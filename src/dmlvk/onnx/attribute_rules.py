@@ -24,9 +24,6 @@ _POSITIONS: Final = (
 )
 
 CHOICES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "auto_pad": dict.fromkeys(
-        ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv"), _AUTO_PADS
-    ),
     "coordinate_transformation_mode": {
         **dict.fromkeys(("Resize", "Upsample"), _POSITIONS),
         "RoiAlign": ("half_pixel", "output_half_pixel"),
@@ -52,7 +49,7 @@ CHOICES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         **dict.fromkeys(("ScatterElements", "ScatterND"), _UPDATES),
     },
 }
-"""Attribute -> operator -> the words that it may be."""
+"""Attribute -> operator -> the words that it may be; ``auto_pad`` may be the same in all."""
 
 
 def refuse_broken_attributes(node: NodeFacts) -> None:
@@ -62,7 +59,7 @@ def refuse_broken_attributes(node: NodeFacts) -> None:
         ModelError: names the node, the attribute, what it must be and what it is.
     """
     for name, value in node.node.attributes.items():
-        choices = CHOICES.get(name, {}).get(node.node.op_type)
+        choices = _AUTO_PADS if name == "auto_pad" else CHOICES.get(name, {}).get(node.node.op_type)
         if choices is not None and value not in choices:
             raise node.invalid(f"{name} must be one of {', '.join(map(repr, choices))}", value)
         if name in _POSITIVE and min(_numbers(value), default=1) < 1:

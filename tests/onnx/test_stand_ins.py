@@ -147,3 +147,26 @@ def test_bits_are_moved(name: str, make_session: Any) -> None:
     bits = f"u{dtype.itemsize}"
     np.testing.assert_array_equal(i.view(bits), array.view(bits))
     np.testing.assert_array_equal(z.view(bits), np.pad(array.view(bits).T.reshape(-1), (1, 2)))
+
+
+def test_scales_of_bfloat16(make_session: Any) -> None:
+    """Of tensors of another type, too, and for blocks of which the last is not full, with zero points of 4 bits."""
+    x, scale = _numbers(3, 8), np.abs(_numbers(3, 3, seed=1)) + 0.25
+    zero = np.array([[-8, 0, 7]] * 3, np.int8)
+    block = {"axis": 1, "block_size": 3}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **block),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], **block),
+        helper.make_node("Cast", ["q"], ["i"], to=TensorProto.INT8),
+    ]
+    scale = rounded(scale)
+    known = [
+        helper.make_tensor("s", BF16, scale.shape, narrow(scale).tobytes(), raw=True),
+        helper.make_tensor("z", TensorProto.INT4, zero.shape, zero.reshape(-1).tolist()),
+    ]
+    outputs = {"y": BF16, "i": TensorProto.INT8}
+    y, i = make_session(_model(nodes, {"x": (BF16, x.shape)}, outputs, known)).run(None, {"x": narrow(x)})
+    scales, zeros = (np.repeat(array, 3, axis=1)[:, :8] for array in (scale, zero.astype(np.float32)))
+    expected = np.clip(np.rint(x / scales) + zeros, -8, 7)
+    np.testing.assert_array_equal(i, expected)
+    np.testing.assert_array_equal(wide(y), rounded((expected - zeros) * scales))

@@ -44,9 +44,9 @@ class StandIns:
     """
 
     def __init__(self) -> None:
-        self._wide: dict[Storage, Storage] = {}
+        self._wide: dict[tuple[Storage, ElementKind | None], Storage] = {}  # bits may be read as several formats
         self._narrow: dict[Storage, Value] = {}
-        self._views: dict[tuple[Storage, Sizes, Sizes], Value] = {}
+        self._views: dict[tuple[Storage, ElementKind | None, Sizes, Sizes], Value] = {}
 
     def read(self, row: Row, conversion: Conversion, operands: Sequence[Operand | None]) -> list[Operand | None]:
         """What a converter is given for its node's inputs.
@@ -78,18 +78,19 @@ class StandIns:
         return in_bytes(conversion, x, dtype) if x.data_type in FOUR_BITS else x.reinterpret(dtype)
 
     def _widened(self, conversion: Conversion, x: Value) -> Value:
-        if x.storage not in self._wide:
-            key = (x.storage, x.sizes, x.strides)
+        whole = (x.storage, kind_of(x.dtype))
+        if whole not in self._wide:
+            key = (*whole, x.sizes, x.strides)
             if key not in self._views:
                 self._views[key] = y = cast_to(conversion, x, _FLOAT)
                 if x.is_packed and x.storage.nbytes == conversion.new(x.sizes, x.dtype).storage.nbytes:
                     self._remember(x, y)
             return self._views[key]
-        return Value(self._wide[x.storage], _FLOAT, x.sizes, x.strides)
+        return Value(self._wide[whole], _FLOAT, x.sizes, x.strides)
 
     def _remember(self, x: Value, y: Value) -> None:
         """Notes two packed homes of the same numbers."""
-        self._wide[x.storage], self._narrow[y.storage] = y.storage, x
+        self._wide[x.storage, kind_of(x.dtype)], self._narrow[y.storage] = y.storage, x
 
     def made(
         self,
@@ -136,7 +137,7 @@ class StandIns:
             half = data_type_of(dtype) in FOUR_BITS
             return in_half_bytes(conversion, y, dtype) if half else y.reinterpret(dtype)
         x = self._narrow.get(y.storage)
-        if x is not None and x.dtype == dtype:
+        if x is not None and kind_of(x.dtype) is kind_of(dtype):
             return Value(x.storage, dtype, y.sizes, y.strides)
         narrow = cast_to(conversion, y, dtype)
         if format_of(dtype) is NumberFormat.BFLOAT16:

@@ -24,6 +24,8 @@ from dmlvk.onnx.attribute_rules import refuse_broken_attributes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import FOUR_BITS, Array, ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts
+from dmlvk.onnx.saved_by_runtime import IN_BLOCKS as IN_BLOCKS
+from dmlvk.onnx.saved_by_runtime import MICROSOFT as MICROSOFT
 from dmlvk.onnx.values import Value
 from dmlvk.onnx.versions import serving_version
 from dmlvk.spec.enums import TensorDataType
@@ -134,10 +136,6 @@ class Row:
         """Whether the node reads no tensor on the device, but only what is known before the run."""
         return bool(node.inputs) and all(index in self.host_inputs for index in range(len(node.inputs)))
 
-
-MICROSOFT: Final = "com.microsoft"
-IN_BLOCKS: Final = "com.microsoft.nchwc"
-"""The domains of ONNX Runtime's own operators: for all, and those on channels in blocks, which its optimiser writes."""
 
 COUNTING: Final = "dmlvk/counting"
 TAKING: Final = "dmlvk/taking"

@@ -10,8 +10,10 @@ import onnx
 
 from dmlvk.onnx.external import nodes_within
 
-_OWN: Final = "com.microsoft"
-_IN_BLOCKS: Final = "com.microsoft.nchwc"
+MICROSOFT: Final = "com.microsoft"
+IN_BLOCKS: Final = "com.microsoft.nchwc"
+"""The domains of ONNX Runtime's own operators: for all, and those on channels in blocks, which its optimiser writes."""
+
 _LARGE, _SMALL = 16, 8
 
 
@@ -22,9 +24,9 @@ def completed(proto: onnx.ModelProto) -> onnx.ModelProto:
     adopted = False
     for node in nodes_within(proto.graph.node):
         if node.domain in ("", "ai.onnx") and _is_own(node.op_type, opset):
-            node.domain, adopted = _OWN, True
-    if adopted and all(item.domain != _OWN for item in proto.opset_import):
-        proto.opset_import.append(onnx.helper.make_opsetid(_OWN, 1))
+            node.domain, adopted = MICROSOFT, True
+    if adopted and all(item.domain != MICROSOFT for item in proto.opset_import):
+        proto.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
     _say_block_sizes(proto)
     return proto
 
@@ -40,7 +42,7 @@ def _is_own(op_type: str, opset: int) -> bool:
 def _say_block_sizes(proto: onnx.ModelProto) -> None:
     """Sets ``block_size`` of the nodes that need it. A file does not say it: ONNX Runtime takes what suits the processor on
     which it runs, and has the filters in that order."""
-    nodes = [node for node in nodes_within(proto.graph.node) if node.domain == _IN_BLOCKS]
+    nodes = [node for node in nodes_within(proto.graph.node) if node.domain == IN_BLOCKS]
     waiting = [node for node in nodes if node.op_type in ("Conv", "ReorderInput")]
     if not waiting:
         return

@@ -28,8 +28,9 @@ from onnx.backend.test import BackendTest, loader, runner
 import dmlvk
 from dmlvk.onnx import SessionOptions, SessionReport, backend
 from dmlvk.onnx.backend import PreparedModel, VulkanBackend
+from dmlvk.onnx.report import IN_ONNX_RUNTIME
 
-KINDS = ("refused", "differs", "random", "large", "tie")
+KINDS = ("refused", "hosted", "differs", "random", "large", "tie")
 """What an exclusion may say; ``backend_exclusions.txt`` explains them."""
 
 TOLERANCES = {name: {"atol": 2e-7} for name in ("test_dft_inverse", "test_dft_inverse_opset19")}
@@ -61,11 +62,13 @@ class OnDevice(VulkanBackend):
 
     Attributes:
         device: Where cases run.
+        options: The options of their sessions.
         prepared: The newest model; None where it was refused.
         nodes: How many nodes it has; 0 where a branch or the rounds of a loop decide.
     """
 
     device: ClassVar[dmlvk.Device]
+    options: ClassVar[SessionOptions] = SessionOptions()
     prepared: ClassVar[PreparedModel | None]
     nodes: ClassVar[int]
 
@@ -82,7 +85,7 @@ class OnDevice(VulkanBackend):
         bodies = any(attribute.HasField("g") for node in model.graph.node for attribute in node.attribute)
         cls.nodes = 0 if bodies else len(model.graph.node)
         cls.prepared = None
-        cls.prepared = super().prepare(model, cls.device, **kwargs)
+        cls.prepared = super().prepare(model, cls.device, cls.options, **kwargs)
         return cls.prepared
 
 
@@ -194,12 +197,19 @@ def test_case(name: str, run_case: Callable[..., None]) -> None:
         assert len(report.gpu_nodes) + len(report.removed_nodes) + len(report.host_nodes) == OnDevice.nodes
 
 
-@pytest.mark.parametrize("name", _excluded("refused"))
+@pytest.mark.parametrize("name", _excluded("refused", "hosted"))
 def test_case_is_refused(name: str, run_case: Callable[..., None]) -> None:
     """A case is refused when it is loaded, not when it runs."""
     with pytest.raises(dmlvk.UnsupportedError):
         run_case(name)
     assert OnDevice.prepared is None
+
+
+@pytest.mark.parametrize("name", _excluded("hosted"))
+def test_case_runs_on_the_host(name: str, run_case: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OnDevice, "options", SessionOptions(on_unsupported="host"))
+    run_case(name)
+    assert any(node.reason.startswith(IN_ONNX_RUNTIME) for node in _report().host_nodes)
 
 
 @pytest.mark.parametrize("name", _excluded("differs"))

@@ -273,7 +273,9 @@ def _counted(_: Node, inputs: Sequence[Array]) -> Any:
     if isinstance(count, Size):
         raise NotPlainError
     dtype = inputs[0].dtype
-    wide = np.promote_types(dtype, np.float32) if dtype.kind == "f" else dtype  # stash_type of Range
+    if dtype.kind != "f":  # sizes that record are no numbers of numpy's
+        return start + np.arange(count).astype(dtype) * delta
+    wide = np.promote_types(dtype, np.float32)  # stash_type of Range
     return (start.astype(wide) + np.arange(count).astype(wide) * delta.astype(wide)).astype(dtype)
 
 

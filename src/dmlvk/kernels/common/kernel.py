@@ -103,8 +103,8 @@ class KernelSpec:
         shared: The source's whole numbers, by the name that they have in GLSL: ("PLACES", 36), or ("PHASE", Phase) for
             PHASE_WHOLE and the other members of an enumeration. No GLSL gives a number above 1 a name itself, and the host
             takes them from where the row does.
-        selectors: Constants whose values are operators, if every switch of the source is over such: a pipeline's module has
-            no cases of others (``dmlvk.kernels.common.trim``).
+        selectors: Constants whose values are operators or numbers of ``shared``, if every switch of the source is over such:
+            a pipeline's module has no cases of others (``dmlvk.kernels.common.trim``).
     """
 
     name: str

@@ -41,8 +41,8 @@ class Label(NamedTuple):
     Attributes:
         name, op_type: Its name and that of its operator.
         reason: Why it did not run on the device; "" where it did, or that the host read back computed values for it.
-        from_device, to_device: Bytes that the host read of the device, and wrote there, for a part that it ran in a
-            library of its own; 0 for any other.
+        from_device, to_device: Bytes that the host read from the device and wrote to it for a part that another runtime ran
+            there; 0 for any other.
     """
 
     name: str

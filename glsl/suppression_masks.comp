@@ -47,17 +47,41 @@ Box load_box(uint group, uint index) {
     return box;
 }
 
-bool overlaps(Box a, Box b, float threshold) {
+// The areas of what two boxes share and of their union; false where one of them is nothing.
+bool areas(Box a, Box b, out float intersection, out float either) {
     const vec2 low = mix(a.low, b.low, lessThan(a.low, b.low)), high = mix(a.high, b.high, lessThan(b.high, a.high));
-    if (high.x <= low.x || high.y <= low.y || a.area <= 0.0 || b.area <= 0.0) return false;
     precise vec2 size = high - low;
-    precise float shared_area = size.x * size.y;
+    precise float area = size.x * size.y;
     precise float both = a.area + b.area;
-    precise float either = both - shared_area;
-    if (shared_area <= 0.0 || either <= 0.0) return false;
-    float ratio = divide(shared_area, either);
-    if (abs(ratio - threshold) <= 1e-6 * ratio) ratio = exact_quotient(shared_area, either);
-    return ratio > threshold;
+    precise float rest = both - area;
+    intersection = area;
+    either = rest;
+    return high.x > low.x && high.y > low.y && a.area > 0.0 && b.area > 0.0 && area > 0.0 && rest > 0.0;
+}
+
+// A bit for each of up to 32 boxes that overlap one. What is too close to the threshold to be told by a product is divided
+// in the end, so that the loop over all has no division.
+uint overlaps(Box own, uint first, uint count, float threshold) {
+    uint found = 0u, close = 0u;
+    float intersection, either;
+    for (uint i = 0u; i < count; ++i) {
+        const bool meets = areas(own, others[first + i], intersection, either);
+        const float excess = intersection - threshold * either;
+        if (meets && excess > 0.0) found |= 1u << i;
+        if (meets && abs(excess) <= 1e-6 * intersection) close |= 1u << i;
+    }
+    for (; close != 0u; close &= close - 1u) {
+        const uint i = uint(findLSB(close));
+        areas(own, others[first + i], intersection, either);
+        found = (found & ~(1u << i)) | uint(exact_quotient(intersection, either) > threshold) << i;
+    }
+    return found;
+}
+
+// The bits of those of a mask's boxes that come after a box.
+uint later_bits(uint bits, uint row, uint first) {
+    if (row < first) return bits;
+    return row - first >= MASK_BOXES - 1u ? 0u : bits & ~((2u << (row - first)) - 1u);
 }
 
 void main() {
@@ -89,12 +113,11 @@ void main() {
         barrier();
         const uint count = min(end - from, LOCAL_SIZE_X);
         if (is_candidate) {
-            for (uint i = 0u; i < count; ++i)
-                if ((is_mark || from + i > row) && overlaps(own, others[i], threshold)) bits |= 1u << (i % MASK_BOXES);
+            for (uint i = 0u; i < count; i += MASK_BOXES) bits |= overlaps(own, i, min(count - i, MASK_BOXES), threshold);
         }
     }
     if (is_mark)
         marked[BYTE_OFFSET_MARKED / 4 + (group * p.marks + column - p.words) * p.chunk + row] = min(bits, 1u);
     else
-        masks[BYTE_OFFSET_MASKS / 4 + (group * p.chunk + row) * p.words + column] = bits;
+        masks[BYTE_OFFSET_MASKS / 4 + (group * p.chunk + row) * p.words + column] = later_bits(bits, row, first);
 }

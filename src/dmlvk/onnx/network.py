@@ -22,6 +22,7 @@ from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants
 from dmlvk.graph.views import Sizes
+from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the registry
 from dmlvk.onnx.control import (
     Body,
@@ -277,8 +278,9 @@ class Network:
         Raises:
             UnsupportedNodeError: a node computes with 64-bit floats, and the device does not.
         """
-        if self._doubles and "float64" not in features:
-            reason = "its first input is FLOAT64, with which the device does not compute"
+        missing = sorted({*GLSL_TYPES["FLOAT64"].features}.difference(features))
+        if self._doubles and missing:
+            reason = f"its first input is FLOAT64, with which the device does not compute: it lacks {', '.join(missing)}"
             raise unsupported_node(self._doubles[0], reason)
 
     # -- tracing

@@ -34,7 +34,7 @@ from dmlvk_bench.zoo.agreement import TOLERANCE, off
 SLACK: Final = 2.0
 """How much farther than ONNX Runtime's CPU we may be off: some of these networks multiply a rounding by a thousand."""
 _ALONE: Final = pathlib.Path(tempfile.gettempdir()) / "dmlvk-zoo.lock"
-"""Whoever holds this file's lock has the GPU for itself."""
+"""Whoever holds this file's lock times."""
 
 Run = Callable[[], Sequence[Array]]
 
@@ -45,19 +45,14 @@ def check(folder: pathlib.Path, device: str | None) -> dict[str, Any]:
 
 
 def measure(folder: pathlib.Path, device: str | None) -> dict[str, Any]:
-    """The row with times. Only one process at a time is past the first lines."""
+    """The row with times. Of several processes one times at a time; the others load and compile meanwhile."""
     model = _Model(folder, device)
-    network = _TorchNetwork(folder.parent.name, list(model.inputs.values()))
-    with _alone():
-        row = model.checked()
-        if "error" not in row:
-            row |= model.timed()
-        row["rivals"] = {name: _beside(make, model.outputs) for name, make in (
-            ("eager", lambda: network.eager()),
-            ("graph", lambda: network.graph()),
-            ("webgpu", lambda: model.in_onnx_runtime(WEBGPU)),
-        )}  # fmt: skip
-    return row
+    row = model.checked()
+    if "error" not in row:
+        row |= model.timed()
+    network = _TorchNetwork(folder.parent.name)
+    rivals = {"eager": network.eager, "graph": network.graph, "webgpu": lambda: model.in_onnx_runtime(WEBGPU)}
+    return row | {"rivals": {name: _beside(make, model.outputs) for name, make in rivals.items()}}
 
 
 class _Model:
@@ -106,7 +101,8 @@ class _Model:
         """Our times."""
         session = self._session
         assert session is not None, "checked before"
-        times = timed(lambda: session.run(None, self.inputs), quick=False)
+        with _alone():
+            times = timed(lambda: session.run(None, self.inputs), quick=False)
         return {**times, "gpu_ms": (session.profile(self.inputs).gpu_seconds or 0.0) * 1e3}
 
     def in_onnx_runtime(self, provider: str) -> Run:
@@ -118,7 +114,7 @@ class _Model:
 class _TorchNetwork:
     """The architecture in PyTorch on CUDA, with the weights that the exported file has."""
 
-    def __init__(self, name: str, arrays: Sequence[Array]) -> None:
+    def __init__(self, name: str) -> None:
         import torch
 
         from dmlvk_bench.zoo.architectures import architectures
@@ -170,7 +166,8 @@ def _beside(make: Callable[[], Run], wanted: Sequence[Array]) -> dict[str, Any]:
     try:
         run = make()
         apart = off(run(), wanted)
-        return {**timed(run, quick=False), "difference": apart, "agrees": apart <= TOLERANCE}
+        with _alone():
+            return {**timed(run, quick=False), "difference": apart, "agrees": apart <= TOLERANCE}
     except Exception as error:
         return {"error": said(error)}
     finally:

@@ -14,7 +14,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any, Final
 
@@ -40,12 +40,14 @@ def run(options: argparse.Namespace) -> int:
     files = [(one, exporter) for one in wanted for exporter in EXPORTERS]
     folders = {(one.name, exporter): options.folder / one.name / exporter for one, exporter in files}
     stages = options.stages.split(",")
+    described = dataclasses.asdict(machine.describe(Device(options.device), options.commit))
     rows: dict[Key, Row] = {
         (one.name, exporter): {"architecture": one.name, "kind": one.kind, "exporter": exporter} for one, exporter in files
     }
     if "export" in stages:
         missing = [key for key, folder in folders.items() if not (folder / "export.json").exists()]
-        _each(missing, options.jobs, lambda key: _export(*key, folders[key]))
+        for _ in _each(missing, options.jobs, lambda key: _export(*key, folders[key])):
+            pass
     for key, folder in folders.items():
         if (folder / "export.json").exists():
             rows[key] |= json.loads((folder / "export.json").read_text())
@@ -56,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
             ready = [key for key in rows if "not_exported" not in rows[key]]
             if stage == "time":
                 ready = _one_each(ready, rows)
-            work = functools.partial(_row, folders, stage, options.device)
-            for key, row in _each(ready, options.jobs, work).items():
+            for key, row in _each(ready, options.jobs, functools.partial(_row, folders, stage, options.device)):
                 rows[key] |= row
-            if options.json:
-                _write(options, list(rows.values()))
+                if options.json:  # after each: whatever ends the run takes no row with it
+                    found = {"machine": described, "rows": list(rows.values())}
+                    options.json.write_text(json.dumps(found, indent=1) + "\n")
     print("\n".join(summary(rows.values())))
     return int(any(not row["right"] for row in rows.values() if "right" in row))
 
@@ -107,16 +109,15 @@ def _row(folders: Mapping[Key, pathlib.Path], stage: str, device: str | None, ke
     return row
 
 
-def _each(keys: Sequence[Key], jobs: int, work: Callable[[Key], Any]) -> dict[Key, Any]:
+def _each(keys: Sequence[Key], jobs: int, work: Callable[[Key], Any]) -> Iterator[tuple[Key, Any]]:
     """What the work gives for each key, several at a time, printed as it comes."""
-    found = {}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(work, key): key for key in keys}
         for future in concurrent.futures.as_completed(futures):
             key = futures[future]
-            found[key] = future.result()
-            print(f"{key[0]:42} {key[1]:12} {_words(found[key])}", flush=True)
-    return found
+            found = future.result()
+            print(f"{key[0]:42} {key[1]:12} {_words(found)}", flush=True)
+            yield key, found
 
 
 def _words(found: Any) -> str:
@@ -129,11 +130,6 @@ def _words(found: Any) -> str:
     times += [f"{name} {row['ms']:.2f}" if "ms" in row else f"{name} failed" for name, row in beside.items()]
     verdict = f"{'right' if found['right'] else 'WRONG'} off {found['difference']:.1e}"
     return f"{verdict}, {found['dispatches']} dispatches {' '.join(times)}"
-
-
-def _write(options: argparse.Namespace, rows: Sequence[Row]) -> None:
-    described = dataclasses.asdict(machine.describe(Device(options.device), options.commit))
-    options.json.write_text(json.dumps({"machine": described, "rows": list(rows)}, indent=1) + "\n")
 
 
 def summary(rows: Iterable[Row]) -> Iterable[str]:

@@ -89,7 +89,8 @@ def _export(name: str, exporter: str, folder: pathlib.Path) -> str:
 def _why(folder: pathlib.Path) -> str:
     """Why an export failed: the last line of its log that names an error."""
     log = folder / "log"
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    text = log.read_text(errors="replace") if log.exists() else ""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).strip().splitlines()  # an exporter writes in colours
     named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Unsupported\w*)\b", line)]
     return (named or lines or ["not tried"])[-1][:300]
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+
 import numpy as np
 import pytest
 
 from dmlvk_bench.zoo.agreement import TOLERANCE, off
 from dmlvk_bench.zoo.command import summary
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
 def _detections(count: int, seed: int = 0) -> list[np.ndarray]:
@@ -68,3 +73,12 @@ def test_summary() -> None:
         "not exported: c dynamo: why",
         "ONNX Runtime refuses it, too: d dynamo: refused",
     ]
+
+
+def test_readme_says_what_the_kept_results_say() -> None:
+    rows = json.loads((ROOT / "bench/results/h200-zoo.json").read_text(encoding="utf-8"))["rows"]
+    files, _, architectures = next(iter(summary(rows))).partition(" files are right, of ")
+    words = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"[{files} files](bench/results/h200-zoo.json) are right" in words
+    right, _, count = architectures.removesuffix(" architectures").partition(" of ")
+    assert right == count and f"Of {count} architectures" in words

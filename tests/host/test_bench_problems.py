@@ -115,6 +115,7 @@ def test_suites_and_words_choose_problems() -> None:
     assert all(p.suite == "conv" for p in all_problems(QUICK, suite="conv"))
 
 
+@pytest.mark.slow
 def test_inputs_are_the_memory_of_the_slots_and_the_same_each_time() -> None:
     for problem in all_problems(QUICK):
         slots = [slot.tensor for slot in problem.desc.input_slots() if slot.tensor is not None]

@@ -109,6 +109,7 @@ def test_large_arrays_travel_as_files_that_do_not_stay(tmp_path: pathlib.Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_onnx_nodes_compute_what_the_problems_are(family: str, onnxruntime_rival: rivals.Rival) -> None:
     """Problems in float16 are left out: their nodes are those of float32."""

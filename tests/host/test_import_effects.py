@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each test starts Python
+
 LISTED = """
 import importlib, json, sys
 importlib.import_module(sys.argv[1])

@@ -123,6 +123,7 @@ def test_a_wheel_has_what_the_sources_have_and_nothing_else(tmp_path: pathlib.Pa
     ]
 
 
+@pytest.mark.slow
 def test_the_wheel_of_the_benchmark(tmp_path: pathlib.Path) -> None:
     assert list(check_wheel.bench_faults(check_wheel.build(check_wheel.BENCH, tmp_path))) == []
 

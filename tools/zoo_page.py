@@ -19,8 +19,8 @@ Device: {device}, {driver}; PyTorch {torch}.
 them.
 
 A file is right where every output is within 0.001 of what PyTorch's CPU computed, relative to the largest number in it; or
-at most twice as far off as ONNX Runtime's CPU with the same file; or within 0.001 of that. Detectors are right where at most
-2 % of the detections differ in box, label, score or mask.
+at most twice as far off as ONNX Runtime's CPU with the same file, if that is within 0.005; or within 0.001 of that. Of
+detectors at most 2 % of the detections may differ in box, label, score or mask; 0.001 stands for these.
 
 {summary}
 

@@ -10,6 +10,7 @@ import pytest
 
 from dmlvk_bench.zoo.agreement import TOLERANCE, off
 from dmlvk_bench.zoo.command import summary
+from dmlvk_bench.zoo.worker import as_onnx_runtime
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -79,6 +80,25 @@ def test_readme_says_what_the_kept_results_say() -> None:
     rows = json.loads((ROOT / "bench/results/h200-zoo.json").read_text(encoding="utf-8"))["rows"]
     files, _, architectures = next(iter(summary(rows))).partition(" files are right, of ")
     words = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"[{files} files](bench/results/h200-zoo.json) are right" in words
-    right, _, count = architectures.removesuffix(" architectures").partition(" of ")
-    assert right == count and f"Of {count} architectures" in words
+    right = architectures.removesuffix(" architectures")
+    assert f"{right} are right on an H200, in [{files} files](bench/results/h200-zoo.json)" in words
+    for row in rows:
+        if "onnxruntime_difference" in row:
+            assert row["right"] == as_onnx_runtime(row), "the rule is that of the kept results"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "apart", "right"),
+    [
+        (2e-3, 1e-3, 3e-3, True),
+        (3e-3, 1e-3, 4e-3, False),
+        (1e-2, 8e-3, 9e-3, False),
+        (np.inf, np.inf, np.inf, False),
+        (0.5, 0.5, 5e-4, True),
+    ],
+)
+def test_onnx_runtimes_result_excuses_ours_only_where_it_means_something(
+    ours: float, theirs: float, apart: float, right: bool
+) -> None:
+    row = {"difference": ours, "onnxruntime_difference": theirs, "from_onnxruntime": apart}
+    assert as_onnx_runtime(row) is right

@@ -19,6 +19,7 @@ from statistics import geometric_mean
 from typing import Any, Final
 
 from dmlvk.directml.device import Device
+from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify import machine
 
 Row = dict[str, Any]
@@ -40,6 +41,10 @@ def run(options: argparse.Namespace) -> int:
     files = [(one, exporter) for one in wanted for exporter in EXPORTERS]
     folders = {(one.name, exporter): options.folder / one.name / exporter for one, exporter in files}
     stages = options.stages.split(",")
+    if not {*stages} <= {*STAGES}:
+        raise InvalidArgumentError(
+            f"must be some of {', '.join(STAGES)}, with commas between", field="stages", value=options.stages
+        )
     described = dataclasses.asdict(machine.describe(Device(options.device), options.commit))
     rows: dict[Key, Row] = {
         (one.name, exporter): {"architecture": one.name, "kind": one.kind, "exporter": exporter} for one, exporter in files
@@ -138,7 +143,7 @@ def summary(rows: Iterable[Row]) -> Iterable[str]:
     rows = list(rows)
     ran = [row for row in rows if "right" in row]
     architectures = {row["architecture"] for row in ran}
-    right = {row["architecture"] for row in ran if row["right"]}
+    right = architectures - {row["architecture"] for row in ran if not row["right"]}
     files = f"{sum(row['right'] for row in ran)} of {len(ran)} files"
     yield f"{files} are right, of {len(right)} of {len(architectures)} architectures"
     for rival in RIVALS:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.enums import TensorDataType, member
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.functions import OUTPUT_OPTIONS, function_name, input_fields, suggestion
 from dmlvk.spec.schema import FieldKind, FieldSpec, OperatorDesc
@@ -129,10 +129,12 @@ class Arguments:
         if given is None:
             return [[inferred_data_type(desc, spec)] * len(own) for spec, own in zip(wanted, sizes, strict=True)]
         try:
-            entries = [given] * sum(map(len, sizes)) if isinstance(given, int) else list(given)
-            types = [TensorDataType(entry) for entry in entries]
-        except (TypeError, ValueError):
+            entries = [given] * sum(map(len, sizes)) if isinstance(given, numbers.Integral) else list(given)
+            types = [member(TensorDataType, entry, "output_data_types") for entry in entries]
+        except TypeError:
             raise desc.error("output_data_types", "must be a TensorDataType or a sequence of them", given) from None
+        except InvalidArgumentError as error:
+            raise desc.error("output_data_types", error.rule, error.value) from None
         if len(types) != sum(map(len, sizes)):
             raise desc.error("output_data_types", "must have one entry for each output", len(types), sum(map(len, sizes)))
         rest = iter(types)

@@ -23,7 +23,7 @@ from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo
 from dmlvk.runtime.measure import learn_model
 from dmlvk.runtime.memory import Buffer, Purpose
-from dmlvk.spec.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType
+from dmlvk.spec.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType, member
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError, other_device
 from dmlvk.spec.schema import OperatorDesc
 
@@ -61,6 +61,8 @@ class Device(ComputeDevice):
         minimum_feature_level: FeatureLevel = FeatureLevel.LEVEL_1_0,
         mask: Mask | None = None,
     ) -> None:
+        flags = member(CreateDeviceFlags, flags, "flags")
+        minimum_feature_level = member(FeatureLevel, minimum_feature_level, "minimum_feature_level")
         if flags & CreateDeviceFlags.DEBUG and os.environ.get("DMLVK_VALIDATION") != "1":
             rule = "DEBUG must come with the environment variable DMLVK_VALIDATION=1, set before the first use of dmlvk"
             raise InvalidArgumentError(rule, field="flags", value=flags)
@@ -140,7 +142,7 @@ class Device(ComputeDevice):
 
     def capabilities_under(self, flags: ExecutionFlags) -> Capabilities:
         """The capabilities that kernels may rely on where operators are compiled with these flags."""
-        if flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION:
+        if member(ExecutionFlags, flags, "flags") & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION:
             return dataclasses.replace(self.capabilities, allow_half_precision=True)
         return self.capabilities
 
@@ -212,19 +214,15 @@ class Device(ComputeDevice):
             InvalidArgumentError: an unknown feature, or a query of the wrong kind.
             UnsupportedError: none of the requested levels is reached.
         """
-        if feature == Feature.TENSOR_DATA_TYPE_SUPPORT:
-            if not isinstance(query, int) or query not in list(TensorDataType):
-                raise InvalidArgumentError("must be a TensorDataType", field="query", value=query)
-            return self.supports_data_type(TensorDataType(query))
-        if feature == Feature.FEATURE_LEVELS:
-            levels = () if isinstance(query, int) else query
-            if not levels or any(level not in list(FeatureLevel) for level in levels):
-                raise InvalidArgumentError("must be a sequence of FeatureLevel", field="query", value=query)
-            reached = [FeatureLevel(level) for level in levels if level <= MAXIMUM_FEATURE_LEVEL]
-            if not reached:
-                raise _too_high(FeatureLevel(min(levels)))
-            return max(reached)
-        raise InvalidArgumentError("must be a Feature", field="feature", value=feature)
+        if member(Feature, feature, "feature") == Feature.TENSOR_DATA_TYPE_SUPPORT:
+            return self.supports_data_type(member(TensorDataType, query, "query"))
+        if not isinstance(query, Sequence) or not query:
+            raise InvalidArgumentError("must be a sequence of FeatureLevel", field="query", value=query)
+        levels = [member(FeatureLevel, level, "query") for level in query]
+        reached = [level for level in levels if level <= MAXIMUM_FEATURE_LEVEL]
+        if not reached:
+            raise _too_high(min(levels))
+        return max(reached)
 
 
 def _too_high(asked: FeatureLevel) -> UnsupportedError:

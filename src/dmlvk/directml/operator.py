@@ -18,7 +18,7 @@ from dmlvk.kernels.common.plan import Plan
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, PreparedLaunches
-from dmlvk.spec.enums import ExecutionFlags
+from dmlvk.spec.enums import ExecutionFlags, member
 from dmlvk.spec.errors import StateError, other_device
 from dmlvk.spec.schema import OperatorDesc, Slot
 from dmlvk.spec.tensor import TensorDesc
@@ -121,7 +121,7 @@ class CompiledOperator:
         self.device: Final = device
         self.constants: Final = tuple(BoundRange(buffer, 0, buffer.size_in_bytes) for buffer in constants)
         self.signature: Final = signature
-        self.flags: Final = flags
+        self.flags: Final = member(ExecutionFlags, flags, "flags")
         self.plan: Final = keep_owned_inputs([slot.tensor for slot in signature.inputs], plan)
         temporary, persistent = self.plan.temporary_bytes, self.plan.persistent_bytes
         count = len(signature.inputs) + len(signature.outputs) + (temporary > 0) + (persistent > 0)

@@ -16,7 +16,7 @@ from dmlvk.graph.views import View
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.runtime.recorder import BoundRange, Recording, copy_between
-from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.enums import TensorDataType, member
 from dmlvk.spec.errors import InvalidArgumentError, StateError
 from dmlvk.spec.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
@@ -152,7 +152,9 @@ class DeviceArray:
         """
         values = np.asarray(array)
         target = default_device() if device is None else device
-        if data_type is not None and data_type in _HALF_BYTES:
+        if data_type is not None:
+            data_type = member(TensorDataType, data_type, "data_type")
+        if data_type in _HALF_BYTES:
             return _from_half_bytes(values, target, data_type)
         if data_type not in (None, data_type_of(values.dtype)):
             raise InvalidArgumentError(

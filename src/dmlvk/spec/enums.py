@@ -7,6 +7,51 @@ these classes when the kernels are built, so no number is written twice.
 from __future__ import annotations
 
 import enum
+import functools
+from typing import TypeVar
+
+from dmlvk.spec.errors import InvalidArgumentError
+
+_E = TypeVar("_E", bound=enum.IntEnum | enum.IntFlag)
+
+
+def member_or_none(enumeration: type[_E], value: object) -> _E | None:
+    """The member that a value is or that a number stands for, any kind of number, numpy's as well. None where there is no
+    such member; a member of another enumeration is none of this one."""
+    if type(value) is enumeration:
+        found = value
+    elif isinstance(value, enum.Enum):
+        return None
+    else:
+        try:
+            found = enumeration(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return None
+    return None if issubclass(enumeration, enum.IntFlag) and found & ~_all_flags(enumeration) else found
+
+
+@functools.cache
+def _all_flags(enumeration: type[enum.IntFlag]) -> int:
+    return sum(enumeration)
+
+
+def member_rule(enumeration: type[enum.Enum]) -> str:
+    """What a field of the enumeration must be: the rule of errors, with every value that is allowed."""
+    allowed = ", ".join(f"{member.value} ({name})" for name, member in enumeration.__members__.items())
+    several = ", or a union of these" if issubclass(enumeration, enum.IntFlag) else ""
+    return f"must be a {enumeration.__name__}: {allowed}{several}"
+
+
+def member(enumeration: type[_E], value: object, field: str) -> _E:
+    """The member that a value is or that a number stands for.
+
+    Raises:
+        InvalidArgumentError: there is none; names the field and the values that are allowed.
+    """
+    found = member_or_none(enumeration, value)
+    if found is None:
+        raise InvalidArgumentError(member_rule(enumeration), field=field, value=value)
+    return found
 
 
 class TensorDataType(enum.IntEnum):

@@ -8,8 +8,8 @@ operator may be fused. Everything else (validation, documentation, coverage, eag
 Names follow the mechanical rule: ``DML_ELEMENT_WISE_MODULUS_FLOOR_OPERATOR_DESC`` is ``ElementWiseModulusFloor``,
 ``BatchIndicesTensor`` is ``batch_indices_tensor``; counts that a tuple knows (``AxisCount``) go.
 
-A desc is a value: building one checks nothing but its Python types. ``validate`` checks it against the row, as
-``IDMLDevice::CreateOperator`` does.
+A desc is a value: building one makes members of the numbers in enum fields, and Python's numbers of numpy's, and checks
+nothing. ``validate`` checks it against the row, as ``IDMLDevice::CreateOperator`` does.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, TypeGuard, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeGuard, dataclass_transform
 
-from dmlvk.spec.enums import FeatureLevel, OperatorType, TensorDataType, TensorFlags
+from dmlvk.spec.enums import FeatureLevel, OperatorType, TensorDataType, TensorFlags, member_or_none, member_rule
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.size import Size
 from dmlvk.spec.tensor import TensorDesc
@@ -299,6 +299,9 @@ def _beyond(traits: Traits, data_types: tuple[TensorDataType, ...]) -> tuple[Ten
     return tuple(item for item in traits.beyond if is_real and item not in data_types)
 
 
+_Enumerations = dict[str, type[enum.IntEnum]]  # inside a row ``type`` is its operator
+
+
 class _Missing:
     """Stands for the default of a field that has none."""
 
@@ -341,6 +344,8 @@ class OperatorDesc:
     type: ClassVar[OperatorType]
     dml_name: ClassVar[str]
     _defaults: ClassVar[dict[str, Any]]
+    _enumerations: ClassVar[_Enumerations]
+    _tensors: ClassVar[frozenset[str]]
     fields: ClassVar[tuple[FieldSpec, ...]]
     in_place: ClassVar[tuple[str, ...]]
     constraints: ClassVar[tuple[Constraint, ...]]
@@ -377,6 +382,8 @@ class OperatorDesc:
             item.name: _Missing() if item.default is dataclasses.MISSING else item.default
             for item in dataclasses.fields(cls)  # type: ignore[arg-type]
         }
+        cls._enumerations = {spec.name: spec.enumeration for spec in cls.fields if spec.enumeration is not None}
+        cls._tensors = frozenset(spec.name for spec in cls.fields if spec.kind.is_tensor)
         if not internal:
             REGISTRY[cls.type] = cls
 
@@ -388,6 +395,13 @@ class OperatorDesc:
                 type(self).__signature__.bind(**values)
             except TypeError as error:
                 raise TypeError(f"{type(self).__name__} {error}") from None
+        for name, value in values.items():
+            if name not in self._tensors and type(value) not in _PYTHON:
+                state[name] = _as_python(value)
+        for name, enumeration in self._enumerations.items():
+            if type(state[name]) is not enumeration:
+                member = member_or_none(enumeration, state[name])
+                state[name] = state[name] if member is None else member  # which ``validate`` refuses
         self.__dict__.update(state)
 
     def _values(self) -> tuple[Any, ...]:
@@ -549,8 +563,8 @@ class OperatorDesc:
         kind = spec.kind
         if kind is FieldKind.ENUM:
             assert spec.enumeration is not None, "an enum field names its class"
-            if value not in list(spec.enumeration):
-                raise self.error(spec.name, f"must be a {spec.enumeration.__name__}", value)
+            if type(value) is not spec.enumeration:
+                raise self.error(spec.name, member_rule(spec.enumeration), value)
         elif kind is FieldKind.BOOL:
             if not isinstance(value, bool):
                 raise self.error(spec.name, "must be True or False", value)
@@ -601,6 +615,20 @@ class OperatorDesc:
         for constraint in value.constraints:
             if not constraint.needs_tensors and (violation := constraint.check(value)) is not None:
                 raise self.error(spec.name, f"{type(value).__name__}: {constraint.rule}", violation.value)
+
+
+_PYTHON: Final = frozenset((bool, int, float, Size, type(None)))
+
+
+def _as_python(value: Any) -> Any:
+    """numpy's scalars as Python's numbers, alone and in tuples; anything else as it is. Kernels compute with sizes and
+    numbers, and 8 bits would wrap around."""
+    if isinstance(value, tuple):
+        if _PYTHON.issuperset(map(type, value)):
+            return value
+        items = map(_as_python, value)
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def _is_integer(value: object, least: int, end: int) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from dmlvk.spec.enums import TensorDataType, TensorFlags
+from dmlvk.spec.enums import TensorDataType, TensorFlags, member
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.size import Size
 
@@ -167,12 +167,8 @@ class TensorDesc:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        for name, field, kind in (("data_type", "DataType", TensorDataType), ("flags", "Flags", TensorFlags)):
-            try:
-                set_field(self, name, kind(getattr(self, name)))
-            except ValueError:
-                rule = f"must be a {kind.__name__}"
-                raise InvalidArgumentError(rule, field=field, value=getattr(self, name)) from None
+        set_field(self, "data_type", member(TensorDataType, self.data_type, "DataType"))
+        set_field(self, "flags", member(TensorFlags, self.flags, "Flags"))
         set_field(self, "sizes", _integers("Sizes", self.sizes))
         if self.strides is not None:
             set_field(self, "strides", _integers("Strides", self.strides))
@@ -261,6 +257,7 @@ class EmptyTensorDesc(TensorDesc):
         if min(sizes) < 0:
             raise InvalidArgumentError("every size must be at least 0", field="Sizes", value=sizes)
         object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "data_type", member(TensorDataType, self.data_type, "DataType"))
 
 
 def tensor_desc(data_type: TensorDataType, sizes: Sequence[int], strides: Sequence[int] | None = None) -> TensorDesc:

@@ -15,6 +15,7 @@ from dmlvk.kernels.common.registry import has_kernels
 from dmlvk.kernels.lowering import lower
 from dmlvk.spec import ops
 from dmlvk.spec.enums import (
+    AxisDirection,
     InterpolationMode,
     MatrixTransform,
     MultiheadAttentionMaskType,
@@ -310,6 +311,21 @@ def enlarged(width: int) -> OperatorDesc:
     )
 
 
+def resized(height: int, mode: InterpolationMode, *, rounds_up: bool = True, antialiased: bool = False) -> OperatorDesc:
+    """A map brought to any height, and to a width that is no multiple: the scales follow from the sizes."""
+    width = height * 3 + 1
+    return ops.Resample3(
+        input_tensor=tensor(1, 5, 28, 31),
+        output_tensor=tensor(1, 5, height, width),
+        interpolation_mode=mode,
+        scales=(1.0, 1.0, height / 28, width / 31),
+        input_pixel_offsets=(0.0, 0.0, 0.5, 0.5),
+        output_pixel_offsets=(0.0, 0.0, -0.5, -0.5),
+        rounding_direction=AxisDirection.INCREASING if rounds_up else AxisDirection.DECREASING,
+        antialiased=antialiased,
+    )
+
+
 def rows(count: int, of: TensorDataType = TensorDataType.FLOAT32) -> TensorDesc:
     return tensor(1, 1, count, 768, of=of)
 
@@ -366,6 +382,10 @@ SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
     "pooling": (pooled, 320, 8),
     "padding": (padded, 320, 8),
     "resampling": (enlarged, 320, 8),
+    "resizing": (lambda n: resized(n, InterpolationMode.LINEAR), 37, 1),
+    "resizing, nearest": (lambda n: resized(n, InterpolationMode.NEAREST_NEIGHBOR), 37, 1),
+    "resizing, nearest, down": (lambda n: resized(n, InterpolationMode.NEAREST_NEIGHBOR, rounds_up=False), 37, 1),
+    "resizing, antialiased": (lambda n: resized(n, InterpolationMode.LINEAR, antialiased=True), 11, 1),
 }
 """What stays symbolic: by name, the desc of a size, a size and a step to its neighbours."""
 
@@ -373,11 +393,11 @@ SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_neighbouring_sizes_are_filled(name: str, device: str) -> None:
-    """Nearly all neighbouring sizes with the same pipelines are filled."""
+    """All neighbouring sizes with the same pipelines are filled, with what they lower to."""
     build, size, step = SYMBOLIC[name]
     caps = DEVICES[device]
     sized = Sized(build, size, caps)
-    near = [size + step * steps for steps in range(1, 17)]
-    same = [number for number in near if kernels(lower(build(number), caps)) == kernels(sized.plan)]
-    refused = [number for number in same if sized.filled(number) is None]
-    assert not refused, sized.trace.guards
+    lowered = {number: lower(build(number), caps) for number in range(size + step, size + 17 * step, step)}
+    for number, plan in lowered.items():
+        if kernels(plan) == kernels(sized.plan):
+            assert sized.filled(number) == shown(plan), (number, sized.trace.guards)

@@ -7,13 +7,14 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlvk.spec.size import Deferred, Mould, Size, SizeTrace, decided, pinned, value_of
+from dmlvk.spec.size import Deferred, Mould, Size, SizeTrace, decided, derived, pinned, value_of
 
 NUMBERS = st.integers(-20, 40)
 
@@ -211,6 +212,28 @@ def test_a_decision_is_made_again() -> None:
     assert decided(spread, 2, (n, 2)) == decided(spread, 2, (3, 2)) == 3
     function = trace.function((n,))
     assert [function(i) is not None for i in range(1, 9)] == [spread(2, (i, 2)) == 3 for i in range(1, 9)]
+
+
+def shared(total: int, pair: tuple[int, float]) -> tuple[int, float]:
+    """Arithmetic of plain numbers alone."""
+    return math.gcd(total, pair[0]), float(Fraction(total, pair[0])) + pair[1]
+
+
+def test_what_a_function_gives_is_computed_anew() -> None:
+    trace, (n, m) = of(12, 18)
+    whole, real = derived(shared, n * 2, (m, m / 4))
+    function = trace.function((whole * n, real / 2))
+    for a, b in ((12, 18), (7, 5), (30, 45)):
+        expected = shared(2 * a, (b, b / 4))
+        assert function(a, b) == (expected[0] * a, expected[1] / 2), trace.guards
+
+
+def test_what_a_function_gives_is_cast_with_other_symbols() -> None:
+    _, (n, m) = of(12, 18)
+    mould = Mould((n, m, *derived(shared, n * 2, (m, m / 4))))
+    assert mould.symbols == (n, m)
+    other = SizeTrace()
+    assert other.function(mould.cast(other, (7, 5)))(30, 45) == (30, 45, *shared(60, (45, 11.25)))
 
 
 def test_a_long_chain_of_sums_compiles() -> None:

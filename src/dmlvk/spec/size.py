@@ -15,7 +15,7 @@ import dataclasses
 import math
 import numbers
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ _COMPUTED: Final[dict[str, Callable[..., Any]]] = {
     "round": round,
 }
 """The function of each operation of an expression; one whose name is an operator is written as such."""
+_CALL: Final = "call"
+"""The operation of a number that a function gives: what follows is the function, its arguments and which of its results."""
 
 
 class Size(_Whole):
@@ -593,6 +595,18 @@ class SizeTrace:
         self._checks.setdefault(key, _Comparison("==", Deferred(function, arguments), value, True))
         return value
 
+    def derive(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results of a function; see ``derived``."""
+        values = function(*map(_plain_value, arguments))
+        return tuple(self._result(value, (function, arguments, index)) for index, value in enumerate(values))
+
+    def _result(self, value: float, made: tuple[Any, ...]) -> float:
+        if isinstance(value, int):
+            return self._atom(_CALL, made, value, *_ANY)
+        key = (_CALL, *map(_identity, made))
+        real: float = self._reals.setdefault(key, RealSize(self, value, (_CALL, *made)))
+        return real
+
     def _difference(self, left: int, right: int) -> tuple[_Form | None, int, int]:
         """left - right as factor * form + constant, the form None where that is the constant alone."""
         size = left - right
@@ -844,7 +858,8 @@ class _Writer:
         for node in _symbolic(outputs):
             self._count(node)
         for check in checks:
-            self._conditions += self._conditions_of(check)
+            conditions = self._conditions_of(check)
+            self._conditions += conditions
         self._flush()
         result = self._output(outputs)
         names = ", ".join(f"s{position}" for position in range(len(self._trace.symbols)))
@@ -917,6 +932,9 @@ class _Writer:
             )
             return f"({' + '.join(products)})"
         operation, *parts = node.made
+        if operation == _CALL:
+            function, arguments, index = parts
+            return f"{self._output(Deferred(function, arguments))}[{index}]"
         texts = [self._written.get(id(part)) or self._constant(part) for part in parts]
         if len(texts) == 2:
             return f"({texts[0]} {operation} {texts[1]})"
@@ -971,8 +989,19 @@ def decided(function: Callable[..., Any], *arguments: Any) -> Any:
     Of Sizes the guard is that it gives the same for other sizes, told by the function itself: for what loops over sizes or
     compares many numbers. It may read nothing else than its arguments.
     """
-    size = next((item for item in _symbolic(arguments) if isinstance(item, Size)), None)
+    size = next(_symbolic(arguments), None)
     return function(*arguments) if size is None else size.trace.decide(function, arguments)
+
+
+def derived(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    """The results of a function for these arguments, which are plain values, sizes and tuples of such: whole numbers and
+    floats.
+
+    Of Sizes they record, and the function is called again for other sizes: for arithmetic that sizes cannot record. It may
+    read nothing else than its arguments, and is called for each result that is used: one that takes long keeps its last.
+    """
+    size = next(_symbolic(arguments), None)
+    return function(*arguments) if size is None else size.trace.derive(function, arguments)
 
 
 def _is_plain(value: Any) -> bool:
@@ -1044,8 +1073,8 @@ class Mould:
         rest = iter(numbers)
         for position, atom in self._atoms.items():
             if self._is_computed(atom):
-                operation, *arguments = atom.made
-                made[position] = _COMPUTED[operation](*(_made_again(item, made, trace) for item in arguments))
+                operation, *arguments = (_made_again(item, made, trace) for item in atom.made)
+                made[position] = _called_again(arguments) if operation == _CALL else _COMPUTED[operation](*arguments)
             else:
                 made[position] = trace.symbol(f"size{len(trace.symbols)}", next(rest))
         return _made_again(self._value, made, trace)
@@ -1067,8 +1096,8 @@ def _made_again(value: Any, made: dict[int, int], trace: SizeTrace) -> Any:
     if isinstance(value, Size):
         return sum(factor * math.prod(made[position] for position in own) for own, factor in value.terms.items())
     if isinstance(value, RealSize):
-        operation, *arguments = value.made
-        return trace.real(operation, *(_made_again(item, made, trace) for item in arguments))
+        operation, *arguments = (_made_again(item, made, trace) for item in value.made)
+        return _called_again(arguments) if operation == _CALL else trace.real(operation, *arguments)
     if isinstance(value, tuple):
         return _alike(value, (_made_again(item, made, trace) for item in value))
     if not is_symbolic(value):
@@ -1076,6 +1105,11 @@ def _made_again(value: Any, made: dict[int, int], trace: SizeTrace) -> Any:
     names = (field.name for field in dataclasses.fields(value))
     fields = dict(zip(names, _items(value), strict=True))
     return dataclasses.replace(value, **{name: _made_again(own, made, trace) for name, own in fields.items()})
+
+
+def _called_again(made: Sequence[Any]) -> Any:
+    function, arguments, index = made
+    return derived(function, *arguments)[index]
 
 
 def _alike(named: tuple[Any, ...], items: Iterable[Any]) -> tuple[Any, ...]:

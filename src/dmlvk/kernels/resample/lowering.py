@@ -7,11 +7,12 @@ coordinates of hundreds on the wrong side of a rounding.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.access import Access
@@ -24,7 +25,7 @@ from dmlvk.kernels.resample.manifest import MOST_UNITS
 from dmlvk.kernels.resample.rules import RESAMPLE, ResampleProblem, SampledDimension
 from dmlvk.spec.enums import AxisDirection, InterpolationMode
 from dmlvk.spec.ops.resample import Resample3
-from dmlvk.spec.size import decided
+from dmlvk.spec.size import decided, derived
 
 _MOST_PARTS = 2**29
 """Largest denominator: the kernels' remainders, which are below three of them, fit 32 bits."""
@@ -71,11 +72,10 @@ def _scale(value: float, inputs: int, outputs: int) -> Fraction:
 class _Positions(NamedTuple):
     """The numbers of a ``SampledDimension`` that say where its outputs lie."""
 
-    mapped: bool = False
-    step: int = 1
-    start: int = 0
-    parts: int = 1
-    filter_scale: float = 1.0
+    step: int
+    start: int
+    parts: int
+    filter_scale: float
 
 
 def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimension:
@@ -86,21 +86,38 @@ def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimen
     if inputs == 1:
         return SampledDimension(outputs, 1, output_step, 0)
     linear = desc.interpolation_mode == InterpolationMode.LINEAR
-    found = decided(
-        _positions,
+    antialiased = linear and bool(desc.antialiased)
+    given = (
         *(inputs, outputs, desc.scales[axis], desc.input_pixel_offsets[axis], desc.output_pixel_offsets[axis]),
-        *(linear, linear and bool(desc.antialiased), desc.rounding_direction == AxisDirection.INCREASING),
+        *(linear, antialiased, desc.rounding_direction == AxisDirection.INCREASING),
     )
-    if isinstance(found, str):
-        raise POSITIONS.error(f"{found} along dimension {axis}", operator)
-    return SampledDimension(outputs, inputs, output_step, input_step, *found)
+    refusal = decided(_refusal, *given)
+    if refusal:
+        raise POSITIONS.error(f"{refusal} along dimension {axis}", operator)
+    if not decided(_is_mapped, *given):
+        return SampledDimension(outputs, inputs, output_step, input_step)
+    step, start, parts, filter_scale = derived(_positions, *given)
+    filter_scale = filter_scale if antialiased else 1.0
+    return SampledDimension(outputs, inputs, output_step, input_step, True, step, start, parts, filter_scale)
 
 
+def _refusal(*given: Any) -> str:
+    """What to say of a dimension whose positions are too far away, "" for any other; takes what ``_positions`` takes."""
+    found = _positions(*given)
+    return found if isinstance(found, str) else ""
+
+
+def _is_mapped(*given: Any) -> bool:
+    """Whether the positions of a dimension must be worked out; takes what ``_positions`` takes."""
+    return _positions(*given) is not None
+
+
+@functools.lru_cache(maxsize=1024)
 def _positions(
     inputs: int, outputs: int, scaled: float, before: float, after: float, linear: bool, antialiased: bool, rounds_up: bool
-) -> _Positions | str:
-    """Where the outputs of a dimension lie; what to say where that is too far away. With a fixed scale it is mostly the same
-    for other sizes: for symbolic ones it is decided."""
+) -> _Positions | str | None:
+    """Where the outputs of a dimension lie, None where each is the input element of its number; what to say where that is
+    too far away."""
     scale = _scale(scaled, inputs, outputs)
     step = 1 / scale if outputs > 1 else Fraction(0)
     start = -_simplest(after) / scale - _simplest(before)
@@ -126,8 +143,8 @@ def _positions(
     in_order = outputs == 1 or whole_step == parts
     kept = in_order and outputs <= inputs and (whole_start == 0 if linear else 0 <= whole_start < parts)
     if kept and filter_scale == 1:
-        return _Positions()
-    return _Positions(True, whole_step, whole_start, parts, float(filter_scale))
+        return None
+    return _Positions(whole_step, whole_start, parts, float(filter_scale))
 
 
 def _problem(desc: Resample3) -> ResampleProblem:
@@ -236,7 +253,7 @@ def _antialiased_rounds(problem: ResampleProblem) -> int:
     rounds, taps = 4, 1  # one of a dimension that is not mapped
     for dimension in problem.dimensions:
         if dimension.mapped:
-            taps *= min(int(2 / dimension.filter_scale) + 2, dimension.inputs)
+            taps *= min(math.trunc(2 / dimension.filter_scale) + 2, dimension.inputs)
             rounds += taps
     return rounds
 

@@ -150,7 +150,8 @@ RAISED: list[tuple[type[errors.DmlvkError], str, Callable[[], object]]] = [
     ),
     (
         errors.InvalidArgumentError,
-        "TotalTensorSizeInBytes: must be a multiple of 4 and at least the ... bytes that sizes and strides imply; got ...",
+        "TotalTensorSizeInBytes: must be a multiple of 4 below 2**64 and at least the ... bytes that sizes and strides "
+        "imply; got ...",
         lambda: TensorDesc(F32, (2,), total_tensor_size_in_bytes=4),
     ),
     (

@@ -8,6 +8,7 @@ before anything reaches the GPU; the device, the session and the caller's data s
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -27,7 +28,10 @@ def spelled(value: object) -> str:
         items = [spelled(item) for item in value]
         text = f"({', '.join(items)}{',' * (len(items) == 1)})" if isinstance(value, tuple) else f"[{', '.join(items)}]"
     else:
-        text = str(value)
+        try:
+            text = str(value)
+        except ValueError:  # of so many digits Python makes none
+            text = f"{type(value).__name__} of more than {sys.get_int_max_str_digits()} digits"
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
 

@@ -28,6 +28,7 @@ PERSISTENT_BUFFER_ALIGNMENT: Final = 256
 """``DML_PERSISTENT_BUFFER_ALIGNMENT``, bytes."""
 
 _UINT32_MAX: Final = 2**32 - 1
+_UINT64_MAX: Final = 2**64 - 1
 _WHOLE: Final = frozenset((int, Size))
 
 _BITS: Final[dict[TensorDataType, int]] = {
@@ -181,18 +182,20 @@ class TensorDesc:
         if any(step > _UINT32_MAX for step in self.strides or ()):
             raise InvalidArgumentError("every stride must fit 32 bits", field="Strides", value=self.strides)
         total = _integer("TotalTensorSizeInBytes", self.total_tensor_size_in_bytes) or least
-        if total < least or total % 4:
+        if not least <= total <= _UINT64_MAX or total % 4:
             raise InvalidArgumentError(
-                f"must be a multiple of 4 and at least the {least} bytes that sizes and strides imply",
+                f"must be a multiple of 4 below 2**64 and at least the {least} bytes that sizes and strides imply",
                 field="TotalTensorSizeInBytes",
                 value=total,
             )
         set_field(self, "total_tensor_size_in_bytes", total)
         alignment = _integer("GuaranteedBaseOffsetAlignment", self.guaranteed_base_offset_alignment)
         set_field(self, "guaranteed_base_offset_alignment", alignment)
-        if alignment and (alignment < 0 or alignment & (alignment - 1) or alignment * 8 < element_bits(self.data_type)):
+        if alignment and (
+            not 0 <= alignment <= _UINT32_MAX or alignment & (alignment - 1) or alignment * 8 < element_bits(self.data_type)
+        ):
             raise InvalidArgumentError(
-                "must be 0 or a power of two not below the element size in bytes",
+                "must be 0 or a power of two below 2**32 and not below the element size in bytes",
                 field="GuaranteedBaseOffsetAlignment",
                 value=alignment,
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.data_types import storage_features
 from dmlvk.kernels.common.families import family_modules
@@ -33,19 +35,23 @@ def _lowering(desc: OperatorDesc) -> Lowering:
     return lowering
 
 
+def _problem(desc: OperatorDesc, caps: Capabilities) -> tuple[Lowering, Any]:
+    """The lowering of a newest desc, and what its rules see of it: only of tensors that the device can bind, because what a
+    problem is told by may be dispatches."""
+    lowering = _lowering(desc)
+    _check_sizes(desc, caps)
+    return lowering, lowering.problem(desc)
+
+
 def explain(desc: OperatorDesc, caps: Capabilities) -> list[tuple[Rule, bool]]:
     """Every rule of the desc's family in order, with whether it holds; the first True is the one chosen."""
-    desc = newest(desc)
-    lowering = _lowering(desc)
-    problem = lowering.problem(desc)
+    lowering, problem = _problem(newest(desc), caps)
     return [(rule, rule.possible(problem, caps) and rule.when(problem, caps)) for rule in lowering.rules]
 
 
 def possible_rules(desc: OperatorDesc, caps: Capabilities) -> list[str]:
     """Names of the rules that ``lower`` may be forced to use."""
-    desc = newest(desc)
-    lowering = _lowering(desc)
-    problem = lowering.problem(desc)
+    lowering, problem = _problem(newest(desc), caps)
     return [rule.name for rule in lowering.rules if rule.possible(problem, caps)]
 
 
@@ -61,10 +67,8 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
         UnsupportedError: the operator has no kernel, or the device lacks a feature or a limit that the desc needs.
     """
     desc = newest(desc)
-    lowering = _lowering(desc)
-    problem = lowering.problem(desc)
+    lowering, problem = _problem(desc, caps)
     name = force or choose(lowering.rules, problem, caps).name
-    _check_sizes(desc, caps)
     plan = lowering.schedules[name](desc, problem, caps)
     _check_dispatches(desc, plan, caps)
     return plan

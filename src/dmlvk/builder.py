@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,9 @@ from dmlvk.spec.tensor import EmptyTensorDesc, TensorDesc
 _GEMM_DIMENSIONS: Final = 4
 
 Number = bool | int | float
+
+Results_co = TypeVar("Results_co", covariant=True)
+"""What a call of a function returns."""
 
 
 class _Source(NamedTuple):
@@ -351,9 +354,24 @@ class Graph(GraphMethods):
         strides = None if view == View.packed(view.sizes) else view.strides
         return TensorDesc(data_type, view.sizes, strides, self._bytes[source], flags)
 
+    @overload
+    def compile(
+        self, output: Expression, /, *, flags: ExecutionFlags = ..., without: Collection[str] = ...
+    ) -> Function[DeviceArray]: ...
+
+    @overload
+    def compile(
+        self, first: Expression, second: Expression, /, *, flags: ExecutionFlags = ..., without: Collection[str] = ...
+    ) -> Function[tuple[DeviceArray, DeviceArray]]: ...
+
+    @overload
+    def compile(
+        self, *outputs: Expression, flags: ExecutionFlags = ..., without: Collection[str] = ...
+    ) -> Function[DeviceArray | tuple[DeviceArray, ...]]: ...
+
     def compile(
         self, *outputs: Expression, flags: ExecutionFlags = ExecutionFlags.NONE, without: Collection[str] = ()
-    ) -> Function:
+    ) -> Function[DeviceArray | tuple[DeviceArray, ...]]:
         """The function from the graph's inputs to some of its expressions.
 
         Args:
@@ -430,8 +448,8 @@ class Graph(GraphMethods):
         return needed
 
 
-class Function:
-    """A compiled graph as a function of arrays. May be called from several threads.
+class Function(Generic[Results_co]):
+    """A compiled graph as a function of arrays. May be called from several threads. Its type says what a call returns.
 
     Args:
         device: The device that runs it.
@@ -505,7 +523,7 @@ class Function:
             ranges[storage] = bound(self._on_device(slot, own))
         self._graph.give(ranges)
 
-    def __call__(self, *inputs: DeviceArray | npt.ArrayLike) -> Any:
+    def __call__(self, *inputs: DeviceArray | npt.ArrayLike) -> Results_co:
         """Runs the graph, without waiting for it.
 
         Args:
@@ -538,7 +556,7 @@ class Function:
             else DeviceArray(self._device, next(made), tensor.data_type, tensor.sizes)
             for tensor in self._returned
         )
-        return results[0] if len(results) == 1 else results
+        return cast(Results_co, results[0] if len(results) == 1 else results)
 
     def _on_device(self, slot: int, array: DeviceArray) -> DeviceArray:
         """An input, checked.

@@ -396,7 +396,7 @@ class OperatorDesc:
             except TypeError as error:
                 raise TypeError(f"{type(self).__name__} {error}") from None
         for name, value in values.items():
-            if name not in self._tensors and type(value) not in _PYTHON:
+            if type(value) not in _PYTHON and name not in self._tensors:
                 state[name] = _as_python(value)
         for name, enumeration in self._enumerations.items():
             if type(state[name]) is not enumeration:
@@ -617,14 +617,15 @@ class OperatorDesc:
                 raise self.error(spec.name, f"{type(value).__name__}: {constraint.rule}", violation.value)
 
 
-_PYTHON: Final = frozenset((bool, int, float, Size, type(None)))
+_PYTHON: Final = frozenset((bool, int, float, Size, type(None), TensorDesc))
+"""The types whose values a desc holds as they are."""
 
 
 def _as_python(value: Any) -> Any:
     """numpy's scalars as Python's numbers, alone and in tuples; anything else as it is. Kernels compute with sizes and
     numbers, and 8 bits would wrap around."""
     if isinstance(value, tuple):
-        if _PYTHON.issuperset(map(type, value)):
+        if all(map(_PYTHON.__contains__, map(type, value))):
             return value
         items = map(_as_python, value)
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)

@@ -168,8 +168,10 @@ class TensorDesc:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        set_field(self, "data_type", member(TensorDataType, self.data_type, "DataType"))
-        set_field(self, "flags", member(TensorFlags, self.flags, "Flags"))
+        if type(self.data_type) is not TensorDataType:
+            set_field(self, "data_type", member(TensorDataType, self.data_type, "DataType"))
+        if self.flags is not TensorFlags.NONE:
+            set_field(self, "flags", member(TensorFlags, self.flags, "Flags"))
         set_field(self, "sizes", _integers("Sizes", self.sizes))
         if self.strides is not None:
             set_field(self, "strides", _integers("Strides", self.strides))

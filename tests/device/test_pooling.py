@@ -402,3 +402,15 @@ def test_random_windows(device: dmlvk.Device, data: st.DataObject) -> None:
         outcome = check_problem(device, all_cases()[row], dataclasses.replace(variation, rule=rule), problem)
     assert outcome.passed, f"{outcome.operator}, {rows} rows, {outcome.variation}: {outcome.detail}\n{problem.desc}"
     assert not outcome.unsupported
+
+
+@pytest.mark.parametrize("order", [100, 2**29, 2**31 - 2, 2**31 - 1, 2**32 - 1])
+def test_a_norm_of_a_high_order_is_the_largest_element(device: dmlvk.Device, order: int) -> None:
+    """Or a little more: the sum of n elements that are nearly as large is up to n ** (1 / order) of it."""
+    x = np.random.default_rng(0).standard_normal((1, 2, 7, 9)).astype(np.float32)
+    window = {"strides": (1, 1), "window_size": (3, 3), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
+    found = eager.lp_pooling1(x, **window, p=order, device=device)
+    windows = np.abs(np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (3, 3), axis=(2, 3)))
+    largest = windows.max(axis=(-2, -1))
+    sums = ((windows / largest[..., None, None]) ** order).sum(axis=(-2, -1))
+    np.testing.assert_allclose(found, largest * sums ** (1 / order), rtol=3e-7)

@@ -50,6 +50,7 @@ BREAKERS: dict[tuple[str, str], dict[str, Any]] = {
             "Lstm": ("output_sequence_tensor", "output_single_tensor", "output_cell_single_tensor"),
         }.items()
     },
+    ("LocalResponseNormalizationGrad", "slope"): {"alpha": 3e38, "beta": 3e38},
     ("Gemm", "softmax_axes"): {"fused_activation": _ops.ActivationSoftmax1(axes=(0,))},
     ("RoiAlignGrad", "some_output"): dict.fromkeys(("output_gradient_tensor", "output_roi_gradient_tensor")),
     ("RoiAlignGrad", "image_needed"): {"input_tensor": None},

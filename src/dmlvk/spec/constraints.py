@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.schema import FLOATS, Constraint, OperatorDesc, Violation, fits_float32
+from dmlvk.spec.schema import FLOATS, Constraint, OperatorDesc, Violation, fits_float32, is_zero_in_float32
 from dmlvk.spec.tensor import TensorDesc, cast_scalar
 
 
@@ -153,9 +153,9 @@ def nonzero(name: str) -> Constraint:
 
     def check(desc: OperatorDesc) -> Violation | None:
         value = getattr(desc, name)
-        return None if value != 0 else Violation(name, value)
+        return Violation(name, value) if is_zero_in_float32(value) else None
 
-    return Constraint("nonzero", f"{name} must not be 0", check, needs_tensors=False)
+    return Constraint("nonzero", f"{name} must not be 0 as FLOAT32", check, needs_tensors=False)
 
 
 def scalars_of_type(

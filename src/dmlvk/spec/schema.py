@@ -655,7 +655,12 @@ def fits_float32(value: object) -> bool:
     if not _is_number(value) or math.isnan(value):
         return False
     try:
-        struct.pack("<f", value)
+        struct.pack("<f", float(value))
     except OverflowError:
         return False
     return True
+
+
+def is_zero_in_float32(value: float) -> bool:
+    """Whether a FLOAT32 cannot tell a number from 0: half of its least number, and what is smaller, are rounded to it."""
+    return abs(value) <= 2.0**-150

@@ -48,7 +48,7 @@ def scalar_bits(value: float, data_type: TensorDataType) -> tuple[int, int]:
     """The low and the high 32 bits of a number in the type; a float is rounded, beyond the type to an infinity."""
     if data_type in _FLOAT_CODES:
         try:
-            data = struct.pack(_FLOAT_CODES[data_type], value)
+            data = struct.pack(_FLOAT_CODES[data_type], float(value))
         except OverflowError:
             data = struct.pack(_FLOAT_CODES[data_type], math.copysign(math.inf, value))
         bits = int.from_bytes(data, "little")

@@ -26,6 +26,10 @@ _Pooling = AveragePooling1 | LpPooling1 | MaxPooling2
 _Windows = _Pooling | QuantizedLinearAveragePooling
 _Five = tuple[int, int, int, int, int]
 
+_MOST_ORDER = 2**29
+"""The highest order of a norm that is computed as such; the norm of a higher one is the same to less than 0.4 ULP, since the
+2**32 elements of the largest window add a factor of at most 2 ** (32 / p). From 2**31 on the largest element, which rounding
+may have divided to 1 - 2**-24, would be 0 to that power."""
 _MOST_EXTENT = 2**30
 """Positions along a dimension fit 31 bits with room for one more window."""
 
@@ -235,7 +239,7 @@ def _plan(
     caps: Capabilities,
 ) -> Plan:
     positions, params = position_terms(desc, channels_fastest)
-    order = desc.p if isinstance(desc, LpPooling1) else 1
+    order = min(desc.p, _MOST_ORDER) if isinstance(desc, LpPooling1) else 1
     own = {
         "FUNCTION": int(_function(desc)),
         "NORM_ORDER": order if order <= 2 else 0,

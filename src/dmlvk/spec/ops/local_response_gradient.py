@@ -1,9 +1,17 @@
 """The gradient of local response normalization."""
 
+from __future__ import annotations
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.ops.normalization import _local_size
 from dmlvk.spec.tensor import TensorDesc
+
+
+@_c.constraint("slope", "2 * alpha * beta / local_size must fit a FLOAT32")
+def _slope(desc: LocalResponseNormalizationGrad) -> _s.Violation | None:
+    slope = 2 * desc.alpha * desc.beta / desc.local_size
+    return None if _s.fits_float32(slope) else _s.Violation("alpha", slope)
 
 
 class LocalResponseNormalizationGrad(
@@ -15,6 +23,7 @@ class LocalResponseNormalizationGrad(
         _c.finite("alpha"),
         _c.finite("beta"),
         _c.finite("bias"),
+        _slope,
     ),
 ):
     """dx of ``LocalResponseNormalization``, whose output is y = x / base ** beta, from x and the gradient dy of y:

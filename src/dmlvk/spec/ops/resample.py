@@ -37,9 +37,9 @@ def _finite_numbers(name: str) -> _s.Constraint:
     return check
 
 
-@_c.constraint("scales", "scales must be finite and not 0")
+@_c.constraint("scales", "scales must be finite and, as FLOAT32, not 0")
 def _scales(desc: Resample3) -> _s.Violation | None:
-    good = all(_math.isfinite(scale) and scale != 0 for scale in desc.scales)
+    good = all(_math.isfinite(scale) and not _s.is_zero_in_float32(scale) for scale in desc.scales)
     return None if good else _s.Violation("scales", desc.scales)
 
 

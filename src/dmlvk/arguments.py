@@ -66,10 +66,18 @@ class Arguments:
             else:
                 value = named.pop(spec.name, None)
             is_array = spec.kind is FieldKind.INPUT_TENSOR_ARRAY and value is not None
+            if is_array and not isinstance(value, Iterable):
+                name = f"{function_name(row)}.{spec.name}"
+                raise InvalidArgumentError("must be a sequence of tensors", field=name, value=type(value))
             values = list(value) if is_array else [value]
             self.counts.append((spec, len(values) if is_array else None))
             self.operands += values
         self.attributes = {name: _attribute(value) for name, value in named.items()}
+
+    def operand_name(self, index: int) -> str:
+        """The argument that an operand came by."""
+        names = [name for spec, count in self.counts for name in (spec.name,) * (1 if count is None else count)]
+        return names[index]
 
     def describe(self, tensors: Iterable[TensorDesc | None]) -> OperatorDesc:
         """The operator desc of the call.
@@ -198,10 +206,8 @@ def _may_have(desc: OperatorDesc, spec: FieldSpec, data_type: TensorDataType) ->
 
 def _validate_inputs(desc: OperatorDesc, outputs: list[FieldSpec]) -> None:
     """Raises the rule that a call breaks whose outputs cannot be told: validation with outputs of any kind finds it."""
-    slots = desc.input_slots()
-    if not slots:
-        return
-    sizes = (1,) if slots[0].tensor is None else slots[0].tensor.sizes
+    first = next((slot.tensor for slot in desc.input_slots()), None)
+    sizes = (1,) if first is None else first.sizes
     guesses = {}
     for spec in outputs:
         data_type = next((item for item in spec.all_types if _may_have(desc, spec, item)), spec.all_types[0])

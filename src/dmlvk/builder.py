@@ -29,7 +29,8 @@ from dmlvk.directml.device import Device, default_device
 from dmlvk.directml.operator import CompiledOperator
 from dmlvk.empty_calls import has_no_elements, outputs_of_nothing
 from dmlvk.engine.callable_graph import CallableGraph
-from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
+from dmlvk.engine.default_device import check_device
+from dmlvk.engine.device_array import DeviceArray, array_of, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.engine.single_operators import bound
 from dmlvk.engine.trace import PackedTensor, Trace
 from dmlvk.engine.transfer import empty_on_device
@@ -45,7 +46,7 @@ from dmlvk.graph.desc import (
 )
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Storage
-from dmlvk.graph.views import View, view_of
+from dmlvk.graph.views import View, is_order, sizes_of, view_of
 from dmlvk.graph.wiring import Wiring, wire
 from dmlvk.graph_methods import GraphMethods
 from dmlvk.runtime.recorder import BoundRange
@@ -124,7 +125,7 @@ class Expression:
             InvalidArgumentError: not every dimension once.
         """
         order = axes or tuple(reversed(range(self.ndim)))
-        if sorted(order) != list(range(self.ndim)):
+        if not is_order(order, self.ndim):
             rule = f"must name each of the {self.ndim} dimensions once"
             raise InvalidArgumentError(rule, operator="transpose", field="axes", value=axes)
         return self._seen(view_of(self.desc).transposed(order))
@@ -154,19 +155,17 @@ class Expression:
             InvalidArgumentError: sizes of another number of elements.
         """
         count = self.desc.element_count
-        known = math.prod(size for size in sizes if size != -1)
-        if sizes.count(-1) == 1 and known > 0 and count % known == 0:
-            sizes = tuple(count // known if size == -1 else size for size in sizes)
-        if math.prod(sizes) != count or any(size < 0 for size in sizes):
+        wanted = sizes_of(count, sizes)
+        if wanted is None:
             rule = f"must have the {count} elements of shape {self.shape}"
             raise InvalidArgumentError(rule, operator="reshape", field="sizes", value=sizes)
         if count == 0:
-            return self.graph._without_elements(self.data_type, sizes)
-        view = view_of(self.desc).reshaped(sizes)
+            return self.graph._without_elements(self.data_type, wanted)
+        view = view_of(self.desc).reshaped(wanted)
         if view is not None:
             return self._seen(view)
         copied: Expression = self.graph.element_wise_identity(self)
-        return copied._seen(View.packed(sizes))
+        return copied._seen(View.packed(wanted))
 
     # -- arithmetic
 
@@ -264,6 +263,8 @@ class Graph(GraphMethods):
     """
 
     def __init__(self, device: Device | None = None) -> None:
+        if device is not None:
+            check_device(device)
         self.device = default_device() if device is None else device
         self._inputs: list[TensorDesc] = []
         self._nodes: list[GraphNodeDesc] = []
@@ -304,7 +305,7 @@ class Graph(GraphMethods):
         Raises:
             InvalidArgumentError: an array of a type that no tensor has, or of more than 8 dimensions.
         """
-        values = np.ascontiguousarray(array)
+        values = np.ascontiguousarray(array_of(array, lambda: "array"))
         if values.size == 0:
             return self._without_elements(data_type_of(values.dtype), values.shape)
         desc = TensorDesc(data_type_of(values.dtype), values.shape or (1,))
@@ -572,7 +573,7 @@ class Function(Generic[Results_co]):
 
     def _bytes(self, slot: int, array: npt.ArrayLike) -> npt.NDArray[Any]:
         """The bytes of an input, checked as one on the device is."""
-        values = np.asarray(array)
+        values = array_of(array, lambda: f"input {slot}")
         strides = element_strides(values)
         if strides is None:
             values = np.ascontiguousarray(values)

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from dmlvk.arguments import Arguments
 from dmlvk.empty_calls import has_no_elements, outputs_of_nothing
-from dmlvk.engine.default_device import default_device
-from dmlvk.engine.device_array import DeviceArray, data_type_of, dtype_of, element_strides, memory_span
+from dmlvk.engine.default_device import check_device, default_device
+from dmlvk.engine.device_array import DeviceArray, array_of, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.engine.single_operators import bound, single_operator
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec import ops
 from dmlvk.spec.errors import other_device
-from dmlvk.spec.functions import EAGER_OPTIONS
+from dmlvk.spec.functions import EAGER_OPTIONS, function_name
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits, tensor_desc
 
@@ -28,12 +28,19 @@ class Call(Arguments):
 
     def __init__(self, row: type[OperatorDesc], args: tuple[Any, ...], named: dict[str, Any]) -> None:
         super().__init__(row, args, named, EAGER_OPTIONS)
-        self.operands: list[Operand] = list(map(_operand, self.operands))
+        self.operands: list[Operand] = [self._operand(index, value) for index, value in enumerate(self.operands)]
         self.on_device = any(isinstance(operand, DeviceArray) for operand in self.operands)
         self.device = self._device(self.options["device"])
 
+    def _operand(self, index: int, value: Any) -> Operand:
+        if value is None or isinstance(value, DeviceArray):
+            return value
+        return array_of(value, lambda: f"{function_name(self.row)}.{self.operand_name(index)}")
+
     def _device(self, wanted: ComputeDevice | None) -> ComputeDevice:
         device = wanted
+        if device is not None:
+            check_device(device)
         for operand in self.operands:
             if isinstance(operand, DeviceArray):
                 if device is not None and operand.device is not device:
@@ -51,12 +58,6 @@ class Call(Arguments):
             tuple([_operand_key(operand) for operand in self.operands]),
             repr((self.attributes, self.outputs, self.output_sizes, self.output_data_types)),
         )
-
-
-def _operand(value: Any) -> Operand:
-    if value is None or isinstance(value, DeviceArray):
-        return value
-    return np.asarray(value)
 
 
 def _operand_key(operand: Operand) -> object:

@@ -197,6 +197,64 @@ def test_a_broken_call_is_refused(device: dmlvk.Device, error: type[Exception], 
     np.testing.assert_array_equal(eager.element_wise_add(ramp(3), ramp(3), device=device), 2 * ramp(3))
 
 
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        (r"InputTensors: must be a tuple of at least one", lambda: eager.join([], axis=0)),
+        (r"join\.input_tensors: must be a sequence of tensors; got int", lambda: eager.join(3, axis=0)),
+        (r"^device: must be a Device, .* got 0$", lambda: eager.element_wise_abs(ramp(3), device=0)),
+        (r"^device: must be a Device, .* got 'llvm'$", lambda: eager.element_wise_abs(ramp(3), device="llvm")),
+        (r"^device: must be a Device, .* got 0$", lambda: DeviceArray.from_numpy(ramp(3), 0)),  # type: ignore[arg-type]
+        (r"^device: must be a Device, .* got 0$", lambda: dmlvk.Graph(0)),  # type: ignore[arg-type]
+        (r"^choice: must be an index, .* got 3.5$", lambda: dmlvk.Device(3.5)),  # type: ignore[arg-type]
+        (r"^element_wise_add\.b_tensor: must be an array, ", lambda: eager.element_wise_add(ramp(3), [[1, 2], [3]])),
+        (r"^join\.input_tensors: must be an array, ", lambda: eager.join([ramp(3), [[1, 2], [3]]], axis=0)),
+        (r"^array: must be an array, ", lambda: DeviceArray.from_numpy([[1, 2], [3]])),
+        (r"^array: must be an array, ", lambda: dmlvk.Graph().constant([[1, 2], [3]])),
+        (r"^flags: must be a CreateDeviceFlags: 0 \(NONE\)", lambda: dmlvk.Device(flags="x")),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_array_or_device_is_refused(text: str, call: Any) -> None:
+    with pytest.raises(dmlvk.InvalidArgumentError, match=text):
+        call()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int64])
+def test_sizes_may_be_numbers_of_numpy(device: dmlvk.Device, kind: Any) -> None:
+    def numbers(*values: int) -> tuple[Any, ...]:
+        return tuple(map(kind, values))
+
+    x = ramp(100, 3)
+    tiled = eager.tile(x, repeats=numbers(2, 100), device=device)
+    np.testing.assert_array_equal(tiled, np.tile(x, (2, 100)))
+    ends = {"start_padding": numbers(100, 0), "end_padding": numbers(100, 1)}
+    padded = eager.padding(x, padding_mode=0, padding_value=0.0, **ends, device=device)
+    np.testing.assert_array_equal(padded, np.pad(x, ((100, 100), (0, 1))))
+    array = DeviceArray.from_numpy(ramp(100, 100), device).reshape(*numbers(100, 10), -1)
+    assert array.shape == (100, 10, 10)
+    assert {type(size) for size in array.shape} == {int}
+
+
+def test_a_shape_does_not_wrap_around(device: dmlvk.Device) -> None:
+    array, graph = DeviceArray.from_numpy(ramp(4, 4), device), dmlvk.Graph(device)
+    shapes: list[tuple[Any, ...]] = [(2**60 + 1, 16), (2**32, 2**32, 16), (-1, 2**64), (4.0, 4.0), ((2, 8),), (-1, -1)]
+    for owner in (array, graph.input((4, 4))):
+        for shape in shapes:
+            with pytest.raises(dmlvk.InvalidArgumentError, match="must have the 16 elements"):
+                owner.reshape(*shape)
+        with pytest.raises(dmlvk.InvalidArgumentError, match="must name each of the 2 dimensions once"):
+            owner.transpose([1, 0])  # type: ignore[arg-type]
+
+
+def test_two_devices_of_one_gpu_have_two_names(device: dmlvk.Device) -> None:
+    other = dmlvk.Device(device.info)
+    assert str(other) != str(device)
+    with pytest.raises(dmlvk.StateError) as found:
+        eager.element_wise_abs(DeviceArray.from_numpy(ramp(3), device), device=other)
+    assert str(other) in str(found.value)
+    assert str(device) in str(found.value)
+
+
 def test_arrays_of_two_devices_do_not_mix(device: dmlvk.Device) -> None:
     other = dmlvk.Device(device.info)
     a, b = DeviceArray.from_numpy(ramp(3), device), DeviceArray.from_numpy(ramp(3), other)

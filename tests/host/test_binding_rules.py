@@ -347,6 +347,16 @@ def test_what_takes_several_calls_is_refused_when_recorded(
     rich.record()
 
 
+def test_bindings_may_come_from_a_generator(rich: Bench, initializing: InitializerBench) -> None:
+    rich.table.bind_inputs(part for part in (rich.at(0), None, None, rich.at(0, 64)))
+    rich.table.bind_outputs(iter((rich.at(1), rich.at(1, 64), None)))
+    rich.record()
+    for bind in (rich.table.bind_inputs, rich.table.bind_outputs):
+        with pytest.raises(BindingError, match="must be a sequence of bindings, or None; got 3"):
+            bind(3)  # type: ignore[arg-type]
+    initializing.table.bind_inputs(iter((initializing.owned(initializing.filter), BufferArrayBinding(iter(())))))
+
+
 def test_the_persistent_resource_may_be_read_by_others(rich: Bench) -> None:
     rich.table.bind_inputs([rich.at(3), None, None, rich.at(3, 128)])
     rich.record()

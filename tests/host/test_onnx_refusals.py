@@ -114,6 +114,19 @@ def test_what_no_sizes_make_right_is_refused_at_load(
         _load(op_type, types, 1, opset, "", attributes)
 
 
+@pytest.mark.parametrize(
+    ("operator", "name"),
+    [("GRU", "layout"), ("LSTM", "layout"), ("RNN", "layout"), ("LSTM", "input_forget"), ("GRU", "linear_before_reset")],
+)
+def test_a_flag_is_0_or_1(operator: str, name: str) -> None:
+    attributes = {"hidden_size": 4}
+    for flag in (0, 1):
+        _load(operator, (F32, F32, F32), 1, 14, "", attributes | {name: flag})
+    for wrong in (3, -1):
+        with pytest.raises(dmlvk.ModelError, match=f"{name} must be 0 or 1; got {wrong}"):
+            _load(operator, (F32, F32, F32), 1, 14, "", attributes | {name: wrong})
+
+
 @pytest.mark.parametrize(("name", "operators"), attribute_rules.CHOICES.items())
 def test_choices_are_of_attributes_that_operators_have(name: str, operators: dict[str, tuple[str, ...]]) -> None:
     """A default that is no choice would be refused as soon as a model writes it down."""

@@ -195,6 +195,16 @@ def test_suppression_of_all_and_of_nothing(make_model: Any, make_session: Any) -
     assert session.run(None, {**feeds, "scores": np.array([[[1, 3, 2]]], f32)})[0].tolist() == [[0, 0, 1], [0, 0, 2]]
 
 
+def test_suppression_has_boxes_for_each_batch(make_model: Any, make_session: Any) -> None:
+    inputs = {"boxes": (f32, (None, 3, 4)), "scores": (f32, (None, 1, 3))}
+    session = make_session(
+        make_model(NODE("NonMaxSuppression", ["boxes", "scores"], ["y"]), inputs, output_types={"y": i64})
+    )
+    for boxes, scores in ((1, 2), (2, 1)):
+        with pytest.raises(dmlvk.ModelError, match=r"boxes must have the sizes \{batch, boxes, 4\}"):
+            session.run(None, {"boxes": np.ones((boxes, 3, 4), f32), "scores": np.ones((scores, 1, 3), f32)})
+
+
 # -- detection, as exporters write it
 
 

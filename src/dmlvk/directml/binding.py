@@ -17,7 +17,7 @@ from __future__ import annotations
 import abc
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dmlvk.directml.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorSlot
 from dmlvk.runtime.device import ComputeDevice
@@ -32,6 +32,7 @@ from dmlvk.spec.tensor import (
 )
 
 _INITIALIZER = "OperatorInitializer"
+_B = TypeVar("_B")
 _INTEGERS = (int, numbers.Integral)  # int first: asking an abstract class is slow
 
 
@@ -42,7 +43,7 @@ class BufferArrayBinding(NamedTuple):
         bindings: One entry for each input of the operator, None where the input is not OWNED_BY_DML.
     """
 
-    bindings: Sequence[BufferBinding | None]
+    bindings: Iterable[BufferBinding | None]
 
 
 Binding = BufferBinding | BufferArrayBinding | None
@@ -81,7 +82,7 @@ class BindingTable:
         else:
             self.bindings = InitializerBindings(dispatchable)
 
-    def bind_inputs(self, bindings: Sequence[Binding] | None) -> None:
+    def bind_inputs(self, bindings: Iterable[Binding] | None) -> None:
         """``IDMLBindingTable::BindInputs``. None or no bindings unbind all.
 
         Args:
@@ -93,9 +94,9 @@ class BindingTable:
             BindingError: naming operator, field, rule and value; the table keeps what it had.
             StateError: a buffer of another device, or a table that serves nothing.
         """
-        self._serving().bind_inputs(bindings or ())
+        self._serving().bind_inputs(_listed("Inputs", bindings))
 
-    def bind_outputs(self, bindings: Sequence[Binding] | None) -> None:
+    def bind_outputs(self, bindings: Iterable[Binding] | None) -> None:
         """``IDMLBindingTable::BindOutputs``. None or no bindings unbind all.
 
         Args:
@@ -105,7 +106,7 @@ class BindingTable:
         Raises:
             BindingError, StateError: as ``bind_inputs``.
         """
-        self._serving().bind_outputs(bindings or ())
+        self._serving().bind_outputs(_listed("Outputs", bindings))
 
     def bind_temporary_resource(self, binding: BufferBinding | None) -> None:
         """``IDMLBindingTable::BindTemporaryResource``: scratch of at least ``temporary_resource_size`` bytes.
@@ -311,7 +312,7 @@ class InitializerBindings(_Bindings):
         name = signature.operator
         if binding is not None and not isinstance(binding, BufferArrayBinding):
             raise BindingError("must be a BufferArrayBinding or None", operator=name, field="Inputs", value=binding)
-        entries = () if binding is None else binding.bindings
+        entries = _listed("Inputs", None if binding is None else binding.bindings)
         if not entries and not signature.owned_inputs:
             return [None] * len(signature.inputs)
         _check_count(name, "Inputs", len(signature.inputs), entries)
@@ -391,6 +392,14 @@ class InitializerBindings(_Bindings):
                 commands.append(copy_between(operator.signature.operator, source, target))
             commands += operator.initialization.resolve(resources)
         return commands
+
+
+def _listed(field: str, bindings: Iterable[_B] | None) -> list[_B]:
+    if bindings is None:
+        return []
+    if not isinstance(bindings, Iterable):
+        raise BindingError("must be a sequence of bindings, or None", field=field, value=bindings)
+    return list(bindings)
 
 
 def _home_name(operator: CompiledOperator) -> str:

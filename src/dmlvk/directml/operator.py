@@ -178,6 +178,7 @@ class OperatorInitializer:
         Raises:
             StateError: a target of another device, initialised already or named twice.
         """
+        operators = tuple(operators)
         for operator in operators:
             if operator.device is not self.device:
                 raise other_device(operator.signature.operator, operator.device, "the initialiser", self.device)
@@ -185,7 +186,7 @@ class OperatorInitializer:
                 raise StateError(f"{operator.signature.operator}: a compiled operator can be initialised only once")
         if len(set(operators)) != len(operators):
             raise StateError("an initialiser can name each operator only once")
-        self.operators = tuple(operators)
+        self.operators = operators
         self.generation += 1
 
     def get_binding_properties(self) -> BindingProperties:

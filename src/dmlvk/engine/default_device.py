@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.spec.errors import InvalidArgumentError
 
 _lock = threading.Lock()
 _openers: list[Callable[[], ComputeDevice]] = []
@@ -29,3 +28,9 @@ def default_device() -> ComputeDevice:
         if not _opened:
             _opened.append(_openers[0]())
         return _opened[0]
+
+
+def check_device(device: object) -> None:
+    """Raises InvalidArgumentError for what is no open device, such as an index or a name."""
+    if not isinstance(device, ComputeDevice):
+        raise InvalidArgumentError("must be a Device, as dmlvk.Device(0) opens one", field="device", value=device)

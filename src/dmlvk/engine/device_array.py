@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.engine.default_device import default_device
+from dmlvk.engine.default_device import check_device, default_device
 from dmlvk.engine.four_bit import pack_half_bytes, unpack_half_bytes
-from dmlvk.graph.views import View
+from dmlvk.graph.views import View, is_order, sizes_of
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.runtime.recorder import BoundRange, Recording, copy_between
 from dmlvk.spec.enums import TensorDataType, member
-from dmlvk.spec.errors import InvalidArgumentError, StateError
+from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, StateError
 from dmlvk.spec.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
     TensorDesc,
@@ -63,6 +64,25 @@ def data_type_of(dtype: npt.DTypeLike) -> TensorDataType:
         names = ", ".join(str(known) for known in _DATA_TYPES)
         raise InvalidArgumentError(f"must be one of {names}", field="dtype", value=kind)
     return _DATA_TYPES[kind]
+
+
+def array_of(value: npt.ArrayLike, name: Callable[[], str]) -> npt.NDArray[Any]:
+    """A value as numpy sees it.
+
+    Args:
+        value: An array, or what numpy makes one of.
+        name: Gives the name of the argument, for the error.
+
+    Raises:
+        InvalidArgumentError: numpy makes none of it, as of lists of different lengths.
+    """
+    try:
+        return np.asarray(value)
+    except DmlvkError:  # a device's, where the value is on one
+        raise
+    except Exception as error:  # whatever the value's own conversion raises
+        rule = f"must be an array, or what numpy makes one of ({error})"
+        raise InvalidArgumentError(rule, field=name(), value=type(value)) from error
 
 
 def dtype_of(data_type: TensorDataType) -> np.dtype[Any]:
@@ -150,7 +170,9 @@ class DeviceArray:
         Raises:
             InvalidArgumentError: another type, numbers that do not fit, or too many dimensions.
         """
-        values = np.asarray(array)
+        values = array_of(array, lambda: "array")
+        if device is not None:
+            check_device(device)
         target = default_device() if device is None else device
         if data_type is not None:
             data_type = member(TensorDataType, data_type, "data_type")
@@ -319,7 +341,7 @@ class DeviceArray:
             InvalidArgumentError: not every dimension once.
         """
         order = axes or tuple(reversed(range(self.ndim)))
-        if sorted(order) != list(range(self.ndim)):
+        if not is_order(order, self.ndim):
             raise InvalidArgumentError(
                 f"must name each of the {self.ndim} dimensions once", operator="transpose", field="axes", value=axes
             )
@@ -340,12 +362,10 @@ class DeviceArray:
         if not self.is_packed:
             rule = "only a packed DeviceArray can be reshaped without a copy"
             raise StateError(f"{rule}; this one has shape {self.shape} and strides {self.strides}")
-        known = int(np.prod([size for size in shape if size != -1], dtype=np.int64))
-        sizes = tuple(self.size // max(known, 1) if size == -1 else size for size in shape)
-        if shape.count(-1) > 1 or any(size < 1 for size in sizes) or np.prod(sizes, dtype=np.int64) != self.size:
-            raise InvalidArgumentError(
-                f"must have the {self.size} elements of shape {self.shape}", operator="reshape", field="shape", value=shape
-            )
+        sizes = sizes_of(self.size, shape)
+        if sizes is None:
+            rule = f"must have the {self.size} elements of shape {self.shape}"
+            raise InvalidArgumentError(rule, operator="reshape", field="shape", value=shape)
         return self._view(sizes, packed_strides(sizes))
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> DeviceArray:

@@ -102,3 +102,7 @@ class GraphDesc:
     input_edges: Sequence[InputGraphEdgeDesc]
     output_edges: Sequence[OutputGraphEdgeDesc]
     intermediate_edges: Sequence[IntermediateGraphEdgeDesc] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "input_edges", "output_edges", "intermediate_edges"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))

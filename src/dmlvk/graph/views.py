@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -91,6 +92,24 @@ def broadcast_sizes(*shapes: Sequence[int]) -> Sizes | None:
             elif size not in (1, sizes[axis]):
                 return None
     return tuple(sizes)
+
+
+def sizes_of(count: int, wanted: Sequence[object]) -> Sizes | None:
+    """The sizes of as many elements that are wanted, one of which may be -1 for what is left. None where they are no whole
+    numbers, or have another number of elements."""
+    try:
+        sizes = tuple(map(operator.index, wanted))  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    known = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and known > 0 and count % known == 0:
+        sizes = tuple(count // known if size == -1 else size for size in sizes)
+    return sizes if math.prod(sizes) == count and min(sizes, default=0) >= 0 else None
+
+
+def is_order(order: Sequence[object], rank: int) -> bool:
+    """Whether each of so many dimensions is named once."""
+    return len(order) == rank and all(order.count(axis) == 1 for axis in range(rank))
 
 
 def view_of(tensor: TensorDesc) -> View:

@@ -13,6 +13,9 @@ from dmlvk.onnx.node_facts import NodeFacts
 _POSITIVE: Final = frozenset({"blocksize", "dilations", "group", "hidden_size", "kernel_shape", "size", "strides"})
 """Attributes of whole numbers of at least 1, one or a list."""
 
+_FLAGS: Final = frozenset({"center_point_box", "input_forget", "layout", "linear_before_reset"})
+"""Attributes that are 0 or 1, and where another number would mean nothing."""
+
 _AUTO_PADS: Final = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 _DIRECTIONS: Final = ("forward", "reverse", "bidirectional")
 _ORDERS: Final = ("DCR", "CRD")
@@ -64,6 +67,8 @@ def refuse_broken_attributes(node: NodeFacts) -> None:
             raise node.invalid(f"{name} must be one of {', '.join(map(repr, choices))}", value)
         if name in _POSITIVE and min(_numbers(value), default=1) < 1:
             raise node.invalid(f"{name} must be at least 1", value)
+        if name in _FLAGS and value not in (0, 1):
+            raise node.invalid(f"{name} must be 0 or 1", value)
         if name == "perm" and sorted(_numbers(value)) != [*range(len(_numbers(value)))]:
             raise node.invalid("perm must name each dimension once", value)
 

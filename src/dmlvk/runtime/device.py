@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import itertools
 import math
 import numbers
 import os
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     # dmlvk must not.
     from dmlvk.runtime import _native
 
+_NUMBERS: Final = itertools.count(1)
 _MOST_CHANGES: Final = 256
 _MOST_THREADS: Final = 16
 _PREFERENCE: Final = ("discrete", "integrated", "virtual", "cpu", "other")
@@ -123,6 +125,8 @@ def choose_device(choice: DeviceChoice = None, candidates: Sequence[DeviceInfo] 
         choice = int(choice)
     if choice is None:
         matches = found
+    elif not isinstance(choice, int | str) or isinstance(choice, bool):
+        raise InvalidArgumentError("must be an index, a UUID, part of a name or None", field="choice", value=choice)
     elif isinstance(choice, int):
         matches = [info for info in found if info.index == choice]
     else:
@@ -166,6 +170,7 @@ class ComputeDevice:
         if _left_behind:
             raise StateError(_FORKED)
         self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
+        self._number = next(_NUMBERS)
         self._cache_path = str(_cached_file(self.info, "pipelines", "bin") or "")
         self.mask = Mask.from_environment() if mask is None else mask
         physical = _physical_devices()[self.info.index]
@@ -203,7 +208,7 @@ class ComputeDevice:
             self.save_pipeline_cache()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.info.index}: {self.info.name}>"
+        return f"<{type(self).__name__} {self.info.index}: {self.info.name}, opened as number {self._number}>"
 
     def nanoseconds(self, earlier: int, later: int) -> float:
         """Time between two timestamps of the queue, in ticks; the counter may have wrapped around between them."""

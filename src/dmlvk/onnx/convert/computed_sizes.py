@@ -3,6 +3,8 @@ the first finds and counts them, the second makes the outputs once the host has 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dmlvk.onnx.conversion import Conversion
@@ -27,7 +29,7 @@ def _nonzero(node: Conversion, x: Value) -> tuple[Result, Result]:
         return np.zeros(1, np.uint32), np.zeros((0, x.rank), np.uint32)
     if x.dtype.itemsize == 8:
         x = cast_to(node, x, _BOOL)
-    count, coordinates = node.new((1,), _UINT32), node.new((int(np.prod(x.sizes)), x.rank), _UINT32)
+    count, coordinates = node.new((1,), _UINT32), node.new((int(math.prod(x.sizes)), x.rank), _UINT32)
     node.launch(ops.NonzeroCoordinates, x, output_count_tensor=count, output_coordinates_tensor=coordinates)
     return count, coordinates
 
@@ -57,7 +59,7 @@ def find_true(node: Conversion) -> tuple[Result, Result]:
     if known is not None:
         places = np.flatnonzero(known).astype(np.uint32)
         return np.array([len(places)], np.uint32), places.reshape(-1, 1)
-    return _nonzero(node, node.reshape(node[1], (int(np.prod(node[1].sizes)),)))
+    return _nonzero(node, node.reshape(node[1], (int(math.prod(node[1].sizes)),)))
 
 
 @converts("Compress", 9, 11, types=_COUNT, domain=TAKING, moves=always, host_inputs=(0,))
@@ -67,7 +69,7 @@ def take_true(node: Conversion) -> Value:
     if "axis" in node.node.attributes:
         axis = node.axis(node.attribute("axis", 0), x.rank)
     else:
-        x, axis = node.reshape(x, (int(np.prod(x.sizes)),)), 0
+        x, axis = node.reshape(x, (int(math.prod(x.sizes)),)), 0
     if count > x.sizes[axis]:
         raise node.invalid(f"the condition may choose at most the {x.sizes[axis]} elements there are", count)
     return taken(node, x, node.reshape(places.shorten(0, count), (count,)), axis)
@@ -89,14 +91,14 @@ def find_unique(node: Conversion) -> tuple[Result, ...]:
         axis = node.axis(node.attribute("axis", 0), x.rank)
         x = x.transpose((axis, *(other for other in range(x.rank) if other != axis)))
     else:
-        x = node.reshape(x, (int(np.prod(x.sizes)),))
+        x = node.reshape(x, (int(math.prod(x.sizes)),))
     size = x.sizes[0]
     if 0 in x.sizes:
         if size:
             raise node.unsupported("subtensors of no elements are not supported")
         none = np.zeros(0, np.int64)
         return np.zeros(1, np.uint32), np.zeros((0, 1), np.uint32), np.zeros(x.sizes, x.dtype), none, none.astype(np.uint32)
-    rows = node.reshape(x, (size, int(np.prod(x.sizes[1:]))))
+    rows = node.reshape(x, (size, int(math.prod(x.sizes[1:]))))
     if rows.sizes[1] > _MOST_KEYS:
         raise node.unsupported(f"subtensors of {rows.sizes[1]} elements are not supported, only of at most {_MOST_KEYS}")
     order = _sorted(node, rows)

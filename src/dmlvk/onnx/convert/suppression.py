@@ -17,6 +17,9 @@ _UINT32, _INT64 = np.dtype(np.uint32), np.dtype(np.int64)
 def find_chosen(node: Conversion) -> tuple[Result, Result]:
     """How many boxes are chosen, and batch, class and box of each in the first rows."""
     boxes, scores, most, overlap, least = node[0], node[1], node.host(2), node.get(3), node.get(4)
+    if boxes.rank != 3 or scores.rank != 3 or boxes.sizes != (scores.sizes[0], scores.sizes[2], 4):
+        rule = "boxes must have the sizes {batch, boxes, 4} where scores have {batch, classes, boxes}"
+        raise node.invalid(rule, (boxes.sizes, scores.sizes))
     batch, classes, count = scores.sizes
     room = 0 if node.get(2) is None else count if most is None else min(max(int(most.item()), 0), count)
     if 0 in (batch, classes, room):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -114,11 +115,13 @@ def test_the_order_of_submission_counts(bench: Bench) -> None:
 def test_initialising_twice_is_refused(bench: Bench) -> None:
     commands = bench.new_list()
     bench.record_initializer(commands)
-    with pytest.raises(StateError, match="only once"):
-        bench.record_initializer(bench.new_list())
+    other = bench.new_list()
+    bench.record_initializer(other)  # whichever is submitted first does it: a list that never is must not be in the way
     with pytest.raises(StateError, match="only once"):
         bench.record_initializer(commands)
     commands.submit()
+    with pytest.raises(StateError, match="only once"):
+        other.submit()
     with pytest.raises(StateError, match="only once"):
         commands.replay()
     with pytest.raises(StateError, match="only once"):
@@ -153,7 +156,97 @@ def test_a_failed_submission_initialises_nothing(bench: Bench) -> None:
     assert bench.operator.initialized
 
 
+def test_a_list_that_an_exception_keeps_alive_is_in_nobody_s_way(bench: Bench) -> None:
+    commands = bench.new_list()
+    bench.record_initializer(commands)
+    bench.device.lists[-1].submit = lambda **_: (_ for _ in ()).throw(MemoryError)
+    with pytest.raises(MemoryError) as kept:
+        commands.submit()
+    bench.initialize()
+    execution = bench.new_list()
+    bench.record(execution)
+    execution.submit()
+    assert kept.value.__traceback__ is not None
+
+
+def test_a_list_whose_recording_failed_half_way_is_not_submitted(bench: Bench) -> None:
+    bench.initialize()
+    commands = bench.new_list()
+    bench.record(commands)
+    native = bench.device.lists[-1]
+    native.dispatch = lambda *_: (_ for _ in ()).throw(MemoryError)
+    with pytest.raises(MemoryError):
+        bench.record(commands)
+    with pytest.raises(StateError, match="failed half-way"):
+        commands.submit()
+    assert not native.submissions
+
+
+def test_a_refused_recording_leaves_the_list_as_it_was(bench: Bench) -> None:
+    bench.initialize()
+    commands = bench.new_list()
+    bench.record(commands)
+    with pytest.raises(BindingError):
+        bench.recorder.record_dispatch(commands, bench.operator, BindingTable(bench.device, bench.operator))
+    commands.submit()
+
+
 # -- owned inputs and the persistent resource
+
+
+def kept_bench(device: Any, flags: ExecutionFlags = ExecutionFlags.NONE) -> Bench:
+    """An operator with a persistent resource."""
+    return Bench(device, Plan((dispatch(input_range(0), output_range()),), persistent_bytes=300), flags=flags)
+
+
+@pytest.mark.parametrize("flags", [ExecutionFlags.NONE, ExecutionFlags.DESCRIPTORS_VOLATILE])
+def test_a_persistent_resource_that_nobody_wrote_is_refused(fake_device: Callable[[], Any], flags: ExecutionFlags) -> None:
+    bench = kept_bench(fake_device(), flags)
+    bench.record_initializer(bench.new_list())  # recorded and dropped
+    execution = bench.new_list()
+    bench.record(execution)
+    bench.home = bench.device.create_buffer(4096)
+    bench.initialize()
+    with pytest.raises(BindingError, match="the range that the initialiser wrote"):
+        execution.submit()
+    again = bench.new_list()
+    bench.record(again)
+    again.submit()
+
+
+def test_what_another_thread_has_recorded_is_not_what_was_written(fake_device: Callable[[], Any]) -> None:
+    bench = kept_bench(fake_device())
+    written = bench.home
+    first, second = bench.new_list(), bench.new_list()
+    bench.record_initializer(first)
+    bench.home = bench.device.create_buffer(4096)
+    bench.record_initializer(second)
+    first.submit()
+    with pytest.raises(BindingError, match="the range that the initialiser wrote"):
+        bench.record(bench.new_list())
+    bench.home = written
+    bench.record(bench.new_list())
+
+
+def test_of_two_threads_one_initialises(fake_device: Callable[[], Any]) -> None:
+    bench = kept_bench(fake_device())
+    lists = [bench.new_list() for _ in range(8)]
+    for commands in lists:
+        bench.record_initializer(commands)
+    refused = []
+
+    def submit(commands: CommandList) -> None:
+        try:
+            commands.submit()
+        except StateError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=submit, args=(commands,)) for commands in lists]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 7 and sum(native.submissions for native in bench.device.lists) == 1
 
 
 def test_an_owned_input_that_execution_reads_is_kept(fake_device: Callable[[], Any]) -> None:

@@ -9,6 +9,7 @@ after recording.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dmlvk.directml.binding import BindingTable, InitializerBindings, OperatorBindings
@@ -19,16 +20,28 @@ from dmlvk.runtime.recorder import BoundRange, Command, DispatchTiming, Recordin
 from dmlvk.spec.enums import ExecutionFlags
 from dmlvk.spec.errors import BindingError, InvalidArgumentError, StateError, UnsupportedError, other_device
 
-_submission_lock = threading.Lock()
-"""Held while the initialisation of operators is checked, submitted and noted, all in one step."""
+_initialization_lock = threading.Lock()
+"""Held while the initialisation of operators is checked, recorded or submitted, and noted, all in one step."""
 
 
 class _Use(NamedTuple):
-    """An operator that a list initialises, or executes, with the persistent range it does so with."""
+    """An operator that a list initialises, or executes.
+
+    Attributes:
+        operator: The operator.
+        bindings: The bindings that it is executed with; None where it is initialised.
+        persistent: The persistent range that was bound when it was recorded.
+    """
 
     operator: CompiledOperator
+    bindings: OperatorBindings | None
     persistent: BoundRange | None
-    initializes: bool
+
+    def bound(self) -> BoundRange | None:
+        """The persistent range that the next submission uses: of a DESCRIPTORS_VOLATILE operator what is bound now."""
+        if self.bindings is not None and self.operator.flags & ExecutionFlags.DESCRIPTORS_VOLATILE:
+            return self.bindings.persistent
+        return self.persistent
 
 
 class _VolatileSegment:
@@ -63,6 +76,7 @@ class CommandList:
         self._timestamps = timestamps
         self._segments: list[Recording | _VolatileSegment] = []
         self._uses: list[_Use] = []
+        self._is_whole = True
         self._closed = False
         self._submitted = False
 
@@ -93,7 +107,7 @@ class CommandList:
             raise InvalidArgumentError(
                 "source and target may not share bytes of a buffer", field="target", value=(ranges[1], ranges[0])
             )
-        self._recording().add([copy_between("CopyBufferRegion", ranges[1], ranges[0])])
+        self._add([copy_between("CopyBufferRegion", ranges[1], ranges[0])])
 
     def record(self, bindings: OperatorBindings | InitializerBindings) -> None:
         """Records a dispatch whose device and table ``CommandRecorder.record_dispatch`` has checked."""
@@ -104,27 +118,38 @@ class CommandList:
 
     def _record_operator(self, bindings: OperatorBindings) -> None:
         operator = bindings.dispatchable
-        if not operator.is_initialization_recorded:
+        if not (operator.initialized or operator.recorded_homes):
             raise StateError(f"{operator.signature.operator}: a compiled operator must be initialised before it is executed")
+        uses = [] if operator.initialized else [_Use(operator, bindings, bindings.persistent)]
         if operator.flags & ExecutionFlags.DESCRIPTORS_VOLATILE:
             self._require_open()
+            self._uses += uses
             self._segments.append(_VolatileSegment(self.device, bindings, timestamps=self._timestamps))
         else:
             commands = bindings.commands()
             check_home(bindings)
-            self._recording().add(commands)
-        if not operator.initialized:
-            self._uses.append(_Use(operator, bindings.persistent, initializes=False))
+            self._add(commands, uses)
 
     def _record_initializer(self, bindings: InitializerBindings) -> None:
         commands = bindings.commands()
+        uses = [_Use(operator, None, home) for operator, home in bindings.targets()]
+        known = {use.operator for use in self._uses if use.bindings is None}
+        with _initialization_lock:
+            for operator, _, _ in uses:
+                operator.require_uninitialized()
+                if operator in known:
+                    raise StateError(f"{operator.signature.operator}: a list can initialise a compiled operator only once")
+            self._add(commands, uses)
+            for operator, _, home in uses:
+                operator.note_recorded(home)
+
+    def _add(self, commands: Sequence[Command], uses: Sequence[_Use] = ()) -> None:
+        """Appends commands, and what they use. A list in which that has failed is of no more use."""
         recording = self._recording()
-        for operator, _ in bindings.targets():
-            operator.require_uninitialized()
+        self._is_whole = False
         recording.add(commands)
-        for operator, home in bindings.targets():
-            operator.note_initialization(self, home)
-            self._uses.append(_Use(operator, home, initializes=True))
+        self._uses += uses
+        self._is_whole = True
 
     def close(self) -> None:
         """Ends recording. ``submit`` does so too."""
@@ -138,21 +163,27 @@ class CommandList:
                 order in which the calls came: one submission where there would be several. A wait does so too.
 
         Raises:
-            StateError: an operator is executed before its initialiser was submitted, or initialised a second time.
-            BindingError: bindings of a DESCRIPTORS_VOLATILE operator are missing or conflict.
+            StateError: an operator is executed before its initialiser was submitted, or initialised a second time; or
+                recording the list has failed half-way.
+            BindingError: bindings of a DESCRIPTORS_VOLATILE operator are missing or conflict, or a persistent resource is
+                not the range that the initialiser wrote.
             DeviceLostError, OutOfDeviceMemoryError, OutOfHostMemoryError: from Vulkan.
         """
+        if not self._is_whole:
+            raise StateError(
+                "recording the command list has failed half-way, so that it cannot be submitted; record another"
+            )
         self._closed = True
         for segment in self._segments:
             if isinstance(segment, _VolatileSegment):
                 segment.refresh()
         if self._uses:
-            with _submission_lock:
-                self._check_uses()
+            with _initialization_lock:
+                homes = self._checked_homes()
                 self._submit(defer)
-                for use in self._uses:
-                    use.operator.initialized = True
-                self._uses = [use for use in self._uses if use.initializes]
+                for operator, home in homes.items():
+                    operator.note_submitted(home)
+                self._uses = [use for use in self._uses if use.bindings is None]
         else:
             self._submit(defer)
 
@@ -252,30 +283,41 @@ class CommandList:
         parts = [part.recording if isinstance(part, _VolatileSegment) else part for part in self._segments]
         return [part for part in parts if part is not None]
 
-    def _check_uses(self) -> None:
+    def _checked_homes(self) -> dict[CompiledOperator, BoundRange | None]:
+        """The operators that the list initialises, with the ranges that it writes, once each use finds what it needs."""
         homes: dict[CompiledOperator, BoundRange | None] = {}
-        for operator, persistent, initializes in self._uses:
-            name = operator.signature.operator
-            if initializes:
-                if operator.initialized or operator in homes:
-                    raise StateError(f"{name}: a compiled operator can be initialised only once")
-                homes[operator] = persistent
-            elif not operator.initialized and operator not in homes:
+        for use in self._uses:
+            operator = use.operator
+            if use.bindings is None:
+                operator.require_uninitialized()
+                homes[operator] = use.persistent
+            elif operator.initialized or operator in homes:
+                _require_home(operator, use.bound(), homes.get(operator, operator.persistent_home))
+            else:
                 raise StateError(
-                    f"{name}: the list with the operator's initialiser must be submitted before one that executes it"
+                    f"{operator.signature.operator}: the list with the operator's initialiser must be submitted before one "
+                    "that executes it"
                 )
+        return homes
 
 
 def check_home(bindings: OperatorBindings) -> None:
-    """Raises BindingError unless the persistent resource is the range that the initialiser writes."""
+    """Raises BindingError unless the persistent resource is a range that an initialiser writes: that of the one that was
+    submitted, or else of any that is recorded."""
     operator = bindings.dispatchable
-    if operator.plan.persistent_bytes and bindings.persistent != operator.persistent_home:
+    homes = operator.recorded_homes or (operator.persistent_home,)
+    if bindings.persistent not in homes:
+        _require_home(operator, bindings.persistent, homes[-1])
+
+
+def _require_home(operator: CompiledOperator, bound: BoundRange | None, written: BoundRange | None) -> None:
+    if operator.plan.persistent_bytes and bound != written:
         raise BindingError(
             "must be the range that the initialiser wrote",
             operator=operator.signature.operator,
             field="PersistentResource",
-            value=bindings.persistent,
-            expected=operator.persistent_home,
+            value=bound,
+            expected=written,
         )
 
 

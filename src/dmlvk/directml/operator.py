@@ -1,13 +1,12 @@
 """``IDMLOperator``, ``IDMLCompiledOperator`` and ``IDMLOperatorInitializer``.
 
 A compiled operator owns a plan and its pipelines. It is initialised exactly once, by executing an initialiser that
-names it, before it is executed. "Once" counts submissions: an initialiser may be recorded earlier in the same list, or
-in a list that is submitted earlier.
+names it, before it is executed. "Once" counts submissions: an initialiser may be recorded in several lists, earlier in
+the one that executes the operator among them, and the first of these that is submitted initialises it.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,7 +106,8 @@ class CompiledOperator:
         execution, initialization: The plan's two programs.
         constants: The buffers that it brings along, as a graph of constant nodes does.
         initialized: Whether its initialiser has been submitted.
-        persistent_home: The range where its initialiser puts the persistent resource, once one is recorded.
+        persistent_home: The range to which the initialiser that was submitted writes the persistent resource.
+        recorded_homes: The ranges to which the recorded ones do, one for each, until one of them is submitted.
     """
 
     def __init__(
@@ -130,27 +130,26 @@ class CompiledOperator:
         self.initialization: Final = PreparedLaunches(device, signature.operator, self.plan.initialize)
         self.initialized = False
         self.persistent_home: BoundRange | None = None
-        self._initializing_list: weakref.ref[object] | None = None
+        self.recorded_homes: tuple[BoundRange | None, ...] = ()
 
     def get_binding_properties(self) -> BindingProperties:
         """``IDMLDispatchable::GetBindingProperties``: the bytes of the temporary and persistent resources to bind."""
         return self._properties
 
-    @property
-    def is_initialization_recorded(self) -> bool:
-        """Whether its initialiser has been submitted or waits in a living command list."""
-        return self.initialized or (self._initializing_list is not None and self._initializing_list() is not None)
-
     def require_uninitialized(self) -> None:
-        """Raises StateError if it has been initialised, or a living list does so."""
-        if self.is_initialization_recorded:
+        """Raises StateError if it has been initialised."""
+        if self.initialized:
             raise StateError(f"{self.signature.operator}: a compiled operator can be initialised only once")
 
-    def note_initialization(self, command_list: object, home: BoundRange | None) -> None:
-        """Called when an initialiser with this target has been recorded: the list and where it puts the persistent
-        resource."""
-        self._initializing_list = weakref.ref(command_list)
+    def note_recorded(self, home: BoundRange | None) -> None:
+        """Called when an initialiser with this target has been recorded, with the range that it writes."""
+        self.recorded_homes = (*self.recorded_homes, home)
+
+    def note_submitted(self, home: BoundRange | None) -> None:
+        """Called when an initialiser with this target has been submitted, with the range that it writes."""
         self.persistent_home = home
+        self.initialized = True
+        self.recorded_homes = ()
 
 
 class OperatorInitializer:
@@ -182,8 +181,7 @@ class OperatorInitializer:
         for operator in operators:
             if operator.device is not self.device:
                 raise other_device(operator.signature.operator, operator.device, "the initialiser", self.device)
-            if operator.initialized:
-                raise StateError(f"{operator.signature.operator}: a compiled operator can be initialised only once")
+            operator.require_uninitialized()
         if len(set(operators)) != len(operators):
             raise StateError("an initialiser can name each operator only once")
         self.operators = operators

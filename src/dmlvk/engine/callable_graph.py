@@ -52,26 +52,23 @@ class _Segment:
         outside: Storages among theirs that lie in memory which calls name.
 
     Attributes:
-        key: Where the last call had those.
-        recordings: Commands over them, which are kept from the second call on that names the same memory: what a caller
-            passes once is not kept alive.
+        kept: Where the last call had those, and commands over them, which are kept from the second call on that names the
+            same memory: what a caller passes once is not kept alive. One attribute, so that an interrupt parts no two.
     """
 
     def __init__(self, works: Sequence[_Work], outside: frozenset[Storage]) -> None:
         self.works = works
         self.outside = outside
-        self.key: _Key | None = None
-        self.recordings: list[Recording] = []
+        self.kept: tuple[_Key | None, list[Recording]] = None, []
 
     def stays(self, ranges: Mapping[Storage, BoundRange]) -> bool:
         """Whether the segment's memory is that of the call before."""
         if not self.outside:
             return True
         key = tuple((weakref.ref(ranges[storage].buffer), ranges[storage].offset) for storage in self.outside)
-        if key == self.key:
+        if key == self.kept[0]:
             return True
-        self.key = key
-        self.recordings = []
+        self.kept = key, []
         return False
 
 
@@ -120,14 +117,21 @@ class CallableGraph:
             if self._is_ready:
                 raise StateError("a function can be initialised only once")
             weights = self._compiler.weights
-            copies = []
-            for storage, source in given.items():
-                home = weights.reserve(storage)
-                copies.append(Copy(source._replace(nbytes=storage.nbytes), BoundRange(home, 0, storage.nbytes)))
+            homes = {storage: weights.reserved(storage) for storage in given}
+            copies = [
+                Copy(source._replace(nbytes=storage.nbytes), BoundRange(homes[storage], 0, storage.nbytes))
+                for storage, source in given.items()
+            ]
             recorded_copies(self._device, copies).submit()
-            self._compiler.bring_weights(self._prepared)
-            bound = set(self._prepared.bound())
+            weights.keep(homes)
+            # A call that fails leaves no operator initialised: the next one may bring other weights.
+            renewed = self._compiler.renewed(self._prepared)
+            self._compiler.bring_weights(renewed)
+            bound = set(renewed.bound())
             weights.release(storage for storage in given if storage not in bound)
+            for operator, made in zip(self._prepared.operators, renewed.operators, strict=True):
+                if made.initialized:
+                    weights.share(made, operator)
             self._is_ready = True
 
     def call(self, inputs: Mapping[Storage, BoundRange | Array]) -> dict[str, Buffer]:
@@ -177,7 +181,7 @@ class CallableGraph:
 
     def _recorded(self, segment: _Segment, places: Places, stays: bool) -> Recording:
         """A segment's commands: a recording that the device is done with where one is there, else a new one."""
-        kept = segment.recordings if stays else []
+        kept = segment.kept[1] if stays else []
         for recording in kept:
             if recording.wait(0.0):
                 return recording

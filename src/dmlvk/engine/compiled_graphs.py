@@ -245,6 +245,13 @@ class Compiler:
             self._run_once(trace, targets, uploading)
         self.weights.upload(bound, uploading)
 
+    def renewed(self, prepared: _Prepared) -> _Prepared:
+        """The same operators, none of them initialised and none to be given what others have made: for weights that come
+        again, after a failure, and may be others."""
+        self._initialized = weakref.WeakValueDictionary()
+        made = {operator: operator.uninitialized() for operator in prepared.operators}
+        return prepared._replace(operators=[made[operator] for operator in prepared.operators])
+
     def _share_initializations(self, targets: Iterable[Target]) -> None:
         """Gives operators what others have made of the same weights by the same launches: a graph of further sizes repacks
         nothing again."""
@@ -317,23 +324,23 @@ class Compiler:
     def _run_batch(self, steps: Sequence[Step], owners: Mapping[Step, Target], kept: Set[Storage], uploading: Count) -> None:
         """Runs steps that read no more than constants and what others of them make, which is freed unless it is kept."""
         targets = {step: owners[step] for step in steps}
-        outputs = {item for step in steps for item in step.written() if item in kept}
         for step in steps:
             self.weights.upload(step.read(), uploading)
-        for storage in outputs:
-            self.weights.reserve(storage)
+        made = {item: self.weights.reserved(item) for step in steps for item in step.written() if item in kept}
         fresh = dict.fromkeys(target for target in targets.values() if not target.operator.initialized)
         self.weights.initialize(list(fresh), uploading)
         scratch = [target.operator.temporary_bytes for target in targets.values()]
         apart = {item for step in steps for item in step.read() if self.weights.holds(item)}
-        placement = Placement(steps, (), (), scratch, apart=outputs | apart)
+        placement = Placement(steps, (), (), scratch, apart=made.keys() | apart)
         nbytes = placement.nbytes
         arena = self._device.create_buffer(nbytes, purpose=Purpose.TEMPORARY) if nbytes else None
-        places = Places(self.weights, placement, arena)
+        outputs = {storage: BoundRange(buffer, 0, storage.nbytes) for storage, buffer in made.items()}
+        places = Places(self.weights, placement, arena, outputs)
         recording = Recording(self._device, timestamps=False)
         for step, offset in zip(steps, placement.scratch, strict=True):
             recording.add(places.commands(step, targets[step].operator, offset))
         recording.submit()
+        self.weights.keep(made)
         recording.wait()
         self.weights.release(item for step in steps for item in step.read() if item not in kept)
 

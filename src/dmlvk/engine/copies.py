@@ -32,12 +32,10 @@ class Copies:
 
     def __init__(self, device: ComputeDevice) -> None:
         self._device = device
-        self._copies: tuple[Copy, ...] = ()
-        self._recording = recorded_copies(device, ())
+        self._kept: tuple[tuple[Copy, ...], Recording] = (), recorded_copies(device, ())
 
     def of(self, copies: Sequence[Copy]) -> Recording:
         """The recorded commands of copies, kept for the next call with the same ones."""
-        if self._copies != tuple(copies):
-            self._recording = recorded_copies(self._device, copies)
-            self._copies = tuple(copies)
-        return self._recording
+        if self._kept[0] != tuple(copies):
+            self._kept = tuple(copies), recorded_copies(self._device, copies)  # in one step: an interrupt parts no two
+        return self._kept[1]

@@ -96,12 +96,13 @@ class CompiledGraphs:
                 graph = self.compiler.compiled(trace) if trace else traced()
             else:
                 graph.exact = traced
-            self.cached[key] = graph
             self.recorded(graph)
             graph.seconds = time.perf_counter() - start
+            self.cached[key] = graph  # only now that nothing of it can fail any more
             while len(self.cached) > self._capacity * self._tracer.region_count:
                 self.cached.popitem(last=False)
         self.cached.move_to_end(key)
+        self.recorded(graph)
         return graph
 
     def _shaped(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> CompiledGraph | None:
@@ -122,18 +123,22 @@ class CompiledGraphs:
     def recorded(self, graph: CompiledGraph) -> Recording:
         """The graph's commands over the arena, which all graphs share: when one needs a larger arena, the others are
         recorded again at their next run."""
-        needed = graph.placement.nbytes
-        if needed > self.arena_bytes:
-            for other in self.cached.values():
-                other.recording = None
-            self._arena = None  # free before the larger one is allocated
-            self._arena = self._device.create_buffer(needed, purpose=Purpose.TEMPORARY)
+        self._reserve(graph.placement.nbytes)
         if graph.recording is None:
             graph.recording, _ = self.record(graph)
         return graph.recording
 
+    def _reserve(self, nbytes: int) -> None:
+        """Makes the arena this large. Without room for it there is none, and the next run of any graph makes its own."""
+        if nbytes > self.arena_bytes:
+            for other in self.cached.values():
+                other.recording = None
+            self._arena = None  # free before the larger one is allocated
+            self._arena = self._device.create_buffer(nbytes, purpose=Purpose.TEMPORARY)
+
     def record(self, graph: CompiledGraph, *, timestamps: bool = False) -> tuple[Recording, list[int]]:
-        """The graph's commands, over the arena as it is now, and how many there are up to the end of each step."""
+        """The graph's commands over the arena, and how many there are up to the end of each step."""
+        self._reserve(graph.placement.nbytes)
         recording = Recording(self._device, timestamps=timestamps)
         places = Places(self.compiler.weights, graph.placement, self._arena)
         ends = []

@@ -76,6 +76,12 @@ class PreparedOperator:
         self.persistent = persistent
         self.initialized = True
 
+    def uninitialized(self) -> PreparedOperator:
+        """The same operator before its initialisation."""
+        made = object.__new__(PreparedOperator)
+        made.__dict__.update(self.__dict__, persistent=None, initialized=False)
+        return made
+
     def varying(self, plan: FilledPlan) -> list[bytes]:
         """The parameter blocks of a filled plan that the operator does not have yet."""
         return self._execution.varying(plan.dispatches)

@@ -53,7 +53,7 @@ class Weights:
 
     def known(self, storage: Storage) -> Buffer | None:
         """The buffer of a storage that is no part of the arena: a constant, uploaded when it is first asked for, or what
-        ``reserve`` made."""
+        is kept."""
         buffer = self._constants.get(storage)
         if buffer is None and storage.constant is not None:
             buffer = self._constants[storage] = self._uploaded(storage)
@@ -63,10 +63,13 @@ class Weights:
         """Whether a storage has memory here."""
         return storage in self._constants
 
-    def reserve(self, storage: Storage) -> Buffer:
-        """Memory for a storage that is written once: computed, or given."""
-        buffer = self._constants[storage] = self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
-        return buffer
+    def reserved(self, storage: Storage) -> Buffer:
+        """Memory for a storage that is written once: computed, or given. To be kept once what writes it is submitted."""
+        return self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
+
+    def keep(self, buffers: Mapping[Storage, Buffer]) -> None:
+        """Notes where storages lie that ``reserved`` has made memory for."""
+        self._constants.update(buffers)
 
     def release(self, storages: Iterable[Storage]) -> None:
         """Frees constants that nothing reads any more; one that something does read after all is uploaded again."""
@@ -110,8 +113,9 @@ class Weights:
 
     def share(self, initialized: PreparedOperator, other: PreparedOperator) -> None:
         """Lets an operator use what the initialisation of another one has left."""
+        if initialized.persistent is not None:
+            self._persistent[other] = initialized.persistent.buffer
         other.keep(initialized.persistent)
-        self._persistent[other] = self._persistent[initialized]
 
     def _original_bytes(self, target: Target) -> int:
         return sum(storage.nbytes for storage in target.owned if storage not in self._constants)
@@ -129,9 +133,9 @@ class Weights:
             recording.add(operator.initialization(ranges, temporary, home))
         recording.submit()
         for (operator, _), home in zip(targets, homes, strict=True):
-            operator.keep(home)
             if home is not None:
                 self._persistent[operator] = home.buffer
+            operator.keep(home)
         recording.wait()
 
     def _created(self, nbytes: int, purpose: Purpose) -> BoundRange | None:

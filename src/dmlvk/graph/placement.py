@@ -152,11 +152,11 @@ class ReservedArena:
         has grown is reserved once more, with room to grow."""
         if self._arena is None or any(map(operator.gt, lengths, self._reserved)):
             grown = zip(lengths, self._reserved, strict=True)
-            self._reserved = [own if length <= own else length * _ROOM // 2 for length, own in grown]
-            lives = zip(self._reserved, self._lives, strict=True)
-            blocks = [[Lifetime(nbytes, *life)] for nbytes, life in lives]
-            self._arena = plan_arena(blocks)
+            reserved = [own if length <= own else length * _ROOM // 2 for length, own in grown]
+            blocks = [[Lifetime(nbytes, *life)] for nbytes, life in zip(reserved, self._lives, strict=True)]
             self.largest_live_set = largest_live_set(blocks)
+            self._arena = plan_arena(blocks)
+            self._reserved = reserved  # last: after a failure what has grown is reserved once more
         return self._arena
 
 

@@ -44,7 +44,7 @@ from dmlvk.onnx.host_nodes import HostEvaluator, always_makes_the_same, may_run_
 from dmlvk.onnx.host_values import is_always_driven, wanted_on_host
 from dmlvk.onnx.model import TEXT, Array, Model, Node, element_kind
 from dmlvk.onnx.node_facts import invalid_node, unsupported_node
-from dmlvk.onnx.program import NodeRegion
+from dmlvk.onnx.program import GraphProgram, NodeRegion, Placed
 from dmlvk.onnx.registry import Row, find_counting, find_row, missing_reason
 from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records, whole_numbers
 from dmlvk.onnx.stand_ins import StandIns
@@ -88,6 +88,28 @@ class _Walk:
     walked: dict[Node, Row | None]
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """The program of a model with what belongs to it, replaced in one piece: a cut that fails leaves the one before.
+
+    Attributes:
+        program, whole, region_count, host_inputs: The properties of ``Network``.
+        placed: The nodes of each body that a trace follows, each with its row.
+        reading: Nodes for which the host reads computed values.
+        doubles: Nodes that compute with 64-bit floats on the device.
+        without_traces: Loops that have turned out to be too long for a trace.
+    """
+
+    program: GraphProgram
+    whole: NodeRegion | None
+    region_count: int
+    host_inputs: frozenset[str]
+    placed: Mapping[Body, Sequence[Placed]]
+    reading: Collection[Node]
+    doubles: Sequence[Node]
+    without_traces: frozenset[Node]
+
+
 class Network:
     """A loaded model: constants folded, every other node with its converter.
 
@@ -101,10 +123,6 @@ class Network:
 
     Attributes:
         model: The model, without the nodes that are folded: their attributes may hold all the weights once more.
-        program: The model, cut.
-        whole: The only region of a model that is one; None where the host drives it.
-        region_count: Regions, those of bodies among them, at least 1.
-        host_inputs: Inputs that only say shapes or the like and are read before a plan is made, not by the device.
         folded: Nodes evaluated on the host once and for all.
         computed: Nodes of constants that the device has computed.
         uploads: Device values of constants, by name, shared by all traces.
@@ -136,14 +154,33 @@ class Network:
         self._outputs = tuple(info.name for info in model.outputs) if outputs is None else tuple(outputs)
         self._computing: dict[str, Node] | None = None if compute is None else {}
         self._bodies: dict[Node, dict[str, Body]] = {}
-        self._without_traces: set[Node] = set()
         self._types = dict(model.types)
         taken = {*model.initializers, *(info.name for info in model.inputs)}
         taken.update(name for node in model.nodes for name in node.outputs)
         self.model = replace(model, nodes=tuple(self._fold(model.nodes, taken)))
         if compute is not None and self._computing:
             self._compute(compute, dict.fromkeys(self._computing.values()))
-        self.cut()
+        self._cut = self._made_cut(frozenset())
+
+    @property
+    def program(self) -> GraphProgram:
+        """The model, cut."""
+        return self._cut.program
+
+    @property
+    def whole(self) -> NodeRegion | None:
+        """The only region of a model that is one; None where the host drives it."""
+        return self._cut.whole
+
+    @property
+    def region_count(self) -> int:
+        """Regions, those of bodies among them, at least 1."""
+        return self._cut.region_count
+
+    @property
+    def host_inputs(self) -> frozenset[str]:
+        """Inputs that only say shapes or the like and are read before a plan is made, not by the device."""
+        return self._cut.host_inputs
 
     # -- loading
 
@@ -245,32 +282,33 @@ class Network:
         nodes = [replace(node, whole=whole) if whole else node for node in body.nodes]
         return replace(body, nodes=tuple(self._fold(nodes, taken)), constants={})
 
-    def cut(self, without_trace: Node | None = None) -> None:
-        """Makes the program.
+    def cut(self, without_trace: Node) -> None:
+        """Makes the program anew.
 
         Args:
             without_trace: A loop that has turned out to be too long for a trace.
         """
-        if without_trace is not None:
-            self._without_traces.add(without_trace)
+        self._cut = self._made_cut(self._cut.without_traces | {without_trace})
+
+    def _made_cut(self, without_traces: frozenset[Node]) -> _Cut:
         model, inputs = self.model, {info.name: info.shape == () for info in self.model.inputs}
         outputs = self._outputs
-        self.host_inputs = wanted_on_host(inputs, model.nodes, outputs, self._bodies)
+        host_inputs = wanted_on_host(inputs, model.nodes, outputs, self._bodies)
         types = {name: element_kind(code) for name, code in self._types.items()}
-        cutter = Cutter(self._bodies, types, self.constants, inputs, self._without_traces, self._fallback)
+        cutter = Cutter(self._bodies, types, self.constants, inputs, without_traces, self._fallback)
         cutter.note_kinds({info.name: info.type for info in model.inputs})
-        known = {*self.constants, *self.host_inputs}
-        self.program = cutter.program(model.nodes, tuple(inputs), outputs, known, {})
-        self._placed, self._reading, self._doubles = cutter.placed, cutter.reading, cutter.doubles
-        self.host_inputs |= self.program.host_reads & inputs.keys()
-        self.region_count = max(self.program.count_regions(), 1)
-        self.whole: NodeRegion | None = None
-        parts = [part for part, _ in self.program.parts]
+        known = {*self.constants, *host_inputs}
+        program = cutter.program(model.nodes, tuple(inputs), outputs, known, {})
+        host_inputs |= program.host_reads & inputs.keys()
+        whole: NodeRegion | None = None
+        parts = [part for part, _ in program.parts]
         if all(info.is_tensor for info in (*model.inputs, *model.outputs)) and not parts[1:]:
             if not parts:
-                self.whole = NodeRegion(tuple(inputs), self.host_inputs, outputs, ())
+                whole = NodeRegion(tuple(inputs), host_inputs, outputs, ())
             elif isinstance(parts[0], NodeRegion):
-                self.whole = replace(parts[0], inputs=tuple(inputs), host_inputs=self.host_inputs, outputs=outputs)
+                whole = replace(parts[0], inputs=tuple(inputs), host_inputs=host_inputs, outputs=outputs)
+        count = max(program.count_regions(), 1)
+        return _Cut(program, whole, count, host_inputs, cutter.placed, cutter.reading, cutter.doubles, without_traces)
 
     def check_device(self, features: Collection[str]) -> None:
         """Refuses what a device with these features cannot compute, as far as types tell.
@@ -279,9 +317,9 @@ class Network:
             UnsupportedNodeError: a node computes with 64-bit floats, and the device does not.
         """
         missing = sorted({*GLSL_TYPES["FLOAT64"].features}.difference(features))
-        if self._doubles and missing:
+        if self._cut.doubles and missing:
             reason = f"its first input is FLOAT64, with which the device does not compute: it lacks {', '.join(missing)}"
-            raise unsupported_node(self._doubles[0], reason)
+            raise unsupported_node(self._cut.doubles[0], reason)
 
     # -- tracing
 
@@ -378,7 +416,7 @@ class Network:
 
     def _follow_branch(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> list[Operand]:
         body = self._bodies[node]["then_branch" if _number(node, 0, operands[0]) else "else_branch"]
-        self._follow(self._placed[body], walk)
+        self._follow(self._cut.placed[body], walk)
         return [walk.values[name] for name in body.outputs]
 
     def _unroll_loop(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> list[Operand]:
@@ -398,7 +436,7 @@ class Network:
             numbers = zip(body.inputs, (np.int64(len(made)), np.True_), strict=False)
             handed = [handed_number(body.types, name, number) for name, number in numbers]
             walk.values.update(zip(body.inputs, (*handed, *states), strict=True))
-            self._follow(self._placed[body], walk)
+            self._follow(self._cut.placed[body], walk)
             results = [walk.values[name] for name in body.outputs]
             goes_on, states = _number(node, 1, results[0]), results[1 : 1 + count]
             made.append(results[1 + count :])
@@ -420,7 +458,7 @@ class Network:
         first = len(walk.steps)
         for elements in rounds.elements:
             walk.values.update(zip(body.inputs, (*states, *elements), strict=True))
-            self._follow(self._placed[body], walk)
+            self._follow(self._cut.placed[body], walk)
             results = [walk.values[name] for name in body.outputs]
             states = results[: len(states)]
             made.append(results[len(states) :])
@@ -520,7 +558,7 @@ class Network:
         removed_nodes: dict[Node, Label] = {}
         for node, row in walk.walked.items():
             if node in launches and (row is not None or node in self._bodies):
-                place, reason = device_nodes, READ_BACK if node in self._reading else ""
+                place, reason = device_nodes, READ_BACK if node in self._cut.reading else ""
             elif row is None:
                 place, reason = host_nodes, CONTROL if node in self._bodies else SHAPE
             else:

@@ -282,7 +282,8 @@ class InferenceSession:
             And what ``run`` raises.
         """
         copies = binding.feeding, binding.leaving
-        binding.results, binding.commands = self._run_into(binding.outputs, binding.inputs, *copies)
+        results, binding.commands = self._run_into(binding.outputs, binding.inputs, *copies)
+        binding.results = results
 
     # -- one run
 

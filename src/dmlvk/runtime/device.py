@@ -293,8 +293,10 @@ class ComputeDevice:
             self._todo.extend(missing)
             more = min(_MOST_THREADS - self._threads, (os.cpu_count() or 1) - self._threads, len(missing))
             for _ in range(more):
-                self._threads += 1
-                threading.Thread(target=self._create_kernels, name="dmlvk-pipelines").start()
+                thread = threading.Thread(target=self._create_kernels, name="dmlvk-pipelines")
+                with contextlib.suppress(RuntimeError):  # the system has no more threads: ``kernel`` creates what is missing
+                    thread.start()
+                    self._threads += 1
         return missing
 
     def _create_kernels(self) -> None:

@@ -61,7 +61,8 @@ const float LN2_LOW = 1.42860677e-6;
 const float LN2 = 0.693147182;
 const float LOG2_E = 1.44269504;
 
-// x + ROUNDING has the nearest integer to x in its low bits, for |x| < 2^22: x + ROUNDING - ROUNDING is that integer.
+// x + ROUNDING has the nearest integer to x in its low bits, for |x| < 2^22: x + ROUNDING - ROUNDING is that integer. The sum is
+// an fma: SwiftShader (Chromium 156) takes x + ROUNDING - ROUNDING for x, in copies of an inlined function, though it is precise.
 const float ROUNDING = 12582912.0;
 int rounded_bits(float sum) { return floatBitsToInt(sum) - floatBitsToInt(ROUNDING); }
 
@@ -104,7 +105,7 @@ float exp2_bounded(float y) {
 #if defined(T_IS_FLOAT16)
     return exp2(y);
 #else
-    precise float sum = y + ROUNDING;
+    precise float sum = fma(y, 1.0, ROUNDING);
     precise float r = y - (sum - ROUNDING);
     precise float mantissa =
         fma(fma(fma(fma(fma(1.3276479e-3, r, 9.675541e-3), r, 5.550713e-2), r, 0.2402212), r, 0.69314694), r, 1.0000001);

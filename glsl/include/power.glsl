@@ -46,7 +46,7 @@ void log2_sum(float x, out float high, out float low) {
 // 2^(high + low) for a small correction `low`; 0 and infinity where the result is beyond the type.
 float exp2_sum(float high, float low) {
     const float bounded = clamp(high, -160.0, 130.0);
-    precise float rounded = bounded + ROUNDING;
+    precise float rounded = fma(bounded, 1.0, ROUNDING);
     precise float r = bounded - (rounded - ROUNDING); // exact
     // e^(r ln 2) - 1 = r ln 2 + r^2 (...), where r ln 2 is the greater part: the product of the upper halves is exact.
     const float LN2_UPPER = 0.693115234375;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import re
@@ -25,7 +26,7 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError, UnsupportedError
 from dmlvk.verify import check as verify
-from dmlvk.verify.card import read
+from dmlvk.verify.card import Card, read
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import Case, OperatorCases
 from dmlvk.verify.cases.problem import Variation, build
@@ -34,6 +35,7 @@ from dmlvk.verify.command import table
 from dmlvk.verify.command import verify as make_card
 from dmlvk.verify.oracle import Scaled, oracle
 from dmlvk.verify.runs import Selection, Trial, trials
+from dmlvk.verify.waivers import Waiver
 
 ENTRIES = list(all_cases().values())
 
@@ -86,7 +88,7 @@ def run(device: dmlvk.Device, chosen: list[Trial]) -> None:
     assert len(outcomes) == len(chosen)
     wrong = [f"{outcome.variation}: {outcome.detail}" for outcome in outcomes if not outcome.passed]
     assert not wrong, f"{len(wrong)} of {len(chosen)} runs:\n" + "\n".join(wrong)
-    unsupported = {outcome.unsupported for outcome in outcomes if outcome.unsupported}
+    unsupported = {outcome.unsupported for outcome in outcomes if outcome.unsupported and outcome.waiver is None}
     if device.mask == dmlvk.Mask():
         assert not unsupported, "the CI's device can do everything"
     assert all("needs the device feature" in reason for reason in unsupported)
@@ -221,6 +223,27 @@ def test_the_first_wrong_element_and_the_worst(monkeypatch: pytest.MonkeyPatch) 
     assert failure.kernels == "elementwise_binary" and failure.rule
     # The device goes on: what is created from now on is right.
     assert make_card(device, ["ElementWiseMultiply"], Selection.QUICK).passed
+
+
+def test_a_waiver_excuses_what_it_covers_and_says_when_nothing_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["ElementWiseAdd", "ElementWiseMultiply"]
+    cause = "its sums are differences"
+
+    def card(*waivers: Waiver) -> Card:
+        monkeypatch.setattr(verify, "waivers_of", lambda driver: waivers)
+        return make_card(dmlvk.Device(), names, Selection.QUICK, only="FLOAT32")
+
+    waived = Waiver("any", "ElementWiseAdd", "FLOAT32", cause)
+    elsewhere = Waiver("any", "ElementWiseAdd", "FLOAT16", cause)
+    assert card(waived).unneeded == [f"ElementWiseAdd FLOAT32 under any: {cause}"]
+    plant(monkeypatch, subtracting)
+    assert not card(elsewhere).passed
+    found = card(waived)
+    assert found.passed and not found.unneeded
+    assert [row[-1] for row in table(found)] == [f"unsupported: waived: {cause}", "ok"]
+    left_out = card(dataclasses.replace(waived, ends=False))
+    assert left_out.passed and not left_out.unneeded
+    assert left_out.pipelines == found.pipelines - 2, "what does not end is not compiled"
 
 
 SPOILER = """

@@ -133,6 +133,7 @@ class Card:
         pipelines: The number of pipelines created.
         entries: One for each operator and data type, in the order of the operators' list.
         stopped: Why it ended before all was run, "" where it did not.
+        unneeded: The driver's waivers that cover runs, none of which needed it.
     """
 
     machine: Machine
@@ -142,6 +143,7 @@ class Card:
     pipelines: int
     entries: list[Entry] = field(default_factory=list)
     stopped: str = ""
+    unneeded: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:

@@ -7,6 +7,7 @@ Every tensor lies between guard bytes, every run is done twice, and the device's
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from dmlvk.verify.cases.model import EXACT, OperatorCases, Tolerance
 from dmlvk.verify.cases.problem import Problem, Variation, build, fields_of, slot_name
 from dmlvk.verify.oracle import Scaled, oracle
 from dmlvk.verify.runs import Selection, Trial, chosen_rule, trials
+from dmlvk.verify.waivers import Waiver, waiver_of, waivers_of
 
 _AHEAD: Final = 512
 """Runs whose pipelines are created in other threads while the first of them is made: some 200 pipelines."""
@@ -48,9 +50,10 @@ class Outcome:
         same_bits: Whether both times gave the same bytes.
         dispatches: The number of dispatches of the first run.
         elements: The number of elements of all outputs.
-        unsupported: Why the device cannot run it, where it cannot; then nothing was run.
+        unsupported: Why the device cannot run it, where it cannot, or the waiver that excuses what came of it.
         failure: The failed check; None if all held.
         lost_device: Whether the device is gone since.
+        waiver: The waiver that covers the run, needed or not.
     """
 
     operator: str
@@ -66,6 +69,7 @@ class Outcome:
     unsupported: str = ""
     failure: Failure | None = None
     lost_device: bool = False
+    waiver: Waiver | None = None
 
     @property
     def passed(self) -> bool:
@@ -233,15 +237,27 @@ def verify_operators(
 
 
 def check_trials(device: Device, chosen: Iterable[Trial]) -> Iterator[Outcome]:
-    """Makes runs one after the other, while other threads create the pipelines of those that come next."""
-    waiting: collections.deque[tuple[Trial, Plan | None]] = collections.deque()
+    """Makes runs one after the other, while other threads create the pipelines of those that come next. A waiver of the
+    device's driver excuses the runs that it covers."""
+    waiting: collections.deque[tuple[Trial, Waiver | None, Plan | None]] = collections.deque()
+    waivers = waivers_of(device.info.driver)
 
     def first() -> Outcome:
-        trial, plan = waiting.popleft()
-        return check_problem(device, trial.entry, trial.variation, build(trial.entry.operator, trial.variation), plan)
+        trial, waiver, plan = waiting.popleft()
+        name, variation = trial.entry.operator.__name__, trial.variation
+        excused = Outcome(
+            name, variation, trial.rule, unsupported=f"waived: {waiver.cause}" if waiver else "", waiver=waiver
+        )
+        if waiver is not None and not waiver.ends:
+            return excused
+        outcome = check_problem(device, trial.entry, variation, build(trial.entry.operator, variation), plan)
+        if waiver is None or outcome.lost_device:
+            return outcome
+        return dataclasses.replace(outcome, waiver=waiver) if outcome.passed else excused
 
     for trial in chosen:
-        waiting.append((trial, _prepared(device, trial)))
+        waiver = waiver_of(waivers, trial.entry.operator.__name__, trial.variation)
+        waiting.append((trial, waiver, _prepared(device, trial) if waiver is None or waiver.ends else None))
         if len(waiting) > _AHEAD:
             yield first()
     while waiting:

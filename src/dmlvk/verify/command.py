@@ -19,6 +19,7 @@ from dmlvk.verify.cases.problem import variations
 from dmlvk.verify.check import Outcome, percentile, verify_operators
 from dmlvk.verify.machine import describe
 from dmlvk.verify.runs import Selection
+from dmlvk.verify.waivers import Waiver
 
 _MOST_REPORTS = 5
 
@@ -50,11 +51,14 @@ def verify(
     chosen = {name: entry for name, entry in cases.items() if not operators or name in operators}
     started, pipelines = time.perf_counter(), device.pipelines_created
     entries: list[Entry] = []
+    needed: dict[Waiver, bool] = {}
     outcomes = _with_progress(chosen, verify_operators(device, chosen.values(), selection, only=only))
     for name, group in itertools.groupby(outcomes, key=lambda outcome: outcome.operator):
         by_type: dict[str, list[Outcome]] = collections.defaultdict(list)
         for outcome in group:
             by_type[outcome.variation.data_type.name].append(outcome)
+            if outcome.waiver is not None:
+                needed[outcome.waiver] = needed.get(outcome.waiver, False) or bool(outcome.unsupported)
         entries += [summarize(chosen[name], data_type, ran) for data_type, ran in by_type.items()]
     if not entries:
         raise InvalidArgumentError(
@@ -69,6 +73,7 @@ def verify(
         pipelines=device.pipelines_created - pipelines,
         entries=entries,
         stopped=str(lost) if lost is not None else "",
+        unneeded=[str(waiver) for waiver, excuses in needed.items() if not excuses],
     )
 
 
@@ -157,6 +162,7 @@ def summary(card: Card) -> list[str]:
         lines += ["", card.report(entry)]
     if len(failed) > _MOST_REPORTS:
         lines += ["", f"and {len(failed) - _MOST_REPORTS} more: see the table"]
+    lines += [f"not needed in these runs: the waiver of {waiver}" for waiver in card.unneeded]
     if card.stopped:
         lines += ["", f"It ended early, because the device was lost: {card.stopped}"]
     return lines

@@ -58,7 +58,7 @@ gather() {  # wait for all that was started and print it in order
     beside=()
 }
 
-python3 tools/setup_lavapipe.py && two_drivers=1 || two_drivers=0
+python3 tools/setup_drivers.py && two_drivers=1 || two_drivers=0
 driver=("VK_DRIVER_FILES=$installed")
 ((two_drivers == 0)) || driver=("VK_DRIVER_FILES=$backports/icd.json" "LD_LIBRARY_PATH=$backports/lib")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import models_page
 import operators_page
 import performance_page
+import runtime_names_page
 import zoo_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -20,6 +21,7 @@ def pages() -> dict[str, str]:
     found = results.read(performance_page.RESULTS)
     made = {
         "operators.md": operators_page.page(),
+        "onnxruntime-names.md": runtime_names_page.page(),
         "performance.md": performance_page.page(found),
         "models.md": models_page.page(models_page.Record.read(), models_page.read_saved()),
         "zoo.md": zoo_page.page(),

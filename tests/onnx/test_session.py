@@ -64,7 +64,7 @@ def _feed(*sizes: int) -> dict[str, np.ndarray]:
 def test_what_the_model_says(network: onnx.ModelProto, make_session: Callable[..., InferenceSession]) -> None:
     session = make_session(network)
     (x,), (y,) = session.get_inputs(), session.get_outputs()
-    assert (x.name, x.shape, x.type) == ("x", ("N", 3, "H", "W"), "tensor(float)")
+    assert (x.name, x.shape, x.type) == ("x", ["N", 3, "H", "W"], "tensor(float)")
     assert (y.name, y.shape, y.type) == ("y", None, "tensor(float)")
     assert session.get_modelmeta().custom_metadata_map == {"classes": "a,b,c"}
 

@@ -18,7 +18,8 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from dmlvk.directml.device import Device
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
-from dmlvk.onnx.session import InferenceSession, SessionOptions
+from dmlvk.onnx.options import SessionOptions
+from dmlvk.onnx.session import InferenceSession
 from dmlvk.onnx.types import infer_types
 from dmlvk.runtime.device import choose_device
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, NoDeviceError, UnsupportedError

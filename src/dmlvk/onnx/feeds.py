@@ -11,7 +11,8 @@ import numpy as np
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.model import TEXT, Array, Model, ValueInfo, data_type_of
-from dmlvk.spec.errors import InvalidArgumentError, ModelError, broken_rule
+from dmlvk.onnx.ort_value import OrtValue
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError, broken_rule
 
 Feed = Array | DeviceArray
 Fed = Feed | tuple[Feed, ...] | None
@@ -26,10 +27,15 @@ def check_feeds(model: Model, feeds: Mapping[str, Any]) -> dict[str, Fed]:
     Raises:
         InvalidArgumentError: no mapping.
         ModelError: missing or unknown names, other types or other shapes than declared; names the inputs.
+        UnsupportedError: an input with an initializer.
     """
     if not isinstance(feeds, Mapping):
         raise InvalidArgumentError("must be a mapping from input names to arrays", field="feeds", value=type(feeds))
     wanted = [info.name for info in model.inputs]
+    fixed = [info.name for info in model.overridable if info.name in feeds]
+    if fixed:
+        what = f"input {fixed[0]!r} has an initializer, which is a constant here"
+        raise UnsupportedError(f"{what}: SessionOptions.add_initializer gives it another value")
     missing = ", ".join(repr(name) for name in wanted if name not in feeds)
     unknown = ", ".join(repr(name) for name in feeds if name not in wanted)
     if missing or unknown:
@@ -46,6 +52,8 @@ def check_fed(info: ValueInfo, feed: object) -> Fed:
     Raises:
         ModelError: it is not what the model declares.
     """
+    if isinstance(feed, OrtValue):
+        feed = feed.content
     if info.is_tensor:
         return check_feed(info, feed)
     if feed is None and info.type.startswith("optional("):
@@ -60,11 +68,14 @@ def check_fed(info: ValueInfo, feed: object) -> Fed:
 
 
 def check_feed(info: ValueInfo, feed: object) -> Feed:
-    """One feed as an array, of the type and the number of dimensions and the sizes that the model declares.
+    """One feed as an array, of the type and the number of dimensions and the sizes that the model declares. What is no array
+    becomes one of the declared type, but no fraction an integer.
 
     Raises:
         ModelError: of another.
     """
+    if isinstance(feed, OrtValue):
+        feed = feed.content
     array = feed if isinstance(feed, DeviceArray) else _array(info, feed)
     if isinstance(array, DeviceArray):
         wanted = data_type_of(info.dtype)
@@ -88,7 +99,11 @@ def check_feed(info: ValueInfo, feed: object) -> Feed:
 
 def _array(info: ValueInfo, feed: object) -> Array:
     try:
-        return np.asarray(feed)
+        array = np.asarray(feed)
+        is_whole = array.dtype.kind in "biu" or not array.size
+        if isinstance(feed, list | tuple | int | float) and (is_whole or (array.dtype.kind, info.dtype.kind) == ("f", "f")):
+            return np.asarray(feed, info.dtype)
+        return array
     except Exception as error:  # ragged lists, or whatever an object's own conversion raises
         rule = f"input {info.name!r} is a {info.type} and must be fed as an array ({error})"
         raise ModelError(broken_rule(rule, type(feed))) from error

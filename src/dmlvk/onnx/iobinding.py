@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Collection, Sequence
+from typing import Protocol, TypeVar, overload
 
+import numpy as np
 import numpy.typing as npt
 
 from dmlvk.engine.copies import Copies
 from dmlvk.engine.device_array import DeviceArray
-from dmlvk.engine.transfer import from_device, to_device
+from dmlvk.engine.transfer import from_device, packed_bytes, to_device
 from dmlvk.onnx.feeds import Feed, check_feed
 from dmlvk.onnx.model import Array, ValueInfo
 from dmlvk.onnx.model_run import known_data_type
+from dmlvk.onnx.ort_value import OrtDevice, OrtValue, at_handle, dtype_of_kind
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import Recording
-from dmlvk.spec.errors import ModelError, StateError, UnsupportedError, other_device
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError, other_device
+
+T = TypeVar("T")
+
+
+class Bindable(Protocol):
+    """A session, as far as a binding knows it."""
+
+    @property
+    def device(self) -> ComputeDevice: ...
+
+    @property
+    def host_inputs(self) -> Collection[str]: ...
+
+    def get_inputs(self) -> list[ValueInfo]: ...
+
+    def get_outputs(self) -> list[ValueInfo]: ...
 
 
 class IOBinding:
-    """Inputs and outputs of a session's runs, on its device; after onnxruntime's. Made by ``InferenceSession.io_binding``.
+    """Inputs and outputs of a session's runs, on its device; after onnxruntime's.
 
     Arrays are named by inputs and outputs of the model. A run computes the outputs that are bound, and only those come back.
     An array that is bound as an input is read anew by each run, so that an output may be the next run's input.
+
+    Args:
+        session: The session.
 
     Attributes:
         inputs: The arrays that are bound to inputs.
@@ -31,31 +54,72 @@ class IOBinding:
         feeding, leaving: The copies of arrays to the model and from it, kept for runs with the same ones.
     """
 
-    def __init__(
-        self, device: ComputeDevice, inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo], host_inputs: Collection[str]
-    ) -> None:
-        self._device = device
-        self._inputs = {info.name: info for info in inputs}
-        self._outputs = {info.name: info for info in outputs}
-        self._host_inputs = host_inputs
+    def __init__(self, session: Bindable) -> None:
+        self._device = session.device
+        self._inputs = {info.name: info for info in session.get_inputs()}
+        self._outputs = {info.name: info for info in session.get_outputs()}
+        self._host_inputs = session.host_inputs
+        self._handed_back: dict[str, OrtValue | OrtDevice] = {}
+        self._values: list[DeviceArray | OrtValue] | None = None
         self.inputs: dict[str, Feed] = {}
         self.outputs: dict[str, DeviceArray | None] = {}
         self.results: dict[str, DeviceArray] = {}
         self.commands: Recording | None = None
-        self.feeding = Copies(device)
-        self.leaving = Copies(device)
+        self.feeding = Copies(self._device)
+        self.leaving = Copies(self._device)
 
-    def bind_input(self, name: str, array: DeviceArray) -> None:
-        """Binds an array on the session's device to an input; packed ones are read without another copy.
+    @overload
+    def bind_input(self, name: str, array: DeviceArray) -> None: ...
+
+    @overload
+    def bind_input(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,
+        element_type: npt.DTypeLike | int,
+        shape: Sequence[int],
+        buffer_ptr: int,
+    ) -> None: ...
+
+    def bind_input(  # type: ignore[misc]  # the second argument has two names
+        self,
+        name: str,
+        array: DeviceArray | str | None = None,
+        device_id: int = 0,
+        element_type: npt.DTypeLike | int | None = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+        *,
+        device_type: str | None = None,
+    ) -> None:
+        """Binds an array on the session's device to an input, or what lies at an address; packed arrays are read without
+        another copy.
+
+        Args:
+            name: The input.
+            array: The array; or the name of a place as ``OrtDevice.make`` takes it.
+            device_id, element_type, shape, buffer_ptr: With the name of a place: its number, the type of the elements, their
+                sizes, and an ``OrtValue.data_ptr()`` or, on the host, an address, which is read now.
+            device_type: The name of a place.
 
         Raises:
             ModelError: no such input, or one of another type or shape.
+            InvalidArgumentError: there is nothing at the address.
             UnsupportedError: the input is a sequence, or optional.
             StateError: an array of another device.
         """
-        self.inputs[name] = self._checked(name, array)
+        if isinstance(array, DeviceArray):
+            self.inputs[name] = self._checked(name, array)
+            return
+        place = OrtDevice.make(_given("device_type", device_type or array), device_id)
+        found = _at(place, element_type, _given("shape", shape), _given("buffer_ptr", buffer_ptr))
+        if isinstance(found, DeviceArray):
+            self.inputs[name] = self._checked(name, found)
+        else:
+            self.bind_cpu_input(name, found)
 
-    def bind_cpu_input(self, name: str, array: npt.ArrayLike) -> None:
+    def bind_cpu_input(self, name: str, arr_on_cpu: npt.ArrayLike) -> None:
         """Uploads an array now and binds it to an input. One that says a shape or the like, which the host must know, stays
         there.
 
@@ -63,7 +127,7 @@ class IOBinding:
             ModelError: no such input, or one of another type or shape.
             UnsupportedError: the input is a sequence, or optional.
         """
-        values = self._checked(name, array)
+        values = self._checked(name, arr_on_cpu)
         if not isinstance(values, DeviceArray):
             values = (
                 values.copy()
@@ -72,17 +136,87 @@ class IOBinding:
             )
         self.inputs[name] = values
 
-    def bind_output(self, name: str, array: DeviceArray | None = None) -> None:
-        """Asks for an output: in this array, packed and of its sizes and type, or in a new one at each run.
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Binds a tensor to an input: one on the host is uploaded now, one on the device is read by each run.
+
+        Raises:
+            What ``bind_input`` raises.
+        """
+        self.bind_cpu_input(name, ortvalue if ortvalue.place.is_host else self._on_device(ortvalue))
+
+    @overload
+    def bind_output(self, name: str, array: DeviceArray | None = None) -> None: ...
+
+    @overload
+    def bind_output(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int = 0,
+        element_type: npt.DTypeLike | int | None = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None: ...
+
+    def bind_output(  # type: ignore[misc]  # the second argument has two names
+        self,
+        name: str,
+        array: DeviceArray | str | None = None,
+        device_id: int = 0,
+        element_type: npt.DTypeLike | int | None = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+        *,
+        device_type: str | None = None,
+    ) -> None:
+        """Asks for an output: in an array on the device, packed and of its sizes and type, or at an address, or in a new one
+        at each run.
+
+        Args:
+            name: The output.
+            array: The array; or the name of a place as ``OrtDevice.make`` takes it, from which the output comes back as an
+                ``OrtValue``. With neither it comes back as a ``DeviceArray``.
+            device_id, element_type, shape, buffer_ptr: As in ``bind_input``; without an address there is a new tensor at
+                each run. What lies on the host is written before ``run_with_iobinding`` returns.
+            device_type: The name of a place.
 
         Raises:
             ModelError: no such output.
+            InvalidArgumentError: there is nothing at the address.
             StateError: an array of another device.
         """
+        named = device_type or (array if isinstance(array, str) else None)
+        if named is None:
+            self._bind_output(name, array if isinstance(array, DeviceArray) else None, None)
+            return
+        place = OrtDevice.make(named, device_id)
+        if buffer_ptr is None:
+            self._bind_output(name, None, place)
+            return
+        found = _at(place, element_type, _given("shape", shape), buffer_ptr)
+        self._bind_value(name, OrtValue(found, dtype_of_kind(element_type), place))
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Asks for an output in this tensor, of its sizes and type; one on the host is written before ``run_with_iobinding``
+        returns.
+
+        Raises:
+            ModelError: no such output.
+            StateError: a tensor of another device.
+        """
+        self._bind_value(name, ortvalue)
+
+    def _bind_value(self, name: str, value: OrtValue) -> None:
+        self._bind_output(name, None if value.place.is_host else self._on_device(value), value)
+
+    def _bind_output(self, name: str, array: DeviceArray | None, handed_back: OrtValue | OrtDevice | None) -> None:
         if name not in self._outputs:
             raise ModelError(f"the model has no output {name!r}; its outputs are {', '.join(self._outputs)}")
         self._require_own_device("output", name, array)
         self.outputs[name] = array
+        self._handed_back.pop(name, None)
+        if handed_back is not None:
+            self._handed_back[name] = handed_back
 
     def clear_binding_inputs(self) -> None:
         """Unbinds all inputs."""
@@ -91,7 +225,11 @@ class IOBinding:
     def clear_binding_outputs(self) -> None:
         """Unbinds all outputs and forgets those of the last run."""
         self.outputs.clear()
-        self.results = {}
+        self._handed_back.clear()
+        self.keep({}, None)
+
+    def synchronize_inputs(self) -> None:
+        """Does nothing: a run reads what was written before."""
 
     def synchronize_outputs(self) -> None:
         """Waits until the last run is done.
@@ -103,13 +241,49 @@ class IOBinding:
             raise StateError("the binding has not been run; call run_with_iobinding first")
         self.commands.wait()
 
-    def get_outputs(self) -> list[DeviceArray]:
-        """The outputs of the last run, in the order in which they were bound; it may still be running."""
-        return list(self.results.values())
+    def keep(self, results: dict[str, DeviceArray], commands: Recording | None) -> None:
+        """Keeps the outputs of a run, and writes those that are bound to memory of the host. For the session."""
+        for name, array in results.items():
+            value = self._handed_back.get(name)
+            if isinstance(value, OrtValue) and value.place.is_host:
+                found = from_device(array, self._outputs[name].dtype)
+                if list(found.shape) != value.shape():
+                    rule, sizes = "the bound tensor must have the output's sizes", list(found.shape)
+                    raise InvalidArgumentError(rule, field=f"output {name!r}", value=value.shape(), expected=sizes)
+                value.update_inplace(found)
+        self.results, self.commands, self._values = results, commands or self.commands, None
+
+    def get_outputs(self) -> list[DeviceArray | OrtValue]:
+        """The outputs of the last run, in the order in which they were bound; it may still be running. What was bound by
+        ONNX Runtime's arguments is an ``OrtValue``, anything else a ``DeviceArray``."""
+        if self._values is None:
+            self._values = [self._value(name, array) for name, array in self.results.items()]
+        return list(self._values)
+
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """The outputs of the last run, each as an ``OrtValue``."""
+        return [
+            value if isinstance(value, OrtValue) else OrtValue(value, self._outputs[name].dtype, OrtDevice.make("vulkan", 0))
+            for name, value in zip(self.results, self.get_outputs(), strict=True)
+        ]
+
+    def _value(self, name: str, array: DeviceArray) -> DeviceArray | OrtValue:
+        match self._handed_back.get(name):
+            case OrtValue() as value:
+                return value
+            case OrtDevice() as place:
+                dtype = self._outputs[name].dtype
+                return OrtValue(from_device(array, dtype) if place.is_host else array, dtype, place)
+        return array
 
     def copy_outputs_to_cpu(self) -> list[Array]:
         """The outputs of the last run as arrays of the model's types. Waits for it."""
         return [from_device(array, self._outputs[name].dtype) for name, array in self.results.items()]
+
+    def _on_device(self, value: OrtValue) -> DeviceArray:
+        if not isinstance(value.content, DeviceArray):
+            raise InvalidArgumentError("must hold a tensor on the device", field="ortvalue", value=type(value.content))
+        return value.content
 
     def _checked(self, name: str, array: object) -> Feed:
         if name not in self._inputs:
@@ -126,3 +300,30 @@ class IOBinding:
     def _require_own_device(self, what: str, name: str, array: Feed | None) -> None:
         if isinstance(array, DeviceArray) and array.device is not self._device:
             raise other_device(f"the array bound to {what} {name!r}", array.device, "the session", self._device)
+
+
+def _at(place: OrtDevice, kind: npt.DTypeLike | int | None, shape: Sequence[int], address: int) -> Array | DeviceArray:
+    """The tensor at an address of the host, or at a number that ``OrtValue.data_ptr`` gave."""
+    if kind is None:
+        raise InvalidArgumentError("must be given with an address", field="element_type", value=None)
+    dtype, sizes = dtype_of_kind(kind), tuple(shape)
+    if place.is_host:
+        nbytes = dtype.itemsize * int(np.prod(sizes, dtype=np.int64))
+        memory: Array = np.frombuffer(memoryview((ctypes.c_ubyte * nbytes).from_address(address)), np.uint8)
+        return memory.view(dtype).reshape(sizes)
+    value = at_handle(address)
+    if value is None or not isinstance(value.content, DeviceArray):
+        rule = "must be what OrtValue.data_ptr() of a tensor on the device gives, while that tensor is kept"
+        raise InvalidArgumentError(rule, field="buffer_ptr", value=address)
+    whole = value.content
+    part = DeviceArray(whole.device, whole.buffer, known_data_type(dtype), sizes, offset=whole.offset)
+    if packed_bytes(part) > packed_bytes(whole):
+        rule = "must have no more bytes than the tensor at buffer_ptr"
+        raise InvalidArgumentError(rule, field="shape", value=sizes, expected=whole.shape)
+    return part
+
+
+def _given(name: str, value: T | None) -> T:
+    if value is None:
+        raise InvalidArgumentError("must be given", field=name, value=None)
+    return value

@@ -24,7 +24,7 @@ from dmlvk.onnx.types import infer_types, type_name
 from dmlvk.onnx.versions import CHECKED, is_beyond_onnx
 from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError, UnsupportedNodeError
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, NoSuchFileError, UnsupportedError, UnsupportedNodeError
 from dmlvk.spec.formats import NumberFormat
 
 Array = npt.NDArray[Any]
@@ -130,13 +130,14 @@ class ValueInfo:
 
     Attributes:
         name: Its name.
-        shape: Sizes; a string is a symbolic size, None an unnamed one. None where the model says nothing of the shape.
+        shape: Sizes, a list; a string is a symbolic size, None an unnamed one. None where the model says nothing of the
+            shape.
         type: ONNX's name of its type, such as "tensor(float)", "seq(tensor(int64))" or "optional(seq(tensor(float)))".
         dtype: The numpy type, of a sequence that of its tensors; ``object`` for text, and for an output of no tensors.
     """
 
     name: str
-    shape: tuple[int | str | None, ...] | None
+    shape: list[int | str | None] | None
     type: str
     dtype: np.dtype[Any] = field(repr=False)
 
@@ -156,6 +157,7 @@ class ModelMetadata:
     description: str
     version: int
     custom_metadata_map: Mapping[str, str]
+    graph_description: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +201,7 @@ class Model:
         nodes: The nodes in an order in which each comes after what it reads.
         initializers: Constants by name.
         inputs: The inputs that a caller feeds; inputs with an initializer are constants.
+        overridable: The inputs with an initializer, where the file's version of the format says that they may have others.
         outputs: The outputs that a caller gets.
         opsets: Domain -> version.
         types: ONNX's number of the element type by value, as far as type inference knows it.
@@ -212,6 +215,7 @@ class Model:
     opsets: Mapping[str, int]
     types: Mapping[str, int]
     metadata: ModelMetadata
+    overridable: tuple[ValueInfo, ...] = ()
 
 
 def load_model(source: Source, *, float64_as_float32: bool = False, hosts: bool = False) -> Model:
@@ -262,8 +266,18 @@ def _model(proto: onnx.ModelProto, weights: Weights, float64_as_float32: bool, h
             description=proto.doc_string,
             version=proto.model_version,
             custom_metadata_map={item.key: item.value for item in proto.metadata_props},
+            graph_description=graph.doc_string,
+        ),
+        overridable=tuple(
+            _value_info(item, text=hosts)
+            for item in graph.input
+            if item.name in initializers and proto.ir_version >= _OVERRIDABLE_SINCE
         ),
     )
+
+
+_OVERRIDABLE_SINCE: Final = 4
+"""The version of the format from which an input with an initializer has a default, and not a constant."""
 
 
 def _read(source: Source) -> tuple[onnx.ModelProto, Weights]:
@@ -280,7 +294,8 @@ def _read(source: Source) -> tuple[onnx.ModelProto, Weights]:
         file = source if isinstance(source, bytes) else _content(Path(os.fsdecode(source)))
     except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
         reason = getattr(error, "strerror", None) or error
-        raise ModelError(f"{os.fspath(source)!r} cannot be read: {reason}") from error
+        kind = NoSuchFileError if isinstance(error, FileNotFoundError) else ModelError
+        raise kind(f"{os.fspath(source)!r} cannot be read: {reason}") from error
     light, weights = without_weights(file)
     try:
         proto = onnx.ModelProto.FromString(light)
@@ -524,9 +539,9 @@ def _value_info(proto: onnx.ValueInfoProto, *, text: bool, opaque: bool = False)
         dtype = TEXT
     if dtype is None:
         raise UnsupportedError(f"{proto.name!r} has elements of type {name}, which no device tensor can hold")
-    shape: tuple[int | str | None, ...] | None = None
+    shape: list[int | str | None] | None = None
     if tensor.HasField("shape") and kind == "{}":
-        shape = tuple(_dimension(item) for item in tensor.shape.dim)
+        shape = [_dimension(item) for item in tensor.shape.dim]
     return ValueInfo(proto.name, shape, kind.format(f"tensor({name})"), dtype)
 
 

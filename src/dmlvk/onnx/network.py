@@ -291,7 +291,7 @@ class Network:
         self._cut = self._made_cut(self._cut.without_traces | {without_trace})
 
     def _made_cut(self, without_traces: frozenset[Node]) -> _Cut:
-        model, inputs = self.model, {info.name: info.shape == () for info in self.model.inputs}
+        model, inputs = self.model, {info.name: info.shape == [] for info in self.model.inputs}
         outputs = self._outputs
         host_inputs = wanted_on_host(inputs, model.nodes, outputs, self._bodies)
         types = {name: element_kind(code) for name, code in self._types.items()}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from dmlvk.directml.device import Device
 from dmlvk.engine.compiled_graphs import CompiledGraph
@@ -37,9 +37,16 @@ from dmlvk.onnx.iobinding import IOBinding
 from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, data_type_of, load_model
 from dmlvk.onnx.model_run import ModelRun, known_data_type
 from dmlvk.onnx.network import Network
+from dmlvk.onnx.notices import tell_once
 from dmlvk.onnx.opening import Opening
+from dmlvk.onnx.options import RunOptions, SessionOptions, check_run_options
+from dmlvk.onnx.ort_value import OrtDevice, OrtValue
+from dmlvk.onnx.overrides import overridden
 from dmlvk.onnx.program import NodeRegion
+from dmlvk.onnx.providers import Providers, asked_device_id, device_of, normalized, tell_of_providers
+from dmlvk.onnx.refusals import with_refused_methods
 from dmlvk.onnx.report import SessionReport
+from dmlvk.onnx.timeline import Timeline
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.measure import copy_bandwidth
 from dmlvk.runtime.recorder import BoundRange, Recording
@@ -54,29 +61,7 @@ from dmlvk.spec.errors import (
 from dmlvk.spec.tensor import packed_strides
 
 
-@dataclass(frozen=True)
-class SessionOptions:
-    """The options of a session.
-
-    Attributes:
-        plan_cache_size: Plans kept, each for one set of input shapes; the one unused longest goes first.
-        without_passes: Names of passes that shall not change the graph, "all" for every one; ``dmlvk.graph.passes.PASSES``
-            lists them.
-        float64_as_float32: Whether arithmetic with 64-bit floats is done in 32 bits, with their precision and range. Devices
-            compute with 64 more slowly, and some not at all: these refuse a model that asks for it.
-        max_loop_rounds: Rounds after which a Loop is taken for one that does not end, and the run for failed.
-        on_unsupported: What becomes of nodes that no device can do, such as those of text, trees of ``ai.onnx.ml`` and
-            operators without a converter: "error" refuses the model, "host" has ONNX Runtime run them on the host, where
-            the package is installed; the report names each with the bytes that it moved.
-    """
-
-    plan_cache_size: int = 8
-    without_passes: tuple[str, ...] = ()
-    float64_as_float32: bool = False
-    max_loop_rounds: int = 1 << 20
-    on_unsupported: Literal["error", "host"] = "error"
-
-
+@with_refused_methods
 class InferenceSession:
     """A model ready to run; after ``onnxruntime.InferenceSession``.
 
@@ -90,11 +75,17 @@ class InferenceSession:
     Random nodes give new numbers at each run. With a ``seed`` they are the same ones in every session of the model, run for
     run, though not those of another runtime; without, nobody knows them.
 
+    Scripts for ONNX Runtime run as they are: the second and third argument may be its ``sess_options`` and ``providers``,
+    and every provider is the Vulkan device, ``CPUExecutionProvider`` included; the logger ``dmlvk.onnx`` says so.
+
     Args:
         model: Path of an ONNX file, its bytes, or a ModelProto.
         device: A ``Device``, a choice of one (see ``Device``), or None for the process-wide one.
         options: See ``SessionOptions``.
+        provider_options: The options of each provider; their ``device_id`` chooses the device, see ``OrtDevice.make``.
         progress: Told how far the loading is, see ``dmlvk.onnx.Progress``; and later how far the making of plans is.
+        path_or_bytes, sess_options, providers: ONNX Runtime's names of the first three arguments.
+        keywords: What else ONNX Runtime takes by name, such as ``enable_fallback``, without effect.
 
     Attributes:
         device: The device that it runs on.
@@ -106,6 +97,7 @@ class InferenceSession:
         NoDeviceError: there is no such device.
     """
 
+    @overload
     def __init__(
         self,
         model: Source,
@@ -113,33 +105,69 @@ class InferenceSession:
         options: SessionOptions | None = None,
         *,
         progress: Progress | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        path_or_bytes: Source,
+        sess_options: SessionOptions | None = None,
+        providers: Providers | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
+        *,
+        progress: Progress | None = None,
+        **keywords: Any,
+    ) -> None: ...
+
+    def __init__(  # type: ignore[misc]  # the first three arguments have two names each
+        self,
+        model: Source | None = None,
+        device: Device | DeviceChoice | SessionOptions = None,
+        options: SessionOptions | Providers | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
+        *,
+        progress: Progress | None = None,
+        path_or_bytes: Source | None = None,
+        sess_options: SessionOptions | None = None,
+        providers: Providers | None = None,
+        **keywords: Any,
     ) -> None:
-        self._options = options or SessionOptions()
-        for option in ("plan_cache_size", "max_loop_rounds"):
-            if getattr(self._options, option) < 1:
-                raise InvalidArgumentError("must be at least 1", field=option, value=getattr(self._options, option))
-        if self._options.on_unsupported not in ("error", "host"):
-            rule = 'must be "error" or "host"'
-            raise InvalidArgumentError(rule, field="on_unsupported", value=self._options.on_unsupported)
+        if isinstance(device, SessionOptions):
+            device, sess_options = None, device
+        if isinstance(options, SessionOptions):
+            sess_options = options
+        else:
+            providers = options if providers is None else providers
+        for name in keywords:
+            tell_once(f"InferenceSession: its argument {name!r} has no effect")
+        source: Any = path_or_bytes if model is None else model
+        self._options = (sess_options or SessionOptions()).checked()
+        asked = providers or tuple(self._options.providers.items())
+        self._providers = normalized(asked, provider_options)
+        if device is None and (number := asked_device_id(self._providers)):
+            device = device_of(number)
         hosts = self._options.on_unsupported == "host"
         progress = progress or silent
         opening = Opening(device)
         parsing = Count(progress, PARSING, 1)
-        loaded = load_model(model, float64_as_float32=self._options.float64_as_float32, hosts=hosts)
+        loaded = load_model(source, float64_as_float32=self._options.float64_as_float32, hosts=hosts)
+        loaded = overridden(loaded, self._options.sizes, self._options.initializers)
         parsing()
         folding = Count(progress, FOLDING, 1)
         self._network = Network(
-            loaded, self._options.without_passes, lambda constants: self._computed(opening, constants), hosts=hosts
+            loaded, self._options.passes_left_out, lambda constants: self._computed(opening, constants), hosts=hosts
         )
         self._model = self._network.model
         self._types = {info.name: info.dtype for info in self._model.inputs}
         ahead = self._trace_ahead()  # while the device opens
         folding()
         self.device: Device = opening.result()
+        tell_of_providers(asked, self._providers, self.device)
         self._network.check_device(self.device.capabilities.features)
         self._graphs = CompiledGraphs(self.device, self._network, self._options.plan_cache_size, progress)
         self._lock = threading.Lock()
         self._account: Account | None = None
+        self._timeline = Timeline() if self._options.enable_profiling else None
         if ahead is not None:
             self._plan_ahead(ahead)
 
@@ -153,9 +181,102 @@ class InferenceSession:
         """The outputs that ``run`` returns when asked for everything."""
         return list(self._model.outputs)
 
+    def get_overridable_initializers(self) -> list[ValueInfo]:
+        """The inputs that have a default in the model, which ``SessionOptions.add_initializer`` replaces."""
+        return list(self._model.overridable)
+
     def get_modelmeta(self) -> ModelMetadata:
         """The model's own description, ``custom_metadata_map`` included."""
         return self._model.metadata
+
+    @property
+    def host_inputs(self) -> Collection[str]:
+        """The inputs that the host must know, such as shapes."""
+        return self._network.host_inputs
+
+    # -- what ONNX Runtime's scripts ask
+
+    def get_session_options(self) -> SessionOptions:
+        """The options that the session was made with; changing them changes nothing."""
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        """The providers that were asked for, or else those there are: each is the session's device."""
+        return list(self._providers)
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of each provider, as text."""
+        return {name: dict(options) for name, options in self._providers.items()}
+
+    def set_providers(
+        self, providers: Providers | None = None, provider_options: Sequence[Mapping[Any, Any]] | None = None
+    ) -> None:
+        """Sets what ``get_providers`` says; the session stays on its device.
+
+        Raises:
+            UnsupportedError: a ``device_id`` asks for another device.
+            InvalidArgumentError: as for a new session.
+        """
+        asked = normalized(providers, provider_options)
+        number = asked_device_id(asked)
+        if number and device_of(number) is not self.device:
+            raise UnsupportedError(f"the session stays on {self.device.info.name!r}; device_id {number} takes a new session")
+        self._providers = asked
+        tell_of_providers(providers, asked, self.device)
+
+    def enable_fallback(self) -> None:
+        """No effect: there is nothing to fall back to."""
+
+    def disable_fallback(self) -> None:
+        """No effect: there is nothing to fall back to."""
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """No effect: no graph is captured."""
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """No effect: there are no such options."""
+        tell_once(f"InferenceSession.set_ep_dynamic_options has no effect ({', '.join(options)})")
+
+    def get_tuning_results(self) -> list[Any]:
+        """None: kernels are chosen by rules."""
+        return []
+
+    def set_tuning_results(self, results: Sequence[Any], *, error_on_invalid: bool = False) -> None:
+        """No effect: kernels are chosen by rules."""
+
+    def create_ortvalue_from_shape_and_type(
+        self,
+        shape: Sequence[int],
+        element_type: npt.DTypeLike | int,
+        device_type: str,
+        device_id: int = 0,
+        vendor_id: int = -1,
+    ) -> OrtValue:
+        """A tensor of zeros for this session: on its device, or with "cpu" on the host.
+
+        Args:
+            shape: Its sizes.
+            element_type: A numpy type, or ONNX's number of one.
+            device_type: See ``OrtDevice.make``.
+            device_id, vendor_id: No effect: it is the session's device.
+        """
+        return OrtValue.zeros_on(self.device, shape, element_type, OrtDevice.make(device_type, device_id, vendor_id))
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When profiling began, by ``time.monotonic_ns``; 0 without ``SessionOptions.enable_profiling``."""
+        return self._timeline.start_ns if self._timeline else 0
+
+    def end_profiling(self) -> str:
+        """Writes the times of all runs in Chrome's trace format and stops timing them.
+
+        Returns:
+            The file's name; "" where nothing was timed.
+        """
+        with self._lock:
+            timeline, self._timeline = self._timeline, None
+        return timeline.write(self._options.profile_file_prefix, self.device.info.name) if timeline else ""
+
+    # -- how it runs
 
     def report(self) -> SessionReport:
         """The report of the last run: where the model's nodes ran, and what they take; see ``profile`` for their times."""
@@ -223,13 +344,33 @@ class InferenceSession:
 
     # -- running
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    @overload
+    def run(
+        self, output_names: Sequence[str] | None, feeds: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]: ...
+
+    @overload
+    def run(
+        self, output_names: Sequence[str] | None, *, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]: ...
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Mapping[str, Any] | None = None,
+        run_options: RunOptions | None = None,
+        *,
+        input_feed: Mapping[str, Any] | None = None,
+    ) -> list[Any]:
         """Runs the model.
 
         Args:
-            output_names: The outputs to return, in this order; None for all.
-            feeds: An array for each input, of exactly its type; a ``DeviceArray`` of the session's device is copied there. A
-                list of arrays for a sequence, None for an optional input that is to be empty, an array of ``str`` for text.
+            output_names: The outputs to return, in this order; None or an empty list for all.
+            feeds: An array for each input, of exactly its type; a ``DeviceArray`` or an ``OrtValue`` of the session's device
+                is copied there. Lists and tuples of numbers, and a number, become an array of the input's type. A list of
+                arrays for a sequence, None for an optional input that is to be empty, an array of ``str`` for text.
+            run_options: See ``RunOptions``.
+            input_feed: ONNX Runtime's name of ``feeds``.
 
         Returns:
             A new array for each output, a list of arrays for a sequence, None for an optional output that is empty. Text is
@@ -239,10 +380,12 @@ class InferenceSession:
             InvalidArgumentError: ``output_names`` are no names, or ``feeds`` no mapping.
             ModelError: names, types, shapes or values that do not fit the model; the session stays usable.
             UnsupportedNodeError: a node cannot run with these shapes, or a loop does not end.
-            StateError: a ``DeviceArray`` of another device.
+            UnsupportedError: an input with an initializer is fed.
+            StateError: a ``DeviceArray`` of another device, or ``run_options.terminate`` is set.
         """
+        check_run_options(run_options)
         names = self._output_names(output_names)
-        arrays = self._checked(feeds)
+        arrays = self._checked(input_feed if feeds is None else feeds)
         with self._lock:
             plan = self._planned(arrays)
             if plan is None:
@@ -250,6 +393,49 @@ class InferenceSession:
                 return [_on_host(items[name]) for name in names]
             self._submit(plan, arrays)
             return [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], object],
+        user_data: object = None,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Runs the model in a thread of its own and returns at once.
+
+        Args:
+            output_names, input_feed, run_options: The arguments of ``run``.
+            callback: Called in that thread with the outputs, ``user_data`` and "", or where the run fails with an empty
+                list, ``user_data`` and the message.
+            user_data: Whatever the callback is to be given.
+        """
+
+        def work() -> None:
+            try:
+                outputs, message = self.run(output_names, input_feed, run_options), ""
+            except Exception as error:  # whatever it is, it is for the callback
+                outputs, message = [], str(error)
+            callback(outputs, user_data, message)
+
+        threading.Thread(target=work, name="dmlvk-run").start()
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """Runs as ``run`` does, from tensors and into tensors on the host.
+
+        Args:
+            output_names, run_options: The arguments of ``run``.
+            input_dict_ort_values: A tensor, or a sequence of them, for each input.
+        """
+        outputs = self.run(output_names, input_dict_ort_values, run_options)
+        infos = {info.name: info for info in self._model.outputs}
+        names = self._output_names(output_names)
+        return [OrtValue(output, infos[name].dtype) for name, output in zip(names, outputs, strict=True)]
 
     def run_with_device_arrays(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[DeviceArray]:
         """Runs as ``run`` does, but the outputs stay on the device: a new packed array each, which may be fed again. Returns
@@ -270,20 +456,39 @@ class InferenceSession:
 
     def io_binding(self) -> IOBinding:
         """An empty binding of inputs and outputs for ``run_with_iobinding``."""
-        return IOBinding(self.device, self._model.inputs, self._model.outputs, self._network.host_inputs)
+        return IOBinding(self)
 
-    def run_with_iobinding(self, binding: IOBinding) -> None:
+    @overload
+    def run_with_iobinding(self, binding: IOBinding, run_options: RunOptions | None = None) -> None: ...
+
+    @overload
+    def run_with_iobinding(self, *, iobinding: IOBinding, run_options: RunOptions | None = None) -> None: ...
+
+    def run_with_iobinding(
+        self,
+        binding: IOBinding | None = None,
+        run_options: RunOptions | None = None,
+        *,
+        iobinding: IOBinding | None = None,
+    ) -> None:
         """Runs the model with the inputs and outputs of a binding, which has the outputs afterwards. Does not wait for the
-        device.
+        device, unless an output is bound to memory of the host.
+
+        Args:
+            binding: The binding.
+            run_options: See ``RunOptions``.
+            iobinding: ONNX Runtime's name of ``binding``.
 
         Raises:
             InvalidArgumentError: an output is to go to an array of other sizes or another type, or into the memory of
                 another one.
             And what ``run`` raises.
         """
-        copies = binding.feeding, binding.leaving
-        results, binding.commands = self._run_into(binding.outputs, binding.inputs, *copies)
-        binding.results = results
+        check_run_options(run_options)
+        bound = iobinding if binding is None else binding
+        if not isinstance(bound, IOBinding):
+            raise InvalidArgumentError("must be an IOBinding", field="binding", value=type(bound))
+        bound.keep(*self._run_into(bound.outputs, bound.inputs, bound.feeding, bound.leaving))
 
     # -- one run
 
@@ -343,7 +548,7 @@ class InferenceSession:
 
     def _output_names(self, wanted: Sequence[str] | None) -> list[str]:
         known = [info.name for info in self._model.outputs]
-        if wanted is None:
+        if wanted is None or (isinstance(wanted, Sequence) and not wanted):
             return known
         if isinstance(wanted, str) or not isinstance(wanted, Iterable):
             raise InvalidArgumentError("must be a list of names, or None for all", field="output_names", value=wanted)
@@ -353,7 +558,7 @@ class InferenceSession:
                 raise ModelError(f"the model has no output {name!r}; its outputs are {', '.join(sorted(known))}")
         return names
 
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Fed]:
+    def _checked(self, feeds: Any) -> dict[str, Fed]:
         """The feeds as the device takes them, and those that the host must know as arrays."""
         arrays = check_feeds(self._model, feeds)
         for info in self._model.inputs:
@@ -387,7 +592,7 @@ class InferenceSession:
             if name not in host_feeds and isinstance(array, (np.ndarray, DeviceArray))
         }
         try:
-            return self._graphs.get(region, specs, host_feeds, exact=exact)
+            return self._graphs.get(region, specs, host_feeds, exact=exact or self._timeline is not None)
         except LongLoopError as error:
             self._network.cut(error.loop)
             return self._planned(arrays, exact=exact)
@@ -397,14 +602,14 @@ class InferenceSession:
     ) -> None:
         """Runs a model that is one region."""
         feeds = {name: array for name, array in arrays.items() if isinstance(array, (np.ndarray, DeviceArray))}
-        account = Account({name: array.shape for name, array in feeds.items()}, timed=timed)
+        account = Account({name: array.shape for name, array in feeds.items()}, timed=timed or self._timeline is not None)
         self._started(account).submit(plan, feeds, feeding)
-        self._account = account
+        self._ended(account)
 
     def _drive(self, arrays: Mapping[str, Fed], *, timed: bool = False) -> dict[str, Item]:
         """Runs a model whose regions the host drives; its outputs by name."""
         tensors = {name: array for name, array in arrays.items() if isinstance(array, (np.ndarray, DeviceArray))}
-        account = Account({name: array.shape for name, array in tensors.items()}, timed=timed)
+        account = Account({name: array.shape for name, array in tensors.items()}, timed=timed or self._timeline is not None)
         items = {info.name: self._item(info, arrays[info.name]) for info in self._model.inputs}
         try:
             run = self._started(account)
@@ -412,8 +617,13 @@ class InferenceSession:
         except LongLoopError as error:
             self._network.cut(error.loop)
             return self._drive(arrays, timed=timed)
-        self._account = account
+        self._ended(account)
         return dict(zip((info.name for info in self._model.outputs), made, strict=True))
+
+    def _ended(self, account: Account) -> None:
+        self._account = account
+        if self._timeline is not None:
+            self._timeline.add(account.steps())
 
     def _started(self, account: Account) -> ModelRun:
         return ModelRun(self.device, self._graphs, account, self._options.max_loop_rounds)

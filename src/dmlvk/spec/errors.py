@@ -134,6 +134,10 @@ class ModelError(DmlvkError, ValueError):
     """An ONNX file is broken, or the feeds do not fit the model's inputs."""
 
 
+class NoSuchFileError(ModelError, FileNotFoundError):
+    """There is no ONNX file at the path."""
+
+
 class UnsupportedNodeError(UnsupportedError):
     """A node of an ONNX model that dmlvk cannot run, found when the model is loaded.
 

@@ -2,7 +2,7 @@
 
 Each node has a state of its own, of which every run uses up as many words as it needs, whatever its shapes: each run gives
 new numbers. The key is the node's ``seed``, so that two sessions of one model give the same numbers run for run (which are
-not those of another runtime); without a seed the session draws a key when the node is first planned.
+not those of another runtime); without a seed a key is drawn when the node is first planned.
 
 A number in [0, 1) is the upper 24 bits of a word over 2^24, exact in float32; other types round such numbers.
 """
@@ -10,7 +10,6 @@ A number in [0, 1) is the upper 24 bits of a word over 2^24, exact in float32; o
 from __future__ import annotations
 
 import math
-import secrets
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
+from dmlvk.onnx.seeds import drawn
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ReduceFunction, TensorDataType
@@ -149,10 +149,10 @@ def _described(node: Conversion) -> tuple[Sizes, np.dtype[Any]]:
 
 
 def _initial_state(node: Conversion) -> Array:
-    """A counter of 0 and the key: the bits of ``seed``, a float or an integer, or some that nobody knows."""
+    """A counter of 0 and the key: the bits of ``seed``, a float or an integer, or those drawn."""
     seed = node.attribute("seed", None)
     if seed is None:
-        key = secrets.randbits(64)
+        key = drawn()
     else:
         key = int(np.float32(seed).view(np.uint32)) if isinstance(seed, float) else int(seed) % 2**64
     return np.array([0, 0, 0, 0, key & 0xFFFFFFFF, key >> 32], _UINT32)

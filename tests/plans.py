@@ -106,14 +106,20 @@ def check_range(part: Range, size: int) -> None:
 @functools.cache
 def check_pipeline(kernel: KernelVariant, caps: Capabilities) -> None:
     spec = KERNELS[kernel.kernel]
-    names = [name for name, _ in spec.constants]
     given = dict(kernel.constants)
-    assert given.keys() <= set(names)
+    assert given.keys() <= {name for name, _ in spec.constants}
     x, y, z = (int(given.get(f"LOCAL_SIZE_{axis}", dict(spec.constants).get(f"LOCAL_SIZE_{axis}", 1))) for axis in "XYZ")
     assert x * y * z <= caps.workgroup_invocations
     assert z <= 64, "the least that Vulkan guarantees of the third dimension"
-    constants = {names.index(name): value for name, value in given.items()}
-    assert shared_bytes(spirv(kernel.kernel, kernel.variant), constants) <= caps.shared_memory_bytes
+    assert pipeline_shared_bytes(kernel) <= caps.shared_memory_bytes
     if kernel.subgroup_size:
         assert "subgroup_size_control" in caps.features
         assert caps.minimum_subgroup_size <= kernel.subgroup_size <= caps.maximum_subgroup_size
+
+
+@functools.cache
+def pipeline_shared_bytes(kernel: KernelVariant) -> int:
+    """The shared memory that a workgroup of the pipeline takes."""
+    names = [name for name, _ in KERNELS[kernel.kernel].constants]
+    constants = {names.index(name): value for name, value in kernel.constants}
+    return shared_bytes(spirv(kernel.kernel, kernel.variant), constants)

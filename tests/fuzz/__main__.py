@@ -10,7 +10,7 @@ import warnings
 
 from fuzz.campaign import Account, limit_memory, run
 
-WHAT = ("descs",)
+WHAT = ("descs", "answers", "eager")
 
 
 def main() -> int:

@@ -6,7 +6,6 @@ All is told from the rows and their cases: an operator that is new is tried with
 
 from __future__ import annotations
 
-import copy
 import enum
 import functools
 import pickle
@@ -25,8 +24,8 @@ from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.spec.schema import FieldKind, FieldSpec
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.problem import Variation, build
-from fuzz.campaign import Fault
-from fuzz.drafts import ROWS, Call, Text, draft_of, made, read, spelt
+from fuzz.campaign import Fault, Overtime
+from fuzz.drafts import ROWS, Call, Text, copied, draft_of, made, read, spelt
 
 DEVICES: Final = {
     **choices.DEVICES,
@@ -47,7 +46,7 @@ _FLOATS: Final = (
     *(0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e-40, 1e-8, 3.4e38, 3.5e38, -3.5e38, 1e300, 65504.0, 65520.0, 2.0**31, 2.0**63),
     *(Text(text) for text in ("inf", "-inf", "nan")),
 )
-_ODD: Final = (
+ODD: Final = (
     *(None, True, False, "", "1", "FLOAT32", b"1", (), ((),), (None,), ("a",), 1.5, 2.0),
     *map(
         Text,
@@ -87,7 +86,7 @@ def judged(text: str, chance: float = 1.0) -> str:
     device, _, expression = text.partition(": ")
     try:
         return _outcome(expression, DEVICES[device], chance)
-    except Exception as error:
+    except (Exception, Overtime) as error:
         raise Fault(text, f"{type(error).__name__}: {error}") from error
 
 
@@ -130,15 +129,21 @@ def _check_message(error: Exception) -> None:
 
 def drafted(rng: random.Random, *, wild: bool) -> Call:
     """A desc of some case, changed: in ways that a caller may want and, if wild, in one that none can."""
-    draft: Call = copy.deepcopy(rng.choice(bases(rng.choice(tuple(ROWS)))))
+    draft = changed(rng.choice(bases(rng.choice(tuple(ROWS)))), rng)
+    if wild:
+        rng.choice(_WILD)(draft, rng)
+    return draft
+
+
+def changed(base: Call, rng: random.Random) -> Call:
+    """A desc like another one."""
+    draft = copied(base)
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
         rng.choice(_TAME)(draft, rng)
     if rng.random() < 0.7:
         _fit_outputs(draft)
     if rng.random() < 0.3:
         _restride(draft, rng)
-    if wild:
-        rng.choice(_WILD)(draft, rng)
     return draft
 
 
@@ -153,7 +158,7 @@ def bases(name: str) -> tuple[Call, ...]:
     return tuple(found)
 
 
-def _tensors(draft: Call) -> list[Call]:
+def tensors_of(draft: Call) -> list[Call]:
     """The tensors of a draft, those of an array too, in the order of the slots."""
     found: list[Call] = []
     for value in draft.arguments.values():
@@ -181,7 +186,7 @@ def _fit_outputs(draft: Call) -> None:
 
 def _rename_size(draft: Call, rng: random.Random) -> None:
     """Another number for a size, wherever it stands."""
-    tensors = _tensors(draft)
+    tensors = tensors_of(draft)
     if not tensors:
         return
     old, new = rng.choice(rng.choice(tensors).arguments["sizes"]), rng.choice(_SIZES)
@@ -199,7 +204,7 @@ def _rename_size(draft: Call, rng: random.Random) -> None:
 
 def _retype(draft: Call, rng: random.Random) -> None:
     """Another data type for one, wherever it stands."""
-    tensors = _tensors(draft)
+    tensors = tensors_of(draft)
     if not tensors:
         return
     old, new = rng.choice(tensors).arguments["data_type"], rng.choice(tuple(TensorDataType)[1:])
@@ -213,7 +218,7 @@ def _retype(draft: Call, rng: random.Random) -> None:
 
 def _rerank(draft: Call, rng: random.Random) -> None:
     """One dimension more or fewer, of all tensors or one."""
-    tensors, more, size = _tensors(draft), rng.random() < 0.7, rng.choice((1, 1, 2, 3))
+    tensors, more, size = tensors_of(draft), rng.random() < 0.7, rng.choice((1, 1, 2, 3))
     for tensor in tensors if rng.random() < 0.8 else tensors[:1]:
         sizes = tensor.arguments["sizes"]
         tensor.arguments["sizes"] = (size, *sizes) if more else sizes[1:] or (1,)
@@ -226,7 +231,7 @@ def _rerank(draft: Call, rng: random.Random) -> None:
 
 def _restride(draft: Call, rng: random.Random) -> None:
     """Strides for some tensors: another order of dimensions, gaps, broadcasts; sometimes overlapping or huge."""
-    for tensor in _tensors(draft):
+    for tensor in tensors_of(draft):
         sizes = tensor.arguments["sizes"]
         if rng.random() < 0.5 or not isinstance(sizes, tuple):
             continue
@@ -242,7 +247,7 @@ def _restride(draft: Call, rng: random.Random) -> None:
 
 def _flag(draft: Call, rng: random.Random) -> None:
     """Some inputs are OWNED_BY_DML, more bytes or a promised alignment."""
-    for tensor in _tensors(draft):
+    for tensor in tensors_of(draft):
         if rng.random() < 0.4:
             tensor.arguments["flags"] = TensorFlags.OWNED_BY_DML
         if rng.random() < 0.1:
@@ -256,11 +261,11 @@ def _leave_out(draft: Call, rng: random.Random) -> None:
     optional = [spec for spec in _fields(draft) if spec.optional]
     if not optional:
         return
-    spec, tensors = rng.choice(optional), _tensors(draft)
+    spec, tensors = rng.choice(optional), tensors_of(draft)
     if draft.arguments.get(spec.name) is not None:
         draft.arguments[spec.name] = None
     elif spec.kind.is_tensor and tensors:
-        draft.arguments[spec.name] = copy.deepcopy(rng.choice(tensors))
+        draft.arguments[spec.name] = copied(rng.choice(tensors))
         if rng.random() < 0.5:
             draft.arguments[spec.name].arguments["data_type"] = rng.choice(spec.all_types)
     elif not spec.kind.is_tensor:
@@ -269,9 +274,9 @@ def _leave_out(draft: Call, rng: random.Random) -> None:
 
 def _exchange(draft: Call, rng: random.Random) -> None:
     """A tensor in the place of another."""
-    tensors = _tensors(draft)
+    tensors = tensors_of(draft)
     if tensors:
-        rng.choice(tensors).arguments.update(copy.deepcopy(rng.choice(tensors).arguments))
+        rng.choice(tensors).arguments.update(copied(rng.choice(tensors)).arguments)
 
 
 def _array(draft: Call, rng: random.Random) -> None:
@@ -281,7 +286,7 @@ def _array(draft: Call, rng: random.Random) -> None:
         spec = rng.choice(arrays)
         value = list(draft.arguments[spec.name])
         if value and rng.random() < 0.5:
-            value.insert(rng.randrange(len(value) + 1), copy.deepcopy(rng.choice(value)))
+            value.insert(rng.randrange(len(value) + 1), copied(rng.choice(value)))
         elif value:
             del value[rng.randrange(len(value))]
         draft.arguments[spec.name] = tuple(value)
@@ -333,7 +338,7 @@ def _activation(rng: random.Random) -> Call:
         name for name, row in ROWS.items() if row.fusable or row.__name__ in ("ElementWiseClip", "ActivationSoftmax1")
     ]
     name = rng.choice(fusable if rng.random() < 0.9 else tuple(ROWS))
-    draft = copy.deepcopy(rng.choice(bases(name)))
+    draft = copied(rng.choice(bases(name)))
     for spec in _fields(draft):
         if spec.kind.is_tensor:
             draft.arguments[spec.name] = None
@@ -350,7 +355,7 @@ _TAME: Final[tuple[Callable[[Call, random.Random], None], ...]] = (
 
 def _odd_field(draft: Call, rng: random.Random) -> None:
     spec = rng.choice(_fields(draft))
-    value, odd = draft.arguments.get(spec.name), rng.choice(_ODD)
+    value, odd = draft.arguments.get(spec.name), rng.choice(ODD)
     if isinstance(value, tuple) and value and rng.random() < 0.5:
         position = rng.randrange(len(value))
         odd = (*value[:position], odd, *value[position + 1 :])
@@ -366,16 +371,16 @@ def _extreme_attribute(draft: Call, rng: random.Random) -> None:
 
 
 def _odd_tensor(draft: Call, rng: random.Random) -> None:
-    if tensors := _tensors(draft):
+    if tensors := tensors_of(draft):
         arguments = rng.choice(tensors).arguments
-        arguments[rng.choice(tuple(arguments))] = rng.choice((*_ODD, *_INTEGERS, *_FLOATS))
+        arguments[rng.choice(tuple(arguments))] = rng.choice((*ODD, *_INTEGERS, *_FLOATS))
 
 
 def _extreme_size(draft: Call, rng: random.Random) -> None:
-    if tensors := _tensors(draft):
+    if tensors := tensors_of(draft):
         tensor, name = rng.choice(tensors), rng.choice(("sizes", "strides"))
         numbers = list(tensor.arguments[name] or tensor.arguments["sizes"])
-        numbers[rng.randrange(len(numbers))] = rng.choice((*_INTEGERS, *_ODD))
+        numbers[rng.randrange(len(numbers))] = rng.choice((*_INTEGERS, *ODD))
         tensor.arguments[name] = rng.choice((tuple(numbers), Text(f"[{', '.join(map(spelt, numbers))}]")))
 
 

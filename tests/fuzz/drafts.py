@@ -22,7 +22,7 @@ from dmlvk.verify.cases import all_cases
 
 ROWS: Final = {row.__name__: row for row in all_cases()}
 """Every operator's row, those of our own included."""
-_NAMES: Final[dict[str, Any]] = {
+NAMES: Final[dict[str, Any]] = {
     **vars(enums),
     **{kind.__name__: kind for kind in (schema.ScaleBias, schema.Size2D, TensorDesc, NumberFormat, Fraction, Decimal)},
     "np": np,
@@ -65,11 +65,18 @@ def draft_of(value: Any) -> Any:
     return tuple(map(draft_of, value)) if isinstance(value, tuple) else value
 
 
+def copied(draft: Any) -> Any:
+    """A draft that can be changed without the other."""
+    if isinstance(draft, Call):
+        return Call(draft.name, {name: copied(value) for name, value in draft.arguments.items()}, draft.positional)
+    return tuple(map(copied, draft)) if isinstance(draft, tuple) else draft
+
+
 def made(draft: Any) -> Any:
     """The real thing."""
     if isinstance(draft, Call):
         arguments = {name: made(value) for name, value in draft.arguments.items()}
-        return _NAMES[draft.name](*map(made, draft.positional), **arguments)
+        return NAMES[draft.name](*map(made, draft.positional), **arguments)
     if isinstance(draft, Text):
         return read(draft)
     return tuple(map(made, draft)) if isinstance(draft, tuple) else draft
@@ -93,4 +100,4 @@ def spelt(draft: Any) -> str:
 
 def read(text: str) -> Any:
     """What a text stands for; it raises what its making raises."""
-    return eval(text, _NAMES)
+    return eval(text, NAMES)

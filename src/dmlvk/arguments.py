@@ -52,9 +52,9 @@ class Arguments:
                 f"{function_name(row)}() takes at most {len(inputs)} positional arguments, its tensors; got {len(args)}"
             )
         self.row = row
-        self.outputs = named.pop("outputs", ())
-        self.output_sizes = named.pop("output_sizes", None)
-        self.output_data_types = named.pop("output_data_types", None)
+        self.outputs = _kept(named.pop("outputs", ()))
+        self.output_sizes = _kept(named.pop("output_sizes", None))
+        self.output_data_types = _kept(named.pop("output_data_types", None))
         self.options: dict[str, Any] = {name: named.pop(name, default) for name, default in options.items()}
         self.operands: list[Any] = []
         self.counts: list[tuple[FieldSpec, int | None]] = []
@@ -94,11 +94,11 @@ class Arguments:
             values = tuple(next(rest) for _ in range(1 if count is None else count))
             fields[spec.name] = values[0] if count is None else values
         desc = self.row(**fields)
+        desc.validate_given()
         specs = [spec for spec in self.row.fields if spec.kind.is_output]
-        unknown = set(self.outputs) - {spec.name for spec in specs}
-        if unknown:
-            known = ", ".join(spec.name for spec in specs)
-            raise desc.error("outputs", f"must name outputs among {known}", sorted(unknown))
+        known = [spec.name for spec in specs]
+        if not isinstance(self.outputs, tuple) or not all(name in known for name in self.outputs):
+            raise desc.error("outputs", f"must name outputs among {', '.join(known)}", self.outputs)
 
         wanted = [spec for spec in specs if not spec.optional or spec.name in self.outputs]
         sizes = self._sizes(desc, specs, wanted)
@@ -149,9 +149,18 @@ class Arguments:
         return [[next(rest) for _ in own] for own in sizes]
 
 
+def _kept(value: Any) -> Any:
+    """Whatever has elements as a tuple: it is read more than once, and told from others by its text."""
+    value = _plain(value)
+    return tuple(map(_kept, value)) if isinstance(value, Iterable) and not isinstance(value, str) else value
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
 def _attribute(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
+    value = _plain(value)
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | tuple) else value
 
 

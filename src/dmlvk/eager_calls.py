@@ -52,11 +52,15 @@ class Call(Arguments):
 
     def key(self) -> tuple[object, ...]:
         """Equal for calls that can share what is prepared. Attributes by their text: 0.0 is not -0.0, nor 1 True."""
+        try:
+            attributes = repr((self.attributes, self.outputs, self.output_sizes, self.output_data_types))
+        except ValueError:  # an integer of more digits than Python spells, which no field takes
+            attributes = ""
         return (
             self.row,
             tuple([count for _, count in self.counts]),
             tuple([_operand_key(operand) for operand in self.operands]),
-            repr((self.attributes, self.outputs, self.output_sizes, self.output_data_types)),
+            attributes,
         )
 
 

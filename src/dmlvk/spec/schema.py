@@ -515,30 +515,43 @@ class OperatorDesc:
             InvalidArgumentError: naming operator, field, rule and value of the first rule broken.
         """
         for spec in self.fields:
-            value = getattr(self, spec.name)
-            if value is None:
-                if not spec.optional:
-                    raise self.error(spec.name, "must be given", None)
-            elif spec.kind in (FieldKind.INPUT_TENSOR, FieldKind.OUTPUT_TENSOR):
-                self._validate_tensor(spec, value, beyond)
-            elif spec.kind.is_tensor:
-                if not isinstance(value, tuple) or not value:
-                    raise self.error(spec.name, "must be a tuple of at least one TensorDesc", value)
-                for tensor in value:
-                    self._validate_tensor(spec, tensor, beyond)
-            elif spec.kind is FieldKind.FUSED_ACTIVATION:
-                self._validate_activation(spec, value)
-            elif spec.kind is FieldKind.OPERATOR_DESC_ARRAY:
-                if not isinstance(value, tuple):
-                    raise self.error(spec.name, "must be a tuple of operator descs", value)
-                for activation in value:
-                    self._validate_activation(spec, activation)
-            else:
-                self._validate_attribute(spec, value)
+            self._validate_field(spec, beyond)
         for constraint in self.constraints:
             violation = constraint.check(self)
             if violation is not None:
                 raise self.broken(constraint, violation)
+
+    def validate_given(self) -> None:
+        """Checks every field but the outputs, each by itself: what the inference of outputs takes for granted.
+
+        Raises:
+            InvalidArgumentError: as ``validate``.
+        """
+        for spec in self.fields:
+            if not spec.kind.is_output:
+                self._validate_field(spec, beyond=True)
+
+    def _validate_field(self, spec: FieldSpec, beyond: bool) -> None:
+        value = getattr(self, spec.name)
+        if value is None:
+            if not spec.optional:
+                raise self.error(spec.name, "must be given", None)
+        elif spec.kind in (FieldKind.INPUT_TENSOR, FieldKind.OUTPUT_TENSOR):
+            self._validate_tensor(spec, value, beyond)
+        elif spec.kind.is_tensor:
+            if not isinstance(value, tuple) or not value:
+                raise self.error(spec.name, "must be a tuple of at least one TensorDesc", value)
+            for tensor in value:
+                self._validate_tensor(spec, tensor, beyond)
+        elif spec.kind is FieldKind.FUSED_ACTIVATION:
+            self._validate_activation(spec, value)
+        elif spec.kind is FieldKind.OPERATOR_DESC_ARRAY:
+            if not isinstance(value, tuple):
+                raise self.error(spec.name, "must be a tuple of operator descs", value)
+            for activation in value:
+                self._validate_activation(spec, activation)
+        else:
+            self._validate_attribute(spec, value)
 
     def _validate_tensor(self, spec: FieldSpec, tensor: object, beyond: bool) -> None:
         if not isinstance(tensor, TensorDesc):

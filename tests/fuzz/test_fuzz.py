@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fuzz import descs
+from fuzz import descs, eager
 from fuzz.campaign import SEEDS, Attempt, run
 
 
@@ -25,7 +25,7 @@ def short_run(attempt: Attempt, count: int, seed: int = 0) -> dict[str, int]:
 
 @pytest.mark.host
 def test_descs() -> None:
-    outcomes = short_run(descs.attempt, 2000)
+    outcomes = short_run(descs.attempt, 1500)
     assert min(outcomes[word] for word in ("refused", "planned")) > 500
     assert outcomes["beyond the device"] > 20
 
@@ -34,3 +34,13 @@ def test_descs() -> None:
 @pytest.mark.parametrize("text", seeds("descs"))
 def test_faults_of_descs(text: str) -> None:
     descs.judged(text)
+
+
+def test_eager_calls() -> None:
+    outcomes = short_run(eager.attempt, 40)
+    assert outcomes["right"] > 10 and outcomes["refused"] > 10
+
+
+@pytest.mark.parametrize("text", seeds("eager"))
+def test_faults_of_eager_calls(text: str) -> None:
+    eager.judged(text)

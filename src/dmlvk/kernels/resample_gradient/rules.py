@@ -157,6 +157,8 @@ class ResampleGradientProblem:
             return float(0 <= away < parts)
 
         near = [o for o in range(-2 * PATTERN_TAPS, 2 * PATTERN_TAPS) if weight(o, 0)]
+        if not near:  # offsets move it far away
+            return None
         left, taps = -near[0], len(near)
         right = taps - left - factor  # how far what reads the last input would reach beyond the last output
         most = min(factor, most)

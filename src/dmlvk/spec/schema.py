@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeGuard, dataclass_
 
 from dmlvk.spec.enums import FeatureLevel, OperatorType, TensorDataType, TensorFlags, member_or_none, member_rule
 from dmlvk.spec.errors import InvalidArgumentError
-from dmlvk.spec.size import Size
+from dmlvk.spec.size import Size, decided
 from dmlvk.spec.tensor import TensorDesc
 
 FLOATS = (TensorDataType.FLOAT32, TensorDataType.FLOAT16)
@@ -665,6 +665,10 @@ def _is_number(value: object) -> TypeGuard[numbers.Real]:
 
 def fits_float32(value: object) -> bool:
     """Whether a value is a number, not NaN, and no finite one that float32 would make infinite."""
+    return bool(decided(_fits_float32, value))
+
+
+def _fits_float32(value: object) -> bool:
     if not _is_number(value) or math.isnan(value):
         return False
     try:

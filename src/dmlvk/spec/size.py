@@ -564,6 +564,8 @@ class SizeTrace:
     def is_less(self, left: Any, right: Any) -> bool:
         """left < right."""
         if not (_is_whole(left) and _is_whole(right)):
+            if _is_infinite(left) or _is_infinite(right):  # whatever the size is
+                return bool(_value(left) < _value(right))
             return self.holds("<", left, right)
         form, factor, constant = self._difference(left, right)
         if form is None:

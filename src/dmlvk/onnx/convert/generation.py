@@ -29,7 +29,7 @@ _INT32, _FARTHEST = np.dtype(np.int32), 2**31 - 1
 @converts("ConstantOfShape", 9, 20, 21, 23, 24, 25, types=(TensorDataType.INT64,), host_inputs=(0,))
 def constant_of_shape(node: Conversion) -> Value:
     sizes = tuple(node.known(0).tolist())
-    if min(sizes, default=0) < 0:
+    if any(size < 0 for size in sizes):
         raise node.invalid("no size may be negative", list(sizes))
     value = node.attribute("value", np.zeros(1, np.float32))
     if format_of(value.dtype) is not None:

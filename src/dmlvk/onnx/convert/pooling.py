@@ -162,8 +162,9 @@ def max_unpool(node: Conversion) -> Value:
     )
     sizes = (*x.sizes[:2], *implied)
     given = node.host(2)
-    wanted = sizes if given is None else tuple(map(int, given))
-    if min(implied) < 1 or len(wanted) != len(sizes) or any(own > full for own, full in zip(sizes, wanted, strict=True)):
+    wanted = sizes if given is None else tuple(given.tolist())
+    is_empty = any(size < 1 for size in implied)
+    if is_empty or len(wanted) != len(sizes) or any(own > full for own, full in zip(sizes, wanted, strict=True)):
         raise node.invalid(f"the output must have at least the sizes that the window implies, {sizes}", wanted)
     if 0 in x.sizes:
         return node.fill(wanted, x.dtype.type(0))

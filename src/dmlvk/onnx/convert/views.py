@@ -35,7 +35,7 @@ def reshape(node: Conversion) -> Value:
     if sizes.count(-1) == 1:
         known = math.prod(size for size in sizes if size != -1)
         sizes[sizes.index(-1)] = math.prod(x.sizes) // known if known else 0
-    if min(sizes, default=0) < 0 or math.prod(sizes) != math.prod(x.sizes):
+    if any(size < 0 for size in sizes) or math.prod(sizes) != math.prod(x.sizes):
         raise node.invalid(f"the shape must hold the {math.prod(x.sizes)} elements of the sizes {x.sizes}", wanted)
     return node.reshape(x, tuple(sizes))
 

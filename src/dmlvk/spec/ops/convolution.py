@@ -106,7 +106,7 @@ def bias_sizes(desc: Convolution) -> _s.Violation | None:
 )
 def _window_fits(desc: Convolution) -> _s.Violation | None:
     sizes = _computed_sizes(desc)
-    return None if min(sizes) >= 1 else _s.Violation("filter_tensor", sizes)
+    return None if all(size >= 1 for size in sizes) else _s.Violation("filter_tensor", sizes)
 
 
 @_c.constraint(

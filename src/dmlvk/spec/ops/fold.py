@@ -138,6 +138,6 @@ class Unfold(_s.OperatorDesc, constraints=_CONSTRAINTS):
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         sizes = column_sizes(self)
-        if min(sizes) < 1:
+        if any(size < 1 for size in sizes):
             raise self.error("window_sizes", _blocks_fit.rule, self.window_sizes)
         return (sizes,)

@@ -9,6 +9,7 @@ from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import AxisDirection as _AxisDirection
 from dmlvk.spec.enums import InterpolationMode as _InterpolationMode
 from dmlvk.spec.enums import TensorDataType as _Type
+from dmlvk.spec.size import decided as _decided
 from dmlvk.spec.tensor import TensorDesc
 
 __all__ = ["Resample", "Resample1", "Resample2", "Resample3", "Upsample2d"]
@@ -37,9 +38,13 @@ def _finite_numbers(name: str) -> _s.Constraint:
     return check
 
 
+def _is_scale(scale: float) -> bool:
+    return _math.isfinite(scale) and not _s.is_zero_in_float32(scale)
+
+
 @_c.constraint("scales", "scales must be finite and, as FLOAT32, not 0")
 def _scales(desc: Resample3) -> _s.Violation | None:
-    good = all(_math.isfinite(scale) and not _s.is_zero_in_float32(scale) for scale in desc.scales)
+    good = all(_decided(_is_scale, scale) for scale in desc.scales)
     return None if good else _s.Violation("scales", desc.scales)
 
 

@@ -10,14 +10,14 @@ import functools
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from dmlvk.engine.compiled_graphs import CompiledGraph, Compiler, Places
 from dmlvk.engine.progress import Progress, silent
 from dmlvk.engine.shapes import RegionShapes
-from dmlvk.engine.trace import Region, Spec, Trace, Tracer
+from dmlvk.engine.trace import Numbers, Region, Spec, Trace, Tracer
 from dmlvk.engine.transfer import Array
 from dmlvk.graph.step import Storage
 from dmlvk.runtime.device import ComputeDevice
@@ -27,7 +27,9 @@ from dmlvk.runtime.recorder import BoundRange, Recording
 _Values = tuple[tuple[Any, ...], ...]
 """The host's values as part of a key."""
 _Key = tuple[Region, tuple[Spec, ...], _Values]
-_ShapesKey = tuple[Region, tuple[tuple[np.dtype[Any], int], ...], _Values]
+_ShapesKey = tuple[Region, tuple[tuple[np.dtype[Any], int], ...], tuple[tuple[Any, ...], ...], _Values]
+_MOST_NUMBERS: Final = 8
+"""The most elements of a host's input of whole numbers that count as sizes, such as those of a resized image."""
 
 
 class CompiledGraphs:
@@ -107,18 +109,21 @@ class CompiledGraphs:
 
     def _shaped(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> CompiledGraph | None:
         """The graph made without a trace of these sizes, None where there must be one."""
-        counts = {name: array for name, array in host_values.items() if name in region.counts}
-        others = {name: array for name, array in host_values.items() if name not in counts}
-        specs = {**specs, **{name: (array.dtype, (int(array.item()),)) for name, array in counts.items()}}
+        numbers = {
+            name: Numbers(array.dtype, array.shape, tuple(array.reshape(-1).tolist()))
+            for name, array in host_values.items()
+            if array.dtype.kind in "iu" and array.size <= _MOST_NUMBERS
+        }
+        others = {name: array for name, array in host_values.items() if name not in numbers}
         ranks = tuple((dtype, len(sizes)) for dtype, sizes in specs.values())
-        key = (region, ranks, _values(others))
+        key = (region, ranks, tuple(known[:2] for known in numbers.values()), _values(others))
         if key not in self._shapes:
-            trace = functools.partial(self._tracer.trace, region, host_values=others)
+            trace = functools.partial(_traced_with, self._tracer, region, others)
             self._shapes[key] = RegionShapes(self._device, self.compiler, trace)
             while len(self._shapes) > self._capacity * self._tracer.region_count:
                 self._shapes.popitem(last=False)
         self._shapes.move_to_end(key)
-        return self._shapes[key].graph(specs)
+        return self._shapes[key].graph(specs, numbers)
 
     def recorded(self, graph: CompiledGraph) -> Recording:
         """The graph's commands over the arena, which all graphs share: when one needs a larger arena, the others are
@@ -155,6 +160,12 @@ class CompiledGraphs:
 
 def _values(arrays: Mapping[str, Array]) -> _Values:
     return tuple((array.dtype, array.shape, array.tobytes()) for array in arrays.values())
+
+
+def _traced_with(
+    tracer: Tracer, region: Region, others: Mapping[str, Array], specs: Mapping[str, Spec], numbers: Mapping[str, Numbers]
+) -> Trace:
+    return tracer.trace(region, specs, {**others, **numbers})
 
 
 def _traced(

@@ -10,30 +10,33 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dmlvk.engine.compiled_graphs import CompiledGraph, Compiler, elsewhere
 from dmlvk.engine.operator import PreparedOperator
 from dmlvk.engine.recipe import Recipe
-from dmlvk.engine.trace import PackedTensor, Spec, Trace
+from dmlvk.engine.trace import Numbers, PackedTensor, Spec, Trace, TracedTensor
+from dmlvk.engine.transfer import Array
 from dmlvk.graph.placement import Lifetimes, ReservedArena
 from dmlvk.graph.step import Step, Storage
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.errors import DmlvkError
 from dmlvk.spec.size import Deferred, SizeTrace, is_symbolic, value_of
 
-_MOST_RECIPES: Final = 8
-"""Recipes kept for the inputs of a region; the one unused longest goes first."""
-_MOST_USELESS: Final = 2
-"""Recipes in a row that were of use for no other sizes: from then on each shape is traced as it is."""
+_MOST_RECIPES: Final = 32
+"""Recipes kept for the inputs of a region; the one unused longest goes first. Sizes that follow from values, such as boxes,
+have many choices: whether a box ends at the border, whether its rows are aligned."""
+_CREDIT: Final = 4
+"""Recipes that may be made before one is of use for other sizes; each use earns another, up to as many. Without credit each
+shape is traced as it is."""
 
 _NOT_SYMBOLIC: Final = (DmlvkError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a trace may end with that meets a symbol where it can do with plain numbers alone."""
 
-Numbers = tuple[int, ...]
-"""The sizes of all inputs of a region, one after the other."""
+_Sizes = tuple[int, ...]
+"""The sizes of all inputs of a region, one after the other, and the numbers among them that the host knows."""
 
 
 class _Extents(NamedTuple):
@@ -62,13 +65,13 @@ class _Extents(NamedTuple):
         return self.extents[storage]
 
 
-class _Numbers(NamedTuple):
+class _Filling(NamedTuple):
     """The numbers that a trace is filled with.
 
     Attributes:
         symbols: The values of the symbols of each step's recipes.
         extents: The offset of each storage in the one that it is part of, and its bytes.
-        sizes: The sizes of each input and each output.
+        sizes: The sizes of each input and each output, the elements of an output that the host knows.
     """
 
     symbols: tuple[tuple[int, ...], ...]
@@ -115,15 +118,16 @@ class GraphRecipe:
         storages = [item for step in trace.steps if not step.runs_once for item in (*step.read(), *step.written())]
         self._wholes = {item: item.place.storage for item in (*inputs, *storages, *trace.results())}
         extents = tuple((storage.place.offset, storage.nbytes) for storage in self._wholes)
-        sizes = tuple(tuple(value.sizes) for value in (*trace.inputs.values(), *self._results()))
-        self._function = recorder.function(Deferred(_Numbers, (tuple(symbols.values()), extents, sizes)))
-
-    def _results(self) -> list[Any]:
-        return [value for value in self._trace.outputs.values() if not isinstance(value, np.ndarray)]
+        results = (value for value in trace.outputs.values() if not isinstance(value, np.ndarray))
+        sizes = (
+            *(tuple(value.sizes) for value in (*trace.inputs.values(), *results)),
+            *(known.values for known in trace.numbers.values()),
+        )
+        self._function = recorder.function(Deferred(_Filling, (tuple(symbols.values()), extents, sizes)))
 
     def filled(self, values: Sequence[int]) -> CompiledGraph | None:
         """The graph for these values of the symbols, None where a guard refuses them."""
-        numbers: _Numbers | None = self._function(*values)
+        numbers: _Filling | None = self._function(*values)
         if numbers is None:
             return None
         plans = {
@@ -142,12 +146,14 @@ class GraphRecipe:
             name: PackedTensor(value.storage, value.data_type, value.dtype, next(rest))
             for name, value in trace.inputs.items()
         }
-        outputs = {
+        outputs: dict[str, TracedTensor | Array] = {
             name: value
             if isinstance(value, np.ndarray)
             else PackedTensor(value.storage, value.data_type, value.dtype, next(rest))
             for name, value in trace.outputs.items()
         }
+        for name, known in trace.numbers.items():
+            outputs[name] = np.array(next(rest), known.dtype).reshape(known.sizes)
         return CompiledGraph(dataclasses.replace(trace, inputs=inputs, outputs=outputs), operators, extents)
 
     def _prepare(self, recipes: Mapping[Step, Recipe]) -> None:
@@ -177,23 +183,23 @@ class _Known(NamedTuple):
 
     Attributes:
         recipe: The recipe.
-        numbers: The sizes that it was traced with; those that are no symbol are the same for all.
+        sizes: The sizes that it was traced with; those that are no symbol are the same for all.
         groups: The positions of each symbol's sizes, which are equal.
         fixed: The positions of all others.
     """
 
     recipe: GraphRecipe
-    numbers: Numbers
+    sizes: _Sizes
     groups: tuple[tuple[int, ...], ...]
     fixed: tuple[int, ...]
 
-    def filled(self, numbers: Numbers) -> CompiledGraph | None:
+    def filled(self, sizes: _Sizes) -> CompiledGraph | None:
         """The graph of these sizes, None where they are not among those that the recipe is for."""
-        if any(numbers[place] != self.numbers[place] for place in self.fixed):
+        if any(sizes[place] != self.sizes[place] for place in self.fixed):
             return None
-        if any(numbers[place] != numbers[group[0]] for group in self.groups for place in group):
+        if any(sizes[place] != sizes[group[0]] for group in self.groups for place in group):
             return None
-        return self.recipe.filled([numbers[group[0]] for group in self.groups])
+        return self.recipe.filled([sizes[group[0]] for group in self.groups])
 
 
 class RegionShapes:
@@ -202,60 +208,68 @@ class RegionShapes:
     Args:
         device: Where the region runs.
         compiler: Makes its operators.
-        trace: Traces the region for inputs of these types and sizes, which may be symbols.
+        trace: Traces the region for inputs of these types and sizes, and these numbers that the host knows, all of which may
+            be symbols.
     """
 
-    def __init__(self, device: ComputeDevice, compiler: Compiler, trace: Callable[[Mapping[str, Spec]], Trace]) -> None:
+    def __init__(
+        self,
+        device: ComputeDevice,
+        compiler: Compiler,
+        trace: Callable[[Mapping[str, Spec], Mapping[str, Numbers]], Trace],
+    ) -> None:
         self._device = device
         self._compiler = compiler
         self._trace = trace
-        self._met: list[Numbers] = []
+        self._met: list[_Sizes] = []
         self._varies: set[int] = set()
         self._known: list[_Known] = []
-        self._useless = 0
+        self._credit = _CREDIT
 
-    def graph(self, specs: Mapping[str, Spec]) -> CompiledGraph | None:
-        """The graph for these sizes, made without a trace of them; None where they must be traced as they are."""
-        numbers = tuple(size for _, sizes in specs.values() for size in sizes)
+    def graph(self, specs: Mapping[str, Spec], numbers: Mapping[str, Numbers]) -> CompiledGraph | None:
+        """The graph for these sizes and numbers, made without a trace of them; None where one must be made."""
+        sizes = tuple(size for _, own in specs.values() for size in own)
+        sizes += tuple(value for known in numbers.values() for value in known.values)
         for known in reversed(self._known):
             try:
-                found = known.filled(numbers)
+                found = known.filled(sizes)
             except _NOT_SYMBOLIC:
                 return None
             if found is not None:
                 self._known.remove(known)
                 self._known.append(known)
-                self._useless = 0
+                self._credit = min(self._credit + 1, _CREDIT)
                 return found
         if len(self._met) < 2:
-            self._met.append(numbers)
+            self._met.append(sizes)
             return None
-        if self._useless >= _MOST_USELESS:
+        if not self._credit:
             return None
-        return self._learned(specs, numbers)
+        return self._learned(specs, numbers, sizes)
 
-    def _learned(self, specs: Mapping[str, Spec], numbers: Numbers) -> CompiledGraph | None:
+    def _learned(self, specs: Mapping[str, Spec], numbers: Mapping[str, Numbers], sizes: _Sizes) -> CompiledGraph | None:
         """Makes a recipe whose symbols are the sizes that have ever changed, and fills it for these."""
         for met in self._met:
-            self._varies.update(place for place, number in enumerate(numbers) if number != met[place])
-        self._useless += 1
+            self._varies.update(place for place, size in enumerate(sizes) if size != met[place])
+        self._credit -= 1
         recorder = SizeTrace()
         # Sizes that are equal now and were equal before are one: a guard between two symbols says less.
-        groups: dict[Numbers, list[int]] = {}
+        groups: dict[_Sizes, list[int]] = {}
         for place in sorted(self._varies):
-            groups.setdefault((numbers[place], *(met[place] for met in self._met)), []).append(place)
-        sizes: list[int] = list(numbers)
+            groups.setdefault((sizes[place], *(met[place] for met in self._met)), []).append(place)
+        symbolic: list[int] = list(sizes)
         for index, places in enumerate(groups.values()):
-            symbol = recorder.symbol(f"size{index}", numbers[places[0]])
+            symbol = recorder.symbol(f"size{index}", sizes[places[0]])
             for place in places:
-                sizes[place] = symbol
-        rest = iter(sizes)
-        symbolic = {name: (dtype, tuple(next(rest) for _ in own)) for name, (dtype, own) in specs.items()}
+                symbolic[place] = symbol
+        rest = iter(symbolic)
+        inputs = {name: (dtype, tuple(next(rest) for _ in own)) for name, (dtype, own) in specs.items()}
+        given = {name: known._replace(values=tuple(next(rest) for _ in known.values)) for name, known in numbers.items()}
         try:
-            recipe = GraphRecipe(self._device, self._compiler, self._trace(symbolic), recorder)
+            recipe = GraphRecipe(self._device, self._compiler, self._trace(inputs, given), recorder)
         except _NOT_SYMBOLIC:  # what is wrong with the sizes themselves, their own trace says
             return None
-        fixed = tuple(place for place in range(len(numbers)) if place not in self._varies)
-        known = _Known(recipe, numbers, tuple(map(tuple, groups.values())), fixed)
+        fixed = tuple(place for place in range(len(sizes)) if place not in self._varies)
+        known = _Known(recipe, sizes, tuple(map(tuple, groups.values())), fixed)
         self._known = [*self._known, known][-_MOST_RECIPES:]
-        return known.filled(numbers)
+        return known.filled(sizes)

@@ -26,13 +26,25 @@ class Region:
         inputs: Names of the values that it reads and others make.
         host_inputs: The inputs that are read before a graph is compiled, not by the device.
         outputs: Names of what is read outside.
-        counts: The host's inputs of one whole number each that is the size of something, and so may be a symbol.
     """
 
     inputs: tuple[str, ...]
     host_inputs: frozenset[str]
     outputs: tuple[str, ...]
-    counts: frozenset[str] = field(default=frozenset(), kw_only=True)
+
+
+class Numbers(NamedTuple):
+    """A tensor of whole numbers that the host knows: plain ones, or sizes that record what is computed of them.
+
+    Attributes:
+        dtype: numpy's type of an element.
+        sizes: Elements a dimension.
+        values: The elements, row by row.
+    """
+
+    dtype: np.dtype[Any]
+    sizes: Sizes
+    values: tuple[int, ...]
 
 
 class Label(NamedTuple):
@@ -97,6 +109,7 @@ class Trace:
         device_labels: The labels of the parts that became operators.
         host_labels: The labels of the parts that the host computed, each with why.
         removed_labels: The labels of the parts that needed no work, each with why.
+        numbers: Further outputs of a trace whose sizes are symbols: what the host knows once it knows these.
     """
 
     steps: tuple[Step, ...]
@@ -107,6 +120,7 @@ class Trace:
     device_labels: Mapping[Any, Label] = field(default_factory=dict)
     host_labels: Mapping[Any, Label] = field(default_factory=dict)
     removed_labels: Mapping[Any, Label] = field(default_factory=dict)
+    numbers: Mapping[str, Numbers] = field(default_factory=dict)
 
     def results(self) -> list[Storage]:
         """The storages of the outputs that are on the device."""
@@ -120,13 +134,13 @@ class Tracer(Protocol):
     def region_count(self) -> int:
         """Regions, each of which has compiled graphs of its own; at least 1."""
 
-    def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> Trace:
+    def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array | Numbers]) -> Trace:
         """The trace of a region for given sizes.
 
         Args:
             region: A region of the network.
-            specs: The type and sizes of every input on the device; a count may be here as well, as the only size.
-            host_values: The values of the other inputs, as far as the host knows them.
+            specs: The type and sizes of every input on the device.
+            host_values: The values of the host's inputs; a few whole numbers may be ``Numbers``.
         """
 
     def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedError:

@@ -448,8 +448,7 @@ class Cutter:
                 read_here, host_here, made = self._operands(nodes)
                 reads = {name for name in read_here - made if name not in self._constants}
                 host_inputs = frozenset(reads & host_here & known)
-                counts = host_inputs & self._counts(nodes)
-                whole = NodeRegion(tuple(sorted(reads)), host_inputs, tuple(sorted(made & read)), nodes, counts=counts)
+                whole = NodeRegion(tuple(sorted(reads)), host_inputs, tuple(sorted(made & read)), nodes)
                 on_host |= host_inputs
             finished.append((whole, frozenset(reads - read)))
             read = (read | reads) - made
@@ -477,11 +476,6 @@ class Cutter:
             elif not needs_shape_only(node):
                 on_host.update(node.inputs)
         return read, on_host, made
-
-    def _counts(self, nodes: Iterable[Placed]) -> set[str]:
-        """The counts of what is found that nodes read, and nothing else of them reads."""
-        taking = {node.inputs[0] for node, _ in nodes if node.domain == TAKING}
-        return taking.difference(*(node.inputs[node.domain == TAKING :] for node, _ in nodes))
 
     def _generated_on_device(self, found: Sequence[Placed], on_host: set[str]) -> list[Placed]:
         """Gives nodes such as Range back their rows where only the device reads what they make: it makes it where it is

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dmlvk.engine.trace import Label, Region, Spec, Trace
+from dmlvk.engine.trace import Label, Numbers, Region, Spec, Trace
 from dmlvk.graph.connected import connected
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Origin, Step, Storage
@@ -46,7 +46,7 @@ from dmlvk.onnx.model import TEXT, Array, Model, Node, element_kind
 from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.onnx.program import GraphProgram, NodeRegion, Placed
 from dmlvk.onnx.registry import Row, find_counting, find_row, missing_reason
-from dmlvk.onnx.shape_arithmetic import NotPlainError, plain, records, whole_numbers
+from dmlvk.onnx.shape_arithmetic import NotPlainError, element_of, plain, records, whole_numbers
 from dmlvk.onnx.stand_ins import StandIns
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError
@@ -338,13 +338,13 @@ class Network:
         specs = {name: (types[name], sizes[name]) for name in self.whole.inputs if name not in self.host_inputs}
         return self.trace(self.whole, specs, host_feeds)
 
-    def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> Trace:
+    def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array | Numbers]) -> Trace:
         """The trace of a region for inputs of these types and sizes.
 
         Args:
             region: A region of the program.
-            specs: The type and sizes of every input that is not among the region's ``host_inputs``; and of counts, perhaps.
-            host_values: Values of those that are.
+            specs: The type and sizes of every input that is not among the region's ``host_inputs``.
+            host_values: Values of those that are; a few whole numbers may be sizes that record.
 
         Raises:
             ModelError: a node does not fit the sizes.
@@ -352,11 +352,14 @@ class Network:
             LongLoopError: one that ``cut`` can help.
         """
         assert isinstance(region, NodeRegion), "the program's regions are of nodes"
-        inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items() if name not in region.counts}
-        counts = {name: whole_numbers(*specs[name][::-1]) for name in region.counts if name in specs}
-        walk = _Walk({**self.constants, **host_values, **counts, **inputs}, {}, [], StandIns(), {})
+        inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items()}
+        known = {
+            name: whole_numbers(value.values, value.dtype, value.sizes) if isinstance(value, Numbers) else value
+            for name, value in host_values.items()
+        }
+        walk = _Walk({**self.constants, **known, **inputs}, {}, [], StandIns(), {})
         self._follow(region.nodes, walk)
-        return self._finished(walk, inputs, self._packed_outputs(region, walk))
+        return self._finished(walk, inputs, *self._packed_outputs(region, walk))
 
     def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedNodeError:
         """The device's error about an operator, as an error of its node."""
@@ -523,25 +526,34 @@ class Network:
         postponed = Postponed(lambda: evaluated()[name], on_device)
         return {name: postponed}
 
-    def _packed_outputs(self, region: NodeRegion, walk: _Walk) -> dict[str, Value | Array]:
-        """The outputs, of strided views copies: what is downloaded or handed on is row-major."""
+    def _packed_outputs(self, region: NodeRegion, walk: _Walk) -> tuple[dict[str, Value | Array], dict[str, Numbers]]:
+        """The outputs, of strided views copies: what is downloaded or handed on is row-major; and those whose numbers
+        record."""
         makers = {name: node for node, _ in region.nodes for name in node.outputs}
         outputs: dict[str, Value | Array] = {}
+        numbers: dict[str, Numbers] = {}
         for name in region.outputs:
             value = walk.values[name]
             # What the host knows of plain sizes it knows of others, too.
             if isinstance(value, Postponed):
                 value = value.host()
-            elif not isinstance(value, Value):
-                value = plain(value)
+            if not isinstance(value, Value) and records(value):
+                numbers[name] = Numbers(element_of(value), value.shape, tuple(value.reshape(-1).tolist()))
+                continue
             if isinstance(value, Value) and not value.is_packed and 0 not in value.sizes:
                 conversion = self._conversion(makers[name], (), walk)
                 value = conversion.copy(value)
                 walk.steps += conversion.steps
             outputs[name] = value
-        return outputs
+        return outputs, numbers
 
-    def _finished(self, walk: _Walk, inputs: Mapping[str, Value], outputs: Mapping[str, Value | Array]) -> Trace:
+    def _finished(
+        self,
+        walk: _Walk,
+        inputs: Mapping[str, Value],
+        outputs: Mapping[str, Value | Array],
+        numbers: Mapping[str, Numbers],
+    ) -> Trace:
         needed: set[Storage] = {value.storage for value in outputs.values() if isinstance(value, Value)}
         kept: list[Step] = []
         for step in reversed(walk.steps):
@@ -572,6 +584,7 @@ class Network:
             optimal,
             inputs,
             outputs,
+            numbers=numbers,
             device_labels=device_nodes,
             host_labels=host_nodes,
             removed_labels=removed_nodes,

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.model import Array, Node, element_type
 from dmlvk.onnx.node_facts import invalid_node
 from dmlvk.spec.errors import ModelError
@@ -105,9 +106,9 @@ class _Recording(np.ndarray[Any, Any]):
     element: np.dtype[Any] = np.dtype(np.int64)
 
 
-def whole_numbers(values: Sequence[int], dtype: np.dtype[Any] = _INT64) -> Array:
-    """A tensor of one dimension, of plain whole numbers or of sizes that record."""
-    return _settled(np.array(values, object), dtype)
+def whole_numbers(values: Sequence[int], dtype: np.dtype[Any] = _INT64, sizes: Sizes | None = None) -> Array:
+    """A tensor of plain whole numbers or of sizes that record; of one dimension where no sizes are given."""
+    return _settled(np.array(values, object).reshape(len(values) if sizes is None else sizes), dtype)
 
 
 def plain(array: Array) -> Array:

@@ -148,3 +148,89 @@ def test_sizes_that_do_not_fit_are_named_after_others_were_filled(make_session: 
     with pytest.raises(dmlvk.DmlvkError):
         session.run(None, {"x": normal(1, 4, 16, 96)})
     assert session.run(None, {"x": normal(*sizes_of(96))})[0].shape == (1, 8, 1, 1)
+
+
+def boxes(mode: str) -> Model:
+    """A loop over boxes, as exporters write detectors: each has its map brought to its size, and what lies above it."""
+    body = [
+        ("Gather", "corners round", "box"),
+        ("Gather", "box ends", "last"),
+        ("Gather", "box starts", "first"),
+        ("Sub", "last first", "sizes"),
+        ("Max", "sizes least", "extent"),
+        ("Gather", "maps round", "map"),
+        ("Unsqueeze", "map zero", "image"),
+        ("Shape", "image", "all"),
+        ("Slice", "all zero two", "front"),
+        ("Concat", "front extent", "wanted", {"axis": 0}),
+        ("Resize", "image none none wanted", "resized", {"mode": mode}),
+        ("Gather", "box row", "above"),
+        ("Gather", "extent row", "width"),
+        ("Concat", "front above width", "block", {"axis": 0}),
+        ("ConstantOfShape", "block", "zeros"),
+        ("Concat", "zeros resized", "pasted", {"axis": 2}),
+        ("GlobalMaxPool", "pasted", "made"),
+        ("Identity", "goes_on", "goes_on_"),
+    ]
+    graph = helper.make_graph(
+        [
+            helper.make_node(op_type, inputs.split(), outputs.split(), **(rest[0] if rest else {}))
+            for op_type, inputs, outputs, *rest in body
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("round", TensorProto.INT64, ()),
+            helper.make_tensor_value_info("goes_on", TensorProto.BOOL, ()),
+        ],
+        [
+            helper.make_tensor_value_info("goes_on_", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("made", TensorProto.FLOAT, None),
+        ],
+    )
+    return model(
+        [
+            ("Relu", "x", "positive"),
+            ("Cast", "positive", "corners", {"to": TensorProto.INT64}),
+            ("Shape", "x", "shape"),
+            ("Gather", "shape nought", "count"),
+            ("MatMul", "x patterns", "flat"),
+            ("Reshape", "flat maps_of", "maps"),
+            ("Loop", "count always", "y", {"body": graph}),
+        ],
+        {
+            "patterns": normal(4, 3 * 8 * 9),
+            "maps_of": np.array([-1, 3, 8, 9]),
+            "none": np.zeros(0, np.float32),
+            "always": np.array(True),
+            "nought": np.array(0),
+            **{name: np.array([value]) for name, value in (("zero", 0), ("two", 2), ("row", 1))},
+            "ends": np.array([3, 2]),
+            "starts": np.array([1, 0]),
+            "least": np.array([1, 1]),
+        },
+        "count",
+        4,
+    )
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_a_loop_over_boxes_reads_once_and_makes_no_trace_for_another_box(
+    mode: str,
+    make_session: Callable[..., Any],
+    traces: list[None],
+    reference: Callable[..., list[np.ndarray]],
+    assert_close: Callable[..., None],
+) -> None:
+    proto = boxes(mode)
+    session = make_session(proto)
+    made_traces = 0
+    drawn = np.random.default_rng(5)
+    for count in (12, 11, 9, 8):
+        corners = drawn.integers(2, 40, (count, 2))
+        feed = {"x": np.concatenate([corners, corners + drawn.integers(10, 40, (count, 2))], 1).astype(np.float32)}
+        traces.clear()
+        (made,) = session.run(None, feed)
+        made_traces += len(traces)
+        assert session.report().host_reads == 1
+        assert_close(made, *reference(proto, feed, "onnxruntime"))
+    assert made_traces == 7, "two of plain sizes and one of symbols, and one of symbols for other counts, of rounds"

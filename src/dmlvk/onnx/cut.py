@@ -17,10 +17,10 @@ import onnx
 from dmlvk.onnx.control import Body, can_be_traced, control_inputs, flattened, unused
 from dmlvk.onnx.fallback import Fallback, HostGroup, HostNode
 from dmlvk.onnx.host_nodes import needs_shape_only
-from dmlvk.onnx.host_values import is_shape_arithmetic, read_by_driver, wanted_on_host
+from dmlvk.onnx.host_values import Ahead, computed_ahead, is_shape_arithmetic, read_by_driver, wanted_on_host
 from dmlvk.onnx.model import ElementKind, Node
 from dmlvk.onnx.node_facts import NodeFacts, invalid_node, unsupported_node
-from dmlvk.onnx.program import DrivenNode, GraphProgram, NodeRegion, Placed, find_driven
+from dmlvk.onnx.program import DrivenNode, GraphProgram, HostNumbers, NodeRegion, Placed, find_driven
 from dmlvk.onnx.registry import COUNTING, TAKING, Row, find_counting, find_row, missing_reason
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import ModelError, UnsupportedNodeError
@@ -92,6 +92,7 @@ class Cutter:
         outputs: tuple[str, ...],
         known: Iterable[str],
         types: Mapping[str, onnx.TypeProto],
+        ahead: Sequence[Node] = (),
     ) -> GraphProgram:
         """A graph as a program.
 
@@ -101,13 +102,19 @@ class Cutter:
             outputs: The names of its outputs.
             known: Names of what the host knows before it runs.
             types: The types of inputs and outputs, as far as the file has them.
+            ahead: Nodes that the host computes before all others.
 
         Raises:
             UnsupportedNodeError: a node that no converter, or no row of DirectML's, can run.
             ModelError: a node that does not fit what it reads.
         """
         known = {*known}
-        parts: list[list[Placed] | tuple[HostNode, ...] | DrivenNode] = []
+        parts: list[list[Placed] | tuple[HostNode, ...] | DrivenNode | HostNumbers] = []
+        if ahead:
+            made = {name for node in ahead for name in node.outputs}
+            parts.append(HostNumbers(ahead, sorted({name for node in ahead for name in node.inputs if name} - made), ()))
+            known |= made
+            self._defined |= made
         hosted: list[HostNode] = []
         waiting = deque(nodes)
 
@@ -371,12 +378,23 @@ class Cutter:
                 for name, outer in zip(body.inputs[2:], node.inputs[2:], strict=True):
                     if outer in self._kinds:
                         self._kinds[name] = self._kinds[outer]
-            inside |= wanted_on_host(handed, body.nodes, body.outputs, self._bodies, branches=False)
             self._kinds.update((name, kind) for name in body.inputs if (kind := _kind(body.types.get(name))))
+            ahead, nodes = self._parted(node, body, inside)
+            inside |= wanted_on_host(handed, nodes, body.outputs, self._bodies, branches=False)
             self._defined.update(body.inputs)
             self._note_inside(node, body)
-            programs[attribute] = self.program(body.nodes, body.inputs, body.outputs, inside, body.types)
+            programs[attribute] = self.program(nodes, body.inputs, body.outputs, inside, body.types, ahead)
         return programs
+
+    def _parted(self, node: Node, body: Body, known: Collection[str]) -> Ahead:
+        """The nodes of a body, those of a loop without what the host computes in each round."""
+        if node.op_type == "If":
+            return Ahead((), body.nodes)
+        read = {name for inner in body.nodes for name in inner.inputs}
+        given = (read & self._defined).difference(known, body.inputs, self._kinds)
+        if node.op_type == "Loop":
+            given.add(body.inputs[0])
+        return computed_ahead(body.nodes, body.outputs, self._bodies, known, given, lambda name: unused(name, self._defined))
 
     def _note_types(self, fallback: Fallback, node: Node) -> None:
         fallback.note(node)
@@ -421,7 +439,7 @@ class Cutter:
 
     def _finished(
         self,
-        parts: Sequence[list[Placed] | tuple[HostNode, ...] | DrivenNode],
+        parts: Sequence[list[Placed] | tuple[HostNode, ...] | DrivenNode | HostNumbers],
         inputs: tuple[str, ...],
         outputs: tuple[str, ...],
         known: set[str],
@@ -429,15 +447,20 @@ class Cutter:
     ) -> GraphProgram:
         """The program of these parts: which values each hands on, and to whom."""
         read, on_host = {*outputs}, set[str]()  # by what comes later
-        finished: list[tuple[NodeRegion | HostGroup | DrivenNode, frozenset[str]]] = []
+        finished: list[tuple[NodeRegion | HostGroup | DrivenNode | HostNumbers, frozenset[str]]] = []
         for part in reversed(parts):
-            whole: NodeRegion | HostGroup | DrivenNode
+            whole: NodeRegion | HostGroup | DrivenNode | HostNumbers
             if isinstance(part, DrivenNode):
                 whole = part
                 reads = {*filter(None, part.node.inputs)}.union(*(body.reads for body in part.bodies.values()))
                 on_host.update(read_by_driver(part.node))
                 on_host.update(*(body.host_reads for body in part.bodies.values()))
                 made: set[str] = {*part.node.outputs}
+            elif isinstance(part, HostNumbers):
+                made = {name for node in part.nodes for name in node.outputs}
+                reads = {name for name in part.inputs if name not in self._constants}
+                on_host |= reads
+                whole = replace(part, outputs=sorted(made & read))
             elif isinstance(part, tuple):
                 assert self._fallback is not None, "it has opened the nodes"
                 made = {name for host, _ in part for name in host.outputs}

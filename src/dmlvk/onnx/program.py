@@ -17,8 +17,10 @@ import onnx
 from dmlvk.engine.run import Program, Run, Scope
 from dmlvk.engine.tensors import Item
 from dmlvk.engine.trace import Label, Region
+from dmlvk.onnx.host_nodes import HostEvaluator
 from dmlvk.onnx.model import Node
 from dmlvk.onnx.model_run import ModelRun
+from dmlvk.onnx.node_facts import unsupported_node
 from dmlvk.onnx.registry import Row
 from dmlvk.onnx.versions import serving_version
 
@@ -124,6 +126,45 @@ class DrivenNode:
         """Makes the outputs."""
         assert isinstance(run, ModelRun), "a model runs as one"
         return self.row.run(run, self, operands, scope)
+
+
+@dataclass(frozen=True, eq=False)
+class HostNumbers:
+    """Nodes that the host computes in each round of values that it has, for regions that want to know them.
+
+    Attributes:
+        nodes: The nodes in order.
+        inputs: Names of what they read.
+        outputs: Names of what is read of them.
+    """
+
+    nodes: Sequence[Node]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+    @property
+    def host_inputs(self) -> Collection[str]:
+        """Names of what the host reads: all."""
+        return self.inputs
+
+    @property
+    def labels(self) -> Mapping[Any, Label]:
+        """The label of each node."""
+        wholes = (node.whole or node for node in self.nodes)
+        return {whole: Label(whole.name, whole.op_type, "numbers that the host wants in each round") for whole in wholes}
+
+    def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
+        """Makes the outputs."""
+        assert isinstance(run, ModelRun), "a model runs as one"
+        given = zip(self.inputs, operands, strict=True)
+        values = {name: run.required(self.nodes[0], 0, item).on_host() for name, item in given}
+        evaluator = HostEvaluator()
+        for node in self.nodes:
+            made = evaluator.evaluate(node, [values[name] if name else None for name in node.inputs])
+            if made is None:
+                raise unsupported_node(node, "the host wants what it makes, and has no numbers of its type")
+            values.update(zip(node.outputs, made, strict=True))
+        return [run.carrier.tensor(values[name]) for name in self.outputs]
 
 
 @dataclass(frozen=True, eq=False)

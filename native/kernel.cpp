@@ -123,6 +123,7 @@ void Kernel::create(const PipelineCache& cache, const KernelDescription& descrip
     device_.check(result, ("vkCreateComputePipelines for kernel " + name).c_str());
 }
 
+/// Vulkan leaves a handle undefined where it fails to make it, so that members take only those that were made.
 void Kernel::create_layouts() {
     std::vector<VkDescriptorSetLayoutBinding> slots;
     for (uint32_t i = 0; i < bindings(); i++) {
@@ -133,8 +134,10 @@ void Kernel::create_layouts() {
     VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO};
     set_info.bindingCount = bindings();
     set_info.pBindings = slots.data();
-    device_.check(device_.vk.vkCreateDescriptorSetLayout(device_.handle, &set_info, nullptr, &set_layout),
+    VkDescriptorSetLayout made_set = VK_NULL_HANDLE;
+    device_.check(device_.vk.vkCreateDescriptorSetLayout(device_.handle, &set_info, nullptr, &made_set),
                   "vkCreateDescriptorSetLayout");
+    set_layout = made_set;
 
     const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_bytes};
     VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
@@ -142,7 +145,9 @@ void Kernel::create_layouts() {
     info.pSetLayouts = &set_layout;
     info.pushConstantRangeCount = push_bytes > 0 ? 1 : 0;
     info.pPushConstantRanges = &push;
-    device_.check(device_.vk.vkCreatePipelineLayout(device_.handle, &info, nullptr, &layout), "vkCreatePipelineLayout");
+    VkPipelineLayout made = VK_NULL_HANDLE;
+    device_.check(device_.vk.vkCreatePipelineLayout(device_.handle, &info, nullptr, &made), "vkCreatePipelineLayout");
+    layout = made;
 }
 
 void Kernel::destroy() {

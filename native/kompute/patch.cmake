@@ -4,7 +4,8 @@
 #   submits through dmlvk::SubmitQueue instead, whose timeline semaphore is kept: it holds a timeline value, no fence.
 # - A wait that times out destroyed the fence while the GPU still used it. Now the sequence simply stays running.
 # - The results of submitting, waiting and creating the command pool and buffer were dropped, so that a lost device or
-#   exhausted memory looked like success. Now each is checked.
+#   exhausted memory looked like success. Now each is checked, and a constructor that fails leaves no pool behind.
+# - A command buffer that could not be ended may never be submitted. The next submit records it once more.
 #
 # The sources are pinned by digest, so every text below is there exactly once; if not, the build stops.
 
@@ -24,7 +25,8 @@ function(dmlvk_patch_kompute source_dir output_dir)
   dmlvk_replace(header "std::shared_ptr<vk::Queue> computeQueue," "std::shared_ptr<dmlvk::SubmitQueue> computeQueue,")
   dmlvk_replace(header "std::shared_ptr<vk::Queue> mComputeQueue = nullptr;"
                        "std::shared_ptr<dmlvk::SubmitQueue> mComputeQueue = nullptr;")
-  dmlvk_replace(header "vk::Fence mFence;" "uint64_t mSubmitValue = 0;")
+  dmlvk_replace(header "vk::Fence mFence;" "uint64_t mSubmitValue = 0;
+    bool mIsInvalid = false;")
   dmlvk_replace(header "    bool isRunning() const;\n" "    bool isRunning() const;
 
     /**
@@ -72,9 +74,32 @@ function(dmlvk_patch_kompute source_dir output_dir)
 ")
   dmlvk_replace(source "    this->mDevice->allocateCommandBuffers(&commandBufferAllocateInfo,
                                           this->mCommandBuffer.get());
-" "    dmlvk::check(static_cast<VkResult>(this->mDevice->allocateCommandBuffers(
-                   &commandBufferAllocateInfo, this->mCommandBuffer.get())),
-                 \"vkAllocateCommandBuffers\");
+" "    const auto allocated = static_cast<VkResult>(this->mDevice->allocateCommandBuffers(
+      &commandBufferAllocateInfo, this->mCommandBuffer.get()));
+    if (allocated < 0) {
+        this->mFreeCommandBuffer = false;
+        this->destroy();
+    }
+    dmlvk::check(allocated, \"vkAllocateCommandBuffers\");
+")
+  dmlvk_replace(source "        this->mCommandBuffer->end();
+        this->mRecording = false;
+" "        this->mRecording = false;
+        this->mIsInvalid = true;
+        this->mCommandBuffer->end();
+        this->mIsInvalid = false;
+")
+  dmlvk_replace(source "Sequence::evalAsync()
+{
+" "Sequence::evalAsync()
+{
+    if (this->mIsInvalid) {
+        this->mDevice->resetCommandPool(*this->mCommandPool, vk::CommandPoolResetFlags());
+        this->begin();
+        for (const std::shared_ptr<OpBase>& operation : this->mOperations) {
+            operation->record(*this->mCommandBuffer);
+        }
+    }
 ")
 
   # Written only when changed, so that configuring again does not compile again.

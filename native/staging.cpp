@@ -67,14 +67,15 @@ void UploadRing::upload(const std::shared_ptr<DeviceBuffer>& target, uint64_t of
         const uint64_t chunk = std::min(bytes, kUploadChunk);
         const uint64_t position = reserve(chunk);
         copies_.copy(ring_->mapped + position % kRingBytes, data, chunk);
-        record(target, position, offset, chunk);
+        add(target, position, offset, chunk);
         data += chunk;
         offset += chunk;
         bytes -= chunk;
     }
 }
 
-/// Waits for room. A chunk lies in one piece, so the ring's last bytes may stay unused.
+/// Waits for room, which is taken once its copy is added: a failure leaves the ring as it was. A chunk lies in one piece,
+/// so the ring's last bytes may stay unused.
 uint64_t UploadRing::reserve(uint64_t bytes) {
     uint64_t position = round_up(head_, kCopyAlignment);
     if (position % kRingBytes + bytes > kRingBytes) {
@@ -86,9 +87,9 @@ uint64_t UploadRing::reserve(uint64_t bytes) {
             std::lock_guard<std::mutex> lock(queue_.mutex());
             collect_locked();
             if (position + bytes - tail_ <= kRingBytes) {
-                head_ = position + bytes;
                 return position;
             }
+            // What has taken the room is pending or in flight.
             if (in_flight_.empty()) {
                 queue_.submit_locked(VK_NULL_HANDLE);
             }
@@ -98,61 +99,56 @@ uint64_t UploadRing::reserve(uint64_t bytes) {
     }
 }
 
-void UploadRing::record(const std::shared_ptr<DeviceBuffer>& target, uint64_t position, uint64_t offset,
-                        uint64_t bytes) {
+void UploadRing::add(const std::shared_ptr<DeviceBuffer>& target, uint64_t position, uint64_t offset, uint64_t bytes) {
     std::lock_guard<std::mutex> lock(queue_.mutex());
-    if ((pending_ != nullptr && !pending_->recording) || queue_.has_deferred()) {
-        // The commands were closed for a submit that failed. They go first, or fail again. So do deferred lists.
+    if (queue_.has_deferred()) {
+        // Deferred lists go first.
         queue_.submit_locked(VK_NULL_HANDLE);
     }
     if (pending_ == nullptr) {
         open_batch();
     }
-    Batch& batch = *pending_;
-    const std::vector<Access> written{{target.get(), offset, offset + bytes, true}};
-    if (batch.hazards.conflicts(written)) {
-        record_work_barrier(device_.vk, batch.commands);
-        batch.hazards.clear();
-    }
-    batch.hazards.add(written);
-    const VkBufferCopy region{position % kRingBytes, offset, bytes};
-    device_.vk.vkCmdCopyBuffer(batch.commands, ring_->handle, target->handle, 1, &region);
-    if (batch.targets.empty() || batch.targets.back() != target) {
-        batch.targets.push_back(target);
-    }
-    batch.ring_end = position + bytes;
-    batch.bytes += bytes;
-    if (batch.bytes >= kFlushBytes) {
+    pending_->copies.push_back({target, {position % kRingBytes, offset, bytes}});
+    pending_->bytes += bytes;
+    pending_->ring_end = head_ = position + bytes;
+    if (pending_->bytes >= kFlushBytes) {
         queue_.submit_locked(VK_NULL_HANDLE);
     }
 }
 
 void UploadRing::open_batch() {
     collect_locked();
-    std::unique_ptr<Batch> batch;
     if (free_.empty()) {
-        batch = std::make_unique<Batch>();
+        auto batch = std::make_unique<Batch>();
         batch->commands = pool_.allocate();
+        pending_ = std::move(batch);
     } else {
-        batch = std::move(free_.back());
+        pending_ = std::move(free_.back());
         free_.pop_back();
     }
-    pool_.begin(batch->commands);
-    // Earlier submits may still read or write the targets.
-    record_work_barrier(device_.vk, batch->commands);
-    batch->recording = true;
-    pending_ = std::move(batch);
 }
 
+/// Records all copies, here and not one by one, so that after a failure the next submit does it anew.
 VkCommandBuffer UploadRing::close_pending() {
     if (pending_ == nullptr) {
         return VK_NULL_HANDLE;
     }
-    if (pending_->recording) {
-        pool_.end(pending_->commands);
-        pending_->recording = false;
+    const VkCommandBuffer commands = pending_->commands;
+    pool_.begin(commands);
+    // Earlier submits may still read or write the targets.
+    record_work_barrier(device_.vk, commands);
+    HazardTracker hazards;
+    for (const auto& [target, region] : pending_->copies) {
+        const std::vector<Access> written{{target.get(), region.dstOffset, region.dstOffset + region.size, true}};
+        if (hazards.conflicts(written)) {
+            record_work_barrier(device_.vk, commands);
+            hazards.clear();
+        }
+        hazards.add(written);
+        device_.vk.vkCmdCopyBuffer(commands, ring_->handle, target->handle, 1, &region);
     }
-    return pending_->commands;
+    pool_.end(commands);
+    return commands;
 }
 
 void UploadRing::pending_submitted(uint64_t value) {
@@ -170,9 +166,7 @@ void UploadRing::collect_locked() {
         std::unique_ptr<Batch> batch = std::move(in_flight_.front());
         in_flight_.pop_front();
         tail_ = batch->ring_end;
-        // The tracker forgets the buffers' addresses as well: a later buffer may get the same one.
-        batch->hazards = HazardTracker();
-        batch->targets.clear();
+        batch->copies.clear();
         batch->bytes = 0;
         free_.push_back(std::move(batch));
     }

@@ -44,19 +44,21 @@ class UploadRing final : public PendingCommands {
     void pending_submitted(uint64_t value) override;
 
   private:
+    struct Copy {
+        std::shared_ptr<DeviceBuffer> target;
+        VkBufferCopy region;
+    };
     /// The copies of one submit.
     struct Batch {
         VkCommandBuffer commands = VK_NULL_HANDLE;
-        bool recording = false;
         uint64_t value = 0;
         uint64_t ring_end = 0;
         uint64_t bytes = 0;
-        HazardTracker hazards;
-        std::vector<std::shared_ptr<DeviceBuffer>> targets;
+        std::vector<Copy> copies;
     };
 
     uint64_t reserve(uint64_t bytes);
-    void record(const std::shared_ptr<DeviceBuffer>& target, uint64_t position, uint64_t offset, uint64_t bytes);
+    void add(const std::shared_ptr<DeviceBuffer>& target, uint64_t position, uint64_t offset, uint64_t bytes);
     void open_batch();
     void collect_locked();
 

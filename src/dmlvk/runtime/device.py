@@ -40,7 +40,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError
+from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError, VulkanError
 
 if TYPE_CHECKING:
     # Where it runs, it is imported inside functions: loading it registers functions to be called at exit, which importing
@@ -344,7 +344,7 @@ class ComputeDevice:
             self._pipelines_saved, self._saved_at = created, time.monotonic()
             try:
                 self.native.save_pipeline_cache()
-            except OSError as error:
+            except (OSError, VulkanError) as error:  # whoever runs or closes something has got what he asked for
                 warnings.warn(f"dmlvk could not save the pipeline cache: {error}", RuntimeWarning, stacklevel=2)
 
     # -- state

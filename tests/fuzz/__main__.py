@@ -10,7 +10,7 @@ import warnings
 
 from fuzz.campaign import Account, limit_memory, run
 
-WHAT = ("descs", "answers", "eager")
+WHAT = ("descs", "answers", "eager", "orders")
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fuzz import descs, eager
+from fuzz import descs, eager, orders
 from fuzz.campaign import SEEDS, Attempt, run
 
 
@@ -44,3 +44,7 @@ def test_eager_calls() -> None:
 @pytest.mark.parametrize("text", seeds("eager"))
 def test_faults_of_eager_calls(text: str) -> None:
     eager.judged(text)
+
+
+def test_orders() -> None:
+    assert short_run(orders.attempt, 20) == {"right": 20}

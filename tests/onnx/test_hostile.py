@@ -43,7 +43,7 @@ def refused(model: Any, words: str) -> None:
 
 def test_fuzzed_models(tmp_path: Path) -> None:
     """Bytes and fields changed at random; in a process of its own, which a crash of native code would end."""
-    script = Path(__file__).with_name("fuzzing.py")
+    script = Path(__file__).parents[1] / "fuzz" / "models.py"
     source = Path(dmlvk.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(source), "OPENBLAS_NUM_THREADS": "1"}
     with (tmp_path / "cases").open("w+") as cases:

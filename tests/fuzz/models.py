@@ -1,4 +1,4 @@
-"""Loads broken variants of onnx's node cases, in a process of its own: ``python fuzzing.py SEED COUNT``.
+"""Loads broken variants of onnx's node cases, in a process of its own: ``python models.py SEED COUNT``.
 
 Each variant either loads, down to the trace of its operators, or ends in an error of dmlvk's. Anything else is printed with
 the case's name, its number and how long it took; a crash of native code is the process's end. The address space is limited.

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -188,7 +190,7 @@ def test_own_arguments_stay(source: bytes, device: dmlvk.Device) -> None:
         assert session.device is device and session.get_session_options().plan_cache_size == 1
         assert session.get_session_options() is not options
     binding = session.io_binding()
-    binding.bind_cpu_input("x", X)
+    binding.bind_cpu_input("x", array=X)
     binding.bind_output("y")
     session.run_with_iobinding(binding)
     assert isinstance(binding.get_outputs()[0], dmlvk.DeviceArray)
@@ -239,6 +241,36 @@ def test_a_profile(source: bytes, tmp_path: Path) -> None:
     assert first["ts"] > 0 and first["ts"] + first["dur"] <= second["ts"]
     assert (second["ts"] + second["dur"]) * 1000 <= ended - began
     assert (session.end_profiling(), session.get_profiling_start_time_ns()) == ("", 0)
+
+
+EXCEPTIONS = """
+import sys
+import dmlvk.onnx
+sys.modules["onnxruntime"] = dmlvk.onnx
+import onnxruntime as ort
+import onnxruntime.capi._pybind_state as state
+from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, NoSuchFile
+
+assert InferenceSession is ort.InferenceSession and state.get_device() == "GPU"
+assert ort.capi.onnxruntime_pybind11_state.InvalidArgument is InvalidArgument
+for wanted in (NoSuchFile, InvalidArgument, Fail):
+    try:
+        ort.InferenceSession("nowhere.onnx")
+    except wanted:
+        continue
+"""
+
+
+def test_scripts_find_the_exceptions() -> None:
+    """Also where dmlvk.onnx stands for the whole of onnxruntime."""
+    subprocess.run([sys.executable, "-c", EXCEPTIONS], check=True)
+
+
+def test_a_tensor_of_the_host_has_no_gaps() -> None:
+    value = ort.OrtValue.ortvalue_from_numpy(np.arange(6, dtype=f32).reshape(2, 3).T)
+    assert value.numpy().flags.c_contiguous
+    np.testing.assert_array_equal(value.numpy(), [[0, 3], [1, 4], [2, 5]])
 
 
 def test_an_optimized_model_is_not_written(source: bytes) -> None:

@@ -15,6 +15,7 @@ except ImportError as error:
 
 from dmlvk.engine.profile import KernelTime, StepReport
 from dmlvk.engine.progress import Progress
+from dmlvk.onnx import capi as capi  # scripts find the exceptions there
 from dmlvk.onnx.explain import NodeExplanation
 from dmlvk.onnx.iobinding import IOBinding
 from dmlvk.onnx.model import ModelMetadata, ValueInfo

@@ -119,15 +119,28 @@ class IOBinding:
         else:
             self.bind_cpu_input(name, found)
 
-    def bind_cpu_input(self, name: str, arr_on_cpu: npt.ArrayLike) -> None:
+    @overload
+    def bind_cpu_input(self, name: str, array: npt.ArrayLike) -> None: ...
+
+    @overload
+    def bind_cpu_input(self, name: str, *, arr_on_cpu: npt.ArrayLike) -> None: ...
+
+    def bind_cpu_input(
+        self, name: str, array: npt.ArrayLike | None = None, *, arr_on_cpu: npt.ArrayLike | None = None
+    ) -> None:
         """Uploads an array now and binds it to an input. One that says a shape or the like, which the host must know, stays
         there.
+
+        Args:
+            name: The input.
+            array: The array.
+            arr_on_cpu: ONNX Runtime's name of ``array``.
 
         Raises:
             ModelError: no such input, or one of another type or shape.
             UnsupportedError: the input is a sequence, or optional.
         """
-        values = self._checked(name, arr_on_cpu)
+        values = self._checked(name, arr_on_cpu if array is None else array)
         if not isinstance(values, DeviceArray):
             values = (
                 values.copy()

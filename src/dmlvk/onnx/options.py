@@ -101,10 +101,10 @@ class SessionOptions(_Checked):
     log_severity_level: int = -1
     log_verbosity_level: int = 0
     logid: str = ""
-    _config: dict[str, str] = field(default_factory=dict, repr=False)
-    _sizes: dict[str, int] = field(default_factory=dict, repr=False)
-    _initializers: dict[str, OrtValue] = field(default_factory=dict, repr=False)
-    _providers: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _sizes: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _initializers: dict[str, OrtValue] = field(default_factory=dict, init=False, repr=False)
+    _providers: dict[str, dict[str, str]] = field(default_factory=dict, init=False, repr=False)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Keeps an entry; none changes how a session runs."""
@@ -200,7 +200,7 @@ class RunOptions(_Checked):
     log_severity_level: int = -1
     log_verbosity_level: int = 0
     logid: str = ""
-    _config: dict[str, str] = field(default_factory=dict, repr=False)
+    _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Keeps an entry; none changes a run."""

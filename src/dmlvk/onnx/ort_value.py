@@ -131,7 +131,7 @@ class OrtValue:
     def ortvalue_from_numpy(
         cls, numpy_obj: Array, /, device_type: str = _CPU, device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """A tensor: on the host the array itself, on the device a copy.
+        """A tensor: on the host the array itself where it has no gaps, on the device a copy.
 
         Args:
             numpy_obj: The array.
@@ -201,7 +201,7 @@ class OrtValue:
     @classmethod
     def _of(cls, array: Array, place: OrtDevice, device: ComputeDevice | None = None) -> OrtValue:
         if place.is_host:
-            return cls(array)
+            return cls(array if array.flags.c_contiguous else array.copy(order="C"))
         content = to_device(device or device_of(place.device_id()), array, known_data_type(array.dtype))
         return cls(content, array.dtype, place)
 

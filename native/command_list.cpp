@@ -7,6 +7,7 @@
 
 #include <kompute/Sequence.hpp>
 
+#include "errors.h"
 #include "hazards.h"
 #include "operations.h"
 
@@ -136,11 +137,12 @@ struct CommandList::Recording {
     /// The set of these bindings, which the list's dispatches share; VK_NULL_HANDLE where there are none.
     VkDescriptorSet descriptor_set(Bindings bindings);
     VkDescriptorSet allocate_set(const Kernel& kernel);
-    VkQueryPool timestamp_pool(uint32_t queries);
+    void add_timestamp_pool(std::vector<VkQueryPool>& pools, uint32_t queries);
     /// The first `count` results of the pools, in order.
     std::vector<uint64_t> ticks(const std::vector<VkQueryPool>& pools, uint32_t queries_per_pool, size_t count);
     void require_finished(const char* what);
     bool finished();
+    void require_whole() const;
     void require_open(const char* what) const;
 
     Device& device;
@@ -148,6 +150,7 @@ struct CommandList::Recording {
     const bool timestamps;
     std::shared_ptr<ListQueue> queue;
     std::shared_ptr<kp::Sequence> sequence;
+    bool is_whole = true;  // False once recording a command has failed half-way.
     AccessOrder accesses;
     std::vector<Access> storage;  // Of the dispatch being recorded; kept, so that it allocates nothing.
     std::vector<Access> others;
@@ -163,6 +166,16 @@ struct CommandList::Recording {
     std::vector<VkQueryPool> query_pools;
     std::vector<VkQueryPool> marker_pools;
     uint64_t marker_count = 0;
+};
+
+/// A change to a recording. One that does not come to its end leaves the recording of no use.
+class CommandList::Change {
+  public:
+    explicit Change(Recording& recording) : recording_(recording) { recording_.is_whole = false; }
+    void done() { recording_.is_whole = true; }
+
+  private:
+    Recording& recording_;
 };
 
 CommandList::Recording::Recording(Device& device, bool timestamps)
@@ -217,7 +230,7 @@ void CommandList::Recording::record_timed(std::shared_ptr<Operation> operation, 
         return;
     }
     if (query == 0) {
-        query_pools.push_back(timestamp_pool(2 * kTimedDispatchesPerPool));
+        add_timestamp_pool(query_pools, 2 * kTimedDispatchesPerPool);
     }
     const VkQueryPool pool = query_pools.back();
     record(std::make_shared<TimestampOperation>(logical.vk, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, pool, query));
@@ -261,6 +274,7 @@ VkDescriptorSet CommandList::Recording::allocate_set(const Kernel& kernel) {
         info.maxSets = kSetsPerPool;
         info.poolSizeCount = 2;
         info.pPoolSizes = sizes;
+        descriptor_pools.reserve(descriptor_pools.size() + 1);
         VkDescriptorPool pool = VK_NULL_HANDLE;
         logical.check(logical.vk.vkCreateDescriptorPool(logical.handle, &info, nullptr, &pool),
                       "vkCreateDescriptorPool");
@@ -279,14 +293,15 @@ VkDescriptorSet CommandList::Recording::allocate_set(const Kernel& kernel) {
     return set;
 }
 
-VkQueryPool CommandList::Recording::timestamp_pool(uint32_t queries) {
+void CommandList::Recording::add_timestamp_pool(std::vector<VkQueryPool>& pools, uint32_t queries) {
     VkQueryPoolCreateInfo info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     info.queryCount = queries;
+    pools.reserve(pools.size() + 1);
     VkQueryPool pool = VK_NULL_HANDLE;
     logical.check(logical.vk.vkCreateQueryPool(logical.handle, &info, nullptr, &pool), "vkCreateQueryPool");
-    record(std::make_shared<ResetTimestampsOperation>(logical.vk, pool, queries));
-    return pool;
+    pools.push_back(pool);
+    record(std::make_shared<ResetTimestampsOperation>(logical.vk, pools.back(), queries));
 }
 
 std::vector<uint64_t> CommandList::Recording::ticks(const std::vector<VkQueryPool>& pools, uint32_t queries_per_pool,
@@ -303,6 +318,7 @@ std::vector<uint64_t> CommandList::Recording::ticks(const std::vector<VkQueryPoo
 }
 
 void CommandList::Recording::require_finished(const char* what) {
+    logical.require_alive();
     if (!submitted || !finished()) {
         throw std::invalid_argument(std::string(what) + ": wait for a submit first");
     }
@@ -312,8 +328,16 @@ bool CommandList::Recording::finished() {
     return !sequence->isRunning() || device.queue.finished(sequence->submitValue());
 }
 
+void CommandList::Recording::require_whole() const {
+    if (!is_whole) {
+        throw WrongState(
+            "recording the command list has failed half-way, so that it cannot be submitted; record another");
+    }
+}
+
 void CommandList::Recording::require_open(const char* what) const {
     logical.require_alive();
+    require_whole();
     if (closed) {
         throw std::invalid_argument(std::string(what) + ": the command list has been submitted and takes no commands");
     }
@@ -326,17 +350,25 @@ CommandList::CommandList(std::shared_ptr<Device> device, bool timestamps) : devi
     }
     device_->collect();
     recording_ = std::make_shared<Recording>(*device_, timestamps);
+    device_->reserve_grave();
 }
 
 CommandList::~CommandList() {
-    bool finished = true;
+    if (device_->logical.is_left_behind()) {
+        new std::shared_ptr<Recording>(std::move(recording_));  // For good: freeing it is for the process that made it.
+        return;
+    }
+    bool finished = false;
     try {
         finished = recording_->finished();
     } catch (const std::exception&) {
-        // The device was found lost here: nothing runs on it any more.
+        // Nobody knows, so it may run.
     }
-    if (!finished) {
-        device_->bury(recording_, recording_->sequence->submitValue());
+    if (finished) {
+        device_->release_grave();
+    } else {
+        const uint64_t value = recording_->sequence->submitValue();
+        device_->bury(std::move(recording_), value);
     }
 }
 
@@ -360,6 +392,7 @@ void CommandList::dispatch(DispatchArguments arguments) {
     }
     const VkDescriptorSet set = recording.descriptor_set({arguments.kernel, std::move(bound)});
 
+    Change change(recording);
     recording.order(recording.storage, recording.others);
     const std::array<uint32_t, 3> grid = {static_cast<uint32_t>(arguments.grid[0]),
                                           static_cast<uint32_t>(arguments.grid[1]),
@@ -367,6 +400,7 @@ void CommandList::dispatch(DispatchArguments arguments) {
     recording.record_timed(std::make_shared<DispatchOperation>(recording.logical.vk, std::move(arguments.kernel), set,
                                                                std::move(arguments.push), grid),
                            VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+    change.done();
 }
 
 void CommandList::copy(const std::shared_ptr<DeviceBuffer>& source, uint64_t source_offset,
@@ -382,11 +416,13 @@ void CommandList::copy(const std::shared_ptr<DeviceBuffer>& source, uint64_t sou
     if (source == target && source_offset < target_offset + bytes && target_offset < source_offset + bytes) {
         throw std::invalid_argument("copy: source and target overlap in the same buffer");
     }
+    Change change(recording);
     recording.order({}, {{source.get(), source_offset, source_offset + bytes, false},
                      {target.get(), target_offset, target_offset + bytes, true}});
     recording.record_timed(std::make_shared<CopyOperation>(recording.logical.vk, source, target,
                                                            VkBufferCopy{source_offset, target_offset, bytes}),
                            VK_PIPELINE_STAGE_TRANSFER_BIT);
+    change.done();
 }
 
 void CommandList::fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, uint64_t bytes, uint32_t word) {
@@ -401,22 +437,31 @@ void CommandList::fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t off
     if (bytes == 0) {
         return;
     }
+    Change change(recording);
     recording.order({}, {{target.get(), offset, offset + bytes, true}});
     recording.record(std::make_shared<FillOperation>(recording.logical.vk, target, offset, bytes, word));
+    change.done();
 }
 
-void CommandList::submit(bool defer) {
+bool CommandList::submit(bool defer, uint64_t timeout) {
+    if (!wait(timeout)) {
+        return false;
+    }
     std::lock_guard<std::mutex> lock(mutex_);
     Recording& recording = *recording_;
     recording.logical.require_alive();
+    recording.require_whole();
     recording.closed = true;
+    if (recording.sequence->isRunning()) {
+        return false;  // Another thread has submitted it meanwhile.
+    }
     through_kompute(recording.logical, "kp::Sequence::evalAsync", [&] {
-        recording.sequence->evalAwait();
         recording.queue->defer = defer;
         recording.sequence->evalAsync();
     });
     recording.submitted = true;
     device_->dispatches += recording.dispatch_count;
+    return true;
 }
 
 bool CommandList::wait(uint64_t timeout) {
@@ -440,6 +485,7 @@ bool CommandList::wait(uint64_t timeout) {
 }
 
 std::vector<std::pair<double, double>> CommandList::timings() {
+    device_->logical.require_here();
     std::lock_guard<std::mutex> lock(mutex_);
     Recording& recording = *recording_;
     if (!recording.timestamps) {
@@ -463,22 +509,26 @@ std::vector<std::pair<double, double>> CommandList::timings() {
 }
 
 void CommandList::timestamp() {
+    device_->logical.require_here();
     std::lock_guard<std::mutex> lock(mutex_);
     Recording& recording = *recording_;
     recording.require_open("timestamp");
     if (recording.logical.physical.timestamp_bits == 0) {
         throw std::invalid_argument("timestamp: the device's compute queue writes no timestamps");
     }
+    Change change(recording);
     const auto query = static_cast<uint32_t>(recording.marker_count % kTimestampsPerPool);
     if (query == 0) {
-        recording.marker_pools.push_back(recording.timestamp_pool(kTimestampsPerPool));
+        recording.add_timestamp_pool(recording.marker_pools, kTimestampsPerPool);
     }
     recording.record(std::make_shared<TimestampOperation>(recording.logical.vk, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
                                                           recording.marker_pools.back(), query));
     recording.marker_count++;
+    change.done();
 }
 
 std::vector<uint64_t> CommandList::timestamps() {
+    device_->logical.require_here();
     std::lock_guard<std::mutex> lock(mutex_);
     Recording& recording = *recording_;
     recording.require_finished("timestamps");

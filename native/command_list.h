@@ -34,7 +34,8 @@ struct DispatchArguments {
     std::array<uint64_t, 3> grid{};
 };
 
-/// Thread-safe. Misuse throws std::invalid_argument and leaves the list as it was.
+/// Thread-safe. Misuse throws std::invalid_argument and leaves the list as it was. After a failure while a command is recorded
+/// the list takes and submits nothing more: that throws WrongState.
 class CommandList {
   public:
     CommandList(std::shared_ptr<Device> device, bool timestamps);
@@ -48,9 +49,10 @@ class CommandList {
               const std::shared_ptr<DeviceBuffer>& target, uint64_t target_offset, uint64_t bytes);
     void fill(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, uint64_t bytes, uint32_t word);
 
-    /// With `defer` the list is submitted together with whatever is submitted next.
-    void submit(bool defer);
-    /// False when `timeout` nanoseconds (UINT64_MAX: no limit) ran out. True for a list never submitted.
+    /// Ends recording and submits; with `defer` together with whatever is submitted next. False when the list's own previous
+    /// submit was not over in `timeout` nanoseconds: then nothing has happened.
+    bool submit(bool defer, uint64_t timeout);
+    /// False when `timeout` nanoseconds ran out. True for a list never submitted.
     bool wait(uint64_t timeout);
     std::vector<std::pair<double, double>> timings();
     /// Records a timestamp, which is taken once every earlier command of the list is done.
@@ -65,6 +67,7 @@ class CommandList {
 
   private:
     struct Recording;
+    class Change;
 
     std::shared_ptr<Device> device_;
     mutable std::mutex mutex_;

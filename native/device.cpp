@@ -8,6 +8,19 @@
 namespace dmlvk {
 namespace {
 
+constexpr uint64_t kCloseNanoseconds = 1'000'000'000;
+
+/// Devices that nobody has any more, and on which work goes on. Never freed: they are there until the process ends.
+struct Retired {
+    std::mutex mutex;
+    std::vector<Device*> devices;
+};
+
+Retired& retired_devices() {
+    static Retired* retired = new Retired;
+    return *retired;
+}
+
 const PhysicalDevice& physical_device(uint32_t index) {
     const std::vector<PhysicalDevice>& devices = physical_devices();
     if (index >= devices.size()) {
@@ -35,19 +48,55 @@ Device::~Device() {
     graveyard_.clear();
 }
 
+std::shared_ptr<Device> Device::open(uint32_t index, const std::vector<std::string>& disabled,
+                                     const std::string& cache_path) {
+    require_no_fork();
+    destroy_settled();
+    return std::shared_ptr<Device>(new Device(index, disabled, cache_path), &Device::retire);
+}
+
+void Device::retire(Device* device) noexcept {
+    if (device->logical.is_left_behind()) {
+        return;
+    }
+    destroy_settled();
+    if (device->settled(kCloseNanoseconds)) {
+        delete device;
+        return;
+    }
+    try {
+        Retired& retired = retired_devices();
+        std::lock_guard<std::mutex> lock(retired.mutex);
+        retired.devices.push_back(device);
+    } catch (const std::exception&) {
+        // No room to note it: it stays as long as the process.
+    }
+}
+
+/// Whether nothing runs on the device, or ever will.
+bool Device::settled(uint64_t timeout) noexcept {
+    try {
+        return queue.settle(timeout);
+    } catch (const std::exception&) {
+        return logical.is_lost();
+    }
+}
+
+void Device::destroy_settled() noexcept {
+    Retired& retired = retired_devices();
+    std::lock_guard<std::mutex> lock(retired.mutex);
+    const auto running = std::partition(retired.devices.begin(), retired.devices.end(),
+                                        [](Device* device) { return !device->settled(0); });
+    for (auto device = running; device != retired.devices.end(); ++device) {
+        delete *device;
+    }
+    retired.devices.erase(running, retired.devices.end());
+}
+
 std::shared_ptr<DeviceBuffer> Device::allocate(uint64_t bytes) {
     if (bytes == 0) {
         throw std::invalid_argument("allocate: nbytes must be positive");
     }
-    try {
-        return std::make_shared<DeviceBuffer>(memory, bytes);
-    } catch (const VulkanFailure& failure) {
-        if (failure.result != VK_ERROR_OUT_OF_DEVICE_MEMORY) {
-            throw;
-        }
-    }
-    // Memory ran out, but dropped objects may give some back once the running work ends.
-    wait_idle();
     return std::make_shared<DeviceBuffer>(memory, bytes);
 }
 
@@ -57,37 +106,35 @@ std::shared_ptr<Kernel> Device::kernel(const KernelDescription& description) {
     return made;
 }
 
-void Device::upload(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, const unsigned char* data,
-                    uint64_t bytes) {
-    target->require_range(offset, bytes, "upload");
-    uploads.upload(target, offset, data, bytes);
-}
-
-void Device::download(const DeviceBuffer& source, uint64_t offset, unsigned char* out, uint64_t bytes) {
-    source.require_range(offset, bytes, "download");
-    if (bytes > 0) {
-        downloads.download(source, offset, out, bytes);
-    }
-}
-
-void Device::wait_idle() {
-    queue.wait(queue.flush(), UINT64_MAX);
-    collect();
-}
-
 MemoryStatistics Device::memory_statistics() {
     collect();
     return memory.statistics();
 }
 
-void Device::bury(std::shared_ptr<void> resources, uint64_t value) {
+void Device::reserve_grave() {
     std::lock_guard<std::mutex> lock(graveyard_mutex_);
+    const size_t needed = graveyard_.size() + reserved_graves_ + 1;
+    if (needed > graveyard_.capacity()) {
+        graveyard_.reserve(2 * needed);
+    }
+    reserved_graves_++;
+}
+
+void Device::release_grave() noexcept {
+    std::lock_guard<std::mutex> lock(graveyard_mutex_);
+    reserved_graves_--;
+}
+
+void Device::bury(std::shared_ptr<void> resources, uint64_t value) noexcept {
+    std::lock_guard<std::mutex> lock(graveyard_mutex_);
+    reserved_graves_--;
     graveyard_.emplace_back(value, std::move(resources));
 }
 
 void Device::collect() {
     uploads.collect();
     std::lock_guard<std::mutex> lock(graveyard_mutex_);
+    // finished() may throw: then all stay. What it says of a value holds for those that are asked for later, too.
     const auto running = std::partition(graveyard_.begin(), graveyard_.end(),
                                         [this](const auto& grave) { return !queue.finished(grave.first); });
     graveyard_.erase(running, graveyard_.end());

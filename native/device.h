@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,22 +18,28 @@ namespace dmlvk {
 
 class Device : public std::enable_shared_from_this<Device> {
   public:
-    /// Throws NoDevice when physical_devices() has no such index.
-    Device(uint32_t index, const std::vector<std::string>& disabled, const std::string& cache_path);
+    /// Throws NoDevice when physical_devices() has no such index, and WrongState in a forked child.
+    ///
+    /// The last owner waits for what runs, but not long: a device whose work goes on is destroyed when another is opened, or
+    /// let go of, after that. That of a process's parent is not destroyed at all.
+    static std::shared_ptr<Device> open(uint32_t index, const std::vector<std::string>& disabled,
+                                        const std::string& cache_path);
     ~Device();
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
+    /// Throws VulkanFailure(VK_ERROR_OUT_OF_DEVICE_MEMORY) where there is no room, at least before collect().
     std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes);
     std::shared_ptr<Kernel> kernel(const KernelDescription& description);
-    void upload(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, const unsigned char* data,
-                uint64_t bytes);
-    void download(const DeviceBuffer& source, uint64_t offset, unsigned char* out, uint64_t bytes);
-    void wait_idle();
     MemoryStatistics memory_statistics();
 
-    /// Keeps `resources` until the queue has finished `value`: what a command list dropped while running still uses.
-    void bury(std::shared_ptr<void> resources, uint64_t value);
+    /// Makes room for one more grave, so that bury() cannot fail. One for each command list.
+    void reserve_grave();
+    /// Gives that room back.
+    void release_grave() noexcept;
+    /// Keeps `resources` until the queue has finished `value`: what a command list dropped while running still uses. Takes
+    /// the room of one grave.
+    void bury(std::shared_ptr<void> resources, uint64_t value) noexcept;
     /// Frees the objects that only finished work used.
     void collect();
 
@@ -45,10 +52,19 @@ class Device : public std::enable_shared_from_this<Device> {
     PipelineCache pipeline_cache;
     std::atomic<uint64_t> pipelines_created{0};
     std::atomic<uint64_t> dispatches{0};
+    /// The most seconds that one wait may take; guarded by the GIL.
+    std::optional<double> wait_timeout;
 
   private:
+    Device(uint32_t index, const std::vector<std::string>& disabled, const std::string& cache_path);
+    static void retire(Device* device) noexcept;
+    /// Destroys retired devices on which nothing runs any more.
+    static void destroy_settled() noexcept;
+    bool settled(uint64_t timeout) noexcept;
+
     std::mutex graveyard_mutex_;
     std::vector<std::pair<uint64_t, std::shared_ptr<void>>> graveyard_;
+    size_t reserved_graves_ = 0;
 };
 
 }  // namespace dmlvk

@@ -1,4 +1,4 @@
-// The two failures that C++ throws besides std::invalid_argument (which Python sees as ValueError).
+// The failures that C++ throws besides std::invalid_argument (which Python sees as ValueError).
 #pragma once
 
 #include <exception>
@@ -31,6 +31,26 @@ class NoDevice : public std::exception {
 
   private:
     std::string message_;
+};
+
+/// A call that comes at the wrong time, such as in a forked child. Python sees dmlvk.spec.errors.StateError(message).
+class WrongState : public std::exception {
+  public:
+    explicit WrongState(std::string message) : message_(std::move(message)) {}
+    const char* what() const noexcept override { return message_.c_str(); }
+
+  private:
+    std::string message_;
+};
+
+/// The device has not finished in the time that Device.wait_timeout allows. Python sees
+/// dmlvk.spec.errors.WaitTimeoutError(seconds).
+class WaitTimeout : public std::exception {
+  public:
+    explicit WaitTimeout(double seconds) : seconds(seconds) {}
+    const char* what() const noexcept override { return "the device has not finished in time"; }
+
+    double seconds;
 };
 
 /// The result's name in the Vulkan specification, or its number when it has none here.

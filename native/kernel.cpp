@@ -151,6 +151,9 @@ void Kernel::create_layouts() {
 }
 
 void Kernel::destroy() {
+    if (device_.is_left_behind()) {
+        return;
+    }
     device_.vk.vkDestroyPipeline(device_.handle, pipeline, nullptr);
     device_.vk.vkDestroyPipelineLayout(device_.handle, layout, nullptr);
     device_.vk.vkDestroyDescriptorSetLayout(device_.handle, set_layout, nullptr);

@@ -60,7 +60,15 @@ LogicalDevice::LogicalDevice(const PhysicalDevice& physical, const std::vector<s
     info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
     info.ppEnabledExtensionNames = extensions.data();
     dmlvk::check(instance_table.vkCreateDevice(physical.handle, &info, nullptr, &handle), "vkCreateDevice");
-    vk = load_device(instance_table, handle);
+    try {
+        vk = load_device(instance_table, handle);
+    } catch (...) {
+        const auto destroy = reinterpret_cast<PFN_vkDestroyDevice>(instance_table.vkGetDeviceProcAddr(handle, "vkDestroyDevice"));
+        if (destroy != nullptr) {
+            destroy(handle, nullptr);
+        }
+        throw;
+    }
     vk.vkGetDeviceQueue(handle, physical.queue_family, 0, &queue);
 }
 
@@ -82,13 +90,23 @@ void LogicalDevice::check(VkResult result, const char* call) {
     throw VulkanFailure(result, call);
 }
 
+void LogicalDevice::require_here() const {
+    if (is_left_behind()) {
+        throw WrongState(kForked);
+    }
+}
+
 void LogicalDevice::require_alive() const {
+    require_here();
     if (is_lost_) {
         throw VulkanFailure(VK_ERROR_DEVICE_LOST, lost(), "the device was lost in an earlier call");
     }
 }
 
 std::string LogicalDevice::lost() const {
+    if (!is_lost_) {
+        return "";
+    }
     std::lock_guard<std::mutex> lock(mutex_);
     return lost_call_;
 }

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "fork.h"
 #include "physical_device.h"
 
 namespace dmlvk {
@@ -19,8 +20,12 @@ class LogicalDevice {
 
     /// Like dmlvk::check; also notes a lost device.
     void check(VkResult result, const char* call);
-    /// Throws VulkanFailure(VK_ERROR_DEVICE_LOST) naming the call that found the device lost.
+    /// Throws VulkanFailure(VK_ERROR_DEVICE_LOST) naming the call that found the device lost, and WrongState in a forked
+    /// child of the process that opened it.
     void require_alive() const;
+    void require_here() const;
+    /// Whether this is a forked child. Then nothing of the device may be called, nor freed.
+    bool is_left_behind() const { return forks() != opened_after_; }
     /// The call that reported VK_ERROR_DEVICE_LOST, "" while there was none.
     std::string lost() const;
     bool is_lost() const { return is_lost_; }
@@ -32,6 +37,7 @@ class LogicalDevice {
     VkQueue queue = VK_NULL_HANDLE;
 
   private:
+    const uint64_t opened_after_ = forks();
     std::atomic<bool> is_lost_{false};
     mutable std::mutex mutex_;
     std::string lost_call_;

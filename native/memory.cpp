@@ -39,6 +39,9 @@ DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size) : size(size), memory_(
 }
 
 DeviceBuffer::~DeviceBuffer() {
+    if (memory_.device_.is_left_behind()) {
+        return;
+    }
     vmaDestroyBuffer(memory_.allocator_, handle, allocation_);
     memory_.live_ -= size;
 }

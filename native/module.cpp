@@ -65,12 +65,13 @@ class HostBytes {
     Py_buffer view_;
 };
 
-/// Calls wait_for(nanoseconds) without the GIL, in slices between which Ctrl-C is heard. True once it answers true,
-/// false when the timeout in seconds ran out.
-template <typename Wait>
-bool wait_in_slices(std::optional<double> timeout, Wait&& wait_for) {
+/// Calls step(nanoseconds) without the GIL, in slices between which Ctrl-C is heard. True once it answers true, false when
+/// the timeout in seconds ran out. A step may do work, but must not wait with a mutex held: a signal's handler may come
+/// here again.
+template <typename Step>
+bool in_slices(std::optional<double> timeout, Step&& step) {
     using Clock = std::chrono::steady_clock;
-    constexpr uint64_t slice = 100'000'000;
+    constexpr uint64_t slice = 50'000'000;
     constexpr double longest = 1e9;  // 30 years
     if (timeout.has_value() && !(*timeout >= 0.0)) {
         throw std::invalid_argument("timeout must be a number of seconds >= 0 or None");
@@ -81,7 +82,7 @@ bool wait_in_slices(std::optional<double> timeout, Wait&& wait_for) {
     for (uint64_t rest = static_cast<uint64_t>(seconds * 1e9);;) {
         {
             const WithoutGil without_gil;
-            if (wait_for(std::min(rest, slice))) {
+            if (step(std::min(rest, slice))) {
                 return true;
             }
         }
@@ -94,6 +95,28 @@ bool wait_in_slices(std::optional<double> timeout, Wait&& wait_for) {
         }
         rest = static_cast<uint64_t>(left);
     }
+}
+
+/// in_slices for as long as the device's wait_timeout allows.
+template <typename Step>
+void within_limit(const Device& device, Step&& step) {
+    device.logical.require_here();
+    const std::optional<double> limit = device.wait_timeout;
+    if (!in_slices(limit, step)) {
+        throw WaitTimeout(*limit);
+    }
+}
+
+/// Waits until the device has done all that was submitted, and frees what only that used.
+void wait_idle(Device& device) {
+    std::optional<uint64_t> value;
+    within_limit(device, [&](uint64_t nanoseconds) {
+        if (!value.has_value()) {
+            value = device.queue.flush();
+        }
+        return device.queue.wait(*value, nanoseconds);
+    });
+    device.collect();
 }
 
 BoundRange bound_range(const Device& device, const PyRange& range) {
@@ -165,28 +188,66 @@ PyKernel make_kernel(Device& device, nb::bytes spirv, std::string name, uint32_t
 void upload(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle data) {
     require_same_device(device, buffer.device, "upload: the buffer");
     const HostBytes bytes(data, false);
-    const WithoutGil without_gil;
-    device.upload(buffer.buffer, offset, bytes.data(), bytes.size());
+    buffer.buffer->require_range(offset, bytes.size(), "upload");
+    Upload rest{buffer.buffer, offset, bytes.data(), bytes.size()};
+    within_limit(device, [&](uint64_t nanoseconds) { return device.uploads.upload(rest, nanoseconds); });
 }
 
 void download(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle out) {
     require_same_device(device, buffer.device, "download: the buffer");
     const HostBytes bytes(out, true);
-    const WithoutGil without_gil;
-    device.download(*buffer.buffer, offset, bytes.data(), bytes.size());
+    buffer.buffer->require_range(offset, bytes.size(), "download");
+    std::optional<Downloader::Download> read;
+    within_limit(device, [&](uint64_t nanoseconds) {
+        if (!read.has_value()) {
+            read.emplace(device.downloads, buffer.buffer, offset, bytes.data(), bytes.size());
+        }
+        return read->advance(nanoseconds);
+    });
 }
 
-void wait_idle(Device& device) {
-    uint64_t value = 0;
-    {
+PyBuffer allocate(Device& device, uint64_t nbytes) {
+    const auto made = [&] {
         const WithoutGil without_gil;
-        value = device.queue.flush();
+        return PyBuffer{device.shared_from_this(), device.allocate(nbytes)};
+    };
+    device.logical.require_here();
+    try {
+        return made();
+    } catch (const VulkanFailure& failure) {
+        if (failure.result != VK_ERROR_OUT_OF_DEVICE_MEMORY) {
+            throw;
+        }
     }
-    wait_in_slices(std::nullopt, [&](uint64_t nanoseconds) { return device.queue.wait(value, nanoseconds); });
-    device.collect();
+    // Memory ran out, but dropped objects may give some back once the running work ends.
+    wait_idle(device);
+    return made();
+}
+
+/// Submits a list once its own previous submit is over.
+void submit(CommandList& list, bool defer) {
+    within_limit(*list.device(), [&](uint64_t nanoseconds) { return list.submit(defer, nanoseconds); });
+}
+
+bool wait(CommandList& list, std::optional<double> timeout) {
+    const auto step = [&](uint64_t nanoseconds) { return list.wait(nanoseconds); };
+    if (timeout.has_value()) {
+        list.device()->logical.require_here();
+        return in_slices(timeout, step);
+    }
+    within_limit(*list.device(), step);
+    return true;
+}
+
+void set_wait_timeout(Device& device, std::optional<double> seconds) {
+    if (seconds.has_value() && !(*seconds > 0.0)) {
+        throw std::invalid_argument("wait_timeout must be a number of seconds above 0 or None");
+    }
+    device.wait_timeout = seconds;
 }
 
 nb::dict memory_dict(Device& device) {
+    device.logical.require_here();
     const MemoryStatistics statistics = device.memory_statistics();
     nb::dict named;
     named["buffers"] = statistics.buffers;
@@ -204,6 +265,7 @@ void dispatch(CommandList& list, const PyKernel& kernel, const std::vector<PyRan
               const std::optional<PyRange>& params, nb::bytes push,
               const std::tuple<uint64_t, uint64_t, uint64_t>& grid) {
     const Device& device = *list.device();
+    device.logical.require_here();
     require_same_device(device, kernel.device, "dispatch: the kernel");
     DispatchArguments arguments;
     arguments.kernel = kernel.kernel;
@@ -222,12 +284,14 @@ void dispatch(CommandList& list, const PyKernel& kernel, const std::vector<PyRan
 
 void copy(CommandList& list, const PyBuffer& source, uint64_t source_offset, const PyBuffer& target,
           uint64_t target_offset, uint64_t nbytes) {
+    list.device()->logical.require_here();
     require_same_device(*list.device(), source.device, "copy: the source");
     require_same_device(*list.device(), target.device, "copy: the target");
     list.copy(source.buffer, source_offset, target.buffer, target_offset, nbytes);
 }
 
 void fill(CommandList& list, const PyBuffer& target, uint64_t offset, uint64_t nbytes, uint32_t word) {
+    list.device()->logical.require_here();
     require_same_device(*list.device(), target.device, "fill: the target");
     list.fill(target.buffer, offset, nbytes, word);
 }
@@ -242,6 +306,10 @@ void translate_failure(const std::exception_ptr& thrown, void*) {
                   .attr("vulkan_error")(static_cast<int>(failure.result), failure.call, failure.detail));
     } catch (const NoDevice& failure) {
         raise(nb::module_::import_("dmlvk.spec.errors").attr("NoDeviceError")(failure.what()));
+    } catch (const WrongState& failure) {
+        raise(nb::module_::import_("dmlvk.spec.errors").attr("StateError")(failure.what()));
+    } catch (const WaitTimeout& failure) {
+        raise(nb::module_::import_("dmlvk.spec.errors").attr("WaitTimeoutError")(failure.seconds));
     } catch (const std::system_error& failure) {
         raise(nb::handle(PyExc_OSError)(failure.code().value(), failure.what()));
     }
@@ -292,7 +360,7 @@ void bind_device(nb::module_& module) {
     nb::class_<Device>(module, "Device", nb::is_weak_referenceable())
         .def(nb::new_([](uint32_t index, const std::vector<std::string>& disable, const std::string& pipeline_cache) {
                  const WithoutGil without_gil;
-                 return std::make_shared<Device>(index, disable, pipeline_cache);
+                 return Device::open(index, disable, pipeline_cache);
              }),
              "index"_a, nb::kw_only(), "disable"_a = nb::make_tuple(), "pipeline_cache"_a = "")
         .def_prop_ro(
@@ -302,13 +370,12 @@ void bind_device(nb::module_& module) {
         .def_prop_ro("submissions", [](const Device& self) { return self.queue.submissions(); })
         .def_prop_ro("dispatches", [](const Device& self) { return self.dispatches.load(); })
         .def_prop_ro("lost", [](const Device& self) { return self.logical.lost(); })
-        .def(
-            "allocate",
-            [](Device& self, uint64_t nbytes) {
-                const WithoutGil without_gil;
-                return PyBuffer{self.shared_from_this(), self.allocate(nbytes)};
-            },
-            "nbytes"_a)
+        .def_prop_ro("left_behind", [](const Device& self) { return self.logical.is_left_behind(); })
+        .def("require_alive", [](const Device& self) { self.logical.require_alive(); })
+        .def_prop_rw(
+            "wait_timeout", [](const Device& self) { return self.wait_timeout; }, &set_wait_timeout,
+            nb::for_setter(nb::arg("seconds").none()))
+        .def("allocate", &allocate, "nbytes"_a)
         .def("kernel", &make_kernel, "spirv"_a, nb::kw_only(), "name"_a, "storage_buffers"_a, "has_params"_a,
              "push_bytes"_a, "constants"_a = nb::make_tuple(), "subgroup_size"_a = 0)
         .def("upload", &upload, "buffer"_a, "offset"_a, "data"_a)
@@ -320,6 +387,7 @@ void bind_device(nb::module_& module) {
             },
             nb::kw_only(), "timestamps"_a = false, nb::rv_policy::take_ownership)
         .def("flush", [](Device& self) {
+            self.logical.require_here();
             const WithoutGil without_gil;
             self.queue.flush();
         })
@@ -327,6 +395,7 @@ void bind_device(nb::module_& module) {
         .def("memory", &memory_dict)
         .def("reset_peak", [](Device& self, uint64_t at_least) { self.memory.reset_peak(at_least); }, "at_least"_a = 0)
         .def("save_pipeline_cache", [](Device& self) {
+            self.logical.require_here();
             const WithoutGil without_gil;
             self.pipeline_cache.save();
         });
@@ -342,13 +411,8 @@ void bind_objects(nb::module_& module) {
         .def("dispatch", &dispatch, "kernel"_a, "buffers"_a, "writes"_a, "params"_a.none(), "push"_a, "grid"_a)
         .def("copy", &copy, "source"_a, "source_offset"_a, "target"_a, "target_offset"_a, "nbytes"_a)
         .def("fill", &fill, "target"_a, "offset"_a, "nbytes"_a, "word"_a)
-        .def("submit", &CommandList::submit, nb::kw_only(), "defer"_a = false, nb::call_guard<WithoutGil>())
-        .def(
-            "wait",
-            [](CommandList& self, std::optional<double> timeout) {
-                return wait_in_slices(timeout, [&](uint64_t nanoseconds) { return self.wait(nanoseconds); });
-            },
-            "timeout"_a = nb::none())
+        .def("submit", &submit, nb::kw_only(), "defer"_a = false)
+        .def("wait", &wait, "timeout"_a = nb::none())
         .def("timings", &CommandList::timings)
         .def("timestamp", &CommandList::timestamp)
         .def("timestamps", &CommandList::timestamps)

@@ -137,9 +137,21 @@ uint64_t Queue::flush() {
     return submit(VK_NULL_HANDLE);
 }
 
+bool Queue::settle(uint64_t timeout) {
+    uint64_t last = 0;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        last = last_value_;
+    }
+    return wait(last, timeout);
+}
+
 bool Queue::finished(uint64_t value) {
-    if (reached_.load(std::memory_order_acquire) >= value || device_.is_lost()) {
+    if (reached_.load(std::memory_order_acquire) >= value) {
         return true;
+    }
+    if (device_.is_lost()) {
+        return false;
     }
     uint64_t current = 0;
     device_.check(device_.vk.vkGetSemaphoreCounterValue(device_.handle, timeline_, &current),

@@ -17,7 +17,7 @@ class PendingCommands {
     /// Called under the queue's mutex. The closed command buffer to submit first, VK_NULL_HANDLE when there is none.
     virtual VkCommandBuffer close_pending() = 0;
     /// Called under the queue's mutex once that command buffer is submitted, under this timeline value.
-    virtual void pending_submitted(uint64_t value) = 0;
+    virtual void pending_submitted(uint64_t value) noexcept = 0;
 };
 
 class Queue final : public SubmitQueue {
@@ -39,9 +39,12 @@ class Queue final : public SubmitQueue {
     uint64_t submit_locked(VkCommandBuffer commands);
     /// Submits what is pending. Returns the value that is reached when everything submitted so far is over.
     uint64_t flush();
+    /// Waits for what has been submitted, without submitting more. False when `timeout` nanoseconds ran out first.
+    bool settle(uint64_t timeout);
     /// For a caller that holds mutex(): whether commands are deferred that uploads must not overtake.
     bool has_deferred() const { return !deferred_.empty(); }
-    /// Whether the work of that value is over. On a lost device it is: nothing runs there any more.
+    /// Whether the work of that value is over. On a lost device it stays as it was found last: what may still be in use there
+    /// is freed with the device.
     bool finished(uint64_t value);
 
     /// Guards the VkQueue and the pending commands. Never acquired by a thread that may then wait for the GIL.

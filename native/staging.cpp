@@ -1,6 +1,7 @@
 #include "staging.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "barriers.h"
 
@@ -14,7 +15,22 @@ constexpr uint64_t kUploadChunk = 4 * kMiB;
 constexpr uint64_t kFlushBytes = 8 * kMiB;
 constexpr uint64_t kDownloadChunk = 8 * kMiB;
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kSlotBytes = kDownloadChunk + kPage;
 constexpr uint64_t kCopyAlignment = 64;
+
+/// The time at which a wait of several parts must end.
+class Deadline {
+  public:
+    explicit Deadline(uint64_t nanoseconds) : end_(Clock::now() + std::chrono::nanoseconds(nanoseconds)) {}
+    uint64_t left() const {
+        const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(end_ - Clock::now()).count();
+        return left > 0 ? static_cast<uint64_t>(left) : 0;
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point end_;
+};
 
 uint64_t round_up(uint64_t value, uint64_t step) {
     return (value + step - 1) / step * step;
@@ -56,62 +72,77 @@ void TransferPool::end(VkCommandBuffer commands) {
 UploadRing::UploadRing(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies)
     : device_(device), queue_(queue), memory_(memory), copies_(copies), pool_(device) {}
 
-void UploadRing::upload(const std::shared_ptr<DeviceBuffer>& target, uint64_t offset, const unsigned char* data,
-                        uint64_t bytes) {
-    std::lock_guard<std::mutex> lock(upload_mutex_);
-    device_.require_alive();
-    if (ring_ == nullptr) {
-        ring_ = std::make_unique<StagingBuffer>(memory_, kRingBytes, StagingBuffer::Direction::upload);
+bool UploadRing::upload(Upload& rest, uint64_t timeout) {
+    const Deadline deadline(timeout);
+    while (rest.bytes > 0) {
+        const uint64_t chunk = std::min(rest.bytes, kUploadChunk);
+        uint64_t oldest = 0;
+        {
+            std::lock_guard<std::mutex> lock(upload_mutex_);
+            device_.require_alive();
+            if (ring_ == nullptr) {
+                ring_ = std::make_unique<StagingBuffer>(memory_, kRingBytes, StagingBuffer::Direction::upload);
+            }
+            if (const std::optional<uint64_t> position = reserve(chunk, oldest)) {
+                copies_.copy(ring_->mapped + *position % kRingBytes, rest.data, chunk);
+                add(rest.target, *position, rest.offset, chunk);
+                rest.data += chunk;
+                rest.offset += chunk;
+                rest.bytes -= chunk;
+                continue;
+            }
+        }
+        if (!queue_.wait(oldest, deadline.left())) {
+            return false;
+        }
     }
-    while (bytes > 0) {
-        const uint64_t chunk = std::min(bytes, kUploadChunk);
-        const uint64_t position = reserve(chunk);
-        copies_.copy(ring_->mapped + position % kRingBytes, data, chunk);
-        add(target, position, offset, chunk);
-        data += chunk;
-        offset += chunk;
-        bytes -= chunk;
-    }
+    return true;
 }
 
-/// Waits for room, which is taken once its copy is added: a failure leaves the ring as it was. A chunk lies in one piece,
-/// so the ring's last bytes may stay unused.
-uint64_t UploadRing::reserve(uint64_t bytes) {
+/// A chunk lies in one piece, so the ring's last bytes may stay unused.
+std::optional<uint64_t> UploadRing::reserve(uint64_t bytes, uint64_t& oldest) {
     uint64_t position = round_up(head_, kCopyAlignment);
     if (position % kRingBytes + bytes > kRingBytes) {
         position = round_up(position, kRingBytes);
     }
-    for (;;) {
-        uint64_t oldest = 0;
-        {
-            std::lock_guard<std::mutex> lock(queue_.mutex());
-            collect_locked();
-            if (position + bytes - tail_ <= kRingBytes) {
-                return position;
-            }
-            // What has taken the room is pending or in flight.
-            if (in_flight_.empty()) {
-                queue_.submit_locked(VK_NULL_HANDLE);
-            }
-            oldest = in_flight_.front()->value;
-        }
-        queue_.wait(oldest, UINT64_MAX);
+    std::lock_guard<std::mutex> lock(queue_.mutex());
+    collect_locked();
+    if (position + bytes - tail_ <= kRingBytes) {
+        return position;
     }
+    if (in_flight_.empty()) {
+        queue_.submit_locked(VK_NULL_HANDLE);
+    }
+    if (in_flight_.empty()) {  // Nothing is under way, so that all of the ring is free.
+        tail_ = position;
+        return position;
+    }
+    oldest = in_flight_.front().value;
+    return std::nullopt;
 }
 
 void UploadRing::add(const std::shared_ptr<DeviceBuffer>& target, uint64_t position, uint64_t offset, uint64_t bytes) {
     std::lock_guard<std::mutex> lock(queue_.mutex());
     if (queue_.has_deferred()) {
-        // Deferred lists go first.
-        queue_.submit_locked(VK_NULL_HANDLE);
+        queue_.submit_locked(VK_NULL_HANDLE);  // They go first.
     }
-    if (pending_ == nullptr) {
+    if (pending_.empty()) {
         open_batch();
     }
-    pending_->copies.push_back({target, {position % kRingBytes, offset, bytes}});
-    pending_->bytes += bytes;
-    pending_->ring_end = head_ = position + bytes;
-    if (pending_->bytes >= kFlushBytes) {
+    Batch& batch = pending_.front();
+    const std::vector<Access> written{{target.get(), offset, offset + bytes, true}};
+    const bool ordered = !batch.hazards_known || batch.hazards.conflicts(written);
+    batch.hazards_known = false;
+    if (ordered) {
+        batch.hazards.clear();
+    }
+    batch.hazards.add(written);
+    batch.copies.push_back({target, VkBufferCopy{position % kRingBytes, offset, bytes}, ordered});
+    batch.hazards_known = true;
+    batch.ring_end = position + bytes;
+    batch.bytes += bytes;
+    head_ = position + bytes;
+    if (batch.bytes >= kFlushBytes) {
         queue_.submit_locked(VK_NULL_HANDLE);
     }
 }
@@ -119,41 +150,34 @@ void UploadRing::add(const std::shared_ptr<DeviceBuffer>& target, uint64_t posit
 void UploadRing::open_batch() {
     collect_locked();
     if (free_.empty()) {
-        auto batch = std::make_unique<Batch>();
-        batch->commands = pool_.allocate();
-        pending_ = std::move(batch);
-    } else {
-        pending_ = std::move(free_.back());
-        free_.pop_back();
+        std::list<Batch> made(1);
+        made.front().commands = pool_.allocate();
+        free_.splice(free_.end(), made);
     }
+    pending_.splice(pending_.end(), free_, free_.begin());
 }
 
-/// Records all copies, here and not one by one, so that after a failure the next submit does it anew.
 VkCommandBuffer UploadRing::close_pending() {
-    if (pending_ == nullptr) {
+    if (pending_.empty() || pending_.front().copies.empty()) {
         return VK_NULL_HANDLE;
     }
-    const VkCommandBuffer commands = pending_->commands;
-    pool_.begin(commands);
+    const Batch& batch = pending_.front();
+    pool_.begin(batch.commands);
     // Earlier submits may still read or write the targets.
-    record_work_barrier(device_.vk, commands);
-    HazardTracker hazards;
-    for (const auto& [target, region] : pending_->copies) {
-        const std::vector<Access> written{{target.get(), region.dstOffset, region.dstOffset + region.size, true}};
-        if (hazards.conflicts(written)) {
-            record_work_barrier(device_.vk, commands);
-            hazards.clear();
+    record_work_barrier(device_.vk, batch.commands);
+    for (const Copy& copy : batch.copies) {
+        if (copy.ordered) {
+            record_work_barrier(device_.vk, batch.commands);
         }
-        hazards.add(written);
-        device_.vk.vkCmdCopyBuffer(commands, ring_->handle, target->handle, 1, &region);
+        device_.vk.vkCmdCopyBuffer(batch.commands, ring_->handle, copy.target->handle, 1, &copy.region);
     }
-    pool_.end(commands);
-    return commands;
+    pool_.end(batch.commands);
+    return batch.commands;
 }
 
-void UploadRing::pending_submitted(uint64_t value) {
-    pending_->value = value;
-    in_flight_.push_back(std::move(pending_));
+void UploadRing::pending_submitted(uint64_t value) noexcept {
+    pending_.front().value = value;
+    in_flight_.splice(in_flight_.end(), pending_);
 }
 
 void UploadRing::collect() {
@@ -162,66 +186,105 @@ void UploadRing::collect() {
 }
 
 void UploadRing::collect_locked() {
-    while (!in_flight_.empty() && queue_.finished(in_flight_.front()->value)) {
-        std::unique_ptr<Batch> batch = std::move(in_flight_.front());
-        in_flight_.pop_front();
-        tail_ = batch->ring_end;
-        batch->copies.clear();
-        batch->bytes = 0;
-        free_.push_back(std::move(batch));
+    while (!in_flight_.empty() && queue_.finished(in_flight_.front().value)) {
+        Batch& batch = in_flight_.front();
+        tail_ = batch.ring_end;
+        // The tracker forgets the buffers' addresses as well: a later buffer may get the same one.
+        batch.hazards = HazardTracker();
+        batch.hazards_known = true;
+        batch.copies.clear();
+        batch.bytes = 0;
+        free_.splice(free_.end(), in_flight_, in_flight_.begin());
+    }
+}
+
+Downloader::Stage::Stage(LogicalDevice& device) : pool(device) {
+    for (Slot& slot : slots) {
+        slot.commands = pool.allocate();
     }
 }
 
 Downloader::Downloader(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies)
-    : device_(device), queue_(queue), memory_(memory), copies_(copies), pool_(device) {
-    for (Slot& slot : slots_) {
-        slot.commands = pool_.allocate();
+    : device_(device), queue_(queue), memory_(memory), copies_(copies) {}
+
+Downloader::Download::Download(Downloader& downloader, std::shared_ptr<DeviceBuffer> source, uint64_t offset,
+                               unsigned char* out, uint64_t bytes)
+    : owner_(downloader),
+      source_(std::move(source)),
+      offset_(offset),
+      out_(out),
+      bytes_(bytes),
+      chunks_((bytes + kDownloadChunk - 1) / kDownloadChunk) {
+    owner_.device_.require_alive();
+    std::lock_guard<std::mutex> lock(owner_.mutex_);
+    if (owner_.free_.empty()) {
+        stage_.emplace_back(owner_.device_);
+        stage_.front().staging =
+            std::make_unique<StagingBuffer>(owner_.memory_, 2 * kSlotBytes, StagingBuffer::Direction::download);
+    } else {
+        stage_.splice(stage_.end(), owner_.free_, owner_.free_.begin());
     }
 }
 
-void Downloader::download(const DeviceBuffer& source, uint64_t offset, unsigned char* out, uint64_t bytes) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const uint64_t slot_bytes = kDownloadChunk + kPage;
-    if (staging_ == nullptr) {
-        staging_ = std::make_unique<StagingBuffer>(memory_, 2 * slot_bytes, StagingBuffer::Direction::download);
-    }
-    const uint64_t chunks = (bytes + kDownloadChunk - 1) / kDownloadChunk;
-    const auto begin_chunk = [&](uint64_t chunk) {
-        const uint64_t at = chunk * kDownloadChunk;
-        start(slots_[chunk % 2], chunk % 2 * slot_bytes, source, offset + at, out + at,
-              std::min(kDownloadChunk, bytes - at));
-    };
-    begin_chunk(0);
-    for (uint64_t chunk = 0; chunk < chunks; chunk++) {
-        if (chunk + 1 < chunks) {
-            begin_chunk(chunk + 1);
+Downloader::Download::~Download() {
+    std::lock_guard<std::mutex> lock(owner_.mutex_);
+    owner_.free_.splice(owner_.free_.begin(), stage_);
+}
+
+bool Downloader::Download::advance(uint64_t timeout) {
+    const Deadline deadline(timeout);
+    Stage& stage = stage_.front();
+    while (taken_ < chunks_) {
+        while (started_ < std::min(chunks_, taken_ + 2)) {
+            Slot& slot = stage.slots[started_ % 2];
+            // The copy is over already, unless a download that was given up left it under way.
+            if (!settle(slot, deadline.left())) {
+                return false;
+            }
+            start(slot, started_);
+            started_++;
         }
-        const Slot& slot = slots_[chunk % 2];
-        queue_.wait(slot.value, UINT64_MAX);
-        const uint64_t at = chunk * kDownloadChunk;
-        const uint64_t size = std::min(kDownloadChunk, bytes - at);
-        staging_->invalidate(slot.staged_at, size);
-        copies_.copy(out + at, staging_->mapped + slot.staged_at, size);
+        Slot& slot = stage.slots[taken_ % 2];
+        if (!settle(slot, deadline.left())) {
+            return false;
+        }
+        stage.staging->invalidate(slot.staged_at, size_of(taken_));
+        owner_.copies_.copy(out_ + taken_ * kDownloadChunk, stage.staging->mapped + slot.staged_at, size_of(taken_));
+        taken_++;
     }
+    return true;
 }
 
-void Downloader::start(Slot& slot, uint64_t slot_begin, const DeviceBuffer& source, uint64_t offset,
-                       const unsigned char* out, uint64_t bytes) {
-    // The copy is over already, unless a failed download left it under way.
-    queue_.wait(slot.value, UINT64_MAX);
+uint64_t Downloader::Download::size_of(uint64_t chunk) const {
+    return std::min(kDownloadChunk, bytes_ - chunk * kDownloadChunk);
+}
+
+bool Downloader::Download::settle(Slot& slot, uint64_t timeout) {
+    if (!owner_.queue_.wait(slot.value, timeout)) {
+        return false;
+    }
+    slot.source.reset();
+    return true;
+}
+
+void Downloader::Download::start(Slot& slot, uint64_t chunk) {
+    Stage& stage = stage_.front();
+    const uint64_t begin = chunk * kDownloadChunk;
+    const uint64_t slot_begin = chunk % 2 * kSlotBytes;
     // A processor takes a load for dependent on an earlier store when their addresses agree in the low 12 bits, and
     // stalls: memcpy then runs at a tenth of its speed. Staging half a page away from the target avoids it.
-    const auto staged = reinterpret_cast<uintptr_t>(staging_->mapped + slot_begin);
-    const auto target = reinterpret_cast<uintptr_t>(out);
+    const auto staged = reinterpret_cast<uintptr_t>(stage.staging->mapped + slot_begin);
+    const auto target = reinterpret_cast<uintptr_t>(out_ + begin);
     slot.staged_at = slot_begin + (target + kPage / 2 - staged) % kPage / kCopyAlignment * kCopyAlignment;
 
-    pool_.begin(slot.commands);
-    record_work_barrier(device_.vk, slot.commands);
-    const VkBufferCopy region{offset, slot.staged_at, bytes};
-    device_.vk.vkCmdCopyBuffer(slot.commands, source.handle, staging_->handle, 1, &region);
-    record_host_barrier(device_.vk, slot.commands);
-    pool_.end(slot.commands);
-    slot.value = queue_.submit(slot.commands);
+    stage.pool.begin(slot.commands);
+    record_work_barrier(owner_.device_.vk, slot.commands);
+    const VkBufferCopy region{offset_ + begin, slot.staged_at, size_of(chunk)};
+    owner_.device_.vk.vkCmdCopyBuffer(slot.commands, source_->handle, stage.staging->handle, 1, &region);
+    record_host_barrier(owner_.device_.vk, slot.commands);
+    stage.pool.end(slot.commands);
+    slot.source = source_;
+    slot.value = owner_.queue_.submit(slot.commands);
 }
 
 }  // namespace dmlvk

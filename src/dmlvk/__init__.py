@@ -58,6 +58,7 @@ from dmlvk.spec.errors import (
     UnsupportedError,
     UnsupportedNodeError,
     VulkanError,
+    WaitTimeoutError,
 )
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, ScaleBias, Size2D
 from dmlvk.spec.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
@@ -163,6 +164,7 @@ __all__ = [
     "UnsupportedError",
     "UnsupportedNodeError",
     "VulkanError",
+    "WaitTimeoutError",
     "calc_buffer_tensor_size",
     "calculate_strides",
     "default_device",

@@ -453,19 +453,42 @@ def test_a_user_without_a_home_needs_none(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 _FORK = """
-import os, signal, numpy as np, dmlvk
+import gc, os, signal, threading, numpy as np, dmlvk
 device = dmlvk.Device()
 array = dmlvk.DeviceArray.from_numpy(np.ones(3, np.float32), device)
+target = device.create_buffer(12)
+commands = device.create_command_list()
+commands.copy_buffer_region(target, 0, array.buffer, 0, 12)
+commands.submit()
+open_list = device.create_command_list()
+graph = dmlvk.Graph(device)
+function = graph.compile(graph.element_wise_abs(graph.input((3,))))
+function._graph._lock.acquire()  # as a thread that calls it meanwhile, and is not there in the child
 child = os.fork()
 if not child:
     signal.alarm(20)
-    for call in (array.numpy, dmlvk.Device, lambda: dmlvk.eager.element_wise_add(array, array)):
+    for call in (
+        array.numpy,
+        dmlvk.Device,
+        lambda: dmlvk.eager.element_wise_add(array, array),
+        commands.wait,
+        lambda: commands.wait(0.1),
+        commands.submit,
+        lambda: open_list.copy_buffer_region(target, 0, array.buffer, 0, 12),
+        device.wait_idle,
+        device.flush,
+        device.memory,
+        lambda: device.create_buffer(4),
+        lambda: function(array),
+    ):
         try:
             call()
         except dmlvk.StateError as error:
             assert "spawn" in str(error)
         else:
             raise AssertionError("no StateError")
+    del array, target, commands, open_list, graph, function, device
+    gc.collect()
     raise SystemExit(0)
 assert os.waitpid(child, 0)[1] == 0
 assert (array.numpy() == 1).all()

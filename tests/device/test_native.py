@@ -581,7 +581,7 @@ def record_long(commands: _native.CommandList, step: _native.Kernel, buffer: _na
 
 def long_list(native: _native.Device, step: _native.Kernel, buffer: _native.Buffer) -> tuple[_native.CommandList, int]:
     """A list that runs for at least 0.15 s, and its number of dispatches."""
-    dispatches = 8
+    dispatches = 1
     while True:
         commands = native.command_list()
         record_long(commands, step, buffer, dispatches)
@@ -611,19 +611,88 @@ def test_timeout_leaves_the_list_running(native: _native.Device, step: _native.K
             commands.wait(timeout)
 
 
-def test_ctrl_c_interrupts_a_wait(native: _native.Device, step: _native.Kernel) -> None:
+BIG = np.zeros(48 << 20, np.uint8)
+"""More bytes than the staging ring has."""
+Wait = Callable[[_native.Device, _native.CommandList, _native.Buffer], object]
+WAITS: dict[str, Wait] = {
+    "wait": lambda native, commands, buffer: commands.wait(),
+    "a second submit": lambda native, commands, buffer: commands.submit(),
+    "download": lambda native, commands, buffer: native.download(buffer, 0, np.empty(4, np.uint8)),
+    "upload": lambda native, commands, buffer: native.upload(native.allocate(BIG.nbytes), 0, BIG),
+    "wait_idle": lambda native, commands, buffer: native.wait_idle(),
+}
+
+
+@pytest.fixture(scope="module")
+def long(native: _native.Device, step: _native.Kernel) -> tuple[_native.CommandList, _native.Buffer]:
+    """A list that runs for longer than a slice of a wait, and its buffer."""
     buffer = filled(native, np.zeros(LONG // 4, np.uint32))
-    commands, _ = long_list(native, step, buffer)
+    return long_list(native, step, buffer)[0], buffer
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_every_wait_hears_ctrl_c_and_ends_in_time(
+    native: _native.Device, long: tuple[_native.CommandList, _native.Buffer], wait: Wait
+) -> None:
+    commands, buffer = long
+    commands.submit()
+    native.wait_timeout = 0.001
+    try:
+        with pytest.raises(dmlvk.WaitTimeoutError, match=r"within the 0\.001 seconds"):
+            wait(native, commands, buffer)
+    finally:
+        native.wait_timeout = None
+
     commands.submit()
     threading.Timer(0.02, signal.raise_signal, [signal.SIGINT]).start()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores the signal
     try:
         with pytest.raises(KeyboardInterrupt):
-            commands.wait()
-            time.sleep(5)  # were the list done before the signal
+            wait(native, commands, buffer)
+            for _ in range(100):  # were the list done before the signal
+                time.sleep(0.01)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert commands.wait()
+
+    native.upload(buffer, 0, np.full(LONG // 4, 7, np.uint32))
+    assert (read(native, buffer, LONG // 4) == 7).all()
+
+
+def test_a_download_that_is_given_up_keeps_what_it_reads(native: _native.Device, step: _native.Kernel) -> None:
+    buffer = filled(native, np.zeros(LONG // 4, np.uint32))
+    commands, _ = long_list(native, step, buffer)
+    source = filled(native, np.arange(LONG // 4, dtype=np.uint32))
+    commands.submit()
+    native.wait_timeout = 0.01
+    try:
+        with pytest.raises(dmlvk.WaitTimeoutError):
+            read(native, source, LONG // 4)
+    finally:
+        native.wait_timeout = None
+    del source  # its copy is still to run
+    other = filled(native, np.full(LONG // 4, 7, np.uint32))
+    assert (read(native, other, LONG // 4) == 7).all()
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
+def test_a_wait_timeout_is_a_number_of_seconds(native: _native.Device, seconds: float) -> None:
+    with pytest.raises(ValueError, match="wait_timeout"):
+        native.wait_timeout = seconds
+    assert native.wait_timeout is None
+
+
+def test_a_device_is_let_go_of_while_it_works() -> None:
+    native = _native.Device(0)
+    own = step_kernel(native)
+    buffer = filled(native, np.zeros(LONG // 4, np.uint32))
+    commands = native.command_list()
+    record_long(commands, own, buffer, 4)
+    commands.submit()
+    native.wait_timeout = 0.001
+    with pytest.raises(dmlvk.WaitTimeoutError):
+        native.wait_idle()
+    del commands, buffer, own, native
+    assert _native.Device(0).memory()["buffers"] == 0
 
 
 def test_waiting_lets_other_threads_run(native: _native.Device, step: _native.Kernel) -> None:

@@ -50,6 +50,9 @@ class FakeDevice:
         self.lists.append(NativeList())
         return self.lists[-1]
 
+    def require_alive(self) -> None:
+        pass
+
     def kernel(self, variant: KernelVariant) -> str:
         return variant.kernel
 

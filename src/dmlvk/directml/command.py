@@ -178,6 +178,7 @@ class CommandList:
             if isinstance(segment, _VolatileSegment):
                 segment.refresh()
         if self._uses:
+            self.device.require_alive()
             with _initialization_lock:
                 homes = self._checked_homes()
                 self._submit(defer)

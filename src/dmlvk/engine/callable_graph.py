@@ -113,6 +113,7 @@ class CallableGraph:
         Raises:
             StateError: it has been given.
         """
+        self._device.require_alive()
         with self._lock:
             if self._is_ready:
                 raise StateError("a function can be initialised only once")
@@ -143,6 +144,7 @@ class CallableGraph:
         Raises:
             StateError: what is given later is not there yet.
         """
+        self._device.require_alive()
         trace = self.graph.trace
         with self._lock:
             if not self._is_ready:

@@ -560,6 +560,7 @@ class InferenceSession:
 
     def _checked(self, feeds: Any) -> dict[str, Fed]:
         """The feeds as the device takes them, and those that the host must know as arrays."""
+        self.device.require_alive()
         arrays = check_feeds(self._model, feeds)
         for info in self._model.inputs:
             fed = arrays[info.name]

@@ -106,6 +106,15 @@ class Device:
 
     def reset_peak(self, at_least: int = 0) -> None: ...
     def save_pipeline_cache(self) -> None: ...
+    wait_timeout: float | None
+    """Seconds, above 0, after which a wait for the device raises WaitTimeoutError; None: never. Every wait hears Ctrl-C."""
+
+    left_behind: bool
+    """Whether this is a forked child of the process that opened the device: then every call raises StateError."""
+
+    def require_alive(self) -> None:
+        """Raises DeviceLostError where the device is lost, StateError where it is left behind."""
+
     lost: str
     """"" while the device works, else why not (the call that reported VK_ERROR_DEVICE_LOST)."""
 
@@ -142,7 +151,8 @@ class CommandList:
         defer: leaves the list to the next submit, upload, download or wait of anybody, which it precedes."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Spins briefly, then blocks, GIL released. False when the timeout (seconds) ran out; the list stays valid."""
+        """Spins briefly, then blocks, GIL released. False when the timeout (seconds) ran out; the list stays valid. None:
+        as long as the device's wait_timeout allows."""
 
     def timings(self) -> list[tuple[float, float]]:
         """(start, end) of every dispatch of the last finished submit, nanoseconds from the first start. Needs

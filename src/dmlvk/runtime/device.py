@@ -5,6 +5,7 @@ Environment variables:
     DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE, DMLVK_MODEL: What devices are to do without; see ``Mask``.
     DMLVK_CACHE_DIR: Folder of the pipeline caches and measured models, instead of ``dmlvk`` where the system keeps caches:
         ``$XDG_CACHE_HOME`` or ``~/.cache``, on Windows ``%LOCALAPPDATA%``, on macOS ``~/Library/Caches``.
+    DMLVK_WAIT_TIMEOUT: Seconds; see ``ComputeDevice.wait_timeout``.
     DMLVK_VALIDATION: "1" switches the Khronos validation layer on, core and synchronisation checks.
 """
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import itertools
@@ -40,7 +40,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, StateError, VulkanError
+from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, VulkanError
 
 if TYPE_CHECKING:
     # Where it runs, it is imported inside functions: loading it registers functions to be called at exit, which importing
@@ -167,8 +167,6 @@ class ComputeDevice:
     def __init__(self, choice: DeviceChoice | DeviceInfo = None, *, mask: Mask | None = None) -> None:
         from dmlvk.runtime import _native
 
-        if _left_behind:
-            raise StateError(_FORKED)
         self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
         self._number = next(_NUMBERS)
         self._cache_path = str(_cached_file(self.info, "pipelines", "bin") or "")
@@ -181,6 +179,8 @@ class ComputeDevice:
             int(limits["maxComputeWorkgroupSubgroups"]),
         )
         self.native = _native.Device(self.info.index, disable=reduced.disable, pipeline_cache=self._cache_path)
+        if limit := os.environ.get("DMLVK_WAIT_TIMEOUT"):
+            self.wait_timeout = limit
         on = frozenset(name for name, on in self.native.features.items() if on)
         self.capabilities = dataclasses.replace(reduced.capabilities, features=reduced.capabilities.features & on)
         self._subgroup_size = reduced.subgroup_size
@@ -199,7 +199,7 @@ class ComputeDevice:
         self._lock = threading.Lock()
         self._pipelines_saved = 0
         self._saved_at = time.monotonic()
-        _register_hooks()
+        _register_hook()
         self._is_open = True
         _OPEN_DEVICES.add(self)
 
@@ -336,6 +336,8 @@ class ComputeDevice:
         Args:
             at_most_every: Seconds since the last time that make it worth while.
         """
+        if self.native.left_behind:
+            return
         with self._lock:
             created = self.native.pipelines_created
             due = created > self._pipelines_saved and time.monotonic() >= self._saved_at + at_most_every
@@ -379,30 +381,31 @@ class ComputeDevice:
         """Waits until the device has done all that was submitted."""
         self.native.wait_idle()
 
+    @property
+    def wait_timeout(self) -> float | None:
+        """The most seconds that any one wait for the device may take, in whichever call; after that it ends with
+        ``WaitTimeoutError``. None for as long as it takes. At first DMLVK_WAIT_TIMEOUT, None where that is not set."""
+        return self.native.wait_timeout
+
+    @wait_timeout.setter
+    def wait_timeout(self, seconds: float | str | None) -> None:
+        try:
+            self.native.wait_timeout = None if seconds is None else float(seconds)
+        except (TypeError, ValueError):
+            rule = "must be a number of seconds above 0, or None"
+            raise InvalidArgumentError(rule, field="wait_timeout (DMLVK_WAIT_TIMEOUT)", value=seconds) from None
+
+    def require_alive(self) -> None:
+        """Sees whether the device can be used: what a call asks before it takes turns with others.
+
+        Raises:
+            DeviceLostError: the device is lost.
+            StateError: this is a forked child of the process that opened it.
+        """
+        self.native.require_alive()
+
 
 _OPEN_DEVICES: weakref.WeakSet[ComputeDevice] = weakref.WeakSet()
-_FORKED: Final = "Vulkan does not survive a fork: start processes with multiprocessing's method 'spawn'"
-
-
-class _AfterFork:
-    """Stands for the native device in a forked child, which lacks the driver's threads: any call would hang there."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise StateError(_FORKED)
-
-
-_left_behind: list[_native.Device] = []
-"""The devices of a forked child's parent, which are left as they are."""
-
-
-def _leave_devices_behind() -> None:
-    for device in list(_OPEN_DEVICES):
-        _left_behind.append(device.native)
-        # For good, past the interpreter's end too: freeing it waits for threads that are not there.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(device.native))
-        device.native = _AfterFork()  # type: ignore[assignment]
-        device._is_open = False
-    _OPEN_DEVICES.clear()
 
 
 def _save_all_pipeline_caches() -> None:
@@ -411,10 +414,8 @@ def _save_all_pipeline_caches() -> None:
 
 
 @functools.cache  # once, when the first device opens: importing dmlvk leaves a process as it is
-def _register_hooks() -> None:
+def _register_hook() -> None:
     atexit.register(_save_all_pipeline_caches)
-    if hasattr(os, "register_at_fork"):  # Windows has no fork
-        os.register_at_fork(after_in_child=_leave_devices_behind)
 
 
 def cache_folder() -> pathlib.Path:

@@ -245,7 +245,8 @@ class Recording:
         self._native.submit(defer=defer)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether the last submit finished within ``timeout`` seconds (None: waits as long as it takes)."""
+        """Whether the last submit finished within ``timeout`` seconds (None: waits as long as the device's ``wait_timeout``
+        allows)."""
         return self._native.wait(timeout)
 
     def timings(self) -> list[DispatchTiming]:

@@ -122,6 +122,21 @@ class UnsupportedError(DmlvkError, NotImplementedError):
         self.operator, self.reason, self.limitation, self.features = operator, reason, limitation, features
 
 
+class WaitTimeoutError(DmlvkError, TimeoutError):
+    """A device has not finished within its ``wait_timeout``. What was submitted may still run; everything stays usable, and
+    may be waited for again.
+
+    Attributes:
+        seconds: The time-out.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the device has not finished within the {seconds:g} seconds of its wait_timeout; its work may still go on"
+        )
+        self.seconds = seconds
+
+
 class NoDeviceError(DmlvkError, RuntimeError):
     """No Vulkan loader, no device, or none that matches the choice."""
 
@@ -177,7 +192,11 @@ class InitializationFailedError(VulkanError):
 
 
 class DeviceLostError(VulkanError):
-    """VK_ERROR_DEVICE_LOST: create a new ``Device``; what lived on this one is gone."""
+    """VK_ERROR_DEVICE_LOST: what lived on the device is gone, and all that was made on it answers with this.
+
+    A new ``Device`` works. ``dmlvk.default_device()`` is one from then on, and ``InferenceSession.recover`` moves a session
+    there.
+    """
 
 
 class FeatureNotPresentError(VulkanError):

@@ -49,6 +49,14 @@ DEVICES = {
         workgroup_invocations=1024,
         shared_memory_bytes=65536,
     ),
+    "subgroups of 128": Capabilities(
+        features=STORAGE | {"float16", "int16", "subgroup_size_control", "full_subgroups"},
+        subgroup_size=128,
+        minimum_subgroup_size=64,
+        maximum_subgroup_size=128,
+        workgroup_invocations=1024,
+        shared_memory_bytes=32768,
+    ),
     "matrices, least shared memory": Capabilities(
         features=MATRICES | {"subgroup_size_control", "full_subgroups"},
         subgroup_size=32,

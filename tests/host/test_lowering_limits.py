@@ -16,7 +16,7 @@ from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import OperatorCases
 from dmlvk.verify.cases.problem import Variation, build
 
-PLAIN = ("least", "subgroups of 8", "subgroups of 64")
+PLAIN = ("least", "subgroups of 8", "subgroups of 128")
 """Names of the devices for families that know no matrices."""
 
 MATRIX_FAMILIES = {f"dmlvk.spec.ops.{name}" for name in ("attention", "convolution", "integer", "matmul", "recurrent")}

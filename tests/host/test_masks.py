@@ -149,24 +149,49 @@ def test_features_are_left_off_by_name_and_by_group() -> None:
     assert not GROUPS.keys() & set(FEATURE_NAMES), "a name means one thing"
 
 
+def test_a_claimed_size_is_no_size_to_count_on() -> None:
+    left = reduced(Mask(claimed_subgroup_size=64), FIXED)
+    caps = left.capabilities
+    assert (caps.subgroup_size, caps.least_subgroup, left.subgroup_size) == (64, 8, 0)
+    assert not caps.features & {"subgroup_size_control", "full_subgroups", "cooperative_matrix"}
+    wide = dataclasses.replace(GPU, minimum_subgroup_size=64)
+    assert wide.least_subgroup == 32, "64 have been reported of devices that had 32"
+    assert FIXED.least_subgroup == 8
+
+
+def test_limits_are_lowered_by_name_and_never_raised() -> None:
+    mask = Mask(limits=(("shared_memory_bytes", 16384), ("workgroup_counts", 1000), ("storage_buffer_bytes", 2**40)))
+    caps = reduced(mask).capabilities
+    assert caps == dataclasses.replace(GPU, shared_memory_bytes=16384, workgroup_counts=(1000, 1000, 1000))
+
+
 def test_a_mask_is_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLVK_PROFILE", " moltenvk ")
     monkeypatch.setenv("DMLVK_DISABLE", " int8, ,64bit,")
     monkeypatch.setenv("DMLVK_SUBGROUP_SIZE", "16")
+    monkeypatch.setenv("DMLVK_CLAIMED_SUBGROUP_SIZE", "64")
+    monkeypatch.setenv("DMLVK_LIMITS", "shared_memory_bytes = 16384, workgroup_counts=65535")
     mask = Mask.from_environment()
-    assert mask == Mask("moltenvk", ("int8", "64bit"), 16)
-    assert str(mask) == "profile moltenvk, without int8 64bit, subgroups of 16"
-    for name in ("DMLVK_PROFILE", "DMLVK_DISABLE", "DMLVK_SUBGROUP_SIZE"):
-        monkeypatch.setenv(name, "")
+    limits = (("shared_memory_bytes", 16384), ("workgroup_counts", 65535))
+    assert mask == Mask("moltenvk", ("int8", "64bit"), 16, claimed_subgroup_size=64, limits=limits)
+    assert str(mask) == (
+        "profile moltenvk, without int8 64bit, subgroups of 16, claiming subgroups of 64, "
+        "at most shared_memory_bytes=16384 workgroup_counts=65535"
+    )
+    for name in ("PROFILE", "DISABLE", "SUBGROUP_SIZE", "CLAIMED_SUBGROUP_SIZE", "LIMITS"):
+        monkeypatch.setenv(f"DMLVK_{name}", "")
     assert Mask.from_environment() == Mask()
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "choices"),
     [
-        ("DMLVK_PROFILE", "commodore64", "vulkan13-minimum, moltenvk, mali"),
+        ("DMLVK_PROFILE", "commodore64", "vulkan13-minimum, moltenvk, mali, adreno"),
         ("DMLVK_DISABLE", "flux_capacitor", "cooperative_matrix2"),
         ("DMLVK_DISABLE", "flux_capacitor", "64bit"),
+        ("DMLVK_LIMITS", "patience=1", "workgroup_invocations"),
+        ("DMLVK_LIMITS", "workgroup_invocations=few", "a number of at least 1"),
+        ("DMLVK_CLAIMED_SUBGROUP_SIZE", "48", "power of two"),
         ("DMLVK_SUBGROUP_SIZE", "24", "power of two"),
         ("DMLVK_SUBGROUP_SIZE", "-8", "power of two"),
         ("DMLVK_SUBGROUP_SIZE", "wide", "power of two"),
@@ -179,7 +204,7 @@ def test_what_there_is_not_is_an_error_that_lists_what_there_is(
     with pytest.raises(InvalidArgumentError, match=choices) as caught:
         Mask.from_environment()
     assert variable in caught.value.field
-    assert str(caught.value.value) == value
+    assert str(caught.value.value) == value.replace("few", "0")
 
 
 def _table() -> str:

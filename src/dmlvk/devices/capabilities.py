@@ -33,6 +33,8 @@ FEATURE_NAMES: Final = (
 SUBGROUPS = frozenset({"subgroup_arithmetic", "subgroup_shuffle"})
 """Features that Vulkan 1.3 leaves optional and every driver known to us has."""
 
+_TRUSTED_SUBGROUP: Final = 32
+
 
 class CooperativeMatrix(NamedTuple):
     """A shape of ``VK_KHR_cooperative_matrix`` that a subgroup multiplies: (m, k) by (k, n) plus (m, n).
@@ -86,3 +88,9 @@ class Capabilities:
     def __post_init__(self) -> None:
         if self.is_cpu and self.model is GENERIC_GPU:
             object.__setattr__(self, "model", CPU)
+
+    @property
+    def least_subgroup(self) -> int:
+        """The invocations of a subgroup that kernels count on: no more than 32, because drivers that report 64 have been
+        seen to run kernels in subgroups of 32."""
+        return min(self.minimum_subgroup_size, _TRUSTED_SUBGROUP)

@@ -23,7 +23,11 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names for several features that are left off together."""
 
+LIMITS: Final = ("shared_memory_bytes", "workgroup_invocations", "workgroup_counts", "storage_buffer_bytes")
+"""The limits that a mask may lower by name; the number of workgroups in x, y and z alike."""
+
 _SIZE_CONTROL: Final = frozenset({"subgroup_size_control", "full_subgroups"})
+_SIZE_RULE: Final = "must be a power of two, or 0 for the device's choice"
 
 
 class Reduced(NamedTuple):
@@ -50,17 +54,23 @@ class Mask:
         profile: A name among ``dmlvk.devices.profiles.PROFILES``, "" for none.
         disable: Feature names (``FEATURE_NAMES``) and group names (``GROUPS``).
         subgroup_size: The size of every kernel's subgroups, 0 for the choice of the device or the profile.
+        claimed_subgroup_size: The size that the device is taken to report, whatever its subgroups are: a driver that
+            reports 64 and runs kernels in subgroups of 32 is one of 32 that claims 64. Kernels may count on
+            ``Capabilities.least_subgroup`` alone, and require no size. 0 for what it reports.
+        limits: Names among ``LIMITS``, each with the most that the device may have of it.
         model: A name among ``dmlvk.devices.model.MODELS``: kernels are chosen as for such a device. "" for the profile's
             model, or the device's own, which a CPU always keeps.
 
     Raises:
-        InvalidArgumentError: no such profile, feature or model, or a size that is no power of two.
+        InvalidArgumentError: no such profile, feature, limit or model, a limit below 1, or a size that is no power of two.
     """
 
     profile: str = ""
     disable: tuple[str, ...] = ()
     subgroup_size: int = 0
     model: str = ""
+    claimed_subgroup_size: int = 0
+    limits: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.model and self.model not in MODELS:
@@ -72,24 +82,29 @@ class Mask:
             if name not in FEATURE_NAMES and name not in GROUPS:
                 rule = f"must name features among {', '.join(FEATURE_NAMES)} or groups of them: {', '.join(GROUPS)}"
                 raise InvalidArgumentError(rule, field="disable (DMLVK_DISABLE)", value=name)
-        if self.subgroup_size < 0 or self.subgroup_size & (self.subgroup_size - 1):
-            rule = "must be a power of two, or 0 for the device's choice"
-            raise InvalidArgumentError(rule, field="subgroup_size (DMLVK_SUBGROUP_SIZE)", value=self.subgroup_size)
+        for name, most in self.limits:
+            if name not in LIMITS or most < 1:
+                rule = f"must be NAME=NUMBER with a name among {', '.join(LIMITS)} and a number of at least 1"
+                raise InvalidArgumentError(rule, field="limits (DMLVK_LIMITS)", value=f"{name}={most}")
+        for field, size in (("subgroup_size", self.subgroup_size), ("claimed_subgroup_size", self.claimed_subgroup_size)):
+            if size < 0 or size & (size - 1):
+                raise InvalidArgumentError(_SIZE_RULE, field=f"{field} (DMLVK_{field.upper()})", value=size)
 
     @classmethod
     def from_environment(cls) -> Mask:
-        """The mask that DMLVK_PROFILE, DMLVK_DISABLE and DMLVK_SUBGROUP_SIZE ask for now.
+        """The mask that DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE, DMLVK_CLAIMED_SUBGROUP_SIZE, DMLVK_LIMITS and
+        DMLVK_MODEL ask for now.
 
         Raises:
-            InvalidArgumentError: as the class, or a size that is no number.
+            InvalidArgumentError: as the class, or a size or limit that is no number.
         """
-        names = (name.strip() for name in os.environ.get("DMLVK_DISABLE", "").split(","))
-        size = os.environ.get("DMLVK_SUBGROUP_SIZE", "").strip() or "0"
-        if not size.isdecimal():
-            rule = "must be a power of two, or 0 for the device's choice"
-            raise InvalidArgumentError(rule, field="subgroup_size (DMLVK_SUBGROUP_SIZE)", value=size)
         profile, model = (os.environ.get(name, "").strip() for name in ("DMLVK_PROFILE", "DMLVK_MODEL"))
-        return cls(profile, tuple(filter(None, names)), int(size), model)
+        limits = []
+        for text in _listed("DMLVK_LIMITS"):
+            name, _, most = text.partition("=")
+            limits.append((name.strip(), int(most) if most.strip().isdecimal() else 0))
+        size, claimed = _size("subgroup_size"), _size("claimed_subgroup_size")
+        return cls(profile, _listed("DMLVK_DISABLE"), size, model, claimed, tuple(limits))
 
     def __str__(self) -> str:
         """The mask in words, such as "profile moltenvk, without int8, subgroups of 16"; "" if it takes nothing away."""
@@ -97,6 +112,8 @@ class Mask:
             self.profile and f"profile {self.profile}",
             self.disable and f"without {' '.join(self.disable)}",
             self.subgroup_size and f"subgroups of {self.subgroup_size}",
+            self.claimed_subgroup_size and f"claiming subgroups of {self.claimed_subgroup_size}",
+            self.limits and f"at most {' '.join(f'{name}={most}' for name, most in self.limits)}",
             self.model and f"model {self.model}",
         )
         return ", ".join(part for part in parts if part)
@@ -133,6 +150,7 @@ class Mask:
             if can_require and smallest <= profile.capabilities.subgroup_size <= largest:
                 required = profile.capabilities.subgroup_size
                 caps = dataclasses.replace(caps, subgroup_size=required, maximum_subgroup_size=required)
+        caps = _limited(caps, self.limits)
         if self.model:
             caps = dataclasses.replace(caps, model=MODELS[self.model])
         if reported.is_cpu:  # a lesser model would make its loops longer than its driver lets them run
@@ -149,9 +167,38 @@ class Mask:
             caps = dataclasses.replace(
                 caps, workgroup_invocations=min(caps.workgroup_invocations, required * most_subgroups)
             )
+        if claimed := self.claimed_subgroup_size:
+            without = caps.features - _SIZE_CONTROL - {"cooperative_matrix", "cooperative_matrix2"}
+            least = min(caps.least_subgroup, claimed)
+            caps = dataclasses.replace(
+                caps, features=without, subgroup_size=claimed, minimum_subgroup_size=least, maximum_subgroup_size=claimed
+            )
+            required = 0
         if "cooperative_matrix" not in caps.features:
             caps = dataclasses.replace(caps, cooperative_matrices=())
         kept = caps.features | (_SIZE_CONTROL & features if required else frozenset())
         # A binding may start up to one alignment before its tensor (see ``recorder``), which the limit must still hold.
         caps = dataclasses.replace(caps, storage_buffer_bytes=caps.storage_buffer_bytes - max(storage_alignment - 16, 0))
         return Reduced(caps, tuple(name for name in FEATURE_NAMES if name not in kept), required, storage_alignment)
+
+
+def _listed(variable: str) -> tuple[str, ...]:
+    """The items between a variable's commas."""
+    return tuple(filter(None, (text.strip() for text in os.environ.get(variable, "").split(","))))
+
+
+def _size(field: str) -> int:
+    """The number of a variable, 0 where it is not set."""
+    text = os.environ.get(f"DMLVK_{field.upper()}", "").strip() or "0"
+    if not text.isdecimal():
+        raise InvalidArgumentError(_SIZE_RULE, field=f"{field} (DMLVK_{field.upper()})", value=text)
+    return int(text)
+
+
+def _limited(caps: Capabilities, limits: tuple[tuple[str, int], ...]) -> Capabilities:
+    """Capabilities with each limit at most what is named."""
+    for name, most in limits:
+        own = getattr(caps, name)
+        less = tuple(min(count, most) for count in own) if isinstance(own, tuple) else min(own, most)
+        caps = dataclasses.replace(caps, **{name: less})
+    return caps

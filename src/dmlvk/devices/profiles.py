@@ -99,6 +99,24 @@ _ALL: Final = (
         ),
         model=PHONE,
     ),
+    Profile(
+        "adreno",
+        "Qualcomm's Adreno 6xx and 7xx under Mesa's Turnip: subgroups of 128 or 64, 128 MiB a binding, no types of 8 or "
+        "64 bits",
+        "Mesa, commit 738f9f1: src/freedreno/vulkan/tu_device.cc, with MAX_STORAGE_BUFFER_RANGE and cs_shared_mem_size, "
+        "here 2^27 and 32 KiB. Subgroups are of 128 where the chip can double its threads, and a stage may require a size.",
+        Capabilities(
+            features=SUBGROUPS
+            | _OBLIGATORY
+            | {"float16", "int16", "storage16", "subgroup_size_control", "full_subgroups", "memory_budget"},
+            subgroup_size=128,
+            minimum_subgroup_size=64,
+            maximum_subgroup_size=128,
+            shared_memory_bytes=32768,
+            workgroup_invocations=1024,
+        ),
+        model=PHONE,
+    ),
 )
 
 PROFILES: Final = {profile.name: profile for profile in _ALL}

@@ -2,7 +2,8 @@
 
 Environment variables:
     DMLVK_DEVICE: The default choice: an index, a UUID or part of a name.
-    DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE, DMLVK_MODEL: What devices are to do without; see ``Mask``.
+    DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE, DMLVK_CLAIMED_SUBGROUP_SIZE, DMLVK_LIMITS, DMLVK_MODEL: What devices
+        are to do without; see ``Mask``.
     DMLVK_CACHE_DIR: Folder of the pipeline caches and measured models, instead of ``dmlvk`` where the system keeps caches:
         ``$XDG_CACHE_HOME`` or ``~/.cache``, on Windows ``%LOCALAPPDATA%``, on macOS ``~/Library/Caches``.
     DMLVK_WAIT_TIMEOUT: Seconds; see ``ComputeDevice.wait_timeout``.

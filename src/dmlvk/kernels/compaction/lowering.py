@@ -98,7 +98,7 @@ def _row_rounds(desc: NonzeroCoordinates, invocations: int, elements: int, caps:
     are gathered their bits and their rows."""
     columns = desc.tensor("output_coordinates_tensor").sizes[-1]
     gathered = MASK_ELEMENTS + -(-min(elements, _CAPACITY) // (invocations // columns))
-    return 1 + -(-invocations // caps.minimum_subgroup_size) + -(-elements // _CAPACITY) * (1 + gathered)
+    return 1 + -(-invocations // caps.least_subgroup) + -(-elements // _CAPACITY) * (1 + gathered)
 
 
 def _mask_rounds(units: int) -> int:

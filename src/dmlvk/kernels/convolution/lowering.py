@@ -67,7 +67,7 @@ def _direct(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabiliti
     check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)
     filters = as_it_is(geometry_of(desc))
     local = 32 if caps.is_cpu else 64
-    channels = min(_CHANNELS, caps.minimum_subgroup_size)
+    channels = min(_CHANNELS, caps.least_subgroup)
     blocks = -(-problem.group_outputs // channels)
     x, y, _ = linear_grid(-(-problem.pixels // local), caps)
     return filters.plan(

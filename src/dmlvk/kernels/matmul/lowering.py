@@ -158,7 +158,7 @@ def naive(product: Product, caps: Capabilities) -> Plan:
 def rows(product: Product, caps: Capabilities) -> Plan:
     """Several rows of one column an invocation."""
     local = 32 if caps.is_cpu else 64
-    block = min(8, caps.minimum_subgroup_size)
+    block = min(8, caps.least_subgroup)
     grid = (-(-product.columns // local), -(-product.rows // block), product.matrices)
     return Plan((_dispatch("gemm_rows", product, {"LOCAL_SIZE_X": local, "ROWS": block}, grid),))
 

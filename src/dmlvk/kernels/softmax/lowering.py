@@ -147,7 +147,7 @@ def _dispatch(
         return (*found[:-1], 1) if inner else found
 
     kept_sizes, row_sizes = in_units(kept.sizes, inner=across), in_units(row.sizes, inner=along_row)
-    runs = -(-shape.invocations // max(caps.minimum_subgroup_size, shape.columns))
+    runs = -(-shape.invocations // max(caps.least_subgroup, shape.columns))
     merged = runs * shape.columns * (unit if across else 1)
     all_constants = {
         "LOCAL_SIZE_X": shape.invocations,
@@ -157,7 +157,7 @@ def _dispatch(
         "LANES": shape.lanes,
         "COLUMNS": shape.columns,
         "UNITS": shape.units,
-        "MERGED": merged if shape.lanes > 1 and shape.lanes * shape.columns > caps.minimum_subgroup_size else 1,
+        "MERGED": merged if shape.lanes > 1 and shape.lanes * shape.columns > caps.least_subgroup else 1,
         **dict(constants),
     }
     return make_dispatch(

@@ -57,7 +57,7 @@ class SoftmaxProblem:
         up to 8 columns of a subgroup."""
         most = min(caps.workgroup_invocations, 1024)
         if self.unit is SoftmaxUnit.WORD_OF_ROWS:
-            most = min(most, caps.shared_memory_bytes * max(caps.minimum_subgroup_size, 8) // (16 * self.unit_elements * 8))
+            most = min(most, caps.shared_memory_bytes * max(caps.least_subgroup, 8) // (16 * self.unit_elements * 8))
         return 1 << (most.bit_length() - 1)
 
     def fits_in_registers(self, caps: Capabilities) -> bool:

@@ -10,8 +10,9 @@ import re
 import shlex
 import textwrap
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
+import build_kernels
 import hephaistos
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from dmlvk.directml.command import CommandList
 from dmlvk.kernels.common.library import pipeline_spirv
 from dmlvk.kernels.common.plan import Dispatch, KernelVariant
 from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError, UnsupportedError
@@ -223,6 +225,68 @@ def test_the_first_wrong_element_and_the_worst(monkeypatch: pytest.MonkeyPatch) 
     assert failure.kernels == "elementwise_binary" and failure.rule
     # The device goes on: what is created from now on is right.
     assert make_card(device, ["ElementWiseMultiply"], Selection.QUICK).passed
+
+
+class Fault(NamedTuple):
+    """A fault that a driver had, as GLSL that computes so.
+
+    Attributes:
+        header: The include that is changed.
+        right, wrong: The text there, and what takes its place.
+        operator, only: The runs of the default selection that find it.
+        mask: The devices that had it.
+    """
+
+    header: str
+    right: str
+    wrong: str
+    operator: str
+    only: str
+    mask: dmlvk.Mask = dmlvk.Mask()  # it is frozen
+
+
+FAULTS = {
+    "products of few columns where shared memory is least": Fault(
+        "gemm.glsl",
+        "float value = p.alpha * sum;",
+        "float value = p.alpha * sum * (p.columns < 4u ? 1.0001 : 1.0);",
+        "Gemm",
+        "one column, FLOAT32",
+        dmlvk.Mask(limits=(("shared_memory_bytes", 16384),)),
+    ),
+    "a fused tanh": Fault(
+        "gemm.glsl",
+        "return activate_scaled(ACTIVATION, value,",
+        "return activate_scaled(ACTIVATION, ACTIVATION == OP_ACTIVATION_TANH ? min(value, 1.0) : value,",
+        "Gemm",
+        "fused tanh, FLOAT32",
+    ),
+    "subnormals flushed": Fault(
+        "math.glsl",
+        "bool is_zero(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) == 0u; }",
+        "bool is_zero(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) < 0x00800000u; }",
+        "ElementWiseSign",
+        "FLOAT32, packed",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_faults_that_drivers_had_are_found(fault: Fault, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Planted in the GLSL, each fails runs of the default selection, which pass without it."""
+    builder = build_kernels.Builder(tmp_path)
+    text = builder.header_texts[fault.header]
+    assert text.count(fault.right) == 1
+    builder.headers[fault.header] = builder.header_texts[fault.header] = text.replace(fault.right, fault.wrong)
+
+    def planted(variant: KernelVariant) -> bytes:
+        return builder.compile(KERNELS[variant.kernel], variant.variant)
+
+    assert make_card(dmlvk.Device(mask=fault.mask), [fault.operator], Selection.DEFAULT, only=fault.only).passed
+    monkeypatch.setattr("dmlvk.runtime.device.pipeline_spirv", planted)
+    card = make_card(dmlvk.Device(mask=fault.mask), [fault.operator], Selection.DEFAULT, only=fault.only)
+    assert not card.passed
+    assert all("elements are wrong" in entry.failure.what for entry in card.entries if entry.failure is not None)
 
 
 def test_a_waiver_excuses_what_it_covers_and_says_when_nothing_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dmlvk.devices.capabilities import FEATURE_NAMES, Capabilities
 from dmlvk.devices.model import MODELS
@@ -168,10 +168,14 @@ class Mask:
                 caps, workgroup_invocations=min(caps.workgroup_invocations, required * most_subgroups)
             )
         if claimed := self.claimed_subgroup_size:
-            without = caps.features - _SIZE_CONTROL - {"cooperative_matrix", "cooperative_matrix2"}
+            kept_features = caps.features - _SIZE_CONTROL - {"cooperative_matrix", "cooperative_matrix2"}
             least = min(caps.least_subgroup, claimed)
             caps = dataclasses.replace(
-                caps, features=without, subgroup_size=claimed, minimum_subgroup_size=least, maximum_subgroup_size=claimed
+                caps,
+                features=kept_features,
+                subgroup_size=claimed,
+                minimum_subgroup_size=least,
+                maximum_subgroup_size=claimed,
             )
             required = 0
         if "cooperative_matrix" not in caps.features:
@@ -196,9 +200,9 @@ def _size(field: str) -> int:
 
 
 def _limited(caps: Capabilities, limits: tuple[tuple[str, int], ...]) -> Capabilities:
-    """Capabilities with each limit at most what is named."""
+    """Capabilities with each limit at most what is named; of a name that stands twice the last counts."""
+    lowered: dict[str, Any] = {}
     for name, most in limits:
         own = getattr(caps, name)
-        less = tuple(min(count, most) for count in own) if isinstance(own, tuple) else min(own, most)
-        caps = dataclasses.replace(caps, **{name: less})
-    return caps
+        lowered[name] = tuple(min(count, most) for count in own) if isinstance(own, tuple) else min(own, most)
+    return dataclasses.replace(caps, **lowered)

@@ -41,7 +41,7 @@ class Device(ComputeDevice):
         flags: ``CreateDeviceFlags.DEBUG`` insists on the validation layer.
         minimum_feature_level: Least level to accept.
         mask: The mask to run under, so that the device does as a lesser one would; None for what the environment says
-            (DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE).
+            (DMLVK_PROFILE, DMLVK_DISABLE and others; see ``Mask``).
 
     Attributes:
         private_data: A mapping for the caller's own use, by any key (``SetPrivateData``).

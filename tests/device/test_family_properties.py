@@ -261,7 +261,7 @@ def assert_passed(outcome: Outcome, what: object) -> None:
 
 
 @PARAMETERS
-@examples(4)
+@examples(3)
 @given(data=st.data())
 def test_what_is_valid_equals_the_oracle(device: dmlvk.Device, entry: OperatorCases, data: st.DataObject) -> None:
     drawing = Drawing(data.draw, entry)

@@ -311,7 +311,7 @@ def assert_passed(outcome: Outcome, desc: OperatorDesc) -> None:
 
 
 @OPERATORS
-@examples(4)
+@examples(3)
 @given(data=st.data())
 def test_what_is_valid_equals_the_oracle(device: dmlvk.Device, operator: type[OperatorDesc], data: st.DataObject) -> None:
     variation, problem = drawn_problem(data.draw, operator)

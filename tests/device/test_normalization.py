@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
@@ -221,13 +222,14 @@ def test_the_mean_of_distant_data_costs_no_accuracy(device: dmlvk.Device) -> Non
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("cls", [cls for cls in REGISTRY.values() if cls.fusable], ids=lambda cls: cls.__name__)
-def test_fused_is_unfused(device: dmlvk.Device, cls: type[dmlvk.OperatorDesc]) -> None:
+@pytest.mark.parametrize(
+    ("cls", "normalize_variance"), crossed([cls for cls in REGISTRY.values() if cls.fusable], [True, False])
+)
+def test_fused_is_unfused(device: dmlvk.Device, cls: type[dmlvk.OperatorDesc], normalize_variance: bool) -> None:
     # Two elements, so that nothing is read as whole words: where one driver mistranslated a fused hyperbolic tangent.
     x = np.array([[-0.6, 0.6]], np.float32)
-    for normalize_variance in (True, False):
-        shared = {"axes": (1,), "normalize_variance": normalize_variance, "device": device}
-        plain = eager.mean_variance_normalization1(x, **shared)
-        expected = getattr(eager, cls.type.name.lower())(plain, device=device)
-        fused = eager.mean_variance_normalization1(x, fused_activation=cls(), **shared)
-        np.testing.assert_array_equal(fused, expected)
+    shared = {"axes": (1,), "normalize_variance": normalize_variance, "device": device}
+    plain = eager.mean_variance_normalization1(x, **shared)
+    expected = getattr(eager, cls.type.name.lower())(plain, device=device)
+    fused = eager.mean_variance_normalization1(x, fused_activation=cls(), **shared)
+    np.testing.assert_array_equal(fused, expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from types import ModuleType
 from typing import Any
 
@@ -69,13 +70,14 @@ BATCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("row", "name", "data_type"),
-    crossed([ops.BatchNormalizationTrainingGrad, ops.BatchNormalizationGrad], BATCHES, [FLOAT32, FLOAT16]),
-)
+BATCH_ROWS = (ops.BatchNormalizationTrainingGrad, ops.BatchNormalizationGrad)
+
+
+@pytest.mark.parametrize(("name", "form"), crossed(BATCHES, itertools.product(BATCH_ROWS, [FLOAT32, FLOAT16])))
 def test_batch_gradients_agree_with_autograd(
-    device: dmlvk.Device, torch: ModuleType, row: type[Any], name: str, data_type: TensorDataType
+    device: dmlvk.Device, torch: ModuleType, name: str, form: tuple[type[Any], TensorDataType]
 ) -> None:
+    row, data_type = form
     sizes, own, layout = BATCHES[name]
     training = row is ops.BatchNormalizationTrainingGrad
     axes = tuple(axis for axis, size in enumerate(own) if size == 1)
@@ -127,7 +129,7 @@ def test_what_does_not_wait_gives_the_same_bits(device: dmlvk.Device, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [ops.BatchNormalizationTrainingGrad, ops.BatchNormalizationGrad], ids=lambda r: r.__name__)
+@pytest.mark.parametrize("row", BATCH_ROWS, ids=lambda row: row.__name__)
 def test_every_rule_on_a_small_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, row: type[Any]) -> None:
     """A GPU of few invocations a workgroup: many loads in flight, and chunks of several tiles as in a row of gigabytes."""
     small = dataclasses.replace(device.capabilities, workgroup_invocations=64, is_cpu=False)

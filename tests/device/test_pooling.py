@@ -13,6 +13,7 @@ import numpy as np
 import onnx.reference
 import onnxruntime
 import pytest
+from crossed import crossed
 from drawing import draw_tensor, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -186,8 +187,9 @@ def test_maximum_agrees_with_torch(device: dmlvk.Device, torch: ModuleType) -> N
     np.testing.assert_array_equal(index, indices.numpy() + planes)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 7])
-@pytest.mark.parametrize("geometry", [name for name in GEOMETRIES if "rounded" not in name])
+@pytest.mark.parametrize(
+    ("geometry", "order"), crossed([name for name in GEOMETRIES if "rounded" not in name], [1, 2, 3, 7])
+)
 def test_norm_agrees_with_onnx(device: dmlvk.Device, geometry: str, order: int) -> None:
     sizes, attributes = GEOMETRIES[geometry]
     x = np.random.default_rng(5).standard_normal(sizes).astype(np.float32)

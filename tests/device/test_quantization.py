@@ -11,6 +11,7 @@ import onnx
 import onnx.reference
 import onnxruntime
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
@@ -78,8 +79,7 @@ def test_differences_of_32_bits_are_exact(device: dmlvk.Device) -> None:
     assert eager.element_wise_dequantize_linear(x, ones[:3], zero_point).tolist() == [2.0**32, -(2.0**32), -2]
 
 
-@pytest.mark.parametrize("step", [1, 2])
-@pytest.mark.parametrize("integer", [INT4, UINT8], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("step", "integer"), crossed([1, 2], [INT4, UINT8]))
 def test_several_items_an_invocation(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, step: int, integer: TensorDataType
 ) -> None:
@@ -317,8 +317,7 @@ def onnx_runtime(node: onnx.NodeProto, kind: int, inputs: dict[str, Array], inte
     return result
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float16])
-@pytest.mark.parametrize("integer", [INT4, UINT4, TensorDataType.INT8, UINT8], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("kind", "integer"), crossed([np.float32, np.float16], [INT4, UINT4, TensorDataType.INT8, UINT8]))
 def test_blocks_agree_with_onnx_runtime(device: dmlvk.Device, kind: type, integer: TensorDataType) -> None:
     rng = generator("onnx runtime", kind, integer)
     x = (3 * rng.standard_normal((12, 7))).astype(kind)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
@@ -197,9 +198,11 @@ def test_backward_is_forward_on_each_reversed_sequence(device: dmlvk.Device, row
         np.testing.assert_array_equal(last[0][0, 0, entry], sequence[0, 0, entry])
 
 
-@pytest.mark.parametrize(("row", "more"), CELLS, ids=CELL_NAMES)
-@pytest.mark.parametrize("rule", RULES)
-def test_both_directions_are_each_alone(device: dmlvk.Device, row: Any, more: Any, rule: str) -> None:
+@pytest.mark.parametrize(
+    ("cell", "rule"), crossed(CELLS, RULES, name=lambda item: item if item in RULES else CELL_NAMES[CELLS.index(item)])
+)
+def test_both_directions_are_each_alone(device: dmlvk.Device, cell: tuple[Any, Any], rule: str) -> None:
+    row, more = cell
     arrays = arrays_for(row, 4, 2, 6, 10, 2)
     others: tuple[OperatorDesc, ...] = (dmlvk.ActivationHardSigmoid(), dmlvk.ActivationSoftsign(), SIGMOID)
     functions = others[: len(FUNCTIONS[row])] + FUNCTIONS[row]

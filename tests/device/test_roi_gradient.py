@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 from numpy.typing import NDArray
 
 import dmlvk
@@ -70,9 +71,10 @@ def torch_roi_align(torch: ModuleType, images: Any, boxes: Any, batch: Array, si
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("samples", [1, 2, 3])
-@pytest.mark.parametrize("reduction", [ReduceFunction.AVERAGE, ReduceFunction.MAX], ids=lambda function: function.name)
-@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("kind", "reduction", "samples"),
+    crossed([np.float32, np.float16], [ReduceFunction.AVERAGE, ReduceFunction.MAX], [1, 2, 3]),
+)
 def test_torch_autograd(
     device: dmlvk.Device, torch: ModuleType, kind: type[Any], reduction: ReduceFunction, samples: int
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed import crossed
 
 import dmlvk
 from dmlvk import PaddingMode, TensorDataType, TensorDesc
@@ -145,19 +146,17 @@ def many(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> dmlvk.Device:
     return device
 
 
-DESC = pytest.mark.parametrize("make", DESCS, ids=lambda make: make.__name__)
 Make = Callable[[T, int], OperatorDesc]
 
 
-@pytest.mark.parametrize("packed", [True, False], ids=["packed", "apart"])
-@DESC
+@pytest.mark.parametrize(("make", "packed"), crossed(DESCS, [True, False]))
 def test_two_words_an_invocation(many: dmlvk.Device, make: Make, packed: bool) -> None:
     for data_type, unit in ((T.UINT8, "UINT8"), (T.FLOAT16, "UINT16"), (T.INT32, "UINT32")):
         problem = problem_of(make(data_type, 1), packed=packed)
         run(many, problem, "rows", unit, {"ITEMS": 2, "PACKED": int(packed)})
 
 
-@DESC
+@pytest.mark.parametrize("make", DESCS, ids=lambda make: make.__name__)
 def test_several_units_an_invocation(many: dmlvk.Device, make: Make) -> None:
     rule = "elements" if make is unfold else "units"
     for data_type, unit in ((T.UINT8, "UINT8"), (T.FLOAT16, "UINT16"), (T.INT32, "UINT32"), (T.FLOAT64, "BITS64")):

@@ -4,6 +4,7 @@ forced, and ONNX's reference through a session."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from types import ModuleType
 from typing import Any
 
@@ -28,7 +29,7 @@ from dmlvk.verify.check import run
 
 Array = NDArray[Any]
 FLOAT32, FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
-FLOATS = pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16], ids=lambda kind: kind.name)
+FLOATS = (FLOAT32, FLOAT16)
 
 HALF_UNIT = {FLOAT32: 2.0**-24, FLOAT16: 2.0**-11}
 """Half a unit in the last place, relative to a number just above a power of two."""
@@ -63,28 +64,22 @@ def assert_close(found: Array, expected: Any, terms: Any, desc: OperatorDesc, ru
     assert worst <= limit, f"{worst:.2f} half units in the last place by {rule}, for {desc}"
 
 
-@FLOATS
-@pytest.mark.parametrize(
-    ("sizes", "trans_a", "trans_b"),
-    [
-        ((65, 70, 131), 0, 0),
-        ((129, 33, 66), 1, 1),
-        ((1, 515, 67), 0, 1),
-        ((67, 257, 5), 1, 0),
-        ((17, 16, 64), 0, 0),
-        ((1, 1, 1), 0, 0),
-    ],
-    ids=str,
-)
+PRODUCTS = [
+    ((65, 70, 131), 0, 0),
+    ((129, 33, 66), 1, 1),
+    ((1, 515, 67), 0, 1),
+    ((67, 257, 5), 1, 0),
+    ((17, 16, 64), 0, 0),
+    ((1, 1, 1), 0, 0),
+]
+"""Rows, depth and columns, and whether A and B are transposed."""
+
+
+@pytest.mark.parametrize(("product", "data_type"), crossed(PRODUCTS, FLOATS))
 def test_products_agree_with_torch(
-    device: dmlvk.Device,
-    torch: ModuleType,
-    data_type: TensorDataType,
-    sizes: tuple[int, int, int],
-    trans_a: int,
-    trans_b: int,
+    device: dmlvk.Device, torch: ModuleType, product: tuple[tuple[int, int, int], int, int], data_type: TensorDataType
 ) -> None:
-    rows, depth, columns = sizes
+    (rows, depth, columns), trans_a, trans_b = product
     a, b, c = (random(2, *pair, data_type=data_type) for pair in ((rows, depth), (depth, columns), (rows, columns)))
     left, right, addend = (torch.from_numpy(x.astype(np.float64)) for x in (a, b, c))
     given = [a.swapaxes(1, 2) if trans_a else a, b.swapaxes(1, 2) if trans_b else b, c]
@@ -130,11 +125,12 @@ def channels_last(tensor: TensorDesc) -> TensorDesc:
     )
 
 
-@pytest.mark.parametrize(("data_type", "layout", "name"), crossed([FLOAT32, FLOAT16], ["NCHW", "NHWC"], CONVOLUTIONS))
+@pytest.mark.parametrize(("name", "form"), crossed(CONVOLUTIONS, itertools.product(FLOATS, ["NCHW", "NHWC"])))
 def test_convolutions_agree_with_torch(
-    device: dmlvk.Device, torch: ModuleType, data_type: TensorDataType, layout: str, name: str
+    device: dmlvk.Device, torch: ModuleType, name: str, form: tuple[TensorDataType, str]
 ) -> None:
     """FORWARD, and with the same filter BACKWARD, which is PyTorch's transposed convolution."""
+    data_type, layout = form
     x_sizes, w_sizes, options = CONVOLUTIONS[name]
     count, groups = len(x_sizes) - 2, options.get("groups", 1)
     steps, dilations, padding = (
@@ -175,11 +171,9 @@ def test_convolutions_agree_with_torch(
     check(gradient, w, offsets, ConvolutionDirection.BACKWARD)
 
 
-@FLOATS
-@pytest.mark.parametrize("trans_b", [0, 1])
-@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize(("trans_a", "trans_b", "data_type"), crossed([0, 1], [0, 1], FLOATS))
 def test_gradients_of_products_agree_with_torch(
-    device: dmlvk.Device, torch: ModuleType, data_type: TensorDataType, trans_a: int, trans_b: int
+    device: dmlvk.Device, torch: ModuleType, trans_a: int, trans_b: int, data_type: TensorDataType
 ) -> None:
     """The gradients of y = 0.75 op(A) op(B) are products again: of dy and the other factor, either way round."""
     rows, depth, columns = 67, 129, 35
@@ -215,10 +209,11 @@ def transposed(data_type: TensorDataType, sizes: tuple[int, ...], cropped: tuple
     return TensorDesc(data_type, (sizes[1], sizes[0], *(cropped or sizes[2:])), (second, first, *steps))
 
 
-@FLOATS
-@pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if "groups" not in CONVOLUTIONS[name][2]])
+@pytest.mark.parametrize(
+    ("name", "data_type"), crossed([name for name in CONVOLUTIONS if "groups" not in CONVOLUTIONS[name][2]], FLOATS)
+)
 def test_gradients_of_convolutions_agree_with_torch(
-    device: dmlvk.Device, torch: ModuleType, data_type: TensorDataType, name: str
+    device: dmlvk.Device, torch: ModuleType, name: str, data_type: TensorDataType
 ) -> None:
     """dx is the BACKWARD convolution of dy. dw is the FORWARD one of x with the filter dy, where samples and channels change
     places, by strides, and so do steps and dilations. Pixels that no window reaches are left out, or padded."""

@@ -40,6 +40,7 @@ from dmlvk.verify.runs import Selection, Trial, trials
 from dmlvk.verify.waivers import Waiver
 
 ENTRIES = list(all_cases().values())
+Share = Callable[[OperatorCases, Selection], list[Trial]]
 
 
 @pytest.fixture
@@ -49,14 +50,15 @@ def device() -> dmlvk.Device:
 
 
 def shown(device: dmlvk.Device, trial: Trial) -> set[Hashable]:
-    """What a run meets: its case, its type, its rule, its layout, the SPIR-V modules of its plan, and each value of a
-    specialisation constant of theirs."""
+    """What a run meets: of its operator a case, a type, a rule and a layout; of all operators the SPIR-V modules of its
+    plan, and each value of a specialisation constant of theirs."""
     variation = trial.variation
+    operator = type(trial.desc)
     found: set[Hashable] = {
-        ("case", variation.case.name),
-        ("type", variation.data_type),
-        ("rule", trial.rule),
-        ("place", variation.layout, variation.in_place),
+        (operator, "case", variation.case.name),
+        (operator, "type", variation.data_type),
+        (operator, "rule", trial.rule),
+        (operator, "place", variation.layout, variation.in_place),
     }
     with contextlib.suppress(UnsupportedError):  # what the device cannot do has no plan, and that is what its run meets
         plan = lower(trial.desc, device.capabilities, force=variation.rule)
@@ -67,17 +69,33 @@ def shown(device: dmlvk.Device, trial: Trial) -> set[Hashable]:
     return found
 
 
-def share(device: dmlvk.Device, entry: OperatorCases, selection: Selection, *earlier: Selection) -> list[Trial]:
-    """Runs of a selection that meet all that any of its runs meets and no share of an earlier selection does.
+@pytest.fixture(scope="module")
+def share() -> Share:
+    """Runs of a selection of an operator. Those of all operators meet all that any run of the selection meets and no share
+    of an earlier selection does.
 
     The run that meets most that is new is next. A pipeline of another type with another constant each time costs seconds on
     a software device, so the crosses of them are left to the tests marked ``full``.
     """
+    device = dmlvk.Device()
     met: set[Hashable] = set()
-    for other in earlier:
-        met = met.union(*(shown(device, trial) for trial in share(device, entry, other)))
+    shares: dict[tuple[str, Selection], list[Trial]] = {}
+    selections = iter((Selection.QUICK, Selection.DEFAULT))
+
+    def found(entry: OperatorCases, selection: Selection) -> list[Trial]:
+        while (identify(entry), selection) not in shares:
+            chosen = next(selections)
+            for own in ENTRIES:
+                shares[identify(own), chosen] = new_to(met, device, trials(own, device.capabilities, chosen))
+        return shares[identify(entry), selection]
+
+    return found
+
+
+def new_to(met: set[Hashable], device: dmlvk.Device, runs: list[Trial]) -> list[Trial]:
+    """As many of the runs as meet what all of them do and ``met`` has not; it has that, too, from then on."""
     chosen: list[Trial] = []
-    left = [(trial, shown(device, trial)) for trial in trials(entry, device.capabilities, selection)]
+    left = [(trial, shown(device, trial)) for trial in runs]
     while left := [(trial, own) for trial, own in left if not own <= met]:
         best, own = max(left, key=lambda pair: len(pair[1] - met))
         chosen.append(best)
@@ -102,14 +120,14 @@ def identify(entry: OperatorCases) -> str:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("entry", [entry for entry in ENTRIES if any(case.quick for case in entry.cases)], ids=identify)
-def test_quick_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
-    run(device, share(device, entry, Selection.QUICK))
+def test_quick_runs(device: dmlvk.Device, share: Share, entry: OperatorCases) -> None:
+    run(device, share(entry, Selection.QUICK))
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=identify)
-def test_default_runs(device: dmlvk.Device, entry: OperatorCases) -> None:
+def test_default_runs(device: dmlvk.Device, share: Share, entry: OperatorCases) -> None:
     """Every case, type, rule, layout, module and constant, in runs that the quick ones are not."""
-    run(device, share(device, entry, Selection.DEFAULT, Selection.QUICK))
+    run(device, share(entry, Selection.DEFAULT))
 
 
 @pytest.mark.full

@@ -18,7 +18,7 @@ from dmlvk.kernels.common.registry import lowering_of
 from dmlvk.kernels.common.rule import Rule, choose
 from dmlvk.kernels.lowering import explain, lower, newest, possible_rules
 from dmlvk.spec import ops
-from dmlvk.spec.enums import AxisDirection, ReduceFunction, TensorDataType
+from dmlvk.spec.enums import AxisDirection, RecurrentNetworkDirection, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, calculate_strides
@@ -216,6 +216,27 @@ def _integer_product(rows: int, columns: int, depth: int) -> OperatorDesc:
     return ops.MatrixMultiplyInteger(a_tensor=a, b_tensor=b, output_tensor=TensorDesc(TensorDataType.INT32, (rows, columns)))
 
 
+def _largest(count: int, rows: int, length: int) -> OperatorDesc:
+    return ops.TopK1(
+        input_tensor=_float32(rows, length),
+        output_value_tensor=_float32(rows, count),
+        output_index_tensor=TensorDesc(TensorDataType.UINT32, (rows, count)),
+        axis=1,
+        k=count,
+    )
+
+
+def _lstm(units: int) -> OperatorDesc:
+    return ops.Lstm(
+        input_tensor=_float32(1, 10, 1, units),
+        weight_tensor=_float32(1, 1, 4 * units, units),
+        recurrence_tensor=_float32(1, 1, 4 * units, units),
+        output_single_tensor=_float32(1, 1, 1, units),
+        activation_descs=(ops.ActivationSigmoid(), ops.ActivationTanh(), ops.ActivationTanh()),
+        direction=RecurrentNetworkDirection.FORWARD,
+    )
+
+
 LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "sines of 2^k numbers": (range(10, 27), lambda k: _sine(2**k)),
     "product of 2^k": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k)),
@@ -252,6 +273,9 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "2^20 pixels of k numbers side by side": (range(2, 19), lambda k: _from_channels_last(FLOAT32, k, 2**20)),
     "3 x 2^k pixels of 3 bytes side by side": (range(8), lambda k: _from_channels_last(UINT8, 3, 3 * 2**k)),
     "integer product of 2^k": (range(3, 13), lambda k: _integer_product(2**k, 2**k, 2**k)),
+    "16 largest of 256 rows of 2^k numbers": (range(4, 20), lambda k: _largest(16, 256, 2**k)),
+    "10 steps of an LSTM of 2^k units": (range(10), lambda k: _lstm(2**k)),
+    "sorted rows of 2^k numbers": (range(13), lambda k: _largest(2**k, 256, 2**k)),
 }
 """Problems of growing k: where along it a device is given something else."""
 SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
@@ -265,6 +289,8 @@ SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "attention of 256 rows and keys of 32 k, FLOAT16": (range(1, 10), lambda k: _attention(256, 256, 32 * k, FLOAT16)),
     "attention of 256 rows and keys of 32 k": (range(1, 10), lambda k: _attention(256, 256, 32 * k, FLOAT32)),
     "integer product of 1024 x 2^k by 1024": (range(3, 11), lambda k: _integer_product(1024, 1024, 2**k)),
+    "4 largest of a row of 2^k numbers": (range(18, 24), lambda k: _largest(4, 1, 2**k)),
+    "200 largest of a row of 2^k numbers": (range(18, 22), lambda k: _largest(200, 1, 2**k)),
     "product of 16 x 2^k by 16": (range(8, 20), lambda k: _product(16, 16, 2**k)),
     "product of 16 x 2^k by 16, FLOAT16": (range(8, 20), lambda k: _product(16, 16, 2**k, FLOAT16)),
 }

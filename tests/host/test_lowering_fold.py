@@ -131,7 +131,7 @@ def test_a_small_window_is_read_at_once() -> None:
     assert (own["LINES"], own["TAPS"]) == (3, 3)
     # Lines that are read in pieces come one by one, or the order of the sum would not be the window's.
     own = constants(fold((1, 2, 9, 30), windows((3, 20))))
-    assert own["LINES"] == 1
+    assert (own["LINES"], own["TAPS"]) == (1, 9)
     # Of a window as large as its stride one element covers an output.
     own = constants(fold((1, 2, 16, 16), windows((4, 4), strides=(4, 4))))
     assert (own["LINES"], own["TAPS"]) == (1, 1)
@@ -144,6 +144,21 @@ def test_loops_end_before_a_cpus_driver_ends_them() -> None:
     lower(desc, most)
     with pytest.raises(UnsupportedError, match="rounds"):
         lower(desc, dataclasses.replace(most, is_cpu=True))
+
+
+@pytest.mark.parametrize(
+    ("count", "step", "fits"), [(32_751, 2**16 + 1, True), (32_752, 2**16 + 1, False), (32_752, 2**16, True)]
+)
+def test_a_division_by_more_than_16_bits_is_32_rounds(count: int, step: int, fits: bool) -> None:
+    """Beside two rounds for each element of the window, of 65,535 in all."""
+    attributes = windows((count, 1, 1), strides=(1, 2, step), start_padding=(0, 1, 0), end_padding=(0, 0, step))
+    desc = fold((1, 1, 2 * count - 1, 1, 1), attributes, TensorDataType.FLOAT16)
+    cpu = dataclasses.replace(CAPS, storage_buffer_bytes=2**32 - 1, is_cpu=True)
+    if fits:
+        lower(desc, cpu)
+        return
+    with pytest.raises(UnsupportedError, match="65535 rounds"):
+        lower(desc, cpu)
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,24 @@ def test_one_formula_serves_every_mode(mode: PaddingMode, size: int, start: int,
     assert found == numpys_places(mode, size, start, end)
 
 
+@pytest.mark.parametrize("data_type", [FLOAT32, INT64])
+def test_rows_of_wider_units_are_moved_in_32_bits(data_type: TensorDataType) -> None:
+    desc = padded((4, 8), (1, 0), (1, 0), data_type=data_type)
+    assert problem(desc).bits == 128
+    (dispatch,) = lower(desc, CAPS, force="rows").dispatches
+    assert dict(dispatch.kernel.variant)["T"] == "UINT32"
+    (dispatch,) = lower(padded((4, 8), (1, 1), (1, 1), data_type=INT64), CAPS, force="rows").dispatches
+    assert dict(dispatch.kernel.variant)["T"] == "UINT32"
+
+
+@pytest.mark.parametrize(("mode", "size"), [(PaddingMode.SYMMETRIC, 2**30), (PaddingMode.WRAP, 2**31 - 2**29)])
+def test_an_output_and_its_period_fit_32_bits(mode: PaddingMode, size: int) -> None:
+    least = 2**30
+    padding.dimension_map(mode, PaddedDimension(size, least, 0, 1, 1), "Padding")
+    with pytest.raises(UnsupportedError, match="does not fit 32 bits"):
+        padding.dimension_map(mode, PaddedDimension(size, least, 1, 1, 1), "Padding")
+
+
 def test_a_period_beyond_32_bits_is_refused() -> None:
     desc = padded((2**31, 1), (2**30, 0), (0, 0), PaddingMode.SYMMETRIC, UINT8)
     with pytest.raises(UnsupportedError, match="does not fit 32 bits"):

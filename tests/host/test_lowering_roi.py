@@ -113,6 +113,28 @@ def test_the_least_device_has_enough_shared_memory() -> None:
     assert chosen["LOCAL_SIZE_X"] <= least.workgroup_invocations
 
 
+def test_tables_have_room_for_32_samples_of_an_output_along_an_axis() -> None:
+    tables = constants(desc(output_tensor=TensorDesc(FLOAT32, (9, 64, 2, 4))))
+    assert (tables["ROWS"], tables["COLUMNS"]) == (2 * 32, 4 * 32 * 2)
+
+
+@pytest.mark.parametrize(("height", "rows"), [(7, 7), (8, 8), (9, 5), (17, 6)])
+def test_up_to_8_rows_of_outputs_are_done_together(height: int, rows: int) -> None:
+    assert constants(desc(output_tensor=TensorDesc(FLOAT32, (9, 64, height, 7))))["OUTPUT_ROWS"] == rows
+
+
+@pytest.mark.parametrize(("sizes", "fits"), [((21_841, 28), True), ((21_842, 28), False), ((21_841, 29), False)])
+def test_a_cpu_takes_as_many_samples_as_pixels_and_4_more(sizes: tuple[int, int], fits: bool) -> None:
+    """16 a round: of an image of 28 pixels a line two rounds and one for the line, of 65,535 in all."""
+    tall = desc(input_tensor=TensorDesc(FLOAT32, (1, 1, *sizes)), output_tensor=TensorDesc(FLOAT32, (9, 1, 7, 7)))
+    cpu = dataclasses.replace(GPU, is_cpu=True)
+    if fits:
+        lower(tall, cpu)
+        return
+    with pytest.raises(UnsupportedError, match="65535 rounds"):
+        lower(tall, cpu)
+
+
 def test_batch_indices_are_read_as_words() -> None:
     assert constants(desc())["BATCH_WORDS"] == 1
     assert constants(desc(batch_indices_tensor=TensorDesc(UINT64, (9,))))["BATCH_WORDS"] == 2

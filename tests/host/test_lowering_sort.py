@@ -72,11 +72,20 @@ def test_shared_memory_is_the_devices(caps: Capabilities, data_type: TensorDataT
             assert rule not in ("select", "chunks") or k <= constants["CAPACITY"]
 
 
+def test_candidates_have_what_the_counts_leave_of_shared_memory() -> None:
+    """10,304 bytes are theirs; a candidate takes 8, and there is a power of two of them."""
+    for memory, most in ((10_304 + 8 * 1024, 1024), (10_303 + 8 * 1024, 512)):
+        (dispatch,) = lower(top_k(64, 4095, 512), dataclasses.replace(LARGE, shared_memory_bytes=memory)).dispatches
+        assert dict(dispatch.kernel.constants)["CAPACITY"] == most
+
+
 @pytest.mark.parametrize(("rows", "length", "k"), [(1, 2**26, 10), (64, 2**20, 100), (127, 2**18, 100)])
 def test_temporary_memory_of_chunks_is_small(rows: int, length: int, k: int) -> None:
     desc = top_k(rows, length, k)
     plan = lower(desc, LARGE)
     assert len(plan.dispatches) == 2
+    _, values, indices, _ = plan.dispatches[0].bindings
+    assert values.nbytes == indices.nbytes, "both have 32 bits each"
     assert plan.temporary_bytes <= max(2**20, desc.tensor("input_tensor").total_tensor_size_in_bytes // 100)
 
 

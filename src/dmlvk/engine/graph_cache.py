@@ -93,7 +93,8 @@ class CompiledGraphs:
         if graph is None or (exact and graph.exact is not None):
             start = time.perf_counter()
             traced = functools.partial(_traced, self.compiler, self._tracer, region, specs, host_values)
-            graph = None if exact or trace else self._shaped(region, specs, host_values)
+            shapes, numbers = (None, {}) if exact or trace else self._shapes_of(region, specs, host_values)
+            graph = None if shapes is None else shapes.graph(specs, numbers)
             if graph is None:
                 graph = self.compiler.compiled(trace) if trace else traced()
             else:
@@ -101,14 +102,18 @@ class CompiledGraphs:
             self.recorded(graph)
             graph.seconds = time.perf_counter() - start
             self.cached[key] = graph  # only now that nothing of it can fail any more
+            if shapes is not None and graph.exact is None:
+                shapes.note(specs, numbers)
             while len(self.cached) > self._capacity * self._tracer.region_count:
                 self.cached.popitem(last=False)
         self.cached.move_to_end(key)
         self.recorded(graph)
         return graph
 
-    def _shaped(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]) -> CompiledGraph | None:
-        """The graph made without a trace of these sizes, None where there must be one."""
+    def _shapes_of(
+        self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array]
+    ) -> tuple[RegionShapes, dict[str, Numbers]]:
+        """What is known of the sizes of a region, and the numbers among the host's values, which may be symbols as well."""
         numbers = {
             name: Numbers(array.dtype, array.shape, tuple(array.reshape(-1).tolist()))
             for name, array in host_values.items()
@@ -123,7 +128,7 @@ class CompiledGraphs:
             while len(self._shapes) > self._capacity * self._tracer.region_count:
                 self._shapes.popitem(last=False)
         self._shapes.move_to_end(key)
-        return self._shapes[key].graph(specs, numbers)
+        return self._shapes[key], numbers
 
     def recorded(self, graph: CompiledGraph) -> Recording:
         """The graph's commands over the arena, which all graphs share: when one needs a larger arena, the others are

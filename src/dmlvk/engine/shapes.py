@@ -227,9 +227,9 @@ class RegionShapes:
         self._credit = _CREDIT
 
     def graph(self, specs: Mapping[str, Spec], numbers: Mapping[str, Numbers]) -> CompiledGraph | None:
-        """The graph for these sizes and numbers, made without a trace of them; None where one must be made."""
-        sizes = tuple(size for _, own in specs.values() for size in own)
-        sizes += tuple(value for known in numbers.values() for value in known.values)
+        """The graph for these sizes and numbers, made without a trace of them; None where one must be made,
+        which is then to be noted."""
+        sizes = _sizes(specs, numbers)
         for known in reversed(self._known):
             try:
                 found = known.filled(sizes)
@@ -240,12 +240,14 @@ class RegionShapes:
                 self._known.append(known)
                 self._credit = min(self._credit + 1, _CREDIT)
                 return found
-        if len(self._met) < 2:
-            self._met.append(sizes)
-            return None
-        if not self._credit:
+        if len(self._met) < 2 or not self._credit:
             return None
         return self._learned(specs, numbers, sizes)
+
+    def note(self, specs: Mapping[str, Spec], numbers: Mapping[str, Numbers]) -> None:
+        """Notes sizes and numbers for which there is a graph now, of a trace of them."""
+        if len(self._met) < 2:
+            self._met.append(_sizes(specs, numbers))
 
     def _learned(self, specs: Mapping[str, Spec], numbers: Mapping[str, Numbers], sizes: _Sizes) -> CompiledGraph | None:
         """Makes a recipe whose symbols are the sizes that have ever changed, and fills it for these."""
@@ -273,3 +275,9 @@ class RegionShapes:
         known = _Known(recipe, sizes, tuple(map(tuple, groups.values())), fixed)
         self._known = [*self._known, known][-_MOST_RECIPES:]
         return known.filled(sizes)
+
+
+def _sizes(specs: Mapping[str, Spec], numbers: Mapping[str, Numbers]) -> _Sizes:
+    """All sizes and numbers, one after the other."""
+    sizes = tuple(size for _, own in specs.values() for size in own)
+    return sizes + tuple(value for known in numbers.values() for value in known.values)

@@ -20,7 +20,7 @@ from dmlvk.graph.passes import optimized
 from dmlvk.graph.wiring import wire
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import check_data_types, lower
-from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo
+from dmlvk.runtime.device import ComputeDevice, DeviceChoice, DeviceInfo, choose_device
 from dmlvk.runtime.measure import learn_model
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.spec.enums import CreateDeviceFlags, ExecutionFlags, Feature, FeatureLevel, TensorDataType, member
@@ -71,6 +71,17 @@ class Device(ComputeDevice):
         super().__init__(choice, mask=mask)
         learn_model(self)
         self.private_data: dict[object, Any] = {}
+
+    def reopened(self) -> Device:
+        """Another device of the same GPU, under the same mask and with the same ``wait_timeout``: for when this one
+        is lost.
+
+        Raises:
+            NoDeviceError, VulkanError: the GPU is gone, or cannot be opened yet.
+        """
+        made = Device(choose_device(self.info.uuid), mask=self.mask)
+        made.wait_timeout = self.wait_timeout
+        return made
 
     def create_operator(self, desc: OperatorDesc) -> Operator:
         """``IDMLDevice::CreateOperator``: checks a desc against its row and this device's data types. Whether the device

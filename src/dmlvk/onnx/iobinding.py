@@ -47,6 +47,7 @@ class IOBinding:
         session: The session.
 
     Attributes:
+        device: The device of the arrays: the session's when the binding was made.
         inputs: The arrays that are bound to inputs.
         outputs: The arrays that are bound to outputs, in the order of binding; None for a new array at each run.
         results: The outputs of the last run, in the same order; filled by the session.
@@ -55,7 +56,7 @@ class IOBinding:
     """
 
     def __init__(self, session: Bindable) -> None:
-        self._device = session.device
+        self.device = session.device
         self._inputs = {info.name: info for info in session.get_inputs()}
         self._outputs = {info.name: info for info in session.get_outputs()}
         self._host_inputs = session.host_inputs
@@ -65,8 +66,8 @@ class IOBinding:
         self.outputs: dict[str, DeviceArray | None] = {}
         self.results: dict[str, DeviceArray] = {}
         self.commands: Recording | None = None
-        self.feeding = Copies(self._device)
-        self.leaving = Copies(self._device)
+        self.feeding = Copies(self.device)
+        self.leaving = Copies(self.device)
 
     @overload
     def bind_input(self, name: str, array: DeviceArray) -> None: ...
@@ -143,9 +144,7 @@ class IOBinding:
         values = self._checked(name, arr_on_cpu if array is None else array)
         if not isinstance(values, DeviceArray):
             values = (
-                values.copy()
-                if name in self._host_inputs
-                else to_device(self._device, values, known_data_type(values.dtype))
+                values.copy() if name in self._host_inputs else to_device(self.device, values, known_data_type(values.dtype))
             )
         self.inputs[name] = values
 
@@ -311,8 +310,8 @@ class IOBinding:
         return feed
 
     def _require_own_device(self, what: str, name: str, array: Feed | None) -> None:
-        if isinstance(array, DeviceArray) and array.device is not self._device:
-            raise other_device(f"the array bound to {what} {name!r}", array.device, "the session", self._device)
+        if isinstance(array, DeviceArray) and array.device is not self.device:
+            raise other_device(f"the array bound to {what} {name!r}", array.device, "the session", self.device)
 
 
 def _at(place: OrtDevice, kind: npt.DTypeLike | int | None, shape: Sequence[int], address: int) -> Array | DeviceArray:

@@ -112,7 +112,7 @@ _opened: dict[int, Device] = {}
 
 def device_of(device_id: int) -> Device:
     """The device of ONNX Runtime's number: 0 is the process-wide one, another the place in ``dmlvk.devices()``. There is one
-    object for each, so that tensors and sessions of a number belong together.
+    object for each, so that tensors and sessions of a number belong together, and another once it was lost.
 
     Raises:
         NoDeviceError: there is no such device.
@@ -121,6 +121,6 @@ def device_of(device_id: int) -> Device:
     if device_id in (0, default.info.index):
         return default
     with _lock:
-        if device_id not in _opened:
+        if device_id not in _opened or _opened[device_id].get_device_removed_reason() is not None:
             _opened[device_id] = Device(device_id)
         return _opened[device_id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.directml.device import Device
+from dmlvk.directml.device import Device, default_device
 from dmlvk.engine.compiled_graphs import CompiledGraph
 from dmlvk.engine.copies import Copies, Copy
 from dmlvk.engine.device_array import DeviceArray
@@ -61,6 +62,13 @@ from dmlvk.spec.errors import (
 from dmlvk.spec.tensor import packed_strides
 
 
+class _Home(NamedTuple):
+    """The device of a session with the plans on it, replaced in one piece."""
+
+    device: Device
+    graphs: CompiledGraphs
+
+
 @with_refused_methods
 class InferenceSession:
     """A model ready to run; after ``onnxruntime.InferenceSession``.
@@ -86,9 +94,6 @@ class InferenceSession:
         progress: Told how far the loading is, see ``dmlvk.onnx.Progress``; and later how far the making of plans is.
         path_or_bytes, sess_options, providers: ONNX Runtime's names of the first three arguments.
         keywords: What else ONNX Runtime takes by name, such as ``enable_fallback``, without effect.
-
-    Attributes:
-        device: The device that it runs on.
 
     Raises:
         ModelError: the file is broken.
@@ -144,10 +149,13 @@ class InferenceSession:
         self._options = (sess_options or SessionOptions()).checked()
         asked = providers or tuple(self._options.providers.items())
         self._providers = normalized(asked, provider_options)
-        if device is None and (number := asked_device_id(self._providers)):
+        number = asked_device_id(self._providers)
+        self._shared: Callable[[], Device] | None = None if device is not None else default_device
+        if device is None and number:
             device = device_of(number)
+            self._shared = functools.partial(device_of, number)
         hosts = self._options.on_unsupported == "host"
-        progress = progress or silent
+        self._progress = progress = progress or silent
         opening = Opening(device)
         parsing = Count(progress, PARSING, 1)
         loaded = load_model(source, float64_as_float32=self._options.float64_as_float32, hosts=hosts)
@@ -161,15 +169,53 @@ class InferenceSession:
         self._types = {info.name: info.dtype for info in self._model.inputs}
         ahead = self._trace_ahead()  # while the device opens
         folding()
-        self.device: Device = opening.result()
+        self._home = self._home_on(opening.result())
         tell_of_providers(asked, self._providers, self.device)
-        self._network.check_device(self.device.capabilities.features)
-        self._graphs = CompiledGraphs(self.device, self._network, self._options.plan_cache_size, progress)
         self._lock = threading.Lock()
         self._account: Account | None = None
         self._timeline = Timeline() if self._options.enable_profiling else None
         if ahead is not None:
             self._plan_ahead(ahead)
+
+    def _home_on(self, device: Device) -> _Home:
+        self._network.check_device(device.capabilities.features)
+        return _Home(device, CompiledGraphs(device, self._network, self._options.plan_cache_size, self._progress))
+
+    @property
+    def device(self) -> Device:
+        """The device that it runs on."""
+        return self._home.device
+
+    @property
+    def _graphs(self) -> CompiledGraphs:
+        return self._home.graphs
+
+    def recover(self, device: Device | DeviceChoice = None) -> None:
+        """Moves the session to another device, as after a ``DeviceLostError``. The model is not read again: its weights are
+        on the host as well, and are uploaded and repacked there when they are next needed, as plans are made.
+
+        What only the other device had does not come along: arrays on it, bindings with their outputs (see ``io_binding``),
+        and the states of random nodes, whose numbers start again.
+
+        Args:
+            device: A ``Device``, or a choice of one; None for the same one opened anew where it is lost, and for the new
+                process-wide one where the session was on that. A session whose device works stays on it then.
+
+        Raises:
+            NoDeviceError: there is no such device.
+            UnsupportedNodeError: a node cannot run there; the session stays where it is.
+        """
+        with self._lock:
+            if device is None:
+                if self.device.get_device_removed_reason() is None:
+                    return
+                opened = self.device.reopened() if self._shared is None else self._shared()
+            else:
+                opened = Opening(device).result()
+            self._home = self._home_on(opened)
+            self._account = None
+            if device is not None:
+                self._shared = None
 
     # -- what the model says
 
@@ -488,6 +534,8 @@ class InferenceSession:
         bound = iobinding if binding is None else binding
         if not isinstance(bound, IOBinding):
             raise InvalidArgumentError("must be an IOBinding", field="binding", value=type(bound))
+        if bound.device is not self.device:
+            raise other_device("the binding", bound.device, "the session", self.device)
         bound.keep(*self._run_into(bound.outputs, bound.inputs, bound.feeding, bound.leaving))
 
     # -- one run

@@ -73,6 +73,8 @@ void main() {
     const uint first_round = split * p.split_rounds;
     multiply_rounds(first_round, min(first_round + p.split_rounds, rounds));
 
+    if (slice() > 0) return;
+
     [[unroll]] for (uint i = 0; i < BLOCK_M; ++i) {
         const uint m = first_m + tile_row(i);
         [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j) {

@@ -26,10 +26,10 @@
 
 // An invocation's accesses, of quads or of elements; the last of some invocations may be too many, and is loaded for nothing.
 const uint COUNT_ = OPERAND_TILE * TILE_K / (OPERAND_VECTOR != 0 ? 4 : 1);
-const uint SHARE_ = (COUNT_ + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+const uint SHARE_ = (COUNT_ + INVOCATIONS - 1) / INVOCATIONS;
 // Whether an invocation's accesses are whole blocks of four depths of four rows, which it can turn in its registers.
 // (A product of conditions, because glslang takes no chain of && for a constant.)
-const uint TURNED_ = OPERAND_VECTOR * OPERAND_ALONG_K * (COUNT_ % (4 * LOCAL_SIZE_X) == 0 ? 1 : 0);
+const uint TURNED_ = OPERAND_VECTOR * OPERAND_ALONG_K * (COUNT_ % (4 * INVOCATIONS) == 0 ? 1 : 0);
 
 QUAD QUADS_[OPERAND_VECTOR != 0 ? SHARE_ : 1];
 float ELEMENTS_[OPERAND_VECTOR != 0 ? 1 : SHARE_];
@@ -37,10 +37,10 @@ float ELEMENTS_[OPERAND_VECTOR != 0 ? 1 : SHARE_];
 // (depth, row or column) in the tile where access i begins.
 uvec2 OPERAND(place_of)(uint i) {
     if (TURNED_ != 0) {
-        const uint block = i / 4 * LOCAL_SIZE_X + gl_LocalInvocationID.x;
+        const uint block = i / 4 * INVOCATIONS + invocation();
         return uvec2(block % (TILE_K / 4), block / (TILE_K / 4)) * 4 + uvec2(0, i % 4);
     }
-    const uint e = min(i * LOCAL_SIZE_X + gl_LocalInvocationID.x, COUNT_ - 1);
+    const uint e = min(i * INVOCATIONS + invocation(), COUNT_ - 1);
     const uint width = OPERAND_VECTOR != 0 ? 4 : 1;
     const uint line = (OPERAND_ALONG_K != 0 ? TILE_K : OPERAND_TILE) / width;
     const uvec2 place = uvec2(e % line * width, e / line);
@@ -68,7 +68,7 @@ void OPERAND(place)(uint buffer_, uint left) {
         }
         [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
             const uvec2 at = OPERAND(place_of)(i);
-            if (COUNT_ % LOCAL_SIZE_X == 0 || i * LOCAL_SIZE_X + gl_LocalInvocationID.x < COUNT_)
+            if (COUNT_ % INVOCATIONS == 0 || i * INVOCATIONS + invocation() < COUNT_)
                 OPERAND_PUT(buffer_, at.x, at.y, ELEMENTS_[i]);
         }
     } else {
@@ -92,7 +92,7 @@ void OPERAND(place)(uint buffer_, uint left) {
         }
         [[unroll]] for (uint i = 0; i < SHARE_; ++i) {
             const uvec2 at = OPERAND(place_of)(i);
-            if (COUNT_ % LOCAL_SIZE_X == 0 || i * LOCAL_SIZE_X + gl_LocalInvocationID.x < COUNT_) {
+            if (COUNT_ % INVOCATIONS == 0 || i * INVOCATIONS + invocation() < COUNT_) {
                 if (OPERAND_ALONG_K != 0) {
                     [[unroll]] for (uint c = 0; c < 4; ++c) OPERAND_PUT(buffer_, at.x + c, at.y, values[i][c]);
                 } else {

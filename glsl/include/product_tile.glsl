@@ -1,7 +1,8 @@
 // A workgroup's tile of a product y = a b, in float32: y is (rows, columns), a (rows, depth), b (depth, columns).
 //
 // Constants of the kernel:
-//   LOCAL_SIZE_X               invocations, a multiple of 32; exactly TILE_M / BLOCK_M * TILE_N / BLOCK_N
+//   LOCAL_SIZE_X               invocations: SLICES times TILE_M / BLOCK_M * TILE_N / BLOCK_N, which is a multiple of 32
+//   SLICES                     teams of invocations that share the rounds, a power of two; each has tiles of its own
 //   TILE_M, TILE_N             the workgroup's rows and columns
 //   BLOCK_M, BLOCK_N           those that an invocation sums in its registers; multiples of 4
 //   TILE_K                     of the depth, that a round multiplies; a multiple of 4
@@ -13,7 +14,8 @@
 // (product_operand.glsl has both for an operand that is a strided matrix), calls
 //   multiply_rounds(first, end)                  all invocations; rounds first to end - 1, at least one
 // and finds its block in
-//   sums[i][j][c]                                row tile_row(i), column tile_column(j) + c of the tile
+//   sums[i][j][c]                                row tile_row(i), column tile_column(j) + c of the tile; of the first slice,
+//                                                slice() == 0, only
 // Sums begin with 0; SUMS_BEGIN, if it is defined, is a statement that makes them begin otherwise: loads there wait for memory
 // together with those of the first round.
 //
@@ -27,12 +29,16 @@
 // other half: one barrier a round. Tiles lie depth first, in vec4, so that a fragment is read in accesses of 16 bytes;
 // a quad of padding a row spreads over the banks what is written along the depth.
 // An invocation's block is in quads of rows and columns, which lie a whole tile's worth of invocations apart.
+// A round waits for memory longer than it multiplies where few workgroups run: slices then wait at the same time. Their sums
+// are added in the end, by halves, through the columns' shared memory: TILE_M is at most 4 * TILE_K where there are several.
 
 #ifndef DMLVK_PRODUCT_TILE_GLSL
 #define DMLVK_PRODUCT_TILE_GLSL
 
 #include "bands.glsl"
 
+// A slice's invocations, and their lanes along rows and columns.
+const uint INVOCATIONS = LOCAL_SIZE_X / SLICES;
 const uint LANES_M = TILE_M / BLOCK_M;
 const uint LANES_N = TILE_N / BLOCK_N;
 const uint BLOCK_QUADS_M = BLOCK_M / 4;
@@ -45,19 +51,22 @@ const uint MOST_M = LARGE ? 4 : 8;
 const uint GROUP_M = LANES_M < MOST_M ? LANES_M : MOST_M;
 const uint GROUP_N = 32 / GROUP_M;
 
-// In quads, a row of the tiles and half of their memory.
+// In quads, a row of the tiles and half of a slice's memory.
 const uint PITCH_A = TILE_M / 4 + 1;
 const uint PITCH_B = TILE_N / 4 + 1;
 const uint BUFFER_A = TILE_K * PITCH_A;
 const uint BUFFER_B = TILE_K * PITCH_B;
 
-shared vec4 tile_a[2 * BUFFER_A];
-shared vec4 tile_b[2 * BUFFER_B];
+shared vec4 tile_a[2 * SLICES * BUFFER_A];
+shared vec4 tile_b[2 * SLICES * BUFFER_B];
 
 vec4 sums[BLOCK_M][BLOCK_QUADS_N];
 
 void fetch_round(uint round);
 void place_round(uint round, uint buffer_);
+
+uint slice() { return SLICES == 1 ? 0 : gl_LocalInvocationID.x / INVOCATIONS; }
+uint invocation() { return SLICES == 1 ? gl_LocalInvocationID.x : gl_LocalInvocationID.x % INVOCATIONS; }
 
 void put_a(uint buffer_, uint k, uint m, float value) { tile_a[buffer_ * BUFFER_A + k * PITCH_A + m / 4][m % 4] = value; }
 void put_b(uint buffer_, uint k, uint n, float value) { tile_b[buffer_ * BUFFER_B + k * PITCH_B + n / 4][n % 4] = value; }
@@ -68,15 +77,15 @@ void put_b_quad(uint buffer_, uint k, uint n, vec4 values) { tile_b[buffer_ * BU
 // accesses of 16 bytes are made for 16 invocations at a time then. On an H200: 42 TFLOP/s with 64 sums an invocation, rows
 // of 8 by 4 invocations 41; with 128 sums 30 and 45.
 uint lane_m() {
-    const uint lane = gl_LocalInvocationID.x % 32;
+    const uint lane = invocation() % 32;
     const uint inner = LARGE ? lane / GROUP_N : lane / (2 * GROUP_N) * 2 + lane % 2;
-    return gl_LocalInvocationID.x / 32 / (LANES_N / GROUP_N) * GROUP_M + inner;
+    return invocation() / 32 / (LANES_N / GROUP_N) * GROUP_M + inner;
 }
 
 uint lane_n() {
-    const uint lane = gl_LocalInvocationID.x % 32;
+    const uint lane = invocation() % 32;
     const uint inner = LARGE ? lane % GROUP_N : lane / 2 % GROUP_N;
-    return gl_LocalInvocationID.x / 32 % (LANES_N / GROUP_N) * GROUP_N + inner;
+    return invocation() / 32 % (LANES_N / GROUP_N) * GROUP_N + inner;
 }
 
 uint tile_row(uint i) { return (i / 4 * LANES_M + lane_m()) * 4 + i % 4; }
@@ -113,23 +122,47 @@ void multiply_round(uint buffer_) {
     }
 }
 
+// Adds the sums of all slices to those of the first.
+void add_slices() {
+    [[unroll]] for (uint half_ = SLICES / 2; half_ > 0; half_ /= 2) {
+        const uint block = BLOCK_M * BLOCK_QUADS_N * INVOCATIONS;
+        const uint start = slice() % half_ * block + invocation();
+        if (slice() >= half_ && slice() < 2 * half_) {
+            [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
+                [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j)
+                    tile_b[start + (i * BLOCK_QUADS_N + j) * INVOCATIONS] = sums[i][j];
+        }
+        barrier();
+        if (slice() < half_) {
+            [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
+                [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j)
+                    sums[i][j] += tile_b[start + (i * BLOCK_QUADS_N + j) * INVOCATIONS];
+        }
+        barrier();
+    }
+}
+
 void multiply_rounds(uint first, uint end) {
     [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
         [[unroll]] for (uint j = 0; j < BLOCK_QUADS_N; ++j) sums[i][j] = vec4(0);
 #ifdef SUMS_BEGIN
     SUMS_BEGIN
 #endif
-    fetch_round(first);
-    place_round(first, 0);
+    const uint count = (end - first + SLICES - 1) / SLICES;
+    const uint own = first + slice() * count;
+    const uint buffers = slice() * 2;
+    fetch_round(own);
+    place_round(own, buffers);
     barrier();
-    for (uint round = first; round < end; ++round) {
-        const uint buffer_ = (round - first) & 1;
-        const bool more = round + 1 < end;
+    for (uint i = 0; i < count; ++i) {
+        const uint round = own + i;
+        const bool more = i + 1 < count && round + 1 < end;
         if (more) fetch_round(round + 1);
-        multiply_round(buffer_);
-        if (more) place_round(round + 1, buffer_ ^ 1);
+        if (SLICES == 1 || round < end) multiply_round(buffers + (i & 1));
+        if (more) place_round(round + 1, buffers + ((i + 1) & 1));
         barrier();
     }
+    if (SLICES > 1) add_slices();
 }
 
 #endif

@@ -17,7 +17,7 @@ from dmlvk import MatrixTransform, TensorDataType, TensorDesc, eager
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.matmul import lowering as matmul
-from dmlvk.kernels.matmul.lowering import TileShape
+from dmlvk.kernels.matmul.tiles import Tiles, TileShape
 from dmlvk.runtime.memory import BufferBinding
 
 Array = NDArray[Any]
@@ -92,10 +92,12 @@ def test_batches_agree_with_torch(device: dmlvk.Device, torch: ModuleType, rows:
 
 
 TILES = (
-    (TileShape(8, 4, 16, 8), 8),  # large blocks; what lies along the depth is turned in registers
-    (TileShape(16, 2, 4, 4), 8),  # two invocations along the rows; fewer accesses of A than invocations
+    Tiles(TileShape(8, 4, 16, 8), 8, 1, 1),  # large blocks; what lies along the depth is turned in registers
+    Tiles(TileShape(16, 2, 4, 4), 8, 1, 1),  # two invocations along the rows; fewer accesses of A than invocations
+    Tiles(TileShape(8, 4, 4, 4), 4, 4, 1),  # slices that share the rounds evenly, and such whose last one has none
+    Tiles(TileShape(8, 4, 4, 4), 4, 2, 3),  # slices of parts
 )
-"""Tiles and depths that a CPU is not given by itself."""
+"""Tiles that a CPU is not given by itself."""
 
 
 TILED_PRODUCTS = (
@@ -107,16 +109,15 @@ TILED_PRODUCTS = (
 """Rows, columns and depth, the second operand's transform, and the type."""
 
 
-@pytest.mark.parametrize(("product", "tile"), crossed(TILED_PRODUCTS, TILES))
+@pytest.mark.parametrize(("product", "tiles"), crossed(TILED_PRODUCTS, TILES))
 def test_tiles_of_other_shapes_give_the_same_product(
     device: dmlvk.Device,
     monkeypatch: pytest.MonkeyPatch,
     product: tuple[tuple[int, int, int], MatrixTransform, type[np.floating]],
-    tile: tuple[TileShape, int],
+    tiles: Tiles,
 ) -> None:
     (rows, depth, columns), transform, dtype = product
-    monkeypatch.setattr(matmul, "tile_shape", lambda *_, **__: tile[0])
-    monkeypatch.setattr(matmul, "tile_depth", lambda *_: tile[1])
+    monkeypatch.setattr(matmul, "fastest_tiles", lambda *_, **__: tiles)
     a, b = random(rows, depth).astype(dtype), random(depth, columns).astype(dtype)
     given = [np.ascontiguousarray(x.T) if transform else x for x in (a, b)]
     found = run(device, *given, "tiled", trans_a=transform, trans_b=transform)

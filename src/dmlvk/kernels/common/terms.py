@@ -63,6 +63,7 @@ COOPERATIVE_EXTENSIONS = (
 
 PRODUCT_TILE = (
     ("LOCAL_SIZE_X", 256),
+    ("SLICES", 1),
     ("TILE_M", 128),
     ("TILE_N", 128),
     ("TILE_K", 16),

@@ -23,7 +23,7 @@ from dmlvk.kernels.integer.rules import (
     byte_matrix,
 )
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.matmul.lowering import TileShape
+from dmlvk.kernels.matmul.tiles import TileShape
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import OperatorDesc

@@ -20,6 +20,7 @@ from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocati
 from dmlvk.kernels.elementwise.lowering import scalar_words
 from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE
 from dmlvk.kernels.matmul.rules import GEMM, GEMM_DOUBLE, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
+from dmlvk.kernels.matmul.tiles import CPU_TILES, FEW_ROWS, TiledProduct, fastest_tiles
 from dmlvk.kernels.softmax.lowering import over_last_dimension
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
@@ -163,114 +164,8 @@ def rows(product: Product, caps: Capabilities) -> Plan:
     return Plan((_dispatch("gemm_rows", product, {"LOCAL_SIZE_X": local, "ROWS": block}, grid),))
 
 
-class TileShape(NamedTuple):
-    """The cover of a tile by a workgroup: invocations along columns and rows, and the block that each has in registers."""
-
-    local_x: int
-    local_y: int
-    block_rows: int
-    block_columns: int
-
-    @property
-    def rows(self) -> int:
-        """The rows of the tile."""
-        return self.local_y * self.block_rows
-
-    @property
-    def columns(self) -> int:
-        """The columns of the tile."""
-        return self.local_x * self.block_columns
-
-    def shared_bytes(self, depth: int) -> int:
-        """Shared memory of two tiles a factor, whose rows are padded by a quad."""
-        return 2 * depth * (self.rows + self.columns + 8) * 4
-
-    def tiles(self, rows: int, columns: int) -> int:
-        """The number of tiles that cover a matrix."""
-        return -(-rows // self.rows) * -(-columns // self.columns)
-
-    @property
-    def invocations(self) -> int:
-        """The invocations of a workgroup."""
-        return self.local_x * self.local_y
-
-
-_FEW_ROWS = 16
-"""Rows up to which a product takes flat tiles."""
-_FLAT_TILE_SHAPE = TileShape(16, 4, 4, 8)
-_LARGE_TILE_SHAPE = TileShape(8, 16, 8, 16)
-_TILE_SHAPES = (
-    (_LARGE_TILE_SHAPE, 2, 0.78),
-    (TileShape(16, 8, 8, 8), 1, 0.71),
-    (TileShape(8, 8, 8, 8), 1, 0.67),
-    (TileShape(16, 8, 4, 4), 1, 0.42),
-)
-"""Largest first, each with the tiles for each processor from which on it keeps a device busy, and what share of the peak of
-an H200 it reaches."""
-_MOST_WAVES = 8
-"""The waves of tiles on all processors from which on it does not matter that the last wave is no full one."""
-_SMALLEST_TILE_SHAPE = TileShape(8, 8, 4, 4)
-_SPLIT_WAVE = 1 / 8
-"""Share of a wave that the parts of split sums make together."""
 _LEAST_ROUNDS = 8
 """The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
-_MOST_PARTS = 256
-"""The most parts of a sum: each output's are added by one invocation."""
-_CPU_TILE_SHAPE = TileShape(8, 4, 4, 4)
-"""Small, because a CPU's driver takes seconds to compile a large block's unrolled loops."""
-_CPU_TILE_DEPTH = 4
-
-
-def tile_shape(rows: int, columns: int, matrices: int, caps: Capabilities, *, vector: bool = True) -> TileShape:
-    """The largest shape of which half is in use and whose tiles keep the device busy, else the smallest. The largest of all
-    leaves no registers for factors that are not read four elements at a time (``vector``)."""
-    if caps.is_cpu:
-        return _CPU_TILE_SHAPE
-    if rows <= _FEW_ROWS:
-        return _FLAT_TILE_SHAPE
-    for shape, each, _ in _TILE_SHAPES:
-        fits = shape.invocations <= caps.workgroup_invocations and shape.shared_bytes(8) <= caps.shared_memory_bytes
-        used = rows * 2 > shape.rows and columns * 2 > shape.columns
-        fits = fits and (vector or shape != _LARGE_TILE_SHAPE)
-        if fits and used and shape.tiles(rows, columns) * matrices >= caps.model.workgroups(each):
-            return shape
-    return _SMALLEST_TILE_SHAPE
-
-
-def even_tile_shape(shape: TileShape, rows: int, columns: int, matrices: int, processors: int) -> TileShape:
-    """Instead of the largest shape, of which a processor has two at a time, a smaller one that leaves fewer processors
-    without work at the end, if that makes up for its being slower. H200: 36 products of 256x512 of depth 256 (Winograd's, of
-    256 channels of 14x14) in 77 us instead of 104, 40 of 300x300x300 in 72 instead of 123."""
-
-    def time(known: tuple[TileShape, int, float]) -> float:
-        own, _, speed = known
-        waves = -(-own.tiles(rows, columns) * matrices // processors)
-        return waves * own.rows * own.columns / speed
-
-    if shape != _LARGE_TILE_SHAPE or shape.tiles(rows, columns) * matrices >= _MOST_WAVES * processors:
-        return shape
-    return min(_TILE_SHAPES, key=time)[0]
-
-
-def tile_depth(shape: TileShape, depth: int, caps: Capabilities, deepest: int = 16) -> int:
-    """The terms of the depth that are staged at a time: as many as fit in shared memory, but few more than there are."""
-    if caps.is_cpu:
-        return _CPU_TILE_DEPTH
-    while deepest > 8 and (shape.shared_bytes(deepest) > caps.shared_memory_bytes or deepest >= 2 * depth):
-        deepest //= 2
-    return deepest
-
-
-def tile_constants(shape: TileShape, depth: int) -> dict[str, int]:
-    """The constants of ``terms.PRODUCT_TILE``, for tiles of ``depth`` terms."""
-    return {
-        "LOCAL_SIZE_X": shape.local_x * shape.local_y,
-        "TILE_M": shape.rows,
-        "TILE_N": shape.columns,
-        "TILE_K": depth,
-        "BLOCK_M": shape.block_rows,
-        "BLOCK_N": shape.block_columns,
-    }
 
 
 class Access(NamedTuple):
@@ -354,38 +249,32 @@ def _parts_and_merge(
 
 def tiled(product: Product, caps: Capabilities) -> Plan:
     """The plan in which workgroups make tiles of y from tiles of a and b in shared memory."""
-    return _tiled(product, caps, most_parts=1)
+    return _tiled(product, caps, split=False)
 
 
 def split(product: Product, caps: Capabilities) -> Plan:
     """Tiles of parts of the depth, whose sums a second dispatch adds."""
-    return _tiled(product, caps, most_parts=min(max(2, product.depth // (16 * _LEAST_ROUNDS)), _MOST_PARTS))
+    return _tiled(product, caps, split=True)
 
 
-def _tiled(product: Product, caps: Capabilities, most_parts: int) -> Plan:
-    """Tiles of as many parts as keep the device busy, ``most_parts`` at most."""
+def _tiled(product: Product, caps: Capabilities, *, split: bool) -> Plan:
     product = product.normalized()
-    if product.columns <= _FEW_ROWS < product.rows:  # flat tiles are for few rows
+    if product.columns <= FEW_ROWS < product.rows:  # flat tiles are for few rows
         product = product.transposed()
     a = factor_access(product.data_type, product.a, product.a_strides, 2)
     b = factor_access(product.data_type, product.b, product.b_strides, 3)
-    matrices = product.matrices * most_parts
-    shape = tile_shape(product.rows, product.columns, matrices, caps, vector=a.vector and b.vector)
-    if most_parts == 1 and not caps.is_cpu:
-        shape = even_tile_shape(shape, product.rows, product.columns, matrices, caps.model.processors)
-    # Many columns that lie along the depth are read in pieces of 128 bytes.
-    depth = tile_depth(shape, product.depth, caps, 32 if shape == _FLAT_TILE_SHAPE and b.along_depth else 16)
-    rounds = -(-product.depth // depth)
-    workgroups = shape.tiles(product.rows, product.columns) * product.matrices
-    parts = min(most_parts, max(2, caps.model.invocations(_SPLIT_WAVE) // (workgroups * shape.invocations)))
+    sizes = product.rows, product.columns, product.depth, product.matrices
+    tiles = fastest_tiles(TiledProduct(*sizes, a.vector and b.vector, b.along_depth), caps, split=split)
+    rounds = -(-product.depth // tiles.depth)
+    workgroups = tiles.shape.tiles(product.rows, product.columns) * product.matrices
     constants = {
-        **tile_constants(shape, depth),
+        **tiles.constants,
         "A_ALONG_K": int(a.along_depth),
         "B_ALONG_K": int(b.along_depth),
         "VECTOR_A": int(a.vector),
         "VECTOR_B": int(b.vector),
     }
-    divided = _split(product, caps, rounds, parts)
+    divided = _split(product, caps, rounds, tiles.parts)
     return _parts_and_merge("gemm_tiled", product, caps, constants, workgroups, divided)
 
 
@@ -547,8 +436,8 @@ register(
     schedules={
         "vector": _schedule(vector, _QUAD),
         "cooperative": _schedule(cooperative),
-        "split": _schedule(split, _CPU_TILE_DEPTH),
-        "tiled": _schedule(tiled, _CPU_TILE_DEPTH),
+        "split": _schedule(split, CPU_TILES.depth),
+        "tiled": _schedule(tiled, CPU_TILES.depth),
         "rows": _schedule(rows),
         "naive": _schedule(naive),
     },

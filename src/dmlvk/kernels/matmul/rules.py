@@ -8,6 +8,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import within_rounds
+from dmlvk.kernels.matmul.tiles import TiledProduct, parts_pay
 
 GEMM_VECTOR_ROWS = 4
 """Most rows (or columns) of a product that the schedule for vectors takes: it keeps one sum a row in registers."""
@@ -46,12 +47,10 @@ def _cooperative(problem: GemmProblem, caps: Capabilities) -> bool:
     return allowed and not problem.scales_clip and cooperative_matrix(caps, "float16", "float32") is not None
 
 
-def _few_tiles(problem: GemmProblem, caps: Capabilities) -> bool:
-    """Whether tiles of 64 by 64, or of 16 by 128 where one side is so short, are too few for the device's processors."""
+def _parts_pay(problem: GemmProblem, caps: Capabilities) -> bool:
+    """Whether parts of the sums side by side are faster, whichever way round the product is computed."""
     short, long = sorted((problem.rows, problem.columns))
-    if short <= 16:
-        return -(-long // 128) * problem.batch <= caps.model.workgroups(2)
-    return -(-short // 64) * -(-long // 64) * problem.batch <= caps.model.workgroups(0.75)
+    return parts_pay(TiledProduct(short, long, problem.depth, problem.batch), caps)
 
 
 def _naive(problem: GemmProblem, caps: Capabilities) -> bool:
@@ -80,10 +79,10 @@ GEMM = (
     ),
     Rule(
         "split",
-        when=lambda problem, caps: not caps.is_cpu and _few_tiles(problem, caps) and problem.depth >= 768,
+        when=lambda problem, caps: not caps.is_cpu and _parts_pay(problem, caps),
         possible=_splittable,
-        because="few tiles and long sums, on a GPU: parts of the sums in parallel; on an H200 256x256 of depth 16384 in "
-        "64 us, 128x3072 of depth 768 in 26 (36 whole), and 16x16384 of depth 16384 in 307, 3.5 TB/s",
+        because="few tiles and long sums, on a GPU: parts of the sums in parallel; on an H200 128x512 of depth 512 in 9 us "
+        "(14 whole), 196x384 of depth 1536 in 16 (33), and 16x16384 of depth 16384 in 307, 3.5 TB/s",
     ),
     Rule(
         "rows",
@@ -96,8 +95,8 @@ GEMM = (
         "tiled",
         when=always,
         possible=always,
-        because="any product, tile by tile through shared memory: on an H200 45 TFLOP/s at 4096^3, 46 at 8192^3, 44 at "
-        "64 times 512^3, 40 at 4093^3 and 34 at 1024^3, in float32",
+        because="any product, tile by tile through shared memory, by slices of a workgroup where tiles are few: on an H200 "
+        "45 TFLOP/s at 4096^3, 46 at 8192^3, 44 at 64 times 512^3, 40 at 4093^3 and 37 at 1024^3, in float32",
     ),
     Rule("naive", when=always, possible=_naive, because="one invocation an output: what the others are checked against"),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 
+from dmlvk.onnx.names import standing_of
+
 _told: set[str] = set()
 
 
@@ -21,3 +23,14 @@ def tell_once(line: str) -> None:
     if line not in _told:
         _told.add(line)
         _logger().info(line)
+
+
+def tell_without_effect(owner: str, name: str, *which: str) -> None:
+    """Logs once that a name of ONNX Runtime's does nothing here, and why.
+
+    Args:
+        owner, name: The name, as the table has it.
+        which: What it was used for, such as keys.
+    """
+    used = f" ({', '.join(sorted(which))})" if which else ""
+    tell_once(f"{owner}{'.' * bool(owner)}{name}{used} has no effect: {standing_of(owner, name).note}")

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from dmlvk.onnx.names import NAMES, Standing, standing_of
-from dmlvk.onnx.notices import tell_once
+from dmlvk.onnx.notices import tell_without_effect
 from dmlvk.onnx.ort_value import OrtValue
 from dmlvk.onnx.refusals import with_refused_methods
 from dmlvk.spec.errors import InvalidArgumentError, StateError, UnsupportedError
@@ -137,7 +137,7 @@ class SessionOptions(_Checked):
     def set_load_cancellation_flag(self, value: bool) -> None:
         """No effect: loading goes on to its end."""
         if value:
-            tell_once(_without_effect("SessionOptions", "set_load_cancellation_flag"))
+            tell_without_effect("SessionOptions", "set_load_cancellation_flag")
 
     # -- for the session
 
@@ -179,7 +179,7 @@ class SessionOptions(_Checked):
             raise UnsupportedError(f"SessionOptions.optimized_model_filepath: {reason}")
         _tell_of(self, "SessionOptions")
         if self._config:
-            tell_once(f"{_without_effect('SessionOptions', 'add_session_config_entry')} ({', '.join(sorted(self._config))})")
+            tell_without_effect("SessionOptions", "add_session_config_entry", *self._config)
         copied = copy.copy(self)
         for name in ("_config", "_sizes", "_initializers", "_providers"):
             setattr(copied, name, dict(getattr(self, name)))
@@ -223,6 +223,8 @@ class RunOptions(_Checked):
         if self.terminate:
             raise StateError("the run is not begun, because RunOptions.terminate is set")
         _tell_of(self, "RunOptions")
+        if self._config:
+            tell_without_effect("RunOptions", "add_run_config_entry", *self._config)
 
 
 def check_run_options(options: object) -> None:
@@ -256,13 +258,9 @@ def _entry(config: Mapping[str, str], key: str, owner: str) -> str:
     return config[key]
 
 
-def _without_effect(owner: str, name: str) -> str:
-    return f"{owner}.{name} has no effect: {standing_of(owner, name)[1]}"
-
-
 def _tell_of(options: SessionOptions | RunOptions, owner: str) -> None:
     """Logs the fields that are set and mean nothing here."""
     for item in fields(options):
         row = NAMES[owner].get(item.name)  # dmlvk's own have none
         if row and row.standing is Standing.ACCEPTED and getattr(options, item.name) != item.default:
-            tell_once(_without_effect(owner, item.name))
+            tell_without_effect(owner, item.name)

@@ -7,8 +7,8 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from dmlvk.onnx.names import NAMES, VERSION
-from dmlvk.onnx.notices import tell_once
+from dmlvk.onnx.names import VERSION
+from dmlvk.onnx.notices import tell_without_effect
 from dmlvk.spec.errors import InvalidArgumentError
 
 _LEVELS: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
@@ -52,17 +52,17 @@ def set_default_logger_severity(severity: int) -> None:
 
 def set_default_logger_verbosity(verbosity: int) -> None:
     """No effect: ``set_default_logger_severity`` decides."""
-    _tell("set_default_logger_verbosity")
+    tell_without_effect("", "set_default_logger_verbosity")
 
 
 def set_global_thread_pool_sizes(intra_op_num_threads: int, inter_op_num_threads: int) -> None:
     """No effect: the device runs the model."""
-    _tell("set_global_thread_pool_sizes")
+    tell_without_effect("", "set_global_thread_pool_sizes")
 
 
 def enable_telemetry_events() -> None:
     """No effect: nothing is sent anywhere."""
-    _tell("enable_telemetry_events")
+    tell_without_effect("", "enable_telemetry_events")
 
 
 def disable_telemetry_events() -> None:
@@ -71,8 +71,4 @@ def disable_telemetry_events() -> None:
 
 def preload_dlls(cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: str | None = None) -> None:
     """No effect: there are no libraries of CUDA to load."""
-    _tell("preload_dlls")
-
-
-def _tell(name: str) -> None:
-    tell_once(f"{name} has no effect: {NAMES[''][name].note}")
+    tell_without_effect("", "preload_dlls")

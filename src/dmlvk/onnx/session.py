@@ -38,7 +38,7 @@ from dmlvk.onnx.iobinding import IOBinding
 from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, data_type_of, load_model
 from dmlvk.onnx.model_run import ModelRun, known_data_type
 from dmlvk.onnx.network import Network
-from dmlvk.onnx.notices import tell_once
+from dmlvk.onnx.notices import tell_once, tell_without_effect
 from dmlvk.onnx.opening import Opening
 from dmlvk.onnx.options import RunOptions, SessionOptions, check_run_options
 from dmlvk.onnx.ort_value import OrtDevice, OrtValue
@@ -272,23 +272,28 @@ class InferenceSession:
 
     def enable_fallback(self) -> None:
         """No effect: there is nothing to fall back to."""
+        tell_without_effect("InferenceSession", "enable_fallback")
 
     def disable_fallback(self) -> None:
         """No effect: there is nothing to fall back to."""
+        tell_without_effect("InferenceSession", "disable_fallback")
 
     def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
         """No effect: no graph is captured."""
+        tell_without_effect("InferenceSession", "release_captured_graph")
 
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
         """No effect: there are no such options."""
-        tell_once(f"InferenceSession.set_ep_dynamic_options has no effect ({', '.join(options)})")
+        tell_without_effect("InferenceSession", "set_ep_dynamic_options", *options)
 
     def get_tuning_results(self) -> list[Any]:
         """None: kernels are chosen by rules."""
+        tell_without_effect("InferenceSession", "get_tuning_results")
         return []
 
     def set_tuning_results(self, results: Sequence[Any], *, error_on_invalid: bool = False) -> None:
         """No effect: kernels are chosen by rules."""
+        tell_without_effect("InferenceSession", "set_tuning_results")
 
     def create_ortvalue_from_shape_and_type(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import importlib
 import sys
 import time
@@ -10,7 +11,7 @@ import warnings
 
 from fuzz.campaign import Account, limit_memory, run
 
-WHAT = ("descs", "answers", "eager")
+WHAT = ("descs", "answers", "eager", "models", "orders")
 
 
 def main() -> int:
@@ -22,6 +23,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="the time after which no attempt begins")
     options = parser.parse_args()
     limit_memory()
+    faulthandler.enable()
     warnings.simplefilter("ignore")
     attempt = importlib.import_module(f"fuzz.{options.what}").attempt
     numbers = range(options.first, options.first + options.count)
@@ -31,7 +33,7 @@ def main() -> int:
         for kind in account.faults.keys() - known:
             print(f"FAULT {last}: {kind}\n    {account.faults[kind][1]}", flush=True)
         known.update(account.faults)
-        if time.monotonic() - said > 60:
+        if time.monotonic() - said > 30:
             said = time.monotonic()
             print(f"  ... {last}: {account}", file=sys.stderr, flush=True)
     for kind, (found, _) in account.faults.items():

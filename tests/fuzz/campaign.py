@@ -17,7 +17,7 @@ from typing import Final
 
 SECONDS: Final = 10.0
 """Processor time that one attempt may take: far more than any needs, also on a busy machine."""
-MEMORY: Final = 8 << 30
+MEMORY: Final = 6 << 30
 """Bytes of address space of a process of ``python -m fuzz``."""
 SEEDS: Final = Path(__file__).parent / "seeds"
 

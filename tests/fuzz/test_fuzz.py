@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fuzz import descs, eager
+import dmlvk
+from fuzz import descs, eager, orders
 from fuzz.campaign import SEEDS, Attempt, run
 
 
@@ -44,3 +50,18 @@ def test_eager_calls() -> None:
 @pytest.mark.parametrize("text", seeds("eager"))
 def test_faults_of_eager_calls(text: str) -> None:
     eager.judged(text)
+
+
+def test_orders() -> None:
+    assert short_run(orders.attempt, 20) == {"right": 20}
+
+
+def test_models() -> None:
+    """In a process of its own, which a crash of native code would end."""
+    folders = (Path(dmlvk.__file__).parents[1], Path(__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "fuzz", "models", "--seed", "8", "--count", "1000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes = {word: int(number) for number, word in re.findall(r"(\d+) (loaded|refused)", done.stdout)}
+    assert outcomes["loaded"] > 100 and outcomes["refused"] > 400

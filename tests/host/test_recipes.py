@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
-from dmlvk.engine.recipe import FilledLaunch, FilledPlan, Recipe
+from dmlvk.engine.recipe import FilledLaunch, FilledPlan, JointRecipes, Recipe, Recipes
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan
 from dmlvk.kernels.common.registry import has_kernels
-from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.lowering import lower, lower_piece, pieces
 from dmlvk.spec import ops
 from dmlvk.spec.enums import (
     AxisDirection,
@@ -401,3 +401,36 @@ def test_neighbouring_sizes_are_filled(name: str, device: str) -> None:
     for number, plan in lowered.items():
         if kernels(plan) == kernels(sized.plan):
             assert sized.filled(number) == shown(plan), (number, sized.trace.guards)
+
+
+def beside(width: int, *, split: bool) -> OperatorDesc:
+    """Rows of three parts, whose widths have nothing in common."""
+    whole = tensor(40, 500)
+    parts = tuple(tensor(40, own) for own in (width, 3 * width + 1, 499 - 4 * width))
+    if split:
+        return ops.Split(input_tensor=whole, output_tensors=parts, axis=1)
+    return ops.Join(input_tensors=parts, output_tensor=whole, axis=1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("split", [True, False], ids=["split", "join"])
+def test_pieces_have_recipes_of_their_own(split: bool, device: str) -> None:
+    """All choices of all pieces take as many recipes as a piece has choices."""
+    caps = DEVICES[device]
+    outer = SizeTrace()
+    desc = beside(outer.symbol("width", 41), split=split)
+    moulds = [Mould(piece) for piece in pieces(desc)]
+    lowered = []
+
+    def lower_one(piece: Any) -> tuple[OperatorDesc, Plan]:
+        lowered.append(piece)
+        return desc, lower_piece(desc, piece, caps)
+
+    joint = JointRecipes(desc, [(Recipes(mould, lower_one), len(mould.symbols)) for mould in moulds])
+    symbols = outer.function(tuple(symbol for mould in moulds for symbol in mould.symbols))
+    for width in range(2, 120, 3):
+        wanted = lower(beside(width, split=split), caps)
+        recipe, filled = joint.filled(symbols(width))
+        assert filled == shown(wanted) and recipe.fill(symbols(width)) == filled, width
+        assert kernels(recipe.plan) == kernels(wanted) and recipe in joint, width
+    assert len(lowered) < 40, "of three pieces, each with at most so many choices"

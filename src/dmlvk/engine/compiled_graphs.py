@@ -12,7 +12,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.engine.explanation import OperatorExplanation, explain_operator
 from dmlvk.engine.operator import PreparedOperator, keep_owned_inputs, lowered, owned_inputs
 from dmlvk.engine.progress import COMPILING, UPLOADING, Count, Progress, silent
-from dmlvk.engine.recipe import Recipe, Recipes
+from dmlvk.engine.recipe import JointRecipes, Recipe, Recipes
 from dmlvk.engine.trace import Trace
 from dmlvk.engine.weights import Target, Weights
 from dmlvk.graph.assemble import constant_slots, disowning, owning
@@ -20,6 +20,7 @@ from dmlvk.graph.connected import connected
 from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.kernels.common.plan import BlockCopy, KernelVariant, Plan, Source
+from dmlvk.kernels.lowering import lower_piece, pieces
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.runtime.recorder import BoundRange, Command, Recording
@@ -154,6 +155,7 @@ class Compiler:
         self._operators: weakref.WeakValueDictionary[_Work, PreparedOperator] = weakref.WeakValueDictionary()
         self._initialized: weakref.WeakValueDictionary[_Initialization, PreparedOperator] = weakref.WeakValueDictionary()
         self._recipes: weakref.WeakValueDictionary[Hashable, Recipes] = weakref.WeakValueDictionary()
+        self._joint_recipes: weakref.WeakValueDictionary[Hashable, JointRecipes] = weakref.WeakValueDictionary()
         self.weights = Weights(device)
 
     def check(self, trace: Trace) -> None:
@@ -171,10 +173,21 @@ class Compiler:
         self.bring_weights(prepared)
         return CompiledGraph.of(trace, prepared.operators)
 
-    def recipes(self, step: Step, given: Collection[Storage]) -> tuple[Recipes, tuple[Size, ...]]:
+    def recipes(self, step: Step, given: Collection[Storage]) -> tuple[Recipes | JointRecipes, tuple[Size, ...]]:
         """The recipes of a step whose sizes are symbolic, and the symbols whose values they are filled for."""
+        desc = disowning(step.desc)
+        parts = pieces(desc)
+        if parts:
+            moulds = [Mould(piece) for piece in parts]
+            key: Hashable = (type(desc), *(mould.key for mould in moulds))
+            symbols = tuple(symbol for mould in moulds for symbol in mould.symbols)
+            joint = self._joint_recipes.get(key)
+            if joint is None:
+                own = [(self._piece_recipes(desc, mould), len(mould.symbols)) for mould in moulds]
+                joint = self._joint_recipes[key] = JointRecipes(desc, own)
+            return joint, symbols
         constants = constant_slots(step, given)
-        mould = Mould(disowning(step.desc))
+        mould = Mould(desc)
         key = mould.key, constants
         recipes = self._recipes.get(key)
         if recipes is None:
@@ -185,6 +198,14 @@ class Compiler:
 
             recipes = self._recipes[key] = Recipes(mould, lower)
         return recipes, mould.symbols
+
+    def _piece_recipes(self, desc: OperatorDesc, mould: Mould) -> Recipes:
+        key = type(desc), mould.key
+        recipes = self._recipes.get(key)
+        if recipes is None:
+            caps = self._caps
+            recipes = self._recipes[key] = Recipes(mould, lambda piece: (desc, lower_piece(desc, piece, caps)))
+        return recipes
 
     def prepared(self, trace: Trace, recipes: Mapping[Step, Recipe] = MappingProxyType({})) -> _Prepared:
         """An operator for each step.

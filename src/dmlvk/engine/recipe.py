@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range
 from dmlvk.spec.schema import OperatorDesc
@@ -13,6 +14,8 @@ from dmlvk.spec.size import Mould, SizeTrace, settled
 
 _MOST_RECIPES: Final = 16
 """Recipes kept for operators that differ in nothing but sizes; the one unused longest goes first."""
+_MOST_JOINT: Final = 64
+"""The same of operators that are lowered in pieces: a choice of pieces costs no lowering."""
 
 
 class FilledLaunch(NamedTuple):
@@ -55,15 +58,35 @@ class Recipe:
         return filled
 
 
+class JointRecipe(Recipe):
+    """The plan of an operator that is lowered in pieces.
+
+    Args:
+        desc: The operator.
+        parts: The recipe of each piece, with the number of its symbols.
+    """
+
+    def __init__(self, desc: OperatorDesc, parts: Sequence[tuple[Recipe, int]]) -> None:
+        self.desc, self.plan = desc, Plan(tuple(launch for part, _ in parts for launch in part.plan.dispatches))
+        self._parts = parts
+
+    def fill(self, values: Sequence[int]) -> FilledPlan | None:
+        """The plan for these values of all pieces' symbols, one piece after the other; None where a guard fails."""
+        rest = iter(values)
+        filled = [part.fill(tuple(itertools.islice(rest, count))) for part, count in self._parts]
+        found = [plan for plan in filled if plan is not None]
+        return None if len(found) < len(filled) else _joint(found)
+
+
 class Recipes:
     """The recipes of operators that differ in nothing but the numbers of sizes: one for each choice of kernels so far.
 
     Args:
-        mould: What makes the desc of other sizes.
+        mould: What makes the desc, or the piece of one, of other sizes.
         lower: Lowers it: the desc with what is OWNED_BY_DML in it, and its plan.
     """
 
-    def __init__(self, mould: Mould, lower: Callable[[OperatorDesc], tuple[OperatorDesc, Plan]]) -> None:
+    def __init__(self, mould: Mould, lower: Callable[[Any], tuple[OperatorDesc, Plan]]) -> None:
         self._mould = mould
         self._lower = lower
         self._kept: list[Recipe] = []
@@ -99,6 +122,45 @@ class Recipes:
         filled = recipe.fill(values)
         assert filled is not None, "a recipe takes the sizes that it was made with"
         return recipe, filled
+
+
+class JointRecipes:
+    """The recipes of operators that are lowered in pieces: as many as there are choices for one piece, not for all together.
+
+    Args:
+        desc: The operator.
+        parts: The recipes of each piece, with the number of their symbols.
+    """
+
+    def __init__(self, desc: OperatorDesc, parts: Sequence[tuple[Recipes, int]]) -> None:
+        self._desc = desc
+        self._parts = parts
+        self._kept: dict[tuple[Recipe, ...], JointRecipe] = {}
+
+    def __contains__(self, recipe: Recipe) -> bool:
+        return recipe in self._kept.values()
+
+    def filled(self, values: tuple[int, ...]) -> tuple[Recipe, FilledPlan]:
+        """The recipe for these values of the pieces' symbols, one piece after the other, and its plan.
+
+        Raises:
+            What lowering says.
+        """
+        rest = iter(values)
+        found = [recipes.filled(tuple(itertools.islice(rest, count))) for recipes, count in self._parts]
+        key = tuple(recipe for recipe, _ in found)
+        known = self._kept.pop(key, None)
+        if known is None:
+            known = JointRecipe(self._desc, [(recipe, count) for recipe, (_, count) in zip(key, self._parts, strict=True)])
+        self._kept[key] = known
+        if len(self._kept) > _MOST_JOINT:
+            del self._kept[next(iter(self._kept))]
+        return known, _joint([plan for _, plan in found])
+
+
+def _joint(plans: Sequence[FilledPlan]) -> FilledPlan:
+    """Plans without scratch and initialisation, one after the other."""
+    return FilledPlan(tuple(launch for plan in plans for launch in plan.dispatches), (), 0, 0, ())
 
 
 def _plan(plan: Plan) -> FilledPlan:

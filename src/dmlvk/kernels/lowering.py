@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
@@ -9,14 +10,24 @@ from dmlvk.kernels.common.data_types import storage_features
 from dmlvk.kernels.common.families import family_modules
 from dmlvk.kernels.common.limitation import FEATURES, STORAGE_BINDING, WORKGROUPS
 from dmlvk.kernels.common.plan import BlockCopy, Plan
-from dmlvk.kernels.common.registry import Lowering, lowering_of, register
+from dmlvk.kernels.common.registry import Lowering, Piece, lowering_of, register
 from dmlvk.kernels.common.rule import Rule, choose
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.tensor import element_bits
+from dmlvk.spec.tensor import TensorDesc, element_bits
 
-__all__ = ["Lowering", "check_data_types", "explain", "lower", "newest", "possible_rules", "register"]
+__all__ = [
+    "Lowering",
+    "check_data_types",
+    "explain",
+    "lower",
+    "lower_piece",
+    "newest",
+    "pieces",
+    "possible_rules",
+    "register",
+]
 
 tuple(family_modules("lowering"))  # importing them registers their rows
 
@@ -74,6 +85,30 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
     return plan
 
 
+def pieces(desc: OperatorDesc) -> Sequence[Piece]:
+    """The parts whose plans, one after the other, are the plan of a desc; none of a desc that is lowered as a whole."""
+    lowering = lowering_of(desc)
+    return () if lowering is None or lowering.pieces is None else lowering.pieces(desc)
+
+
+def lower_piece(desc: OperatorDesc, piece: Piece, caps: Capabilities) -> Plan:
+    """The plan of a part.
+
+    Args:
+        desc: The desc, whose sizes need not be the piece's.
+        piece: One of its ``pieces``, perhaps with other sizes.
+        caps: The device.
+
+    Raises:
+        UnsupportedError: the device lacks a feature or a limit that the piece needs.
+    """
+    for tensor in piece.tensors:
+        _check_size(desc, "a tensor", tensor, caps)
+    plan = piece.plan(caps)
+    _check_dispatches(desc, plan, caps)
+    return plan
+
+
 def check_data_types(desc: OperatorDesc, caps: Capabilities) -> None:
     """Refuses data types that the device cannot load and store, whatever kernel a plan would have: some move bytes alone.
 
@@ -93,16 +128,19 @@ def check_data_types(desc: OperatorDesc, caps: Capabilities) -> None:
 def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
     """Before there is a plan: steps that stay in these tensors fit the 32-bit numbers of a parameter block."""
     for slot in desc.input_slots() + desc.output_slots():
-        if slot.tensor is None:
-            continue
-        # A kernel counts elements in 32 bits; of 4-bit ones that is half of what the largest binding could hold.
-        most = min(caps.storage_buffer_bytes, 2**32 * element_bits(slot.tensor.data_type) // 8)
-        if slot.tensor.total_tensor_size_in_bytes > most:
-            raise STORAGE_BINDING.error(
-                f"{slot.field.dml_name} of {slot.tensor.total_tensor_size_in_bytes} bytes is larger than a storage "
-                f"binding of its type may be on the device, at most {most} bytes",
-                desc.dml_name,
-            )
+        if slot.tensor is not None:
+            _check_size(desc, slot.field.dml_name, slot.tensor, caps)
+
+
+def _check_size(desc: OperatorDesc, name: str, tensor: TensorDesc, caps: Capabilities) -> None:
+    # A kernel counts elements in 32 bits; of 4-bit ones that is half of what the largest binding could hold.
+    most = min(caps.storage_buffer_bytes, 2**32 * element_bits(tensor.data_type) // 8)
+    if tensor.total_tensor_size_in_bytes > most:
+        raise STORAGE_BINDING.error(
+            f"{name} of {tensor.total_tensor_size_in_bytes} bytes is larger than a storage binding of its type may be on "
+            f"the device, at most {most} bytes",
+            desc.dml_name,
+        )
 
 
 def _check_dispatches(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> None:

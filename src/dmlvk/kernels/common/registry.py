@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, Protocol, get_type_hints
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.common.limitation import EVERY_OPERATOR, Limitation
@@ -12,7 +12,7 @@ from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.common.rule import Rule
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.tensor import element_bits
+from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Schedule = Callable[[Any, Any, Capabilities], Plan]
 """(desc, problem, capabilities) -> plan."""
@@ -37,6 +37,20 @@ def integer_features(row: type[OperatorDesc], data_type: TensorDataType) -> froz
     return frozenset({"int64"} if element_bits(data_type) == 64 else ())
 
 
+class Piece(Protocol):
+    """A part of an operator that is lowered by itself: a tuple of values and sizes.
+
+    Attributes:
+        tensors: The tensors that it reads and writes.
+    """
+
+    @property
+    def tensors(self) -> tuple[TensorDesc, ...]: ...
+
+    def plan(self, caps: Capabilities) -> Plan:
+        """The launches of the piece, whose slots are the operator's."""
+
+
 @dataclass(frozen=True)
 class Lowering:
     """A family's way from desc to plan.
@@ -47,6 +61,8 @@ class Lowering:
         schedules: The functions that build a plan, by rule name.
         limitations: The limitations that problem and schedules may raise, beside those of any operator.
         features: The device features that every plan takes.
+        pieces: Where the plan of a desc, with the rule that is chosen, is that of several parts one after the other: the
+            function that gives these.
     """
 
     problem: Callable[[Any], Any]
@@ -54,6 +70,7 @@ class Lowering:
     schedules: Mapping[str, Schedule]
     limitations: tuple[Limitation, ...] = ()
     features: Features = no_features
+    pieces: Callable[[Any], Sequence[Piece]] | None = None
 
 
 LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
@@ -98,10 +115,11 @@ def register(
     when: Callable[[Any], bool] | None = None,
     limitations: tuple[Limitation, ...] = (),
     features: Features = no_features,
+    pieces: Callable[[Any], Sequence[Piece]] | None = None,
 ) -> None:
     """Gives rows their lowering, or with ``when`` those descs of theirs. Every rule has its schedule."""
     assert {rule.name for rule in rules} == set(schedules), "rules and schedules name the same things"
-    lowering = Lowering(problem, rules, schedules, limitations, features)
+    lowering = Lowering(problem, rules, schedules, limitations, features, pieces)
     for row in rows:
         if when is None:
             LOWERINGS[row] = lowering

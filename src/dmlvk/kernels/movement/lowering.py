@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
+from dmlvk.kernels.common.plan import Launch, Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.copy.lowering import copy_launch, copy_plan, copy_problem, copy_schedules
@@ -75,10 +75,43 @@ for _row, _problem in (
 
 
 class _Piece(NamedTuple):
-    """One of the copies that a split or a join is made of."""
+    """One of the copies that a split or a join is made of.
 
-    problem: CopyProblem
-    bindings: tuple[Range, Range]
+    Attributes:
+        whole: The tensor that is split or joined.
+        part: The part of it that is copied.
+        start: The element of the whole at which the part starts.
+        slot: The slot of the part, an input or an output.
+        is_split: Whether the whole is the input.
+    """
+
+    whole: TensorDesc
+    part: TensorDesc
+    start: int
+    slot: int
+    is_split: bool
+
+    @property
+    def tensors(self) -> tuple[TensorDesc, ...]:
+        """Both."""
+        return self.whole, self.part
+
+    @property
+    def problem(self) -> CopyProblem:
+        """The copy."""
+        strides, starts = (self.whole.effective_strides, self.part.effective_strides), (self.start, 0)
+        if not self.is_split:
+            strides, starts = strides[::-1], starts[::-1]
+        return copy_problem(element_bits(self.whole.data_type), self.part.sizes, strides, starts)
+
+    def launch(self, caps: Capabilities, rule: str = "") -> Launch:
+        """The copy's launch by a rule, without one by that which suits it."""
+        slots = (0, self.slot) if self.is_split else (self.slot, 0)
+        return copy_launch(self.problem, (input_range(slots[0]), output_range(slots[1])), caps, rule)
+
+    def plan(self, caps: Capabilities) -> Plan:
+        """The launch alone."""
+        return Plan((self.launch(caps),))
 
 
 def _pieces(desc: Split | Join) -> list[_Piece]:
@@ -86,15 +119,12 @@ def _pieces(desc: Split | Join) -> list[_Piece]:
     slots = desc.output_slots() if is_split else desc.input_slots()
     whole = desc.tensor("input_tensor" if is_split else "output_tensor")
     parts = [slot.tensor for slot in slots if slot.tensor is not None]
-    bits, step = element_bits(whole.data_type), whole.effective_strides[desc.axis]
+    step = whole.effective_strides[desc.axis]
     starts = itertools.accumulate((part.sizes[desc.axis] for part in parts), initial=0)
-    pieces = []
-    for index, (part, start) in enumerate(zip(parts, starts, strict=False)):
-        tensors = (whole.effective_strides, part.effective_strides), (start * step, 0)
-        strides, places = tensors if is_split else (tensors[0][::-1], tensors[1][::-1])
-        bindings = (input_range(0), output_range(index)) if is_split else (input_range(index), output_range(0))
-        pieces.append(_Piece(copy_problem(bits, part.sizes, strides, places), bindings))
-    return pieces
+    return [
+        _Piece(whole, part, start * step, index, is_split)
+        for index, (part, start) in enumerate(zip(parts, starts, strict=False))
+    ]
 
 
 def _largest(desc: Split | Join) -> CopyProblem:
@@ -108,8 +138,8 @@ def _plan_pieces(desc: Split | Join, problem: CopyProblem, rule: str, caps: Capa
     launches = []
     for piece in _pieces(desc):
         possible = by_name[rule].possible(piece.problem, caps)
-        launches.append(copy_launch(piece.problem, piece.bindings, caps, rule if forced and possible else ""))
+        launches.append(piece.launch(caps, rule if forced and possible else ""))
     return Plan(tuple(launches))
 
 
-register(Split, Join, problem=_largest, rules=COPY, schedules=copy_schedules(_plan_pieces))
+register(Split, Join, problem=_largest, rules=COPY, schedules=copy_schedules(_plan_pieces), pieces=_pieces)

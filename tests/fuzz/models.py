@@ -1,15 +1,13 @@
-"""Loads broken variants of onnx's node cases, in a process of its own: ``python fuzzing.py SEED COUNT``.
+"""Broken variants of onnx's node cases: each loads, down to the trace of its operators, or ends in an error of dmlvk's.
 
-Each variant either loads, down to the trace of its operators, or ends in an error of dmlvk's. Anything else is printed with
-the case's name, its number and how long it took; a crash of native code is the process's end. The address space is limited.
+A crash of native code ends the process, so tests run this in one of its own.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 import random
-import resource
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.backend.test
+import onnx.helper
 import onnx.numpy_helper
 
 from dmlvk.engine.trace import Region
@@ -24,9 +23,7 @@ from dmlvk.onnx.feeds import fixed_sizes
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
 from dmlvk.spec.errors import DmlvkError
-
-MEMORY = 6 << 30
-SECONDS = 5.0
+from fuzz.campaign import Fault, Overtime
 
 _NUMBERS = (-1, 0, 1, 2, -2, 7, 100, 1 << 16, 2**31 - 1, 2**31, -(2**31), 2**62, 2**63 - 1, -(2**63))
 _TEXTS = (
@@ -77,7 +74,10 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 def rewritten(data: bytes, rng: random.Random) -> bytes:
     """A model that can be read, with attributes, sizes, types, inputs, constants or operators changed."""
     model = onnx.load_model_from_string(data)
-    changes = (_attribute, _attribute, _attribute, _sizes, _type, _fewer_inputs, _more_inputs, _constant, _operator)
+    changes = (
+        *(_attribute, _attribute, _attribute, _sizes, _type, _fewer_inputs, _more_inputs, _constant, _operator),
+        *(_kind, _circle, _names, _inside),
+    )
     for _ in range(rng.choice((1, 1, 2, 3))):
         graph = rng.choice([*_graphs(model.graph)])
         rng.choice(changes)(graph, rng.choice(graph.node), rng)
@@ -149,44 +149,69 @@ def _operator(graph: Any, node: Any, rng: random.Random) -> None:
     node.op_type = rng.choice(_OPERATORS)
 
 
-def attempt(data: bytes) -> str:
-    """What loading comes to: "loaded", "refused", or an error that is none of dmlvk's."""
+def _kind(graph: Any, node: Any, rng: random.Random) -> None:
+    """An attribute that says of itself to be of another kind."""
+    for attribute in rng.sample(list(node.attribute), min(1, len(node.attribute))):
+        attribute.type = rng.randrange(15)
+
+
+def _circle(graph: Any, node: Any, rng: random.Random) -> None:
+    """An input from any node, perhaps from one that comes later, or from nowhere."""
+    if node.input:
+        names = [name for other in graph.node for name in other.output]
+        node.input[rng.randrange(len(node.input))] = rng.choice((*names, "nowhere"))
+
+
+def _names(graph: Any, node: Any, rng: random.Random) -> None:
+    """An output of the name of something else."""
+    if node.output:
+        others = [*node.input, *(item.name for item in graph.initializer), *(item.name for item in graph.output), ""]
+        node.output[rng.randrange(len(node.output))] = rng.choice(others)
+
+
+def _inside(graph: Any, node: Any, rng: random.Random) -> None:
+    """A graph within the graph, or one that has lost something."""
+    inner = [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+    if not inner:
+        copy = onnx.GraphProto.FromString(graph.SerializeToString())
+        node.attribute.append(onnx.helper.make_attribute(rng.choice(("body", "then_branch", "x")), copy))
+        return
+    for items in rng.sample([inner[0].node, inner[0].output, inner[0].input, inner[0].initializer], 2):
+        if items:
+            del items[rng.randrange(len(items))]
+
+
+def attempt(rng: random.Random) -> tuple[str, str]:
+    """Breaks a model and loads it."""
+    case = rng.choice(_cases())
+    change: Callable[[bytes, random.Random], bytes] = rng.choice((flipped, rewritten, rewritten))
+    data = change(case.read_bytes(), rng)
+    text = f"{case.parent.name}, {change.__name__}: {base64.b85encode(data).decode()}"
+    return text, judged(text)
+
+
+@functools.cache
+def _cases() -> list[Path]:
+    folder = Path(onnx.backend.test.__file__).parent / "data" / "node"
+    return sorted(path for path in folder.glob("*/model.onnx") if path.stat().st_size < 100_000)
+
+
+def judged(text: str) -> str:
+    """Loads the model whose bytes stand after ": ".
+
+    Raises:
+        Fault: an error that is none of dmlvk's.
+    """
     try:
-        network = Network(load_model(data))
-        sizes = fixed_sizes(network.model)
-        region = network.whole or next((part for part, _ in network.program.parts), None)
-        if sizes is not None and isinstance(region, Region) and not region.host_inputs:
-            types = {info.name: info.dtype for info in network.model.inputs}
-            network.trace(region, {name: (types[name], sizes[name]) for name in region.inputs}, {})
+        with np.errstate(all="ignore"):
+            network = Network(load_model(base64.b85decode(text.partition(": ")[2])))
+            sizes = fixed_sizes(network.model)
+            region = network.whole or next((part for part, _ in network.program.parts), None)
+            if sizes is not None and isinstance(region, Region) and not region.host_inputs:
+                types = {info.name: info.dtype for info in network.model.inputs}
+                network.trace(region, {name: (types[name], sizes[name]) for name in region.inputs}, {})
     except DmlvkError:
         return "refused"
-    except Exception as error:  # just what this looks for
-        return f"{type(error).__name__}: {error}"
+    except (Exception, Overtime) as error:
+        raise Fault(text, f"{type(error).__name__}: {error}") from error
     return "loaded"
-
-
-def main(seed: int, count: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    np.seterr(all="ignore")
-    rng = random.Random(seed)
-    folder = Path(onnx.backend.test.__file__).parent / "data" / "node"
-    cases = sorted(path for path in folder.glob("*/model.onnx") if path.stat().st_size < 100_000)
-    outcomes = {"loaded": 0, "refused": 0}
-    for number in range(count):
-        case = rng.choice(cases)
-        change: Callable[[bytes, random.Random], bytes] = rng.choice((flipped, rewritten, rewritten))
-        data = change(case.read_bytes(), rng)
-        print(f"{number} {case.parent.name}", file=sys.stderr, flush=True)  # the last line says where a crash was
-        start = time.perf_counter()
-        outcome = attempt(data)
-        seconds = time.perf_counter() - start
-        if outcome not in outcomes or seconds > SECONDS:
-            print(f"{number} {case.parent.name} ({change.__name__}): {outcome}, {seconds:.1f} s")
-        else:
-            outcomes[outcome] += 1
-    print(f"loaded {outcomes['loaded']}, refused {outcomes['refused']}")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

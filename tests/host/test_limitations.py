@@ -21,6 +21,7 @@ from dmlvk.spec import ops
 from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.ops.suppression import NonMaxSuppression
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Size2D
 from dmlvk.spec.tensor import TensorDesc
@@ -110,6 +111,20 @@ def _resample_gradient(width: int, gradients: int, scale: float) -> OperatorDesc
         scales=(1.0, 1.0, 1.0, scale),
         input_pixel_offsets=(0.5,) * 4,
         output_pixel_offsets=(-0.5,) * 4,
+    )
+
+
+def _weights(scale: float, filter_scale: float) -> OperatorDesc:
+    return ResampleWeights(
+        **tensors("FLOAT32", output=(2, 4)),
+        scale=scale,
+        input_pixel_offset=0.5,
+        output_pixel_offset=-0.5,
+        filter_scale=filter_scale,
+        cubic=True,
+        coefficient=-0.75,
+        inside_only=False,
+        normalized=True,
     )
 
 
@@ -223,6 +238,8 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
             output_pixel_offsets=(-0.5,) * 4,
         ),
     ),
+    (LOOP_ROUNDS, _weights(0.5, 2.0**-16)),
+    (POSITIONS, _weights(2.0**-32, 1.0)),
     (
         LOOP_ROUNDS,
         ops.RoiPooling(

@@ -24,6 +24,7 @@ from dmlvk.spec.enums import (
     TensorDataType,
 )
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import Mould, SizeTrace, value_of
 from dmlvk.spec.tensor import TensorDesc, packed_strides
@@ -326,6 +327,22 @@ def resized(height: int, mode: InterpolationMode, *, rounds_up: bool = True, ant
     )
 
 
+def weights(outputs: int, *, widened: bool) -> OperatorDesc:
+    """The weights of a cubic filter for any number of outputs."""
+    scale = outputs / 56
+    return ResampleWeights(
+        output_tensor=tensor(outputs, 56),
+        scale=scale,
+        input_pixel_offset=0.5,
+        output_pixel_offset=-0.5,
+        filter_scale=min(scale, 1.0) if widened else 1.0,
+        cubic=True,
+        coefficient=-0.75,
+        inside_only=False,
+        normalized=widened,
+    )
+
+
 def rows(count: int, of: TensorDataType = TensorDataType.FLOAT32) -> TensorDesc:
     return tensor(1, 1, count, 768, of=of)
 
@@ -385,6 +402,8 @@ SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
     "resizing": (lambda n: resized(n, InterpolationMode.LINEAR), 37, 1),
     "resizing, nearest": (lambda n: resized(n, InterpolationMode.NEAREST_NEIGHBOR), 37, 1),
     "resizing, nearest, down": (lambda n: resized(n, InterpolationMode.NEAREST_NEIGHBOR, rounds_up=False), 37, 1),
+    "weights": (lambda n: weights(n, widened=False), 61, 1),
+    "weights, widened": (lambda n: weights(n, widened=True), 21, 1),
     "resizing, antialiased": (lambda n: resized(n, InterpolationMode.LINEAR, antialiased=True), 11, 1),
 }
 """What stays symbolic: by name, the desc of a size, a size and a step to its neighbours."""

@@ -213,9 +213,12 @@ def boxes(mode: str) -> Model:
     )
 
 
-@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize(
+    ("mode", "choices"), [("linear", 1), ("nearest", 1), ("cubic", 2)], ids=["linear", "nearest", "cubic: either side first"]
+)
 def test_a_loop_over_boxes_reads_once_and_makes_no_trace_for_another_box(
     mode: str,
+    choices: int,
     make_session: Callable[..., Any],
     traces: list[None],
     reference: Callable[..., list[np.ndarray]],
@@ -233,4 +236,5 @@ def test_a_loop_over_boxes_reads_once_and_makes_no_trace_for_another_box(
         made_traces += len(traces)
         assert session.report().host_reads == 1
         assert_close(made, *reference(proto, feed, "onnxruntime"))
-    assert made_traces == 7, "two of plain sizes and one of symbols, and one of symbols for other counts, of rounds"
+    before, rounds = 3, 2 + 2 * choices
+    assert made_traces == before + rounds, "two of plain sizes and one of symbols; of rounds another for other counts"

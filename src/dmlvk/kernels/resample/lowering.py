@@ -87,18 +87,50 @@ def sampled_dimension(desc: Resample3, axis: int, operator: str) -> SampledDimen
         return SampledDimension(outputs, 1, output_step, 0)
     linear = desc.interpolation_mode == InterpolationMode.LINEAR
     antialiased = linear and bool(desc.antialiased)
-    given = (
+    found = positions(
         *(inputs, outputs, desc.scales[axis], desc.input_pixel_offsets[axis], desc.output_pixel_offsets[axis]),
         *(linear, antialiased, desc.rounding_direction == AxisDirection.INCREASING),
+        operator=operator,
+        along=f" along dimension {axis}",
     )
-    refusal = decided(_refusal, *given)
-    if refusal:
-        raise POSITIONS.error(f"{refusal} along dimension {axis}", operator)
-    if not decided(_is_mapped, *given):
+    if found is None:
         return SampledDimension(outputs, inputs, output_step, input_step)
-    step, start, parts, filter_scale = derived(_positions, *given)
+    step, start, parts, filter_scale = found
     filter_scale = filter_scale if antialiased else 1.0
     return SampledDimension(outputs, inputs, output_step, input_step, True, step, start, parts, filter_scale)
+
+
+def positions(
+    inputs: int,
+    outputs: int,
+    scale: float,
+    before: float,
+    after: float,
+    linear: bool = True,
+    antialiased: bool = False,
+    rounds_up: bool = True,
+    *,
+    operator: str,
+    along: str = "",
+) -> _Positions | None:
+    """Where the outputs of a dimension lie; None where each is the input element of its number. Sizes that record still do.
+
+    Args:
+        inputs, outputs: The sizes.
+        scale, before, after: The scale, and the offsets of input and output.
+        linear: Whether the elements around a position count; else that which it is rounded to.
+        antialiased: Whether a filter is widened by the scale.
+        rounds_up: How a position is rounded.
+        operator, along: The operator's DirectML name and, after a space, the dimension, for errors.
+
+    Raises:
+        UnsupportedError: they are too far away.
+    """
+    given = (inputs, outputs, scale, before, after, linear, antialiased, rounds_up)
+    refusal = decided(_refusal, *given)
+    if refusal:
+        raise POSITIONS.error(f"{refusal}{along}", operator)
+    return _Positions(*derived(_positions, *given)) if decided(_is_mapped, *given) else None
 
 
 def _refusal(*given: Any) -> str:

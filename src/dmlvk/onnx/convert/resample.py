@@ -1,14 +1,14 @@
 """Resize and Upsample: ONNX's coordinate transformations as the scales and pixel offsets of Resample3.
 
 What DirectML does not interpolate (cubic kernels, filters cut off at the border or widened by another scale than the one
-between pixels) is a product with a matrix of weights a dimension, which is made when shapes are known.
+between pixels) is a product with a matrix of weights a dimension.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dmlvk.onnx.registry import IN_BLOCKS, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, InterpolationMode, TensorDataType
+from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.schema import FLOATS
 
 _TYPES = ops.Resample3.fields[0].data_types
@@ -265,46 +266,34 @@ def _resampled(
 def _weighed(node: Conversion, x: Value, axes: Sequence[_Axis], antialiased: bool, cut_off: bool) -> Value:
     """One product a dimension, those that shrink most first."""
     node.takes(0, FLOATS, _BY_WEIGHTS)  # of antialiased ones, sizes decide whether they come here
-    order = sorted(range(x.rank), key=lambda axis: axes[axis].outputs / max(axes[axis].inputs, 1))
-    for number in order:
+    changed = [axis for axis in range(x.rank) if not axes[axis].is_identity]
+    for number in sorted(changed, key=lambda axis: axes[axis].outputs / max(axes[axis].inputs, 1)):
         axis = axes[number]
-        if axis.is_identity:
-            continue
-        weights = _weights(node, axis, antialiased, cut_off).astype(x.dtype)
+        weights = _weights(node, axis, x.dtype, antialiased, cut_off)
         if number == x.rank - 1:
-            x = multiply(node, x, node.upload(np.ascontiguousarray(weights.T)))
+            x = multiply(node, x, weights.transpose((1, 0)))
         else:
             rows = node.reshape(x, (math.prod(x.sizes[:number]), axis.inputs, math.prod(x.sizes[number + 1 :])))
             sizes = (*x.sizes[:number], axis.outputs, *x.sizes[number + 1 :])
-            x = node.reshape(multiply(node, node.upload(weights), rows), sizes)
+            x = node.reshape(multiply(node, weights, rows), sizes)
     return x
 
 
-def _weights(node: Conversion, axis: _Axis, antialiased: bool, cut_off: bool) -> Array:
+def _weights(node: Conversion, axis: _Axis, dtype: np.dtype[Any], antialiased: bool, cut_off: bool) -> Value:
     """What each output takes of each input: (outputs, inputs). Elements outside are the edge's, or count for nothing; the
     weights of a filter that is cut off or widened are scaled to a sum of 1."""
-    positions = (np.arange(axis.outputs) - axis.after) / axis.scale - axis.before
-    cubic = node.attribute("mode", "nearest") == "cubic"
-    widening = min(axis.given, 1.0) if antialiased else 1.0
-    reach = math.ceil((2 if cubic else 1) / widening)
-    first = np.floor(positions).astype(np.int64)
-    places = first[:, None] + np.arange(1 - reach, reach + 1)
-    distances = np.abs(places - positions[:, None]) * widening
-    weights = _keys(distances, node.attribute("cubic_coeff_a", -0.75)) if cubic else np.clip(1 - distances, 0, 1)
-    if cut_off:
-        weights = np.where((places >= 0) & (places < axis.inputs), weights, 0.0)
-    if cut_off or antialiased:
-        weights = weights / weights.sum(axis=1, keepdims=True)
-    matrix = np.zeros((axis.outputs, axis.inputs))
-    np.add.at(matrix, (np.arange(axis.outputs)[:, None], np.clip(places, 0, axis.inputs - 1)), weights)
-    return matrix
-
-
-def _keys(distances: Array, a: float) -> Array:
-    """The cubic convolution kernel, 0 from a distance of 2 elements on."""
-    near = ((a + 2) * distances - (a + 3)) * distances**2 + 1
-    far = ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a
-    return np.where(distances <= 1, near, np.where(distances < 2, far, 0.0))
+    return node.launch(
+        ResampleWeights,
+        output_tensor=node.new((axis.outputs, axis.inputs), dtype),
+        scale=axis.scale,
+        input_pixel_offset=axis.before,
+        output_pixel_offset=axis.after,
+        filter_scale=min(axis.given, 1.0) if antialiased else 1.0,
+        cubic=node.attribute("mode", "nearest") == "cubic",
+        coefficient=node.attribute("cubic_coeff_a", -0.75),
+        inside_only=cut_off,
+        normalized=cut_off or antialiased,
+    )
 
 
 def _extrapolated(node: Conversion, y: Value, axes: Sequence[_Axis]) -> Value:

@@ -122,6 +122,43 @@ class Resample(_s.OperatorDesc, constraints=_SCALED, traits=_ALIKE):
         )
 
 
+@_c.constraint("filter_scale", "filter_scale must be above 0, at most 1")
+def _filter_scale(desc: ResampleWeights) -> _s.Violation | None:
+    return None if 0 < desc.filter_scale <= 1 else _s.Violation("filter_scale", desc.filter_scale)
+
+
+@_c.constraint("scale", "scale must be finite and, as FLOAT32, not 0")
+def _one_scale(desc: ResampleWeights) -> _s.Violation | None:
+    return None if _decided(_is_scale, desc.scale) else _s.Violation("scale", desc.scale)
+
+
+class ResampleWeights(_s.OperatorDesc, internal=True, constraints=(_one_scale, _filter_scale)):
+    """A row of our own: the matrix of what each output of a resampling takes of each input element, along one dimension; for
+    filters that ``Resample3`` does not have.
+
+    output_tensor: {outputs, inputs}.
+    scale, input_pixel_offset, output_pixel_offset: Where the outputs lie, as ``Resample3`` has it.
+    filter_scale: What distances are multiplied by before they have a weight: below 1 a filter is wider.
+    cubic: Whether the filter is the cubic convolution kernel; else it is 1 minus the distance.
+    coefficient: That kernel's, often -0.75.
+    inside_only: Whether elements outside of the input do not count; else they count as the edge's.
+    normalized: Whether the weights of an output are divided by their sum.
+    """
+
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 2))
+    scale: float = _s.floating()
+    input_pixel_offset: float = _s.floating()
+    output_pixel_offset: float = _s.floating()
+    filter_scale: float = _s.floating()
+    cubic: bool = _s.boolean()
+    coefficient: float = _s.floating()
+    inside_only: bool = _s.boolean()
+    normalized: bool = _s.boolean()
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        raise _unknown_sizes(self)
+
+
 class Resample1(_s.OperatorDesc, constraints=_shifted("input_tensor"), traits=_ALIKE):
     """``Resample2`` whose NEAREST_NEIGHBOR takes the closest element, x rounded; of two as close the lower one.
 

@@ -1,0 +1,1 @@
+"""The family resample_weights: manifest rows, rules, lowering."""

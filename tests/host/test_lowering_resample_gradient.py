@@ -191,7 +191,10 @@ def test_tiles_fit_shared_memory_and_its_tables(caps: Capabilities) -> None:
     rng, tiled = random.Random(4), 0
     for _ in range(300):
         desc = random_gradient(rng)
-        if "tiles" not in possible_rules(desc, caps):
+        largest = max(
+            tensor.total_tensor_size_in_bytes for tensor in (desc.input_gradient_tensor, desc.output_gradient_tensor)
+        )
+        if largest > caps.storage_buffer_bytes or "tiles" not in possible_rules(desc, caps):
             continue
         tiled += 1
         dispatch = dispatch_of(desc, caps, "tiles")
@@ -249,3 +252,44 @@ def test_the_oracle_is_the_forward_oracles_derivative(
         ends = [resample2(desc.forward(), x + way * step) for way in (1, -1)]
         found[at] = sum(way * np.sum(dy * end.value) for way, end in zip((1, -1), ends, strict=True))  # type: ignore[union-attr]
     np.testing.assert_allclose(resample_grad1(desc, dy).value, found, rtol=0, atol=1e-12)
+
+
+def tile(desc: ops.ResampleGrad1, caps: Capabilities = GPU) -> dict[str, int]:
+    """The parameters of the kernel of tiles, and its constant TILE."""
+    dispatch = dispatch_of(desc, caps, "tiles")
+    return {name: values[0] for name, values in parameters(dispatch).items()} | {
+        "TILE": dict(dispatch.kernel.constants)["TILE"]
+    }
+
+
+def test_tiles_have_32_channels_and_16_rows_at_most() -> None:
+    found = tile(gradient((2, 64, 8, 9), (2, 64, 13, 18), layout="NHWC"))
+    assert (found["chunk"], found["chunks"]) == (32, 2)
+    assert tile(gradient((2, 3, 64, 3), (2, 3, 64, 9)))["rows"] == 16
+
+
+def test_tiles_are_halved_where_a_workgroup_has_no_room_for_two() -> None:
+    desc = gradient((2, 3, 64, 9), (2, 3, 64, 27))
+    for memory, elements in ((32_768, 4096), (32_767, 2048)):
+        assert tile(desc, dataclasses.replace(GPU, shared_memory_bytes=memory))["TILE"] == elements
+
+
+def test_workgroups_beyond_32_a_processor_are_rounds_of_others() -> None:
+    assert GPU.model.processors == 32
+    for images, rounds, workgroups in ((64, 1, 512), (512, 4, 32 * 32), (2048, 8, 2048)):
+        found = tile(gradient((images, 3, 64, 64), (images, 3, 160, 160)))
+        assert (found["rounds"], found["count"]) == (rounds, workgroups)
+
+
+def test_a_search_leaves_64_rounds_to_a_cpu() -> None:
+    cpu = dataclasses.replace(GPU, is_cpu=True)
+    lower(gradient((1,), (65_470,)), cpu, force="elements")
+    with pytest.raises(UnsupportedError, match="65535 rounds"):
+        lower(gradient((1,), (65_471,)), cpu, force="elements")
+
+
+def test_a_dimension_that_is_not_scaled_reads_itself() -> None:
+    problem = problem_of(gradient((2, 3, 8, 16), (2, 3, 16, 16)))
+    (own, *_) = (dimension for dimension in problem.dimensions if not dimension.mapped)
+    pattern = problem.pattern(own, 4)
+    assert pattern is not None and pattern.weights == (1.0, *(0.0,) * (PATTERN_TAPS - 1)) * 3

@@ -16,8 +16,6 @@ MOST_TAPS = 64
 """Columns of dy that the kernel of tiles gathers for a column of dx: a line of sums has room for those of some columns."""
 MOST_ROWS = 64
 """Rows of dy that it has room for in its table."""
-_MOST_OUTER = 3
-_MOST_RANK = 5
 PATTERN_FACTORS = (1, 2, 4)
 """The whole numbers by which the kernel of whole enlargements enlarges a dimension."""
 PATTERN_TAPS = 8
@@ -135,7 +133,7 @@ class ResampleGradientProblem:
         row = mapped[0] if mapped else (others[-1] if others else _POINT)
         if row is not _POINT:
             others.remove(row)
-        if len(mapped) > 1 or len(others) > _MOST_OUTER:
+        if len(mapped) > 1:
             return None
         return Lines(tuple(others), row, column, size)
 
@@ -201,8 +199,6 @@ class ResampleGradientProblem:
         """Elements of the words in which all rows of dx, and of dy where reading, may be moved: the most first."""
         lines = self.lines
         if lines is None or all(not dimension.mapped for dimension in self.dimensions):
-            return ()
-        if len(lines.outer) + 2 + (lines.inner > 1) > _MOST_RANK:
             return ()
         steps = [lines.column.inputs if lines.inner == 1 else lines.inner]
         steps += [dimension.input_step for dimension in (lines.row, *lines.outer)]

@@ -16,6 +16,7 @@ from dmlvk.devices.model import CPU, GENERIC_GPU, H200, PHONE
 from dmlvk.kernels.common.plan import BlockCopy, Launch
 from dmlvk.kernels.common.registry import lowering_of
 from dmlvk.kernels.common.rule import Rule, choose
+from dmlvk.kernels.convolution.rules import TileChoice, possible_tiles
 from dmlvk.kernels.lowering import explain, lower, newest, possible_rules
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, RecurrentNetworkDirection, ReduceFunction, TensorDataType
@@ -167,17 +168,35 @@ def _pooling(edge: int, window: int, step: int) -> OperatorDesc:
     )
 
 
-def _convolution(channels: int, outputs: int, edge: int) -> OperatorDesc:
+def _convolution(channels: int, outputs: int, edge: int, window: int = 1, step: int = 1) -> OperatorDesc:
+    around = window // 2
+    made = (edge + 2 * around - window) // step + 1
     return ops.Convolution(
         input_tensor=_float32(1, channels, edge, edge),
-        filter_tensor=_float32(outputs, channels, 1, 1),
-        output_tensor=_float32(1, outputs, edge, edge),
-        strides=(1, 1),
+        filter_tensor=_float32(outputs, channels, window, window),
+        output_tensor=_float32(1, outputs, made, made),
+        strides=(step, step),
         dilations=(1, 1),
-        start_padding=(0, 0),
-        end_padding=(0, 0),
+        start_padding=(around, around),
+        end_padding=(around, around),
         output_padding=(0, 0),
         group_count=1,
+    )
+
+
+def _depthwise(channels: int, edge: int, window: int, layout: str) -> OperatorDesc:
+    around, sizes = window // 2, (1, channels, edge, edge)
+    image = TensorDesc(FLOAT32, sizes, calculate_strides(layout, sizes))
+    return ops.Convolution(
+        input_tensor=image,
+        filter_tensor=_float32(channels, 1, window, window),
+        output_tensor=image,
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(around, around),
+        end_padding=(around, around),
+        output_padding=(0, 0),
+        group_count=channels,
     )
 
 
@@ -264,6 +283,9 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "means of all windows of 2^k in 64 x 64": (range(7), lambda k: _pooling(64, 2**k, 1)),
     "1x1 of 256 channels to 16 k of 28x28": (range(1, 40, 3), lambda k: _convolution(256, 16 * k, 28)),
     "1x1 of 2^k channels to 64 of 4x4": (range(6, 19), lambda k: _convolution(2**k, 64, 4)),
+    "3x3 of 64 channels of 2^k x 2^k alone": (range(2, 10), lambda k: _depthwise(64, 2**k, 3, "NCHW")),
+    "k x k of 64 channels of 64x64 alone": (range(1, 34, 2), lambda k: _depthwise(64, 64, k, "NCHW")),
+    "k x k of 64 channels of 64x64 side by side": (range(1, 34, 2), lambda k: _depthwise(64, 64, k, "NHWC")),
     "slices of k bytes": (range(4, 68, 4), lambda k: _slice(UINT8, 2**20, k)),
     "slices of k numbers, FLOAT16": (range(8, 64, 4), lambda k: _slice(FLOAT16, 2**20, k)),
     "slices of 32 k numbers": (range(1, 14), lambda k: _slice(FLOAT32, 2**14, 32 * k)),
@@ -295,6 +317,33 @@ SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "product of 16 x 2^k by 16, FLOAT16": (range(8, 20), lambda k: _product(16, 16, 2**k, FLOAT16)),
 }
 """The same of problems that are shared out among processors, with their grids."""
+
+
+TILED: dict[str, OperatorDesc] = {
+    "1x1 of 256 channels to 256 of 28x28": _convolution(256, 256, 28),
+    "1x1 of 2^18 channels to 32 of 8x8": _convolution(2**18, 32, 8),
+    "3x3 of 64 channels to 64 of 56x56": _convolution(64, 64, 56, 3),
+    "7x7 of 3 channels to 64 of 224x224, every other": _convolution(3, 64, 224, 7, 2),
+}
+"""Convolutions that are tiled: lean ones, one of whole taps, and one that reads by a table."""
+
+
+def _times() -> Iterator[str]:
+    """The lines of how long an H200 takes with each shape of tiles by the model of its time: for each number of terms of a
+    round, in one part and in the number of parts that is fastest."""
+    for title, desc in TILED.items():
+        yield f"{title}, times of tiles"
+        lowering = lowering_of(desc)
+        assert lowering is not None
+        found: dict[str, dict[str, TileChoice]] = {}
+        for split in (False, True):
+            for tiles in possible_tiles(lowering.problem(desc), DEVICES["h200"], split=split):
+                best = found.setdefault(f"{tiles.shape.rows}x{tiles.shape.columns}", {})
+                key = f"{tiles.depth} terms{', split' * split}"
+                best[key] = min(best.get(key, tiles), tiles, key=lambda own: own.microseconds)
+        for shape, best in found.items():
+            texts = (f"{key} in {own.splits}: {own.microseconds:.4g} us" for key, own in best.items())
+            yield f"  {shape}: {', '.join(texts)}"
 
 
 def _problems() -> Iterator[str]:
@@ -381,7 +430,7 @@ def _along(title: str, rules: tuple[Rule, ...], base: Any, field: str) -> Iterat
 
 def choices() -> str:
     """The whole table."""
-    return "\n".join((*_ladders(), *_problems(), *_other_rules(), *_fields())) + "\n"
+    return "\n".join((*_ladders(), *_times(), *_problems(), *_other_rules(), *_fields())) + "\n"
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
-from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Source
+from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Source, input_range
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.convolution import winograd as convolution_winograd
-from dmlvk.kernels.convolution.rules import CONVOLUTION, TileChoice, tile_choice
+from dmlvk.kernels.convolution.rules import CONVOLUTION, TILE_SHAPES, TileChoice, tile_choice
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec import ops
@@ -206,6 +206,11 @@ def test_tiles_suit_the_problem_and_the_device() -> None:
         assert shape.invocations <= least.workgroup_invocations and shape.shared_bytes(depth) <= least.shared_memory_bytes
 
 
+def test_tiles_and_a_table_are_held_by_shared_memory() -> None:
+    """Two buffers of 16 terms of 128 rows, 128 columns and 8 more, and 256 + 16 entries of 16 bytes."""
+    assert TILE_SHAPES[0].shared_bytes(16) == 2 * 16 * 264 * 4 + 272 * 16
+
+
 def test_another_size_needs_no_other_pipeline() -> None:
     def kernels(size: int) -> set[KernelVariant]:
         desc = convolution((8, 64, size, size), (128, 64, 3, 3), start_padding=(1, 1), end_padding=(1, 1))
@@ -246,6 +251,23 @@ def test_cooperative_matrices_need_the_device_and_whole_words_of_float16() -> No
     assert "cooperative" not in possible_rules(half(desc), GPU)
     assert "cooperative" not in possible_rules(desc, COOPERATIVE)
     assert "cooperative" not in possible_rules(half(convolution((1, 30, 9, 9), (32, 30, 3, 3))), COOPERATIVE)
+
+
+def test_cooperative_positions_have_15_bits() -> None:
+    """The last position of a window and its taps, of a convolution of 32,766 pixels a row."""
+    for width, fits in ((2**15 - 2, True), (2**15 - 1, False)):
+        desc = half(convolution((1, 8, 1, width), (16, 8, 1, 1)))
+        assert ("cooperative" in possible_rules(desc, COOPERATIVE)) == fits
+
+
+def test_what_is_repacked_takes_16_bytes_at_a_time_and_starts_at_multiples_of_256() -> None:
+    """A filter of 9 taps, 3 channels and 4 outputs; the input of 8 channels in float16 lies behind it."""
+    owned = dataclasses.replace(TensorDesc(FLOAT32, (4, 3, 3, 3)), flags=TensorFlags.OWNED_BY_DML)
+    desc = convolution((1, 3, 33, 33), (4, 3, 3, 3)).replace(filter_tensor=owned)
+    assert lower(desc, GPU, force="tiled").persistent_bytes == 432
+    desc = half(convolution((1, 8, 9, 9), (8, 8, 1, 1)))
+    plan = lower(desc, COOPERATIVE, force="cooperative")
+    assert plan.temporary_bytes == 256 + 1536  # 128 and 1,296 bytes
 
 
 def test_a_reversed_filter_is_negative_strides_and_an_offset() -> None:
@@ -330,7 +352,9 @@ def test_what_is_added_lies_as_the_output() -> None:
     plain = convolution((2, 32, 7, 8), (32, 32, 1, 1))
     fields = {spec.name: getattr(plain, spec.name) for spec in plain.fields}
     y = plain.tensor("output_tensor")
-    ConvolutionAdd(**fields, addend_tensor=y).validate()
+    added = ConvolutionAdd(**fields, addend_tensor=y)
+    added.validate()
+    assert input_range(3) in lower(added, GPU).dispatches[-1].bindings
     for addend in (
         TensorDesc(y.data_type, (2, 32, 7, 8), calculate_strides("NHWC", y.sizes)),
         TensorDesc(y.data_type, (2, 32, 7, 8), (0, 56, 8, 1)),

@@ -11,7 +11,7 @@ import pytest
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Range, Source, input_range, output_range
 from dmlvk.kernels.common.rule import choose
-from dmlvk.kernels.copy.lowering import copy, copy_problem
+from dmlvk.kernels.copy.lowering import _sectors, copy, copy_problem
 from dmlvk.kernels.copy.rules import COPY, words_pay
 from dmlvk.kernels.lowering import explain, lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
@@ -373,3 +373,26 @@ def test_eight_dimensions_tiled_and_strided_fit_the_parameters() -> None:
 def test_rows_are_moved_in_words_from_so_many_bytes_on(bits: int, around: int, least: int) -> None:
     assert words_pay(bits, least, around, Capabilities())
     assert not words_pay(bits, least - 1, around, Capabilities())
+
+
+@pytest.mark.parametrize(
+    ("bits", "sizes", "steps", "sectors"),
+    [
+        (32, (64,), (1,), 4),
+        (32, (64,), (7,), 28),
+        (32, (64,), (8,), 32),
+        (32, (64,), (0,), 1),
+        (8, (100, 4), (64, 1), 8),
+        (8, (100, 4), (4, 1), 1),
+    ],
+)
+def test_32_neighbours_touch_sectors_of_32_bytes(
+    bits: int, sizes: tuple[int, ...], steps: tuple[int, ...], sectors: int
+) -> None:
+    assert _sectors(bits, sizes, (steps, steps)) == 2 * sectors
+
+
+def test_strips_are_of_units_up_to_64_bits() -> None:
+    problem = copy_problem(64, (3, 1000), ((1, 3), (1000, 1)))
+    assert problem.bits == 64 and problem.strip is not None
+    assert dataclasses.replace(problem, bits=128).strip is None

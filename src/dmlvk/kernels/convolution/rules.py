@@ -145,7 +145,7 @@ def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool)
     """
     if caps.is_cpu:
         return _CPU_TILES._replace(splits=min(3, _CPU_TILES.rounds(problem)) if split else 1)
-    return min(_tile_choices(problem, caps, split=split), key=lambda choice: choice.microseconds)
+    return min(possible_tiles(problem, caps, split=split), key=lambda choice: choice.microseconds)
 
 
 def decided_tiles(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> TileChoice:
@@ -172,7 +172,8 @@ def _speed(problem: ConvolutionProblem, shape: TileShape, depth: int) -> float:
     return shape.speed / (_SHORT_ROUND if depth == 8 else 1.0) / (_TABLED if is_tabled else 1.0)
 
 
-def _tile_choices(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> Iterator[TileChoice]:
+def possible_tiles(problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> Iterator[TileChoice]:
+    """The tiles that a GPU can take, with the time of each by its model; ``split`` for sums in two parts or more."""
     model = caps.model
     for shape in TILE_SHAPES:
         if shape.invocations > caps.workgroup_invocations:

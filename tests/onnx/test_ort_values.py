@@ -211,8 +211,11 @@ def test_a_device_id_chooses_the_device(source: bytes, monkeypatch: pytest.Monke
     np.testing.assert_array_equal(session.run(None, {"x": value})[0], X + W)
     with pytest.raises(dmlvk.StateError, match="same Device"):
         session.run(None, {"x": ort.OrtValue.ortvalue_from_numpy(X, "cuda", 0)})
-    with pytest.raises(dmlvk.UnsupportedError, match="stays"):
-        ort.InferenceSession(source).set_providers([("CUDAExecutionProvider", {"device_id": 7})])
+    moved = ort.InferenceSession(source)
+    assert moved.device is device
+    moved.set_providers([("CUDAExecutionProvider", {"device_id": 7})])
+    assert moved.device is other
+    np.testing.assert_array_equal(moved.run(None, {"x": value})[0], X + W)
 
 
 def test_own_arguments_stay(source: bytes, device: dmlvk.Device) -> None:

@@ -257,16 +257,17 @@ class InferenceSession:
     def set_providers(
         self, providers: Providers | None = None, provider_options: Sequence[Mapping[Any, Any]] | None = None
     ) -> None:
-        """Sets what ``get_providers`` says; the session stays on its device.
+        """Sets what ``get_providers`` says, and moves the session where a ``device_id`` but 0 asks for another device; see
+        ``recover``.
 
         Raises:
-            UnsupportedError: a ``device_id`` asks for another device.
-            InvalidArgumentError: as for a new session.
+            What a new session raises.
         """
         asked = normalized(providers, provider_options)
         number = asked_device_id(asked)
-        if number and device_of(number) is not self.device:
-            raise UnsupportedError(f"the session stays on {self.device.info.name!r}; device_id {number} takes a new session")
+        if number and (device := device_of(number)) is not self.device:
+            self.recover(device)
+            self._shared = functools.partial(device_of, number)
         self._providers = asked
         tell_of_providers(providers, asked, self.device)
 

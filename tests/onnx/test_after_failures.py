@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -91,6 +92,25 @@ def test_sizes_that_found_no_memory_run_later_and_so_do_all_others(
         right(0)
         right(index)
     assert kept or purpose is Purpose.WEIGHTS  # which were all brought for the first sizes
+
+
+def test_an_exception_that_is_kept_keeps_no_memory(device: dmlvk.Device, full: Callable[[Purpose | None], None]) -> None:
+    graph = dmlvk.Graph(device)
+    x, w = graph.input((64, 8)), graph.input((8, 8), owned_by_dml=True)
+    function = graph.compile(graph.gemm(graph.element_wise_tanh(graph.gemm(x, w)), w))
+    function.initialize({w: normal(8, 8)})
+    value = dmlvk.DeviceArray.from_numpy(normal(64, 8), device)
+    full(Purpose.TEMPORARY)  # which comes after the outputs
+    kept = []
+    try:
+        function(value)
+    except OutOfDeviceMemoryError as error:
+        kept.append(error)
+    gc.collect()
+    with_exception = device.memory()
+    assert kept.pop().__traceback__ is not None
+    gc.collect()
+    assert device.memory() == with_exception
 
 
 @contextmanager

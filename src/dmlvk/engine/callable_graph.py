@@ -17,6 +17,7 @@ import numpy as np
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.engine.compiled_graphs import CompiledGraph, Compiler, Places
 from dmlvk.engine.copies import Copy, recorded_copies
+from dmlvk.engine.failures import frees_what_it_made
 from dmlvk.engine.operator import PreparedOperator
 from dmlvk.engine.trace import Trace
 from dmlvk.engine.transfer import Array
@@ -107,6 +108,7 @@ class CallableGraph:
         if not trace.given:
             self.give({})
 
+    @frees_what_it_made
     def give(self, given: Mapping[Storage, BoundRange]) -> None:
         """Copies what the trace says is given later, and computes what follows from it.
 
@@ -135,6 +137,7 @@ class CallableGraph:
                     weights.share(made, operator)
             self._is_ready = True
 
+    @frees_what_it_made
     def call(self, inputs: Mapping[Storage, BoundRange | Array]) -> dict[str, Buffer]:
         """A new buffer for each output; returns without waiting for the device.
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from dmlvk.engine.compiled_graphs import CompiledGraph, Compiler, Places
+from dmlvk.engine.failures import frees_what_it_made
 from dmlvk.engine.progress import Progress, silent
 from dmlvk.engine.shapes import RegionShapes
 from dmlvk.engine.trace import Numbers, Region, Spec, Trace, Tracer
@@ -66,6 +67,7 @@ class CompiledGraphs:
         """Device memory of everything else."""
         return self._arena.size_in_bytes if self._arena else 0
 
+    @frees_what_it_made
     def get(
         self,
         region: Region,

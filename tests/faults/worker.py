@@ -114,10 +114,15 @@ def problems_of_lost(scenario: Scenario) -> list[str]:
     return ["the lost device works"]
 
 
-def main() -> None:
+def watch() -> None:
+    """Notes what threads and finalisers raise from now on, and says where the process crashes."""
     faulthandler.enable()
     sys.unraisablehook = lambda given: unexpected.append(f"ignored {given.exc_type.__name__}: {given.exc_value}")
     threading.excepthook = lambda given: unexpected.append(f"in a thread {given.exc_type.__name__}: {given.exc_value}")
+
+
+def main() -> None:
+    watch()
     layer = Layer()
     gc.freeze()  # so that a collection looks at what a scenario made, not at every module
     for line in sys.stdin:

@@ -1,0 +1,168 @@
+"""Ctrl-C at any moment: SIGINT while scenarios work, whose every later run must be right.
+
+    python tests/faults/interrupts.py [--runs 10000] [--seed 1]
+
+Each run makes a scenario on a device that many share, works, and is sent a real SIGINT after a random time, or, every other
+run, at a random call of Vulkan. Then the work and whatever ran before it is done once more and compared. The exceptions stay
+alive, as in a notebook. What is wrong is printed, and makes the exit status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import faulthandler
+import gc
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from types import FrameType
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import layer
+from scenarios import SCENARIOS, Scenario
+from worker import digest, place, unexpected, watch
+
+import dmlvk
+from dmlvk.runtime.device import validation_messages
+
+RUNS_OF_A_DEVICE = 100
+KEPT = 50
+PATIENCE = 120.0
+
+
+@dataclass
+class Expected:
+    """What a scenario gives undisturbed, and how long and how many calls it takes."""
+
+    again: str
+    seconds: float
+    calls: int
+
+
+class Interrupter:
+    """Lets SIGINT raise KeyboardInterrupt only while work is under way, so that none comes too late."""
+
+    def __init__(self, faults: layer.Layer) -> None:
+        self._faults = faults
+        self._armed = False
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._armed:
+            self._armed = False
+            raise KeyboardInterrupt
+
+    def run(self, scenario: Scenario, *, seconds: float = 0.0, call: int = 0) -> BaseException | None:
+        """Works, with a signal after so many seconds or at that call, and returns what was raised."""
+        try:
+            self._armed = True
+            if call:
+                self._faults.interrupt_call(call)
+            else:
+                self._faults.interrupt_after(seconds)
+            scenario.work()
+        except BaseException as error:
+            return error
+        finally:
+            self._armed = False
+            self._faults.interrupt_after(0)
+            self._faults.count()
+        return None
+
+
+def expected(faults: layer.Layer, kind: type[Scenario], device: dmlvk.Device) -> Expected:
+    for _ in range(2):
+        scenario = made(kind, device)
+        faults.count()
+        start = time.perf_counter()
+        scenario.work()
+        seconds = time.perf_counter() - start
+        calls = sum(faults.calls().values())
+    return Expected(digest(scenario.again()), seconds, calls)
+
+
+def made(kind: type[Scenario], device: dmlvk.Device) -> Scenario:
+    return kind() if kind.own_device else kind(device)
+
+
+def interrupt(runs: int, seed: int) -> int:
+    """How many runs something is wrong with."""
+    faults = layer.Layer()
+    interrupter = Interrupter(faults)
+    draw = random.Random(seed)
+    kinds = {name: kind for name, kind in SCENARIOS.items() if not kind.fresh}
+    device = dmlvk.Device()
+    wanted = {name: expected(faults, kind, device) for name, kind in kinds.items()}
+    kept: collections.deque[BaseException] = collections.deque(maxlen=KEPT)
+    outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
+    wrong = 0
+    for run in range(runs):
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        if run % RUNS_OF_A_DEVICE == 0:
+            device = dmlvk.Device()
+        name = draw.choice(list(kinds))
+        want = wanted[name]
+        scenario = made(kinds[name], device)
+        if run % 2 and want.calls:
+            where = f"at call {(call := draw.randint(1, want.calls))}"
+            error = interrupter.run(scenario, call=call)
+        else:
+            where = f"after {(seconds := draw.uniform(1e-6, 1.2 * want.seconds)) * 1e3:.2f} ms"
+            error = interrupter.run(scenario, seconds=seconds)
+        problems = []
+        if error is not None and not isinstance(error, KeyboardInterrupt):
+            problems.append(f"{type(error).__name__}: {error} at {place(error)}")
+        if error is not None:
+            kept.append(error)
+        try:
+            if digest(scenario.again()) != want.again:
+                problems.append("wrong bits afterwards")
+        except BaseException as later:
+            problems.append(f"afterwards {type(later).__name__}: {later} at {place(later)}")
+        problems += validation_messages()
+        outcomes[name, "finished" if error is None else "interrupted"] += 1
+        if problems:
+            wrong += 1
+            inside = f", interrupted at {place(error)}" if error is not None else ""
+            print(f"{name}, run {run}, {where}{inside}: {'; '.join(problems)}", flush=True)
+    faulthandler.cancel_dump_traceback_later()
+    del device, scenario, error
+    kept.clear()
+    gc.collect()
+    if leaks := {kind: amount for kind, amount in faults.live().items() if kind != "VkInstance"}:
+        wrong += 1
+        print(f"leaks {leaks}")
+    swallowed = sum("KeyboardInterrupt" in said for said in unexpected)
+    if others := [said for said in unexpected if "KeyboardInterrupt" not in said]:
+        wrong += 1
+        print("\n".join(others))
+    print("| scenario | runs | interrupted |\n| --- | ---: | ---: |")
+    for name in kinds:
+        interrupted = outcomes[name, "interrupted"]
+        print(f"| {name} | {outcomes[name, 'finished'] + interrupted:,} | {interrupted:,} |")
+    total = sum(count for (_, outcome), count in outcomes.items() if outcome == "interrupted")
+    print(f"{runs:,} runs, {total:,} interrupted, {swallowed} interrupts lost in finalisers, {wrong} with something wrong")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    if os.environ.get("VK_INSTANCE_LAYERS") != layer.NAME:  # the loader reads it when the process begins to use Vulkan
+        command = [sys.executable, __file__, f"--runs={given.runs}", f"--seed={given.seed}"]
+        return subprocess.run(command, env={**os.environ, **layer.environment()}).returncode
+    watch()
+    return int(interrupt(given.runs, given.seed) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

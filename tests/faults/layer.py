@@ -33,7 +33,10 @@ def missing() -> str:
 def build() -> pathlib.Path:
     """The folder of the library and its manifest, made anew where a source has changed."""
     wrappers = registry.wrappers()
-    folder = FOLDER / hashlib.sha256(SOURCE.read_bytes() + wrappers.encode()).hexdigest()[:16]
+    folder = (
+        FOLDER
+        / hashlib.sha256(SOURCE.read_bytes() + pathlib.Path(__file__).read_bytes() + wrappers.encode()).hexdigest()[:16]
+    )
     if not folder.exists():
         unfinished = folder.with_suffix(f".{os.getpid()}")
         unfinished.mkdir(parents=True)
@@ -44,7 +47,7 @@ def build() -> pathlib.Path:
         described = {
             "name": NAME,
             "type": "GLOBAL",
-            "library_path": str(folder / "libfaults.so"),
+            "library_path": "./libfaults.so",
             "api_version": "1.3.0",
             "implementation_version": "1",
             "description": "Faults for dmlvk's tests",

@@ -1,30 +1,33 @@
 """Every Vulkan function that may fail, made to fail in every scenario.
 
-    python tests/faults/sweep.py [--short] [--only SCENARIO]... [--write]
+    python tests/faults/sweep.py [--short] [--only SCENARIO]... [--places N] [--jobs N] [--write]
 
 For each scenario the calls of each function are counted first. Then, for the N-th call of it and each error that the
 Vulkan specification allows it, a new scenario is made, whose N-th call alone, or every one from there on, fails. What is
 wrong is printed, and makes the exit status 1: anything but an error of dmlvk's own or the right result, a crash or a hang,
 a leak, a message of the validation layer, wrong bits afterwards. ``--write`` puts the table of outcomes into
-docs/faults.md; ``--short`` tries every error of every function twice or so, for the suite.
+docs/faults.md; ``--short`` tries every error of every function once, for the suite.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
+import queue
 import random
 import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -34,11 +37,10 @@ from scenarios import SCENARIOS
 
 PAGE: Final = pathlib.Path(__file__).parents[2] / "docs" / "faults.md"
 BEGIN, END = "<!-- sweep -->\n", "<!-- end of sweep -->\n"
-PLACES: Final = 8
-"""At most so many calls of one function in one scenario are made to fail, spread evenly over all."""
 PATIENCE: Final = 120.0
 """Seconds after which a worker hangs."""
 FOR_GOOD: Final = 1 << 40
+T = TypeVar("T")
 ONCE: Final = frozenset({"VK_ERROR_DEVICE_LOST", "VK_TIMEOUT", "VK_INCOMPLETE"})
 """Results that are not given for good: a lost device stays lost anyway, the others ask for another call."""
 
@@ -61,6 +63,7 @@ class Worker:
     """A process with the layer, started when it is first asked, and anew after a crash or a hang."""
 
     def __init__(self) -> None:
+        self._environment = {**os.environ, **layer.environment()}
         self._process: subprocess.Popen[str] | None = None
         self._cache = tempfile.TemporaryDirectory()
 
@@ -80,7 +83,7 @@ class Worker:
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The worker's answer; where none comes, "crash" or "hang" as the outcome."""
         if self._process is None:
-            environment = {**os.environ, **layer.environment(), "DMLVK_CACHE_DIR": self._cache.name}
+            environment = {**self._environment, "DMLVK_CACHE_DIR": self._cache.name}
             command = [sys.executable, str(pathlib.Path(__file__).with_name("worker.py"))]
             self._process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
@@ -104,18 +107,18 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
     return process.stdin, process.stdout
 
 
-def places(calls: int) -> list[int]:
-    """Which calls fail: all, or PLACES of them from the first to the last."""
-    if calls <= PLACES:
+def places(calls: int, most: int) -> list[int]:
+    """Which calls fail: all, or so many of them, spread evenly from the first to the last."""
+    if calls <= most:
         return list(range(1, calls + 1))
-    return sorted({1 + round(place * (calls - 1) / (PLACES - 1)) for place in range(PLACES)})
+    return sorted({1 + round(place * (calls - 1) / (most - 1)) for place in range(most)})
 
 
-def faults(calls: Mapping[str, int]) -> Iterator[Fault]:
-    """All faults of a scenario with these calls."""
+def faults(calls: Mapping[str, int], most: int) -> Iterator[Fault]:
+    """All faults of a scenario with these calls, of each function at so many places at most."""
     for command in registry.commands():
         for result in command.faults if command.name in calls else ():
-            for first in places(calls[command.name]):
+            for first in places(calls[command.name], most):
                 yield Fault(command.name, first, 1, result)
                 if result not in ONCE:
                     yield Fault(command.name, first, FOR_GOOD, result)
@@ -153,56 +156,84 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def short(chosen: list[tuple[str, Fault]]) -> list[tuple[str, Fault]]:
-    """Two faults of each function and result, drawn from all scenarios, in the scenarios' order."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for number, (scenario, fault) in enumerate(chosen):
-        if not SCENARIOS[scenario].fresh:
-            groups.setdefault((fault.function, fault.result), []).append(number)
+def short(chosen: Mapping[str, Sequence[Fault]]) -> dict[str, list[Fault]]:
+    """One fault of each function and result, drawn from all scenarios that need no process of their own."""
+    groups: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
+    for scenario, found in chosen.items():
+        for fault in found if not SCENARIOS[scenario].fresh else ():
+            groups.setdefault((fault.function, fault.result), []).append((scenario, fault))
     draw = random.Random(3)
-    return [
-        chosen[number]
-        for number in sorted(place for group in groups.values() for place in draw.sample(group, min(2, len(group))))
-    ]
+    drawn: dict[str, list[Fault]] = {scenario: [] for scenario in chosen}
+    for group in groups.values():
+        scenario, fault = draw.choice(group)
+        drawn[scenario].append(fault)
+    return drawn
+
+
+def count(scenario: str, worker: Worker) -> dict[str, Any]:
+    """What a scenario gives when nothing fails, with its calls."""
+    if SCENARIOS[scenario].fresh:
+        worker.end()
+    else:
+        worker.ask({"scenario": scenario})  # what a process makes once is not counted
+    return worker.ask({"scenario": scenario})
+
+
+def try_all(scenario: str, chosen: Sequence[Fault], wanted: Mapping[str, Any], worker: Worker) -> tuple[list[Row], int]:
+    """The rows of a scenario, and how many of its faults something is wrong with; prints what."""
+    rows = {name: Row(scenario, name, calls) for name, calls in wanted["calls"].items()}
+    wrong = 0
+    for fault in chosen:
+        if SCENARIOS[scenario].fresh:
+            worker.end()
+        answer = worker.ask({"scenario": scenario, "wanted": wanted, **dataclasses.asdict(fault)})
+        rows[fault.function].outcomes[answer["outcome"]] += 1
+        if answer["problems"]:
+            wrong += 1
+            print(f"{scenario}: {fault} -> {answer['outcome']}: {'; '.join(answer['problems'])}", flush=True)
+    return [row for row in rows.values() if row.injected], wrong
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="some of them, for the suite")
     parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario; may be repeated")
+    parser.add_argument("--places", type=int, default=1 << 30, help="calls of a function that fail in a scenario, at most")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes try faults at a time")
     parser.add_argument("--write", action="store_true", help="put the table into docs/faults.md")
     given = parser.parse_args()
 
-    rows: dict[tuple[str, str], Row] = {}
-    wrong = 0
-    with Worker() as worker:
-        wanted: dict[str, dict[str, Any]] = {}
-        chosen: list[tuple[str, Fault]] = []
-        for scenario in given.only or SCENARIOS:
-            if SCENARIOS[scenario].fresh:
-                worker.end()
-            else:
-                worker.ask({"scenario": scenario})  # what a process makes once is not counted
-            wanted[scenario] = worker.ask({"scenario": scenario})
-            calls = wanted[scenario].pop("calls")
-            chosen += [(scenario, fault) for fault in faults(calls)]
-            rows |= {(scenario, name): Row(scenario, name, count) for name, count in calls.items()}
-        for scenario, fault in short(chosen) if given.short else chosen:
-            if SCENARIOS[scenario].fresh:
-                worker.end()
-            request = {"scenario": scenario, "wanted": wanted[scenario], **dataclasses.asdict(fault)}
-            answer = worker.ask(request)
-            rows[scenario, fault.function].outcomes[answer["outcome"]] += 1
-            if answer["problems"]:
-                wrong += 1
-                print(f"{scenario}: {fault} -> {answer['outcome']}: {'; '.join(answer['problems'])}", flush=True)
-    text = table([row for row in rows.values() if row.injected])
-    print(text)
-    injected = sum(row.injected for row in rows.values())
-    print(f"{injected:,} faults, {wrong} of them with something wrong")
+    scenarios = list(given.only or SCENARIOS)
+    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+
+    def with_worker(work: Callable[[Worker], T]) -> T:
+        worker = idle.get()
+        try:
+            return work(worker)
+        finally:
+            idle.put(worker)
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(given.jobs):
+            idle.put(stack.enter_context(Worker()))
+        pool = stack.enter_context(futures.ThreadPoolExecutor(given.jobs))
+        wanted = dict(pool.map(lambda name: (name, with_worker(lambda worker: count(name, worker))), scenarios))
+        chosen = {name: list(faults(wanted[name]["calls"], given.places)) for name in scenarios}
+        if given.short:
+            chosen = short(chosen)
+        done = list(
+            pool.map(lambda name: with_worker(lambda worker: try_all(name, chosen[name], wanted[name], worker)), scenarios)
+        )
+    rows = [row for found, _ in done for row in found]
+    wrong = sum(number for _, number in done)
+    assert rows, "the Vulkan loader has not loaded the layer"
+    text = table(rows)
+    total = f"{sum(row.injected for row in rows):,} faults, {wrong} of them with something wrong"
+    print(f"{text}\n{total}")
     if given.write:
         head, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+        command = " ".join(["sweep.py", *sys.argv[1:]])
+        PAGE.write_text(f"{head}{BEGIN}\n{total} (`{command}`).\n\n{text}\n{END}{rest.partition(END)[2]}")
     return int(wrong > 0)
 
 

@@ -1,0 +1,44 @@
+"""Every Vulkan function made to fail, and SIGINT at any moment; docs/faults.md says what is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from faults.layer import missing
+
+FAULTS = Path(__file__).parents[1] / "faults"
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "the layer can be built")
+
+
+def run(script: str, *arguments: str) -> str:
+    """What a script says; it must find nothing wrong. Of its own, because the Vulkan loader loads layers once."""
+    done = subprocess.run([sys.executable, str(FAULTS / script), *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_some_faults() -> None:
+    """One of each error of each function."""
+    said = run("sweep.py", "--short")
+    for function in (
+        "vkAllocateMemory",
+        "vkCreateComputePipelines",
+        "vkEndCommandBuffer",
+        "vkQueueSubmit",
+        "vkWaitSemaphores",
+    ):
+        assert f"| `{function}` |" in said
+
+
+@pytest.mark.full
+def test_every_kind_of_call() -> None:
+    run("sweep.py", "--places", "3", "--jobs", "2")
+
+
+@pytest.mark.full
+def test_interrupts() -> None:
+    run("interrupts.py", "--runs", "300")

@@ -24,7 +24,7 @@ def make_model(
     opset: int = 17,
     output_types: Mapping[str, Any] | None = None,
 ) -> onnx.ModelProto:
-    """A model of nodes. inputs: name -> (numpy type, shape); outputs are float32 tensors unless output_types says otherwise."""
+    """A model of nodes. inputs: name -> (numpy type, shape); outputs are float32 tensors unless output_types says more."""
     graph = helper.make_graph(
         [nodes] if isinstance(nodes, onnx.NodeProto) else list(nodes),
         "test",

@@ -29,6 +29,7 @@ PERSISTENT_BUFFER_ALIGNMENT: Final = 256
 
 _UINT32_MAX: Final = 2**32 - 1
 _UINT64_MAX: Final = 2**64 - 1
+_LARGE_STRIDE: Final = 2**28
 _WHOLE: Final = frozenset((int, Size))
 
 _BITS: Final[dict[TensorDataType, int]] = {
@@ -218,8 +219,13 @@ class TensorDesc:
 
     @cached_property
     def effective_strides(self) -> tuple[int, ...]:
-        """The strides, packed ones spelt out."""
-        return packed_strides(self.sizes) if self.strides is None else self.strides
+        """The strides, packed ones spelt out. One that nothing steps by, of a dimension of size 1, is 0 where it is so large
+        that multiples of it would not fit 32 bits."""
+        if self.strides is None:
+            return packed_strides(self.sizes)
+        if not any(type(step) is int and step >= _LARGE_STRIDE for step in self.strides):
+            return self.strides
+        return tuple(0 if size == 1 else step for size, step in zip(self.sizes, self.strides, strict=True))
 
     @cached_property
     def owned_by_dml(self) -> bool:

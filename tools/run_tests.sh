@@ -82,7 +82,7 @@ if [[ $tier == --check ]]; then
     half=(.venv/bin/python -m pytest)
     ((workers < 4)) || half+=(-n $((workers / 2)) --dist worksteal)
     start "mypy" .venv/bin/mypy
-    start "pytest, host tests" env PYTHONPATH=src:bench/src "${half[@]}" tests/host -m "not slow and not full" "$@"
+    start "pytest, host tests" env PYTHONPATH=src:bench/src "${half[@]}" tests/host tests/fuzz -m "host and not slow and not full" "$@"
     check "pytest, quick tests on the device" env "${driver[@]}" PYTHONPATH=src:bench/src DMLVK_VALIDATION=1 "${half[@]}" tests/device tests/onnx \
         -m "quick and not slow and not full" "$@"
     gather

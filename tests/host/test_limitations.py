@@ -14,7 +14,7 @@ from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels import lowering
 from dmlvk.kernels.common import limitation
 from dmlvk.kernels.common.data_types import unsupported_types
-from dmlvk.kernels.common.limitation import EVERY_OPERATOR, LOOP_ROUNDS, POSITIONS, SAMPLES, Limitation
+from dmlvk.kernels.common.limitation import EVERY_OPERATOR, LAUNCHES, LOOP_ROUNDS, POSITIONS, SAMPLES, Limitation
 from dmlvk.kernels.common.registry import LOWERINGS, has_kernels, limitations_of, lowered_as
 from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.spec import ops
@@ -51,10 +51,13 @@ _FAR = {"start_padding": (0, 2**31 - 1), "end_padding": (0, 2), "strides": (1, 2
 """Two windows, of which the second begins 2^31 positions after the first."""
 
 
-def _recurrent(row: type[OperatorDesc], gates: int, functions: int) -> OperatorDesc:
-    sizes = {"input": (1, 1, 1, 2**20), "weight": (1, 1, gates * 4, 2**20), "recurrence": (1, 1, gates * 4, 4)}
+def _recurrent(
+    row: type[OperatorDesc], gates: int, functions: int, steps: int = 1, inputs: int = 2**20, hidden: int = 4
+) -> OperatorDesc:
+    rows = gates * hidden
+    sizes = {"input": (1, steps, 1, inputs), "weight": (1, 1, rows, inputs), "recurrence": (1, 1, rows, hidden)}
     tanh = (ops.ActivationTanh(),) * functions
-    return row(**tensors("FLOAT32", **sizes, output_single=(1, 1, 1, 4)), activation_descs=tanh)
+    return row(**tensors("FLOAT32", **sizes, output_single=(1, 1, 1, hidden)), activation_descs=tanh)
 
 
 def _integer(row: type[OperatorDesc], **given: Any) -> OperatorDesc:
@@ -157,6 +160,10 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     *((LOOP_ROUNDS, _integer(row, **_DEEP_IMAGES, **windows(2))) for row in _CONVOLUTIONS),
     *((POSITIONS, _integer(row, **_FAR_IMAGES, **windows(2, **_FAR))) for row in _CONVOLUTIONS),
     (LOOP_ROUNDS, ops.Gemm(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),
+    *(
+        (LAUNCHES, _recurrent(row, gates, functions, steps=2**14 + 1, inputs=1, hidden=1024))
+        for row, gates, functions in ((ops.Rnn, 1, 1), (ops.Gru, 3, 2), (ops.Lstm, 4, 3))
+    ),
     *(
         (LOOP_ROUNDS, _recurrent(row, gates, functions))
         for row, gates, functions in ((ops.Rnn, 1, 1), (ops.Gru, 3, 2), (ops.Lstm, 4, 3))

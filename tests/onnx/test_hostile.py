@@ -3,6 +3,8 @@ after it."""
 
 from __future__ import annotations
 
+import functools
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +17,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import dmlvk
+from dmlvk.onnx import InferenceSession, SessionOptions
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
+from dmlvk.spec import ops
 
 f32, i64 = np.float32, np.int64
 X = {"x": (f32, (2, 3))}
@@ -143,7 +147,10 @@ def test_functions(make_model: Callable[..., onnx.ModelProto]) -> None:
     refused(_functions({"f": ["f"]}, make_model), "'f' calls itself")
     refused(_functions({"f": ["Relu", "g"], "g": ["f"]}, make_model), "calls itself")
     doubling = {f"f{index}": [f"f{index + 1}"] * 2 for index in range(30)}
-    refused(_functions({**doubling, "f30": ["Relu"]}, make_model), "stand for more than")
+    refused(
+        _functions({**doubling, "f30": ["Relu"]}, make_model),
+        "stand for more nodes than SessionOptions.max_function_nodes allows, 65536",
+    )
     load(_functions({"f": ["g", "Relu", "g"], "g": ["Relu"]}, make_model))
 
 
@@ -204,16 +211,18 @@ def test_small_files_of_large_models(
 
 
 def test_what_is_made_for_one_plan_does_not_count_for_the_next(
-    make_model: Callable[..., onnx.ModelProto], make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    make_model: Callable[..., onnx.ModelProto], make_session: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr("dmlvk.onnx.host_nodes._LARGEST", 100)  # two of the plans below are too much together
     nodes = [
         node("Range", ["zero", "n", "one"], ["r"]),
         node("Gather", ["r", "i"], ["g"]),
         node("Expand", ["x", "g"], ["y"]),
     ]
     constants = {"zero": np.array(0, i64), "one": np.array(1, i64), "i": np.array([2], i64)}
-    session = make_session(make_model(nodes, {"x": (f32, (1,)), "n": (i64, ())}, constants=constants))
+    model = make_model(nodes, {"x": (f32, (1,)), "n": (i64, ())}, constants=constants)
+    session = make_session(
+        model, options=SessionOptions(max_host_elements=100)
+    )  # two of the plans below are too much together
     for count in (60, 5, 61):
         assert session.run(None, {"x": np.ones(1, f32), "n": np.array(count, i64)})[0].shape == (2,)
     with pytest.raises(dmlvk.UnsupportedNodeError, match="elements before the run"):
@@ -224,6 +233,145 @@ def test_what_is_made_for_one_plan_does_not_count_for_the_next(
 @pytest.mark.parametrize("sizes", [(2**31, 2**31), (2**62, 2**62), (1,) * 40])
 def test_sizes_past_any_device(sizes: tuple[int, ...], make_model: Callable[..., onnx.ModelProto]) -> None:
     refused(make_model(node("Relu", ["x"], ["y"]), {"x": (f32, sizes)}), "Relu")
+
+
+# -- limits: what a small file may cost, and how to raise it
+
+
+def _body(op_type: str, own: str, **attributes: Any) -> onnx.GraphProto:
+    """A body that goes on, with a node that makes the next state of the state; its names begin with ``own``."""
+    handed = [("round", TensorProto.INT64, []), ("goes_on", TensorProto.BOOL, []), ("state", TensorProto.FLOAT, None)]
+    made = [("still", TensorProto.BOOL, []), ("next", TensorProto.FLOAT, None)]
+    infos = ([helper.make_tensor_value_info(own + name, *info) for name, *info in part] for part in (handed, made))
+    reads = ["many", "true", f"{own}state"] if attributes else [f"{own}state"]
+    nodes = [node("Identity", [f"{own}goes_on"], [f"{own}still"]), node(op_type, reads, [f"{own}next"], **attributes)]
+    return helper.make_graph(nodes, f"{own}body", *infos)
+
+
+ENDLESS = [node("Loop", ["many", "true", "x"], ["y"], body=_body("Loop", "outer_", body=_body("Neg", "inner_")))]
+LONG = [node("Expand", ["one", "count"], ["long"])]
+SCAN = helper.make_graph(
+    [node("Add", ["sum", "part"], ["next"])],
+    "body",
+    [helper.make_tensor_value_info(name, TensorProto.FLOAT, []) for name in ("sum", "part")],
+    [helper.make_tensor_value_info("next", TensorProto.FLOAT, [])],
+)
+PIECES = [*LONG, node("SplitToSequence", ["long"], ["pieces"]), node("ConcatFromSequence", ["pieces"], ["y"], axis=0)]
+GROWS = helper.make_graph(
+    [node("Identity", ["goes_on"], ["still"]), node("SequenceInsert", ["state", "one"], ["next"])],
+    "body",
+    [
+        helper.make_tensor_value_info("round", TensorProto.INT64, []),
+        helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []),
+        helper.make_tensor_sequence_value_info("state", TensorProto.FLOAT, None),
+    ],
+    [
+        helper.make_tensor_value_info("still", TensorProto.BOOL, []),
+        helper.make_tensor_sequence_value_info("next", TensorProto.FLOAT, None),
+    ],
+)
+GROWING = [
+    *(node("SequenceEmpty", [], ["none"]), node("Loop", ["", "true", "none"], ["grown"], body=GROWS)),
+    node("ConcatFromSequence", ["grown"], ["y"], axis=0),
+]
+RECURRENT = [
+    *(node("Expand", ["cube", "count3"], ["steps"]), node("LSTM", ["steps", "w", "w"], ["", "y"], hidden_size=1)),
+]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "limit", "options"),
+    [
+        (ENDLESS, "SessionOptions.max_loop_rounds", {"max_loop_rounds": 30}),
+        (GROWING, "SessionOptions.max_sequence_length", {"max_sequence_length": 30}),
+        (PIECES, "SessionOptions.max_sequence_length", {}),
+        ([*LONG, node("Scan", ["zero", "long"], ["y"], body=SCAN, num_scan_inputs=1)], "max_sequence_length", {}),
+        (RECURRENT, "max_launches", {}),
+        ([node("MelWeightMatrix", ["bands", "bins", "rate", "zero", "one"], ["y"])], "SessionOptions.max_host_elements", {}),
+        ([node("ConstantOfShape", ["huge"], ["y"])], "SessionOptions.max_host_elements", {}),
+    ],
+    ids=lambda value: value[-1].op_type if isinstance(value, list) else None,
+)
+def test_a_small_file_costs_little(
+    nodes: list[onnx.NodeProto],
+    limit: str,
+    options: dict[str, int],
+    make_model: Callable[..., onnx.ModelProto],
+    make_session: Callable[..., Any],
+) -> None:
+    """The error names the limit that it takes to go on."""
+    constants = {
+        "true": np.array(True),
+        "many": np.array(2**60, i64),
+        "one": f32(1),
+        "zero": f32(0),
+        "count": np.array([2**22], i64),
+        "cube": np.ones((1, 1, 1), f32),
+        "count3": np.array([2**20, 1, 1], i64),
+        "w": np.ones((1, 4, 1), f32),
+        "shape": np.array([1, 1, 2, 3], i64),
+        "wide": np.array([1, 1, 2**28, 3], i64),
+        "huge": np.array([2**36], i64),
+        "bands": np.array(2**16, i64),
+        "bins": np.array(2**18, i64),
+        "rate": np.array(16000, i64),
+    }
+    read = {name for item in nodes for name in item.input} | {"true", "one"} | ({"three"} if nodes[0] is ENDLESS else set())
+    model = make_model(nodes, X, constants={name: np.asarray(value) for name, value in constants.items() if name in read})
+    with pytest.raises(dmlvk.UnsupportedNodeError, match=f"{limit}.*allow"):
+        make_session(model, options=SessionOptions(**options)).run(None, {"x": np.ones((2, 3), f32)})
+
+
+def test_limits_can_be_raised(make_model: Callable[..., onnx.ModelProto], make_session: Callable[..., Any]) -> None:
+    model = make_model(
+        [node("Expand", ["one", "count"], ["long"]), *PIECES[1:]], {"count": (i64, (1,))}, constants={"one": f32(1)}
+    )
+    for length, fits in ((30, True), (31, False)):
+        session = make_session(model, options=SessionOptions(max_sequence_length=30))
+        if fits:
+            assert session.run(None, {"count": np.array([length], i64)})[0].shape == (length,)
+        else:
+            with pytest.raises(dmlvk.UnsupportedNodeError, match="31 tensors one by one"):
+                session.run(None, {"count": np.array([length], i64)})
+    for name in ("max_loop_rounds", "max_sequence_length", "max_host_elements"):
+        for wrong in (0, -1, 2.5, "many"):
+            with pytest.raises(dmlvk.InvalidArgumentError, match=f"{name}: must be a whole number of at least 1"):
+                make_session(model, options=SessionOptions(**{name: wrong}))
+
+
+def test_memory_and_launches_of_a_device(device: dmlvk.Device, make_model: Callable[..., onnx.ModelProto]) -> None:
+    """A limit is met before anything is allocated, and the device goes on."""
+    small = dmlvk.Device(device.info, max_memory_bytes=1 << 20, max_launches=8)
+    live = small.memory()["live"]
+    with pytest.raises(dmlvk.OutOfDeviceMemoryError, match=r"Device\(max_memory_bytes=\.\.\.\) allows"):
+        small.create_buffer(1 << 21)
+    model = make_model([node("Expand", ["x", "count"], ["y"])], {"x": (f32, (1,)), "count": (i64, (1,))})
+    session = InferenceSession(model.SerializeToString(), small)
+    for count in (1 << 20, 7):
+        feeds = {"x": np.ones(1, f32), "count": np.array([count], i64)}
+        if count > 100:
+            with pytest.raises(dmlvk.OutOfDeviceMemoryError):
+                session.run(None, feeds)
+            assert small.memory()["live"] - live < 1 << 20
+        else:
+            assert session.run(None, feeds)[0].shape == (count,)
+    cell = {"weight_tensor": np.ones((1, 1, 1, 1), f32), "recurrence_tensor": np.ones((1, 1, 1, 1), f32)}
+    activations = (ops.ActivationTanh(),)
+    for steps in (8, 9):
+        call = functools.partial(
+            dmlvk.eager.rnn, np.ones((1, steps, 1, 1), f32), **cell, activation_descs=activations, direction=0,
+            outputs=("output_single_tensor",), output_sizes=((1, 1, 1, 1),), device=small,
+        )  # fmt: skip
+        if steps > 8:
+            with pytest.raises(
+                dmlvk.UnsupportedError, match=r"9 steps take 9 launches; Device\(max_launches=\.\.\.\) allows 8"
+            ):
+                call()
+        else:
+            assert call().shape == (1, 1, 1, 1)
+    for name in ("max_memory_bytes", "max_launches"):
+        with pytest.raises(dmlvk.InvalidArgumentError, match=f"{name}: must be an integer of at least 1, or None; got 0"):
+            dmlvk.Device(device.info, **{name: 0})
 
 
 # -- external data
@@ -238,6 +386,8 @@ def with_external(tmp_path: Path, make_model: Callable[..., onnx.ModelProto]) ->
     (tmp_path / "secret").write_bytes(bytes(16))
     (folder / "link").symlink_to(tmp_path / "secret")
     (folder / "inner").symlink_to(tmp_path, target_is_directory=True)
+    (folder / "second name").hardlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "pipe")
 
     def make(**entries: str) -> Path:
         model = make_model(node("Add", ["x", "c"], ["y"]), X)
@@ -271,6 +421,8 @@ def test_external_data(with_external: Callable[..., Path], make_session: Callabl
         ({"location": "/dev/zero"}, "no path below"),
         ({"location": "link"}, "leads out"),
         ({"location": "inner/secret"}, "leads out"),
+        ({"location": "second name"}, "hard link"),
+        ({"location": "pipe"}, "no file"),
         ({"location": "missing"}, "no file"),
         ({"location": "."}, "no file"),
         ({"location": "wei\0ghts"}, "location"),

@@ -67,6 +67,8 @@ class Capabilities:
         cooperative_matrices: The shapes that ``cooperative_matrix`` multiplies, in the driver's order.
         allow_half_precision: Whether FLOAT32 may be computed in float16: what an operator is compiled with
             (``ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION``), not what the device can.
+        max_launches: The most launches of one operator: what the host is ready to prepare, not what the device can
+            (``Device(max_launches=...)``).
         is_cpu: Whether a CPU implements the device: workgroups run one after another on few cores.
         model: The device's speed. Without one of its own a CPU has the shipped one of a CPU, any other device that of a GPU
             of which nothing is known.
@@ -82,6 +84,7 @@ class Capabilities:
     storage_buffer_bytes: int = 2**27
     cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
     allow_half_precision: bool = False
+    max_launches: int = 1 << 14
     is_cpu: bool = False
     model: DeviceModel = GENERIC_GPU
 

@@ -42,13 +42,17 @@ class Device(ComputeDevice):
         minimum_feature_level: Least level to accept.
         mask: The mask to run under, so that the device does as a lesser one would; None for what the environment says
             (DMLVK_PROFILE, DMLVK_DISABLE and others; see ``Mask``).
+        max_memory_bytes: The most bytes of all buffers; None for what the driver gives, of a CPU's three quarters of its
+            memory, which is the host's.
+        max_launches: The most launches of one operator, 16384 where None: the host prepares each, and a recurrent network
+            may take two for each step.
 
     Attributes:
         private_data: A mapping for the caller's own use, by any key (``SetPrivateData``).
 
     Raises:
         NoDeviceError: no such device.
-        InvalidArgumentError: the environment's mask has an unknown name.
+        InvalidArgumentError: the environment's mask has an unknown name, or a limit is no integer of at least 1.
         UnsupportedError: the feature level is not reached, or the device has no subgroups of the mask's size.
         VulkanError: the device cannot be opened.
     """
@@ -60,6 +64,8 @@ class Device(ComputeDevice):
         flags: CreateDeviceFlags = CreateDeviceFlags.NONE,
         minimum_feature_level: FeatureLevel = FeatureLevel.LEVEL_1_0,
         mask: Mask | None = None,
+        max_memory_bytes: int | None = None,
+        max_launches: int | None = None,
     ) -> None:
         flags = member(CreateDeviceFlags, flags, "flags")
         minimum_feature_level = member(FeatureLevel, minimum_feature_level, "minimum_feature_level")
@@ -68,7 +74,7 @@ class Device(ComputeDevice):
             raise InvalidArgumentError(rule, field="flags", value=flags)
         if minimum_feature_level > MAXIMUM_FEATURE_LEVEL:
             raise _too_high(minimum_feature_level)
-        super().__init__(choice, mask=mask)
+        super().__init__(choice, mask=mask, max_memory_bytes=max_memory_bytes, max_launches=max_launches)
         learn_model(self)
         self.private_data: dict[object, Any] = {}
 

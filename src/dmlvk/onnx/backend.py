@@ -95,8 +95,13 @@ class VulkanBackend(Backend):
         options = options or SessionOptions()
         try:
             hosts = options.on_unsupported == "host"
-            loaded = load_model(model, float64_as_float32=options.float64_as_float32, hosts=hosts)
-            Network(loaded, options.without_passes, hosts=hosts)
+            loaded = load_model(
+                model,
+                float64_as_float32=options.float64_as_float32,
+                hosts=hosts,
+                max_function_nodes=options.max_function_nodes,
+            )
+            Network(loaded, options.without_passes, hosts=hosts, limits=options.limits)
         except (ModelError, UnsupportedError):
             return False
         return True

@@ -10,6 +10,7 @@ import numpy as np
 
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.views import Sizes, broadcast_sizes
+from dmlvk.onnx.limits import Limits
 from dmlvk.onnx.model import Array, ElementKind, Node, data_type_of, kind_of
 from dmlvk.onnx.node_facts import NodeFacts, invalid_axis
 from dmlvk.onnx.shape_arithmetic import element_of, plain
@@ -36,6 +37,7 @@ class Conversion(NodeFacts):
         inputs: Sequence[Operand | None],
         upload: Callable[[str, Array], Value],
         keep: Callable[[Node, Callable[[], Array]], Value],
+        limits: Limits,
     ) -> None:
         kinds: dict[int, ElementKind | None] = {}
         for index, value in enumerate(inputs):
@@ -46,6 +48,11 @@ class Conversion(NodeFacts):
         self._inputs = inputs
         self._upload = upload
         self._keep = keep
+        self._limits = limits
+
+    def check_host_elements(self, elements: int) -> None:
+        """Refuses the node where so many elements of a constant are too many for the host to make."""
+        self._limits.check_host_elements(self.node, elements)
 
     # -- inputs
 

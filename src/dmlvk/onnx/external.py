@@ -1,7 +1,8 @@
 """Tensors whose bytes lie in files beside the model's.
 
 The file says where: a path below the model's folder, an offset and a length. None of it is trusted, and whatever leads out
-of the folder, a symbolic link included, is refused before anything is opened.
+of the folder, a symbolic link included, is refused before anything is opened. So is a file with several names: one of them
+may be outside.
 """
 
 from __future__ import annotations
@@ -104,13 +105,16 @@ def _range(tensor: onnx.TensorProto, root: Path, sizes: dict[Path, int]) -> tupl
     try:
         path = (root / location).resolve()
         is_inside, is_file = path.is_relative_to(root), path.is_file()
-        size = path.stat().st_size if is_inside and is_file else 0
+        found = path.stat() if is_inside and is_file else None
     except (OSError, RuntimeError) as error:  # a name too long, a loop of links
         raise _refused(tensor, f"at {location[:200]!r} cannot be read: {error}") from error
     if not is_inside:
         raise _refused(tensor, f"is at {location!r}, a link that leads out of the model's folder")
-    if not is_file:
+    if found is None:
         raise _refused(tensor, f"cannot be read: there is no file {str(path)!r}")
+    if found.st_nlink > 1:
+        raise _refused(tensor, f"is at {location!r}, which is a hard link: a copy of the file has one name only")
+    size = found.st_size
     try:
         offset = int(entries.get("offset", "0") or 0)
         length = int(entries.get("length", "") or size - offset)

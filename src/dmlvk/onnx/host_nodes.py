@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from dmlvk.onnx import shape_arithmetic
+from dmlvk.onnx.limits import Limits
 from dmlvk.onnx.model import Array, Node, constant_of
-from dmlvk.onnx.node_facts import unsupported_node
 from dmlvk.spec.errors import ModelError
 
 _SHAPE_OPERATORS: Final = frozenset({"Shape", "Size"})
@@ -26,9 +26,6 @@ _RANDOM: Final = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
 
-_LARGEST: Final = 1 << 28
-"""Elements that nodes may make here of fewer, all in all: a file of a few bytes must not fill the memory. No arithmetic with
-shapes comes near; models whose weights are constants to fill in do, ONNX's light VGG-19 with 144 million."""
 _SMALL: Final = 1 << 16
 """Elements of which no two tensors broadcast to too many."""
 _GROWING: Final = frozenset({"ConstantOfShape", "Expand", "Gather", "GatherElements", "GatherND", "Range", "Tile"})
@@ -59,9 +56,12 @@ def shape_of(node: Node, sizes: Sequence[int]) -> Array:
 
 
 class HostEvaluator:
-    """Evaluates single nodes, and keeps account of how much they make."""
+    """Evaluates single nodes, and keeps account of how much they make of less: a file of a few bytes must not fill the
+    memory. No arithmetic with shapes comes near the limit; models whose weights are constants to fill in do, ONNX's light
+    VGG-19 with 144 million elements."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._grown: dict[Node, int] = {}
 
     def evaluate(self, node: Node, inputs: Sequence[Array | None]) -> list[Array] | None:
@@ -93,9 +93,7 @@ class HostEvaluator:
         if elements > sum(array.size for array in dict(zip(node.inputs, inputs, strict=True)).values() if array is not None):
             # Nodes come in the same order for each plan: what this one and those after it made was for another.
             self._grown = dict(takewhile(lambda item: item[0] is not node, self._grown.items()))
-            if elements + sum(self._grown.values()) > _LARGEST:
-                reason = f"it makes {elements} elements before the run; all such nodes together may make {_LARGEST}"
-                raise unsupported_node(node, reason)
+            self._limits.check_host_elements(node, elements, sum(self._grown.values()))
             self._grown[node] = elements
 
 

@@ -15,7 +15,7 @@ from dmlvk.engine.tensors import Item, Tensor
 from dmlvk.onnx.control import handed_number, stack_of_nothing
 from dmlvk.onnx.model import Node
 from dmlvk.onnx.model_run import ModelRun
-from dmlvk.onnx.node_facts import invalid_axis, invalid_node, unsupported_node
+from dmlvk.onnx.node_facts import invalid_axis, invalid_node
 from dmlvk.onnx.program import DrivenNode, GraphProgram, drives
 
 _REASON: Final = "control flow, run by the host around the device's graphs"
@@ -39,8 +39,7 @@ def loop(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Sco
     stacks: list[list[Item]] = [[] for _ in body.outputs[1 + len(states) :]]
     done = 0
     while more and (rounds is None or done < rounds):
-        if done == run.most_rounds:
-            raise unsupported_node(node, f"it goes on after {done} rounds; SessionOptions.max_loop_rounds allows no more")
+        run.count_round(node)
         numbers = zip(body.inputs, (np.int64(done), np.True_), strict=False)
         handed = [run.carrier.tensor(handed_number(body.types, name, number)) for name, number in numbers]
         results = run.program(body, dict(zip(body.inputs, (*handed, *states), strict=True)), scope)
@@ -127,6 +126,7 @@ def sequence_map(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], sc
         raise invalid_node(node, rule, sorted(lengths))
     made: list[list[Tensor]] = [[] for _ in body.outputs]
     for index in range(len(operands[0])):
+        run.count_round(node)
         handed = [item[index] if isinstance(item, tuple) else item for item in operands]
         results = run.program(body, dict(zip(body.inputs, handed, strict=True)), scope)
         for items, result in zip(made, results, strict=True):
@@ -145,6 +145,7 @@ def _scanned(
     lasts = list(states)
     stacks: list[list[Item]] = [[] for _ in body.outputs[len(states) :]]
     for elements in zip(*pieces, strict=True):
+        run.count_round(driven.node)
         results = run.program(body, dict(zip(body.inputs, (*lasts, *elements), strict=True)), scope)
         lasts = results[: len(states)]
         for stack, item in zip(stacks, results[len(states) :], strict=True):
@@ -157,6 +158,7 @@ def _elements(run: ModelRun, node: Node, tensor: Tensor, axis: int, backwards: i
         rank = len(tensor.shape)
         raise invalid_axis(node, axis, rank)
     axis %= len(tensor.shape)
+    run.limits.check_pieces(node, tensor.shape[axis])
     elements = run.carrier.split(tensor, axis, [1] * tensor.shape[axis], keep=False)
     return elements[::-1] if backwards else elements
 

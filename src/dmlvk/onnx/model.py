@@ -218,13 +218,23 @@ class Model:
     overridable: tuple[ValueInfo, ...] = ()
 
 
-def load_model(source: Source, *, float64_as_float32: bool = False, hosts: bool = False) -> Model:
+MOST_FUNCTION_NODES: Final = 1 << 16
+
+
+def load_model(
+    source: Source,
+    *,
+    float64_as_float32: bool = False,
+    hosts: bool = False,
+    max_function_nodes: int = MOST_FUNCTION_NODES,
+) -> Model:
     """Reads and checks a model.
 
     Args:
         source: A path, the file's bytes, or a ModelProto.
         float64_as_float32: Whether 64-bit floats become 32-bit ones, but for those that are fed and given back.
         hosts: Whether the model may take text, and make text and what is no tensor.
+        max_function_nodes: The most nodes that the calls of its own functions may stand for.
 
     Raises:
         ModelError: there is no such file, it is no ONNX model, or ONNX's checker refuses it.
@@ -233,7 +243,7 @@ def load_model(source: Source, *, float64_as_float32: bool = False, hosts: bool 
     """
     try:
         proto, weights = _read(source)
-        return _model(_checked(completed(proto), weights), weights, float64_as_float32, hosts)
+        return _model(_checked(completed(proto), weights, max_function_nodes), weights, float64_as_float32, hosts)
     except UnicodeDecodeError as error:  # a name, an attribute, or the checker's message about one
         raise ModelError(f"the model is broken: it has text that is not UTF-8: {error}") from error
     except google.protobuf.message.Error as error:  # graphs in graphs, too deep to be written or read
@@ -316,10 +326,10 @@ def _content(path: Path) -> memoryview:
     return content.data[:length] if not rest else memoryview(content[:length].tobytes() + rest)
 
 
-def _checked(proto: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
+def _checked(proto: onnx.ModelProto, weights: Weights, most_nodes: int) -> onnx.ModelProto:
     if not proto.HasField("graph"):
         raise ModelError("the file is no ONNX model: it has no graph")
-    _check_functions(proto)
+    _check_functions(proto, most_nodes)
     outside = next((tensor for tensor in tensors(proto) if is_external(tensor)), None)
     if outside is not None:
         raise ModelError(f"the data of tensor {outside.name!r} are in another file: the model has to be given as a path")
@@ -353,13 +363,10 @@ def _too_new(opset: int, error: Exception | None = None) -> UnsupportedError:
     return UnsupportedError(f"{known}: install a newer one" + (f", or the model is broken: {error}" if error else ""))
 
 
-_MOST_NODES: Final = 1 << 20
-"""The most nodes that the calls of a model's own functions may stand for. Each call has the function's nodes put in its
-place, so that thirty functions that call the next one twice would be a thousand million nodes."""
-
-
-def _check_functions(proto: onnx.ModelProto) -> None:
-    """Refuses functions that call themselves, and those that stand for too many nodes, before native code follows them."""
+def _check_functions(proto: onnx.ModelProto, most: int) -> None:
+    """Refuses functions that call themselves, and those that stand for too many nodes, before native code follows them.
+    Each call has the function's nodes put in its place, so that thirty functions that call the next one twice would be a
+    thousand million nodes."""
     functions = {(item.domain, item.name): item for item in proto.functions}
     counts: dict[tuple[str, str], int] = {}  # of a function's nodes, 0 while they are counted
     waiting = list(functions)
@@ -371,14 +378,14 @@ def _check_functions(proto: onnx.ModelProto) -> None:
         if key in counts or not unknown:
             if unknown:
                 raise ModelError(f"the model is broken: its function {key[1]!r} calls itself")
-            counts[key] = min(1 + len(functions[key].node) + sum(counts[other] for other in called), _MOST_NODES + 1)
+            counts[key] = min(1 + len(functions[key].node) + sum(counts[other] for other in called), most + 1)
             waiting.pop()
         else:
             counts[key] = 0
             waiting += unknown
     calls = ((node.domain, node.op_type) for node in nodes_within(proto.graph.node))
-    if sum(counts.get(key, 1) for key in calls) > _MOST_NODES:
-        raise ModelError(f"the model's functions stand for more than {_MOST_NODES} nodes")
+    if sum(counts.get(key, 0) for key in calls) > most:
+        raise ModelError(f"the model's functions stand for more nodes than SessionOptions.max_function_nodes allows, {most}")
 
 
 def _check_names(graph: onnx.GraphProto) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.run import Account, Run
 from dmlvk.engine.tensors import Item, Tensor
+from dmlvk.onnx.limits import Limits
 from dmlvk.onnx.model import Node, data_type_of
-from dmlvk.onnx.node_facts import invalid_node
+from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import TensorDataType
 
@@ -21,15 +22,27 @@ class ModelRun(Run):
 
     Args:
         device, graphs, account: The arguments of ``Run``.
-        most_rounds: The most rounds of a loop.
+        limits: What the model may cost the host.
 
     Attributes:
-        most_rounds: The most rounds of a loop.
+        limits: As given.
     """
 
-    def __init__(self, device: ComputeDevice, graphs: CompiledGraphs, account: Account, most_rounds: int) -> None:
+    def __init__(self, device: ComputeDevice, graphs: CompiledGraphs, account: Account, limits: Limits) -> None:
         super().__init__(device, graphs, account, data_type_of)
-        self.most_rounds = most_rounds
+        self.limits = limits
+        self._rounds = 0
+
+    def count_round(self, node: Node) -> None:
+        """Counts a round of a loop that the host drives.
+
+        Raises:
+            UnsupportedNodeError: there were as many as may be.
+        """
+        most = self.limits.max_loop_rounds
+        if self._rounds == most:
+            raise unsupported_node(node, f"it goes on after {most} rounds; SessionOptions.max_loop_rounds allows no more")
+        self._rounds += 1
 
     def required(self, node: Node, index: int, item: Item) -> Tensor:
         """An operand that must be a tensor.

@@ -42,6 +42,7 @@ from dmlvk.onnx.fallback import Fallback
 from dmlvk.onnx.functions import Expansion, expanded
 from dmlvk.onnx.host_nodes import HostEvaluator, always_makes_the_same, may_run_on_host, needs_shape_only, shape_of
 from dmlvk.onnx.host_values import is_always_driven, wanted_on_host
+from dmlvk.onnx.limits import LIMITS, Limits
 from dmlvk.onnx.model import TEXT, Array, Model, Node, element_kind
 from dmlvk.onnx.node_facts import invalid_node, unsupported_node
 from dmlvk.onnx.program import GraphProgram, NodeRegion, Placed
@@ -120,6 +121,7 @@ class Network:
             for. Where it is None, such nodes stay nodes.
         outputs: The names of what it makes, the model's outputs where None.
         hosts: Whether nodes that no device can do run in ONNX Runtime, on the host.
+        limits: What the model may cost the host.
 
     Attributes:
         model: The model, without the nodes that are folded: their attributes may hold all the weights once more.
@@ -141,7 +143,9 @@ class Network:
         outputs: Sequence[str] | None = None,
         *,
         hosts: bool = False,
+        limits: Limits = LIMITS,
     ) -> None:
+        self._limits = limits
         self._without = frozenset(without)
         self._derived: DerivedConstants = {}
         self.constants: dict[str, Array] = dict(model.initializers)
@@ -150,7 +154,7 @@ class Network:
         self.kept: dict[Node, Value] = {}
         self.folded: list[Label] = []
         self.computed: list[Label] = []
-        self._evaluator = HostEvaluator()
+        self._evaluator = HostEvaluator(limits)
         self._outputs = tuple(info.name for info in model.outputs) if outputs is None else tuple(outputs)
         self._computing: dict[str, Node] | None = None if compute is None else {}
         self._bodies: dict[Node, dict[str, Body]] = {}
@@ -272,7 +276,7 @@ class Network:
             model = replace(self.model, nodes=tuple(part), initializers=self.constants, inputs=(), outputs=())
             wanted = [name for node in part for name in node.outputs if name in read]
             hosts = self._fallback is not None
-            self.constants.update(compute(Network(model, self._without, outputs=wanted, hosts=hosts)))
+            self.constants.update(compute(Network(model, self._without, outputs=wanted, hosts=hosts, limits=self._limits)))
         wholes = dict.fromkeys(node.whole or node for node in nodes)
         self.computed = [Label(node.name, node.op_type, COMPUTED) for node in wholes]
 
@@ -409,7 +413,7 @@ class Network:
                 known[name] = value
             return value
 
-        return Conversion(node, operands, upload, self._keep)
+        return Conversion(node, operands, upload, self._keep, self._limits)
 
     def _recorded(self, node: Node, array: Array, walk: _Walk) -> Value:
         conversion = self._conversion(node, (), walk)

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from dmlvk.onnx.limits import LIMITS, Limits
 from dmlvk.onnx.names import NAMES, Standing, standing_of
 from dmlvk.onnx.notices import tell_without_effect
 from dmlvk.onnx.ort_value import OrtValue
@@ -70,7 +71,11 @@ class SessionOptions(_Checked):
             lists them.
         float64_as_float32: Whether arithmetic with 64-bit floats is done in 32 bits, with their precision and range. Devices
             compute with 64 more slowly, and some not at all: these refuse a model that asks for it.
-        max_loop_rounds: Rounds after which a Loop is taken for one that does not end, and the run for failed.
+        max_loop_rounds: Rounds of all loops together that the host drives in a run, after which a loop is taken for one
+            that does not end, and the run for failed.
+        max_sequence_length: Tensors of a sequence, and elements along the axis of a Scan that the host drives.
+        max_host_elements: Elements that nodes may make on the host before a run, all in all, of constants and shapes.
+        max_function_nodes: Nodes that the calls of the model's own functions may stand for.
         on_unsupported: What becomes of nodes that no device can do, such as those of text, trees of ``ai.onnx.ml`` and
             operators without a converter: "error" refuses the model, "host" has ONNX Runtime run them on the host, where
             the package is installed; the report names each with the bytes that it moved.
@@ -83,7 +88,10 @@ class SessionOptions(_Checked):
     plan_cache_size: int = 8
     without_passes: tuple[str, ...] = ()
     float64_as_float32: bool = False
-    max_loop_rounds: int = 1 << 20
+    max_loop_rounds: int = LIMITS.max_loop_rounds
+    max_sequence_length: int = LIMITS.max_sequence_length
+    max_host_elements: int = LIMITS.max_host_elements
+    max_function_nodes: int = LIMITS.max_function_nodes
     on_unsupported: Literal["error", "host"] = "error"
     graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
     enable_profiling: bool = False
@@ -157,6 +165,11 @@ class SessionOptions(_Checked):
         return self._providers
 
     @property
+    def limits(self) -> Limits:
+        """What the model may cost the host."""
+        return Limits(*(getattr(self, name) for name in LIMITS._fields))
+
+    @property
     def passes_left_out(self) -> tuple[str, ...]:
         """The names of the passes that shall not change the graph."""
         is_off = self.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -169,9 +182,10 @@ class SessionOptions(_Checked):
             InvalidArgumentError: a number is too small, or a word unknown.
             UnsupportedError: an optimized model shall be written.
         """
-        for option in ("plan_cache_size", "max_loop_rounds"):
-            if getattr(self, option) < 1:
-                raise InvalidArgumentError("must be at least 1", field=option, value=getattr(self, option))
+        for option in ("plan_cache_size", *LIMITS._fields):
+            number = getattr(self, option)
+            if not isinstance(number, int) or number < 1:
+                raise InvalidArgumentError("must be a whole number of at least 1", field=option, value=number)
         if self.on_unsupported not in ("error", "host"):
             raise InvalidArgumentError('must be "error" or "host"', field="on_unsupported", value=self.on_unsupported)
         if self.optimized_model_filepath:
@@ -247,7 +261,7 @@ def _types(*classes: type[Any]) -> dict[str, type]:
     return {name: type(value) for name, value in defaults.items() if isinstance(value, kinds) and name not in _OWN}
 
 
-_OWN: Final = ("plan_cache_size", "max_loop_rounds", "float64_as_float32", "on_unsupported")
+_OWN: Final = ("plan_cache_size", *LIMITS._fields, "float64_as_float32", "on_unsupported")
 """dmlvk's own fields, which are checked when a session is made."""
 _TYPES: Final = _types(SessionOptions, RunOptions)
 

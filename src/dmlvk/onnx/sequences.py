@@ -32,6 +32,7 @@ def insert(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: S
     """Puts a tensor into a sequence, in front of a place or at the end."""
     items, tensor = _sequence(driven.node, operands[0]), run.required(driven.node, 1, operands[1])
     place = _place(run, driven.node, operands, 2, len(items) + 1, len(items))
+    run.limits.check_pieces(driven.node, len(items) + 1)
     return [(*items[:place], tensor, *items[place:])]
 
 
@@ -62,13 +63,16 @@ def split(run: ModelRun, driven: DrivenNode, operands: Sequence[Item], scope: Sc
     size = tensor.shape[axis]
     if len(operands) < 2 or operands[1] is None:
         keep = bool(node.attributes.get("keepdims", 1))
+        run.limits.check_pieces(node, size)
         return [tuple(run.carrier.split(tensor, axis, [1] * size, keep=keep))]
     given = run.required(node, 1, operands[1]).on_host()
     sizes = [int(number) for number in given.reshape(-1)]
     if given.ndim == 0 and sizes[0] > 0:
+        run.limits.check_pieces(node, -(-size // sizes[0]))
         sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
     if any(part < 0 for part in sizes) or sum(sizes) != size:
         raise invalid_node(node, f"the parts must be {size} elements together, and none negative", given.tolist())
+    run.limits.check_pieces(node, len(sizes))
     return [tuple(run.carrier.split(tensor, axis, sizes))]
 
 

@@ -158,12 +158,21 @@ class InferenceSession:
         self._progress = progress = progress or silent
         opening = Opening(device)
         parsing = Count(progress, PARSING, 1)
-        loaded = load_model(source, float64_as_float32=self._options.float64_as_float32, hosts=hosts)
+        loaded = load_model(
+            source,
+            float64_as_float32=self._options.float64_as_float32,
+            hosts=hosts,
+            max_function_nodes=self._options.max_function_nodes,
+        )
         loaded = overridden(loaded, self._options.sizes, self._options.initializers)
         parsing()
         folding = Count(progress, FOLDING, 1)
         self._network = Network(
-            loaded, self._options.passes_left_out, lambda constants: self._computed(opening, constants), hosts=hosts
+            loaded,
+            self._options.passes_left_out,
+            lambda constants: self._computed(opening, constants),
+            hosts=hosts,
+            limits=self._options.limits,
         )
         self._model = self._network.model
         self._types = {info.name: info.dtype for info in self._model.inputs}
@@ -681,7 +690,7 @@ class InferenceSession:
             self._timeline.add(account.steps())
 
     def _started(self, account: Account) -> ModelRun:
-        return ModelRun(self.device, self._graphs, account, self._options.max_loop_rounds)
+        return ModelRun(self.device, self._graphs, account, self._options.limits)
 
     def _item(self, info: ValueInfo, fed: Fed) -> Item:
         if isinstance(fed, tuple):
@@ -719,7 +728,7 @@ class InferenceSession:
         """What a network without inputs makes, by name: the model's constants that its own operators compute."""
         device = opening.result()
         graphs = CompiledGraphs(device, network, 1)
-        run = ModelRun(device, graphs, Account({}), self._options.max_loop_rounds)
+        run = ModelRun(device, graphs, Account({}), self._options.limits)
         made = run.program(network.program, {}, run.constants(network.constants))
         items = dict(zip(network.program.outputs, made, strict=True))
         arrays = {name: tensor.on_host() for name, tensor in _tensors(items, items).items()}

@@ -41,7 +41,13 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, NoDeviceError, VulkanError
+from dmlvk.spec.errors import (
+    DeviceLostError,
+    InvalidArgumentError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+    VulkanError,
+)
 
 if TYPE_CHECKING:
     # Where it runs, it is imported inside functions: loading it registers functions to be called at exit, which importing
@@ -155,6 +161,10 @@ def validation_messages(clear: bool = True) -> list[str]:
 class ComputeDevice:
     """An open Vulkan device: memory, kernels and command lists, shared freely between threads.
 
+    Args:
+        choice, mask: See ``Device``.
+        max_memory_bytes, max_launches: See ``Device``.
+
     Attributes:
         info: The device's description.
         capabilities: The capabilities that kernels may rely on here.
@@ -165,9 +175,19 @@ class ComputeDevice:
 
     _is_open = False
 
-    def __init__(self, choice: DeviceChoice | DeviceInfo = None, *, mask: Mask | None = None) -> None:
+    def __init__(
+        self,
+        choice: DeviceChoice | DeviceInfo = None,
+        *,
+        mask: Mask | None = None,
+        max_memory_bytes: int | None = None,
+        max_launches: int | None = None,
+    ) -> None:
         from dmlvk.runtime import _native
 
+        for name, limit in (("max_memory_bytes", max_memory_bytes), ("max_launches", max_launches)):
+            if limit is not None and (not isinstance(limit, numbers.Integral) or limit < 1):
+                raise InvalidArgumentError("must be an integer of at least 1, or None", field=name, value=limit)
         self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
         self._number = next(_NUMBERS)
         self._cache_path = str(_cached_file(self.info, "pipelines", "bin") or "")
@@ -184,6 +204,11 @@ class ComputeDevice:
             self.wait_timeout = limit
         on = frozenset(name for name, on in self.native.features.items() if on)
         self.capabilities = dataclasses.replace(reduced.capabilities, features=reduced.capabilities.features & on)
+        if max_launches is not None:
+            self.capabilities = dataclasses.replace(self.capabilities, max_launches=int(max_launches))
+        if max_memory_bytes is None and self.capabilities.is_cpu:
+            max_memory_bytes = self.info.memory_in_bytes // 4 * 3  # it is the host's, which hands out more than it has
+        self._max_memory_bytes = math.inf if max_memory_bytes is None else int(max_memory_bytes)
         self._subgroup_size = reduced.subgroup_size
         self.storage_alignment = reduced.storage_alignment
         self._parameters = ParameterArena(int(limits["minUniformBufferOffsetAlignment"]))
@@ -226,11 +251,17 @@ class ComputeDevice:
 
         Raises:
             InvalidArgumentError: a size below 1, or no integer.
-            OutOfDeviceMemoryError: the device has no room; it stays usable.
+            OutOfDeviceMemoryError: the device has no room, or buffers may not take as much; it stays usable.
         """
         if not isinstance(size_in_bytes, numbers.Integral) or not 1 <= size_in_bytes < 2**64:
             rule = "must be an integer of at least 1 byte and below 2**64"
             raise InvalidArgumentError(rule, field="size_in_bytes", value=size_in_bytes)
+        live = self.native.memory()["buffers"]
+        if live + size_in_bytes > self._max_memory_bytes:
+            raise OutOfDeviceMemoryError(
+                f"a buffer of {size_in_bytes} bytes beside others of {live} is more than the {self._max_memory_bytes} that "
+                "Device(max_memory_bytes=...) allows"
+            )
         return Buffer(self, self.native.allocate(size_in_bytes), purpose)
 
     def place_parameters(self, blocks: list[bytes]) -> list[ParameterBlock]:

@@ -63,6 +63,11 @@ LOOP_ROUNDS: Final = Limitation(
     "drivers of CPUs: Mesa's lavapipe leaves a loop after as many, without an error",
     lambda caps: caps.is_cpu,
 )
+LAUNCHES: Final = Limitation(
+    "launches",
+    "an operator takes no more launches than Device(max_launches=...) allows, 16384 where nothing is said",
+    "every device: the host prepares each launch, of a recurrent network one or two for each step",
+)
 POSITIONS: Final = Limitation(
     "positions",
     "along every dimension the positions that windows, blocks and samples reach, in the padding too, fit 31 bits",

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
-from dmlvk.kernels.common.limitation import LOOP_ROUNDS
+from dmlvk.kernels.common.limitation import LAUNCHES, LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
@@ -305,8 +305,16 @@ def _dispatch(
     )
 
 
+def _check_launches(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> None:
+    launches = problem.steps * len(_cells(desc))
+    if launches > caps.max_launches:
+        found = f"{problem.steps} steps take {launches} launches; Device(max_launches=...) allows {caps.max_launches}"
+        raise LAUNCHES.error(found, desc.type.dml_name)
+
+
 def _naive(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
     check_rounds(problem.gates * (problem.inputs + problem.hidden), caps, desc.type.dml_name)
+    _check_launches(desc, problem, caps)
     work = _Work(caps)
     states = _states(desc, problem, work)
     cell = _cell(desc, problem, states)
@@ -374,6 +382,7 @@ def _prepared(
 
 
 def _step(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
+    _check_launches(desc, problem, caps)
     work = _Work(caps)
     states, bindings, product = _prepared(desc, problem, work)
     cell = _cell(desc, problem, states)
@@ -414,5 +423,5 @@ register(
     problem=_problem,
     rules=RECURRENT,
     schedules={"whole": _whole, "step": _step, "naive": _naive},
-    limitations=(LOOP_ROUNDS,),
+    limitations=(LOOP_ROUNDS, LAUNCHES),
 )

@@ -191,6 +191,7 @@ def mel_weights(node: Conversion) -> Value:
     if bands < 0 or length < 1 or rate < 1:
         rule = "num_mel_bins must be at least 0, dft_length and sample_rate 1"
         raise node.invalid(rule, (bands, length, rate))
+    node.check_host_elements((length // 2 + 1) * bands)
     corners = np.arange(bands + 2) * ((high - low) / (bands + 2)) + low
     bins = ((length + 1) * (700 * (10 ** (corners / 2595) - 1)) // rate).astype(np.int64)
     weights = np.zeros((length // 2 + 1, bands))

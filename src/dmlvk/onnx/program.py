@@ -158,7 +158,7 @@ class HostNumbers:
         assert isinstance(run, ModelRun), "a model runs as one"
         given = zip(self.inputs, operands, strict=True)
         values = {name: run.required(self.nodes[0], 0, item).on_host() for name, item in given}
-        evaluator = HostEvaluator()
+        evaluator = HostEvaluator(run.limits)
         for node in self.nodes:
             made = evaluator.evaluate(node, [values[name] if name else None for name in node.inputs])
             if made is None:

@@ -185,9 +185,9 @@ class ComputeDevice:
     ) -> None:
         from dmlvk.runtime import _native
 
-        for name, limit in (("max_memory_bytes", max_memory_bytes), ("max_launches", max_launches)):
-            if limit is not None and (not isinstance(limit, numbers.Integral) or limit < 1):
-                raise InvalidArgumentError("must be an integer of at least 1, or None", field=name, value=limit)
+        for name, most in (("max_memory_bytes", max_memory_bytes), ("max_launches", max_launches)):
+            if most is not None and (not isinstance(most, numbers.Integral) or most < 1):
+                raise InvalidArgumentError("must be an integer of at least 1, or None", field=name, value=most)
         self.info = choice if isinstance(choice, DeviceInfo) else choose_device(choice)
         self._number = next(_NUMBERS)
         self._cache_path = str(_cached_file(self.info, "pipelines", "bin") or "")

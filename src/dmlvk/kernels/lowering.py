@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.cut import Part, joined, parts
 from dmlvk.kernels.common.data_types import storage_features
 from dmlvk.kernels.common.families import family_modules
 from dmlvk.kernels.common.limitation import FEATURES, STORAGE_BINDING, WORKGROUPS
@@ -54,15 +55,33 @@ def _problem(desc: OperatorDesc, caps: Capabilities) -> tuple[Lowering, Any]:
     return lowering, lowering.problem(desc)
 
 
+def _parts(desc: OperatorDesc, caps: Capabilities) -> list[Part]:
+    """The parts of a newest desc that is too large for the device as a whole and is lowered in parts."""
+    slots = desc.input_slots() + desc.output_slots()
+    tensors = (slot.tensor for slot in slots if slot.tensor is not None)
+    if all(tensor.total_tensor_size_in_bytes <= _most_bytes(tensor, caps) for tensor in tensors):
+        return []
+    return parts(desc, lambda tensor: _most_bytes(tensor, caps))
+
+
+def _whole(desc: OperatorDesc, caps: Capabilities) -> OperatorDesc:
+    """The newest desc, or the first of its parts: the one that rules see."""
+    desc = newest(desc)
+    while cut := _parts(desc, caps):
+        desc = cut[0].desc
+    return desc
+
+
 def explain(desc: OperatorDesc, caps: Capabilities) -> list[tuple[Rule, bool]]:
-    """Every rule of the desc's family in order, with whether it holds; the first True is the one chosen."""
-    lowering, problem = _problem(newest(desc), caps)
+    """Every rule of the desc's family in order, with whether it holds; the first True is the one chosen. Of a desc that is
+    lowered in parts it is the first part's."""
+    lowering, problem = _problem(_whole(desc, caps), caps)
     return [(rule, rule.possible(problem, caps) and rule.when(problem, caps)) for rule in lowering.rules]
 
 
 def possible_rules(desc: OperatorDesc, caps: Capabilities) -> list[str]:
     """Names of the rules that ``lower`` may be forced to use."""
-    lowering, problem = _problem(newest(desc), caps)
+    lowering, problem = _problem(_whole(desc, caps), caps)
     return [rule.name for rule in lowering.rules if rule.possible(problem, caps)]
 
 
@@ -78,6 +97,8 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
         UnsupportedError: the operator has no kernel, or the device lacks a feature or a limit that the desc needs.
     """
     desc = newest(desc)
+    if cut := _parts(desc, caps):
+        return joined([(part, lower(part.desc, caps, force=force)) for part in cut])
     lowering, problem = _problem(desc, caps)
     name = force or choose(lowering.rules, problem, caps).name
     plan = lowering.schedules[name](desc, problem, caps)
@@ -125,6 +146,12 @@ def check_data_types(desc: OperatorDesc, caps: Capabilities) -> None:
             raise FEATURES.error(found, desc.dml_name, features=missing)
 
 
+def _most_bytes(tensor: TensorDesc, caps: Capabilities) -> int:
+    """The most bytes that a tensor of this type may have where a kernel takes it as a whole."""
+    # A kernel counts elements in 32 bits; of 4-bit ones that is half of what the largest binding could hold.
+    return min(caps.storage_buffer_bytes, 2**32 * element_bits(tensor.data_type) // 8)
+
+
 def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
     """Before there is a plan: steps that stay in these tensors fit the 32-bit numbers of a parameter block."""
     for slot in desc.input_slots() + desc.output_slots():
@@ -133,8 +160,7 @@ def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
 
 
 def _check_size(desc: OperatorDesc, name: str, tensor: TensorDesc, caps: Capabilities) -> None:
-    # A kernel counts elements in 32 bits; of 4-bit ones that is half of what the largest binding could hold.
-    most = min(caps.storage_buffer_bytes, 2**32 * element_bits(tensor.data_type) // 8)
+    most = _most_bytes(tensor, caps)
     if tensor.total_tensor_size_in_bytes > most:
         raise STORAGE_BINDING.error(
             f"{name} of {tensor.total_tensor_size_in_bytes} bytes is larger than a storage binding of its type may be on "

@@ -20,7 +20,7 @@ import inspect
 import math
 import numbers
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeGuard, dataclass_transform
@@ -442,6 +442,19 @@ class OperatorDesc:
     def flops(self) -> int | None:
         """Multiplications and additions, on padding too, of an operator whose time they may decide; None of others."""
         return None
+
+    def cuts(self) -> Sequence[Mapping[str, int]]:
+        """The ways to cut the operator into parts that do not know of each other: each names the fields whose tensors are
+        cut, with the dimension; all have the same size there. Other tensors are read whole. A part is the same operator."""
+        return self.cuts_along_any() if self.traits.pointwise else ()
+
+    def cuts_along_any(self, *but: int) -> Sequence[Mapping[str, int]]:
+        """The cuts of all tensors along any dimension, but for some; none where tensors differ in size."""
+        slots = [slot for slot in self.input_slots() + self.output_slots() if slot.tensor is not None]
+        sizes = {slot.tensor.sizes for slot in slots if slot.tensor is not None}
+        names = [slot.field.name for slot in slots]
+        ways = range(len(min(sizes))) if len(sizes) == 1 else ()
+        return [dict.fromkeys(names, dimension) for dimension in ways if dimension not in but]
 
     def prefers_channels_last(self) -> bool:
         """Whether kernels are faster where the first input's channels lie side by side."""

@@ -4,6 +4,8 @@ Where a formula has no value at an infinity (0 * infinity, infinity / infinity) 
 Types are the tensor's; float16 is computed in float32 and rounded once.
 """
 
+from collections.abc import Mapping, Sequence
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import TensorDataType as _T
@@ -210,6 +212,9 @@ class ActivationSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes()))
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     axes: tuple[int, ...] = _s.uint_array()
 
+    def cuts(self) -> Sequence[Mapping[str, int]]:
+        return self.cuts_along_any(*self.axes)
+
 
 class ActivationSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
     """``ActivationSoftmax1`` over the last dimension."""
@@ -232,6 +237,9 @@ class ActivationLogSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes(
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     axes: tuple[int, ...] = _s.uint_array()
+
+    def cuts(self) -> Sequence[Mapping[str, int]]:
+        return self.cuts_along_any(*self.axes)
 
 
 class ActivationLogSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
@@ -258,6 +266,9 @@ class ActivationHardmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes()))
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     axes: tuple[int, ...] = _s.uint_array()
+
+    def cuts(self) -> Sequence[Mapping[str, int]]:
+        return self.cuts_along_any(*self.axes)
 
 
 class ActivationHardmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):

@@ -5,6 +5,7 @@ It is not in the table: neither ``dmlvk`` nor the reference, the eager functions
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dmlvk.spec import constraints as _c
@@ -96,6 +97,9 @@ class PointwiseChain(
     operator_descs: tuple[_s.OperatorDesc, ...] = _s.operator_desc_array()
     operands: tuple[int, ...] = _s.uint_array(())
     numbers: tuple[float, ...] = _s.float_array(())
+
+    def cuts(self) -> Sequence[Mapping[str, int]]:
+        return self.cuts_along_any()
 
     @property
     def title(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math as _math
+from collections.abc import Mapping, Sequence
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -176,6 +177,10 @@ class Convolution(
                 raise self.broken(rule, violation)
         spatial = tuple(a + b for a, b in zip(_computed_sizes(self), self.output_padding, strict=True))
         return ((self.tensor("input_tensor").sizes[0], _output_channels(self), *spatial),)
+
+    def cuts(self) -> Sequence[Mapping[str, int]]:
+        """By images."""
+        return [{"input_tensor": 0, "output_tensor": 0}]
 
     def flops(self) -> int:
         """Each output is a sum over a filter's taps and channels; in direction BACKWARD each input goes to as many."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
@@ -78,6 +80,17 @@ class Gemm(
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         a, b = self.tensor("a_tensor").sizes, self.tensor("b_tensor").sizes
         return ((*a[:-2], _transformed(a, self.trans_a)[0], _transformed(b, self.trans_b)[1]),)
+
+    def cuts(self) -> Sequence[Mapping[str, int]]:
+        """By matrices and by rows; by columns where no softmax needs them together."""
+        last = self.tensor("output_tensor").dimension_count - 1
+        c = ("c_tensor",) * (self.c_tensor is not None)
+        batches = [dict.fromkeys(("a_tensor", "b_tensor", *c, "output_tensor"), index) for index in range(last - 1)]
+        row = {"a_tensor": last - (self.trans_a == MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last - 1)}
+        column = {"b_tensor": last - (self.trans_b != MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last)}
+        softmax = (OperatorType.ACTIVATION_SOFTMAX, OperatorType.ACTIVATION_SOFTMAX1)
+        whole_rows = self.fused_activation is not None and self.fused_activation.type in softmax
+        return [*batches, row] if whole_rows else [*batches, row, column]
 
     def flops(self) -> int:
         depth = _transformed(self.tensor("a_tensor").sizes, self.trans_a)[1]

@@ -285,7 +285,7 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "1x1 of 2^k channels to 64 of 4x4": (range(6, 19), lambda k: _convolution(2**k, 64, 4)),
     "3x3 of 64 channels of 2^k x 2^k alone": (range(2, 10), lambda k: _depthwise(64, 2**k, 3, "NCHW")),
     "k x k of 64 channels of 64x64 alone": (range(1, 34, 2), lambda k: _depthwise(64, 64, k, "NCHW")),
-    "k x k of 64 channels of 64x64 side by side": (range(1, 34, 2), lambda k: _depthwise(64, 64, k, "NHWC")),
+    "k x k of 64 channels of 64x64 side by side": (range(1, 46, 2), lambda k: _depthwise(64, 64, k, "NHWC")),
     "slices of k bytes": (range(4, 68, 4), lambda k: _slice(UINT8, 2**20, k)),
     "slices of k numbers, FLOAT16": (range(8, 64, 4), lambda k: _slice(FLOAT16, 2**20, k)),
     "slices of 32 k numbers": (range(1, 14), lambda k: _slice(FLOAT32, 2**14, 32 * k)),
@@ -329,8 +329,8 @@ TILED: dict[str, OperatorDesc] = {
 
 
 def _times() -> Iterator[str]:
-    """The lines of how long an H200 takes with each shape of tiles by the model of its time: for each number of terms of a
-    round, in one part and in the number of parts that is fastest."""
+    """The lines of how long an H200 takes with each shape of tiles, by so many invocations, by the model of its time: for
+    each number of terms of a round, in one part and in the number of parts that is fastest."""
     for title, desc in TILED.items():
         yield f"{title}, times of tiles"
         lowering = lowering_of(desc)
@@ -338,7 +338,7 @@ def _times() -> Iterator[str]:
         found: dict[str, dict[str, TileChoice]] = {}
         for split in (False, True):
             for tiles in possible_tiles(lowering.problem(desc), DEVICES["h200"], split=split):
-                best = found.setdefault(f"{tiles.shape.rows}x{tiles.shape.columns}", {})
+                best = found.setdefault(f"{tiles.shape.rows}x{tiles.shape.columns} by {tiles.shape.invocations}", {})
                 key = f"{tiles.depth} terms{', split' * split}"
                 best[key] = min(best.get(key, tiles), tiles, key=lambda own: own.microseconds)
         for shape, best in found.items():

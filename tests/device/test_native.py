@@ -686,7 +686,7 @@ def test_a_device_is_let_go_of_while_it_works() -> None:
     own = step_kernel(native)
     buffer = filled(native, np.zeros(LONG // 4, np.uint32))
     commands = native.command_list()
-    record_long(commands, own, buffer, 4)
+    record_long(commands, own, buffer, 1)
     commands.submit()
     native.wait_timeout = 0.001
     with pytest.raises(dmlvk.WaitTimeoutError):

@@ -161,6 +161,7 @@ def sweep(call: Callable[[], object], check: Callable[[], None], prepare: Callab
     return len(kept)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_a_session_right(model: onnx.ModelProto, device: dmlvk.Device) -> None:
     small, large = ({"x": normal(1, 3, size, size)} for size in (8, 20))
     wanted = [InferenceSession(model, device).run(None, feeds)[0] for feeds in (small, large)]

@@ -106,6 +106,7 @@ def model(make_model: Callable[..., onnx.ModelProto]) -> onnx.ModelProto:
     return make_model(nodes, {"x": (np.float32, ("rows", 3))}, constants={"w": weights})
 
 
+@pytest.mark.slow
 def test_a_lost_device_answers_at_once_and_a_session_moves(model: onnx.ModelProto, tmp_path: Path) -> None:
     sys.path.insert(0, str(FAULTS))
     try:

@@ -327,6 +327,25 @@ def resized(height: int, mode: InterpolationMode, *, rounds_up: bool = True, ant
     )
 
 
+def unpooled(width: int) -> OperatorDesc:
+    return ops.MaxUnpooling(
+        input_tensor=tensor(1, 4, 9, width),
+        indices_tensor=tensor(1, 4, 9, width, of=TensorDataType.UINT64),
+        output_tensor=tensor(1, 4, 18, 2 * width),
+    )
+
+
+def scattered(rows: int, columns: int) -> OperatorDesc:
+    return ops.ScatterNd(
+        input_tensor=tensor(rows, columns),
+        indices_tensor=tensor(5, 1, of=TensorDataType.INT64),
+        updates_tensor=tensor(5, columns),
+        output_tensor=tensor(rows, columns),
+        input_dimension_count=2,
+        indices_dimension_count=2,
+    )
+
+
 def weights(outputs: int, *, widened: bool) -> OperatorDesc:
     """The weights of a cubic filter for any number of outputs."""
     scale = outputs / 56
@@ -402,6 +421,9 @@ SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
     "resizing": (lambda n: resized(n, InterpolationMode.LINEAR), 37, 1),
     "resizing, nearest": (lambda n: resized(n, InterpolationMode.NEAREST_NEIGHBOR), 37, 1),
     "resizing, nearest, down": (lambda n: resized(n, InterpolationMode.NEAREST_NEIGHBOR, rounds_up=False), 37, 1),
+    "unpooling": (unpooled, 37, 1),
+    "scatter, rows": (lambda n: scattered(n, 8), 37, 1),
+    "scatter, columns": (lambda n: scattered(40, n), 36, 4),
     "weights": (lambda n: weights(n, widened=False), 61, 1),
     "weights, widened": (lambda n: weights(n, widened=True), 21, 1),
     "resizing, antialiased": (lambda n: resized(n, InterpolationMode.LINEAR, antialiased=True), 11, 1),

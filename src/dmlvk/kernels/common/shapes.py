@@ -92,6 +92,12 @@ def divisors(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(words)
 
 
+def part_starts(length: int, part: int) -> list[int]:
+    """The first index of each part of a length; all parts but the last are equally long. Of sizes that record only the
+    number of parts is pinned."""
+    return [index * part for index in range(-(-length // part))]
+
+
 def group_lanes(*bits: int) -> int:
     """The number of elements that an invocation of a pointwise kernel handles at once where all lie contiguous, by the bits
     of its data types: a 16-byte word of the widest, and at least 4 bytes of the narrowest."""

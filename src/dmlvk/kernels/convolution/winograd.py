@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range
-from dmlvk.kernels.common.shapes import linear_grid
+from dmlvk.kernels.common.shapes import linear_grid, part_starts
 from dmlvk.kernels.convolution.geometry import (
     Filter,
     Geometry,
@@ -116,7 +116,7 @@ def winograd(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilit
     windows = Range(Source.TEMPORARY, 0, start, -(-groups * WINOGRAD_PLACES * input_steps[0] // 64) * 256)
     products = Range(Source.TEMPORARY, 0, start + windows.nbytes, -(-groups * WINOGRAD_PLACES * output_steps[0] // 64) * 256)
     dispatches: list[Launch] = []
-    for first in range(0, images, images_each):
+    for first in part_starts(images, images_each):
         blocks = min(images_each, images - first) * per_image
         product = matmul.Product(
             data_type=TensorDataType.FLOAT32,

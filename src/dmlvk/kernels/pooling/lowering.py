@@ -14,7 +14,7 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
 from dmlvk.kernels.common.parts import chosen_plan
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import integer_features, register
-from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid, pooling_lanes
+from dmlvk.kernels.common.shapes import check_rounds, divisors, linear_grid, part_starts, pooling_lanes
 from dmlvk.kernels.common.window_lanes import WindowLanes, lane_access
 from dmlvk.kernels.pooling.rules import MAX_UNPOOLING, POOLING, QUANTIZED_POOLING, MaxUnpoolingProblem, PoolingProblem
 from dmlvk.spec.enums import ReduceFunction, TensorDataType
@@ -494,7 +494,7 @@ def _unpooling(desc: MaxUnpooling, in_output: bool, caps: Capabilities) -> Plan:
             output_strides=output.effective_strides,
         )
 
-    dispatches = (dispatch(first, phase) for first in range(0, outputs, part) for phase in range(3))
+    dispatches = (dispatch(first, phase) for first in part_starts(outputs, part) for phase in range(3))
     return Plan(tuple(dispatches), temporary_bytes=temporary)
 
 

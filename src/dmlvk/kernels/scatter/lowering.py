@@ -14,12 +14,13 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, linear_grid
+from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, linear_grid, part_starts
 from dmlvk.kernels.copy.lowering import copy, unit_items, unit_type
 from dmlvk.kernels.scatter.manifest import MarkPhase
 from dmlvk.kernels.scatter.rules import SCATTER, ScatterProblem
 from dmlvk.spec.ops.scatter import ScatterElements, ScatterNd
 from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.size import decided
 from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 _WORKGROUP = 128
@@ -201,7 +202,7 @@ def _in_units(walk: Coalesced, moved: int, bits: int, others: Sequence[int] = ()
     elements = 1
     if inner == (*(1,) * moved, *(0,) * (len(inner) - moved)):
         outer = (step for steps in walk.strides[:moved] for step in steps[:-1])
-        elements = math.gcd(WORD_BITS // bits, walk.sizes[-1], *outer, *others)
+        elements = decided(math.gcd, WORD_BITS // bits, walk.sizes[-1], *outer, *others)
     strides = tuple(
         tuple(step // elements for step in steps[:-1]) + steps[-1:] if tensor < moved else steps
         for tensor, steps in enumerate(walk.strides)
@@ -374,7 +375,7 @@ def _in_table(desc: OperatorDesc, problem: ScatterProblem, caps: Capabilities) -
     """The scatter in parts whose tables a binding holds."""
     scatter, most = _numbered(_scatter(desc), 0), min(problem.places, caps.storage_buffer_bytes // 4)
     table = Range(Source.TEMPORARY, 0, 0, 4 * most)
-    parts = (_Part(first, min(most, problem.places - first)) for first in range(0, problem.places, most))
+    parts = (_Part(first, min(most, problem.places - first)) for first in part_starts(problem.places, most))
     dispatches = tuple(itertools.chain.from_iterable(_merged(desc, scatter, table, caps, part) for part in parts))
     return Plan(dispatches, temporary_bytes=table.nbytes)
 

@@ -9,7 +9,15 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
-from dmlvk.kernels.common.shapes import WORD_BITS, coalesce, divisors, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.shapes import (
+    WORD_BITS,
+    coalesce,
+    divisors,
+    linear_grid,
+    most_invocations,
+    part_starts,
+    power_of_two,
+)
 from dmlvk.kernels.sort.manifest import MemoryPhase, SelectPhase
 from dmlvk.kernels.sort.rules import TOP_K, TopKProblem
 from dmlvk.spec.enums import AxisDirection, TensorDataType
@@ -241,7 +249,7 @@ def _memory(desc: TopK1, problem: TopKProblem, caps: Capabilities) -> Plan:
     blocks = -(-problem.length // block)
     pairs = power_of_two(problem.length) // 2
     dispatches = []
-    for first_row in range(0, problem.rows, batch):
+    for first_row in part_starts(problem.rows, batch):
         rows = min(batch, problem.rows - first_row)
         for phase, mirrored, reach in (*_memory_steps(problem.length, block), (MemoryPhase.OUTPUT, 0, 0)):
             in_blocks = phase in (MemoryPhase.BLOCKS, MemoryPhase.MERGE)

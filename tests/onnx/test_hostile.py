@@ -342,6 +342,8 @@ def test_limits_can_be_raised(make_model: Callable[..., onnx.ModelProto], make_s
 def test_memory_and_launches_of_a_device(device: dmlvk.Device, make_model: Callable[..., onnx.ModelProto]) -> None:
     """A limit is met before anything is allocated, and the device goes on."""
     small = dmlvk.Device(device.info, max_memory_bytes=1 << 20, max_launches=8)
+    assert small.reopened().max_memory_bytes == 1 << 20
+    assert small.reopened().capabilities.max_launches == 8
     live = small.memory()["live"]
     with pytest.raises(dmlvk.OutOfDeviceMemoryError, match=r"Device\(max_memory_bytes=\.\.\.\) allows"):
         small.create_buffer(1 << 21)

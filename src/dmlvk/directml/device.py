@@ -79,13 +79,17 @@ class Device(ComputeDevice):
         self.private_data: dict[object, Any] = {}
 
     def reopened(self) -> Device:
-        """Another device of the same GPU, under the same mask and with the same ``wait_timeout``: for when this one
-        is lost.
+        """Another device of the same GPU, under the same mask and with the same limits: for when this one is lost.
 
         Raises:
             NoDeviceError, VulkanError: the GPU is gone, or cannot be opened yet.
         """
-        made = Device(choose_device(self.info.uuid), mask=self.mask)
+        made = Device(
+            choose_device(self.info.uuid),
+            mask=self.mask,
+            max_memory_bytes=self.max_memory_bytes,
+            max_launches=self.capabilities.max_launches,
+        )
         made.wait_timeout = self.wait_timeout
         return made
 

@@ -171,6 +171,7 @@ class ComputeDevice:
         native: The native device; for ``dmlvk.runtime`` only.
         mask: The mask that the device runs under.
         has_timestamps: Whether its queue can take the time.
+        max_memory_bytes: The most bytes of all buffers, None for what the driver gives.
     """
 
     _is_open = False
@@ -206,9 +207,9 @@ class ComputeDevice:
         self.capabilities = dataclasses.replace(reduced.capabilities, features=reduced.capabilities.features & on)
         if max_launches is not None:
             self.capabilities = dataclasses.replace(self.capabilities, max_launches=int(max_launches))
-        if max_memory_bytes is None and self.capabilities.is_cpu:
-            max_memory_bytes = self.info.memory_in_bytes // 4 * 3  # it is the host's, which hands out more than it has
-        self._max_memory_bytes = math.inf if max_memory_bytes is None else int(max_memory_bytes)
+        self.max_memory_bytes: int | None = None if max_memory_bytes is None else int(max_memory_bytes)
+        if self.max_memory_bytes is None and self.capabilities.is_cpu:
+            self.max_memory_bytes = self.info.memory_in_bytes // 4 * 3  # it is the host's, which hands out more than it has
         self._subgroup_size = reduced.subgroup_size
         self.storage_alignment = reduced.storage_alignment
         self._parameters = ParameterArena(int(limits["minUniformBufferOffsetAlignment"]))
@@ -257,9 +258,9 @@ class ComputeDevice:
             rule = "must be an integer of at least 1 byte and below 2**64"
             raise InvalidArgumentError(rule, field="size_in_bytes", value=size_in_bytes)
         live = self.native.memory()["buffers"]
-        if live + size_in_bytes > self._max_memory_bytes:
+        if self.max_memory_bytes is not None and live + size_in_bytes > self.max_memory_bytes:
             raise OutOfDeviceMemoryError(
-                f"a buffer of {size_in_bytes} bytes beside others of {live} is more than the {self._max_memory_bytes} that "
+                f"a buffer of {size_in_bytes} bytes beside others of {live} is more than the {self.max_memory_bytes} that "
                 "Device(max_memory_bytes=...) allows"
             )
         return Buffer(self, self.native.allocate(size_in_bytes), purpose)

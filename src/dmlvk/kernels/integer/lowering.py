@@ -139,6 +139,7 @@ def _images(desc: ops.ConvolutionInteger | ops.QuantizedLinearConvolution, tenso
         raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.type.dml_name)
     group_channels, group_columns = w.sizes[1], w.sizes[0] // desc.group_count
     x_steps, w_steps, y_steps = (tensor.effective_strides for tensor in (x, w, y))
+    several = int(desc.group_count > 1)  # one group is not stepped by, and its step need not fit 32 bits
     output_sizes = _spatial(y.sizes[2:], 1)
 
     def by_channel(name: str) -> int:
@@ -158,9 +159,9 @@ def _images(desc: ops.ConvolutionInteger | ops.QuantizedLinearConvolution, tenso
         steps=_spatial(desc.strides, 1),
         dilations=_spatial(desc.dilations, 1),
         starts=_spatial(desc.start_padding, 0),
-        x_strides=(0, group_channels * x_steps[1], x_steps[0], x_steps[1], *_spatial(x_steps[2:], 0)),
-        w_strides=(0, group_columns * w_steps[0], w_steps[0], w_steps[1], *_spatial(w_steps[2:], 0)),
-        y_strides=(0, group_columns * y_steps[1], y_steps[0], y_steps[1], *_spatial(y_steps[2:], 0)),
+        x_strides=(0, several * group_channels * x_steps[1], x_steps[0], x_steps[1], *_spatial(x_steps[2:], 0)),
+        w_strides=(0, several * group_columns * w_steps[0], w_steps[0], w_steps[1], *_spatial(w_steps[2:], 0)),
+        y_strides=(0, several * group_columns * y_steps[1], y_steps[0], y_steps[1], *_spatial(y_steps[2:], 0)),
         x_scale_stride=0,
         x_zero_point_stride=0,
         w_scale_strides=(group_columns * scale, scale),

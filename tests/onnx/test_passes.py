@@ -64,6 +64,7 @@ SHAPES = {
     "third": np.array([2], i64),
     "channel": np.array([1], i64),
     "batch": np.array([0], i64),
+    "even": np.array([-5, -3, -1], i64),
 }
 NORMALIZE = ("BatchNormalization", "c scale shift mean variance", "y", {"epsilon": 1e-3})
 
@@ -112,6 +113,27 @@ CASES: dict[str, tuple[Nodes, str, list[str]]] = {
         "scale",
         ["GEMM", "ELEMENT_WISE_MULTIPLY"],
     ),
+    "alpha of factors": (
+        [
+            ("Mul", "x half", "p"),
+            ("Transpose", "x", "t", {"perm": [0, 1, 3, 2]}),
+            ("Div", "t six", "q"),
+            ("MatMul", "p q", "y"),
+        ],
+        "operand_scale",
+        ["GEMM"],
+    ),
+    "no alpha of a factor that is read twice": (
+        [("Mul", "x half", "p"), ("MatMul", "p matrix", "y"), ("Relu", "p", "z")],
+        "operand_scale",
+        ["ELEMENT_WISE_MULTIPLY", "GEMM", "ACTIVATION_RELU"],
+    ),
+    "no alpha of one number a column": (
+        [("Mul", "x gamma", "p"), ("MatMul", "p matrix", "y")],
+        "operand_scale",
+        ["ELEMENT_WISE_MULTIPLY", "GEMM"],
+    ),
+    "a known index": ([("Gather", "x second", "g", {"axis": 0}), ("Relu", "g", "y")], "split", ["ACTIVATION_RELU"]),
     "C": ([("MatMul", "x matrix", "p"), ("Add", "p row", "y")], "addition", ["GEMM"]),
     "a residual": (
         [("MatMul", "x matrix", "p"), ("MatMul", "x matrix", "q"), ("Add", "p q", "y")],
@@ -316,6 +338,11 @@ def test_a_pass_alone(case: tuple[Nodes, str, list[str]], make: Callable[..., on
     without = _operators(model, NAMES)
     assert (without == wanted) == _stays(case)
     assert _operators(model, ["all"]) == without
+
+
+def test_known_indices_in_even_steps_are_a_view(make: Callable[..., onnx.ModelProto]) -> None:
+    model = make([("Gather", "x even", "g", {"axis": 2}), ("Relu", "g", "y")])
+    assert _operators(model, ["all"]) == ["ACTIVATION_RELU"]
 
 
 def _stays(case: tuple[Nodes, str, list[str]]) -> bool:

@@ -13,7 +13,7 @@ from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.onnx.limits import Limits
 from dmlvk.onnx.model import Array, ElementKind, Node, data_type_of, kind_of
 from dmlvk.onnx.node_facts import NodeFacts, invalid_axis
-from dmlvk.onnx.shape_arithmetic import element_of, plain
+from dmlvk.onnx.shape_arithmetic import element_of, plain, records
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec import ops
 from dmlvk.spec.errors import InvalidArgumentError
@@ -93,6 +93,11 @@ class Conversion(NodeFacts):
         """numpy's type for the elements of a required input."""
         value = self._inputs[index]
         return element_of(value) if isinstance(value, np.ndarray) else self[index].dtype
+
+    def constant(self, index: int) -> Array | None:
+        """A required input whose numbers are known whatever the sizes are; None for any other."""
+        value = self._inputs[index]
+        return value if isinstance(value, np.ndarray) and not records(value) else None
 
     def known(self, index: int) -> Array:
         """A required input that is known before the run."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from dmlvk.graph.passes.activation import fuse_activations, recognise_swish
 from dmlvk.graph.passes.attention import recognise_attention
-from dmlvk.graph.passes.bias import fuse_additions, fuse_residuals, fuse_scales
+from dmlvk.graph.passes.bias import fuse_additions, fuse_operand_scales, fuse_residuals, fuse_scales
 from dmlvk.graph.passes.chain import merge_chains
 from dmlvk.graph.passes.constants import run_constants_once
 from dmlvk.graph.passes.copies import remove_identities, share_ranges
@@ -45,6 +45,7 @@ PASSES: Final = (
     Pass("identity", "a read and a write of what is copied as it is", remove_identities),
     Pass("layer_normalization", "eight reads and writes of the tensor of two", recognise_layer_normalization),
     Pass("gelu", "four reads and writes of the tensor of five", recognise_gelu),
+    Pass("operand_scale", "a read and a write of a product's factor", fuse_operand_scales),
     Pass("attention", "the scores: they never reach memory", recognise_attention),
     Pass("swish", "a read and a write of the tensor", recognise_swish),
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),

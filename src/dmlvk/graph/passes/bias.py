@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from dmlvk.graph.passes.match import Operand, operand, pairs
 from dmlvk.graph.step import Step, Storage
@@ -12,6 +13,9 @@ from dmlvk.spec import ops
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.schema import OperatorDesc, fits_float32
 from dmlvk.spec.tensor import TensorDesc
+
+_MOST_SCALED: Final = 2.0**16
+"""The most that a number, or one divided by it, may be so that it need not be multiplied before a sum."""
 
 
 def fuse_additions(graph: StepGraph) -> None:
@@ -115,6 +119,35 @@ def fuse_scales(graph: StepGraph) -> None:
             storages = {**gemm.storages(), "output_tensor": step.outputs[0]}
             scaled = desc.replace(alpha=alpha, output_tensor=result)
             graph.replace((gemm, step), Step.of(gemm.origin, scaled, storages))
+
+
+def fuse_operand_scales(graph: StepGraph) -> None:
+    """A number that a factor of a GEMM is multiplied with or divided by, for it alone, goes into its alpha.
+
+    PyTorch's exporter writes attention so, with a root of the scale on either side. Only numbers of an ordinary size: one
+    that keeps sums from overflowing stays where it is.
+    """
+    for step in graph.steps:
+        for field in ("a_tensor", "b_tensor"):
+            if step not in graph or not isinstance(step.desc, ops.Gemm):
+                break
+            storage, tensor = operand(step, field)
+            scaling = None if storage is None else graph.writer(storage)
+            found = None if scaling is None else _factor(graph, scaling)
+            if scaling is None or found is None or graph.only_reader(scaling.outputs[0]) is not step:
+                continue
+            part, number = found
+            plain = seen_as(part.tensor, tensor.sizes)
+            if (
+                plain is None
+                or not _MOST_SCALED >= abs(number) >= 1 / _MOST_SCALED
+                or not same_elements(scaling.desc.tensor("output_tensor"), tensor)
+            ):
+                continue
+            desc = step.desc.replace(**{field: plain, "alpha": step.desc.alpha * number})
+            scaled = Step.of(step.origin, desc, {**step.storages(), field: part.storage})
+            graph.replace((scaling, step), scaled)
+            step = scaled
 
 
 def _factor(graph: StepGraph, step: Step) -> tuple[Operand, float] | None:

@@ -3,21 +3,50 @@ operators clamp them."""
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
+from dmlvk.onnx.convert.movement import sliced
+from dmlvk.onnx.model import Array
 from dmlvk.onnx.registry import always, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import NUMERIC, OperatorDesc
 
+_MOST_PLACES: Final = 1024
+"""The most known indices that are looked at for even steps."""
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 
 
 @converts("Gather", 1, 11, 13, types=_ANY, moves=always)
 def gather(node: Conversion) -> Value:
-    """The indices' dimensions stand in the place of the axis."""
-    return taken(node, node[0], node[1], node.axis(node.attribute("axis", 0), node[0].rank))
+    """The indices' dimensions stand in the place of the axis. Known ones in even steps are a slice, mostly a view."""
+    x = node[0]
+    axis = node.axis(node.attribute("axis", 0), x.rank)
+    indices = node.constant(1)
+    places = None if indices is None else _range(indices, x.sizes[axis])
+    if indices is None or places is None:
+        return taken(node, x, node[1], axis)
+    ranges = [(0, size, 1) for size in x.sizes]
+    ranges[axis] = places
+    return node.reshape(sliced(node, x, ranges), (*x.sizes[:axis], *indices.shape, *x.sizes[axis + 1 :]))
+
+
+def _range(indices: Array, size: int) -> tuple[int, int, int] | None:
+    """Start, count and step of indices of elements that there are, one after the other in even steps; None for others."""
+    numbers = indices.reshape(-1)
+    if not 1 <= numbers.size <= _MOST_PLACES:
+        return None
+    first, last = int(numbers[0]), int(numbers[-1])
+    step = int(numbers[1]) - first if numbers.size > 1 else 1
+    is_even = step > 0 and bool((np.diff(numbers) == step).all())
+    if not is_even or (first < 0) != (last < 0) or not (-first <= size if first < 0 else last < size):
+        return None
+    return first + size if first < 0 else first, numbers.size, step
 
 
 def taken(node: Conversion, x: Value, indices: Value, axis: int) -> Value:

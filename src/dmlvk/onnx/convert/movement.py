@@ -56,7 +56,7 @@ def _slice(
         if step == 0:
             raise node.invalid("no step may be 0", list(steps))
         ranges[axis] = _range(x.sizes[axis], start, end, step)
-    return _sliced(node, x, ranges)
+    return sliced(node, x, ranges)
 
 
 def _range(size: int, start: int, end: int, step: int) -> _Range:
@@ -68,7 +68,7 @@ def _range(size: int, start: int, end: int, step: int) -> _Range:
     return (start, count, step) if count > 1 else (start, count, 1)
 
 
-def _sliced(node: Conversion, x: Value, ranges: Sequence[_Range]) -> Value:
+def sliced(node: Conversion, x: Value, ranges: Sequence[_Range]) -> Value:
     """The elements in the ranges: x itself, a view where they start with x's first and step forward, or a copy."""
     sizes = tuple(count for _, count, _ in ranges)
     if 0 in sizes:
@@ -189,7 +189,7 @@ def _padded(node: Conversion, mode: str, pads: list[int], value: np.generic, axe
     kept = [(max(-start, 0), min(start, 0) + size + min(end, 0), 1) for start, size, end in dimensions]
     if min((count for _, count, _ in kept), default=0) < 0:
         raise node.invalid(f"negative pads must not cut off more than the sizes {x.sizes} have", pads)
-    x = _sliced(node, x, kept)
+    x = sliced(node, x, kept)
     starts, ends = (tuple(max(count, 0) for count in counts) for counts in (before, after))
     sizes = tuple(start + size + end for start, size, end in zip(starts, x.sizes, ends, strict=True))
     if sizes == x.sizes:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dmlvk.directml.device import Device
 from dmlvk.spec.errors import InvalidArgumentError
@@ -138,21 +138,49 @@ def _words(found: Any) -> str:
     return f"{verdict}, {found['dispatches']} dispatches {' '.join(times)}"
 
 
+class Counts(NamedTuple):
+    """How many of the files that ran are right, and of the architectures that they are of."""
+
+    right_files: int
+    files: int
+    right_architectures: int
+    architectures: int
+
+
+class Speed(NamedTuple):
+    """A rival's time as a multiple of ours: the geometric mean over the models that both compute right, how many these are,
+    and of how many of them the rival is the faster one."""
+
+    mean: float
+    models: int
+    faster: int
+
+
+def counts(rows: Iterable[Row]) -> Counts:
+    """What is right."""
+    ran = [row for row in rows if "right" in row]
+    architectures = {row["architecture"] for row in ran}
+    wrong = {row["architecture"] for row in ran if not row["right"]}
+    return Counts(sum(row["right"] for row in ran), len(ran), len(architectures - wrong), len(architectures))
+
+
+def speed(rows: Iterable[Row], rival: str) -> Speed | None:
+    """How fast a rival is; None where none of its times counts."""
+    pairs = [(row["rivals"][rival], row["ms"]) for row in rows if row.get("right") and rival in row.get("rivals", {})]
+    ratios = [theirs["ms"] / ours for theirs, ours in pairs if theirs.get("agrees")]
+    return Speed(geometric_mean(ratios), len(ratios), sum(ratio < 1 for ratio in ratios)) if ratios else None
+
+
 def summary(rows: Iterable[Row]) -> Iterable[str]:
     """The lines at the end: how many files are right, and how fast they are beside whoever is right too."""
     rows = list(rows)
-    ran = [row for row in rows if "right" in row]
-    architectures = {row["architecture"] for row in ran}
-    right = architectures - {row["architecture"] for row in ran if not row["right"]}
-    files = f"{sum(row['right'] for row in ran)} of {len(ran)} files"
-    yield f"{files} are right, of {len(right)} of {len(architectures)} architectures"
+    right = counts(rows)
+    files = f"{right.right_files} of {right.files} files"
+    yield f"{files} are right, of {right.right_architectures} of {right.architectures} architectures"
     for rival in RIVALS:
-        pairs = [(row["rivals"][rival], row["ms"]) for row in ran if row["right"] and rival in row.get("rivals", {})]
-        ratios = [theirs["ms"] / ours for theirs, ours in pairs if theirs.get("agrees")]
-        if ratios:
-            slower = sum(ratio < 1 for ratio in ratios)
-            mean = geometric_mean(ratios)
-            yield f"{rival}: {mean:.2f} times our time (geometric mean of {len(ratios)}), {slower} faster than we are"
+        if found := speed(rows, rival):
+            times = f"{found.mean:.2f} times our time (geometric mean of {found.models})"
+            yield f"{rival}: {times}, {found.faster} faster than we are"
     for row in rows:
         if not row.get("right", True):
             why = row.get("error") or f"off {row['difference']:.1e}, onnxruntime {row.get('onnxruntime_difference', 0):.1e}"

@@ -1,11 +1,11 @@
-"""The measured models as Markdown, for ``performance_page`` and ``write_readme``."""
+"""The measured models as Markdown, for ``performance_page``."""
 
 from __future__ import annotations
 
 from statistics import geometric_mean
 from typing import Any
 
-from dmlvk_bench.results import Results
+from dmlvk_bench.results import Results, best_rival
 
 GOAL, START_GOAL, MEMORY_GOAL = 2.0, 0.5, 1.2
 """Times as fast as WebGPU on the geometric mean of the files; seconds to a first result at the second start; peak memory
@@ -40,15 +40,9 @@ parameters (64 KiB or a few) as a multiple of the largest set of tensors that li
 """
 
 
-def best(row: dict[str, Any], begins: str) -> dict[str, Any] | None:
-    """The fastest rival whose name begins so, of those that ran and agreed."""
-    found = [rival for name, rival in row["rivals"].items() if name.startswith(begins) and rival.get("agrees")]
-    return min(found, key=lambda rival: float(rival["ms"]), default=None)
-
-
 def ratio(row: dict[str, Any]) -> float | None:
     """Times as fast as WebGPU; None where that does not run the model."""
-    rival = best(row, "WebGPU")
+    rival = best_rival(row, "WebGPU")
     return None if rival is None else rival["ms"] / row["ms"]
 
 
@@ -88,7 +82,7 @@ def network_table(results: Results) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in networks(results):
-        rivals = (best(row, begins) for begins in ("PyTorch eager", "PyTorch graph", "WebGPU"))
+        rivals = (best_rival(row, begins) for begins in ("PyTorch eager", "PyTorch graph", "WebGPU"))
         ours = f"{bold(_ms(row), row['ms'] > row['target_ms'])} | {row['gpu_ms']:.2f} | {row['dispatches']}"
         lines.append(f"| {row['model']} | {ours} | {' | '.join(map(_ms, rivals))} | {row['target_ms']:g} |")
     return lines
@@ -108,7 +102,7 @@ def file_table(results: Results) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
-        rival, found = best(row, "WebGPU"), ratio(row)
+        rival, found = best_rival(row, "WebGPU"), ratio(row)
         theirs = "does not run it | |" if rival is None else f"{rival['ms']:.2f} | {rival['first_s']:.2f} |"
         left = row.get("webgpu_cpu_nodes", {})
         nodes = sum(left.values()) if isinstance(left, dict) else ""
@@ -147,20 +141,6 @@ def section(results: Results) -> list[str]:
     introduction = _INTRODUCTION.format(exceptions=exceptions)
     starts = [start_line(results)] if results.starts else []
     return [introduction, *network_table(results), *file_table(results), *starts, *memory_table(results)]
-
-
-def headlines(results: Results) -> list[str]:
-    """The lines of README."""
-    rows = files(results)
-    lines = []
-    if rows:
-        times = ratios(rows)
-        mean = geometric_mean(times)
-        lines += [
-            f"The ten largest models of `tests/data/models.json` beside ONNX Runtime's WebGPU provider: {min(times):.2f} to "
-            f"{max(times):.2f} times as fast, {bold(f'{mean:.2f}', mean < GOAL)} on the geometric mean.",
-        ]
-    return lines
 
 
 def misses(results: Results) -> int:

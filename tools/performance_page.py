@@ -36,10 +36,16 @@ each input and one write of each output, whatever was read twice; shares are of 
 the problem has: starting and draining a dispatch costs microseconds. What is below its target is bold.
 """
 
+_TARGETS = """
+`python -m dmlvk bench --headline --against torch` prints this table; this is that of `bench/results/h200-headline.json`.
+"""
+
 _CEILINGS = """
 The machine's limits, measured in the same run: {figures}.
 
 ![Roofline: products and convolutions below the machine's limits](images/roofline.svg)
+![PyTorch's time to ours, by family](images/ratios.svg)
+![Share of the copy bandwidth, by family](images/copy-shares.svg)
 
 `python -m dmlvk bench --html` makes a page of all this: [this H200's](bench-h200.html), and
 [that of lavapipe on two cores](bench-lavapipe.html).
@@ -210,7 +216,7 @@ def page(results: Results) -> str:
         dependent=launches["1000 dependent"] / 1000,
         independent=launches["1000 independent"] / 1000,
     )
-    lines = [introduction, "## Headlines", "", headlines(), _CEILINGS.format(figures=figures)]
+    lines = [introduction, "## The project's targets", _TARGETS, headlines(), _CEILINGS.format(figures=figures)]
     lines += [
         "## Where bytes are what counts",
         "",

@@ -1,4 +1,5 @@
-"""README's pictures of the accuracy cards in ``bench/results``, in a headless Chromium: ``docs/images/verify-DEVICE.png``.
+"""The documentation's pictures of the accuracy cards in ``bench/results``, by a headless Chromium:
+``docs/images/verify-DEVICE.png``.
 
 python tools/screenshots.py [--chromium PROGRAM]
 """

@@ -26,6 +26,8 @@ def pages() -> dict[str, str]:
         "models.md": models_page.page(models_page.Record.read(), models_page.read_saved()),
         "zoo.md": zoo_page.page(),
         "images/roofline.svg": figures.roofline(found, alone=True),
+        "images/copy-shares.svg": figures.copy_shares(found, alone=True),
+        "images/ratios.svg": figures.ratios(found, "torch", alone=True),
     }
     for device in ("h200", "lavapipe"):
         card = cards.read(performance_page.FOLDER / f"{device}-verify.json")

@@ -1,50 +1,95 @@
-"""Writes what README shows of the measured results: the table of the targets, between two marks, and the figures in
+"""Writes what README shows of the measured results: the table of what else there is, between two marks, and its picture in
 ``docs/images``.
 
 python tools/write_readme.py [--check]
 
-``--check`` writes nothing; its status is 1 where one of them is stale: of other results, or by other code. A figure's file
-has a digest of what it was drawn from, because another release of Matplotlib writes the same drawing in other words.
+``--check`` writes nothing; its status is 1 where one of them is stale: of other results, or by other code. The picture's
+file has a digest of what it was drawn from, because another release of Matplotlib writes the same drawing in other words.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import hashlib
+import json
 import pathlib
 import sys
-from collections.abc import Callable
+from typing import Any
 
-import performance_models
 import performance_page
+import zoo_page
 
 from dmlvk.verify.html import figure, palette
 from dmlvk_bench import figures
 from dmlvk_bench.results import Results, read
+from dmlvk_bench.zoo.command import Speed, counts, speed
 
 README = performance_page.ROOT / "README.md"
-IMAGES = performance_page.ROOT / "docs/images"
-FIGURES: dict[str, Callable[..., str]] = {
-    "copy-shares.svg": figures.copy_shares,
-    "ratios.svg": functools.partial(figures.ratios, rival="torch"),
-}
-"""The functions that draw the figures of results, by the figures' files."""
+PICTURE = performance_page.ROOT / "docs/images/networks.svg"
 MARKS = ("<!-- python tools/write_readme.py writes this -->\n", "<!-- up to here -->\n")
+HALVES = ("GEMM depth 4096 FLOAT16 4096x4096", "GEMM depth 8192 FLOAT16 8192x8192")
+ATTENTION = "attention FLOAT16 b8 h32 q4096 k4096 d128"
+
+TABLE = """\
+| | runs on | has | lacks | time of a run beside ours, on an H200 |
+| --- | --- | --- | --- | --- |
+| **dmlvk** | any GPU with a driver for Vulkan 1.3; a processor through lavapipe | ONNX, numpy and DirectML's calls; \
+177 operators with [measured errors](docs/accuracy.md); the same bits in every run | \
+a backend for PyTorch, GGUF files, a model on several GPUs. In float16 [matrix products reach {least:.2f} to {most:.2f} of \
+PyTorch's speed, attention {attention:.2f}]({headline}) | 1. [{right.right_architectures} of {right.architectures} \
+architectures]({zoo}) of torchvision and transformers are right, in {right.right_files} of {right.files} files |
+| ONNX Runtime, WebGPU | any GPU, and browsers | ONNX; the processor for nodes without a kernel | \
+DirectML's operators and calls | {webgpu} |
+| PyTorch, CUDA | NVIDIA's GPUs | Python programs, training, the vendor's libraries | \
+other makers' GPUs in the same package | eager: {eager}. As a CUDA graph: {graph} |
+| ncnn | processors and Vulkan GPUs, phones too | a small C++ library, networks in its own format | \
+ONNX files as they are | not measured there; `python -m dmlvk bench --against ncnn` does on your device |
+| llama.cpp | processors and most GPUs | language models as GGUF files, weights of few bits, a server | \
+other networks | not comparable: no file runs in both |
+"""
 
 
-def readme(results: Results) -> str:
+def _words(found: Speed | None) -> str:
+    if found is None:
+        return "not in the kept results"
+    faster = f"faster than we are on {found.faster or 'none'}"
+    return f"**{found.mean:.2f}**, geometric mean of {found.models} of those, {faster}"
+
+
+def _path(results: pathlib.Path) -> str:
+    return results.relative_to(performance_page.ROOT).as_posix()
+
+
+def table(targets: Results, rows: list[dict[str, Any]]) -> str:
+    """The table.
+
+    Args:
+        targets: The results of the project's targets.
+        rows: Those of the exported architectures.
+    """
+    ratios = {row.problem: row.ratio for row in targets.problems if row.ratio is not None}
+    halves = [ratios[name] for name in HALVES]
+    return TABLE.format(
+        least=min(halves),
+        most=max(halves),
+        attention=ratios[ATTENTION],
+        headline=_path(performance_page.HEADLINE),
+        zoo=_path(zoo_page.RESULTS),
+        right=counts(rows),
+        **{rival: _words(speed(rows, rival)) for rival in ("eager", "graph", "webgpu")},
+    )
+
+
+def readme() -> str:
     """README with its part written anew."""
     before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
     after = rest.split(MARKS[1])[1]
-    missed = sum(map(results.missed, results.problems))
-    sentence = f"{len(results.problems)} problems in all, {missed} below a target."
-    lines = [performance_page.headlines(), "", sentence, *performance_models.headlines(results), ""]
-    return before + MARKS[0] + "\n".join(lines) + MARKS[1] + after
+    rows = json.loads(zoo_page.RESULTS.read_text(encoding="utf-8"))["rows"]
+    return before + MARKS[0] + table(read(performance_page.HEADLINE), rows) + MARKS[1] + after
 
 
 def note() -> str:
-    """The end of a figure's file: a digest of the results and of the code that draws them."""
+    """The end of the picture's file: a digest of the results and of the code that draws them."""
     total = hashlib.sha256(performance_page.RESULTS.read_bytes())
     for module in (figures, figure, palette):
         total.update(pathlib.Path(str(module.__file__)).read_bytes())
@@ -56,17 +101,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; status 1 where something is stale")
     options = parser.parse_args(arguments)
-    results = read(performance_page.RESULTS)
-    text = readme(results)
+    text = readme()
     if options.check:
-        stale = [name for name in FIGURES if not (IMAGES / name).read_text(encoding="utf-8").endswith(note())]
+        stale = [PICTURE.name] * (not PICTURE.read_text(encoding="utf-8").endswith(note()))
         stale += [README.name] * (README.read_text(encoding="utf-8") != text)
         if stale:
             print(f"stale: {', '.join(stale)}; python tools/write_readme.py writes them anew", file=sys.stderr)
         return bool(stale)
     README.write_text(text, encoding="utf-8")
-    for name, draw in FIGURES.items():
-        (IMAGES / name).write_text(draw(results, alone=True) + note(), encoding="utf-8")
+    PICTURE.write_text(figures.networks(read(performance_page.RESULTS), alone=True) + note(), encoding="utf-8")
     return 0
 
 

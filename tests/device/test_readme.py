@@ -26,11 +26,8 @@ def test_onnx_example(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"array": np.full((2, 3), 9, np.float32)}
     exec(example, names)
-    assert "1 dispatches a run" in (printed := capsys.readouterr().out) and "Sqrt root" in printed
-    kept = names["kept"]
-    assert isinstance(kept, dmlvk.DeviceArray)
-    np.testing.assert_array_equal(kept.numpy(), np.full((2, 3), 3, np.float32))
-    np.testing.assert_array_equal(names["scores"], kept)
+    assert "1 dispatches a run" in capsys.readouterr().out
+    np.testing.assert_array_equal(names["scores"], np.full((2, 3), 3, np.float32))
 
 
 def test_eager_example(device: dmlvk.Device) -> None:
@@ -40,12 +37,6 @@ def test_eager_example(device: dmlvk.Device) -> None:
     y = names["y"]
     assert isinstance(y, np.ndarray)
     np.testing.assert_allclose(y.mean((2, 3)), 0, atol=1e-6)
-
-
-def test_directml_example(device: dmlvk.Device, capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = (text for text in EXAMPLES if "create_binding_table" in text)
-    exec(example, {})
-    assert capsys.readouterr().out.split() == ["[[", "1", "2", "-2]", "[-1", "0", "0]]"]
 
 
 def test_graph_example(device: dmlvk.Device, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import performance_models
 import performance_page
 import write_readme
 
+from dmlvk_bench import figures
 from dmlvk_bench.results import Ceilings, ProblemRow, Results, RivalTime, read
 
 ROW = page_samples.row(
@@ -34,6 +35,27 @@ def results(*rows: ProblemRow) -> Results:
 
 def test_the_readme_is_current() -> None:
     assert write_readme.main(["--check"]) == 0, "run python tools/write_readme.py"
+
+
+def test_the_readme_names_those_that_are_faster_and_what_was_not_timed() -> None:
+    rivals = {
+        "eager": {"ms": 1.0, "agrees": True},
+        "graph": {"ms": 8.0, "agrees": True},
+        "webgpu": {"ms": 8.0, "agrees": False},
+    }
+    rows = [{"architecture": "a", "right": True, "ms": 2.0, "rivals": rivals}, {"architecture": "b", "right": False}]
+    text = write_readme.table(read(performance_page.HEADLINE), rows)
+    assert "[1 of 2 architectures]" in text and "in 1 of 2 files" in text
+    assert "eager: **0.50**, geometric mean of 1 of those, faster than we are on 1." in text
+    assert "graph: **4.00**, geometric mean of 1 of those, faster than we are on none |" in text
+    assert "| not in the kept results |" in text, "a rival that was wrong has no time"
+
+
+def test_the_picture_leaves_out_who_was_wrong() -> None:
+    drawn = figures.networks(page_samples.results(), alone=True)
+    assert ">1.92<" in drawn, "PyTorch's 2.5 ms beside 1.3"
+    assert ">6.92<" not in drawn, "WebGPU's 9 ms were of wrong outputs"
+    assert figures.networks(results()) == ""
 
 
 def test_the_page_counts_every_problem_and_those_that_missed_a_target() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from dmlvk.verify.html import palette
 from dmlvk.verify.html.figure import axes, paint, svg
 from dmlvk.verify.html.template import number
-from dmlvk_bench.results import ProblemRow, Results
+from dmlvk_bench.results import ProblemRow, Results, best_rival
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,12 @@ ROOFS: Final = {
 """The ceilings of arithmetic, in words."""
 
 _SUITES: Final = {"ops": "o", "matmul": "s", "conv": "^"}
+_BESIDE: Final = (
+    ("PyTorch eager", "PyTorch eager", 0.55),
+    ("CUDA graph", "PyTorch graph", 1.0),
+    ("ONNX Runtime WebGPU", "WebGPU", 1.0),
+)
+"""Whom the networks are shown beside: in words, what their names in results begin with, and how strong the colour is."""
 _HEAD, _LINE = 0.8, 0.21
 """Inches of a figure with a line a family: around the lines, and of each."""
 _SMALL: Final = 8
@@ -190,6 +196,32 @@ def ratios(results: Results, rival: str, *, alone: bool = False) -> str:
         return svg(
             figure, f"ratio-{palette.colour_of(rival)}", f"{title}'s time to ours, by family of operators", tips, alone=alone
         )
+
+
+def networks(results: Results, *, alone: bool = False) -> str:
+    """Each network's time beside each rival, as a multiple of ours; "" where no network was timed beside one."""
+    rows = [row for row in results.models if row["target_ms"] is not None and "ms" in row]
+    bars = [("dmlvk", "ours", 1.0, [1.0] * len(rows))]
+    for name, begins, alpha in _BESIDE:
+        found = [best["ms"] / row["ms"] if (best := best_rival(row, begins)) else 0.0 for row in rows]
+        bars.append((name, palette.colour_of(begins), alpha, found))
+    if not any(any(times) for *_, times in bars[1:]):
+        return ""
+    thick = 0.9 / len(bars)
+    with axes(_HEAD + 0.14 * len(bars) * len(rows)) as (figure, plot):
+        for place, (name, colour, alpha, times) in enumerate(bars):
+            lines = [line + (place - (len(bars) - 1) / 2) * thick for line in range(len(rows))]
+            plot.barh(lines, times, thick * 0.85, color=paint(colour), alpha=alpha, label=name, zorder=2)
+            for line, ratio in zip(lines, times, strict=True):
+                if ratio and place:
+                    weight = "bold" if ratio < 1 else "normal"
+                    plot.text(ratio + 0.06, line, f"{ratio:.2f}", va="center", fontsize=_SMALL, fontweight=weight)
+        plot.axvline(1, color=paint("ink"), linewidth=1)
+        plot.set_xlim(0, 1.12 * max(max(times) for *_, times in bars))
+        plot.set_xlabel("time, ours = 1; bold: faster than ours")
+        _lines(plot, [row["model"].replace(" ", "\n", 1) for row in rows])
+        figure.legend(loc="outside upper left", ncols=2, handlelength=1.0, handletextpad=0.4)
+        return svg(figure, "networks", f"Times of {len(rows)} networks beside ours, by rival", alone=alone)
 
 
 def _by_family(rows: Sequence[ProblemRow]) -> dict[str, list[ProblemRow]]:

@@ -256,6 +256,12 @@ class Results:
         whole.replace(path)
 
 
+def best_rival(model: dict[str, Any], begins: str) -> dict[str, Any] | None:
+    """Of a row of ``Results.models`` the fastest rival whose name begins so, of those that ran and agreed."""
+    found = [rival for name, rival in model["rivals"].items() if name.startswith(begins) and rival.get("agrees")]
+    return min(found, key=lambda rival: float(rival["ms"]), default=None)
+
+
 def read(path: pathlib.Path) -> Results:
     """The file's results.
 

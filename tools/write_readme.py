@@ -33,7 +33,8 @@ ATTENTION = "attention FLOAT16 b8 h32 q4096 k4096 d128"
 TABLE = """\
 | | runs on | has | lacks | time of a run beside ours, on an H200 |
 | --- | --- | --- | --- | --- |
-| **dmlvk** | any GPU with a driver for Vulkan 1.3; a processor through lavapipe | ONNX, numpy and DirectML's calls; \
+| **dmlvk** | any GPU with a driver for Vulkan 1.3 (tried: an NVIDIA H200, and drivers \
+for processors) | ONNX, numpy and DirectML's calls; \
 177 operators with [measured errors](docs/accuracy.md); the same bits in every run | \
 a backend for PyTorch, GGUF files, a model on several GPUs. In float16 [matrix products reach {least:.2f} to {most:.2f} of \
 PyTorch's speed, attention {attention:.2f}]({headline}) | 1. [{right.right_architectures} of {right.architectures} \

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pathlib
+import pkgutil
 import re
 import subprocess
 import sys
+
+import pytest
 
 import dmlvk
 import dmlvk.eager
@@ -14,7 +17,9 @@ from dmlvk.onnx.names import NAMES, Standing
 from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.schema import REGISTRY
 
-PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
+ROOT = pathlib.Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if not path.name.startswith("adding-"))]
 SECTIONS: dict[str, str] = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 OPERATORS = {row.__name__ for row in REGISTRY.values()}
 
@@ -47,6 +52,13 @@ def test_the_eager_door_has_a_function_for_each_operator() -> None:
 
 def test_the_number_of_operators_is_true() -> None:
     assert f"[{len(OPERATORS)} operators]" in SECTIONS["Operators"]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_names_what_there_is(path: pathlib.Path) -> None:
+    """The guides for additions are left out: they name what is to be added."""
+    for name in set(re.findall(r"\bdmlvk(?:\.[A-Za-z]\w*)+", path.read_text(encoding="utf-8"))):
+        pkgutil.resolve_name(name)
 
 
 EVERYTHING = """

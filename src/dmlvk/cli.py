@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import dmlvk
 from dmlvk.arguments import inferred_data_type, inferred_sizes
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.mask import Mask
@@ -70,6 +71,12 @@ def exit_status(run: Callable[[], int]) -> int:
         return 2
 
 
+def shows(parser: argparse.ArgumentParser, *examples: str) -> None:
+    """Adds examples, the words behind ``python -m dmlvk`` of each, to the end of a command's help."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(("examples:", *(f"  python -m dmlvk {example}" for example in examples)))
+
+
 def takes_device(parser: argparse.ArgumentParser) -> None:
     """Adds ``--device``, whose value ``Device`` takes."""
     parser.add_argument("--device", help="index, UUID or part of the name; default DMLVK_DEVICE, else the best")
@@ -82,10 +89,13 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         MissingPackageError: they name a command that is not installed.
     """
     parser = argparse.ArgumentParser(prog="dmlvk", description="DirectML's operators on every Vulkan GPU.")
+    parser.add_argument("--version", action="version", version=f"dmlvk {dmlvk.__version__}")
+    shows(parser, "devices", "run model.onnx", "run --help")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, function: Any, text: str) -> argparse.ArgumentParser:
+    def command(name: str, function: Any, text: str, *examples: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
+        shows(sub, *examples)
         sub.add_argument("--json", action="store_true", help="print JSON")
         sub.set_defaults(function=function)
         return sub
@@ -94,10 +104,14 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         text = "value of a model's symbolic dimension: NAME=SIZE, of one without a name: INPUT.AXIS=SIZE; default 1"
         sub.add_argument("--size", action="append", default=[], type=_named_size, help=text)
 
-    sub = command("devices", _devices, "list the Vulkan devices, and what is known of their speed")
+    text = "list the Vulkan devices, and what is known of their speed"
+    sub = command("devices", _devices, text, "devices", "devices --measure")
     sub.add_argument("--measure", action="store_true", help="open each, measure it, and keep what was found")
-    takes_device(command("ops", _ops_command, "list DirectML's operators, and what the device cannot do of them"))
-    sub = command("explain", _explain, "show which kernel rule a desc, or a node of an ONNX model, gets, and why")
+    text = "list DirectML's operators, and what the device cannot do of them"
+    takes_device(command("ops", _ops_command, text, "ops", "ops --device 1 --json"))
+    text = "show which kernel rule a desc, or a node of an ONNX model, gets, and why"
+    of_operator = "explain Gemm a_tensor=FLOAT16[64,128] b_tensor=FLOAT16[128,256]"
+    sub = command("explain", _explain, text, of_operator, "explain model.onnx NODE --size batch=8")
     sub.add_argument("operator", help="class name, such as MeanVarianceNormalization1; or the path of an ONNX model")
     text = "such as input_tensor=FLOAT32[32,256,128,128] axes=2,3 epsilon=1e-5; of a model, the name of a node"
     sub.add_argument("fields", nargs="*", help=text)
@@ -106,7 +120,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     sub.add_argument("--allow-half-precision", action="store_true", help=text)
     takes_device(sub)
     takes_device(_verify_parser(commands))
-    sub = command("run", _run, "run an ONNX model")
+    examples = ("run model.onnx --size batch=8 --repeat 20", "run model.onnx --profile trace.json")
+    sub = command("run", _run, "run an ONNX model", "run model.onnx", *examples)
     sub.add_argument("model", type=pathlib.Path)
     sub.add_argument("--input", type=pathlib.Path, help="an .npz file with the inputs; default: random numbers, seed 0")
     takes_sizes(sub)
@@ -134,6 +149,7 @@ def _verify_parser(commands: Any) -> argparse.ArgumentParser:
     """The command ``verify``."""
     text = "run the operators' cases on the device against the oracle, and print an accuracy card"
     verify: argparse.ArgumentParser = commands.add_parser("verify", help=text, description=text)
+    shows(verify, "verify", "verify Gemm Convolution", "verify --json card.json --html card.html")
     verify.set_defaults(function=_verify)
     verify.add_argument("operators", nargs="*", help="class names; default all")
     amount = verify.add_mutually_exclusive_group()

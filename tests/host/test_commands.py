@@ -9,6 +9,7 @@ import tomllib
 
 import pytest
 
+import dmlvk
 from dmlvk import cli
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -17,6 +18,14 @@ def add_arguments(parser):
     parser.add_argument("name")
     parser.set_defaults(function=lambda options: print(f"hello {options.name}") or 7)
 """
+
+
+def benchmark() -> importlib.metadata.EntryPoint:
+    """The command of the benchmark as its distribution declares it, installed or not."""
+    project = tomllib.loads((ROOT / "bench" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert list(project["entry-points"]) == [cli.COMMANDS]
+    (entry,) = (importlib.metadata.EntryPoint(*item, cli.COMMANDS) for item in project["entry-points"][cli.COMMANDS].items())
+    return entry
 
 
 @pytest.fixture
@@ -59,10 +68,38 @@ def test_a_command_that_is_not_there_is_one_line(
     )
 
 
+@pytest.mark.parametrize("command", ["devices", "ops", "explain", "verify", "run", "bench"])
+def test_the_help_of_each_command_has_examples_that_parse(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [benchmark()])
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    _, _, examples = capsys.readouterr().out.partition("examples:\n")
+    lines = [line.removeprefix("  python -m dmlvk ").split() for line in examples.splitlines()]
+    assert lines
+    for words in lines:
+        assert words[0] == command
+        cli._parser(words).parse_args(words)
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"dmlvk {dmlvk.__version__}\n"
+
+
+def test_unknown_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["devices", "--nosuch"], ["ops", "more"], ["run", "model.onnx", "more"]):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(words)
+        assert caught.value.code == 2
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
 def test_the_benchmark_declares_its_command() -> None:
-    project = tomllib.loads((ROOT / "bench" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert list(project["entry-points"]) == [cli.COMMANDS]
-    (entry,) = (importlib.metadata.EntryPoint(*item, cli.COMMANDS) for item in project["entry-points"][cli.COMMANDS].items())
+    entry = benchmark()
     assert entry.name == "bench" and callable(entry.load())
 
 

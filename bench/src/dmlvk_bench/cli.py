@@ -12,13 +12,16 @@ import argparse
 import pathlib
 from collections.abc import Sequence
 
-from dmlvk.cli import exit_status, takes_device
+from dmlvk.cli import exit_status, shows, takes_device
 from dmlvk_bench import command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The entry point of dmlvk's group ``dmlvk.commands``: the arguments of the command, and of its own three."""
     parser.set_defaults(function=_run, action="run")
+    shows(
+        parser, "bench --quick", "bench --suite matmul --json r.json --html r.html", "bench compare before.json after.json"
+    )
     takes_device(parser)
     text = f"{', '.join(command.SUITES)}, with commas between; default all, of --headline those of its targets"
     parser.add_argument("--suite", default="", metavar="NAMES", help=text)

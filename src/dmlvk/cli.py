@@ -1,11 +1,12 @@
-"""``python -m dmlvk``: devices, ops, explain, verify, run. Each prints a table, or JSON with ``--json``.
+"""``python -m dmlvk``: devices, doctor, ops, explain, verify, run. Each prints a table, or JSON with ``--json``.
 
 Another distribution adds a command by an entry point of the group ``dmlvk.commands``: its name is the command's, and its
 object is a function that takes the command's ``ArgumentParser``, adds the arguments and sets the default ``function``, which
 takes the parsed options and returns the exit status. It is imported when its command is asked for.
 
-Exit status: 0 for success; 1 when a verification failed; 2 for what the caller can mend (an unknown device or operator, a
-bad desc, an unsupported model, a file that cannot be read), with the reason on standard error.
+Exit status: 0 for success; 1 when a verification failed or the doctor found no device that works; 2 for what the caller can
+mend (an unknown device or operator, a bad desc, an unsupported model, a file that cannot be read), with the reason on
+standard error.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """
     parser = argparse.ArgumentParser(prog="dmlvk", description="DirectML's operators on every Vulkan GPU.")
     parser.add_argument("--version", action="version", version=f"dmlvk {dmlvk.__version__}")
-    shows(parser, "devices", "run model.onnx", "run --help")
+    shows(parser, "doctor", "run model.onnx", "run --help")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, function: Any, text: str, *examples: str) -> argparse.ArgumentParser:
@@ -107,6 +108,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     text = "list the Vulkan devices, and what is known of their speed"
     sub = command("devices", _devices, text, "devices", "devices --measure")
     sub.add_argument("--measure", action="store_true", help="open each, measure it, and keep what was found")
+    text = "say what keeps dmlvk from a device, and the command that mends it; try each device"
+    command("doctor", _doctor, text, "doctor", "doctor --json")
     text = "list DirectML's operators, and what the device cannot do of them"
     takes_device(command("ops", _ops_command, text, "ops", "ops --device 1 --json"))
     text = "show which kernel rule a desc, or a node of an ONNX model, gets, and why"
@@ -230,6 +233,18 @@ def _devices(options: argparse.Namespace) -> int:
             print(f"   measured {', '.join(f'{name} {value:,g}' for name, value in item['measured'].items())}")
     print(f"mask: {mask or 'none'}; the profiles that DMLVK_PROFILE takes are {', '.join(PROFILES)}")
     return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from dmlvk.doctor.command import diagnose
+    from dmlvk.doctor.system import System
+
+    diagnosis = diagnose(System())
+    if options.json:
+        _print_json(diagnosis.as_json())
+    else:
+        print("\n".join(diagnosis.lines()))
+    return 0 if diagnosis.works else 1
 
 
 def operator_list(caps: Capabilities) -> list[dict[str, Any]]:

@@ -66,6 +66,20 @@ def test_json(capsys: pytest.CaptureFixture[str], model: str) -> None:
     }
 
 
+def test_the_doctor_is_happy_where_the_other_tests_are(capsys: pytest.CaptureFixture[str]) -> None:
+    told = printed(capsys, "doctor")
+    assert told["works"] and all(device["works"] for device in told["devices"])
+    assert [item for item in told["findings"] if item["state"] == "fault"] == []
+
+
+def test_the_doctor_names_the_variable_of_a_mask_that_is_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMLVK_PROFILE", "nosuchprofile")
+    assert main(["doctor"]) == 1
+    assert "-> unset DMLVK_PROFILE" in capsys.readouterr().out.partition("device 0:")[2]
+
+
 def test_operators_of_a_lesser_device(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLVK_DISABLE", "storage16,int64")
     found = {item["class"]: item for item in printed(capsys, "ops")["operators"]}

@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("eager_calls", "graph_methods"),
     ("eager", "builder"),
     ("onnx",),
-    ("verify",),
+    ("verify", "doctor"),
     ("cli",),
     ("__main__",),
 )

@@ -63,12 +63,12 @@ def test_a_command_that_is_not_there_is_one_line(
     assert cli.main([name, "--quick"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        f"dmlvk: MissingPackageError: there is no command {name!r}, only devices, ops, explain, verify, run; "
+        f"dmlvk: MissingPackageError: there is no command {name!r}, only devices, doctor, ops, explain, verify, run; "
         "a distribution adds bench: pip install dmlvk-bench"
     )
 
 
-@pytest.mark.parametrize("command", ["devices", "ops", "explain", "verify", "run", "bench"])
+@pytest.mark.parametrize("command", ["devices", "doctor", "ops", "explain", "verify", "run", "bench"])
 def test_the_help_of_each_command_has_examples_that_parse(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +91,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_unknown_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["devices", "--nosuch"], ["ops", "more"], ["run", "model.onnx", "more"]):
+    for words in (["devices", "--nosuch"], ["doctor", "more"], ["run", "model.onnx", "more"]):
         with pytest.raises(SystemExit) as caught:
             cli.main(words)
         assert caught.value.code == 2

@@ -138,7 +138,10 @@ class WaitTimeoutError(DmlvkError, TimeoutError):
 
 
 class NoDeviceError(DmlvkError, RuntimeError):
-    """No Vulkan loader, no device, or none that matches the choice."""
+    """No Vulkan loader, no device, or none that matches the choice. ``args[0]`` is the reason alone."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; `python -m dmlvk doctor` says what mends it"
 
 
 class MissingPackageError(DmlvkError, ImportError):

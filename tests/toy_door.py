@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlvk.engine.device_array import data_type_of
 from dmlvk.engine.graph_cache import CompiledGraphs
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.engine.run import Account, Program, Run
 from dmlvk.engine.tensors import Tensor
 from dmlvk.engine.trace import Label, PackedTensor, Region, Spec, Trace

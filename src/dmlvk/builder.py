@@ -30,7 +30,8 @@ from dmlvk.directml.operator import CompiledOperator
 from dmlvk.empty_calls import has_no_elements, outputs_of_nothing
 from dmlvk.engine.callable_graph import CallableGraph
 from dmlvk.engine.default_device import check_device
-from dmlvk.engine.device_array import DeviceArray, array_of, data_type_of, dtype_of, element_strides, memory_span
+from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.numpy_types import array_of, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.engine.single_operators import bound
 from dmlvk.engine.trace import PackedTensor, Trace
 from dmlvk.engine.transfer import empty_on_device

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from dmlvk.arguments import Arguments
 from dmlvk.empty_calls import has_no_elements, outputs_of_nothing
 from dmlvk.engine.default_device import check_device, default_device
-from dmlvk.engine.device_array import DeviceArray, array_of, data_type_of, dtype_of, element_strides, memory_span
+from dmlvk.engine.device_array import DeviceArray
+from dmlvk.engine.numpy_types import array_of, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.engine.single_operators import bound, single_operator
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange

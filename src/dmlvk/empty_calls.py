@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.arguments import Arguments
-from dmlvk.engine.device_array import dtype_of
+from dmlvk.engine.numpy_types import dtype_of
 from dmlvk.spec import ops
 from dmlvk.spec.enums import PaddingMode, ReduceFunction
 from dmlvk.spec.errors import UnsupportedError

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import eager
-from dmlvk.engine.device_array import data_type_of
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec import ops

@@ -136,7 +136,7 @@ def test_graph(name: str, device: dmlvk.Device) -> None:
 
     def entered(array: Any) -> Any:
         fed.append(array)
-        return graph.input(array.shape, dmlvk.engine.device_array.data_type_of(array.dtype))
+        return graph.input(array.shape, dmlvk.engine.numpy_types.data_type_of(array.dtype))
 
     made = getattr(graph, function)(*_nested(operands, entered), **attributes)
     _check(graph.compile(*(made if isinstance(made, tuple) else (made,)))(*fed), wanted)

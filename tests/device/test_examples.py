@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.engine.device_array import data_type_of
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.spec.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc
 from dmlvk.verify.cases.model import NUMPY_TYPES
 

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import dmlvk
 from dmlvk import InvalidArgumentError, TensorDataType, eager
-from dmlvk.engine.device_array import dtype_of
+from dmlvk.engine.numpy_types import dtype_of
 from dmlvk.kernels.lowering import lower
 
 

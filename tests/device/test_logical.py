@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import IsInfinityMode, TensorDataType, arguments, eager
-from dmlvk.engine.device_array import data_type_of
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.spec import ops
 from dmlvk.spec.schema import FieldKind, OperatorDesc
 from dmlvk.verify.cases import all_cases

@@ -20,7 +20,7 @@ from onnx import helper
 
 import dmlvk
 from dmlvk import DepthSpaceOrder, PaddingMode, eager
-from dmlvk.engine.device_array import data_type_of
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.verify.cases.model import NUMPY_TYPES, any_bits
 
 Array = NDArray[Any]

@@ -325,7 +325,7 @@ def test_blocks_agree_with_onnx_runtime(device: dmlvk.Device, kind: type, intege
     zero_point = rng.integers(0, 8, (3, 7))
     real = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     names, code = ["x", "scale", "zero_point"], TensorProto.DataType.Value(integer.name)
-    blocks = [TensorDesc(dmlvk.engine.device_array.data_type_of(kind), (3, 7)), TensorDesc(integer, (3, 7))]
+    blocks = [TensorDesc(dmlvk.engine.numpy_types.data_type_of(kind), (3, 7)), TensorDesc(integer, (3, 7))]
     data = TensorDesc(blocks[0].data_type, x.shape), TensorDesc(integer, x.shape)
 
     node = helper.make_node("QuantizeLinear", names, ["y"], axis=0, block_size=4)

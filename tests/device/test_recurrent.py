@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import dmlvk
 from dmlvk import RecurrentNetworkDirection, TensorDesc, TensorFlags
 from dmlvk.directml.ready_operator import ReadyOperator
-from dmlvk.engine.device_array import data_type_of
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.schema import OperatorDesc

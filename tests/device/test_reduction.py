@@ -21,7 +21,7 @@ from onnx import helper
 import dmlvk
 from dmlvk import AxisDirection, ReduceFunction, TensorDataType, TensorDesc, eager
 from dmlvk.directml.ready_operator import ReadyOperator
-from dmlvk.engine.device_array import data_type_of, dtype_of
+from dmlvk.engine.numpy_types import data_type_of, dtype_of
 from dmlvk.kernels.lowering import possible_rules
 from dmlvk.runtime.memory import BufferBinding
 

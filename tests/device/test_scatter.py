@@ -140,7 +140,7 @@ def run_rule(device: dmlvk.Device, desc: dmlvk.ScatterElements | dmlvk.ScatterNd
 
 
 def described(*arrays: Array) -> list[TensorDesc]:
-    return [TensorDesc(dmlvk.engine.device_array.data_type_of(array.dtype), array.shape) for array in arrays]
+    return [TensorDesc(dmlvk.engine.numpy_types.data_type_of(array.dtype), array.shape) for array in arrays]
 
 
 def along_one_axis(x: Array, indices: Array, updates: Array) -> dmlvk.ScatterElements:

@@ -35,7 +35,7 @@ def top_k(
         axis=axis % x.ndim,
         k=k,
         axis_direction=direction,
-        output_data_types=(dmlvk.engine.device_array.data_type_of(x.dtype), TensorDataType.UINT32),
+        output_data_types=(dmlvk.engine.numpy_types.data_type_of(x.dtype), TensorDataType.UINT32),
         device=device,
     )
     return results

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dmlvk import DeviceArray
 from dmlvk import eager as functions
 from dmlvk.eager_calls import Call as EagerCall
-from dmlvk.engine.device_array import data_type_of
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.spec.errors import DmlvkError
 from dmlvk.spec.functions import function_name, row_named
 from dmlvk.spec.schema import FieldKind

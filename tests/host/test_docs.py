@@ -13,7 +13,7 @@ import pytest
 
 import dmlvk
 from dmlvk import ElementWiseAdd, TensorDataType, TensorDesc
-from dmlvk.engine.device_array import data_type_of
+from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.spec import errors
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from dmlvk.engine.device_array import dtype_of
+from dmlvk.engine.numpy_types import dtype_of
 from dmlvk.engine.trace import Trace
 from dmlvk.graph.step import Storage
 from dmlvk.onnx.model import load_model

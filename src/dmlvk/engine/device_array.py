@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, Final
 
@@ -13,12 +12,13 @@ import numpy.typing as npt
 
 from dmlvk.engine.default_device import check_device, default_device
 from dmlvk.engine.four_bit import pack_half_bytes, unpack_half_bytes
+from dmlvk.engine.numpy_types import HALF_BYTES, array_of, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.graph.views import View, is_order, sizes_of
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.runtime.recorder import BoundRange, Recording, copy_between
 from dmlvk.spec.enums import TensorDataType, member
-from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, StateError
+from dmlvk.spec.errors import InvalidArgumentError, StateError
 from dmlvk.spec.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
     TensorDesc,
@@ -28,87 +28,11 @@ from dmlvk.spec.tensor import (
     tensor_desc,
 )
 
-_DTYPES: Final[dict[TensorDataType, np.dtype[Any]]] = {
-    TensorDataType[name.upper()]: np.dtype(name)
-    for name in (
-        "float64",
-        "float32",
-        "float16",
-        "uint64",
-        "uint32",
-        "uint16",
-        "uint8",
-        "int64",
-        "int32",
-        "int16",
-        "int8",
-    )
-}
-_DATA_TYPES: Final = {dtype: data_type for data_type, dtype in _DTYPES.items()} | {np.dtype(bool): TensorDataType.UINT8}
-_HALF_BYTES: Final = {TensorDataType.INT4: np.dtype(np.int8), TensorDataType.UINT4: np.dtype(np.uint8)}
 _DLPACK_CPU: Final = (1, 0)
 _WORD: Final = 4
 """Bytes of the buffer of an array without elements."""
 
 Index = int | slice | EllipsisType | None
-
-
-def data_type_of(dtype: npt.DTypeLike) -> TensorDataType:
-    """The tensor data type of a numpy type; bool is UINT8, as DirectML's logical operators have it.
-
-    Raises:
-        InvalidArgumentError: a numpy type that no tensor has (complex, object, foreign byte order, ...).
-    """
-    kind = np.dtype(dtype)
-    if kind not in _DATA_TYPES:
-        names = ", ".join(str(known) for known in _DATA_TYPES)
-        raise InvalidArgumentError(f"must be one of {names}", field="dtype", value=kind)
-    return _DATA_TYPES[kind]
-
-
-def array_of(value: npt.ArrayLike, name: Callable[[], str]) -> npt.NDArray[Any]:
-    """A value as numpy sees it.
-
-    Args:
-        value: An array, or what numpy makes one of.
-        name: Gives the name of the argument, for the error.
-
-    Raises:
-        InvalidArgumentError: numpy makes none of it, as of lists of different lengths.
-    """
-    try:
-        return np.asarray(value)
-    except DmlvkError:  # a device's, where the value is on one
-        raise
-    except Exception as error:  # whatever the value's own conversion raises
-        rule = f"must be an array, or what numpy makes one of ({error})"
-        raise InvalidArgumentError(rule, field=name(), value=type(value)) from error
-
-
-def dtype_of(data_type: TensorDataType) -> np.dtype[Any]:
-    """The numpy type of a tensor data type; of a 4-bit one, which numpy lacks, int8 or uint8: a number a byte.
-
-    Raises:
-        InvalidArgumentError: an unknown type.
-    """
-    dtype = _DTYPES.get(data_type) or _HALF_BYTES.get(data_type)
-    if dtype is None:
-        raise InvalidArgumentError("must be a data type of known size", field="DataType", value=data_type)
-    return dtype
-
-
-def element_strides(array: npt.NDArray[Any]) -> tuple[int, ...] | None:
-    """An array's strides in elements; None where no tensor can have them: negative, or no multiple of the element."""
-    item = array.itemsize
-    if any(step < 0 or step % item for step in array.strides):
-        return None
-    return tuple(step // item for step in array.strides)
-
-
-def memory_span(array: npt.NDArray[Any], strides: tuple[int, ...]) -> npt.NDArray[Any]:
-    """The memory between an array's first and last element as a flat array; no copy. Broadcast elements appear once."""
-    last = sum((size - 1) * step for size, step in zip(array.shape, strides, strict=True))
-    return np.lib.stride_tricks.as_strided(array, (last + 1,), (array.itemsize,), writeable=False)
 
 
 def _index_item(item: object) -> Index:
@@ -176,7 +100,7 @@ class DeviceArray:
         target = default_device() if device is None else device
         if data_type is not None:
             data_type = member(TensorDataType, data_type, "data_type")
-        if data_type in _HALF_BYTES:
+        if data_type in HALF_BYTES:
             return _from_half_bytes(values, target, data_type)
         if data_type not in (None, data_type_of(values.dtype)):
             raise InvalidArgumentError(
@@ -251,7 +175,7 @@ class DeviceArray:
 
         The bytes between the view's first and last element travel, however few of them it uses.
         """
-        if self.data_type in _HALF_BYTES:
+        if self.data_type in HALF_BYTES:
             data = np.empty(self._span_in_bytes(), np.uint8)
             self.buffer.read_into(data, self.offset)
             span = unpack_half_bytes(data, self.data_type)[: self._span_in_elements()]

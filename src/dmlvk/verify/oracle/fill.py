@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.engine.device_array import dtype_of
+from dmlvk.engine.numpy_types import dtype_of
 from dmlvk.spec.ops.fill import DiagonalMatrix, DiagonalMatrix1, FillValueConstant, FillValueSequence, OneHot
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.oracle.elementwise import cast_to

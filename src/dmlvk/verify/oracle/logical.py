@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.engine.device_array import dtype_of
+from dmlvk.engine.numpy_types import dtype_of
 from dmlvk.spec.enums import IsInfinityMode
 from dmlvk.spec.schema import OperatorDesc
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlvk.engine.device_array import dtype_of
+from dmlvk.engine.numpy_types import dtype_of
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import cast_scalar

@@ -76,11 +76,12 @@ def row_named(name: str, owner: str) -> type[OperatorDesc]:
         owner: The object that the caller asks, in words, for the error.
 
     Raises:
-        AttributeError: there is none; the message suggests names that are near.
+        AttributeError: there is none; the message suggests names that are near, of operators that have no newer issue.
     """
     rows = rows_by_name()
     if name not in rows:
-        raise AttributeError(f"{owner} has no operator {name!r}{suggestion(name, rows)}")
+        newest = (known for known, row in rows.items() if row.upgrade is OperatorDesc.upgrade)
+        raise AttributeError(f"{owner} has no operator {name!r}{suggestion(name, newest)}")
     return rows[name]
 
 

@@ -320,11 +320,8 @@ def test_indexing_is_numpys(index: tuple[Any, ...], new_axis: int | None, dots: 
 
 def test_bad_indices(device: dmlvk.Device) -> None:
     array = DeviceArray.from_numpy(ramp(4, 5), device)
-    for index in (4, -5, (0, 0, 0), (..., ...)):
+    for index in (4, -5, (0, 0, 0), (..., ...), [4], (0, [-6]), ([0, 1], [0, 1, 2]), np.array([True])):
         with pytest.raises(IndexError):
-            array[index]  # type: ignore[index]
-    for index in (slice(None, None, -1), slice(4, None)):
-        with pytest.raises(dmlvk.InvalidArgumentError):
             array[index]
     assert len(array) == 4 and len(list(array)) == 4
 
@@ -380,7 +377,7 @@ def test_options_are_plain_numbers_or_numpys(device: dmlvk.Device) -> None:
 def test_an_index_is_an_integer(device: dmlvk.Device) -> None:
     array = DeviceArray.from_numpy(np.arange(6, dtype=np.float32).reshape(2, 3), device)
     assert array[np.int64(1), np.array(2)].numpy() == 5
-    for index in (1.5, "1", True, [0], np.array([0, 1])):
+    for index in (1.5, "1", True, ["0"], np.array([0.5, 1])):
         with pytest.raises(TypeError):
             array[index]
 

@@ -6,10 +6,10 @@ import collections
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Final
+from typing import Final, TypeVar
 
-from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.operator import PreparedOperator, Ranges, lowered
+from dmlvk.engine.stored_array import StoredArray
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.runtime.recorder import BoundRange, Recording
@@ -18,6 +18,7 @@ from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
 _KEPT: Final = 512
+Stored = TypeVar("Stored", bound=StoredArray)
 
 
 class SingleOperator:
@@ -103,7 +104,7 @@ def single_operator(device: ComputeDevice, key: Hashable, describe: Callable[[],
     return operator
 
 
-def packed(array: DeviceArray) -> DeviceArray:
+def packed(array: Stored) -> Stored:
     """A packed copy of an array, made on the device. Does not wait for it."""
     target = TensorDesc(array.data_type, array.desc.sizes)
 
@@ -113,10 +114,10 @@ def packed(array: DeviceArray) -> DeviceArray:
     operator = single_operator(array.device, ("packed", array.desc), copy)
     (buffer,) = operator.run(array.device, [bound(array)])
     assert buffer is not None, "a copy has an output"
-    return DeviceArray(array.device, buffer, array.data_type, array.shape)
+    return type(array)(array.device, buffer, array.data_type, array.shape, is_bool=array.is_bool)
 
 
-def bound(array: DeviceArray) -> BoundRange:
+def bound(array: StoredArray) -> BoundRange:
     """The range of an array's bytes: its own or, where they cannot be bound, those of a copy made on the device."""
     buffer, offset, _ = array.binding()
     assert buffer is not None, "an array has memory"

@@ -1,11 +1,10 @@
-"""``DeviceArray``: a tensor that lives on a device, sliced and transposed without moving a byte."""
+"""What a ``DeviceArray`` is before it computes: memory on a device, sliced and transposed without moving a byte."""
 
 from __future__ import annotations
 
 import math
-import operator
-from types import EllipsisType
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,37 +28,27 @@ from dmlvk.spec.tensor import (
 )
 
 _DLPACK_CPU: Final = (1, 0)
+_BOOL: Final = np.dtype(bool)
 _WORD: Final = 4
 """Bytes of the buffer of an array without elements."""
 
-Index = int | slice | EllipsisType | None
+Index = int | slice | None
 
 
-def _index_item(item: object) -> Index:
-    if item is None or item is Ellipsis or isinstance(item, slice):
-        return item
-    if isinstance(item, bool):
-        raise TypeError("a DeviceArray cannot be indexed by booleans; use integers, slices, None and ...")
-    return operator.index(item)  # type: ignore[arg-type]  # which raises TypeError for what is no integer
-
-
-class DeviceArray:
-    """A tensor on a device: a buffer, where in it the first element lies, sizes and strides.
-
-    Slicing, ``transpose`` and ``T`` give views of the same buffer. A view may start at any element, while DirectML
-    binds tensors at multiples of 16 bytes: ``binding`` copies a view that starts elsewhere into a buffer of its own,
-    on the device, and ``is_bindable`` tells beforehand.
+class StoredArray:
+    """A tensor on a device: a buffer, where in it the first element lies, sizes and strides. ``DeviceArray`` says more.
 
     Attributes:
         device: The device that it lives on.
         buffer: The memory, shared with the views.
         offset: Bytes from the buffer's start to the first element.
         data_type: The type of the elements.
+        is_bool: Whether the elements, of UINT8, are truth values: 0 or 1, and bool for numpy.
         shape: Elements a dimension; () for a single element.
         strides: Elements (not bytes) between neighbours of each dimension.
     """
 
-    __slots__ = ("buffer", "data_type", "device", "offset", "shape", "strides")
+    __slots__ = ("buffer", "data_type", "device", "is_bool", "offset", "shape", "strides")
 
     def __init__(
         self,
@@ -69,6 +58,7 @@ class DeviceArray:
         shape: tuple[int, ...],
         strides: tuple[int, ...] | None = None,
         offset: int = 0,
+        is_bool: bool = False,
     ) -> None:
         self.device = device
         self.buffer = buffer
@@ -76,11 +66,12 @@ class DeviceArray:
         self.shape = shape
         self.strides = packed_strides(shape) if strides is None else strides
         self.offset = offset
+        self.is_bool = is_bool
 
-    @staticmethod
+    @classmethod
     def from_numpy(
-        array: npt.ArrayLike, device: ComputeDevice | None = None, data_type: TensorDataType | None = None
-    ) -> DeviceArray:
+        cls, array: npt.ArrayLike, device: ComputeDevice | None = None, data_type: TensorDataType | None = None
+    ) -> Self:
         """Uploads an array, keeping its strides: the bytes between its first and last element travel once, as they are.
 
         Only an array with negative strides, or strides that are no multiple of its element, is copied first, and one that
@@ -101,7 +92,7 @@ class DeviceArray:
         if data_type is not None:
             data_type = member(TensorDataType, data_type, "data_type")
         if data_type in HALF_BYTES:
-            return _from_half_bytes(values, target, data_type)
+            return cls._from_half_bytes(values, target, data_type)
         if data_type not in (None, data_type_of(values.dtype)):
             raise InvalidArgumentError(
                 "must be the array's own, or INT4 or UINT4",
@@ -116,15 +107,27 @@ class DeviceArray:
             strides = packed_strides(values.shape)
         desc = tensor_desc(data_type, values.shape or (1,), strides or (1,))
         if values.size == 0:
-            return DeviceArray(target, target.create_buffer(_WORD), data_type, values.shape)
+            return cls(target, target.create_buffer(_WORD), data_type, values.shape, is_bool=values.dtype == bool)
         buffer = target.create_buffer(desc.total_tensor_size_in_bytes)
         buffer.write(memory_span(values, strides))
-        return DeviceArray(target, buffer, data_type, values.shape, strides)
+        return cls(target, buffer, data_type, values.shape, strides, is_bool=values.dtype == bool)
+
+    @classmethod
+    def _from_half_bytes(cls, values: npt.NDArray[Any], device: ComputeDevice, data_type: TensorDataType) -> Self:
+        """A packed 4-bit array on a device."""
+        least, most = (cast_scalar(end, data_type) for end in (-np.inf, np.inf))
+        if values.dtype != dtype_of(data_type) or np.any((values < least) | (values > most)):
+            rule = f"must hold {dtype_of(data_type)} numbers from {least} to {most}"
+            raise InvalidArgumentError(rule, field="array", value=values.dtype)
+        desc = tensor_desc(data_type, values.shape or (1,))
+        buffer = device.create_buffer(desc.total_tensor_size_in_bytes or _WORD)
+        buffer.write(pack_half_bytes(np.ascontiguousarray(values).reshape(-1)))
+        return cls(device, buffer, data_type, values.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The numpy type."""
-        return dtype_of(self.data_type)
+        return _BOOL if self.is_bool else dtype_of(self.data_type)
 
     @property
     def ndim(self) -> int:
@@ -212,25 +215,19 @@ class DeviceArray:
     def __repr__(self) -> str:
         return f"DeviceArray({self.numpy()!r}, device={self.device.info.name!r})"
 
-    def __getitem__(self, index: Index | tuple[Index, ...]) -> DeviceArray:
-        """A view: integers, slices with positive steps, ``None`` and ``...``, as in numpy.
+    def viewed(self, items: Sequence[Index]) -> Self:
+        """A view.
+
+        Args:
+            items: An integer or a slice with a positive step for each dimension, and None for each new one.
 
         Raises:
-            IndexError: out of range, or too many indices.
-            TypeError: an index of another kind, such as an array or a list.
-            InvalidArgumentError: a step below 1, or no elements left.
+            IndexError: out of range.
+            InvalidArgumentError: 4-bit elements, and a start within a byte.
         """
-        items = [_index_item(item) for item in (index if isinstance(index, tuple) else (index,))]
-        named = sum(item is not None and item is not Ellipsis for item in items)
-        if named > self.ndim or items.count(Ellipsis) > 1:
-            raise IndexError(f"too many indices: the DeviceArray has {self.ndim} dimensions, and {named} are indexed")
-        if Ellipsis not in items:
-            items.append(Ellipsis)
-        at = items.index(Ellipsis)
-        items[at : at + 1] = [slice(None)] * (self.ndim - named)
-
-        start, shape, strides = 0, [], []
-        axis = 0
+        start, axis = 0, 0
+        shape: list[int] = []
+        strides: list[int] = []
         for item in items:
             if item is None:
                 shape.append(1)
@@ -238,27 +235,20 @@ class DeviceArray:
                 continue
             size, step = self.shape[axis], self.strides[axis]
             if isinstance(item, slice):
-                first, last, stride = item.indices(size)
-                count = len(range(first, last, stride))
-                if stride < 1 or count < 1:
-                    raise InvalidArgumentError(
-                        f"a slice of dimension {axis} of size {size} must have a positive step and leave elements",
-                        field="index",
-                        value=item,
-                    )
-                shape.append(count)
-                strides.append(step * stride)
-                start += first * step
+                places = range(*item.indices(size))
+                shape.append(len(places))
+                strides.append(step * places.step)
+                start += places.start * step
             else:
-                assert isinstance(item, int), "the ellipsis has been replaced"
-                position = item
-                if not -size <= position < size:
-                    raise IndexError(f"index {position} is out of range for dimension {axis} of size {size}")
-                start += position % size * step
+                if not -size <= item < size:
+                    raise IndexError(f"index {item} is out of range for dimension {axis} of size {size}")
+                start += item % size * step
             axis += 1
-        return self._view(tuple(shape), tuple(strides), start)
+        if 0 in shape:
+            return self.seen(View.packed(shape))
+        return self.seen(View(tuple(shape), tuple(strides)), start)
 
-    def transpose(self, *axes: int) -> DeviceArray:
+    def transpose(self, *axes: int) -> Self:
         """A view with the dimensions in another order, reversed where none is given.
 
         Raises:
@@ -269,14 +259,14 @@ class DeviceArray:
             raise InvalidArgumentError(
                 f"must name each of the {self.ndim} dimensions once", operator="transpose", field="axes", value=axes
             )
-        return self._view(*self.view.transposed(order))
+        return self.seen(self.view.transposed(order))
 
     @property
-    def T(self) -> DeviceArray:
+    def T(self) -> Self:
         """``transpose()``."""
         return self.transpose()
 
-    def reshape(self, *shape: int) -> DeviceArray:
+    def reshape(self, *shape: int) -> Self:
         """A view with other sizes, one of which may be -1; only of a packed array.
 
         Raises:
@@ -290,30 +280,19 @@ class DeviceArray:
         if sizes is None:
             rule = f"must have the {self.size} elements of shape {self.shape}"
             raise InvalidArgumentError(rule, operator="reshape", field="shape", value=shape)
-        return self._view(sizes, packed_strides(sizes))
+        return self.seen(View.packed(sizes))
 
-    def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> DeviceArray:
+    def seen(self, view: View, start: int = 0) -> Self:
+        """A view: the elements of this memory by other sizes and strides, from an element of this view on."""
         nbytes, rest = divmod(start * element_bits(self.data_type), 8)
         if rest:
             raise InvalidArgumentError(
                 "a view of 4-bit elements must start on a whole byte, so at an even element", field="index", value=start
             )
-        return DeviceArray(self.device, self.buffer, self.data_type, shape, strides, self.offset + nbytes)
+        return type(self)(self.device, self.buffer, self.data_type, *view, self.offset + nbytes, self.is_bool)
 
     def _span_in_elements(self) -> int:
         return self.view.span
 
     def _span_in_bytes(self) -> int:
         return -(-self._span_in_elements() * element_bits(self.data_type) // 8)
-
-
-def _from_half_bytes(values: npt.NDArray[Any], device: ComputeDevice, data_type: TensorDataType) -> DeviceArray:
-    """A packed 4-bit array on a device."""
-    least, most = (cast_scalar(end, data_type) for end in (-np.inf, np.inf))
-    if values.dtype != dtype_of(data_type) or np.any((values < least) | (values > most)):
-        rule = f"must hold {dtype_of(data_type)} numbers from {least} to {most}"
-        raise InvalidArgumentError(rule, field="array", value=values.dtype)
-    desc = tensor_desc(data_type, values.shape or (1,))
-    buffer = device.create_buffer(desc.total_tensor_size_in_bytes or _WORD)
-    buffer.write(pack_half_bytes(np.ascontiguousarray(values).reshape(-1)))
-    return DeviceArray(device, buffer, data_type, values.shape)

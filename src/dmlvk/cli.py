@@ -101,7 +101,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         sub.set_defaults(function=function)
         return sub
 
-    def takes_sizes(sub: argparse.ArgumentParser) -> None:
+    def takes_sizes(sub: argparse._ActionsContainer) -> None:
         text = "value of a model's symbolic dimension: NAME=SIZE, of one without a name: INPUT.AXIS=SIZE; default 1"
         sub.add_argument("--size", action="append", default=[], type=_named_size, help=text)
 
@@ -126,8 +126,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     examples = ("run model.onnx --size batch=8 --repeat 20", "run model.onnx --profile trace.json")
     sub = command("run", _run, "run an ONNX model", "run model.onnx", *examples)
     sub.add_argument("model", type=pathlib.Path)
-    sub.add_argument("--input", type=pathlib.Path, help="an .npz file with the inputs; default: random numbers, seed 0")
-    takes_sizes(sub)
+    inputs = sub.add_mutually_exclusive_group()
+    inputs.add_argument("--input", type=pathlib.Path, help="an .npz file with the inputs; default: random numbers, seed 0")
+    takes_sizes(inputs)
     sub.add_argument("--output", type=pathlib.Path, help="write the outputs to this .npz file")
     sub.add_argument("--repeat", type=_count, default=1, help="runs after the first, for the time")
     text = "time every kernel in two more runs, list them and write a Chrome trace, which Perfetto opens"
@@ -376,6 +377,10 @@ def _parse_field(spec: FieldSpec, word: str) -> Any:
 def _explain(options: argparse.Namespace) -> int:
     if options.operator.endswith(".onnx") or os.path.isfile(options.operator):
         return _explain_node(options)
+    if options.size:
+        raise InvalidArgumentError(
+            "must be left out: an operator's sizes stand in its fields", field="--size", value=options.size
+        )
     desc = parse_desc(options.operator, options.fields)
     desc.validate()
     device = Device(options.device)
@@ -396,6 +401,8 @@ def _explain_node(options: argparse.Namespace) -> int:
 
     if len(options.fields) != 1:
         raise InvalidArgumentError("must be the name of one node of the model", field="NODE", value=" ".join(options.fields))
+    if options.allow_half_precision:
+        raise InvalidArgumentError("must be left out of a model's nodes", field="--allow-half-precision", value=True)
     session = loaded(options.operator, options.device)
     session.run(None, random_feeds(session, dict(options.size)))
     explanation = session.explain(options.fields[0])

@@ -114,6 +114,8 @@ def test_outputs_are_written(capsys: pytest.CaptureFixture[str], model: str, tmp
         ["explain", "ElementWiseAdd", "a_tensor=FLOAT32[0]"],
         ["explain", "ElementWiseAdd", "a_tensor=FLOAT32[2,,3]"],
         [*ADD, "--device", "99"],
+        [*ADD, "--size", "N=2"],
+        ["explain", "MODEL", "node", "--allow-half-precision"],
         NORMALIZATION,
         [*NORMALIZATION, "axes=x"],
         [*NORMALIZATION, "axes=1", "epsilon=1e99"],
@@ -133,7 +135,10 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], model: str, arguments: lis
     assert err.startswith("dmlvk: ") and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", [["--size", "N"], ["--size", "N=0"], ["--size", "N=x"], ["--repeat", "-1"]])
+@pytest.mark.parametrize(
+    "option",
+    [["--size", "N"], ["--size", "N=0"], ["--size", "N=x"], ["--size", "N=2", "--input", "feeds.npz"], ["--repeat", "-1"]],
+)
 def test_bad_options(capsys: pytest.CaptureFixture[str], model: str, option: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["run", model, *option])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import importlib.metadata
 import itertools
 import json
@@ -240,11 +241,9 @@ def _doctor(options: argparse.Namespace) -> int:
     from dmlvk.doctor.command import diagnose
     from dmlvk.doctor.system import System
 
-    diagnosis = diagnose(System())
+    diagnosis = diagnose(System(), (lambda line: None) if options.json else functools.partial(print, flush=True))
     if options.json:
         _print_json(diagnosis.as_json())
-    else:
-        print("\n".join(diagnosis.lines()))
     return 0 if diagnosis.works else 1
 
 

@@ -80,6 +80,12 @@ def test_the_doctor_names_the_variable_of_a_mask_that_is_none(
     assert "-> unset DMLVK_PROFILE" in capsys.readouterr().out.partition("device 0:")[2]
 
 
+def test_the_doctor_says_what_a_device_lacks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLVK_DISABLE", "subgroups")
+    (device,) = printed(capsys, "doctor")["devices"][:1]
+    assert "subgroup_arithmetic and subgroup_shuffle" in device["findings"][1]["text"]
+
+
 def test_operators_of_a_lesser_device(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLVK_DISABLE", "storage16,int64")
     found = {item["class"]: item for item in printed(capsys, "ops")["operators"]}

@@ -19,6 +19,7 @@ from dmlvk.runtime.device import DeviceInfo
 from dmlvk.spec.errors import NoDeviceError
 
 NATIVE = pathlib.Path(__file__).parent.parent.parent / "native" / "api.cpp"
+APT = "sudo apt-get update && "
 DEBIAN = "ID=debian\n"
 UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nPRETTY_NAME="Ubuntu 24.04 LTS"\n'
 FEDORA = "ID=fedora\n"
@@ -73,8 +74,8 @@ NO_LOADER = {"libvulkan.so.1": "no file", "libvulkan.so": "no file either"}
 @pytest.mark.parametrize(
     ("release", "root", "mend"),
     [
-        (DEBIAN, False, "sudo apt-get install -y libvulkan1"),
-        (UBUNTU, True, "apt-get install -y libvulkan1"),
+        (DEBIAN, False, f"{APT}sudo apt-get install -y libvulkan1"),
+        (UBUNTU, True, "apt-get update && apt-get install -y libvulkan1"),
         (FEDORA, False, "sudo dnf install -y vulkan-loader"),
         (ARCH, False, "sudo pacman -S --needed vulkan-icd-loader"),
         ("ID=other\n", False, "with this system's package manager, install the Vulkan loader"),
@@ -112,7 +113,7 @@ def test_variables(machine: Make) -> None:
 
 def test_no_manifest(machine: Make) -> None:
     found = only(findings.drivers(machine({"/etc/os-release": DEBIAN})))
-    assert found.mend == "sudo apt-get install -y mesa-vulkan-drivers" and "/usr/share/vulkan/icd.d" in found.text
+    assert found.mend == f"{APT}sudo apt-get install -y mesa-vulkan-drivers" and "/usr/share/vulkan/icd.d" in found.text
 
 
 def test_manifests_and_their_libraries(machine: Make) -> None:
@@ -144,13 +145,26 @@ def test_a_container_without_the_graphics_part_of_nvidias_driver(machine: Make) 
 
 def test_nvidias_driver_without_its_vulkan_part(machine: Make) -> None:
     files = {"/proc/driver/nvidia/version": NVIDIA_KERNEL, MANIFEST: manifest("liblavapipe.so"), "/etc/os-release": UBUNTU}
-    assert only(findings.drivers(machine(files))).mend == "sudo apt-get install -y libnvidia-gl-535"
+    assert only(findings.drivers(machine(files))).mend == f"{APT}sudo apt-get install -y libnvidia-gl-535"
 
 
 def test_nvidias_driver_without_the_libraries_of_windows(machine: Make) -> None:
     files = {"/usr/share/vulkan/icd.d/nvidia_icd.json": manifest("libGLX_nvidia.so.0"), "/etc/os-release": DEBIAN}
     closed = {"libGLX_nvidia.so.0": "libX11.so.6: cannot open shared object file"}
-    assert only(findings.drivers(machine(files, closed=closed))).mend == "sudo apt-get install -y libx11-6 libxext6"
+    assert only(findings.drivers(machine(files, closed=closed))).mend == f"{APT}sudo apt-get install -y libx11-6 libxext6"
+
+
+@pytest.mark.parametrize(
+    ("files", "environment"),
+    [
+        ({"/run/.containerenv": ""}, {}),
+        ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}),
+        ({"/proc/self/mountinfo": "612 529 0:56 / / rw,relatime - overlay overlay rw\n"}, {}),
+    ],
+)
+def test_what_is_a_container(machine: Make, files: dict[str, str], environment: dict[str, str]) -> None:
+    assert not machine({"/proc/self/mountinfo": "29 1 8:1 / / rw - ext4 /dev/sda1 rw\n"}).in_container
+    assert machine(files, environment=environment).in_container
 
 
 def test_device_files_of_others(machine: Make) -> None:
@@ -225,11 +239,13 @@ def test_without_a_device_the_status_is_1_and_every_fault_has_a_mend(
     system = machine({"/etc/os-release": DEBIAN}, closed=NO_LOADER)
     fault = Finding("fault", "devices", "no Vulkan loader", "mend")
     monkeypatch.setattr(command, "find_devices", lambda _: ([], [fault]))
-    diagnosis = command.diagnose(system)
-    monkeypatch.setattr(command, "diagnose", lambda _: diagnosis)
+    examine = command.diagnose
+    monkeypatch.setattr(command, "diagnose", lambda _, say: examine(system, say))
     assert cli.main(["doctor"]) == 1
     said = capsys.readouterr().out
-    assert "-> sudo apt-get install -y libvulkan1" in said and said.endswith("0 of 0 devices work; mend the faults above\n")
+    assert f"-> {APT}sudo apt-get install -y libvulkan1" in said and said.endswith(
+        "0 of 0 devices work; mend the faults above\n"
+    )
     assert cli.main(["doctor", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["works"] is False and told["devices"] == []

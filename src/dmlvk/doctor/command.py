@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,20 +51,33 @@ class Diagnosis:
             ],
         }
 
-    def lines(self) -> list[str]:
-        """For people: what each finding is, and under it what mends it."""
-        lines = [self.system]
-        for finding in (*self.findings, *(finding for trial in self.trials for finding in trial.findings)):
-            lines.append(f"{finding.state:5}  {finding.part}: {finding.text}")
-            if finding.mend:
-                lines.append(f"       -> {finding.mend}")
-        working = sum(trial.works for trial in self.trials)
-        lines.append(f"{working} of {len(self.trials)} devices work" + ("" if working else "; mend the faults above"))
-        return lines
 
+def diagnose(system: System, say: Callable[[str], None]) -> Diagnosis:
+    """Examines a machine and tries its devices.
 
-def diagnose(system: System) -> Diagnosis:
-    """Examines a machine and tries its devices."""
+    Args:
+        system: The machine.
+        say: Called with each line for people as soon as it is known, since a broken driver may end the process.
+    """
     words = f"dmlvk {dmlvk.__version__}, Python {platform.python_version()}, {system.name}, {platform.machine()}"
-    found, faults = find_devices(system)
-    return Diagnosis(words, (*all_findings(system), *faults), tuple(map(try_device, found)))
+    say(words)
+
+    def told(found: Iterable[Finding]) -> tuple[Finding, ...]:
+        findings = tuple(found)
+        for finding in findings:
+            say(f"{finding.state:5}  {finding.part}: {finding.text}")
+            if finding.mend:
+                say(f"       -> {finding.mend}")
+        return findings
+
+    findings = told(all_findings(system))
+    devices, faults = find_devices(system)
+    findings += told(faults)
+    trials = []
+    for device in devices:
+        trials.append(try_device(device))
+        told(trials[-1].findings)
+    diagnosis = Diagnosis(words, findings, tuple(trials))
+    working = sum(trial.works for trial in trials)
+    say(f"{working} of {len(trials)} devices work" + ("" if working else "; mend the faults above"))
+    return diagnosis

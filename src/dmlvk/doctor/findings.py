@@ -105,7 +105,7 @@ def drivers(system: System) -> Iterator[Finding]:
     """The drivers' manifests, and whether the library of each can be opened. Windows keeps them in its registry."""
     if system.platform == "win32":
         return
-    if system.platform == "darwin" and all(map(system.opens, LOADERS["darwin"][:1])):
+    if system.platform == "darwin" and system.opens(LOADERS["darwin"][0]):
         return  # without a loader MoltenVK is opened directly, and needs no manifest
     given = next((name for name in _GIVEN if system.environment.get(name)), None)
     folders = _manifest_folders(system)

@@ -6,6 +6,7 @@ import ctypes
 import os
 import pathlib
 import platform
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,12 +18,16 @@ driver; the libraries of windows, which NVIDIA's driver opens without a screen t
 
 _MARKS: Final = (".dockerenv", "run/.containerenv")
 """Files that Docker and Podman put into a container."""
+_NAMES: Final = ("container", "KUBERNETES_SERVICE_HOST")
+"""Variables that Podman, systemd and Kubernetes set in one."""
+_OVERLAY: Final = r"^\S+ \S+ \S+ \S+ / .* - overlay "
+"""The root as other makers of containers mount it."""
 _ANY: Final = "with this system's package manager, install "
 
 
 class _Family(NamedTuple):
-    """How a family of systems installs what dmlvk may need: the command, and the packages of each ``Thing``. NVIDIA's have a
-    place for the main version of the driver."""
+    """How a family of systems installs what dmlvk may need: the command, with places for ``sudo``, and the packages of each
+    ``Thing``. NVIDIA's have a place for the main version of the driver."""
 
     command: str
     loader: str
@@ -31,15 +36,15 @@ class _Family(NamedTuple):
     window: str
 
 
-_APT: Final = "apt-get install -y "
+_APT: Final = "{sudo}apt-get update && {sudo}apt-get install -y "
 _FAMILIES: Final[Mapping[str, _Family]] = {
     "ubuntu": _Family(_APT, "libvulkan1", "mesa-vulkan-drivers", "libnvidia-gl-{}", "libx11-6 libxext6"),
     "debian": _Family(_APT, "libvulkan1", "mesa-vulkan-drivers", "nvidia-vulkan-icd", "libx11-6 libxext6"),
     "fedora": _Family(
-        "dnf install -y ", "vulkan-loader", "mesa-vulkan-drivers", "xorg-x11-drv-nvidia-libs", "libX11 libXext"
+        "{sudo}dnf install -y ", "vulkan-loader", "mesa-vulkan-drivers", "xorg-x11-drv-nvidia-libs", "libX11 libXext"
     ),
     "arch": _Family(
-        "pacman -S --needed ",
+        "{sudo}pacman -S --needed ",
         "vulkan-icd-loader",
         "vulkan-swrast vulkan-radeon vulkan-intel",
         "nvidia-utils",
@@ -128,9 +133,9 @@ class System:
     @property
     def in_container(self) -> bool:
         """Whether this is a container, as far as one can see."""
-        groups = self.text("/proc/1/cgroup")
-        marked = any((self.root / mark).exists() for mark in _MARKS) or "container" in self.environment
-        return marked or any(word in groups for word in ("docker", "kubepods", "containerd", "libpod"))
+        marked = any((self.root / mark).exists() for mark in _MARKS)
+        named = any(name in self.environment for name in _NAMES)
+        return marked or named or re.search(_OVERLAY, self.text("/proc/self/mountinfo"), re.MULTILINE) is not None
 
     @property
     def nvidia_version(self) -> str:
@@ -150,5 +155,4 @@ class System:
         if family is None:
             return _ANY + " and ".join(getattr(_WORDS, thing) for thing in things)
         packages = " ".join(getattr(family, thing) for thing in things).format(self.nvidia_version.partition(".")[0])
-        command = f"{family.command}{packages}"
-        return command if self.is_root else f"sudo {command}"
+        return family.command.format(sudo="" if self.is_root else "sudo ") + packages

@@ -1,4 +1,4 @@
-"""A product and a sum on each device, held against numpy."""
+"""An addition on each device, which takes no feature of it, held against numpy."""
 
 from __future__ import annotations
 
@@ -94,7 +94,6 @@ def lacks(part: str, capabilities: Capabilities) -> Iterator[Finding]:
 
 def _computes(device: Device) -> bool:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    factor = np.arange(12, dtype=np.float32).reshape(3, 4)
     graph = Graph(device)
-    function = graph.compile(graph.input(x.shape) @ graph.constant(factor) + 1.0)
-    return np.array_equal(function(x).numpy(), x @ factor + 1)
+    function = graph.compile(graph.input(x.shape) + graph.input(x.shape))
+    return np.array_equal(function(x, 10 * x).numpy(), 11 * x)

@@ -82,6 +82,11 @@ def check_absence(environment: dict[str, str]) -> None:
     if not done.stderr.startswith("dmlvk: NoDeviceError: "):
         raise Failed(f"python -m dmlvk devices says, without a device: {done.stderr}")
     say(done.stderr.strip())
+    doctor = json.loads(command("doctor", "--json", status=1, environment=environment).stdout)
+    mends = [item["mend"] for item in doctor["findings"] if item["state"] == "fault"]
+    if not mends or not all(mends):
+        raise Failed(f"without a device the doctor advises {mends}")
+    say(f"the doctor advises: {mends[0]}")
 
 
 def broken_loader(folder: Path) -> dict[str, str]:
@@ -97,6 +102,7 @@ def check_device() -> None:
 
     devices = json.loads(command("devices", "--json").stdout)
     say(f"{len(devices)} devices; chosen is {dmlvk.Device().info.name}")
+    command("doctor")
     listed = json.loads(command("ops", "--json").stdout)["operators"]
     implemented = sum(row["status"] == "implemented" for row in listed)
     say(f"{implemented} of {len(listed)} operators implemented")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -224,6 +225,15 @@ def test_no_device(machine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLVK_DEVICE", "another")
     found, faults = trial.find_devices(system, lambda: [INFO])
     assert found == [INFO] and only(faults).part == "DMLVK_DEVICE"
+
+
+def test_a_gpu_that_the_drivers_do_not_find(machine: Make) -> None:
+    files = {**AMD_GPU, "/etc/os-release": ARCH}
+    found = only(trial.overlooked(machine(files), [INFO]), "note")
+    assert "a GPU of AMD" in found.text and found.mend == "sudo pacman -S --needed vulkan-swrast vulkan-radeon vulkan-intel"
+    replaced = machine(files, environment={"VK_ICD_FILENAMES": "/lavapipe.json"})
+    assert only(trial.overlooked(replaced, [INFO]), "note").mend == "unset VK_ICD_FILENAMES"
+    assert not list(trial.overlooked(machine(files), [INFO, dataclasses.replace(INFO, type="discrete")]))
 
 
 def test_features_that_a_device_lacks() -> None:

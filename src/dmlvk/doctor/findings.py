@@ -107,7 +107,7 @@ def drivers(system: System) -> Iterator[Finding]:
         return
     if system.platform == "darwin" and system.opens(LOADERS["darwin"][0]):
         return  # without a loader MoltenVK is opened directly, and needs no manifest
-    given = next((name for name in _GIVEN if system.environment.get(name)), None)
+    given = replacing_variable(system)
     folders = _manifest_folders(system)
     listed = system.paths(given) if given else folders
     manifests = [found for path in (*listed, *system.paths("VK_ADD_DRIVER_FILES")) for found in _manifests(system, path)]
@@ -118,10 +118,15 @@ def drivers(system: System) -> Iterator[Finding]:
         text = f"the kernel has NVIDIA's driver {system.nvidia_version}, but there is no manifest of its Vulkan part"
         if "NVIDIA_DRIVER_CAPABILITIES" in system.environment:
             text += f"; NVIDIA_DRIVER_CAPABILITIES is {system.environment['NVIDIA_DRIVER_CAPABILITIES']}"
-        yield Finding("fault", "NVIDIA's driver", text, _nvidia_mend(system))
+        yield Finding("fault", "NVIDIA's driver", text, nvidia_mend(system))
     if not manifests:
         mend = f"unset {given}" if given else system.install("mesa")
         yield Finding("fault", "drivers", f"there is no driver manifest in {' '.join(listed)}", mend)
+
+
+def replacing_variable(system: System) -> str | None:
+    """The variable in force that replaces the installed drivers by others."""
+    return next((name for name in _GIVEN if system.environment.get(name)), None)
 
 
 def _manifest_folders(system: System) -> list[str]:
@@ -160,10 +165,11 @@ def _driver(system: System, manifest: pathlib.Path) -> Iterator[Finding]:
 def _driver_mend(system: System, library: str, reason: str) -> str:
     if _WINDOW_LIBRARY.search(reason):
         return system.install("window")
-    return _nvidia_mend(system) if "nvidia" in library.lower() else system.install("mesa")
+    return nvidia_mend(system) if "nvidia" in library.lower() else system.install("mesa")
 
 
-def _nvidia_mend(system: System) -> str:
+def nvidia_mend(system: System) -> str:
+    """What brings the Vulkan part of NVIDIA's driver."""
     if system.in_container:
         return _DOCKER_NVIDIA
     return system.install("nvidia") if system.nvidia_version else VENDORS
@@ -181,13 +187,13 @@ def device_files(system: System) -> Iterator[Finding]:
         else:
             text = f"{system.shown(path)}: this user may not read and write it"
             yield Finding("fault", "device file", text, _access_mend(system, path))
-    for vendor in sorted(_gpu_vendors(system)):
+    for vendor in sorted(gpu_vendors(system)):
         if not (nvidia if vendor == "NVIDIA" else render):
             files = "/dev/nvidia0 and /dev/nvidiactl" if vendor == "NVIDIA" else "/dev/dri/renderD*"
             yield Finding("fault", "device file", f"there is a GPU of {vendor}, but no {files}", _file_mend(system, vendor))
 
 
-def _gpu_vendors(system: System) -> set[str]:
+def gpu_vendors(system: System) -> set[str]:
     """Whose GPUs are on the machine's bus."""
     found = set()
     for device in system.path("/sys/bus/pci/devices").glob("*"):

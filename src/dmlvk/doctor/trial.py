@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +13,7 @@ import numpy as np
 from dmlvk.builder import Graph
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.directml.device import Device
-from dmlvk.doctor.findings import Finding
+from dmlvk.doctor.findings import Finding, gpu_vendors, nvidia_mend, replacing_variable
 from dmlvk.doctor.system import System
 from dmlvk.kernels.common.data_types import unsupported_types
 from dmlvk.kernels.common.registry import has_kernels
@@ -22,6 +23,7 @@ from dmlvk.spec.schema import REGISTRY
 
 _SECONDS: Final = 60.0
 """How long a device may take for what takes it milliseconds."""
+_REINSTALL: Final = "pip install --force-reinstall --no-deps dmlvk; in a checkout: tools/develop.sh"
 
 
 @dataclass(frozen=True)
@@ -46,18 +48,30 @@ def find_devices(
     try:
         found = list(find())
     except ImportError as error:
-        reinstall = "pip install --force-reinstall --no-deps dmlvk; in a checkout: tools/develop.sh"
-        return [], [Finding("fault", "native module", str(error), reinstall)]
+        return [], [Finding("fault", "native module", str(error), _REINSTALL)]
     except DmlvkError as error:
         return [], [Finding("fault", "devices", error.args[0], system.install("loader", "mesa"))]
     if not found:
         text = "the drivers have no device of Vulkan 1.3 that computes: update the GPU's driver, or take the processor's"
         return [], [Finding("fault", "devices", text, system.install("mesa"))]
+    findings = list(overlooked(system, found))
     try:
         choose_device(candidates=found)
     except NoDeviceError as error:
-        return found, [Finding("fault", "DMLVK_DEVICE", error.args[0], "unset DMLVK_DEVICE, or name one of these")]
-    return found, []
+        findings.append(Finding("fault", "DMLVK_DEVICE", error.args[0], "unset DMLVK_DEVICE, or name one of these"))
+    return found, findings
+
+
+def overlooked(system: System, found: Sequence[DeviceInfo]) -> Iterator[Finding]:
+    """GPUs on the machine's bus where the drivers find the processor alone."""
+    vendors = gpu_vendors(system)
+    if vendors and all(info.type == "cpu" for info in found):
+        if given := replacing_variable(system):
+            mend = f"unset {given}"
+        else:
+            mend = nvidia_mend(system) if "NVIDIA" in vendors else system.install("mesa")
+        text = f"only the processor is found, and there is a GPU of {' and of '.join(sorted(vendors))}"
+        yield Finding("note", "devices", text, mend)
 
 
 def try_device(info: DeviceInfo) -> Trial:
@@ -65,13 +79,17 @@ def try_device(info: DeviceInfo) -> Trial:
     part = f"device {info.index}: {info.name}"
     mend = f"update its driver ({info.driver}), or set DMLVK_DEVICE to another device"
     try:
-        device = Device(info)
+        with warnings.catch_warnings(category=RuntimeWarning, action="ignore"):  # of the cache, which has a finding
+            device = Device(info)
         device.wait_timeout = _SECONDS
         right = _computes(device)
     except (DmlvkError, OSError) as error:
         text = f"{type(error).__name__}: {error}"
-        named = re.search(r"\bDMLVK_\w+", text)  # a mask that is none, or that the device cannot have
-        return Trial(info, False, (Finding("fault", part, text, f"unset {named[0]}" if named else mend),))
+        if named := re.search(r"\bDMLVK_\w+", text):  # a mask that is none, or that the device cannot have
+            mend = f"unset {named[0]}"
+        elif type(error) is DmlvkError:  # the kernels are not there
+            mend = _REINSTALL
+        return Trial(info, False, (Finding("fault", part, text, mend),))
     if not right:
         return Trial(info, False, (Finding("fault", part, "computes wrong numbers", mend),))
     driver = f"{info.driver}, Vulkan {'.'.join(map(str, info.api_version))}"

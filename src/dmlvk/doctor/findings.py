@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import sys
@@ -92,7 +93,7 @@ def variables(system: System) -> Iterator[Finding]:
         value = system.environment[name]
         unset = f"set {name}=" if system.platform == "win32" else f"unset {name}"
         if name in _FILES:
-            missing = [path for path in system.paths(name) if not system.path(path).exists()]
+            missing = [path for path in system.paths(name) if not system.has(path)]
             if missing:
                 yield Finding("fault", name, f"names {', '.join(missing)}: there is no such file", unset)
             else:
@@ -144,13 +145,15 @@ def _manifest_folders(system: System) -> list[str]:
 def _manifests(system: System, path: str) -> list[pathlib.Path]:
     """The manifests in a folder, or the one at the path."""
     found = system.path(path)
-    return sorted(found.glob("*.json")) if found.is_dir() else [found] if found.exists() else []
+    if os.path.isdir(found):  # pathlib's own would raise of a folder that may not be read
+        return sorted(found.glob("*.json"))
+    return [found] if system.has(path) else []
 
 
 def _driver(system: System, manifest: pathlib.Path) -> Iterator[Finding]:
     part = f"driver {system.shown(manifest)}"
     try:
-        library = json.loads(manifest.read_text(encoding="utf-8"))["ICD"]["library_path"]
+        library = str(json.loads(manifest.read_text(encoding="utf-8"))["ICD"]["library_path"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         yield Finding("fault", part, f"is no manifest: {type(error).__name__}: {error}", "install its driver anew")
         return
@@ -238,11 +241,7 @@ def packages(system: System, find: Callable[[str], object] = importlib.util.find
     for names, (purpose, requirement) in _PACKAGES.items():
         missing = [name for name in names if find(name) is None]
         if missing:
-            text = (
-                f"not installed; {purpose} would need it"
-                if len(missing) == 1
-                else f"not installed; {purpose} would need them"
-            )
+            text = f"not installed; needed for {purpose}"
             mend = f"{pathlib.PurePath(sys.executable).name} -m pip install '{requirement}'"
             yield Finding("note", " and ".join(missing), text, mend)
         else:

@@ -16,7 +16,7 @@ Thing = Literal["loader", "mesa", "nvidia", "window"]
 """What may be installed: the Vulkan loader; Mesa's drivers, of AMD, Intel and the processor; the Vulkan part of NVIDIA's
 driver; the libraries of windows, which NVIDIA's driver opens without a screen too."""
 
-_MARKS: Final = (".dockerenv", "run/.containerenv")
+_MARKS: Final = ("/.dockerenv", "/run/.containerenv")
 """Files that Docker and Podman put into a container."""
 _NAMES: Final = ("container", "KUBERNETES_SERVICE_HOST")
 """Variables that Podman, systemd and Kubernetes set in one."""
@@ -104,6 +104,10 @@ class System:
         """Where a path of the machine is found."""
         return self.root / path.lstrip("/") if path.startswith("/") else pathlib.Path(path)
 
+    def has(self, path: str) -> bool:
+        """Whether there is a file or folder, as far as this user may see."""
+        return os.path.exists(self.path(path))
+
     def shown(self, path: pathlib.Path) -> str:
         """A path that was found, as the machine names it."""
         return f"/{path.relative_to(self.root).as_posix()}" if path.is_relative_to(self.root) else str(path)
@@ -133,7 +137,7 @@ class System:
     @property
     def in_container(self) -> bool:
         """Whether this is a container, as far as one can see."""
-        marked = any((self.root / mark).exists() for mark in _MARKS)
+        marked = any(map(self.has, _MARKS))
         named = any(name in self.environment for name in _NAMES)
         return marked or named or re.search(_OVERLAY, self.text("/proc/self/mountinfo"), re.MULTILINE) is not None
 

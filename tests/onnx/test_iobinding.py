@@ -239,7 +239,7 @@ def test_types(kind: str, make_model: Callable[..., Any], make_session: Callable
     binding.bind_output("y")
     session.run_with_iobinding(binding)
     (y,) = binding.copy_outputs_to_cpu()
-    assert y.dtype == x.dtype
+    assert y.dtype == x.dtype and [output.dtype for output in session.run_with_device_arrays(None, {"x": x})] == [x.dtype]
     np.testing.assert_array_equal(y, x.T)
 
 

@@ -51,9 +51,9 @@ def tensor_bytes(sizes: Sizes, data_type: TensorDataType) -> int:
     return max(-(-math.prod(sizes) * element_bits(data_type) // 32) * 4, 4)
 
 
-def empty_on_device(device: ComputeDevice, sizes: Sizes, data_type: TensorDataType) -> DeviceArray:
-    """A packed tensor of undefined elements, of which there may be none."""
-    return DeviceArray(device, device.create_buffer(tensor_bytes(sizes, data_type)), data_type, sizes)
+def empty_on_device(device: ComputeDevice, sizes: Sizes, data_type: TensorDataType, is_bool: bool = False) -> DeviceArray:
+    """A packed tensor of undefined elements, of which there may be none; of truth values, where it is to be of bool."""
+    return DeviceArray(device, device.create_buffer(tensor_bytes(sizes, data_type)), data_type, sizes, is_bool=is_bool)
 
 
 def to_device(device: ComputeDevice, array: Array, data_type: TensorDataType) -> DeviceArray:

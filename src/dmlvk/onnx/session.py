@@ -502,8 +502,8 @@ class InferenceSession:
         """Runs as ``run`` does, but the outputs stay on the device: a new packed array each, which may be fed again. Returns
         without waiting for the device.
 
-        A bool is a UINT8 there, and an output may have no elements. Where the host drives the device's graphs, it waits for
-        what it has to read.
+        A bool is a UINT8 to operators there, and an output may have no elements. Where the host drives the device's graphs,
+        it waits for what it has to read.
 
         Raises:
             UnsupportedError: an output is a sequence, or optional: ``run`` gives it.
@@ -704,7 +704,7 @@ class InferenceSession:
         sizes = result.shape if isinstance(result, (np.ndarray, Tensor)) else result.sizes
         wanted = known_data_type(result.dtype)
         if given is None:
-            return empty_on_device(self.device, sizes, wanted)
+            return empty_on_device(self.device, sizes, wanted, result.dtype == np.dtype(bool))
         if given.device is not self.device:
             raise other_device(f"the array bound to output {name!r}", given.device, "the session", self.device)
         if given.shape != sizes or given.data_type != wanted or not given.is_packed:

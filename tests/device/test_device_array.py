@@ -115,6 +115,8 @@ def test_reductions(device: dmlvk.Device, name: str, values: Array) -> None:
             expected = expected.astype(np.float32)
         same(getattr(a, name)(**options), expected, device)
         same(getattr(np, name)(a, **options), expected, device)
+    if name in ("sum", "prod"):
+        same(getattr(a, name)(axis=0, dtype=np.float32), getattr(values, name)(axis=0, dtype=np.float32), device)
     for axis in (3, -4, (0, 0), 1.5):
         with pytest.raises(InvalidArgumentError, match=rf"^{name}\.axis: "):
             getattr(a, name)(axis=axis)
@@ -201,7 +203,7 @@ def test_conversions(device: dmlvk.Device) -> None:
     assert a.astype(np.float32, copy=False) is a and a.astype(np.float32).buffer is not a.buffer
     assert (a[0, 0].item(), int(a[1, 0]), float(a[0, 1]), [10, 20, 30][a.astype(np.int8)[0, 1]]) == (-1.75, 4, 0.5, 10)
     assert a.tolist() == FLOATS[:, :2].tolist() and (a.nbytes, a.itemsize) == (16, 4)
-    for wrong in (lambda: a.item(), lambda: a.astype(np.complex64)):
+    for wrong in (lambda: a.item(), lambda: a.astype(np.complex64), lambda: DeviceArray.from_dlpack([1])):
         with pytest.raises(InvalidArgumentError):
             wrong()
     with pytest.raises(TypeError, match="only an integer array"):

@@ -47,7 +47,14 @@ class DeviceArray(StoredArray):
 
     @classmethod
     def from_dlpack(cls, array: Any, device: ComputeDevice | None = None) -> DeviceArray:
-        """Uploads an array of another library that is in host memory and has DLPack's protocol; see ``from_numpy``."""
+        """Uploads an array of another library that is in host memory and has DLPack's protocol; see ``from_numpy``.
+
+        Raises:
+            InvalidArgumentError: it has no such protocol, or a type that no tensor has.
+            BufferError: what numpy raises of memory that the host cannot read.
+        """
+        if not hasattr(array, "__dlpack__"):
+            raise InvalidArgumentError("must have the method __dlpack__", field="array", value=type(array))
         return cls.from_numpy(np.from_dlpack(array), device)
 
     def astype(self, dtype: npt.DTypeLike, *, copy: bool = True) -> DeviceArray:

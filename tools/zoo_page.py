@@ -25,9 +25,9 @@ detectors at most 2 % of the detections may differ in box, label, score or mask;
 {summary}
 
 Times are the caller's, arrays in and arrays out, in milliseconds. The columns of rivals say how many times ours theirs is; a
-rival that is wrong stands in brackets. Dispatches are those of a run, and host reads the times that it waits for
-computed values. "-": not exported or not timed; the reasons are below
-the table.
+rival that is wrong stands in brackets. Other processes load models on the same GPU meanwhile, for ours and theirs alike.
+Dispatches are those of a run, and host reads the times that it waits for computed values. "-": not exported or not timed;
+the reasons are below the table. One file of each architecture is timed{earlier}.
 
 | architecture | kind | torchscript | dynamo | dispatches | host reads | ms | PyTorch eager | CUDA graph | WebGPU |
 | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -48,8 +48,13 @@ def page() -> str:
     figures = [line for line in said if ": " not in line or line.split(":")[0] in RIVALS]
     reasons = [line for line in said if line not in figures]
     machine = found["machine"]
+    commits = sorted({row["commit"] for row in rows if "commit" in row})
     head = HEAD.format(
-        device=machine["device"], driver=machine["driver"], torch=torch, summary="\n".join(f"- {line}" for line in figures)
+        device=machine["device"],
+        driver=machine["driver"],
+        torch=torch,
+        summary="\n".join(f"- {line}" for line in figures),
+        earlier=f"; the others ran at commit {', '.join(commits)}" if commits else "",
     )
     lines = [_line(files) for files in by_name.values()]
     return head + "".join(lines) + "\n" + "".join(f"- {line}\n" for line in reasons)

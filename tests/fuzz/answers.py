@@ -81,6 +81,8 @@ def judged(text: str) -> str:
     entry = all_cases()[type(desc)]
     case = entry.cases[int(number)]
     first = next(slot.tensor for slot in desc.output_slots() + desc.input_slots() if slot.tensor is not None)
+    if first.data_type not in (case.only or entry.crossed_types):
+        return "of another type"  # for which the cases tolerate nothing
     variation = Variation(case, first.data_type, "drafted", rule=rule)
     try:
         outcome = check_problem(device, entry, variation, _problem(desc, case), plan)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+import dmlvk
 from dmlvk import DeviceArray
 from dmlvk import eager as functions
 from dmlvk.eager_calls import Call as EagerCall
@@ -123,10 +124,10 @@ def judged(text: str) -> str:
     device = shared_device()
     layouts = {**_LAYOUTS, "on_device": lambda array: DeviceArray.from_numpy(array, device)}
     try:
-        found, error = _results(text, layouts)
+        found, error = _results(text, device, layouts)
         if error is None and found is None:
             return "large"
-        wanted, refusal = _results(text, dict.fromkeys(layouts, lambda array: array))
+        wanted, refusal = _results(text, device, dict.fromkeys(layouts, lambda array: array))
         if (error is None) != (refusal is None):
             raise AssertionError(f"{error!r}, and with plain arrays {refusal!r}")
         if found is None or wanted is None:
@@ -140,9 +141,11 @@ def judged(text: str) -> str:
     return "right"
 
 
-def _results(text: str, layouts: dict[str, Callable[..., Any]]) -> tuple[list[Array] | None, Exception | None]:
+def _results(
+    text: str, device: dmlvk.Device, layouts: dict[str, Callable[..., Any]]
+) -> tuple[list[Array] | None, Exception | None]:
     """The arrays of a call, or the error that it ends in; neither of a call that is too large to be run."""
-    device, name = shared_device(), text.partition("(")[0]
+    name = text.partition("(")[0]
     arguments = lambda *args, **named: (args, named)  # noqa: E731
     try:
         args, named = eval(text, {**NAMES, **layouts, name: arguments, "numbers": numbers, "device": device})

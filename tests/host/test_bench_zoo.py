@@ -70,7 +70,7 @@ def test_summary() -> None:
     assert list(summary(rows)) == [
         "1 of 2 files are right, of 1 of 2 architectures",
         "eager: 2.00 times our time (geometric mean of 1), 0 faster than we are",
-        "wrong: b dynamo: off 5.0e-01, onnxruntime 1.0e-06",
+        "wrong: b dynamo: off 5.0e-01, ONNX Runtime's CPU 1.0e-06",
         "not exported: c dynamo: why",
         "ONNX Runtime refuses it, too: d dynamo: refused",
     ]

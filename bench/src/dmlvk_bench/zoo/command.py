@@ -183,9 +183,16 @@ def summary(rows: Iterable[Row]) -> Iterable[str]:
             yield f"{rival}: {times}, {found.faster} faster than we are"
     for row in rows:
         if not row.get("right", True):
-            why = row.get("error") or f"off {row['difference']:.1e}, onnxruntime {row.get('onnxruntime_difference', 0):.1e}"
-            yield f"wrong: {row['architecture']} {row['exporter']}: {why}"
+            yield f"wrong: {row['architecture']} {row['exporter']}: {row.get('error') or _how_far(row)}"
         elif "not_exported" in row:
             yield f"not exported: {row['architecture']} {row['exporter']}: {row['not_exported']}"
         elif "broken" in row:
             yield f"ONNX Runtime refuses it, too: {row['architecture']} {row['exporter']}: {row['broken']}"
+
+
+def _how_far(row: Row) -> str:
+    """How far a wrong file is off, and how far others are."""
+    others = {"ONNX Runtime's CPU": row.get("onnxruntime_difference")}
+    others |= {name: theirs.get("difference") for name, theirs in row.get("rivals", {}).items()}
+    known = [f"{name} {difference:.1e}" for name, difference in others.items() if difference is not None]
+    return ", ".join([f"off {row['difference']:.1e}", *known])

@@ -118,6 +118,15 @@ def test_tables_have_room_for_32_samples_of_an_output_along_an_axis() -> None:
     assert (tables["ROWS"], tables["COLUMNS"]) == (2 * 32, 4 * 32 * 2)
 
 
+@pytest.mark.parametrize(("samples", "outputs"), [(40, 1), (64, 4), (33, 7)])
+def test_tables_have_room_for_a_number_of_samples_that_is_fixed(samples: int, outputs: int) -> None:
+    """Nothing else keeps a kernel whose number of samples is a constant from writing behind them."""
+    output = TensorDesc(FLOAT32, (9, 64, outputs, outputs))
+    limits = {"minimum_samples_per_output": samples, "maximum_samples_per_output": samples}
+    own = constants(desc(output_tensor=output, **limits), force="columns")
+    assert own["ROWS"] >= samples * outputs and own["COLUMNS"] >= 2 * samples * outputs
+
+
 @pytest.mark.parametrize(("height", "rows"), [(7, 7), (8, 8), (9, 5), (17, 6)])
 def test_up_to_8_rows_of_outputs_are_done_together(height: int, rows: int) -> None:
     assert constants(desc(output_tensor=TensorDesc(FLOAT32, (9, 64, height, 7))))["OUTPUT_ROWS"] == rows

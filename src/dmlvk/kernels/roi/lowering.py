@@ -153,7 +153,7 @@ def _columns(desc: RoiAlign1, problem: RoiAlignProblem, caps: Capabilities) -> P
     rois, channels, height, width = desc.tensor("output_tensor").sizes
     most = desc.maximum_samples_per_output
     fixed = most if most == max(1, desc.minimum_samples_per_output) else 0
-    samples = min(most, _ADAPTIVE_SAMPLES)
+    samples = fixed or min(most, _ADAPTIVE_SAMPLES)
     # Blocks of whole rounds of the kernel, of about 28 channels: few enough for the images' planes of the blocks in
     # flight to stay in the cache, and enough to pay for the tables.
     round_channels = max(1, size // (width * (fixed or 2) * taps))

@@ -76,10 +76,11 @@ uint row_sample(uint oy, uint samples, uint s) { return min(oy, p.output_height 
 // The average's shares of one column in output rows oy and on: its weight times the weighted sums of the rows.
 void column_sums(uint image, uint column, uint oy, uint samples, out float results[OUTPUT_ROWS]) {
     const uint start = image + columns[column].x;
-    [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r) results[r] = 0.0;
+    float lost[OUTPUT_ROWS];
+    [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r) results[r] = lost[r] = 0.0;
     [[unroll]] for (uint s = 0; s < samples; ++s) {
         [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r)
-            results[r] += row_sum(rows[row_sample(oy + r, samples, s)], start);
+            roi_add(results[r], lost[r], row_sum(rows[row_sample(oy + r, samples, s)], start), samples);
     }
     [[unroll]] for (uint r = 0; r < OUTPUT_ROWS; ++r) results[r] = weighted(column_weight(column), results[r]);
 }
@@ -112,15 +113,14 @@ float gather(uint first, uint oy, uint ox, uint samples_y, uint samples_x) {
         for (uint i = 0; i < samples_x; ++i) result = roi_max(result, partials[first + i]);
         return result;
     }
-    float sum = 0.0;
-    [[unroll]] for (uint i = 0; i < samples_x * TAPS; ++i) sum += partials[first + i];
+    float sum = 0.0, lost = 0.0;
+    [[unroll]] for (uint i = 0; i < samples_x * TAPS; ++i) roi_add(sum, lost, partials[first + i], samples_x);
     const float count = float(samples_y) * float(samples_x);
     if (p.out_of_bounds_input_value != 0.0) {
         uvec2 inside = uvec2(0);
         for (uint i = 0; i < samples_y; ++i) inside.y += uint(is_inside(rows[oy * samples_y + i]));
         for (uint i = 0; i < samples_x; ++i) inside.x += uint(column_is_inside(ox * samples_x + i));
-        const float outside = count - float(inside.y) * float(inside.x);
-        if (outside > 0.0) sum += outside * p.out_of_bounds_input_value;
+        return roi_mean(sum, float(inside.y) * float(inside.x), count, p.out_of_bounds_input_value);
     }
     return sum / count;
 }

@@ -17,7 +17,8 @@ _MAX = ReduceFunction.MAX
 
 # Sample positions are the same float32 numbers on every device, so only the values' arithmetic rounds: per sample at
 # most 4 products and sums, then a sum of the samples (row by row) and one division, all counted at the magnitude of the
-# values that were averaged. 32 samples of one sign give a handful of ULP. float16 rounds once, at the end.
+# values that were averaged. 32 samples of one sign along an axis give a handful of ULP; sums of more keep what rounding
+# loses. float16 rounds once, at the end.
 _TOLERANCE = {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)}
 
 

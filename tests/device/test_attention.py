@@ -340,6 +340,16 @@ def test_a_mask_of_minus_infinity(device: dmlvk.Device) -> None:
     np.testing.assert_allclose(found, short, rtol=0, atol=1e-6)
 
 
+def test_a_score_beyond_float32(device: dmlvk.Device, torch: ModuleType) -> None:
+    """An infinite score makes its row NaN, one of -infinity leaves its key out, as in PyTorch."""
+    q = np.array([[[1, 2], [-1, -2], [0.5, -1]]], np.float32)
+    k, v = np.array([[[1, 1], [2, 0.5]]], np.float32), np.array([[[1, 2], [3, 4]]], np.float32)
+    found = eager.multihead_attention1(q, k, v, scale=3e38, query_head_count=1, key_value_head_count=1, device=device)
+    wanted = torch.nn.functional.scaled_dot_product_attention(*map(torch.from_numpy, (q, k, v)), scale=3e38).numpy()
+    assert np.isnan(wanted[0, 0]).all() and not wanted[0, 1].any() and np.isfinite(wanted[0, 2]).all()
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_a_row_of_masked_keys_keeps_its_order(device: dmlvk.Device) -> None:
     """MaskFilterValue is added, not set: with all keys masked the weights are those of no mask, but for the rounding of
     scores near -10000, half a unit of 2^-10."""

@@ -274,6 +274,9 @@ class MultiheadAttention1(_s.OperatorDesc, constraints=(*_CONSTRAINTS[:-1], _pas
       below 0 count as 0, and those larger than leaves room for the new rows as the largest that does.
     - Keys and values may be the past alone, as ONNX Runtime asks for cross attention: no K or V then.
     - Where no key takes part, or all have -infinity added, the output is 0.
+    - Products times Scale, and what they become with all that is added, are float32 whatever the tensors' type. What is
+      beyond, as with a Scale of 1e38, is an infinity: -infinity leaves its key out, infinity makes the row's output NaN,
+      for the softmax has infinity - infinity. PyTorch's scaled_dot_product_attention gives the same.
     """
 
     query_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (3, 5), optional=True)

@@ -129,16 +129,24 @@ def _attend(
     group = desc.query_head_count // desc.key_value_head_count
     for head in range(desc.query_head_count):
         rows, own_keys, own_values = query[:, head], keys[head // group], values[head // group]
-        scores = np.where(seen, rows @ own_keys.T * desc.scale + added[head], -np.inf)
+        scores = np.where(seen, _in_float32(_in_float32(rows @ own_keys.T * desc.scale) + added[head]), -np.inf)
         size = np.abs(rows) @ np.abs(own_keys).T * abs(desc.scale) + np.where(
             np.isfinite(added[head]), np.abs(added[head]), 0
         )
         peak = scores.max(axis=1, keepdims=True, initial=-np.inf)
-        weights = np.exp(scores - np.where(np.isneginf(peak), 0.0, peak))
+        with np.errstate(invalid="ignore"):
+            weights = np.exp(scores - np.where(np.isneginf(peak), 0.0, peak))
         weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         output[:, head] = weights @ own_values
         magnitude[:, head] = (weights * (1 + size)) @ np.abs(own_values)
     return output, magnitude
+
+
+def _in_float32(scores: Array) -> Array:
+    """Scores beyond float32 as infinities."""
+    with np.errstate(over="ignore"):
+        beyond = np.isinf(scores.astype(np.float32))
+    return np.where(beyond, np.copysign(np.inf, scores), scores)
 
 
 def _unpadded(

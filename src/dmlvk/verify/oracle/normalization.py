@@ -23,14 +23,24 @@ Array = NDArray[Any]
 
 
 def _finished(
-    normalized: Array, spread: Array, scale: Array | None, bias: Array | None, activation: OperatorDesc | None
+    normalized: Array, size: Array, scale: Array | None, bias: Array | None, activation: OperatorDesc | None
 ) -> Scaled:
-    """activation(scale * normalized + bias). Errors count at the size of the terms of that sum, and of the normalized
-    data's spread: an element close to the mean has the mean's error, and the mean is known to 48 bits at best."""
+    """activation(scale * normalized + bias). Errors count at the size of the terms of that sum; ``size`` is that of the
+    normalized data, with its spread where the mean is computed: an element close to the mean has the mean's error, and the
+    mean is known to 48 bits at best."""
     factor = np.ones(()) if scale is None else scale.astype(np.float64)
     offset = np.zeros(()) if bias is None else bias.astype(np.float64)
-    magnitude = (np.abs(normalized) + spread) * np.abs(factor) + np.abs(offset)
+    magnitude = size * np.abs(factor) + np.abs(offset)
     return activated(activation, normalized * factor + offset, _finite(magnitude))
+
+
+def _deviation(variance: Array, epsilon: float) -> tuple[Array, Array]:
+    """sqrt(variance + epsilon), epsilon rounded to float32 as the struct holds it, and how often a rounding counts in it.
+    That is once, unless an epsilon below 0 cancels digits of the variance: its own rounding then grows by their ratio to
+    the sum, half of which is left by the root. The variance has only float32's digits, so no arithmetic does better."""
+    term = float(np.float32(epsilon))
+    total = variance + term
+    return np.sqrt(total), 1 + 0.5 * ((variance + abs(term)) / np.abs(total) - 1)
 
 
 def mean_variance_normalization2(
@@ -42,10 +52,11 @@ def mean_variance_normalization2(
         mean = x.mean(axis=desc.axes, keepdims=True) if desc.use_mean else np.zeros(())
         centred = x - mean
         variance = np.mean(centred * centred, axis=desc.axes, keepdims=True)
-        divisor = np.sqrt(variance + desc.epsilon) if desc.use_variance else np.ones(())
+        divisor, growth = _deviation(variance, desc.epsilon) if desc.use_variance else (np.ones(()), np.ones(()))
         mean_error = np.abs(x).max(axis=desc.axes, keepdims=True) * 2.0**-24 if desc.use_mean else np.zeros(())
         spread = (np.sqrt(variance) + mean_error) / divisor
-        return _finished(centred / divisor, spread, scale, bias, desc.fused_activation)
+        size = (np.abs(centred / divisor) + spread) * growth
+        return _finished(centred / divisor, size, scale, bias, desc.fused_activation)
 
 
 def mean_variance_normalization1(
@@ -73,12 +84,13 @@ def batch_normalization_training(
         mean = x.mean(axis=axes, keepdims=True)
         centred = x - mean
         variance = np.mean(centred * centred, axis=axes, keepdims=True)
-        divisor = np.sqrt(variance + desc.epsilon)
+        divisor, growth = _deviation(variance, desc.epsilon)
         largest = np.abs(x).max(axis=axes, keepdims=True)
         mean_error = largest * 2.0**-24
         spread = (np.sqrt(variance) + mean_error) / divisor
         offset = bias.astype(np.float64) + (0.0 if add is None else add.astype(np.float64))
-        y = _finished(centred / divisor, spread, scale, offset, desc.fused_activation)
+        size = (np.abs(centred / divisor) + spread) * growth
+        y = _finished(centred / divisor, size, scale, offset, desc.fused_activation)
         if add is not None:  # the terms of the offset may cancel among themselves
             y = Scaled(y.value, y.magnitude + _finite(np.abs(bias) + np.abs(add)))
         mean_size = np.maximum(np.abs(mean), np.sqrt(variance))
@@ -121,6 +133,6 @@ def batch_normalization(
 ) -> Scaled:
     """y = activation(scale * (x - mean) / sqrt(variance + epsilon) + bias), statistics given."""
     with np.errstate(all="ignore"):
-        deviation = np.sqrt(variance.astype(np.float64) + desc.epsilon)
+        deviation, growth = _deviation(variance.astype(np.float64), desc.epsilon)
         normalized = (x.astype(np.float64) - mean.astype(np.float64)) / deviation
-        return _finished(normalized, np.zeros(()), scale, bias, desc.fused_activation)
+        return _finished(normalized, np.abs(normalized) * growth, scale, bias, desc.fused_activation)

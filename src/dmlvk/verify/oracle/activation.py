@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import FieldKind, OperatorDesc
 from dmlvk.spec.tensor import cast_scalar
 
@@ -17,6 +18,16 @@ Array = NDArray[Any]
 
 error_function = np.vectorize(math.erf, otypes=[np.float64])
 _complement = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def _gelu(x: Array) -> Array:
+    """0.5 x erfc(-x / sqrt(2)). The complement's argument is known to more digits than a float64 has, because its last one
+    counts for the square of x times as much; what it lacks is added by the slope."""
+    exact = -x.astype(np.longdouble) / np.sqrt(np.longdouble(2))
+    t = exact.astype(np.float64)
+    slope = -2 / math.sqrt(math.pi) * np.exp(-t * t)
+    lacking = np.where(np.isfinite(t), (exact - t).astype(np.float64), 0.0)
+    return np.asarray(0.5 * x * (_complement(t) + slope * lacking))
 
 
 def _sigmoid(x: Array) -> Array:
@@ -30,7 +41,7 @@ def _softplus(x: Array) -> Array:
 FORMULAS: dict[type[OperatorDesc], Callable[..., Array]] = {
     ops.ActivationElu: lambda x, alpha: np.where(x >= 0, x, alpha * np.expm1(x)),
     ops.ActivationCelu: lambda x, alpha: np.maximum(0, x) + np.minimum(0, alpha * np.expm1(x / alpha)),
-    ops.ActivationGelu: lambda x: 0.5 * x * _complement(-x / math.sqrt(2)),
+    ops.ActivationGelu: _gelu,
     ops.ActivationHardSigmoid: lambda x, alpha, beta: np.maximum(0, np.minimum(alpha * x + beta, 1)),
     ops.ActivationHardSwish: lambda x, alpha, beta: x * np.maximum(0, np.minimum(alpha * x + beta, 1)),
     ops.ActivationIdentity: lambda x: x,
@@ -51,17 +62,19 @@ FORMULAS: dict[type[OperatorDesc], Callable[..., Array]] = {
     ops.ActivationThresholdedRelu: lambda x, alpha: np.where((x > alpha) | np.isnan(x), x, 0),
     ops.ElementWiseClip: lambda x, low, high: np.maximum(low, np.minimum(x, high)),
 }
-"""The unary activations: float64 values and the float attributes, rounded to float32 as the struct holds them."""
+"""The unary activations: float64 values and the float attributes."""
 
 
-def activated(activation: OperatorDesc, x: Array) -> Array:
-    """A fused activation applied to float64 values."""
+def activated(activation: OperatorDesc, x: Array, kind: type[np.floating[Any]] = np.float32) -> Array:
+    """A fused activation applied to float64 values, its attributes rounded to the type that holds them: float32, as in the
+    struct, but where tensors are FLOAT64."""
     numbers = [getattr(activation, field.name) for field in activation.fields if field.kind is FieldKind.FLOAT]
-    return FORMULAS[type(activation)](x, *(float(np.float32(number)) for number in numbers))
+    return FORMULAS[type(activation)](x, *(float(kind(number)) for number in numbers))
 
 
 def _floats(desc: OperatorDesc, x: Array) -> Array:
-    return activated(desc, x.astype(np.float64))
+    is_double = desc.tensor("input_tensor").data_type is TensorDataType.FLOAT64
+    return activated(desc, x.astype(np.float64), np.float64 if is_double else np.float32)
 
 
 activation_elu = activation_celu = activation_gelu = activation_identity = activation_leaky_relu = _floats

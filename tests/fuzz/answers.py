@@ -137,6 +137,6 @@ def _values(rng: np.random.Generator, case: Case, name: str, tensor: TensorDesc)
     domain = case.domains.get(name) or case.domains.get("") or normal
     try:
         values = domain(rng, tensor.sizes, tensor.data_type)
-    except ValueError:  # it knows the case's own sizes alone
+    except (ValueError, IndexError):  # it knows the case's own sizes alone
         values = np.resize(domain(rng, case.inputs[name], tensor.data_type), tensor.sizes)
     return values

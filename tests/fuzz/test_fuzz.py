@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dmlvk
-from fuzz import descs, eager, orders
+from fuzz import answers, descs, eager, orders
 from fuzz.campaign import SEEDS, Attempt, run
 
 
@@ -50,6 +50,11 @@ def test_eager_calls() -> None:
 @pytest.mark.parametrize("text", seeds("eager"))
 def test_faults_of_eager_calls(text: str) -> None:
     eager.judged(text)
+
+
+@pytest.mark.parametrize("text", seeds("answers"))
+def test_faults_of_answers(text: str) -> None:
+    answers.judged(text)
 
 
 def test_orders() -> None:

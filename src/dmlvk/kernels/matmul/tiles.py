@@ -101,8 +101,10 @@ _KINDS = (
 _FLAT_KIND = _Kind(_FLAT, 16, 1, 0.47)
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """The parts that a sum may be split into. No more, because each output's are added by one invocation."""
-_LEAST_ROUNDS = 2
-"""The fewest rounds of a slice of a part: fewer are not worth its start and its trip through memory."""
+_FEW_PARTS = 12
+_LEAST_ROUNDS = (2, 8)
+"""The fewest rounds of a slice of a part, where parts are few and where they are more: fewer are not worth its start and its
+trip through memory, nor more sums to add one after the other."""
 _SLICED_WAVES = 2
 """The workgroups on each processor up to which slices pay: more of them hide each other's waiting."""
 _SPLIT_WAVES = 8
@@ -137,7 +139,7 @@ def fastest_tiles(product: TiledProduct, caps: Capabilities, *, split: bool) -> 
     share of the workgroups, and a round of one takes what its products take, or a latency and what that does not hide.
 
     On an H200, 2,056 ways of 58 products, whose factors were not in its caches, took 8 % more or less on average; what is
-    chosen took 2 % longer than the best way in the geometric mean.
+    chosen took 3 % longer than the best way in the geometric mean.
     """
     tiles: Tiles = decided(_fastest_tiles, caps, split, tuple(product))
     return tiles
@@ -183,7 +185,7 @@ def _choices(product: TiledProduct, caps: Capabilities, *, split: bool) -> Itera
         alone = model.latency_microseconds + (1 - _HIDDEN) * busy
         start = model.dispatch_microseconds + _START_LATENCIES * model.latency_microseconds
         for parts in _PARTS if split else (1,):
-            if parts > 1 and (parts > 2 and rounds < parts * slices * _LEAST_ROUNDS):
+            if parts > 2 and rounds < parts * slices * _LEAST_ROUNDS[parts > _FEW_PARTS]:
                 break
             waves = -(-tiles * parts // model.processors)
             if (slices > 1 and waves > _SLICED_WAVES) or (parts > 2 and waves > _SPLIT_WAVES):

@@ -19,7 +19,8 @@ from typing import Any
 import performance_page
 import zoo_page
 
-from dmlvk.verify.html import figure, palette
+from dmlvk.html import palette
+from dmlvk.verify.html import figure
 from dmlvk_bench import figures
 from dmlvk_bench.results import Results, read
 from dmlvk_bench.zoo.command import Speed, counts, speed

@@ -12,7 +12,7 @@ import dmlvk
 SOURCE = pathlib.Path(dmlvk.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("spec",),
+    ("spec", "html"),
     ("devices",),
     ("kernels",),
     ("graph",),

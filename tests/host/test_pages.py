@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 import page_samples
 import pytest
 
+from dmlvk.html import palette
+from dmlvk.html.words import number
 from dmlvk.spec.errors import MissingPackageError
-from dmlvk.verify.html import palette
 from dmlvk.verify.html.figure import axes, svg
-from dmlvk.verify.html.template import number
 from dmlvk.verify.page import page as verify_page
 from dmlvk_bench.page import page as bench_page
 from dmlvk_bench.results import Ceilings, ProblemRow, Results

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import geometric_mean, median
 from typing import TYPE_CHECKING, Final
 
-from dmlvk.verify.html import palette
+from dmlvk.html import palette
+from dmlvk.html.words import number
 from dmlvk.verify.html.figure import axes, paint, svg
-from dmlvk.verify.html.template import number
 from dmlvk_bench.results import ProblemRow, Results, best_rival
 
 if TYPE_CHECKING:

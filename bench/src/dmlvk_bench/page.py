@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from statistics import geometric_mean
 from typing import Any, Final, NamedTuple
 
+from dmlvk.html import palette
+from dmlvk.html.words import number
 from dmlvk.verify.card import Card
-from dmlvk.verify.html import palette
-from dmlvk.verify.html.template import number, render
+from dmlvk.verify.html.template import render
 from dmlvk.verify.page import heat_map
 from dmlvk_bench import figures, headline
 from dmlvk_bench.results import ProblemRow, Results
@@ -78,6 +79,8 @@ def page(results: Results, card: Card | None = None) -> str:
         parts.setdefault(row.part, []).append(row)
     return render(
         TEMPLATE,
+        title=f"dmlvk on {results.machine.device}: measured",
+        command="python -m dmlvk bench --html",
         results=results,
         card=card,
         scores=scores,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from dmlvk.engine.report import RunReport
 from dmlvk.engine.trace import Label
+from dmlvk.html.words import size
 
 IN_ONNX_RUNTIME: Final = "in ONNX Runtime"
 """What the reason of a node begins with that ONNX Runtime ran."""
@@ -68,13 +69,13 @@ class SessionReport(RunReport):
             f"on the GPU  {_summary(self.gpu_nodes)}; {self.dispatches} dispatches a run",
             f"on the host {_summary(self.host_nodes)}" + (f"; {self.host_reads} reads a run" if self.host_reads else ""),
             f"removed     {_summary(self.removed_nodes)}",
-            f"memory      weights {_size(self.weights_bytes)}, activations {_size(self.activation_bytes)} "
-            f"(at one step at most {_size(self.largest_live_bytes)}), peak on the device {_size(self.peak_device_bytes)}",
+            f"memory      weights {size(self.weights_bytes)}, activations {size(self.activation_bytes)} "
+            f"(at one step at most {size(self.largest_live_bytes)}), peak on the device {size(self.peak_device_bytes)}",
             f"plans       {self.plans} in the cache, the newest made in {self.planning_seconds * 1e3:.0f} ms",
         ]
         lines += [
             f"            {node.name} ({node.op_type}) {node.reason}; "
-            f"{_size(node.from_device)} from the device, {_size(node.to_device)} to it"
+            f"{size(node.from_device)} from the device, {size(node.to_device)} to it"
             for node in self.host_nodes
             if node.reason.startswith(IN_ONNX_RUNTIME)
         ]
@@ -92,9 +93,3 @@ def _summary(records: Sequence[Label]) -> str:
         parts.append(f"{reason}: {listed}" if reason else listed)
     noun = "node" if len(records) == 1 else "nodes"
     return f"{len(records)} {noun}" + (f" ({'; '.join(parts)})" if parts else "")
-
-
-def _size(nbytes: int) -> str:
-    if nbytes < 1024:
-        return f"{nbytes} B"
-    return f"{nbytes / 2**10:.1f} KiB" if nbytes < 2**20 else f"{nbytes / 2**20:.1f} MiB"

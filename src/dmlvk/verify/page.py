@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from dmlvk.html.words import number
 from dmlvk.verify.card import Card, Entry
 from dmlvk.verify.html.figure import axes, paint, svg
-from dmlvk.verify.html.template import FOLDER, number, render
+from dmlvk.verify.html.template import FOLDER, render
 
 TYPES: Final = {
     "FLOAT32": "f32",
@@ -119,10 +120,13 @@ def page(card: Card) -> str:
             reasons.setdefault(reason, []).append(f"{entry.operator} {entry.data_type}")
     summary += f"; it ended before all was run: {card.stopped}" if card.stopped else ""
     rules = sorted({rule for entry in ran for rule in entry.rules})
+    verdict = "PASS" if card.passed else "FAIL"
     return render(
         FOLDER / "verify.html",
+        title=f"{verdict}: accuracy of {card.machine.device}",
+        command="python -m dmlvk verify --html",
         card=card,
-        verdict="PASS" if card.passed else "FAIL",
+        verdict=verdict,
         summary=summary,
         time=f"{card.seconds:.0f} s, {card.pipelines:,} pipelines",
         failures=[card.report(entry) if entry.failure else f"{entry.operator} {entry.data_type}" for entry in failed],

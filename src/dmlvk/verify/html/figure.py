@@ -17,7 +17,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dmlvk.verify.html import palette
+from dmlvk.html import palette
 
 WIDTH: Final = 4.4
 """Inches, at 72 units an inch: about as many units as a phone has pixels."""

@@ -11,8 +11,10 @@ from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import lower
 from dmlvk.onnx.model import load_model
 from dmlvk.onnx.network import Network
+from dmlvk.spec.mould import Mould
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import Mould, SizeTrace, is_symbolic
+from dmlvk.spec.size import SizeTrace, is_symbolic
+from dmlvk.spec.size_function import function_of, guards_of
 from dmlvk_bench.models.decoder import BLOCKS, HEADS, LONGEST, WIDTH, decoder
 
 
@@ -48,10 +50,10 @@ def test_a_cache_that_grows_by_one_is_filled(device: str) -> None:
 
     moulds = {mould.key: mould for mould in (Mould(step.desc) for step in trace.steps if is_symbolic(step.desc))}
     recipes = [Recipes(mould, lowered_now) for mould in moulds.values()]
-    symbols = recorder.function(tuple(mould.symbols for mould in moulds.values()))
+    symbols = function_of(recorder, tuple(mould.symbols for mould in moulds.values()))
     for length in range(16, LONGEST):
         values = symbols(length)
-        assert values is not None, recorder.guards
+        assert values is not None, guards_of(recorder)
         for own, numbers in zip(recipes, values, strict=True):
             own.filled(numbers)
     lengths = set(lowered)

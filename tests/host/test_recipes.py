@@ -24,9 +24,11 @@ from dmlvk.spec.enums import (
     TensorDataType,
 )
 from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
+from dmlvk.spec.mould import Mould
 from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import Mould, SizeTrace, value_of
+from dmlvk.spec.size import SizeTrace, value_of
+from dmlvk.spec.size_function import function_of, guards_of
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import Case
@@ -130,7 +132,7 @@ class Sized:
     def __init__(self, build: Callable[[int], OperatorDesc], size: int, caps: Capabilities) -> None:
         outer, self.trace = SizeTrace(), SizeTrace()
         mould = Mould(build(outer.symbol("n", size)))
-        self._symbols = outer.function(mould.symbols)
+        self._symbols = function_of(outer, mould.symbols)
         desc = mould.cast(self.trace, map(value_of, mould.symbols))
         self.plan = lower(desc, caps)
         self._recipe = Recipe(self.trace, desc, self.plan)
@@ -441,7 +443,7 @@ def test_neighbouring_sizes_are_filled(name: str, device: str) -> None:
     lowered = {number: lower(build(number), caps) for number in range(size + step, size + 17 * step, step)}
     for number, plan in lowered.items():
         if kernels(plan) == kernels(sized.plan):
-            assert sized.filled(number) == shown(plan), (number, sized.trace.guards)
+            assert sized.filled(number) == shown(plan), (number, guards_of(sized.trace))
 
 
 def beside(width: int, *, split: bool) -> OperatorDesc:
@@ -468,7 +470,7 @@ def test_pieces_have_recipes_of_their_own(split: bool, device: str) -> None:
         return desc, lower_piece(desc, piece, caps)
 
     joint = JointRecipes(desc, [(Recipes(mould, lower_one), len(mould.symbols)) for mould in moulds])
-    symbols = outer.function(tuple(symbol for mould in moulds for symbol in mould.symbols))
+    symbols = function_of(outer, tuple(symbol for mould in moulds for symbol in mould.symbols))
     for width in range(2, 120, 3):
         wanted = lower(beside(width, split=split), caps)
         recipe, filled = joint.filled(symbols(width))

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlvk.spec.size import Deferred, Mould, Size, SizeTrace, decided, derived, pinned, value_of
+from dmlvk.spec.mould import Mould
+from dmlvk.spec.size import Deferred, Size, SizeTrace, decided, derived, pinned, value_of
+from dmlvk.spec.size_function import function_of, guards_of
 
 NUMBERS = st.integers(-20, 40)
 
@@ -93,7 +95,7 @@ def run(program: Program, symbols: Sequence[int]) -> tuple[list[int], list[objec
 def test_the_function_agrees_with_ints_or_refuses(program: Program, first: list[int], data: st.DataObject) -> None:
     trace = SizeTrace()
     stack, outcomes = run(program, [trace.symbol(f"n{i}", value) for i, value in enumerate(first)])
-    function = trace.function(tuple(stack))
+    function = function_of(trace, tuple(stack))
     assert ([value_of(item) for item in stack], outcomes) == run(program, first)
     assert function(*first) == tuple(run(program, first)[0]), "the numbers of the trace fit it"
     for _ in range(8):
@@ -116,7 +118,7 @@ def test_a_guard_fails_exactly_where_its_comparison_changes(
     program = [*program, (relation, 0, 1)]
     trace = SizeTrace()
     stack, outcomes = run(program, [trace.symbol("a", first[0]), trace.symbol("b", first[1])])
-    accepted = trace.function(tuple(stack))(*other) is not None
+    accepted = function_of(trace, tuple(stack))(*other) is not None
     assert accepted == (run(program, other)[1] == outcomes)
 
 
@@ -128,22 +130,22 @@ def of(*values: int) -> tuple[SizeTrace, list[Size]]:
 def test_two_ways_to_ask_are_one_guard() -> None:
     trace, (a, b) = of(3, 8)
     assert a < b and b > a and a + 1 <= b and not b <= a and 2 * a < 2 * b and a != b
-    assert trace.guards == ["(s0 - s1) <= -1"]
+    assert guards_of(trace) == ["(s0 - s1) <= -1"]
 
 
 def test_what_cannot_be_otherwise_is_no_guard() -> None:
     trace, (a, b) = of(6, 4)
     assert a >= 1 and b >= 1
-    guards = trace.guards
+    guards = guards_of(trace)
     assert a * b * 4 == 4 * (b * a) and a * b % b == 0 and (8 * a + 4) % 4 == 0 and a + b > 1 and a * b // b == a
     assert -(-a // 4) == (a + 3) // 4 and a % 4 < 4 and a // 3 >= 0 and a - a == 0
-    assert trace.guards == guards == ["1 <= s0", "1 <= s1"]
+    assert guards_of(trace) == guards == ["1 <= s0", "1 <= s1"]
 
 
 def test_a_guard_that_follows_from_a_later_one_goes() -> None:
     trace, (a,) = of(70)
     assert a > 2 and a > 16 and a < 1000 and a != 900 and a < 100
-    assert trace.guards == ["17 <= s0 <= 99"]
+    assert guards_of(trace) == ["17 <= s0 <= 99"]
 
 
 def test_a_derived_number_is_pinned_and_not_the_size() -> None:
@@ -151,7 +153,7 @@ def test_a_derived_number_is_pinned_and_not_the_size() -> None:
     assert columns >= 1
     power = 1 << (columns - 1).bit_length()
     assert [0] * power == [0] * 64
-    function = trace.function((columns * 4, power))
+    function = function_of(trace, (columns * 4, power))
     assert [function(n) is not None for n in (32, 33, 64, 65)] == [False, True, True, False]
     assert function(40) == (160, 64)
 
@@ -160,7 +162,7 @@ def test_a_derived_number_is_pinned_and_not_the_size() -> None:
 def test_what_needs_an_int_pins(use: Callable[[Any], object]) -> None:
     trace, (n,) = of(12)
     assert use(n) == use(12)
-    function = trace.function((n,))
+    function = function_of(trace, (n,))
     assert function(12) == (12,)
     assert (function(13) is None) == (use is not bool)
 
@@ -169,7 +171,7 @@ def test_a_lookup_among_plain_ints_is_guarded() -> None:
     """Whether a number is in a set is decided by hashes alone where they differ."""
     trace, (n,) = of(12)
     assert n not in {1, 2, 4}
-    assert trace.function((n,))(4) is None
+    assert function_of(trace, (n,))(4) is None
 
 
 def test_sizes_are_integers_but_no_ints() -> None:
@@ -178,7 +180,7 @@ def test_sizes_are_integers_but_no_ints() -> None:
     trace, (n,) = of(5)
     assert isinstance(n, numbers.Integral) and not isinstance(n, int)
     assert f"{n} {n:>3} {n!r} {(n,)}" == "5   5 5 (5,)"
-    assert trace.guards == []
+    assert guards_of(trace) == []
 
 
 def test_a_pinned_size_counts_as_a_plain_int() -> None:
@@ -193,14 +195,14 @@ def test_floating_point_is_computed_as_written_and_guarded() -> None:
 
     trace, (n,) = of(20)
     assert time(n) < 5.1
-    function = trace.function((n,))
+    function = function_of(trace, (n,))
     assert [function(i) is not None for i in range(1, 60)] == [time(i) < 5.1 for i in range(1, 60)]
 
 
 def test_outputs_are_tuples_and_calls() -> None:
     trace, (n,) = of(5)
     plain = object()
-    function = trace.function(((n, 3), plain, Deferred(struct.Struct("<2I").pack, (n * 2, 7)), None))
+    function = function_of(trace, ((n, 3), plain, Deferred(struct.Struct("<2I").pack, (n * 2, 7)), None))
     assert function(8) == ((8, 3), plain, struct.pack("<2I", 16, 7), None)
 
 
@@ -210,7 +212,7 @@ def test_a_decision_is_made_again() -> None:
 
     trace, (n,) = of(3)
     assert decided(spread, 2, (n, 2)) == decided(spread, 2, (3, 2)) == 3
-    function = trace.function((n,))
+    function = function_of(trace, (n,))
     assert [function(i) is not None for i in range(1, 9)] == [spread(2, (i, 2)) == 3 for i in range(1, 9)]
 
 
@@ -222,10 +224,10 @@ def shared(total: int, pair: tuple[int, float]) -> tuple[int, float]:
 def test_what_a_function_gives_is_computed_anew() -> None:
     trace, (n, m) = of(12, 18)
     whole, real = derived(shared, n * 2, (m, m / 4))
-    function = trace.function((whole * n, real / 2))
+    function = function_of(trace, (whole * n, real / 2))
     for a, b in ((12, 18), (7, 5), (30, 45)):
         expected = shared(2 * a, (b, b / 4))
-        assert function(a, b) == (expected[0] * a, expected[1] / 2), trace.guards
+        assert function(a, b) == (expected[0] * a, expected[1] / 2), guards_of(trace)
 
 
 def test_what_a_function_gives_is_cast_with_other_symbols() -> None:
@@ -233,7 +235,7 @@ def test_what_a_function_gives_is_cast_with_other_symbols() -> None:
     mould = Mould((n, m, *derived(shared, n * 2, (m, m / 4))))
     assert mould.symbols == (n, m)
     other = SizeTrace()
-    assert other.function(mould.cast(other, (7, 5)))(30, 45) == (30, 45, *shared(60, (45, 11.25)))
+    assert function_of(other, mould.cast(other, (7, 5)))(30, 45) == (30, 45, *shared(60, (45, 11.25)))
 
 
 def test_a_long_chain_of_sums_compiles() -> None:
@@ -243,7 +245,7 @@ def test_a_long_chain_of_sums_compiles() -> None:
         total = total + n // 3 if total % 2 == 0 else total * 2 + n // 3
         if total > 1 << 40:
             total = total % 1000
-    assert trace.function((total,))(5) == (value_of(total),)
+    assert function_of(trace, (total,))(5) == (value_of(total),)
 
 
 def test_zero_is_not_divided_by() -> None:
@@ -251,7 +253,7 @@ def test_zero_is_not_divided_by() -> None:
     with pytest.raises(ZeroDivisionError):
         a // (b - 3)
     trace, (a, b) = of(9, 2)
-    assert a // (b - 3) == -9 and trace.function((a,))(9, 3) is None
+    assert a // (b - 3) == -9 and function_of(trace, (a,))(9, 3) is None
 
 
 def test_a_value_is_cast_with_the_symbols_of_another_trace() -> None:
@@ -264,5 +266,5 @@ def test_a_value_is_cast_with_the_symbols_of_another_trace() -> None:
     mould = Mould(value(outer, 20))
     assert list(map(value_of, mould.symbols)) == [10], "the quotient is a symbol, and what is computed of it stays computed"
     made = mould.cast(inner, [16])
-    assert inner.function(made)(16) == (16, (96, 128), 16 / 3, "text", 7) and inner.function(made)(3)[1] == (18, 6)
+    assert function_of(inner, made)(16) == (16, (96, 128), 16 / 3, "text", 7) and function_of(inner, made)(3)[1] == (18, 6)
     assert Mould(made).key == mould.key == Mould(value(SizeTrace(), 33)).key != Mould(made[:4]).key

@@ -20,6 +20,7 @@ from dmlvk.onnx.values import Sizes, Value
 from dmlvk.spec.errors import ModelError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import Size, SizeTrace, value_of
+from dmlvk.spec.size_function import function_of, guards_of
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.oracle import oracle
 from dmlvk_bench.models.decoder import BLOCKS, HEADS, WIDTH, decoder
@@ -191,7 +192,7 @@ def test_a_filled_trace_is_the_trace_of_those_sizes(
     network, sizes_of = make()
     recorder = SizeTrace()
     symbolic = network.trace_whole({"x": sizes_of(recorder.symbol("size", first))}, {})
-    filled = recorder.function(described(symbolic))
+    filled = function_of(recorder, described(symbolic))
     assert filled(first) is not None
     fits = 0
     for number in sorted(
@@ -201,7 +202,7 @@ def test_a_filled_trace_is_the_trace_of_those_sizes(
         if found is not None:
             fits += 1
             assert found == described(network.trace_whole({"x": sizes_of(number)}, {})), number
-    assert fits >= 3, recorder.guards
+    assert fits >= 3, guards_of(recorder)
 
 
 def cached_words() -> Network:
@@ -321,14 +322,14 @@ def test_a_trace_of_a_cache_is_that_of_any_length(name: str) -> None:
         return recorder, network.trace_whole(sizes_of(recorder.symbol("past", length)), {})
 
     recorder, trace = traced(7)
-    assert len(recorder.guards) <= 2, recorder.guards
-    filled = recorder.function(described(trace))
+    assert len(guards_of(recorder)) <= 2, guards_of(recorder)
+    filled = function_of(recorder, described(trace))
     fits = [length for length in range(5, 190) if filled(length) is not None]
-    assert len(fits) > 90, recorder.guards
+    assert len(fits) > 90, guards_of(recorder)
     for length in (fits[0], *(8, 9, 57, 58), fits[-1]):
         fresh_recorder, fresh = traced(length)
         if filled(length) is not None:
-            assert filled(length) == fresh_recorder.function(described(fresh))(length), length
+            assert filled(length) == function_of(fresh_recorder, described(fresh))(length), length
         if length in (8, 57):
             feeds = {
                 key: rng.integers(0, 9, sizes) if key == "ids" else normal(*sizes) for key, sizes in sizes_of(length).items()
@@ -348,7 +349,7 @@ def test_an_index_beyond_a_table_is_refused_at_every_length() -> None:
     small = network(nodes, {"one": np.array(1, np.int64), "table": normal(9, 1)}, 1, "past")
     recorder = SizeTrace()
     small.trace_whole({"x": (1, recorder.symbol("past", 8))}, {})
-    fits = recorder.function(())
+    fits = function_of(recorder, ())
     assert fits(5) is not None and fits(9) is None
     for length in (9, SizeTrace().symbol("past", 9)):
         with pytest.raises(ModelError):

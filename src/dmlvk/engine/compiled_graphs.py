@@ -25,8 +25,9 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.runtime.recorder import BoundRange, Command, Recording
 from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.mould import Mould
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import Mould, Size
+from dmlvk.spec.size import Size
 
 _OperatorKey = OperatorDesc | Recipe
 _Work = tuple[_OperatorKey, tuple[Storage, ...]]

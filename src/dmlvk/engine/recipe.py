@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range
+from dmlvk.spec.mould import Mould
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import Mould, SizeTrace, settled
+from dmlvk.spec.size import SizeTrace, settled
+from dmlvk.spec.size_function import function_of
 
 _MOST_RECIPES: Final = 16
 """Recipes kept for operators that differ in nothing but sizes; the one unused longest goes first."""
@@ -46,7 +48,7 @@ class Recipe:
 
     def __init__(self, trace: SizeTrace, desc: OperatorDesc, plan: Plan) -> None:
         self.desc, self.plan = desc, plan
-        self._function = trace.function(_plan(plan))
+        self._function = function_of(trace, _plan(plan))
 
     def fill(self, values: Sequence[int]) -> FilledPlan | None:
         """The plan for these values of the trace's symbols, in the order in which they were made; None where a guard of the

@@ -24,6 +24,7 @@ from dmlvk.graph.step import Step, Storage
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.errors import DmlvkError
 from dmlvk.spec.size import Deferred, SizeTrace, is_symbolic, value_of
+from dmlvk.spec.size_function import function_of
 
 _MOST_RECIPES: Final = 32
 """Recipes kept for the inputs of a region; the one unused longest goes first. Sizes that follow from values, such as boxes,
@@ -123,7 +124,7 @@ class GraphRecipe:
             *(tuple(value.sizes) for value in (*trace.inputs.values(), *results)),
             *(known.values for known in trace.numbers.values()),
         )
-        self._function = recorder.function(Deferred(_Filling, (tuple(symbols.values()), extents, sizes)))
+        self._function = function_of(recorder, Deferred(_Filling, (tuple(symbols.values()), extents, sizes)))
 
     def filled(self, values: Sequence[int]) -> CompiledGraph | None:
         """The graph for these values of the symbols, None where a guard refuses them."""

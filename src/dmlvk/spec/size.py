@@ -2,8 +2,8 @@
 
 A ``SizeTrace`` hands out symbols: a ``Size`` behaves as the whole number that it is in this trace, and records its
 arithmetic. A comparison returns a plain bool and becomes a guard: the result of the trace holds for other numbers as long
-as every guard answers as it did. ``SizeTrace.function`` turns guards and results into one straight Python function of
-plain ints.
+as every guard answers as it did. ``size_function.py`` writes guards and results as one straight Python function of plain
+ints.
 
 Where only a plain int will do (an index, ``range``, ``struct``, the key of a dictionary) a Size is pinned: the guard is that
 its expression keeps its value. So nothing is ever lost; what pins less can be filled more often.
@@ -15,7 +15,7 @@ import dataclasses
 import math
 import numbers
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _Key = tuple[tuple[tuple[int, ...], int], ...]
 _UNSUPPORTED: Final[int] = NotImplemented
 _INFINITY: Final = math.inf
 _ANY: Final = (-_INFINITY, _INFINITY)
-_COMPUTED: Final[dict[str, Callable[..., Any]]] = {
+COMPUTED: Final[dict[str, Callable[..., Any]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -59,7 +59,7 @@ _COMPUTED: Final[dict[str, Callable[..., Any]]] = {
     "round": round,
 }
 """The function of each operation of an expression; one whose name is an operator is written as such."""
-_CALL: Final = "call"
+CALL: Final = "call"
 """The operation of a number that a function gives: what follows is the function, its arguments and which of its results."""
 
 
@@ -75,7 +75,7 @@ class Size(_Whole):
     """Its value in this trace."""
     made: tuple[Any, ...]
     """The operation that first made it, and what of; empty where the terms say it."""
-    normal: tuple[_Form, int, int] | None
+    normal: tuple[Form, int, int] | None
     """(form, factor, constant): it is factor * form + constant; None while nobody has asked."""
 
     def __new__(cls, trace: SizeTrace, terms: _Terms, value: int, made: tuple[Any, ...]) -> Size:
@@ -342,7 +342,7 @@ class Deferred(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class _Form:
+class Form:
     """The facts about a polynomial without a constant, whose factors have no common divisor and the first is positive.
 
     Attributes:
@@ -365,7 +365,7 @@ class _Form:
         self.range, self.version = (low, high), -1
 
 
-class _Comparison(NamedTuple):
+class Comparison(NamedTuple):
     """A guard of which one side is a floating-point number or what a function decides."""
 
     relation: str
@@ -388,8 +388,8 @@ class SizeTrace:
         self._known: dict[tuple[Any, ...], Size] = {}
         self._sizes: dict[_Key, Size] = {}
         self._reals: dict[tuple[Any, ...], Any] = {}
-        self._forms: dict[_Key, _Form] = {}
-        self._checks: dict[Any, _Form | _Comparison] = {}
+        self._forms: dict[_Key, Form] = {}
+        self._checks: dict[Any, Form | Comparison] = {}
         self._version = 0  # grows with what is known
 
     def symbol(self, name: str, value: int) -> Size:
@@ -398,24 +398,7 @@ class SizeTrace:
         self.symbols.append(size)
         return size
 
-    def function(self, outputs: Any) -> Callable[..., Any]:
-        """Makes a Python function of all that the trace has recorded.
-
-        Args:
-            outputs: The values to return: a Size, a plain value, a ``Deferred`` call, or a tuple of such.
-
-        Returns:
-            A function that takes the symbols' values, plain ints, in the order in which the symbols were made. It returns
-            None where a guard fails, else the outputs for those values.
-        """
-        return _Writer(self).function(outputs)
-
-    @property
-    def guards(self) -> list[str]:
-        """Every guard as Python, for reports and tests."""
-        return _Writer(self).guards()
-
-    def checks(self) -> Iterator[_Form | _Comparison]:
+    def checks(self) -> Iterator[Form | Comparison]:
         """The conditions of all guards, in an order in which none divides by what a later one shows to differ from 0."""
         yield from self._checks.values()
 
@@ -516,7 +499,7 @@ class SizeTrace:
         a, b = self._plain(left), self._plain(right)
         if not isinstance(a, Size):
             a, b = b, a
-        computed: Callable[..., int] = _COMPUTED[operation]
+        computed: Callable[..., int] = COMPUTED[operation]
         if not isinstance(a, Size):
             return computed(a, b)
         if operation == "&" and not isinstance(b, Size) and b >= 0 and b & (b + 1) == 0:
@@ -535,7 +518,7 @@ class SizeTrace:
     def real(self, operation: str, *arguments: float) -> int:
         """A floating-point operation, as it is written; of other numbers than ints and floats one that pins. It is said to
         return an int for the integer operations that turn out to be one of these."""
-        computed: Callable[..., int] = _COMPUTED[operation]
+        computed: Callable[..., int] = COMPUTED[operation]
         if not all(isinstance(argument, int | float | Size | RealSize) for argument in arguments):
             if not all(isinstance(argument, numbers.Real) for argument in arguments):
                 return _UNSUPPORTED
@@ -557,14 +540,14 @@ class SizeTrace:
 
     def rounded(self, operation: str, real: RealSize) -> int:
         """A whole number of a floating-point one: its "ceil", "floor", "trunc" or "round"."""
-        return self._atom(operation, (real,), _COMPUTED[operation](real.value), *_ANY)
+        return self._atom(operation, (real,), COMPUTED[operation](real.value), *_ANY)
 
     # Comparisons.
 
     def is_less(self, left: Any, right: Any) -> bool:
         """left < right."""
         if not (_is_whole(left) and _is_whole(right)):
-            if _is_infinite(left) or _is_infinite(right):  # whatever the size is
+            if is_infinite(left) or is_infinite(right):  # whatever the size is
                 return bool(_value(left) < _value(right))
             return self.holds("<", left, right)
         form, factor, constant = self._difference(left, right)
@@ -585,16 +568,16 @@ class SizeTrace:
 
     def holds(self, relation: str, left: Any, right: Any) -> bool:
         """A comparison of which a side is no whole number."""
-        outcome = bool(_COMPUTED[relation](_value(left), _value(right)))
+        outcome = bool(COMPUTED[relation](_value(left), _value(right)))
         key = (relation, _identity(left), _identity(right))
-        self._checks.setdefault(key, _Comparison(relation, left, right, outcome))
+        self._checks.setdefault(key, Comparison(relation, left, right, outcome))
         return outcome
 
     def decide(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """The result of a function; see ``decided``."""
         value = function(*map(_plain_value, arguments))
         key = (function, _identity(arguments))
-        self._checks.setdefault(key, _Comparison("==", Deferred(function, arguments), value, True))
+        self._checks.setdefault(key, Comparison("==", Deferred(function, arguments), value, True))
         return value
 
     def derive(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -604,30 +587,30 @@ class SizeTrace:
 
     def _result(self, value: float, made: tuple[Any, ...]) -> float:
         if isinstance(value, int):
-            return self._atom(_CALL, made, value, *_ANY)
-        key = (_CALL, *map(_identity, made))
-        real: float = self._reals.setdefault(key, RealSize(self, value, (_CALL, *made)))
+            return self._atom(CALL, made, value, *_ANY)
+        key = (CALL, *map(_identity, made))
+        real: float = self._reals.setdefault(key, RealSize(self, value, (CALL, *made)))
         return real
 
-    def _difference(self, left: int, right: int) -> tuple[_Form | None, int, int]:
+    def _difference(self, left: int, right: int) -> tuple[Form | None, int, int]:
         """left - right as factor * form + constant, the form None where that is the constant alone."""
         size = left - right
         if not isinstance(size, Size):
             return None, 1, size
         return self._normal(size)
 
-    def _normal(self, size: Size) -> tuple[_Form, int, int]:
+    def _normal(self, size: Size) -> tuple[Form, int, int]:
         if size.normal is None:
             constant = size.terms.get((), 0)
             items = sorted((product, factor) for product, factor in size.terms.items() if product)
             divisor = math.gcd(*(factor for _, factor in items)) * (1 if items[0][1] > 0 else -1)
             key = tuple((product, factor // divisor) for product, factor in items)
             if key not in self._forms:
-                self._forms[key] = _Form(self._size(dict(key)))
+                self._forms[key] = Form(self._size(dict(key)))
             size.normal = self._forms[key], divisor, constant
         return size.normal
 
-    def _is_at_most(self, form: _Form, number: int) -> bool:
+    def _is_at_most(self, form: Form, number: int) -> bool:
         low, high = self._form_range(form)
         if high <= number or low > number:
             return high <= number
@@ -635,7 +618,7 @@ class SizeTrace:
         self._narrow(form, *((low, number) if outcome else (number + 1, high)))
         return outcome
 
-    def _is_number(self, form: _Form, number: int) -> bool:
+    def _is_number(self, form: Form, number: int) -> bool:
         low, high = self._form_range(form)
         if number < low or number > high or number in form.excluded or number % self._multiple(form.size):
             return False
@@ -651,7 +634,7 @@ class SizeTrace:
             self._checks.setdefault(form, form)
         return False
 
-    def _narrow(self, form: _Form, low: Bound, high: Bound) -> None:
+    def _narrow(self, form: Form, low: Bound, high: Bound) -> None:
         """Guards that a form lies within bounds: of a quotient by a number and the like, that what it is made of does."""
         known = self._form_range(form)
         raised, lowered = low > known[0], high < known[1]
@@ -685,8 +668,8 @@ class SizeTrace:
         form, factor, constant = self._normal(size)
         if factor < 0:
             low, high, factor, constant = -high, -low, -factor, -constant
-        least = low if _is_infinite(low) else -((constant - int(low)) // factor)
-        most = high if _is_infinite(high) else (int(high) - constant) // factor
+        least = low if is_infinite(low) else -((constant - int(low)) // factor)
+        most = high if is_infinite(high) else (int(high) - constant) // factor
         self._narrow(form, least, most)
 
     # What is known of a size.
@@ -708,7 +691,7 @@ class SizeTrace:
             low, high = high, low
         return low * factor + constant, high * factor + constant
 
-    def _form_range(self, form: _Form) -> tuple[Bound, Bound]:
+    def _form_range(self, form: Form) -> tuple[Bound, Bound]:
         if form.version == self._version:
             return form.range
         low: Bound = 0
@@ -764,7 +747,7 @@ class SizeTrace:
             terms: _Terms = {(len(self.atoms),): 1}
             size = self._known[key] = self._sizes[tuple(terms.items())] = Size(self, terms, value, (operation, *arguments))
             self.atoms.append(size)
-            form = self._forms[tuple(terms.items())] = _Form(size, low, high)
+            form = self._forms[tuple(terms.items())] = Form(size, low, high)
             size.normal = form, 1, 0
         return self._known[key]
 
@@ -795,7 +778,7 @@ def _leading(terms: _Terms) -> tuple[int, ...]:
     return min(product for product in terms if product)
 
 
-def _is_infinite(bound: Bound) -> bool:
+def is_infinite(bound: Bound) -> bool:
     return bound in (_INFINITY, -_INFINITY)
 
 
@@ -804,9 +787,9 @@ def _times(bound: Bound, factor: Bound) -> Bound:
 
 
 def _quotient(bound: Bound, divisor: Bound) -> Bound:
-    if _is_infinite(bound):
+    if is_infinite(bound):
         return bound
-    return (0 if bound >= 0 else -1) if _is_infinite(divisor) else bound // divisor
+    return (0 if bound >= 0 else -1) if is_infinite(divisor) else bound // divisor
 
 
 def _divided(left: _Terms, right: _Terms) -> tuple[_Terms, _Terms]:
@@ -835,154 +818,17 @@ def _without(product: tuple[int, ...], divisor: tuple[int, ...]) -> tuple[int, .
     return tuple(others)
 
 
-class _Writer:
-    """Writes a trace as Python: what is used more than once gets a name, and what is not used is not there."""
-
-    def __init__(self, trace: SizeTrace) -> None:
-        self._trace = trace
-        self._uses: dict[int, int] = {}
-        self._written: dict[int, str] = {}
-        self._lines: list[str] = []
-        self._conditions: list[str] = []
-        self._constants: dict[str, Any] = {name: _COMPUTED[name] for name in ("ceil", "floor", "trunc")}
-        for position, symbol in enumerate(trace.symbols):
-            self._written[id(symbol)] = f"s{position}"
-
-    def guards(self) -> list[str]:
-        """Every condition."""
-        return [condition for check in self._trace.checks() for condition in self._conditions_of(check)]
-
-    def function(self, outputs: Any) -> Callable[..., Any]:
-        checks = list(self._trace.checks())
-        for check in checks:
-            for node in (check.size,) if isinstance(check, _Form) else _symbolic((check.left, check.right)):
-                self._count(node)
-        for node in _symbolic(outputs):
-            self._count(node)
-        for check in checks:
-            conditions = self._conditions_of(check)
-            self._conditions += conditions
-        self._flush()
-        result = self._output(outputs)
-        names = ", ".join(f"s{position}" for position in range(len(self._trace.symbols)))
-        source = "\n    ".join([f"def function({names}):", *self._lines, f"return {result}"])
-        exec(compile(source, "<sizes>", "exec"), self._constants)
-        function: Callable[..., Any] = self._constants.pop("function")  # its globals, which then do not hold it
-        return function
-
-    def _conditions_of(self, check: _Form | _Comparison) -> list[str]:
-        if isinstance(check, _Comparison):
-            condition = f"{self._output(check.left)} {check.relation} {self._output(check.right)}"
-            return [condition if check.outcome else f"not {condition}"]
-        excluded = sorted(number for number in check.excluded if check.low <= number <= check.high)
-        if _is_infinite(check.least) and _is_infinite(check.most) and not excluded:
-            return []
-        text = self._text(check.size)
-        if check.least == check.most:
-            return [f"{text} == {check.least}"]
-        bounds = [] if _is_infinite(check.least) else [f"{check.least} <= {text}"]
-        if not _is_infinite(check.most):
-            bounds = [f"{bounds[0] if bounds else text} <= {check.most}"]
-        return bounds + [f"{text} != {number}" for number in excluded]
-
-    def _count(self, node: Any) -> None:
-        waiting = [node]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, Size | RealSize):
-                self._uses[id(node)] = self._uses.get(id(node), 0) + 1
-                if self._uses[id(node)] == 1:
-                    waiting += self._parts(node)
-
-    def _parts(self, node: Size | RealSize) -> tuple[Any, ...]:
-        if node.made:
-            return () if node.made[0] == "symbol" else tuple(_symbolic(node.made[1:]))
-        assert isinstance(node, Size), "what is a float was made by an operation"
-        return tuple(self._trace.atoms[position] for product in node.terms for position in product)
-
-    def _text(self, node: Any) -> str:
-        """A node as an expression of a name, a number or in parentheses; its parts are written before it."""
-        if not isinstance(node, Size | RealSize):
-            return self._constant(node)
-        waiting: list[Any] = [node]
-        while waiting:
-            top = waiting[-1]
-            missing = [part for part in self._parts(top) if id(part) not in self._written]
-            if id(top) in self._written or not missing:
-                waiting.pop()
-                if id(top) not in self._written:
-                    self._write(top)
-            else:
-                waiting += missing
-        return self._written[id(node)]
-
-    def _write(self, node: Size | RealSize) -> None:
-        text = self._expression(node)
-        if self._uses.get(id(node), 0) > 1 or len(text) > _LONG:
-            self._flush()
-            name = f"t{len(self._written)}"
-            self._lines.append(f"{name} = {text}")
-            text = name
-        self._written[id(node)] = text
-
-    def _expression(self, node: Size | RealSize) -> str:
-        if not node.made:
-            assert isinstance(node, Size), "what is a float was made by an operation"
-            products = (
-                " * ".join([*([str(factor)] if factor != 1 or not product else []), *map(self._atom, product)])
-                for product, factor in node.terms.items()
-            )
-            return f"({' + '.join(products)})"
-        operation, *parts = node.made
-        if operation == _CALL:
-            function, arguments, index = parts
-            return f"{self._output(Deferred(function, arguments))}[{index}]"
-        texts = [self._written.get(id(part)) or self._constant(part) for part in parts]
-        if len(texts) == 2:
-            return f"({texts[0]} {operation} {texts[1]})"
-        if operation == "neg":
-            return f"(-{texts[0]})"
-        return f"{texts[0]}.bit_length()" if operation == "bit_length" else f"{operation}({texts[0]})"
-
-    def _atom(self, position: int) -> str:
-        return self._written[id(self._trace.atoms[position])]
-
-    def _constant(self, value: Any) -> str:
-        if value is None or type(value) in (int, bool):
-            return repr(value) if value is None or value >= 0 else f"({value})"
-        name = f"c{len(self._constants)}"
-        self._constants[name] = value
-        return name
-
-    def _output(self, value: Any) -> str:
-        if isinstance(value, Size | RealSize):
-            return self._text(value)
-        if _is_plain(value):
-            return self._constant(value)
-        if isinstance(value, Deferred):
-            return f"{self._constant(value.function)}({', '.join(map(self._output, value.arguments))})"
-        name = "" if type(value) is tuple else self._constant(type(value))
-        return f"{name}({''.join(f'{self._output(item)}, ' for item in value)})"
-
-    def _flush(self) -> None:
-        if self._conditions:
-            self._lines.append(f"if not ({' and '.join(self._conditions)}): return None")
-            self._conditions = []
-
-
 _MOST_BITS: Final = 64
 """The most bits of numbers that bounds are computed of."""
-_LONG: Final = 200
-"""Characters from which on an expression gets a name, so that none nests too deeply to be compiled."""
 
 
-def _symbolic(value: Any) -> Iterator[Size | RealSize]:
+def sizes_in(value: Any) -> Iterator[Size | RealSize]:
     """Every Size in what is to be returned."""
     if isinstance(value, Size | RealSize):
         yield value
     elif isinstance(value, tuple):
         for item in value:
-            yield from _symbolic(item)
+            yield from sizes_in(item)
 
 
 def decided(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -991,7 +837,7 @@ def decided(function: Callable[..., Any], *arguments: Any) -> Any:
     Of Sizes the guard is that it gives the same for other sizes, told by the function itself: for what loops over sizes or
     compares many numbers. It may read nothing else than its arguments.
     """
-    size = next(_symbolic(arguments), None)
+    size = next(sizes_in(arguments), None)
     return function(*arguments) if size is None else size.trace.decide(function, arguments)
 
 
@@ -1002,22 +848,22 @@ def derived(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
     Of Sizes they record, and the function is called again for other sizes: for arithmetic that sizes cannot record. It may
     read nothing else than its arguments, and is called for each result that is used: one that takes long keeps its last.
     """
-    size = next(_symbolic(arguments), None)
+    size = next(sizes_in(arguments), None)
     return function(*arguments) if size is None else size.trace.derive(function, arguments)
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
-        return not isinstance(value, Deferred) and all(map(_is_plain, value))
+        return not isinstance(value, Deferred) and all(map(is_plain, value))
     return not isinstance(value, Size | RealSize)
 
 
 def is_symbolic(value: Any) -> bool:
     """Whether there is a Size in a value, in a tuple or in the fields of a dataclass, such as a desc."""
-    return any(map(is_symbolic, _items(value))) or isinstance(value, Size | RealSize)
+    return any(map(is_symbolic, items_of(value))) or isinstance(value, Size | RealSize)
 
 
-def _items(value: Any) -> tuple[Any, ...]:
+def items_of(value: Any) -> tuple[Any, ...]:
     """The items of a tuple, the fields of a dataclass; none of anything else."""
     if isinstance(value, tuple):
         return value
@@ -1026,95 +872,7 @@ def _items(value: Any) -> tuple[Any, ...]:
     return ()
 
 
-class Mould:
-    """A value with Sizes in it, such as a desc, to be made again with symbols of other traces.
-
-    What the sizes are made of becomes symbols. An atom that is computed of others of them stays computed: the new trace then
-    knows how they are related.
-
-    Args:
-        value: The value: tuples and dataclasses with Sizes among what is hashable.
-
-    Attributes:
-        key: Values with equal keys differ in nothing but the numbers of their symbols.
-        symbols: The Sizes that become symbols.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-        found: dict[int, Size] = {}
-        _collect_atoms(value, found)
-        self._atoms = dict(sorted(found.items()))
-        self._places = {position: place for place, position in enumerate(self._atoms)}
-        self.symbols = tuple(atom for atom in self._atoms.values() if not self._is_computed(atom))
-        computed = (self._pattern(atom.made) if self._is_computed(atom) else None for atom in self._atoms.values())
-        self.key = (*computed, self._pattern(value))
-
-    def _is_computed(self, atom: Size) -> bool:
-        parts: dict[int, Size] = {}
-        _collect_atoms(atom.made[1:], parts)
-        return atom.made[0] != "symbol" and parts.keys() <= self._atoms.keys()
-
-    def _pattern(self, value: Any) -> Any:
-        if isinstance(value, Size):
-            terms = ((tuple(sorted(map(self._places.__getitem__, own))), factor) for own, factor in value.terms.items())
-            return Size, tuple(sorted(terms))
-        if isinstance(value, RealSize):
-            return RealSize, self._pattern(value.made)
-        items = _items(value)
-        return (type(value), *map(self._pattern, items)) if items else (type(value), value)
-
-    def cast(self, trace: SizeTrace, numbers: Iterable[int]) -> Any:
-        """The value with new symbols of a trace.
-
-        Args:
-            trace: The trace.
-            numbers: The number of each of ``symbols`` there.
-        """
-        made: dict[int, int] = {}
-        rest = iter(numbers)
-        for position, atom in self._atoms.items():
-            if self._is_computed(atom):
-                operation, *arguments = (_made_again(item, made, trace) for item in atom.made)
-                made[position] = _called_again(arguments) if operation == _CALL else _COMPUTED[operation](*arguments)
-            else:
-                made[position] = trace.symbol(f"size{len(trace.symbols)}", next(rest))
-        return _made_again(self._value, made, trace)
-
-
-def _collect_atoms(value: Any, found: dict[int, Size]) -> None:
-    """Adds the atoms that a value is made of, by position in their trace."""
-    if isinstance(value, Size):
-        found.update((position, value.trace.atoms[position]) for product in value.terms for position in product)
-    elif isinstance(value, RealSize):
-        _collect_atoms(value.made, found)
-    else:
-        for item in _items(value):
-            _collect_atoms(item, found)
-
-
-def _made_again(value: Any, made: dict[int, int], trace: SizeTrace) -> Any:
-    """A value with other numbers for its atoms."""
-    if isinstance(value, Size):
-        return sum(factor * math.prod(made[position] for position in own) for own, factor in value.terms.items())
-    if isinstance(value, RealSize):
-        operation, *arguments = (_made_again(item, made, trace) for item in value.made)
-        return _called_again(arguments) if operation == _CALL else trace.real(operation, *arguments)
-    if isinstance(value, tuple):
-        return _alike(value, (_made_again(item, made, trace) for item in value))
-    if not is_symbolic(value):
-        return value
-    names = (field.name for field in dataclasses.fields(value))
-    fields = dict(zip(names, _items(value), strict=True))
-    return dataclasses.replace(value, **{name: _made_again(own, made, trace) for name, own in fields.items()})
-
-
-def _called_again(made: Sequence[Any]) -> Any:
-    function, arguments, index = made
-    return derived(function, *arguments)[index]
-
-
-def _alike(named: tuple[Any, ...], items: Iterable[Any]) -> tuple[Any, ...]:
+def alike(named: tuple[Any, ...], items: Iterable[Any]) -> tuple[Any, ...]:
     """Items as a tuple of another's type, which may name them."""
     return type(named)(*items) if hasattr(named, "_fields") else tuple(items)
 
@@ -1125,7 +883,7 @@ def settled(value: Any) -> Any:
     if isinstance(value, Deferred):
         return value.function(*map(settled, value.arguments))
     if isinstance(value, tuple):
-        return _alike(value, map(settled, value))
+        return alike(value, map(settled, value))
     return int(value) if isinstance(value, Size) else float(value) if isinstance(value, RealSize) else value
 
 

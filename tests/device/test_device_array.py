@@ -226,12 +226,137 @@ def test_copies(device: dmlvk.Device) -> None:
         four_bits + 1
 
 
-def test_augmented_assignment_makes_a_new_array(device: dmlvk.Device) -> None:
+AUGMENTED = (
+    *(operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod),
+    operator.ipow,
+)
+
+
+@pytest.mark.parametrize("function", AUGMENTED, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("view", [np.s_[...], np.s_[1, ...], np.s_[:, 1::2], np.s_[1, 3, ...]], ids=str)
+def test_augmented_assignment_is_seen_by_views(device: dmlvk.Device, function: Callable[..., Any], view: Any) -> None:
+    values = np.abs(FLOATS) + 1
+    a = DeviceArray.from_numpy(values, device)
+    whole, expected = a, values.copy()
+    part, wanted = a[view], expected[view]
+    result = function(part, np.float32(1.5))
+    assert result is part
+    np.copyto(wanted, function(wanted.copy(), np.float32(1.5)))
+    same(part, wanted, device)
+    same(whole, expected, device)
+
+
+def test_augmented_assignment_is_one_dispatch_and_keeps_type_and_shape(device: dmlvk.Device) -> None:
     a = DeviceArray.from_numpy(INTEGERS, device)
-    row = a[0]
-    a += 1
-    same(a, INTEGERS + 1, device)
-    same(row, INTEGERS[0], device)
+    flags = a > 0
+    before = device.native.dispatches
+    a += a
+    a *= a
+    assert device.native.dispatches - before == 2
+    same(a, (INTEGERS * 2) ** 2, device)
+    flags |= ~flags
+    same(flags, np.ones_like(INTEGERS, bool), device)
+    square = DeviceArray.from_numpy(BLOCK[:2, :2, :2].reshape(2, 4)[:, :2], device)
+    expected = square.numpy() @ square.numpy()
+    square @= square
+    same(square, expected, device)
+    assert np.add(INTEGERS, INTEGERS, out=a) is a and a.tolist() == (INTEGERS * 2).tolist()
+    for refused, rule in (
+        (lambda: operator.itruediv(a, 2), "the result must have the type"),
+        (lambda: operator.iadd(a[0], a), "the result must have the shape"),
+        (lambda: operator.iadd(DeviceArray.from_numpy(np.broadcast_to(np.float32(1), (3,)), device), 1), "broadcast"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=rule):
+            refused()
+
+
+def test_what_is_read_is_what_was_there_before(device: dmlvk.Device) -> None:
+    values = np.arange(40, dtype=np.float32)
+    for target, source in (
+        (np.s_[1:], np.s_[:-1]),
+        (np.s_[:-1], np.s_[1:]),
+        (np.s_[4:24], np.s_[8:28]),
+        (np.s_[::2], np.s_[20:]),
+    ):
+        for change in (lambda x, y: x.__setitem__(..., y), operator.iadd):
+            a, expected = DeviceArray.from_numpy(values, device), values.copy()
+            change(a[target], a[source])
+            change(expected[target], expected[source])
+            same(a, expected, device)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, bool], ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize(
+    "index",
+    [
+        np.s_[...],
+        np.s_[2],
+        np.s_[1, 2, 3],
+        np.s_[-1, 1:3],
+        np.s_[1:, ::2, 1:4],
+        np.s_[::-1, None, 3:0:-2],
+        np.s_[2:2],
+        np.s_[[2, 0]],
+        np.s_[:, [1, -1]],
+        np.s_[0, [1, 3]],
+        np.s_[1, ::-1, [0, 4]],
+        np.s_[[0, 1], ::-2, [[2], [3]]],
+        np.s_[[]],
+        np.s_[MASK],
+        np.s_[MASK[:, 0, 0], 1],
+        np.s_[:, MASK[0]],
+        np.s_[::2, MASK[0]],
+    ],
+    ids=str,
+)
+def test_assignment(device: dmlvk.Device, index: Any, dtype: Any) -> None:
+    values = (BLOCK % 7).astype(dtype)
+    taken = values[index]
+    for value in (True, np.arange(taken.size).reshape(taken.shape).astype(dtype), [[False]], values[0, 0, :1]):
+        a, expected = DeviceArray.from_numpy(values, device), values.copy()
+        a[index] = value if isinstance(value, (bool, list)) else DeviceArray.from_numpy(value, device)
+        expected[index] = np.ravel(value)[0] if np.size(value) == 1 else value
+        same(a, expected, device)
+
+
+def test_assignment_by_arrays_on_the_device(device: dmlvk.Device) -> None:
+    a, expected = DeviceArray.from_numpy(BLOCK, device), BLOCK.copy()
+    before = device.native.dispatches
+    a[a > 20] = 0
+    assert device.native.dispatches - before <= 4, "comparison, choice and copy, without a look at the mask"
+    expected[expected > 20] = 0
+    same(a, expected, device)
+    a[:, DeviceArray.from_numpy(np.array([3, 99, 3]), device)] = np.array([[1], [2], [3]], np.float32)
+    expected[:, 3] = 3
+    same(a, expected, device)
+    transposed = a.T
+    transposed[1] = 7
+    expected.T[1] = 7
+    same(a, expected, device)
+
+
+def test_assignment_refuses(device: dmlvk.Device) -> None:
+    a = DeviceArray.from_numpy(INTEGERS, device)
+    four_bits = DeviceArray.from_numpy(np.int8([1, -8]), device, dmlvk.TensorDataType.INT4)
+    same(a, INTEGERS, device)
+    for array, index, value, rule in (
+        (a, 0, 1.5, "a Python number must fit"),
+        (a, 0, FLOATS[0], "must be of the array's kind"),
+        (a, 0, [1, 2**31, 0, 0], "a Python number must fit"),
+        (a, 0, [[1, "x"]], "a Python number must fit"),
+        (a, 0, [1, 2], "must broadcast"),
+        (a, 0, [[1], [2]], "must broadcast"),
+        (four_bits, 0, 1, "4-bit"),
+        (DeviceArray.from_numpy(np.broadcast_to(np.float32(1), (3,)), device), 0, 1, "no broadcast array"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=rule):
+            array[index] = value
+    for index in (2, (0, 0, 0), [[5]], INTEGERS[:, :1] > 0):
+        with pytest.raises(IndexError):
+            a[index] = 1
+    with pytest.raises(TypeError):
+        a["x"] = 1
+    same(a, INTEGERS, device)
 
 
 def test_without_elements(device: dmlvk.Device) -> None:

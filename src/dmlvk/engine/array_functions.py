@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.engine.indices import Chosen, expanded, forward, places, without_masks
-from dmlvk.engine.numpy_types import HALF_BYTES, data_type_of
-from dmlvk.engine.single_operators import Stored, bound, packed, single_operator
+from dmlvk.engine.array_runs import is_same, run, written
+from dmlvk.engine.indices import Chosen, check_mask, expanded, forward, places, without_masks
+from dmlvk.engine.numpy_types import HALF_BYTES, array_of, data_type_of
+from dmlvk.engine.single_operators import Stored, packed
 from dmlvk.engine.stored_array import Index, StoredArray
 from dmlvk.graph.views import Sizes, View, broadcast_sizes
 from dmlvk.spec import ops
@@ -21,7 +22,6 @@ from dmlvk.spec.enums import ReduceFunction
 from dmlvk.spec.errors import InvalidArgumentError, other_device
 from dmlvk.spec.functions import input_fields
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.tensor import TensorDesc
 
 _BOOL: Final = np.dtype(bool)
 _FLOAT: Final = np.dtype(np.float32)
@@ -30,34 +30,6 @@ _INDEX: Final = np.dtype(np.int32)
 
 Number = bool | int | float
 Axes = int | tuple[int, ...] | None
-
-
-def _run(
-    row: type[OperatorDesc], inputs: Mapping[str, Stored], dtype: np.dtype[Any], sizes: Sizes, **attributes: Any
-) -> Stored:
-    """One operator, by itself: compiled once for each distinct desc, as calls of functions for operators are.
-
-    Args:
-        row: The operator.
-        inputs: Its tensors by field.
-        dtype, sizes: The type and the shape of its output. Nothing runs where that has no elements.
-        attributes: Its attributes.
-    """
-    first = next(iter(inputs.values()))
-    data_type, is_bool = data_type_of(dtype), dtype == _BOOL
-    if 0 in sizes:
-        return type(first).from_numpy(np.empty(sizes, dtype), first.device)
-
-    def describe() -> OperatorDesc:
-        tensors = {name: array.desc for name, array in inputs.items()}
-        return row(**tensors, output_tensor=TensorDesc(data_type, sizes or (1,)), **attributes)
-
-    about = tuple((name, array.data_type, array.shape, array.strides) for name, array in inputs.items())
-    prepared = single_operator(first.device, ("array", row, about, data_type, sizes, repr(attributes)), describe)
-    ranges = [bound(inputs[spec.name]) if spec.name in inputs else None for spec in input_fields(row)]
-    (buffer,) = prepared.run(first.device, ranges)
-    assert buffer is not None, "an operator that gives one array has an output"
-    return type(first)(first.device, buffer, data_type, sizes, is_bool=is_bool)
 
 
 @dataclass(frozen=True)
@@ -139,13 +111,14 @@ def runs(ufunc: np.ufunc) -> bool:
     return ufunc in _RULES or ufunc in _COMPOSED
 
 
-def applied(kind: type[Stored], ufunc: np.ufunc, *operands: Any) -> Stored:
+def applied(kind: type[Stored], ufunc: np.ufunc, *operands: Any, into: Stored | None = None) -> Stored:
     """One of numpy's functions that run on a device, of arrays and numbers; NotImplemented for operands of other types.
 
     Args:
         kind: The type of arrays on a device, of which at least one operand is.
         ufunc: The function.
         operands: Its operands.
+        into: An array of the result's type and shape to write it to, None for a new one. It may share memory with operands.
 
     Raises:
         InvalidArgumentError: types or shapes that do not go together, or that the function is not defined for.
@@ -153,11 +126,43 @@ def applied(kind: type[Stored], ufunc: np.ufunc, *operands: Any) -> Stored:
     """
     if not all(isinstance(item, (StoredArray, np.ndarray, np.generic, bool, int, float)) for item in operands):
         return NotImplemented  # type: ignore[no-any-return]  # which Python and numpy ask for
-    arrays = _together(kind, ufunc.__name__, operands)
-    return _COMPOSED[ufunc](*arrays) if ufunc in _COMPOSED else _computed(ufunc, *arrays)
+    if into is not None:
+        check_writable(ufunc.__name__, into)
+    arrays = _together(kind, ufunc.__name__, operands, into)
+    if ufunc not in _COMPOSED:
+        return _computed(ufunc, *arrays, into=into)
+    result: Stored = _COMPOSED[ufunc](*arrays)
+    if into is None:
+        return result
+    _check_result(ufunc.__name__, result.dtype, result.shape, into)
+    return written(result, into)
 
 
-def _computed(ufunc: np.ufunc, *arrays: Stored) -> Stored:
+def check_writable(name: str, into: StoredArray) -> None:
+    """Checks that elements can be written to an array.
+
+    Raises:
+        InvalidArgumentError: they are of 4 bits, or some lie in the same memory, as in a broadcast array.
+    """
+    if into.data_type in HALF_BYTES:
+        rule = "must not be a 4-bit type: those are only stored and dequantized"
+        raise InvalidArgumentError(rule, operator=name, field="dtype", value=into.data_type)
+    if into.size and into.desc.has_overlapping_elements:
+        rule = "must be of elements that lie apart, so no broadcast array: write to a copy"
+        raise InvalidArgumentError(rule, operator=name, field="strides", value=into.strides)
+
+
+def _check_result(name: str, dtype: np.dtype[Any], sizes: Sizes, into: StoredArray) -> None:
+    """Checks that an array has the type and the shape of a result that is to be written to it."""
+    if dtype != into.dtype:
+        rule = "the result must have the type of the array that it is written to"
+        raise InvalidArgumentError(rule, operator=name, field="dtype", value=dtype, expected=into.dtype)
+    if sizes != into.shape:
+        rule = "the result must have the shape of the array that it is written to"
+        raise InvalidArgumentError(rule, operator=name, field="shape", value=sizes, expected=into.shape)
+
+
+def _computed(ufunc: np.ufunc, *arrays: Stored, into: Stored | None = None) -> Stored:
     """One of numpy's functions by its operator. The arrays have one type."""
     rule = _RULES[ufunc]
     dtype = arrays[0].dtype
@@ -169,7 +174,10 @@ def _computed(ufunc: np.ufunc, *arrays: Stored) -> Stored:
     sizes = _broadcast_sizes(ufunc.__name__, *(array.shape for array in arrays))
     fields = (spec.name for spec in input_fields(rule.row))
     inputs = {name: _broadcast(array, sizes) for name, array in zip(fields, arrays, strict=True)}
-    return _run(rule.row, inputs, _BOOL if rule.is_test else dtype, sizes)
+    result = _BOOL if rule.is_test else dtype
+    if into is not None:
+        _check_result(ufunc.__name__, result, sizes, into)
+    return run(rule.row, inputs, result, sizes, into)
 
 
 def _wrong_type(name: str, dtype: np.dtype[Any]) -> InvalidArgumentError:
@@ -177,14 +185,14 @@ def _wrong_type(name: str, dtype: np.dtype[Any]) -> InvalidArgumentError:
     return InvalidArgumentError(rule, operator=name, field="dtype", value=dtype)
 
 
-def _together(kind: type[Stored], name: str, operands: tuple[Any, ...]) -> list[Stored]:
-    """Operands as arrays of one type on one device, of which at least one is there already.
+def _together(kind: type[Stored], name: str, operands: tuple[Any, ...], into: Stored | None) -> list[Stored]:
+    """Operands as arrays of one type on one device, where at least one of them is already, or what they are written to.
 
     Raises:
         InvalidArgumentError: types that have none in common.
         StateError: arrays of two devices.
     """
-    arrays = [item for item in operands if isinstance(item, kind)]
+    arrays = [item for item in (*operands, into) if isinstance(item, kind)]
     for array in arrays:
         if array.device is not arrays[0].device:
             raise other_device("an operand", array.device, "the operands before it", arrays[0].device)
@@ -214,16 +222,16 @@ def _common_type(name: str, types: list[np.dtype[Any]]) -> np.dtype[Any]:
     return common
 
 
-def _number(name: str, value: Number, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A Python number in an array's type."""
-    kind = "b" if isinstance(value, bool) else "iu" if isinstance(value, int) else "f"
-    fits = dtype.kind in "biuf"["biuf".index(kind[0]) :]
-    if fits and dtype.kind in "iu":
-        fits = np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+def _number(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A Python number, or nested lists of such, in an array's type."""
+    values = array_of(value, lambda: name)
+    fits = values.dtype.kind in "biuf" and dtype.kind in "biuf"["biuf".index(values.dtype.kind) :].replace("u", "iu")
+    if fits and values.size and dtype.kind in "iu":
+        fits = np.iinfo(dtype).min <= values.min() and values.max() <= np.iinfo(dtype).max
     if not fits:
         rule = f"a Python number must fit the array's type, which is {dtype}: convert the array with astype"
         raise InvalidArgumentError(rule, operator=name, value=value)
-    return np.asarray(value, dtype)
+    return values.astype(dtype)
 
 
 def converted(array: Stored, dtype: np.dtype[Any]) -> Stored:
@@ -235,7 +243,7 @@ def converted(array: Stored, dtype: np.dtype[Any]) -> Stored:
         return _not_equal(array, zero)
     if array.size and data_type_of(dtype) == array.data_type:  # truth values as numbers
         return type(array)(array.device, array.buffer, array.data_type, array.shape, array.strides, array.offset)
-    return _run(ops.Cast, {"input_tensor": array}, dtype, array.shape)
+    return run(ops.Cast, {"input_tensor": array}, dtype, array.shape)
 
 
 def _broadcast_sizes(name: str, *shapes: Sizes) -> Sizes:
@@ -276,19 +284,19 @@ def _floor_divide(a: Stored, b: Stored) -> Stored:
     if a.dtype.kind == "i":  # the operator's quotient goes toward zero, so that of what b divides without rest is the floor
         a = _computed(np.subtract, a, _computed(np.remainder, a, b))
     sizes = _broadcast_sizes("floor_divide", a.shape, b.shape)
-    return _run(ops.ElementWiseDivide, {"a_tensor": _broadcast(a, sizes), "b_tensor": _broadcast(b, sizes)}, a.dtype, sizes)
+    return run(ops.ElementWiseDivide, {"a_tensor": _broadcast(a, sizes), "b_tensor": _broadcast(b, sizes)}, a.dtype, sizes)
 
 
 def _negative(array: Stored) -> Stored:
     if array.dtype.kind in "bu":
         return _computed(np.subtract, type(array).from_numpy(np.zeros((), array.dtype), array.device), array)
-    return _run(ops.ElementWiseNegate, {"input_tensor": array}, array.dtype, array.shape)
+    return run(ops.ElementWiseNegate, {"input_tensor": array}, array.dtype, array.shape)
 
 
 def _absolute(array: Stored) -> Stored:
     if array.dtype.kind in "bu":
         return copied(array)
-    return _run(ops.ElementWiseAbs, {"input_tensor": array}, array.dtype, array.shape)
+    return run(ops.ElementWiseAbs, {"input_tensor": array}, array.dtype, array.shape)
 
 
 def _invert(array: Stored) -> Stored:
@@ -296,7 +304,7 @@ def _invert(array: Stored) -> Stored:
         return _computed(np.logical_not, array)
     if array.dtype.kind == "f":
         raise _wrong_type("invert", array.dtype)
-    return _run(ops.ElementWiseBitNot, {"input_tensor": array}, array.dtype, array.shape)
+    return run(ops.ElementWiseBitNot, {"input_tensor": array}, array.dtype, array.shape)
 
 
 def _matmul(a: Stored, b: Stored) -> Stored:
@@ -319,7 +327,7 @@ def _matmul(a: Stored, b: Stored) -> Stored:
     if len(sizes) > _MATRIX_DIMENSIONS:
         left, right = (_reshaped(item, (math.prod(batch), *item.shape[-2:])) for item in (left, right))
         sizes = (left.shape[0], *sizes[-2:])
-    product = _run(ops.Gemm, {"a_tensor": left, "b_tensor": right}, a.dtype, sizes)
+    product = run(ops.Gemm, {"a_tensor": left, "b_tensor": right}, a.dtype, sizes)
     return _reshaped(product, wanted)
 
 
@@ -363,7 +371,7 @@ def reduced(
     if not axes:
         return copied(array)
     given = {"input_tensor": _reshaped(array, array.shape or (1,))}
-    result = _run(ops.Reduce, given, array.dtype, kept or (1,), function=function, axes=axes)
+    result = run(ops.Reduce, given, array.dtype, kept or (1,), function=function, axes=axes)
     return _reshaped(result, final)
 
 
@@ -398,7 +406,12 @@ def indexed(array: Stored, index: object) -> Stored:
     """What an index takes from an array; see ``DeviceArray.__getitem__``."""
     items = expanded(index, array.ndim)
     if any(isinstance(item, (np.ndarray, StoredArray)) for item in items):
-        return _gathered(array, without_masks(items, array.shape))
+        return _gathered(_Places.of(array, without_masks(items, array.shape)))
+    return _turned(*_sliced(array, items))
+
+
+def _sliced(array: Stored, items: Sequence[Index | Chosen]) -> tuple[Stored, tuple[int, ...]]:
+    """What integers and slices take, with all steps forward, and 1 for each dimension or -1 for one that goes backward."""
     sizes = iter(array.shape)
     plain: list[Index] = []
     steps: list[int] = []
@@ -408,32 +421,165 @@ def indexed(array: Stored, index: object) -> Stored:
         is_backward = isinstance(item, slice) and item.step is not None and item.step < 0
         plain.append(forward(item, size) if isinstance(item, slice) and is_backward else item)
         steps += [] if isinstance(item, int) else [-1 if is_backward else 1]
-    view = array.viewed(plain)
+    return array.viewed(plain), tuple(steps)
+
+
+def _turned(array: Stored, steps: tuple[int, ...]) -> Stored:
+    """An array with some dimensions backward, the array itself where none is."""
     if -1 not in steps:
-        return view
-    window = {"input_window_offsets": (0,) * view.ndim, "input_window_sizes": view.shape}
-    return _run(ops.Slice1, {"input_tensor": view}, array.dtype, view.shape, **window, input_window_strides=tuple(steps))
+        return array
+    return run(
+        ops.Slice1,
+        {"input_tensor": array},
+        array.dtype,
+        array.shape,
+        input_window_offsets=(0,) * array.ndim,
+        input_window_sizes=array.shape,
+        input_window_strides=steps,
+    )
 
 
-def _gathered(array: Stored, items: list[Index | Chosen]) -> Stored:
-    """What arrays of integers, among other indices, take from an array: numpy's rules, by one ``Gather``."""
-    axes = [at for at, item in enumerate(items) if isinstance(item, (int, np.ndarray, StoredArray))]
-    chosen = [item for item in items if isinstance(item, (int, np.ndarray, StoredArray))]
-    view = indexed(array, tuple(slice(None) if at in axes else item for at, item in enumerate(items)))
-    at = axes[0]
-    if axes != list(range(at, at + len(axes))):  # what indices that stand apart take comes first
-        at = 0
-        view = view.transpose(*axes, *(axis for axis in range(view.ndim) if axis not in axes))
-    before, sizes, after = view.shape[:at], view.shape[at : at + len(axes)], view.shape[at + len(axes) :]
-    indices = chosen[0]
-    if len(chosen) > 1 or not isinstance(indices, type(array)):
-        indices = type(array).from_numpy(places(chosen, sizes), array.device)
-    if indices.dtype.itemsize < _INDEX.itemsize:
-        indices = converted(indices, _INDEX)
-    wanted = before + indices.shape + after
+@dataclass(frozen=True)
+class _Places(Generic[Stored]):
+    """Places that arrays of integers, among other indices, choose in an array, by numpy's rules.
+
+    Attributes:
+        view: The array as the other indices leave it, with all steps forward.
+        steps: 1 for each of its dimensions, or -1 for one that goes backward.
+        at, count: Its dimensions in which places are chosen.
+        indices: Places among the elements of those dimensions, row-major.
+    """
+
+    view: Stored
+    steps: tuple[int, ...]
+    at: int
+    count: int
+    indices: Stored
+
+    @staticmethod
+    def of(array: Stored, items: list[Index | Chosen]) -> _Places[Stored]:
+        """The places of an index without masks."""
+        axes = [at for at, item in enumerate(items) if isinstance(item, (int, np.ndarray, StoredArray))]
+        chosen = [item for item in items if isinstance(item, (int, np.ndarray, StoredArray))]
+        view, steps = _sliced(array, [slice(None) if at in axes else item for at, item in enumerate(items)])
+        at = axes[0]
+        if axes != list(range(at, at + len(axes))):  # what indices that stand apart take comes first
+            at = 0
+            order = (*axes, *(axis for axis in range(view.ndim) if axis not in axes))
+            view, steps = view.transpose(*order), tuple(steps[axis] for axis in order)
+        indices = chosen[0]
+        if len(chosen) > 1 or not isinstance(indices, type(array)):
+            numbers = places(chosen, view.shape[at : at + len(axes)])
+            indices = type(array).from_numpy(numbers, array.device)
+        if indices.dtype.itemsize < _INDEX.itemsize:
+            indices = converted(indices, _INDEX)
+        return _Places(view, steps, at, len(axes), indices)
+
+    @property
+    def before(self) -> Sizes:
+        """The sizes of the dimensions before the chosen ones."""
+        return self.view.shape[: self.at]
+
+    @property
+    def after(self) -> Sizes:
+        """The sizes of the dimensions behind the chosen ones."""
+        return self.view.shape[self.at + self.count :]
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of what is taken from there, or written to it."""
+        return self.before + self.indices.shape + self.after
+
+
+def _gathered(where: _Places[Stored]) -> Stored:
+    """The elements at some places, by one ``Gather``."""
+    view, indices, wanted = _turned(where.view, where.steps), where.indices, where.sizes
     if 0 in wanted:
-        return type(array).from_numpy(np.empty(wanted, array.dtype), array.device)
-    flat = _reshaped(view, (math.prod(before), math.prod(sizes), math.prod(after)))
+        return type(view).from_numpy(np.empty(wanted, view.dtype), view.device)
+    flat = _reshaped(
+        view, (math.prod(where.before), math.prod(view.shape[where.at : where.at + where.count]), math.prod(where.after))
+    )
     inputs = {"input_tensor": flat, "indices_tensor": _reshaped(indices, (1, 1, indices.size))}
     taken = (flat.shape[0], indices.size, flat.shape[2])
-    return _reshaped(_run(ops.Gather, inputs, array.dtype, taken, axis=1, index_dimensions=1), wanted)
+    return _reshaped(run(ops.Gather, inputs, view.dtype, taken, axis=1, index_dimensions=1), wanted)
+
+
+# -- assignment
+
+
+def assigned(array: Stored, index: object, value: Any) -> None:
+    """Writes a value where an index says; see ``DeviceArray.__setitem__``."""
+    check_writable("assignment", array)
+    given = _assignable(array, value)
+    items = expanded(index, array.ndim)
+    chosen = [at for at, item in enumerate(items) if isinstance(item, (np.ndarray, StoredArray))]
+    if not chosen:
+        view, steps = _sliced(array, items)
+        given = _turned(_fitted(given, view.shape), steps)
+        if not is_same(given, view):
+            written(given, view)
+        return
+    mask, rest = items[chosen[0]], [*items[: chosen[0]], *items[chosen[0] + 1 :]]
+    is_whole = all(isinstance(item, slice) and item == slice(None) for item in rest)
+    if isinstance(mask, (np.ndarray, StoredArray)) and mask.dtype == bool and is_whole and not given.shape:
+        _masked(array, mask, chosen[0], given)
+        return
+    _scattered(_Places.of(array, without_masks(items, array.shape)), given)
+
+
+def _assignable(array: Stored, value: Any) -> Stored:
+    """A value in the type of an array that it is to be written to, on its device."""
+    if isinstance(value, (bool, int, float, list, tuple)):
+        return type(array).from_numpy(_number("assignment", value, array.dtype), array.device)
+    if isinstance(value, type(array)) and value.device is not array.device:
+        raise other_device("the value", value.device, "the array", array.device)
+    given = value if isinstance(value, type(array)) else array_of(value, lambda: "value")
+    if not np.can_cast(given.dtype, array.dtype, "same_kind"):
+        rule = "a value must be of the array's kind of type or a lesser one: convert it with astype"
+        raise InvalidArgumentError(rule, operator="assignment", field="dtype", value=given.dtype, expected=array.dtype)
+    if isinstance(given, np.ndarray):
+        return type(array).from_numpy(given.astype(array.dtype), array.device)
+    return converted(given, array.dtype)
+
+
+def _fitted(value: Stored, sizes: Sizes) -> Stored:
+    """A value over the sizes that it is to be written to, without the leading dimensions of size 1 that it has too many."""
+    extra = max(value.ndim - len(sizes), 0)
+    if value.shape[:extra] == (1,) * extra and broadcast_sizes(value.shape[extra:], sizes) == sizes:
+        return _broadcast(_reshaped(value, value.shape[extra:]), sizes)
+    rule = "a value must broadcast to the shape that the index takes"
+    raise InvalidArgumentError(rule, operator="assignment", field="shape", value=value.shape, expected=sizes)
+
+
+def _masked(array: Stored, mask: Chosen, before: int, value: Stored) -> None:
+    """Writes one element wherever a mask over some dimensions is true. Does not read the mask."""
+    check_mask(mask, array.shape, before)
+    given = mask if isinstance(mask, type(array)) else type(array).from_numpy(np.asarray(mask), array.device)
+    sizes = (1,) * before + given.shape + (1,) * (array.ndim - before - given.ndim)
+    inputs = {"condition_tensor": _broadcast(_reshaped(given, sizes), array.shape)}
+    inputs |= {"a_tensor": _broadcast(value, array.shape), "b_tensor": array}
+    run(ops.ElementWiseIf, inputs, array.dtype, array.shape, array)
+
+
+def _scattered(where: _Places[Stored], value: Stored) -> None:
+    """Writes a value to some places; of several values for one the last stays."""
+    view, at, count, indices = where.view, where.at, where.count, where.indices
+    steps = where.steps[:at] + (1,) * indices.ndim + where.steps[at + count :]
+    value = _turned(_fitted(value, where.sizes), steps)
+    if 0 in value.shape or 0 in view.shape:
+        return
+    rows, target = _first(value, at, indices.ndim), _first(view, at, count)
+    row = math.prod(where.before + where.after)
+    inputs = {
+        "input_tensor": _reshaped(target, (view.size // row, row)),
+        "indices_tensor": _reshaped(indices, (indices.size, 1)),
+        "updates_tensor": _reshaped(rows, (indices.size, row)),
+    }
+    flat = inputs["input_tensor"].shape
+    result = run(ops.ScatterNd, inputs, view.dtype, flat, input_dimension_count=2, indices_dimension_count=2)
+    written(_reshaped(result, target.shape), target)
+
+
+def _first(array: Stored, at: int, count: int) -> Stored:
+    """A view with some neighbouring dimensions before the others."""
+    return array.transpose(*range(at, at + count), *range(at), *range(at + count, array.ndim))

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.engine.array_functions import Axes, Number, applied, converted, copied, indexed, reduced, runs
+from dmlvk.engine.array_functions import Axes, Number, applied, assigned, converted, copied, indexed, reduced, runs
 from dmlvk.engine.numpy_types import HALF_BYTES, data_type_of
 from dmlvk.engine.stored_array import StoredArray
 from dmlvk.runtime.device import ComputeDevice
@@ -29,7 +29,8 @@ class DeviceArray(StoredArray):
     Types follow the array API standard: two arrays give the smallest type of their kind that holds both, integers and floats
     do not mix, and a Python number takes the array's type. A numpy array among the operands is uploaded. Integers become
     float32 where only floats make sense (``/``, ``mean``, ``np.sqrt``). numpy's functions that an operator computes, such as
-    ``np.add``, run on the device, and others refuse. ``a += b`` makes a new array and leaves views of ``a`` as they are.
+    ``np.add``, run on the device, and others refuse. ``a += b`` and ``a[i] = b`` write to the memory of ``a``, and so to its
+    views, as numpy's do; the type of ``a`` must hold the result.
 
     Attributes:
         device: The device that it lives on.
@@ -130,8 +131,8 @@ class DeviceArray(StoredArray):
 
     # -- elements
 
-    def _applied(self, ufunc: np.ufunc, *operands: Any) -> DeviceArray:
-        return applied(DeviceArray, ufunc, *operands)
+    def _applied(self, ufunc: np.ufunc, *operands: Any, into: DeviceArray | None = None) -> DeviceArray:
+        return applied(DeviceArray, ufunc, *operands, into=into)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """numpy's protocol: runs the function on the device.
@@ -139,11 +140,14 @@ class DeviceArray(StoredArray):
         Raises:
             TypeError: no operator computes it, or it is asked for in another way than by a plain call.
         """
+        (into,) = options.pop("out", (None,))
+        if into is not None and not isinstance(into, DeviceArray):
+            options["out"] = into
         if method != "__call__" or options or not runs(ufunc):
             asked = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
             wanted = f"numpy.{asked}" + (f" with {', '.join(options)}" if options else "")
             raise TypeError(f"{wanted} does not run on a device: give it numpy.asarray(array), which copies to the host")
-        return self._applied(ufunc, *inputs)
+        return self._applied(ufunc, *inputs, into=into)
 
     def __eq__(self, other: object) -> DeviceArray:  # type: ignore[override]  # an array, as numpy's
         return self._applied(np.equal, self, other)
@@ -174,11 +178,17 @@ class DeviceArray(StoredArray):
     def __radd__(self, other: Any) -> DeviceArray:
         return self._applied(np.add, other, self)
 
+    def __iadd__(self, other: Any) -> DeviceArray:
+        return self._applied(np.add, self, other, into=self)
+
     def __sub__(self, other: Any) -> DeviceArray:
         return self._applied(np.subtract, self, other)
 
     def __rsub__(self, other: Any) -> DeviceArray:
         return self._applied(np.subtract, other, self)
+
+    def __isub__(self, other: Any) -> DeviceArray:
+        return self._applied(np.subtract, self, other, into=self)
 
     def __mul__(self, other: Any) -> DeviceArray:
         return self._applied(np.multiply, self, other)
@@ -186,11 +196,17 @@ class DeviceArray(StoredArray):
     def __rmul__(self, other: Any) -> DeviceArray:
         return self._applied(np.multiply, other, self)
 
+    def __imul__(self, other: Any) -> DeviceArray:
+        return self._applied(np.multiply, self, other, into=self)
+
     def __truediv__(self, other: Any) -> DeviceArray:
         return self._applied(np.true_divide, self, other)
 
     def __rtruediv__(self, other: Any) -> DeviceArray:
         return self._applied(np.true_divide, other, self)
+
+    def __itruediv__(self, other: Any) -> DeviceArray:
+        return self._applied(np.true_divide, self, other, into=self)
 
     def __floordiv__(self, other: Any) -> DeviceArray:
         return self._applied(np.floor_divide, self, other)
@@ -198,11 +214,17 @@ class DeviceArray(StoredArray):
     def __rfloordiv__(self, other: Any) -> DeviceArray:
         return self._applied(np.floor_divide, other, self)
 
+    def __ifloordiv__(self, other: Any) -> DeviceArray:
+        return self._applied(np.floor_divide, self, other, into=self)
+
     def __mod__(self, other: Any) -> DeviceArray:
         return self._applied(np.remainder, self, other)
 
     def __rmod__(self, other: Any) -> DeviceArray:
         return self._applied(np.remainder, other, self)
+
+    def __imod__(self, other: Any) -> DeviceArray:
+        return self._applied(np.remainder, self, other, into=self)
 
     def __pow__(self, other: Any) -> DeviceArray:
         return self._applied(np.power, self, other)
@@ -210,11 +232,17 @@ class DeviceArray(StoredArray):
     def __rpow__(self, other: Any) -> DeviceArray:
         return self._applied(np.power, other, self)
 
+    def __ipow__(self, other: Any) -> DeviceArray:
+        return self._applied(np.power, self, other, into=self)
+
     def __matmul__(self, other: Any) -> DeviceArray:
         return self._applied(np.matmul, self, other)
 
     def __rmatmul__(self, other: Any) -> DeviceArray:
         return self._applied(np.matmul, other, self)
+
+    def __imatmul__(self, other: Any) -> DeviceArray:
+        return self._applied(np.matmul, self, other, into=self)
 
     def __and__(self, other: Any) -> DeviceArray:
         return self._applied(np.bitwise_and, self, other)
@@ -222,17 +250,26 @@ class DeviceArray(StoredArray):
     def __rand__(self, other: Any) -> DeviceArray:
         return self._applied(np.bitwise_and, other, self)
 
+    def __iand__(self, other: Any) -> DeviceArray:
+        return self._applied(np.bitwise_and, self, other, into=self)
+
     def __or__(self, other: Any) -> DeviceArray:
         return self._applied(np.bitwise_or, self, other)
 
     def __ror__(self, other: Any) -> DeviceArray:
         return self._applied(np.bitwise_or, other, self)
 
+    def __ior__(self, other: Any) -> DeviceArray:
+        return self._applied(np.bitwise_or, self, other, into=self)
+
     def __xor__(self, other: Any) -> DeviceArray:
         return self._applied(np.bitwise_xor, self, other)
 
     def __rxor__(self, other: Any) -> DeviceArray:
         return self._applied(np.bitwise_xor, other, self)
+
+    def __ixor__(self, other: Any) -> DeviceArray:
+        return self._applied(np.bitwise_xor, self, other, into=self)
 
     def __neg__(self) -> DeviceArray:
         return self._applied(np.negative, self)
@@ -306,3 +343,19 @@ class DeviceArray(StoredArray):
             TypeError: an index of another kind.
         """
         return indexed(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Writes to the elements that an index takes: a number, an array or nested lists, which broadcast to them. Views of
+        this memory see it, and what is read of the value is what was there before.
+
+        A mask is read first unless the value is one element, and so are arrays of integers on the device where there are
+        several. One such array is not read: what is out of range in it is dropped. Of several values for one element
+        the last stays.
+
+        Raises:
+            IndexError: out of range, or too many indices.
+            TypeError: an index of another kind.
+            InvalidArgumentError: a value of a kind of type that the array does not hold, or of another shape; elements of
+                4 bits, or several in the same memory, as in a broadcast array.
+        """
+        assigned(self, index, value)

@@ -72,15 +72,23 @@ def without_masks(items: Sequence[Index | Chosen], shape: Sizes) -> list[Index |
     for item in items:
         count = _dimensions(item)
         if isinstance(item, (np.ndarray, StoredArray)) and item.dtype == bool:
-            if tuple(item.shape) != shape[axis : axis + count]:
-                raise IndexError(
-                    f"a mask must have the sizes {shape[axis : axis + count]} of its dimensions; got {tuple(item.shape)}"
-                )
+            check_mask(item, shape, axis)
             found += np.nonzero(item if isinstance(item, np.ndarray) else item.numpy())
         else:
             found.append(item)
         axis += count
     return found
+
+
+def check_mask(mask: Chosen, shape: Sizes, axis: int) -> None:
+    """Checks a mask over the dimensions of an array of some shape from an axis on.
+
+    Raises:
+        IndexError: it has other sizes.
+    """
+    wanted = shape[axis : axis + len(mask.shape)]
+    if tuple(mask.shape) != wanted:
+        raise IndexError(f"a mask must have the sizes {wanted} of its dimensions; got {tuple(mask.shape)}")
 
 
 def places(chosen: Sequence[int | Chosen], sizes: Sizes) -> np.ndarray[Any, Any]:

@@ -51,13 +51,18 @@ class SingleOperator:
         """
         sizes = [None if tensor is None else tensor.total_tensor_size_in_bytes for tensor in self.outputs]
         buffers = [None if nbytes is None else device.create_buffer(nbytes) for nbytes in sizes]
-        outputs = [None if buffer is None else BoundRange(buffer, 0, buffer.size_in_bytes) for buffer in buffers]
+        self.run_into(
+            device, inputs, [None if made is None else BoundRange(made, 0, made.size_in_bytes) for made in buffers]
+        )
+        return buffers
+
+    def run_into(self, device: ComputeDevice, inputs: Ranges, outputs: Ranges) -> None:
+        """As ``run``, but writes to the ranges that are given."""
         scratch = self._operator.temporary_bytes
         temporary = BoundRange(device.create_buffer(scratch, purpose=Purpose.TEMPORARY), 0, scratch) if scratch else None
         recording = Recording(device, timestamps=False)
         recording.add(self._operator.commands(inputs, outputs, temporary))
         recording.submit()
-        return buffers
 
 
 class _Cache:

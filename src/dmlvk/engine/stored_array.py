@@ -150,6 +150,11 @@ class StoredArray:
         return self.view.is_packed
 
     @property
+    def span_in_bytes(self) -> int:
+        """Bytes from the first element to the end of the last."""
+        return -(-self.view.span * element_bits(self.data_type) // 8)
+
+    @property
     def desc(self) -> TensorDesc:
         """The tensor desc of this view; a single element has one dimension."""
         return tensor_desc(self.data_type, self.shape or (1,), None if self.is_packed else self.strides)
@@ -157,14 +162,14 @@ class StoredArray:
     @property
     def is_bindable(self) -> bool:
         """Whether it starts where DirectML lets a tensor start, with room for whole 4-byte words."""
-        end = self.offset + -(-self._span_in_bytes() // 4) * 4
+        end = self.offset + -(-self.span_in_bytes // 4) * 4
         return self.offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT == 0 and end <= self.buffer.size_in_bytes
 
     def binding(self) -> BufferBinding:
         """The binding of ``desc``: this view's own bytes or, where they cannot be bound, a copy made on the device."""
         if self.is_bindable:
             return BufferBinding(self.buffer, self.offset)
-        nbytes = self._span_in_bytes()
+        nbytes = self.span_in_bytes
         copy = self.device.create_buffer(-(-nbytes // 4) * 4)
         recording = Recording(self.device, timestamps=False)
         source, target = BoundRange(self.buffer, self.offset, nbytes), BoundRange(copy, 0, nbytes)
@@ -179,11 +184,11 @@ class StoredArray:
         The bytes between the view's first and last element travel, however few of them it uses.
         """
         if self.data_type in HALF_BYTES:
-            data = np.empty(self._span_in_bytes(), np.uint8)
+            data = np.empty(self.span_in_bytes, np.uint8)
             self.buffer.read_into(data, self.offset)
-            span = unpack_half_bytes(data, self.data_type)[: self._span_in_elements()]
+            span = unpack_half_bytes(data, self.data_type)[: self.view.span]
         else:
-            span = np.empty(self._span_in_elements(), self.dtype)
+            span = np.empty(self.view.span, self.dtype)
             self.buffer.read_into(span, self.offset)
         if self.is_packed:
             return span.reshape(self.shape)
@@ -290,9 +295,3 @@ class StoredArray:
                 "a view of 4-bit elements must start on a whole byte, so at an even element", field="index", value=start
             )
         return type(self)(self.device, self.buffer, self.data_type, *view, self.offset + nbytes, self.is_bool)
-
-    def _span_in_elements(self) -> int:
-        return self.view.span
-
-    def _span_in_bytes(self) -> int:
-        return -(-self._span_in_elements() * element_bits(self.data_type) // 8)

@@ -415,7 +415,9 @@ def test_explain(make_model: Make, make_session: MakeSession) -> None:
     text = str(conv)
     assert text.startswith("Conv conv: on the device\n") and f"chosen  {operator.chosen}: " in text
     assert f"dispatch {step.kernels[0]}" in text
-    assert session.explain("relu").place == "removed" and "another node" in session.explain("relu").reason
+    relu = session.explain("relu")
+    assert relu.place == "removed" and "another node" in relu.reason
+    assert relu.operators == conv.operators and relu.steps == conv.steps and step.merged == ("relu",)
     assert session.explain("shape").place == "host" and "shape arithmetic" in session.explain("shape").reason
     assert session.explain("folded").place == "host" and "folded" in session.explain("folded").reason
     assert session.explain("view").place == "removed" and not session.explain("view").operators

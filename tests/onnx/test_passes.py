@@ -13,7 +13,7 @@ from onnx import helper
 from dmlvk.graph.passes import PASSES
 from dmlvk.onnx import InferenceSession, SessionOptions
 from dmlvk.onnx.model import load_model
-from dmlvk.onnx.network import MERGED, Network
+from dmlvk.onnx.network import IN_PLACE, MERGED, Network
 from dmlvk.spec.errors import InvalidArgumentError
 
 f16, f32, i64 = np.float16, np.float32, np.int64
@@ -398,6 +398,21 @@ def test_heads_are_written_side_by_side(
         make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("layout",))
     )
     np.testing.assert_array_equal(found, plain)
+
+
+@pytest.mark.quick
+def test_what_became_part_of_a_step_is_named_there(make: Callable[..., onnx.ModelProto]) -> None:
+    """Of all cases: each node that passes left without a step of its own, but for what is read or written where it lies."""
+    in_place = []
+    for case, (nodes, _, _) in CASES.items():
+        trace = Network(load_model(make(nodes))).trace_whole({"x": IMAGE}, {})
+        merged = {origin.name for step in trace.steps for origin in step.merged}
+        removed = {label.name: label.reason for label in trace.removed_labels.values()}
+        assert {name for name, reason in removed.items() if reason == MERGED} == merged - {
+            label.name for label in trace.device_labels.values()
+        }, case
+        in_place += [(case, name) for name, reason in removed.items() if reason == IN_PLACE]
+    assert in_place == [("a known index", "g"), ("joined batches", "y"), ("a batch", "s")]
 
 
 @pytest.mark.quick

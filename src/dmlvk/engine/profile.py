@@ -34,14 +34,15 @@ class StepReport:
     """One operator of a plan.
 
     Attributes:
-        node, op_type: The name and operator type, as the door labels them, of the node that asked for it. Nodes that were
-            merged into it have no report of their own.
+        node, op_type: The name and operator type, as the door labels them, of the node that asked for it.
         operator: DirectML's operator; of a chain of them, all.
-        kernels: The kernels and copies that one run launches for it.
+        kernels: The kernels and copies that one run launches for it, or its only run.
         bytes: The bytes of its operands and results, each slot once.
         flops: Multiplications and additions of a matrix product or a convolution, on padding too; None for other
             operators.
         times: The times of its kernels in a profiled run, of those that needed a launch; None without a profile.
+        merged: The names of other nodes whose work it does, or some of it.
+        runs_once: Whether what it computes is the same in every run, and was computed before the first.
     """
 
     node: str
@@ -51,6 +52,8 @@ class StepReport:
     bytes: int
     flops: int | None
     times: tuple[KernelTime, ...] | None = None
+    merged: tuple[str, ...] = ()
+    runs_once: bool = False
 
     @property
     def is_memory_bound(self) -> bool:
@@ -82,6 +85,8 @@ def step_report(step: Step, operator: PreparedOperator, timings: Iterable[Dispat
         ),
         bytes=sum(slot.tensor.total_tensor_size_in_bytes for slot, storage in slots if slot.tensor and storage),
         flops=step.desc.flops(),
+        merged=tuple(origin.name for origin in step.merged),
+        runs_once=step.runs_once,
         times=None
         if timings is None
         else tuple(KernelTime(timing.kernel, timing.start * 1e-9, timing.end * 1e-9) for timing in timings),

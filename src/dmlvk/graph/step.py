@@ -80,6 +80,7 @@ class Step:
         desc: The operator, validated.
         inputs, outputs: Its bindings in slot order, None for an absent optional tensor.
         runs_once: Whether what it computes is the same in every run, and is kept from before the first one on.
+        merged: Other parts of the network whose work it does, or some of it, since passes made one step of several.
     """
 
     origin: Origin
@@ -87,6 +88,7 @@ class Step:
     inputs: tuple[Storage | None, ...]
     outputs: tuple[Storage | None, ...]
     runs_once: bool = False
+    merged: tuple[Origin, ...] = ()
 
     @staticmethod
     def of(origin: Origin, desc: OperatorDesc, storages: Mapping[str, Storage | None]) -> Step:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.graph.step import Place, Step, Storage
+from dmlvk.graph.step import Origin, Place, Step, Storage
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import TensorDesc
 
@@ -59,7 +59,10 @@ class StepGraph:
         self._parts: dict[Storage, list[Storage]] = {}
         self._guarantees: dict[Step, dict[Storage, int]] = {}
         self._numbers: dict[tuple[object, ...], float | None] = {}
-        for step in steps:
+        self._originals = list(steps)
+        self._heirs: dict[Step, tuple[Step, ...]] = {}
+        self._last_readers: dict[Storage, Step] = {}
+        for step in self._originals:
             self._insert(step, None)
         if keeps_dead_steps:
             self.outputs |= {storage for storage in self._writers if not self.readers(storage)}
@@ -82,6 +85,7 @@ class StepGraph:
             del self._writers[storage]
         for storage in step.read():
             self._readers[storage].pop(step, None)
+            self._last_readers[storage] = step
         return after
 
     # -- questions
@@ -156,6 +160,24 @@ class StepGraph:
             self._numbers[key] = _only_number(self.constant(storage, TensorDesc(tensor.data_type, sizes, strides)))
         return self._numbers[key]
 
+    def finished(self) -> tuple[Step, ...]:
+        """The steps in order, each with the origins of all whose work it does: of those that it replaced, and of those that
+        nothing reads since it replaced their readers."""
+        merged: dict[Step, dict[Origin, None]] = {}
+        for original in self._originals:
+            waiting, met = [original], {original}
+            while waiting:
+                step = waiting.pop()
+                if step not in self:
+                    further = [heir for heir in self._heirs[step] if heir not in met]
+                    waiting += further
+                    met.update(further)
+                elif step.origin is not original.origin:
+                    merged.setdefault(step, {})[original.origin] = None
+        return tuple(
+            dataclasses.replace(step, merged=tuple(merged[step])) if step in merged else step for step in self.steps
+        )
+
     # -- changes
 
     def remove_dead_steps(self) -> None:
@@ -163,6 +185,8 @@ class StepGraph:
         for step in reversed(self.steps):
             if not any(self._is_needed(storage) for storage in step.written()):
                 self._remove(step)
+                readers = (self._last_readers.get(storage) for storage in step.written())
+                self._heirs[step] = tuple(dict.fromkeys(filter(None, readers)))
 
     def _is_needed(self, storage: Storage) -> bool:
         """Whether a storage is read: by a step, by the caller, or, where it outlives a run, by the next one; or others are
@@ -206,6 +230,7 @@ class StepGraph:
         after = None
         for step in old:
             after = self._remove(step)
+            self._heirs[step] = new
         for step in new:
             self._insert(step, after)
 

@@ -24,7 +24,7 @@ class NodeExplanation:
         node, op_type: The node.
         place: "device", "host" or "removed".
         reason: Why it did not run on the device; "" where it did.
-        operators: The operators that it became, in order, with how each runs.
+        operators: The operators that it became, or became a part of, in order, with how each runs.
         steps: The report of each of them, in the same order.
     """
 
@@ -70,7 +70,7 @@ def explain_node(
     for place, records in placed.items():
         for record in records:
             if record.name == name:
-                own = [work for work in works if work[0].origin.name == name]
+                own = [work for work in works if name in (origin.name for origin in (work[0].origin, *work[0].merged))]
                 return NodeExplanation(
                     node=name,
                     op_type=record.op_type,

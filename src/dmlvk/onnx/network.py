@@ -56,6 +56,7 @@ FOLDED: Final = "constant, folded when the model was loaded"
 COMPUTED: Final = "constant, computed when the session was made"
 SHAPE: Final = "shape arithmetic"
 MERGED: Final = "part of another node's operator"
+IN_PLACE: Final = "in place: its bytes are read or written where they lie"
 CONTROL: Final = "control flow, followed when planning"
 _SAME_ON_HOST: Final = frozenset(
     {
@@ -568,6 +569,7 @@ class Network:
         optimal = optimized(reversed(kept), results, without=self._without, memory=self._derived)
         read: set[Origin] = {step.origin for step in kept}
         launches = {step.origin for step in optimal}
+        merged = {origin for step in optimal for origin in step.merged}
         dropped = {step.origin for step in walk.steps}
         device_nodes: dict[Node, Label] = {}
         host_nodes: dict[Node, Label] = {}
@@ -578,9 +580,10 @@ class Network:
             elif row is None:
                 place, reason = host_nodes, CONTROL if node in self._bodies else SHAPE
             else:
-                reason = (
-                    MERGED if node in read else "nothing reads its outputs" if node in dropped else "a view of its input"
-                )
+                if node in read:
+                    reason = MERGED if node in merged else IN_PLACE
+                else:
+                    reason = "nothing reads its outputs" if node in dropped else "a view of its input"
                 place = removed_nodes
             whole = node.whole or node
             place[whole] = Label(whole.name, whole.op_type, reason)

@@ -91,4 +91,4 @@ def optimized(
     for item in chosen:
         item.run(graph)
         graph.remove_dead_steps()
-    return tuple(graph.steps)
+    return graph.finished()

@@ -1,24 +1,21 @@
-"""What a ``DeviceArray`` computes: numpy's functions, reductions and indices, each by DirectML's operators on its device."""
+"""Functions of numpy's that a ``DeviceArray`` computes element by element, each by DirectML's operators on its device."""
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.engine.array_runs import is_same, run, written
-from dmlvk.engine.indices import Chosen, check_mask, expanded, forward, places, without_masks
+from dmlvk.engine.array_runs import run, written
 from dmlvk.engine.numpy_types import HALF_BYTES, array_of, data_type_of
 from dmlvk.engine.single_operators import Stored, packed
-from dmlvk.engine.stored_array import Index, StoredArray
+from dmlvk.engine.stored_array import StoredArray
 from dmlvk.graph.views import Sizes, View, broadcast_sizes
 from dmlvk.spec import ops
-from dmlvk.spec.enums import ReduceFunction
 from dmlvk.spec.errors import InvalidArgumentError, other_device
 from dmlvk.spec.functions import input_fields
 from dmlvk.spec.schema import OperatorDesc
@@ -26,10 +23,8 @@ from dmlvk.spec.schema import OperatorDesc
 _BOOL: Final = np.dtype(bool)
 _FLOAT: Final = np.dtype(np.float32)
 _MATRIX_DIMENSIONS: Final = 4
-_INDEX: Final = np.dtype(np.int32)
 
 Number = bool | int | float
-Axes = int | tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ def applied(kind: type[Stored], ufunc: np.ufunc, *operands: Any, into: Stored | 
         check_writable(ufunc.__name__, into)
     arrays = _together(kind, ufunc.__name__, operands, into)
     if ufunc not in _COMPOSED:
-        return _computed(ufunc, *arrays, into=into)
+        return computed(ufunc, *arrays, into=into)
     result: Stored = _COMPOSED[ufunc](*arrays)
     if into is None:
         return result
@@ -162,7 +157,7 @@ def _check_result(name: str, dtype: np.dtype[Any], sizes: Sizes, into: StoredArr
         raise InvalidArgumentError(rule, operator=name, field="shape", value=sizes, expected=into.shape)
 
 
-def _computed(ufunc: np.ufunc, *arrays: Stored, into: Stored | None = None) -> Stored:
+def computed(ufunc: np.ufunc, *arrays: Stored, into: Stored | None = None) -> Stored:
     """One of numpy's functions by its operator. The arrays have one type."""
     rule = _RULES[ufunc]
     dtype = arrays[0].dtype
@@ -171,9 +166,9 @@ def _computed(ufunc: np.ufunc, *arrays: Stored, into: Stored | None = None) -> S
             raise _wrong_type(ufunc.__name__, dtype)
         dtype = rule.otherwise
         arrays = tuple(converted(array, dtype) for array in arrays)
-    sizes = _broadcast_sizes(ufunc.__name__, *(array.shape for array in arrays))
+    sizes = common_sizes(ufunc.__name__, *(array.shape for array in arrays))
     fields = (spec.name for spec in input_fields(rule.row))
-    inputs = {name: _broadcast(array, sizes) for name, array in zip(fields, arrays, strict=True)}
+    inputs = {name: broadcast(array, sizes) for name, array in zip(fields, arrays, strict=True)}
     result = _BOOL if rule.is_test else dtype
     if into is not None:
         _check_result(ufunc.__name__, result, sizes, into)
@@ -204,7 +199,7 @@ def _together(kind: type[Stored], name: str, operands: tuple[Any, ...], into: St
     found = []
     for item in operands:
         if not isinstance(item, kind):
-            given = np.asarray(item) if isinstance(item, (np.ndarray, np.generic)) else _number(name, item, dtype)
+            given = np.asarray(item) if isinstance(item, (np.ndarray, np.generic)) else number(name, item, dtype)
             item = kind.from_numpy(given, arrays[0].device)
         found.append(converted(item, dtype))
     return found
@@ -222,7 +217,7 @@ def _common_type(name: str, types: list[np.dtype[Any]]) -> np.dtype[Any]:
     return common
 
 
-def _number(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def number(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """A Python number, or nested lists of such, in an array's type."""
     values = array_of(value, lambda: name)
     fits = values.dtype.kind in "biuf" and dtype.kind in "biuf"["biuf".index(values.dtype.kind) :].replace("u", "iu")
@@ -246,7 +241,7 @@ def converted(array: Stored, dtype: np.dtype[Any]) -> Stored:
     return run(ops.Cast, {"input_tensor": array}, dtype, array.shape)
 
 
-def _broadcast_sizes(name: str, *shapes: Sizes) -> Sizes:
+def common_sizes(name: str, *shapes: Sizes) -> Sizes:
     sizes = broadcast_sizes(*shapes)
     if sizes is None:
         rule = "shapes must broadcast together: each size equal or 1, from the last dimension on"
@@ -254,13 +249,13 @@ def _broadcast_sizes(name: str, *shapes: Sizes) -> Sizes:
     return sizes
 
 
-def _broadcast(array: Stored, sizes: Sizes) -> Stored:
+def broadcast(array: Stored, sizes: Sizes) -> Stored:
     view = array.view.broadcast(sizes)
     assert view is not None, "the sizes are those of all arrays together"
     return array.seen(view)
 
 
-def _reshaped(array: Stored, sizes: Sizes) -> Stored:
+def reshaped(array: Stored, sizes: Sizes) -> Stored:
     """The elements under other sizes: a view, or one of a copy where strides cannot say it."""
     view = array.view.reshaped(sizes)
     return packed(array).seen(View.packed(sizes)) if view is None else array.seen(view)
@@ -275,21 +270,21 @@ def copied(array: Stored) -> Stored:
 
 
 def _not_equal(a: Stored, b: Stored) -> Stored:
-    return _computed(np.logical_not, _computed(np.equal, a, b))
+    return computed(np.logical_not, computed(np.equal, a, b))
 
 
 def _floor_divide(a: Stored, b: Stored) -> Stored:
     if a.dtype.kind == "f":
-        return _computed(np.floor, _computed(np.true_divide, a, b))
+        return computed(np.floor, computed(np.true_divide, a, b))
     if a.dtype.kind == "i":  # the operator's quotient goes toward zero, so that of what b divides without rest is the floor
-        a = _computed(np.subtract, a, _computed(np.remainder, a, b))
-    sizes = _broadcast_sizes("floor_divide", a.shape, b.shape)
-    return run(ops.ElementWiseDivide, {"a_tensor": _broadcast(a, sizes), "b_tensor": _broadcast(b, sizes)}, a.dtype, sizes)
+        a = computed(np.subtract, a, computed(np.remainder, a, b))
+    sizes = common_sizes("floor_divide", a.shape, b.shape)
+    return run(ops.ElementWiseDivide, {"a_tensor": broadcast(a, sizes), "b_tensor": broadcast(b, sizes)}, a.dtype, sizes)
 
 
 def _negative(array: Stored) -> Stored:
     if array.dtype.kind in "bu":
-        return _computed(np.subtract, type(array).from_numpy(np.zeros((), array.dtype), array.device), array)
+        return computed(np.subtract, type(array).from_numpy(np.zeros((), array.dtype), array.device), array)
     return run(ops.ElementWiseNegate, {"input_tensor": array}, array.dtype, array.shape)
 
 
@@ -301,7 +296,7 @@ def _absolute(array: Stored) -> Stored:
 
 def _invert(array: Stored) -> Stored:
     if array.is_bool:
-        return _computed(np.logical_not, array)
+        return computed(np.logical_not, array)
     if array.dtype.kind == "f":
         raise _wrong_type("invert", array.dtype)
     return run(ops.ElementWiseBitNot, {"input_tensor": array}, array.dtype, array.shape)
@@ -313,22 +308,22 @@ def _matmul(a: Stored, b: Stored) -> Stored:
         raise _wrong_type("matmul", a.dtype)
     if not a.shape or not b.shape:
         raise InvalidArgumentError("must have dimensions", operator="matmul", field="shape", value=(a.shape, b.shape))
-    left = _reshaped(a, (1, *a.shape)) if a.ndim == 1 else a
-    right = _reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b
+    left = reshaped(a, (1, *a.shape)) if a.ndim == 1 else a
+    right = reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b
     if left.shape[-1] != right.shape[-2]:
         rule = f"of shapes {a.shape} and {b.shape}, the second must have as many rows as the first has columns"
         raise InvalidArgumentError(rule, operator="matmul", value=right.shape[-2], expected=left.shape[-1])
-    batch = _broadcast_sizes("matmul", left.shape[:-2], right.shape[:-2])
+    batch = common_sizes("matmul", left.shape[:-2], right.shape[:-2])
     sizes = (*batch, left.shape[-2], right.shape[-1])
     wanted = batch + left.shape[-2:-1] * (a.ndim > 1) + right.shape[-1:] * (b.ndim > 1)
     if 0 in sizes or left.shape[-1] == 0:
         return type(a).from_numpy(np.zeros(wanted, a.dtype), a.device)
-    left, right = (_broadcast(item, (*batch, *item.shape[-2:])) for item in (left, right))
+    left, right = (broadcast(item, (*batch, *item.shape[-2:])) for item in (left, right))
     if len(sizes) > _MATRIX_DIMENSIONS:
-        left, right = (_reshaped(item, (math.prod(batch), *item.shape[-2:])) for item in (left, right))
+        left, right = (reshaped(item, (math.prod(batch), *item.shape[-2:])) for item in (left, right))
         sizes = (left.shape[0], *sizes[-2:])
     product = run(ops.Gemm, {"a_tensor": left, "b_tensor": right}, a.dtype, sizes)
-    return _reshaped(product, wanted)
+    return reshaped(product, wanted)
 
 
 _COMPOSED: Final[Mapping[np.ufunc, Callable[..., Any]]] = {
@@ -338,248 +333,7 @@ _COMPOSED: Final[Mapping[np.ufunc, Callable[..., Any]]] = {
     np.positive: copied,
     np.absolute: _absolute,
     np.invert: _invert,
-    np.square: lambda array: _computed(np.multiply, array, array),
+    np.square: lambda array: computed(np.multiply, array, array),
     np.matmul: _matmul,
 }
 """numpy's functions that take more than one operator, or another one for some types."""
-
-
-# -- reductions
-
-
-def reduced(
-    array: Stored,
-    name: str,
-    function: ReduceFunction,
-    axis: Axes,
-    dtype: npt.DTypeLike | None,
-    out: None,
-    keepdims: bool,
-) -> Stored:
-    """A function over some axes; see ``DeviceArray.sum``."""
-    if out is not None:
-        raise InvalidArgumentError("must be None: a result is a new array", operator=name, field="out", value=type(out))
-    axes = _axes(name, axis, array.ndim)
-    array = converted(array, _reduced_type(function, array.dtype) if dtype is None else np.dtype(dtype))
-    kept = tuple(1 if at in axes else size for at, size in enumerate(array.shape))
-    final = kept if keepdims else tuple(size for at, size in enumerate(array.shape) if at not in axes)
-    if array.size == 0:
-        empty = {"sum": 0, "prod": 1, "any": False, "all": True}
-        if 0 not in kept and name not in empty:
-            raise InvalidArgumentError("must have elements", operator=name, field="shape", value=array.shape)
-        return type(array).from_numpy(np.full(final, empty.get(name, 0), array.dtype), array.device)
-    if not axes:
-        return copied(array)
-    given = {"input_tensor": _reshaped(array, array.shape or (1,))}
-    result = run(ops.Reduce, given, array.dtype, kept or (1,), function=function, axes=axes)
-    return _reshaped(result, final)
-
-
-def _reduced_type(function: ReduceFunction, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that a reduction computes in by itself."""
-    if function == ReduceFunction.AVERAGE:
-        return dtype if dtype.kind == "f" else _FLOAT
-    if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY) and dtype.kind != "f":
-        return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
-    return dtype
-
-
-def _axes(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
-    """Axes as the operator has them: each once, from 0, in order."""
-    if axis is None:
-        return tuple(range(rank))
-    try:
-        given = [operator.index(item) for item in (axis if isinstance(axis, tuple) else (axis,))]
-    except TypeError:
-        given = [rank]
-    axes = sorted(item + rank if item < 0 else item for item in given)
-    if len(set(axes)) < len(axes) or not all(0 <= item < rank for item in axes):
-        rule = f"must be dimensions of the array, which has {rank}, each once"
-        raise InvalidArgumentError(rule, operator=name, field="axis", value=axis)
-    return tuple(axes)
-
-
-# -- indices
-
-
-def indexed(array: Stored, index: object) -> Stored:
-    """What an index takes from an array; see ``DeviceArray.__getitem__``."""
-    items = expanded(index, array.ndim)
-    if any(isinstance(item, (np.ndarray, StoredArray)) for item in items):
-        return _gathered(_Places.of(array, without_masks(items, array.shape)))
-    return _turned(*_sliced(array, items))
-
-
-def _sliced(array: Stored, items: Sequence[Index | Chosen]) -> tuple[Stored, tuple[int, ...]]:
-    """What integers and slices take, with all steps forward, and 1 for each dimension or -1 for one that goes backward."""
-    sizes = iter(array.shape)
-    plain: list[Index] = []
-    steps: list[int] = []
-    for item in items:
-        assert not isinstance(item, (np.ndarray, StoredArray)), "there are none"
-        size = 1 if item is None else next(sizes)
-        is_backward = isinstance(item, slice) and item.step is not None and item.step < 0
-        plain.append(forward(item, size) if isinstance(item, slice) and is_backward else item)
-        steps += [] if isinstance(item, int) else [-1 if is_backward else 1]
-    return array.viewed(plain), tuple(steps)
-
-
-def _turned(array: Stored, steps: tuple[int, ...]) -> Stored:
-    """An array with some dimensions backward, the array itself where none is."""
-    if -1 not in steps:
-        return array
-    return run(
-        ops.Slice1,
-        {"input_tensor": array},
-        array.dtype,
-        array.shape,
-        input_window_offsets=(0,) * array.ndim,
-        input_window_sizes=array.shape,
-        input_window_strides=steps,
-    )
-
-
-@dataclass(frozen=True)
-class _Places(Generic[Stored]):
-    """Places that arrays of integers, among other indices, choose in an array, by numpy's rules.
-
-    Attributes:
-        view: The array as the other indices leave it, with all steps forward.
-        steps: 1 for each of its dimensions, or -1 for one that goes backward.
-        at, count: Its dimensions in which places are chosen.
-        indices: Places among the elements of those dimensions, row-major.
-    """
-
-    view: Stored
-    steps: tuple[int, ...]
-    at: int
-    count: int
-    indices: Stored
-
-    @staticmethod
-    def of(array: Stored, items: list[Index | Chosen]) -> _Places[Stored]:
-        """The places of an index without masks."""
-        axes = [at for at, item in enumerate(items) if isinstance(item, (int, np.ndarray, StoredArray))]
-        chosen = [item for item in items if isinstance(item, (int, np.ndarray, StoredArray))]
-        view, steps = _sliced(array, [slice(None) if at in axes else item for at, item in enumerate(items)])
-        at = axes[0]
-        if axes != list(range(at, at + len(axes))):  # what indices that stand apart take comes first
-            at = 0
-            order = (*axes, *(axis for axis in range(view.ndim) if axis not in axes))
-            view, steps = view.transpose(*order), tuple(steps[axis] for axis in order)
-        indices = chosen[0]
-        if len(chosen) > 1 or not isinstance(indices, type(array)):
-            numbers = places(chosen, view.shape[at : at + len(axes)])
-            indices = type(array).from_numpy(numbers, array.device)
-        if indices.dtype.itemsize < _INDEX.itemsize:
-            indices = converted(indices, _INDEX)
-        return _Places(view, steps, at, len(axes), indices)
-
-    @property
-    def before(self) -> Sizes:
-        """The sizes of the dimensions before the chosen ones."""
-        return self.view.shape[: self.at]
-
-    @property
-    def after(self) -> Sizes:
-        """The sizes of the dimensions behind the chosen ones."""
-        return self.view.shape[self.at + self.count :]
-
-    @property
-    def sizes(self) -> Sizes:
-        """The sizes of what is taken from there, or written to it."""
-        return self.before + self.indices.shape + self.after
-
-
-def _gathered(where: _Places[Stored]) -> Stored:
-    """The elements at some places, by one ``Gather``."""
-    view, indices, wanted = _turned(where.view, where.steps), where.indices, where.sizes
-    if 0 in wanted:
-        return type(view).from_numpy(np.empty(wanted, view.dtype), view.device)
-    flat = _reshaped(
-        view, (math.prod(where.before), math.prod(view.shape[where.at : where.at + where.count]), math.prod(where.after))
-    )
-    inputs = {"input_tensor": flat, "indices_tensor": _reshaped(indices, (1, 1, indices.size))}
-    taken = (flat.shape[0], indices.size, flat.shape[2])
-    return _reshaped(run(ops.Gather, inputs, view.dtype, taken, axis=1, index_dimensions=1), wanted)
-
-
-# -- assignment
-
-
-def assigned(array: Stored, index: object, value: Any) -> None:
-    """Writes a value where an index says; see ``DeviceArray.__setitem__``."""
-    check_writable("assignment", array)
-    given = _assignable(array, value)
-    items = expanded(index, array.ndim)
-    chosen = [at for at, item in enumerate(items) if isinstance(item, (np.ndarray, StoredArray))]
-    if not chosen:
-        view, steps = _sliced(array, items)
-        given = _turned(_fitted(given, view.shape), steps)
-        if not is_same(given, view):
-            written(given, view)
-        return
-    mask, rest = items[chosen[0]], [*items[: chosen[0]], *items[chosen[0] + 1 :]]
-    is_whole = all(isinstance(item, slice) and item == slice(None) for item in rest)
-    if isinstance(mask, (np.ndarray, StoredArray)) and mask.dtype == bool and is_whole and not given.shape:
-        _masked(array, mask, chosen[0], given)
-        return
-    _scattered(_Places.of(array, without_masks(items, array.shape)), given)
-
-
-def _assignable(array: Stored, value: Any) -> Stored:
-    """A value in the type of an array that it is to be written to, on its device."""
-    if isinstance(value, (bool, int, float, list, tuple)):
-        return type(array).from_numpy(_number("assignment", value, array.dtype), array.device)
-    if isinstance(value, type(array)) and value.device is not array.device:
-        raise other_device("the value", value.device, "the array", array.device)
-    given = value if isinstance(value, type(array)) else array_of(value, lambda: "value")
-    if not np.can_cast(given.dtype, array.dtype, "same_kind"):
-        rule = "a value must be of the array's kind of type or a lesser one: convert it with astype"
-        raise InvalidArgumentError(rule, operator="assignment", field="dtype", value=given.dtype, expected=array.dtype)
-    if isinstance(given, np.ndarray):
-        return type(array).from_numpy(given.astype(array.dtype), array.device)
-    return converted(given, array.dtype)
-
-
-def _fitted(value: Stored, sizes: Sizes) -> Stored:
-    """A value over the sizes that it is to be written to, without the leading dimensions of size 1 that it has too many."""
-    extra = max(value.ndim - len(sizes), 0)
-    if value.shape[:extra] == (1,) * extra and broadcast_sizes(value.shape[extra:], sizes) == sizes:
-        return _broadcast(_reshaped(value, value.shape[extra:]), sizes)
-    rule = "a value must broadcast to the shape that the index takes"
-    raise InvalidArgumentError(rule, operator="assignment", field="shape", value=value.shape, expected=sizes)
-
-
-def _masked(array: Stored, mask: Chosen, before: int, value: Stored) -> None:
-    """Writes one element wherever a mask over some dimensions is true. Does not read the mask."""
-    check_mask(mask, array.shape, before)
-    given = mask if isinstance(mask, type(array)) else type(array).from_numpy(np.asarray(mask), array.device)
-    sizes = (1,) * before + given.shape + (1,) * (array.ndim - before - given.ndim)
-    inputs = {"condition_tensor": _broadcast(_reshaped(given, sizes), array.shape)}
-    inputs |= {"a_tensor": _broadcast(value, array.shape), "b_tensor": array}
-    run(ops.ElementWiseIf, inputs, array.dtype, array.shape, array)
-
-
-def _scattered(where: _Places[Stored], value: Stored) -> None:
-    """Writes a value to some places; of several values for one the last stays."""
-    view, at, count, indices = where.view, where.at, where.count, where.indices
-    steps = where.steps[:at] + (1,) * indices.ndim + where.steps[at + count :]
-    value = _turned(_fitted(value, where.sizes), steps)
-    if 0 in value.shape or 0 in view.shape:
-        return
-    rows, target = _first(value, at, indices.ndim), _first(view, at, count)
-    row = math.prod(where.before + where.after)
-    inputs = {
-        "input_tensor": _reshaped(target, (view.size // row, row)),
-        "indices_tensor": _reshaped(indices, (indices.size, 1)),
-        "updates_tensor": _reshaped(rows, (indices.size, row)),
-    }
-    flat = inputs["input_tensor"].shape
-    result = run(ops.ScatterNd, inputs, view.dtype, flat, input_dimension_count=2, indices_dimension_count=2)
-    written(_reshaped(result, target.shape), target)
-
-
-def _first(array: Stored, at: int, count: int) -> Stored:
-    """A view with some neighbouring dimensions before the others."""
-    return array.transpose(*range(at, at + count), *range(at), *range(at + count, array.ndim))

@@ -8,7 +8,9 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.engine.array_functions import Axes, Number, applied, assigned, converted, copied, indexed, reduced, runs
+from dmlvk.engine.array_functions import Number, applied, converted, copied, runs
+from dmlvk.engine.array_indices import assigned, indexed
+from dmlvk.engine.array_reductions import Axes, reduced
 from dmlvk.engine.numpy_types import HALF_BYTES, data_type_of
 from dmlvk.engine.stored_array import StoredArray
 from dmlvk.runtime.device import ComputeDevice

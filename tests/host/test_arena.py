@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from dmlvk.graph.arena import ARENA_ALIGNMENT, Arena, Block, Lifetime, plan_arena
+from dmlvk.graph.arena import ARENA_ALIGNMENT, Arena, Block, Lifetime, live_bytes, plan_arena
 
 
 def _check(blocks: Sequence[Block]) -> Arena:
@@ -45,6 +45,13 @@ def test_a_residual_stays_while_the_branch_runs() -> None:
 
 def test_empty_lifetimes_take_no_room() -> None:
     assert _check(_alone(Lifetime(0, 0, 9), Lifetime(256, 0, 9))).nbytes == 256
+
+
+def test_what_is_in_use_at_each_step() -> None:
+    """An input that is read at once, a tensor for the next step, one for the one after, and an output."""
+    blocks = [[Lifetime(1, -1, 0)], [Lifetime(10, 0, 1), Lifetime(100, 0, 2)], [Lifetime(1000, 2, 3)]]
+    assert live_bytes(blocks, 3) == (1, 111, 110, 1100, 1000)
+    assert live_bytes([], 1) == (0, 0, 0)
 
 
 def test_a_block_takes_no_more_than_its_parts_do_at_a_time() -> None:

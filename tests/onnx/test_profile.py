@@ -77,6 +77,10 @@ def test_a_profile_has_times_of_every_kernel(
     sizes = {step.node: step.bytes for step in report.steps}
     assert sizes["forward"] == 4 * (2 * 4 * 90 + 6 * 2 * 9 + 2 * 6 * 90)
     assert sum(len(step.kernels) for step in report.steps) == report.dispatches
+    assert max(step.live_bytes for step in report.steps) == report.largest_live_bytes
+    first, *_, last = report.steps
+    assert (first.node, last.node) == ("forward", "integers")
+    assert first.live_bytes >= 4 * (2 * 4 * 90) + 11 * 8 + 4 * (2 * 6 * 90) and last.live_bytes < first.live_bytes
     for step, unmeasured in zip(report.steps, plain.steps, strict=True):
         assert step.times is not None and step.seconds is not None
         assert step.kernels == unmeasured.kernels == tuple(time.kernel for time in step.times)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.engine.explanation import OperatorExplanation, explain_operator
 from dmlvk.engine.operator import PreparedOperator, keep_owned_inputs, lowered, owned_inputs
+from dmlvk.engine.profile import RunStep
 from dmlvk.engine.progress import COMPILING, UPLOADING, Count, Progress, silent
 from dmlvk.engine.recipe import JointRecipes, Recipe, Recipes
 from dmlvk.engine.trace import Trace
@@ -45,7 +47,7 @@ class Placed(Protocol):
 
     Attributes:
         nbytes: Length of the arena.
-        largest_live_set: The most bytes in use at one step, scratch included.
+        live_bytes: The bytes in use before the first step, at each step and after the last, scratch included.
         scratch: Offset of each step's scratch.
     """
 
@@ -53,7 +55,7 @@ class Placed(Protocol):
     def nbytes(self) -> int: ...
 
     @property
-    def largest_live_set(self) -> int: ...
+    def live_bytes(self) -> Sequence[int]: ...
 
     @property
     def scratch(self) -> Sequence[int]: ...
@@ -90,6 +92,11 @@ class CompiledGraph:
             for step, operator in zip(trace.steps, operators, strict=True)
             if not step.runs_once
         )
+
+    def runs(self) -> Iterator[RunStep]:
+        """Its steps with all that a report says of them."""
+        runs = zip(self.trace.steps, self.operators, self.placement.live_bytes[1:-1], strict=True)
+        return itertools.starmap(RunStep, runs)
 
     @staticmethod
     def of(trace: Trace, operators: Sequence[PreparedOperator]) -> CompiledGraph:

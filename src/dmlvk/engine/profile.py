@@ -43,6 +43,7 @@ class StepReport:
         times: The times of its kernels in a profiled run, of those that needed a launch; None without a profile.
         merged: The names of other nodes whose work it does, or some of it.
         runs_once: Whether what it computes is the same in every run, and was computed before the first.
+        live_bytes: The bytes of inputs, outputs, intermediate tensors and scratch that are in use while it runs.
     """
 
     node: str
@@ -54,6 +55,7 @@ class StepReport:
     times: tuple[KernelTime, ...] | None = None
     merged: tuple[str, ...] = ()
     runs_once: bool = False
+    live_bytes: int = 0
 
     @property
     def is_memory_bound(self) -> bool:
@@ -67,26 +69,41 @@ class StepReport:
         return None if self.times is None else sum(time.end - time.start for time in self.times)
 
 
-def step_report(step: Step, operator: PreparedOperator, timings: Iterable[DispatchTiming] | None = None) -> StepReport:
+class RunStep(NamedTuple):
+    """A step of a compiled graph.
+
+    Attributes:
+        step: The step.
+        operator: Its operator.
+        live_bytes: The bytes of the arena that are in use while it runs.
+    """
+
+    step: Step
+    operator: PreparedOperator
+    live_bytes: int
+
+
+def step_report(run: RunStep, timings: Iterable[DispatchTiming] | None = None) -> StepReport:
     """The report of a step.
 
     Args:
-        step: The step.
-        operator: Its operator.
+        run: The step.
         timings: The times of its commands, if they were timed.
     """
+    step = run.step
     slots = zip((*step.desc.input_slots(), *step.desc.output_slots()), (*step.inputs, *step.outputs), strict=True)
     return StepReport(
         node=step.origin.name,
         op_type=step.origin.op_type,
         operator=step.desc.title,
         kernels=tuple(
-            launch.name if isinstance(launch, BlockCopy) else launch.kernel.kernel for launch in operator.plan.dispatches
+            launch.name if isinstance(launch, BlockCopy) else launch.kernel.kernel for launch in run.operator.plan.dispatches
         ),
         bytes=sum(slot.tensor.total_tensor_size_in_bytes for slot, storage in slots if slot.tensor and storage),
         flops=step.desc.flops(),
         merged=tuple(origin.name for origin in step.merged),
         runs_once=step.runs_once,
+        live_bytes=run.live_bytes,
         times=None
         if timings is None
         else tuple(KernelTime(timing.kernel, timing.start * 1e-9, timing.end * 1e-9) for timing in timings),

@@ -15,12 +15,10 @@ from dmlvk.engine.compiled_graphs import CompiledGraph
 from dmlvk.engine.copies import Copies, Copy, recorded_copies
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.graph_cache import CompiledGraphs
-from dmlvk.engine.operator import PreparedOperator
-from dmlvk.engine.profile import StepReport, step_report
+from dmlvk.engine.profile import RunStep, StepReport, step_report
 from dmlvk.engine.tensors import Carrier, Item, Tensor
 from dmlvk.engine.trace import Label, Region
 from dmlvk.engine.transfer import Array, empty_on_device, packed_bytes, to_bytes
-from dmlvk.graph.step import Step
 from dmlvk.graph.views import Sizes
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
@@ -123,12 +121,12 @@ class Account:
         """The operators of a timed run, in order; of another, those of its graphs as far as they are still there."""
         if self.timed:
             return tuple(self._timed)
-        return tuple(step_report(*work) for work in self.works())
+        return tuple(map(step_report, self.runs()))
 
-    def works(self) -> Iterator[tuple[Step, PreparedOperator]]:
-        """The steps and operators of the graphs that ran, as far as they are still there."""
+    def runs(self) -> Iterator[RunStep]:
+        """The steps of the graphs that ran, as far as they are still there."""
         exact = (graph.exact() if graph.exact else graph for graph in self._graphs)
-        return (work for graph in exact for work in zip(graph.trace.steps, graph.operators, strict=True))
+        return itertools.chain.from_iterable(graph.runs() for graph in exact)
 
     def add(self, graph: CompiledGraph) -> None:
         """Notes that a graph runs."""
@@ -136,7 +134,7 @@ class Account:
         if graph not in self._graphs:
             self._graphs[graph] = None
             self.planning_seconds += graph.seconds
-            self.largest_live_bytes = max(self.largest_live_bytes, graph.placement.largest_live_set)
+            self.largest_live_bytes = max(self.largest_live_bytes, *graph.placement.live_bytes)
             self._device.update(graph.trace.device_labels)
             self._host.update(graph.trace.host_labels)
             self._removed.update(graph.trace.removed_labels)
@@ -240,8 +238,7 @@ class Run:
             recording.wait()
             timings = recording.timings()
             parts = [timings[first:end] for first, end in itertools.pairwise((0, *ends))]
-            works = zip(graph.trace.steps, graph.operators, parts, strict=True)
-            self.account.add_times([step_report(*work) for work in works])
+            self.account.add_times([step_report(*run) for run in zip(graph.runs(), parts, strict=True)])
         else:
             recording = self._graphs.recorded(graph)
             self._feed(graph, feeds, feeding)

@@ -45,14 +45,14 @@ class _Extents(NamedTuple):
 
     Attributes:
         nbytes: Length of the arena.
-        largest_live_set: The most bytes that are reserved at one step.
+        live_bytes: The bytes that are reserved before the first step, at each step and after the last.
         scratch: Offset of each step's scratch.
         starts: The offset in the arena of each storage that lies there and is part of no other.
         extents: The storage that is part of no other in which each lies, its offset there, and its bytes.
     """
 
     nbytes: int
-    largest_live_set: int
+    live_bytes: Sequence[int]
     scratch: Sequence[int]
     starts: Mapping[Storage, int]
     extents: Mapping[Storage, tuple[Storage, int, int]]
@@ -176,7 +176,7 @@ class GraphRecipe:
         arena = self._arena.fitted([*lengths, *scratch])
         offsets = dict(zip(self._members, arena.offsets, strict=False))
         starts = {whole: offsets[home] for whole, home in self._homes.items()}
-        return _Extents(arena.nbytes, self._arena.largest_live_set, arena.offsets[len(lengths) :], starts, extents)
+        return _Extents(arena.nbytes, self._arena.live_bytes, arena.offsets[len(lengths) :], starts, extents)
 
 
 class _Known(NamedTuple):

@@ -45,13 +45,14 @@ class Arena(NamedTuple):
     nbytes: int
 
 
-def largest_live_set(blocks: Sequence[Block]) -> int:
-    """The most bytes that must be untouched at the same time: no arena can be smaller."""
+def live_bytes(blocks: Sequence[Block], steps: int) -> tuple[int, ...]:
+    """The bytes that must be untouched before the first of so many steps, at each of them and after the last: no arena can
+    be smaller than the most."""
     changes: Counter[int] = Counter()
     for part in itertools.chain.from_iterable(blocks):
         changes[part.first] += part.nbytes
         changes[part.last + 1] -= part.nbytes
-    return max(itertools.accumulate(changes[step] for step in sorted(changes)), default=0)
+    return tuple(itertools.accumulate(changes[step] for step in range(-1, steps + 1)))
 
 
 def plan_arena(blocks: Sequence[Block]) -> Arena:

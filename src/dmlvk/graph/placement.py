@@ -7,7 +7,7 @@ import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from dmlvk.graph.arena import Arena, Lifetime, largest_live_set, plan_arena
+from dmlvk.graph.arena import Arena, Lifetime, live_bytes, plan_arena
 from dmlvk.graph.step import Step, Storage
 
 _ROOM: Final = 3
@@ -85,7 +85,7 @@ class Placement:
 
     Attributes:
         nbytes: Length of the arena.
-        largest_live_set: The most bytes in use at one step, scratch included.
+        live_bytes: The bytes in use before the first step, at each step and after the last, scratch included.
         scratch: Offset of each step's scratch.
     """
 
@@ -106,7 +106,7 @@ class Placement:
         blocks += [[Lifetime(nbytes, index, index)] for index, nbytes in enumerate(temporary_bytes)]
         arena = plan_arena(blocks)
         self.nbytes = arena.nbytes
-        self.largest_live_set = largest_live_set(blocks)
+        self.live_bytes = live_bytes(blocks, len(steps))
         self.scratch = arena.offsets[len(lifetimes.members) :]
         self._homes = lifetimes.homes
         self._offsets = dict(zip(lifetimes.members, arena.offsets, strict=False))
@@ -134,7 +134,7 @@ class ReservedArena:
         steps: The number of its steps, each of which may have scratch.
 
     Attributes:
-        largest_live_set: The most bytes that are reserved at one step, scratch included.
+        live_bytes: The bytes that are reserved before the first step, at each step and after the last, scratch included.
     """
 
     def __init__(self, lifetimes: Lifetimes, steps: int) -> None:
@@ -145,7 +145,8 @@ class ReservedArena:
         self._lives += [(index, index) for index in range(steps)]
         self._reserved = [0] * len(self._lives)
         self._arena: Arena | None = None
-        self.largest_live_set = 0
+        self._steps = steps
+        self.live_bytes: tuple[int, ...] = ()
 
     def fitted(self, lengths: Sequence[int]) -> Arena:
         """The offsets of blocks of these lengths: first those of ``Lifetimes.members``, then the scratch of each step. What
@@ -154,7 +155,7 @@ class ReservedArena:
             grown = zip(lengths, self._reserved, strict=True)
             reserved = [own if length <= own else length * _ROOM // 2 for length, own in grown]
             blocks = [[Lifetime(nbytes, *life)] for nbytes, life in zip(reserved, self._lives, strict=True)]
-            self.largest_live_set = largest_live_set(blocks)
+            self.live_bytes = live_bytes(blocks, self._steps)
             self._arena = plan_arena(blocks)
             self._reserved = reserved  # last: after a failure what has grown is reserved once more
         return self._arena

@@ -9,10 +9,8 @@ from typing import Any
 
 from dmlvk.engine.compiled_graphs import Compiler
 from dmlvk.engine.explanation import OperatorExplanation
-from dmlvk.engine.operator import PreparedOperator
-from dmlvk.engine.profile import StepReport, step_report
+from dmlvk.engine.profile import RunStep, StepReport, step_report
 from dmlvk.engine.trace import Label
-from dmlvk.graph.step import Step
 from dmlvk.spec.errors import ModelError
 
 
@@ -53,7 +51,7 @@ class NodeExplanation:
 def explain_node(
     name: str,
     placed: Mapping[str, Sequence[Label]],
-    works: Iterable[tuple[Step, PreparedOperator]],
+    runs: Iterable[RunStep],
     compiler: Compiler,
 ) -> NodeExplanation:
     """Explains a node.
@@ -61,7 +59,7 @@ def explain_node(
     Args:
         name: Its name, or its first output's where it has none.
         placed: The records of nodes by place: "device", "host", "removed".
-        works: The steps and operators of the graphs that ran.
+        runs: The steps of the graphs that ran.
         compiler: The compiler of the operators.
 
     Raises:
@@ -70,14 +68,14 @@ def explain_node(
     for place, records in placed.items():
         for record in records:
             if record.name == name:
-                own = [work for work in works if name in (origin.name for origin in (work[0].origin, *work[0].merged))]
+                own = [run for run in runs if name in (origin.name for origin in (run.step.origin, *run.step.merged))]
                 return NodeExplanation(
                     node=name,
                     op_type=record.op_type,
                     place=place,
                     reason=record.reason,
-                    operators=tuple(compiler.explained(operator) for _, operator in own),
-                    steps=tuple(step_report(*work) for work in own),
+                    operators=tuple(compiler.explained(run.operator) for run in own),
+                    steps=tuple(map(step_report, own)),
                 )
     known = [record.name for records in placed.values() for record in records]
     import difflib  # of use only here

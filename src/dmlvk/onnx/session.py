@@ -401,7 +401,7 @@ class InferenceSession:
                 raise StateError("the session has no plan before its first run; call run first")
             report = self._reported()
             placed = {"device": report.gpu_nodes, "host": report.host_nodes, "removed": report.removed_nodes}
-            return explain_node(node, placed, self._account.works(), self._graphs.compiler)
+            return explain_node(node, placed, self._account.runs(), self._graphs.compiler)
 
     # -- running
 

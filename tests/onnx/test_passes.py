@@ -52,6 +52,10 @@ WEIGHTS = {
     "queries": normal(12, 12),
     "keys": normal(12, 12),
     "values": normal(12, 12),
+    "gate": normal(6, 8),
+    "inner": normal(6, 8),
+    "skip": normal(6, 8),
+    "twelve": normal(12),
     "mask": np.where(rng.random((2, 1, 1, 10)) < 0.3, -1e4, 0.0).astype(f32),
     **BATCH,
     **NUMBERS,
@@ -60,6 +64,7 @@ SHAPES = {
     "shape": np.array([2, 100], i64),
     "rows": np.array([2, 10, 12], i64),
     "heads": np.array([2, 10, 3, 4], i64),
+    "table": np.array([20, 12], i64),
     "second": np.array([1], i64),
     "third": np.array([2], i64),
     "channel": np.array([1], i64),
@@ -134,6 +139,44 @@ CASES: dict[str, tuple[Nodes, str, list[str]]] = {
         ["ELEMENT_WISE_MULTIPLY", "GEMM"],
     ),
     "a known index": ([("Gather", "x second", "g", {"axis": 0}), ("Relu", "g", "y")], "split", ["ACTIVATION_RELU"]),
+    "products of one tensor": (
+        [
+            ("MatMul", "x gate", "p"),
+            ("MatMul", "x inner", "q"),
+            ("MatMul", "x skip", "r"),
+            ("Mul", "p q", "m"),
+            ("Add", "m r", "y"),
+        ],
+        "products",
+        ["GEMM", "SPLIT", "ELEMENT_WISE_MULTIPLY", "ELEMENT_WISE_ADD"],
+    ),
+    "products with and without C": (
+        [
+            ("Reshape", "x table", "t"),
+            ("Gemm", "t queries twelve", "p"),
+            ("Gemm", "t keys", "q", {"transB": 0}),
+            ("Gemm", "t values half", "r"),
+            ("Mul", "p q", "m"),
+            ("Add", "m r", "y"),
+        ],
+        "products",
+        ["GEMM", "SPLIT", "ELEMENT_WISE_MULTIPLY", "ELEMENT_WISE_ADD"],
+    ),
+    "products whose constants lie otherwise": (
+        [
+            ("Reshape", "x table", "t"),
+            ("Gemm", "t queries", "p", {"transB": 1}),
+            ("Gemm", "t keys", "q"),
+            ("Mul", "p q", "y"),
+        ],
+        "products",
+        ["GEMM", "GEMM", "ELEMENT_WISE_MULTIPLY"],
+    ),
+    "products one of which reads no part of a row": (
+        [("MatMul", "x gate", "p"), ("MatMul", "x inner", "q"), ("Softmax", "p", "s"), ("Mul", "s q", "y")],
+        "products",
+        ["GEMM", "GEMM", "ACTIVATION_SOFTMAX1", "ELEMENT_WISE_MULTIPLY"],
+    ),
     "C": ([("MatMul", "x matrix", "p"), ("Add", "p row", "y")], "addition", ["GEMM"]),
     "a residual": (
         [("MatMul", "x matrix", "p"), ("MatMul", "x matrix", "q"), ("Add", "p q", "y")],
@@ -392,7 +435,7 @@ def test_heads_are_written_side_by_side(
     make: Callable[..., onnx.ModelProto], make_session: Callable[..., InferenceSession]
 ) -> None:
     model = make([*ATTENTION, ("Softmax", "s", "p", {"axis": -1}), *GATHER])
-    assert _operators(model, ["layout"]) == [*_operators(model, []), "ELEMENT_WISE_IDENTITY"]
+    assert _operators(model, ["layout", "products"]) == [*_operators(model, ["products"]), "ELEMENT_WISE_IDENTITY"]
     x = normal(*IMAGE)
     found, plain = (
         make_session(model, options=SessionOptions(without_passes=off)).run(None, {"x": x})[0] for off in ((), ("layout",))

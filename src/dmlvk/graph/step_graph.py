@@ -225,10 +225,10 @@ class StepGraph:
             self._memory[key] = Storage(-(-array.nbytes // 4) * 4, array)
         return self._memory[key]
 
-    def replace(self, old: Sequence[Step], *new: Step) -> None:
-        """Puts steps where the last of some others was; ``old`` are given in their order."""
+    def replace(self, old: Sequence[Step], *new: Step, early: bool = False) -> None:
+        """Puts steps where the last of some others was, or with ``early`` the first; ``old`` are given in their order."""
         after = None
-        for step in old:
+        for step in reversed(old) if early else old:
             after = self._remove(step)
             self._heirs[step] = new
         for step in new:

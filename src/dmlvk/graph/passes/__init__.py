@@ -21,6 +21,7 @@ from dmlvk.graph.passes.images import lay_channels_last
 from dmlvk.graph.passes.join import join_in_place
 from dmlvk.graph.passes.layout import avoid_layout_copies
 from dmlvk.graph.passes.normalization import fold_batch_normalization, recognise_layer_normalization
+from dmlvk.graph.passes.products import join_products
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants, StepGraph
 from dmlvk.spec.errors import InvalidArgumentError
@@ -51,6 +52,7 @@ PASSES: Final = (
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),
     Pass("scale", "a read and a write of a product's output", fuse_scales),
     Pass("addition", "a read and a write of a product's output", fuse_additions),
+    Pass("products", "the launches of several products of one tensor but those of one", join_products),
     Pass("residual", "a read and a write of a convolution's output", fuse_residuals),
     Pass("activation", "a read and a write of the tensor", fuse_activations),
     Pass("channels_last", "a copy of what each FLOAT16 convolution reads", lay_channels_last),

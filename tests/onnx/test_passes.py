@@ -283,6 +283,12 @@ LAYER = [
     ("Add", "v epsilon", "e"),
     ("Sqrt", "e", "s"),
 ]
+SQUARES = [
+    ("Pow", "x two", "q"),
+    ("ReduceMean", "q", "v", {"axes": [-1]}),
+    ("Add", "v epsilon", "e"),
+    ("Sqrt", "e", "s"),
+]
 CASES |= {
     "layer normalization": (
         [*LAYER, ("Div", "d s", "n"), ("Mul", "n gamma", "g"), ("Add", "g beta", "y")],
@@ -305,6 +311,29 @@ CASES |= {
         [
             *("REDUCE", "ELEMENT_WISE_SUBTRACT", "ELEMENT_WISE_CONSTANT_POW", "REDUCE"),
             *("ELEMENT_WISE_ADD", "ELEMENT_WISE_SQRT", "ELEMENT_WISE_DIVIDE"),
+        ],
+    ),
+    "root mean square": (
+        [*SQUARES, ("Reciprocal", "s", "i"), ("Mul", "x i", "n"), ("Mul", "gamma n", "y")],
+        "root_mean_square",
+        ["MEAN_VARIANCE_NORMALIZATION2"],
+    ),
+    "root mean square of what is read once more": (
+        [*SQUARES, ("Div", "one s", "i"), ("Mul", "i x", "n"), ("Mul", "n gamma", "g"), ("Add", "g x", "y")],
+        "root_mean_square",
+        ["MEAN_VARIANCE_NORMALIZATION2"],
+    ),
+    "root mean square, divided by": (
+        [*SQUARES, ("Div", "x s", "n"), ("Mul", "n gamma", "g"), ("Relu", "g", "y")],
+        "root_mean_square",
+        ["MEAN_VARIANCE_NORMALIZATION2", "ACTIVATION_RELU"],
+    ),
+    "no root mean square of another tensor": (
+        [*SQUARES, ("Neg", "x", "m"), ("Div", "m s", "y")],
+        "root_mean_square",
+        [
+            *("ELEMENT_WISE_CONSTANT_POW", "REDUCE", "ELEMENT_WISE_ADD"),
+            *("ELEMENT_WISE_SQRT", "ELEMENT_WISE_NEGATE", "ELEMENT_WISE_DIVIDE"),
         ],
     ),
 }

@@ -20,7 +20,11 @@ from dmlvk.graph.passes.gelu import recognise_gelu
 from dmlvk.graph.passes.images import lay_channels_last
 from dmlvk.graph.passes.join import join_in_place
 from dmlvk.graph.passes.layout import avoid_layout_copies
-from dmlvk.graph.passes.normalization import fold_batch_normalization, recognise_layer_normalization
+from dmlvk.graph.passes.normalization import (
+    fold_batch_normalization,
+    recognise_layer_normalization,
+    recognise_root_mean_square,
+)
 from dmlvk.graph.passes.products import join_products
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants, StepGraph
@@ -45,6 +49,11 @@ PASSES: Final = (
     Pass("dead", "steps whose results nobody reads", StepGraph.remove_dead_steps),
     Pass("identity", "a read and a write of what is copied as it is", remove_identities),
     Pass("layer_normalization", "eight reads and writes of the tensor of two", recognise_layer_normalization),
+    Pass(
+        "root_mean_square",
+        "a read and a write of the tensor of two, and three dispatches of four",
+        recognise_root_mean_square,
+    ),
     Pass("gelu", "four reads and writes of the tensor of five", recognise_gelu),
     Pass("operand_scale", "a read and a write of a product's factor", fuse_operand_scales),
     Pass("attention", "the scores: they never reach memory", recognise_attention),

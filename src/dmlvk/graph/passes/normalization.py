@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, plus_number
-from dmlvk.graph.step import Step
+from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
@@ -121,30 +121,92 @@ def recognise_layer_normalization(graph: StepGraph) -> None:
         if found is None:
             continue
         x, axes, epsilon = found
-        last = step
-        scale = bias = None
-        scaled = _combined(graph, last, ops.ElementWiseMultiply)
-        if scaled is not None:
-            last, scale = scaled
-            shifted = _combined(graph, last, ops.ElementWiseAdd)
-            if shifted is not None:
-                last, bias = shifted
-        desc = ops.MeanVarianceNormalization1(
-            input_tensor=x.tensor,
-            scale_tensor=None if scale is None else scale.tensor,
-            bias_tensor=None if bias is None else bias.tensor,
-            output_tensor=last.desc.tensor("output_tensor"),
-            axes=axes,
-            normalize_variance=True,
-            epsilon=epsilon,
-        )
-        storages = {
-            "input_tensor": x.storage,
-            "scale_tensor": None if scale is None else scale.storage,
-            "bias_tensor": None if bias is None else bias.storage,
-            "output_tensor": last.outputs[0],
-        }
-        graph.replace((last,), Step.of(step.origin, desc, storages))
+        plain = ops.MeanVarianceNormalization1(axes=axes, normalize_variance=True, epsilon=epsilon)
+        _replace_with_scale_and_bias(graph, step, x, plain)
+
+
+def recognise_root_mean_square(graph: StepGraph) -> None:
+    """x / sqrt(mean(x^2) + epsilon) over some axes, and what scales and shifts that, becomes one
+    MeanVarianceNormalization2."""
+    for step in graph.steps:
+        found = _over_root_mean_square(graph, step) if step in graph else None
+        if found is not None:
+            x, axes, epsilon = found
+            plain = ops.MeanVarianceNormalization2(axes=axes, use_mean=False, use_variance=True, epsilon=epsilon)
+            _replace_with_scale_and_bias(graph, step, x, plain)
+
+
+def _replace_with_scale_and_bias(graph: StepGraph, step: Step, x: Operand, plain: OperatorDesc) -> None:
+    """Puts a normalization of x in the place of its last step and of what scales and shifts that.
+
+    Args:
+        graph: The steps.
+        step: The last step of the normalization alone.
+        x: What is normalized.
+        plain: The normalization, without tensors.
+    """
+    last = step
+    scale = bias = None
+    scaled = _combined(graph, last, ops.ElementWiseMultiply)
+    if scaled is not None:
+        last, scale = scaled
+        shifted = _combined(graph, last, ops.ElementWiseAdd)
+        if shifted is not None:
+            last, bias = shifted
+    desc = plain.replace(
+        input_tensor=x.tensor,
+        scale_tensor=None if scale is None else scale.tensor,
+        bias_tensor=None if bias is None else bias.tensor,
+        output_tensor=last.desc.tensor("output_tensor"),
+    )
+    storages = {
+        "input_tensor": x.storage,
+        "scale_tensor": None if scale is None else scale.storage,
+        "bias_tensor": None if bias is None else bias.storage,
+        "output_tensor": last.outputs[0],
+    }
+    graph.replace((last,), Step.of(step.origin, desc, storages))
+
+
+def _over_root_mean_square(graph: StepGraph, step: Step) -> tuple[Operand, tuple[int, ...], float] | None:
+    """The operand that a step divides by the root of its mean square, or multiplies with one over that, the axes and the
+    epsilon; None if it does not."""
+    if isinstance(step.desc, ops.ElementWiseDivide):
+        return _of_root(graph, operand(step, "a_tensor"), operand(step, "b_tensor"), step.storage("b_tensor"))
+    if isinstance(step.desc, ops.ElementWiseMultiply):
+        for x, other in pairs(step):
+            inverse = graph.writer(other.storage)
+            storage = None if inverse is None else _inverted(graph, inverse)
+            found = None if storage is None else _of_root(graph, x, other, storage)
+            if found is not None:
+                return found
+    return None
+
+
+def _inverted(graph: StepGraph, step: Step) -> Storage | None:
+    """The storage whose elements a step divides 1 by; None if it does not."""
+    if isinstance(step.desc, ops.ElementWiseRecip) and step.desc.scale_bias is None:
+        part = operand(step, "input_tensor")
+    elif isinstance(step.desc, ops.ElementWiseDivide) and graph.number(*operand(step, "a_tensor")) == 1.0:
+        part = operand(step, "b_tensor")
+    else:
+        return None
+    return part.storage if same_elements(part.tensor, step.desc.tensor("output_tensor")) else None
+
+
+def _of_root(
+    graph: StepGraph, x: Operand, repeated: Operand, storage: Storage | None
+) -> tuple[Operand, tuple[int, ...], float] | None:
+    """An operand, the axes and the epsilon, if what is repeated along it comes of the root of its mean square, in a
+    storage."""
+    root = graph.writer(storage)
+    if root is None or not isinstance(root.desc, ops.ElementWiseSqrt) or root.desc.scale_bias is not None:
+        return None
+    inner = plus_number(graph, operand(root, "input_tensor"))
+    axes = None if inner is None else _squares(graph, inner[0], x)
+    if inner is None or axes is None or not _repeats(repeated.tensor, root.desc.tensor("output_tensor"), axes):
+        return None
+    return x, axes, inner[1]
 
 
 def _normalized(graph: StepGraph, divide: Step) -> tuple[Operand, tuple[int, ...], float] | None:

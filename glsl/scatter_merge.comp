@@ -38,12 +38,12 @@ void main() {
     updates[i] += (coordinate) * p.update_strides[dimension];  \
     outputs[i] += (coordinate) * p.output_strides[dimension];  \
     entry += (coordinate) * p.entry_strides[dimension];
-        // Past the end the last unit is read once more.
+        // Past the end the last unit of the input is read once more, and no entry: its owner may have written over that.
         const uint unit = begin + min(i * gl_WorkGroupSize.x + gl_LocalInvocationID.x, left - 1u);
         FOR_EACH_COORDINATE_FAST(unit, RANK, p.sizes, p.divisors, VISIT)
         entry -= p.first;
         written[i] = entry < p.places && i * gl_WorkGroupSize.x + gl_LocalInvocationID.x < left;
-        entries[i] = table[BYTE_OFFSET_TABLE / 4u + min(entry, p.places - 1u)];
+        entries[i] = written[i] ? table[BYTE_OFFSET_TABLE / 4u + entry] : 0u;
     }
     T_MATH units[MOST_ITEMS];
     [[unroll]] for (uint i = 0u; i < ITEMS; ++i) {

@@ -248,9 +248,10 @@ VkDescriptorSet CommandList::Recording::descriptor_set(Bindings bindings) {
         return set;
     }
     const auto& [kernel, bound] = entry->first;
-    set = allocate_set(*kernel);
+    // All memory first: a set that is noted is written.
     std::vector<VkDescriptorBufferInfo> ranges(bound.size());
     std::vector<VkWriteDescriptorSet> writes(bound.size());
+    set = allocate_set(*kernel);
     for (uint32_t i = 0; i < bound.size(); i++) {
         const bool is_params = i == kernel->storage_buffers;
         ranges[i] = {bound[i].buffer->handle, bound[i].offset, visible_bytes(logical, bound[i], is_params)};

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
+#include <exception>
 
 namespace dmlvk {
 namespace {
@@ -65,8 +65,8 @@ void CopyThreads::start() {
         while (threads_.size() + 1 < wanted) {
             threads_.emplace_back([this] { serve(); });
         }
-    } catch (const std::system_error&) {
-        // The system has no more threads: those that have started share the copies.
+    } catch (const std::exception&) {
+        // The system has no more threads, or no memory for one: those that have started share the copies.
     }
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <string_view>
 
@@ -27,11 +29,15 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
                                           VkDebugUtilsMessageTypeFlagsEXT,
                                           const VkDebugUtilsMessengerCallbackDataEXT* data,
                                           void*) {
-    std::string text = data->pMessageIdName != nullptr ? std::string(data->pMessageIdName) + ": " : std::string();
-    text += data->pMessage != nullptr ? data->pMessage : "";
-    MessageLog& log = message_log();
-    std::lock_guard<std::mutex> lock(log.mutex);
-    log.messages.push_back(std::move(text));
+    try {
+        std::string text = data->pMessageIdName != nullptr ? std::string(data->pMessageIdName) + ": " : std::string();
+        text += data->pMessage != nullptr ? data->pMessage : "";
+        MessageLog& log = message_log();
+        std::lock_guard<std::mutex> lock(log.mutex);
+        log.messages.push_back(std::move(text));
+    } catch (const std::exception&) {
+        // No memory for the message. Nothing may be thrown through the driver, which called this.
+    }
     return VK_FALSE;
 }
 
@@ -68,11 +74,11 @@ bool has_extension(const GlobalTable& vk, const char* name) {
     return false;
 }
 
-Instance create_instance() {
-    Instance made;
-    made.global = open_loader();
+std::unique_ptr<const Instance> create_instance() {
+    auto made = std::make_unique<Instance>();
+    made->global = open_loader();
     uint32_t version = 0;
-    check(made.global.vkEnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion");
+    check(made->global.vkEnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion");
     if (version < VK_API_VERSION_1_3) {
         throw NoDevice("the Vulkan loader is " + std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
                        std::to_string(VK_API_VERSION_MINOR(version)) + ", dmlvk needs 1.3");
@@ -87,7 +93,7 @@ Instance create_instance() {
     std::vector<const char*> layers;
     std::vector<const char*> extensions;
 
-    if (has_extension(made.global, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
+    if (has_extension(made->global, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
         extensions.push_back(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
         info.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
     }
@@ -105,7 +111,7 @@ Instance create_instance() {
                             VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT;
     messenger.pfnUserCallback = on_message;
     if (validation) {
-        if (!has_layer(made.global)) {
+        if (!has_layer(made->global)) {
             throw NoDevice(std::string("DMLVK_VALIDATION=1 asks for ") + kValidationLayer + ", which is not installed");
         }
         layers.push_back(kValidationLayer);
@@ -119,18 +125,26 @@ Instance create_instance() {
     info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
     info.ppEnabledExtensionNames = extensions.data();
 
-    const VkResult result = made.global.vkCreateInstance(&info, nullptr, &made.handle);
+    const VkResult result = made->global.vkCreateInstance(&info, nullptr, &made->handle);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
         throw NoDevice("vkCreateInstance: no Vulkan driver is installed, or VK_DRIVER_FILES names none that is; "
                        "Debian has one for the processor, mesa-vulkan-drivers");
     }
     check(result, "vkCreateInstance");
-    made.vk = load_instance(made.global, made.handle);
-
-    if (validation) {
-        VkDebugUtilsMessengerEXT listener = VK_NULL_HANDLE;
-        check(made.vk.vkCreateDebugUtilsMessengerEXT(made.handle, &messenger, nullptr, &listener),
-              "vkCreateDebugUtilsMessengerEXT");
+    try {
+        made->vk = load_instance(made->global, made->handle);
+        if (validation) {
+            VkDebugUtilsMessengerEXT listener = VK_NULL_HANDLE;
+            check(made->vk.vkCreateDebugUtilsMessengerEXT(made->handle, &messenger, nullptr, &listener),
+                  "vkCreateDebugUtilsMessengerEXT");
+        }
+    } catch (...) {
+        const auto destroy = reinterpret_cast<PFN_vkDestroyInstance>(
+            made->global.vkGetInstanceProcAddr(made->handle, "vkDestroyInstance"));
+        if (destroy != nullptr) {
+            destroy(made->handle, nullptr);
+        }
+        throw;
     }
     return made;
 }
@@ -140,7 +154,7 @@ Instance create_instance() {
 const Instance& instance() {
     // Lives until the process ends: drivers and layers run exit handlers of their own, and destroying an instance after
     // those is a crash in most of them. A function-local static also retries after an exception.
-    static const Instance* single = new Instance(create_instance());
+    static const Instance* single = create_instance().release();
     return *single;
 }
 

@@ -230,6 +230,7 @@ std::vector<PhysicalDevice> read_devices() {
     check(owner.vk.vkEnumeratePhysicalDevices(owner.handle, &count, nullptr), "vkEnumeratePhysicalDevices");
     std::vector<VkPhysicalDevice> handles(count);
     check(owner.vk.vkEnumeratePhysicalDevices(owner.handle, &count, handles.data()), "vkEnumeratePhysicalDevices");
+    handles.resize(count);  // A device may have gone meanwhile.
 
     std::vector<PhysicalDevice> devices;
     for (VkPhysicalDevice handle : handles) {

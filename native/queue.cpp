@@ -122,7 +122,8 @@ bool Queue::wait(uint64_t value, uint64_t timeout) {
     const uint64_t rest = timeout == UINT64_MAX ? UINT64_MAX : timeout - spent;
     const VkResult result = device_.vk.vkWaitSemaphores(device_.handle, &info, rest);
     device_.check(result, "vkWaitSemaphores");
-    return result == VK_SUCCESS;
+    // Vulkan lets a driver end the wait with VK_SUCCESS where the device is lost; then the counter says so.
+    return result == VK_SUCCESS && finished(value);
 }
 
 /// Submits what the value waits for, if nobody has done so.

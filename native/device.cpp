@@ -93,11 +93,14 @@ void Device::destroy_settled() noexcept {
     retired.devices.erase(running, retired.devices.end());
 }
 
-std::shared_ptr<DeviceBuffer> Device::allocate(uint64_t bytes) {
+std::shared_ptr<DeviceBuffer> Device::allocate(uint64_t bytes, uint32_t purpose) {
     if (bytes == 0) {
         throw std::invalid_argument("allocate: nbytes must be positive");
     }
-    return std::make_shared<DeviceBuffer>(memory, bytes);
+    if (purpose >= kPurposes) {
+        throw std::invalid_argument("allocate: there is no purpose " + std::to_string(purpose));
+    }
+    return std::make_shared<DeviceBuffer>(memory, bytes, purpose);
 }
 
 std::shared_ptr<Kernel> Device::kernel(const KernelDescription& description) {

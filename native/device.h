@@ -29,7 +29,7 @@ class Device : public std::enable_shared_from_this<Device> {
     Device& operator=(const Device&) = delete;
 
     /// Throws VulkanFailure(VK_ERROR_OUT_OF_DEVICE_MEMORY) where there is no room, at least before collect().
-    std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes);
+    std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes, uint32_t purpose);
     std::shared_ptr<Kernel> kernel(const KernelDescription& description);
     MemoryStatistics memory_statistics();
 

@@ -9,7 +9,8 @@
 
 namespace dmlvk {
 
-DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size) : size(size), memory_(memory) {
+DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size, uint32_t purpose)
+    : size(size), memory_(memory), purpose_(purpose) {
     LogicalDevice& device = memory.device_;
     device.require_alive();
     const PhysicalDevice& physical = device.physical;
@@ -35,7 +36,7 @@ DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size) : size(size), memory_(
         throw VulkanFailure(result, "vmaCreateBuffer", std::to_string(size) + " bytes");
     }
     device.check(result, "vmaCreateBuffer");
-    memory.count(size);
+    memory.count(size, purpose);
 }
 
 DeviceBuffer::~DeviceBuffer() {
@@ -44,6 +45,7 @@ DeviceBuffer::~DeviceBuffer() {
     }
     vmaDestroyBuffer(memory_.allocator_, handle, allocation_);
     memory_.live_ -= size;
+    memory_.live_by_purpose_[purpose_] -= size;
 }
 
 void DeviceBuffer::require_range(uint64_t offset, uint64_t bytes, const char* what) const {
@@ -112,7 +114,8 @@ Memory::~Memory() {
     vmaDestroyAllocator(allocator_);
 }
 
-void Memory::count(uint64_t bytes) {
+void Memory::count(uint64_t bytes, uint32_t purpose) {
+    live_by_purpose_[purpose] += bytes;
     const uint64_t now = live_ += bytes;
     uint64_t peak = peak_;
     while (peak < now && !peak_.compare_exchange_weak(peak, now)) {

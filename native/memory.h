@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -15,10 +16,14 @@ namespace dmlvk {
 
 class Memory;
 
+/// Headings under which buffers are counted; dmlvk.runtime.memory.Purpose names them.
+constexpr uint32_t kPurposes = 4;
+
 /// One storage buffer. Shared by the Python object, by command lists and by staged uploads; the last one frees it.
 class DeviceBuffer {
   public:
-    DeviceBuffer(Memory& memory, uint64_t size);
+    /// `purpose` is the heading under which the device counts it.
+    DeviceBuffer(Memory& memory, uint64_t size, uint32_t purpose);
     ~DeviceBuffer();
     /// Every buffer ends with a whole 16-byte word, so that a kernel may load the one that a tensor's last byte lies in.
     static constexpr uint64_t whole_words(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -33,6 +38,7 @@ class DeviceBuffer {
 
   private:
     Memory& memory_;
+    const uint32_t purpose_;
     VmaAllocation_T* allocation_ = nullptr;
 };
 
@@ -74,17 +80,20 @@ class Memory {
     Memory& operator=(const Memory&) = delete;
 
     MemoryStatistics statistics() const;
+    /// Bytes of live buffers of a purpose.
+    uint64_t live(uint32_t purpose) const { return live_by_purpose_.at(purpose); }
     void reset_peak(uint64_t at_least) { peak_ = std::max(at_least, live_.load()); }
 
   private:
     friend class DeviceBuffer;
     friend class StagingBuffer;
-    void count(uint64_t bytes);
+    void count(uint64_t bytes, uint32_t purpose);
 
     LogicalDevice& device_;
     VmaAllocator_T* allocator_ = nullptr;
     std::atomic<uint64_t> live_{0};
     std::atomic<uint64_t> peak_{0};
+    std::array<std::atomic<uint64_t>, kPurposes> live_by_purpose_{};
     std::atomic<uint64_t> staging_{0};
 };
 

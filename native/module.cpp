@@ -206,10 +206,10 @@ void download(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handl
     });
 }
 
-PyBuffer allocate(Device& device, uint64_t nbytes) {
+PyBuffer allocate(Device& device, uint64_t nbytes, uint32_t purpose) {
     const auto made = [&] {
         const WithoutGil without_gil;
-        return PyBuffer{device.shared_from_this(), device.allocate(nbytes)};
+        return PyBuffer{device.shared_from_this(), device.allocate(nbytes, purpose)};
     };
     device.logical.require_here();
     try {
@@ -375,7 +375,7 @@ void bind_device(nb::module_& module) {
         .def_prop_rw(
             "wait_timeout", [](const Device& self) { return self.wait_timeout; }, &set_wait_timeout,
             nb::for_setter(nb::arg("seconds").none()))
-        .def("allocate", &allocate, "nbytes"_a)
+        .def("allocate", &allocate, "nbytes"_a, "purpose"_a = 0)
         .def("kernel", &make_kernel, "spirv"_a, nb::kw_only(), "name"_a, "storage_buffers"_a, "has_params"_a,
              "push_bytes"_a, "constants"_a = nb::make_tuple(), "subgroup_size"_a = 0)
         .def("upload", &upload, "buffer"_a, "offset"_a, "data"_a)
@@ -393,6 +393,7 @@ void bind_device(nb::module_& module) {
         })
         .def("wait_idle", &wait_idle)
         .def("memory", &memory_dict)
+        .def("live_bytes", [](const Device& self, uint32_t purpose) { return self.memory.live(purpose); }, "purpose"_a)
         .def("reset_peak", [](Device& self, uint64_t at_least) { self.memory.reset_peak(at_least); }, "at_least"_a = 0)
         .def("save_pipeline_cache", [](Device& self) {
             self.logical.require_here();

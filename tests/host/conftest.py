@@ -13,7 +13,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.runtime.memory import Buffer, ParameterBlock, Purpose
+from dmlvk.runtime.memory import Buffer, ParameterBlock
 
 
 @dataclass
@@ -59,11 +59,8 @@ class FakeDevice:
     def place_parameters(self, blocks: list[bytes]) -> list[ParameterBlock]:
         return [ParameterBlock(None, 0, len(block)) for block in blocks]  # type: ignore[arg-type]
 
-    def count_memory(self, purpose: Purpose, change: int) -> None:
-        pass
-
     def create_buffer(self, size: int) -> Buffer:
-        return Buffer(self, SimpleNamespace(size=size), Purpose.DATA)  # type: ignore[arg-type]
+        return Buffer(self, SimpleNamespace(size=size))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import threading
-import weakref
 from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
@@ -88,9 +87,6 @@ class _Cache:
                 self._operators.popitem(last=False)
 
 
-_caches: weakref.WeakKeyDictionary[ComputeDevice, _Cache] = weakref.WeakKeyDictionary()
-
-
 def single_operator(device: ComputeDevice, key: Hashable, describe: Callable[[], OperatorDesc]) -> SingleOperator:
     """The operator of a key on a device: from the cache, or made now.
 
@@ -99,9 +95,9 @@ def single_operator(device: ComputeDevice, key: Hashable, describe: Callable[[],
         key: Equal for calls of the same desc.
         describe: Makes that desc.
     """
-    cache = _caches.get(device)
+    cache: _Cache | None = device.kept.get(_Cache)
     if cache is None:
-        cache = _caches.setdefault(device, _Cache())
+        cache = device.kept.setdefault(_Cache, _Cache())
     operator = cache.get(key)
     if operator is None:
         operator = SingleOperator(device, describe())

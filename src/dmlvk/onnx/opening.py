@@ -6,6 +6,7 @@ import threading
 
 from dmlvk.directml.device import Device, default_device
 from dmlvk.runtime.device import DeviceChoice
+from dmlvk.runtime.threads import start_thread
 
 
 class Opening:
@@ -20,8 +21,7 @@ class Opening:
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
         if not isinstance(device, Device):
-            self._thread = threading.Thread(target=self._open, args=(device,), name="dmlvk-device")
-            self._thread.start()
+            self._thread = start_thread("dmlvk-device", lambda: self._open(device))
 
     def _open(self, choice: DeviceChoice) -> None:
         try:

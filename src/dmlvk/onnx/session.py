@@ -51,6 +51,7 @@ from dmlvk.onnx.timeline import Timeline
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.measure import copy_bandwidth
 from dmlvk.runtime.recorder import BoundRange, Recording
+from dmlvk.runtime.threads import start_thread
 from dmlvk.spec.errors import (
     InvalidArgumentError,
     ModelError,
@@ -479,7 +480,7 @@ class InferenceSession:
                 outputs, message = [], str(error)
             callback(outputs, user_data, message)
 
-        threading.Thread(target=work, name="dmlvk-run").start()
+        start_thread("dmlvk-run", work)
 
     def run_with_ort_values(
         self,

@@ -70,8 +70,9 @@ class Device:
     dispatches: int
     """Dispatches submitted so far, replays counted each time."""
 
-    def allocate(self, nbytes: int) -> Buffer:
-        """Device-local storage, sub-allocated from pooled blocks, contents undefined. nbytes > 0."""
+    def allocate(self, nbytes: int, purpose: int = 0) -> Buffer:
+        """Device-local storage, sub-allocated from pooled blocks, contents undefined. nbytes > 0. purpose: which member of
+        Purpose it is counted under."""
 
     def kernel(
         self,
@@ -103,6 +104,9 @@ class Device:
     def memory(self) -> dict[str, int]:
         """Bytes: buffers (sum of live buffers), peak (its highest value), blocks (reserved from the driver), staging,
         and where memory_budget is on: budget, usage."""
+
+    def live_bytes(self, purpose: int) -> int:
+        """The live buffers' bytes of a purpose."""
 
     def reset_peak(self, at_least: int = 0) -> None: ...
     def save_pipeline_cache(self) -> None: ...

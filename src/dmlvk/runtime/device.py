@@ -27,7 +27,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,8 +38,9 @@ from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.library import pipeline_spirv
 from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.runtime.memory import Buffer, ParameterArena, ParameterBlock, Purpose
+from dmlvk.runtime.memory import PURPOSE_NUMBERS, Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
+from dmlvk.runtime.threads import start_thread
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import (
     DeviceLostError,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from dmlvk.runtime import _native
 
 _NUMBERS: Final = itertools.count(1)
-_MOST_CHANGES: Final = 256
 _MOST_THREADS: Final = 16
 _PREFERENCE: Final = ("discrete", "integrated", "virtual", "cpu", "other")
 
@@ -171,6 +171,8 @@ class ComputeDevice:
         native: The native device; for ``dmlvk.runtime`` only.
         mask: The mask that the device runs under.
         has_timestamps: Whether its queue can take the time.
+        kept: What others keep for the device, each under a key of its own. It goes with the device and may not hold it: a
+            weak dictionary's entry stays where an interrupt comes while Python drops it.
         max_memory_bytes: The most bytes of all buffers, None for what the driver gives.
     """
 
@@ -216,8 +218,7 @@ class ComputeDevice:
         self._timestamp_period = float(limits["timestampPeriod"])
         self._timestamp_bits = int(limits["timestampValidBits"])
         self.has_timestamps = self._timestamp_bits > 0
-        self._purposes: dict[Purpose, int] = dict.fromkeys(Purpose, 0)
-        self._changes: collections.deque[tuple[Purpose, int]] = collections.deque()
+        self.kept: dict[Hashable, Any] = {}
         self._kernels: dict[KernelVariant, _native.Kernel] = {}
         self._creations: dict[KernelVariant, threading.Lock] = {}
         self._todo: collections.deque[KernelVariant] = collections.deque()
@@ -263,7 +264,7 @@ class ComputeDevice:
                 f"a buffer of {size_in_bytes} bytes beside others of {live} is more than the {self.max_memory_bytes} that "
                 "Device(max_memory_bytes=...) allows"
             )
-        return Buffer(self, self.native.allocate(size_in_bytes), purpose)
+        return Buffer(self, self.native.allocate(size_in_bytes, PURPOSE_NUMBERS[purpose]))
 
     def place_parameters(self, blocks: list[bytes]) -> list[ParameterBlock]:
         """Uploads the parameter blocks of kernels, none of them empty, and says where each went."""
@@ -279,28 +280,12 @@ class ComputeDevice:
             "reserved": native.pop("blocks"),
             "staging": native.pop("staging"),
         }
-        with self._lock:
-            self._settle_changes()
-            return {**totals, **{purpose.value: size for purpose, size in self._purposes.items()}, **native}
+        purposes = {purpose.value: self.native.live_bytes(number) for purpose, number in PURPOSE_NUMBERS.items()}
+        return {**totals, **purposes, **native}
 
     def reset_peak_memory(self, at_least: int = 0) -> None:
         """Makes ``memory()["peak"]`` start again from what is live now, or from ``at_least`` bytes where that is more."""
         self.native.reset_peak(at_least)
-
-    def count_memory(self, purpose: Purpose, change: int) -> None:
-        """Called by buffers as they come and go. Never blocks: the garbage collector may call it anywhere, in a thread
-        that holds the lock too."""
-        self._changes.append((purpose, change))
-        if len(self._changes) > _MOST_CHANGES and self._lock.acquire(blocking=False):
-            try:
-                self._settle_changes()
-            finally:
-                self._lock.release()
-
-    def _settle_changes(self) -> None:
-        while self._changes:
-            purpose, change = self._changes.popleft()
-            self._purposes[purpose] += change
 
     # -- kernels
 
@@ -326,10 +311,14 @@ class ComputeDevice:
             self._todo.extend(missing)
             more = min(_MOST_THREADS - self._threads, (os.cpu_count() or 1) - self._threads, len(missing))
             for _ in range(more):
-                thread = threading.Thread(target=self._create_kernels, name="dmlvk-pipelines")
-                with contextlib.suppress(RuntimeError):  # the system has no more threads: ``kernel`` creates what is missing
-                    thread.start()
-                    self._threads += 1
+                self._threads += 1
+                try:
+                    start_thread("dmlvk-pipelines", self._create_kernels)
+                except RuntimeError:  # the system has no more threads: ``kernel`` creates what is missing
+                    self._threads -= 1
+                except BaseException:
+                    self._threads -= 1
+                    raise
         return missing
 
     def _create_kernels(self) -> None:

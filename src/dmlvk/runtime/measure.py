@@ -13,7 +13,6 @@ import os
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -49,7 +48,6 @@ _MANY_WORKGROUPS: Final = 8192
 _FULL_WORKGROUP: Final = 1024
 """Invocations that keep all arithmetic units of a processor busy, where a workgroup may have so many."""
 
-_bandwidths: weakref.WeakKeyDictionary[ComputeDevice, float] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _learning = threading.Lock()
 
@@ -62,14 +60,16 @@ def copy_bandwidth(device: ComputeDevice) -> float:
         OutOfDeviceMemoryError: there is no room for two tensors of a 32nd of its memory, of 64 MiB on a CPU.
     """
     with _lock:
-        if device not in _bandwidths:
+        bandwidth: float | None = device.kept.get(copy_bandwidth)
+        if bandwidth is None:
             peak = device.memory()["peak"]
             caps = device.capabilities
             most = min(_COPIED_BYTES, device.info.memory_in_bytes // _COPIED_SHARE, caps.storage_buffer_bytes)
             nbytes = _COPIED_BYTES_ON_CPU if caps.is_cpu else most // 4 * 4
-            _bandwidths[device] = 2 * nbytes / _of_one(device, _copies(device, nbytes, distinct=False))
+            bandwidth = 2 * nbytes / _of_one(device, _copies(device, nbytes, distinct=False))
+            device.kept[copy_bandwidth] = bandwidth
             device.reset_peak_memory(peak)  # what measures is not what is measured
-        return _bandwidths[device]
+        return bandwidth
 
 
 def measured_numbers(device: ComputeDevice) -> dict[str, float]:

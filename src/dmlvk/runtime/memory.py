@@ -18,12 +18,15 @@ _CHUNK_BYTES: Final = 65536
 
 
 class Purpose(enum.Enum):
-    """The purpose of a buffer, as ``ComputeDevice.memory`` counts it."""
+    """The purpose of a buffer, as ``ComputeDevice.memory`` counts it. The native device knows it by its place here."""
 
     DATA = "data"
     WEIGHTS = "weights"
     TEMPORARY = "temporary"
     PARAMETERS = "parameters"
+
+
+PURPOSE_NUMBERS: Final = {purpose: number for number, purpose in enumerate(Purpose)}
 
 
 class BufferOwner(Protocol):
@@ -39,8 +42,6 @@ class BufferOwner(Protocol):
 
     def create_buffer(self, size_in_bytes: int, *, purpose: Purpose = ...) -> Buffer: ...
 
-    def count_memory(self, purpose: Purpose, change: int) -> None: ...
-
 
 class Buffer:
     """Device-local bytes: the resource that bindings name. Freed when neither the caller nor a command list needs it.
@@ -51,17 +52,12 @@ class Buffer:
         native: The native buffer; for ``dmlvk.runtime`` only.
     """
 
-    __slots__ = ("__weakref__", "device", "native", "purpose", "size_in_bytes")
+    __slots__ = ("__weakref__", "device", "native", "size_in_bytes")
 
-    def __init__(self, device: BufferOwner, native: _native.Buffer, purpose: Purpose) -> None:
+    def __init__(self, device: BufferOwner, native: _native.Buffer) -> None:
         self.device = device
         self.native = native
         self.size_in_bytes = native.size
-        self.purpose = purpose
-        device.count_memory(purpose, self.size_in_bytes)
-
-    def __del__(self) -> None:
-        self.device.count_memory(self.purpose, -self.size_in_bytes)
 
     def __repr__(self) -> str:
         return f"<Buffer of {self.size_in_bytes} bytes on {self.device.info.name}>"
@@ -187,9 +183,7 @@ class ParameterArena:
         with self._lock:
             base = self._used + -self._used % self._alignment
             if self._chunk is None or base + nbytes > self._chunk.size:
-                filled = 0 if self._chunk is None else self._chunk.size
-                self._chunk = device.native.allocate(max(nbytes, _CHUNK_BYTES))
-                device.count_memory(Purpose.PARAMETERS, self._chunk.size - filled)
+                self._chunk = device.native.allocate(max(nbytes, _CHUNK_BYTES), PURPOSE_NUMBERS[Purpose.PARAMETERS])
                 base = 0
             self._used = base + nbytes
             return self._chunk, base

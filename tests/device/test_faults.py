@@ -1,4 +1,4 @@
-"""Every Vulkan function made to fail, and SIGINT at any moment; docs/faults.md says what is asked for."""
+"""Every Vulkan function and allocation made to fail, and SIGINT at any moment; docs/faults.md says what is asked for."""
 
 from __future__ import annotations
 
@@ -30,8 +30,14 @@ def test_some_faults() -> None:
         "vkEndCommandBuffer",
         "vkQueueSubmit",
         "vkWaitSemaphores",
+        "operator new",
     ):
         assert f"| `{function}` |" in said
+
+
+@pytest.mark.slow
+def test_an_interrupt_at_every_place_where_a_device_closes() -> None:
+    run("interrupts.py", "--steps", "1000", "--only", "close")
 
 
 @pytest.mark.full
@@ -42,3 +48,4 @@ def test_every_kind_of_call() -> None:
 @pytest.mark.full
 def test_interrupts() -> None:
     run("interrupts.py", "--runs", "300")
+    run("interrupts.py", "--steps", "20")

@@ -1,10 +1,14 @@
 """Ctrl-C at any moment: SIGINT while scenarios work, whose every later run must be right.
 
     python tests/faults/interrupts.py [--runs 10000] [--seed 1]
+    python tests/faults/interrupts.py --steps N [--only SCENARIO]...
 
 Each run makes a scenario on a device that many share, works, and is sent a real SIGINT after a random time, or, every other
 run, at a random call of Vulkan. Then the work and whatever ran before it is done once more and compared. The exceptions stay
 alive, as in a notebook. What is wrong is printed, and makes the exit status 1.
+
+With ``--steps`` nothing is left to chance: KeyboardInterrupt is raised at each place of the work at which Python looks for
+signals, or at N of them, spread evenly, each time on a device of its own, which must go afterwards with all that was on it.
 """
 
 from __future__ import annotations
@@ -22,12 +26,15 @@ import sys
 import time
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import layer
 from scenarios import SCENARIOS, Scenario
-from worker import digest, place, unexpected, watch
+from steps import Steps
+from sweep import places as spread
+from worker import counted, digest, leaks, place, problems_after, unexpected, watch
 
 import dmlvk
 from dmlvk.runtime.device import validation_messages
@@ -135,10 +142,9 @@ def interrupt(runs: int, seed: int) -> int:
     faulthandler.cancel_dump_traceback_later()
     del device, scenario, error
     kept.clear()
-    gc.collect()
-    if leaks := {kind: amount for kind, amount in faults.live().items() if kind != "VkInstance"}:
+    if leaked := leaks(faults, {}):
         wrong += 1
-        print(f"leaks {leaks}")
+        print(f"leaks {leaked}")
     swallowed = sum("KeyboardInterrupt" in said for said in unexpected)
     if others := [said for said in unexpected if "KeyboardInterrupt" not in said]:
         wrong += 1
@@ -152,15 +158,69 @@ def interrupt(runs: int, seed: int) -> int:
     return wrong
 
 
+def step_through(names: list[str], places: int) -> int:
+    """How many interrupts something is wrong with."""
+    faults = layer.Layer()
+    wrong_at_all = 0
+    print("| scenario | places | interrupts | swallowed |\n| --- | ---: | ---: | ---: |", flush=True)
+    for name in names:
+        kind = SCENARIOS[name]
+        wanted = [counted(faults, kind) for _ in range(2)][-1]  # what a process makes once is not counted
+        whole = Steps(0)
+        whole.run(kind())
+        before = faults.live()
+        wrong = swallowed = 0
+        chosen = spread(whole.seen, places)
+        for place_number in chosen:
+            faulthandler.dump_traceback_later(PATIENCE, exit=True)
+            steps, problems, ended = interrupt_step(kind, place_number, wanted)
+            problems += [f"leaks {amount} {kind}" for kind, amount in leaks(faults, before).items()]
+            problems += [said for said in unexpected if "KeyboardInterrupt" not in said] + validation_messages()
+            unexpected.clear()
+            before = faults.live()
+            swallowed += not ended
+            if problems:
+                wrong += 1
+                print(f"{name}, place {place_number}, {steps.place}: {'; '.join(problems)}", flush=True)
+        faulthandler.cancel_dump_traceback_later()
+        print(f"| {name} | {whole.seen:,} | {len(chosen):,} | {swallowed:,} |", flush=True)
+        wrong_at_all += wrong
+    print(f"{wrong_at_all} with something wrong")
+    return wrong_at_all
+
+
+def interrupt_step(kind: type[Scenario], at: int, wanted: dict[str, Any]) -> tuple[Steps, list[str], bool]:
+    """The steps of a scenario's work, what is wrong while the error lives, and whether the interrupt ended the work."""
+    scenario = kind()
+    steps = Steps(at)
+    error = steps.run(scenario)
+    problems = []
+    if error is not None and not isinstance(error, KeyboardInterrupt):
+        problems.append(f"{type(error).__name__}: {error} at {place(error)}")
+    problems += problems_after(scenario, wanted)
+    ended = error is not None
+    del error
+    gc.collect()
+    if (leaked := scenario.live_bytes() - wanted["live_bytes"]) > 0:
+        problems.append(f"{leaked} bytes of buffers leak")
+    return steps, problems, ended
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=0, help="places of each scenario's work, at most, that are interrupted")
+    parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario, with --steps; may be repeated")
     given = parser.parse_args()
     if os.environ.get("VK_INSTANCE_LAYERS") != layer.NAME:  # the loader reads it when the process begins to use Vulkan
-        command = [sys.executable, __file__, f"--runs={given.runs}", f"--seed={given.seed}"]
+        command = [sys.executable, __file__, *sys.argv[1:]]
         return subprocess.run(command, env={**os.environ, **layer.environment()}).returncode
     watch()
+    gc.freeze()  # so that a collection looks at what a scenario made, not at every module
+    if given.steps:
+        names = given.only or [name for name, kind in SCENARIOS.items() if not kind.fresh]
+        return int(step_through(names, given.steps) > 0)
     return int(interrupt(given.runs, given.seed) > 0)
 
 

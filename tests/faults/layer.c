@@ -2,6 +2,7 @@
  *
  * The test process loads this file a second time by ctypes, which gives the same library, and calls what is exported at
  * the end. registry.py writes functions.inc, the wrappers, which use enter(), leave(), count() and next() from here.
+ * It is loaded before all else (LD_PRELOAD), so that its malloc() is the one that dmlvk's native module calls.
  *
  * After an injected VK_ERROR_DEVICE_LOST every function that may return it does so for this device. What had been
  * submitted is awaited first, so that nothing runs any more on a lost device.
@@ -65,6 +66,9 @@ static void forget_memory(uint64_t handle);
 static VkResult spoil(VkCommandBuffer commands, VkResult fault);
 static void mend(VkCommandBuffer commands);
 static void expect_sound(VkCommandBuffer commands);
+static int waits_in_vain(const VkSemaphoreWaitInfo* info, uint64_t timeout);
+static void note_submission(const VkSubmitInfo* submit);
+static void hold_back(uint64_t* value);
 static PFN_vkVoidFunction next(void* handle, int entry);
 
 #include "functions.inc"
@@ -80,6 +84,13 @@ static struct {
     uint64_t fired;
     int is_signal;
 } plan = {-1, 0, 0, 0, 0, 0, 0};
+
+/* While a plan lets submitted work go on for ever, the timeline stays before this value. */
+static atomic_uint_fast64_t stuck_at = UINT64_MAX;
+
+/* Memory that code between these addresses asks for is counted, and refused as planned. */
+static uintptr_t watched_begin, watched_end;
+static atomic_uint_fast64_t allocations_seen, allocations_refused, refused_first, refused_times;
 
 static struct owner* owner_of(void* handle) {
     void* key = *(void**)handle;
@@ -154,6 +165,27 @@ static void expect_sound(VkCommandBuffer commands) {
         misused += at->commands == commands;
     }
     pthread_mutex_unlock(&mutex);
+}
+
+static int waits_in_vain(const VkSemaphoreWaitInfo* info, uint64_t timeout) {
+    if (info->pValues[0] < stuck_at) {
+        return 0;
+    }
+    const uint64_t most = 100000000;
+    struct timespec rest = {0, (long)(timeout < most ? timeout : most)};
+    nanosleep(&rest, NULL);
+    return 1;
+}
+
+static void note_submission(const VkSubmitInfo* submit) {
+    const VkTimelineSemaphoreSubmitInfo* timeline = submit->pNext;
+    stuck_at = timeline->pSignalSemaphoreValues[0];
+}
+
+static void hold_back(uint64_t* value) {
+    if (*value >= stuck_at) {
+        *value = stuck_at - 1;
+    }
 }
 
 static VkResult planned(int function) {
@@ -356,6 +388,8 @@ EXPORT void faults_plan(int function, uint64_t first, uint64_t times, int result
     plan.result = result;
     plan.seen = plan.fired = 0;
     plan.is_signal = 0;
+    stuck_at = UINT64_MAX;
+    refused_times = allocations_seen = allocations_refused = 0;
     memset(calls, 0, sizeof calls);
     pthread_mutex_unlock(&mutex);
 }
@@ -381,7 +415,35 @@ EXPORT int faults_interrupt_after(uint64_t nanoseconds) {
     return timer_settime(timer, 0, &when, NULL);
 }
 
-EXPORT uint64_t faults_fired(void) { return plan.fired; }
+EXPORT uint64_t faults_fired(void) { return plan.fired + allocations_refused; }
+
+EXPORT void faults_watch_allocations(uint64_t begin, uint64_t end) {
+    watched_begin = (uintptr_t)begin;
+    watched_end = (uintptr_t)end;
+}
+
+/* From now on watched allocations with these numbers, from 1, are refused. */
+EXPORT void faults_refuse_allocations(uint64_t first, uint64_t times) {
+    faults_plan(-1, 0, 0, VK_SUCCESS);
+    refused_first = first;
+    refused_times = times;
+}
+
+EXPORT uint64_t faults_allocations(void) { return allocations_seen; }
+
+extern void* __libc_malloc(size_t bytes);
+
+EXPORT void* malloc(size_t bytes) {
+    const uintptr_t caller = (uintptr_t)__builtin_return_address(0);
+    if (caller >= watched_begin && caller < watched_end) {
+        const uint64_t number = ++allocations_seen;
+        if (number >= refused_first && number - refused_first < refused_times) {
+            allocations_refused++;
+            return NULL;
+        }
+    }
+    return __libc_malloc(bytes);
+}
 
 EXPORT uint64_t faults_calls(int function) { return calls[function]; }
 

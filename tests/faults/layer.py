@@ -63,7 +63,20 @@ def build() -> pathlib.Path:
 
 def environment() -> dict[str, str]:
     """What a process needs in its environment so that the loader loads the layer, nearest to dmlvk."""
-    return {"VK_ADD_LAYER_PATH": str(build()), "VK_INSTANCE_LAYERS": NAME}
+    folder = build()
+    return {"VK_ADD_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": NAME, "LD_PRELOAD": str(folder / "libfaults.so")}
+
+
+def _code_of_native() -> tuple[int, int]:
+    """The addresses between which the native module's code lies. Its C++ runtime is linked into it, operator new too."""
+    from dmlvk.runtime import _native
+
+    spans = [
+        [int(address, 16) for address in line.split()[0].split("-")]
+        for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
+        if line.endswith(str(pathlib.Path(_native.__file__).resolve())) and "x" in line.split()[1]
+    ]
+    return min(begin for begin, _ in spans), max(end for _, end in spans)
 
 
 class Layer:
@@ -76,10 +89,15 @@ class Layer:
         self._library.faults_live.restype = ctypes.c_int64
         self._library.faults_memory.restype = ctypes.c_uint64
         self._library.faults_misused.restype = ctypes.c_uint64
+        self._library.faults_allocations.restype = ctypes.c_uint64
+        self._library.faults_watch_allocations(*map(ctypes.c_uint64, _code_of_native()))
         self._numbers = {command.name: number for number, command in enumerate(registry.commands())}
 
     def plan(self, function: str, first: int, times: int, result: str) -> None:
         """Makes calls of a function fail, counted from here and from 1: ``times`` calls from ``first`` on."""
+        if function == registry.ALLOCATION.name:
+            self._library.faults_refuse_allocations(ctypes.c_uint64(first), ctypes.c_uint64(times))
+            return
         value = registry.result_values()[result]
         self._library.faults_plan(self._numbers[function], ctypes.c_uint64(first), ctypes.c_uint64(times), value)
 
@@ -104,6 +122,7 @@ class Layer:
     def calls(self) -> dict[str, int]:
         """The calls of each function since the plan was made; functions without any are left out."""
         found = {name: int(self._library.faults_calls(number)) for name, number in self._numbers.items()}
+        found[registry.ALLOCATION.name] = int(self._library.faults_allocations())
         return {name: calls for name, calls in found.items() if calls}
 
     def live(self) -> dict[str, int]:

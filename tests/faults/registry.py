@@ -28,8 +28,13 @@ BY_HAND: Final = frozenset(
 )
 """layer.c wraps the first two, because it builds its tables there. No layer of an instance can wrap the others."""
 
-ANSWERS: Final = {"vkWaitSemaphores": ("VK_TIMEOUT",), "vkGetPipelineCacheData": ("VK_INCOMPLETE",)}
-"""Results that are no errors, and that dmlvk's calls of these functions can get."""
+ANSWERS: Final = {
+    "vkWaitSemaphores": ("VK_TIMEOUT",),
+    "vkGetPipelineCacheData": ("VK_INCOMPLETE",),
+    "vkQueueSubmit": ("VK_TIMEOUT",),
+}
+"""Results that are no errors, and that dmlvk's calls of these functions can get. For vkQueueSubmit: what every wait for the
+work gets from then on."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,10 @@ class Command:
     def faults(self) -> tuple[str, ...]:
         """What a sweep makes it answer."""
         return self.errors + ANSWERS.get(self.name, ())
+
+
+ALLOCATION: Final = Command("operator new", (), ("std::bad_alloc",))
+"""The native module's own allocations, which the layer makes fail as if they were a function of Vulkan."""
 
 
 def registry_path() -> pathlib.Path | None:
@@ -174,6 +183,10 @@ def _wrapper(command: Command) -> list[str]:
         amount = "commandBufferInfoCount" if command.name == "vkQueueSubmit2" else "commandBufferCount"
         lines.append("    for (uint32_t i = 0; i < submitCount; i++)")
         lines.append(f"        for (uint32_t j = 0; j < pSubmits[i].{amount}; j++) expect_sound(pSubmits[i].{infos});")
+    if command.name == "vkQueueSubmit":
+        lines.append("    if (fault == VK_TIMEOUT) { note_submission(pSubmits); fault = VK_SUCCESS; }")
+    if command.name == "vkWaitSemaphores":
+        lines.append("    if (fault >= 0 && waits_in_vain(pWaitInfo, timeout)) return VK_TIMEOUT;")
     if command.name == "vkBeginCommandBuffer":
         lines.append(f"    if (fault >= 0) mend({first});")
     last = command.parameters[-1][1]
@@ -197,6 +210,8 @@ def _wrapper(command: Command) -> list[str]:
         lines.append(
             f"    for (uint32_t i = 0; result >= 0 && i < {amount}; i++) count(K_{made}, {last}[i] != VK_NULL_HANDLE);"
         )
+    if command.name == "vkGetSemaphoreCounterValue":
+        lines.append("    if (result >= 0) hold_back(pValue);")
     if command.name == "vkAllocateMemory":
         lines.append(f"    if (result >= 0) note_memory((uint64_t)*{last}, pAllocateInfo->allocationSize);")
     if command.name == "vkAllocateCommandBuffers":

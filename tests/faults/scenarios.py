@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
+from layer import Layer
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
@@ -115,10 +117,12 @@ class Scenario:
     Attributes:
         fresh: Whether it needs a process that has not used Vulkan yet.
         own_device: Whether it makes its devices itself.
+        last_allocations: How many allocations at its end are not ours, and may not fail.
     """
 
     fresh = False
     own_device = False
+    last_allocations = 0
 
     def __init__(self, device: dmlvk.Device | None = None) -> None:
         self.device: dmlvk.Device | None = device or dmlvk.Device()
@@ -134,6 +138,14 @@ class Scenario:
     def again(self) -> list[np.ndarray]:
         return self.work()
 
+    def on_lost_device(self) -> list[np.ndarray]:
+        """What a lost device refuses."""
+        return self.work()
+
+    def recovered(self) -> Scenario:
+        """A scenario after its device was lost: on a new one."""
+        return type(self)()
+
     def live_bytes(self) -> int:
         """Bytes of buffers that are alive on the device."""
         return self.device.memory()["live"] if self.device is not None else 0
@@ -143,6 +155,7 @@ class OpenInstance(Scenario):
     """What a process does once, before its first device."""
 
     fresh = own_device = True
+    last_allocations = 1  # nanobind's table of objects: where there is no memory for it, the process ends
 
     def __init__(self) -> None:
         self.device = None
@@ -233,7 +246,18 @@ class LoadSession(Scenario):
         return self.session.run(None, {"x": ROWS[3]})
 
 
-class FirstRun(Scenario):
+class SessionScenario(Scenario):
+    """After a loss its session moves to a new device."""
+
+    session: dmlvk.onnx.InferenceSession
+
+    def recovered(self) -> Scenario:
+        self.session.recover()
+        self.device = self.session.device
+        return self
+
+
+class FirstRun(SessionScenario):
     model = LAYERS
 
     def prepare(self) -> None:
@@ -265,7 +289,7 @@ class FourthShape(SecondShape):
             self.session.run(None, {"x": ROWS[rows]})
 
 
-class LoopModel(Scenario):
+class LoopModel(SessionScenario):
     def prepare(self) -> None:
         self.session = dmlvk.onnx.InferenceSession(LOOP, device=self.device)
 
@@ -276,12 +300,17 @@ class LoopModel(Scenario):
         return [*self.work(), *self.session.run(None, {"x": FOURS[2]})]
 
 
-class DecoderStep(Scenario):
+class DecoderStep(SessionScenario):
     """The cache stays on the device and is the next step's input."""
 
     def prepare(self) -> None:
         self.session = dmlvk.onnx.InferenceSession(STEP, device=self.device)
         self.past = dmlvk.DeviceArray.from_numpy(ROWS[4], self.device)
+
+    def recovered(self) -> Scenario:
+        super().recovered()
+        self.past = dmlvk.DeviceArray.from_numpy(ROWS[4], self.device)
+        return self
 
     def work(self) -> list[np.ndarray]:
         past = self.past
@@ -292,13 +321,18 @@ class DecoderStep(Scenario):
         return [*found, past.numpy()]
 
 
-class IOBinding(Scenario):
+class IOBinding(SessionScenario):
     """A run, then one with other arrays bound, for which the copies are recorded anew."""
 
     def prepare(self) -> None:
         self.session = dmlvk.onnx.InferenceSession(LAYERS, device=self.device)
         self.binding = self.session.io_binding()
         self.bound: tuple[dmlvk.DeviceArray, dmlvk.DeviceArray] | None = None
+
+    def recovered(self) -> Scenario:
+        super().recovered()
+        self.binding, self.bound = self.session.io_binding(), None
+        return self
 
     def work(self) -> list[np.ndarray]:
         found = []
@@ -328,13 +362,35 @@ class IOBinding(Scenario):
         return found
 
 
-class ProfiledRun(Scenario):
+class ProfiledRun(SessionScenario):
     def prepare(self) -> None:
         self.session = dmlvk.onnx.InferenceSession(FIXED, device=self.device)
 
     def work(self) -> list[np.ndarray]:
         self.session.profile({"x": ROWS[3]})
         return self.session.run(None, {"x": ROWS[3]})
+
+
+class Recovery(FirstRun):
+    """A session whose device is lost moves to a new one."""
+
+    own_device = True
+
+    def prepare(self) -> None:
+        super().prepare()
+        faults = Layer()
+        faults.plan("vkQueueSubmit", 1, 1, "VK_ERROR_DEVICE_LOST")
+        with contextlib.suppress(dmlvk.DeviceLostError):
+            self.session.run(None, {"x": ROWS[3]})
+        faults.count()
+
+    def work(self) -> list[np.ndarray]:
+        self.session.recover()
+        self.device = self.session.device
+        return super().work()
+
+    def on_lost_device(self) -> list[np.ndarray]:
+        return super().work()
 
 
 SCENARIOS: Final[dict[str, type[Scenario]]] = {
@@ -351,5 +407,6 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
     "decoder step": DecoderStep,
     "io-binding": IOBinding,
     "profiled run": ProfiledRun,
+    "recovery": Recovery,
     "close": CloseDevice,
 }

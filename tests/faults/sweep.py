@@ -1,12 +1,14 @@
-"""Every Vulkan function that may fail, made to fail in every scenario.
+"""Every Vulkan function that may fail, and every allocation of the native module, made to fail in every scenario.
 
-    python tests/faults/sweep.py [--short] [--only SCENARIO]... [--places N] [--jobs N] [--write]
+    python tests/faults/sweep.py [--short] [--only SCENARIO]... [--function NAME]... [--places N] [--jobs N]
+                                 [--results FOLDER] [--write]
 
 For each scenario the calls of each function are counted first. Then, for the N-th call of it and each error that the
 Vulkan specification allows it, a new scenario is made, whose N-th call alone, or every one from there on, fails. What is
 wrong is printed, and makes the exit status 1: anything but an error of dmlvk's own or the right result, a crash or a hang,
 a leak, a message of the validation layer, wrong bits afterwards. ``--write`` puts the table of outcomes into
-docs/faults.md; ``--short`` tries every error of every function once, for the suite.
+docs/faults.md; ``--short`` tries every error of every function once, for the suite. With ``--results`` a sweep may be ended
+and goes on where it was: the folder keeps what each scenario ended in.
 """
 
 from __future__ import annotations
@@ -116,7 +118,7 @@ def places(calls: int, most: int) -> list[int]:
 
 def faults(calls: Mapping[str, int], most: int) -> Iterator[Fault]:
     """All faults of a scenario with these calls, of each function at so many places at most."""
-    for command in registry.commands():
+    for command in (*registry.commands(), registry.ALLOCATION):
         for result in command.faults if command.name in calls else ():
             for first in places(calls[command.name], most):
                 yield Fault(command.name, first, 1, result)
@@ -194,12 +196,28 @@ def try_all(scenario: str, chosen: Sequence[Fault], wanted: Mapping[str, Any], w
     return [row for row in rows.values() if row.injected], wrong
 
 
+def kept(folder: pathlib.Path | None, scenario: str) -> tuple[list[Row], int] | None:
+    """What an earlier sweep has found of a scenario, if it has."""
+    if folder is None or not (path := folder / f"{scenario}.json").exists():
+        return None
+    found = json.loads(path.read_text())
+    return [Row(**{**row, "outcomes": collections.Counter(row["outcomes"])}) for row in found["rows"]], found["wrong"]
+
+
+def keep(folder: pathlib.Path | None, scenario: str, rows: Sequence[Row], wrong: int) -> None:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{scenario}.json").write_text(json.dumps({"rows": [vars(row) for row in rows], "wrong": wrong}))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="some of them, for the suite")
     parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario; may be repeated")
+    parser.add_argument("--function", action="append", help="faults of this function alone; may be repeated")
     parser.add_argument("--places", type=int, default=1 << 30, help="calls of a function that fail in a scenario, at most")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes try faults at a time")
+    parser.add_argument("--results", type=pathlib.Path, help="a folder of results, which are not found anew")
     parser.add_argument("--write", action="store_true", help="put the table into docs/faults.md")
     given = parser.parse_args()
 
@@ -217,13 +235,21 @@ def main() -> int:
         for _ in range(given.jobs):
             idle.put(stack.enter_context(Worker()))
         pool = stack.enter_context(futures.ThreadPoolExecutor(given.jobs))
-        wanted = dict(pool.map(lambda name: (name, with_worker(lambda worker: count(name, worker))), scenarios))
-        chosen = {name: list(faults(wanted[name]["calls"], given.places)) for name in scenarios}
+        known = {name: found for name in scenarios if (found := kept(given.results, name)) is not None}
+        missing = [name for name in scenarios if name not in known]
+        wanted = dict(pool.map(lambda name: (name, with_worker(lambda worker: count(name, worker))), missing))
+        chosen = {name: list(faults(wanted[name]["calls"], given.places)) for name in missing}
+        if given.function:
+            chosen = {name: [item for item in found if item.function in given.function] for name, found in chosen.items()}
         if given.short:
             chosen = short(chosen)
-        done = list(
-            pool.map(lambda name: with_worker(lambda worker: try_all(name, chosen[name], wanted[name], worker)), scenarios)
-        )
+
+        def try_scenario(name: str, worker: Worker) -> None:
+            known[name] = try_all(name, chosen[name], wanted[name], worker)
+            keep(given.results, name, *known[name])
+
+        list(pool.map(lambda name: with_worker(lambda worker: try_scenario(name, worker)), missing))
+    done = [known[name] for name in scenarios]
     rows = [row for found, _ in done for row in found]
     wrong = sum(number for _, number in done)
     assert rows, "the Vulkan loader has not loaded the layer"

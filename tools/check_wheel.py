@@ -146,8 +146,8 @@ def metadata_faults(metadata: Message) -> Iterator[str]:
     if lacking := EXTRAS - set(metadata.get_all("Provides-Extra") or []):
         yield f"METADATA has no extras {', '.join(sorted(lacking))}"
     needed = [text for text in metadata.get_all("Requires-Dist") or [] if "extra ==" not in text]
-    if [re.split(r"\W", text)[0] for text in needed] != ["numpy"]:
-        yield f"METADATA requires {needed}, where numpy is all"
+    if [re.split(r"\W", text)[0] for text in needed] != ["numpy", "click"]:
+        yield f"METADATA requires {needed}, where numpy and click are all"
     if "Typing :: Typed" not in (metadata.get_all("Classifier") or []):
         yield "METADATA lacks the classifier Typing :: Typed"
 

@@ -2,4 +2,4 @@
 
 from dmlvk.cli import main
 
-raise SystemExit(main())
+raise SystemExit(main(name="python -m dmlvk"))

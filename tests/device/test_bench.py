@@ -218,6 +218,13 @@ def test_what_the_device_cannot_run_is_said(
     assert "not run" in capsys.readouterr().out
 
 
+def test_json_on_standard_output_is_alone_there(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    assert main(["--quick", "--suite", "matmul", "--only", GEMM, "--json"]) == 0
+    out, err = capsys.readouterr()
+    (tmp_path / "results.json").write_text(out)
+    assert all(row.problem.startswith(GEMM) for row in read(tmp_path / "results.json").problems) and GEMM in err
+
+
 def test_a_sweep_times_every_rule(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quick", "--sweep", "--only", GEMM, "--json", str(tmp_path / "sweep.json")]) == 0
     printed = capsys.readouterr().out
@@ -232,9 +239,14 @@ def test_a_sweep_times_every_rule(tmp_path: pathlib.Path, capsys: pytest.Capture
         (["--against", "cuda"], "torch, onnxruntime, ncnn"),
         (["--suite", "matmul", "--only", "no such problem"], "only"),
         (["--json", "/no/such/folder/results.json"], "folder that exists"),
-        (["--sweep", "--against", "torch"], "a sweep has neither"),
-        (["--headline", "--quick"], "must be without --quick and on a GPU"),
-        (["compare", "/no/such/file.json", "/no/such/file.json"], "No such file"),
+        (["--sweep", "--against", "torch"], "--against cannot be used with --sweep"),
+        (["--sweep", "--html", "page.html"], "--html cannot be used with --sweep"),
+        (["--headline", "--quick"], "--headline cannot be used with --quick"),
+        (["--headline"], "must be on a GPU"),
+        (["--suite", "launch", "--only", "GEMM"], "must come with a suite that uses it"),
+        (["--suite", "matmul", "--folder", "."], "must come with a suite that uses it"),
+        (["--quick", "compare", "a.json", "b.json"], "--quick has no effect on compare"),
+        (["compare", "/no/such/file.json", "/no/such/file.json"], "does not exist"),
     ],
 )
 def test_bad_arguments_end_with_the_choices(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from dmlvk_bench import models, rivals, timing
 from dmlvk_bench.measure import Loaded
 from dmlvk_bench.models.networks import Network
 from dmlvk_bench.models.start import starts
+from dmlvk_bench.names import RIVALS
 from dmlvk_bench.problems import all_problems
 from dmlvk_bench.problems.model import Problem
 from dmlvk_bench.problems.scale import QUICK
@@ -44,7 +45,7 @@ def outputs(device: dmlvk.Device, problem: Problem, inputs: list[Array]) -> list
     return list(loaded.outputs())
 
 
-@pytest.fixture(scope="module", params=rivals.NAMES)
+@pytest.fixture(scope="module", params=RIVALS)
 def rival(request: pytest.FixtureRequest, device: dmlvk.Device) -> Iterator[rivals.Rival]:
     name: str = request.param
     if importlib.util.find_spec(name) is None:
@@ -165,7 +166,7 @@ def test_models_are_measured_beside_their_rivals(
     before = dict(os.environ)
     told: list[Any] = []
     rows, started = models.measure_all(
-        None, rivals.NAMES, quick=True, only="B", folder=tmp_path, found=lambda row: told.append(row["model"])
+        None, RIVALS, quick=True, only="B", folder=tmp_path, found=lambda row: told.append(row["model"])
     )
     assert [row["model"] for row in rows] == told == ["B1", "B.onnx"] and started == []
     assert dict(os.environ) == before

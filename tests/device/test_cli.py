@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlvk.cli import main
+from dmlvk.onnx import InferenceSession
 from dmlvk.runtime.device import choose_device
 
 ADD = ["explain", "ElementWiseAdd", "a_tensor=FLOAT32[2]", "b_tensor=FLOAT32[2]"]
@@ -130,7 +131,6 @@ def test_outputs_are_written(capsys: pytest.CaptureFixture[str], model: str, tmp
         ["run", "/nonexistent.onnx"],
         ["run", "MODEL", "--input", "/nonexistent.npz"],
         ["run", "MODEL", "--input", "MODEL"],
-        ["run", "MODEL", "--output", "/nonexistent/out.npz"],
     ],
     ids=" ".join,
 )
@@ -143,10 +143,62 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], model: str, arguments: lis
 
 @pytest.mark.parametrize(
     "option",
-    [["--size", "N"], ["--size", "N=0"], ["--size", "N=x"], ["--size", "N=2", "--input", "feeds.npz"], ["--repeat", "-1"]],
+    [
+        ["--size", "N"],
+        ["--size", "N=0"],
+        ["--size", "N=x"],
+        ["--size", "N=2", "--input", "feeds.npz"],
+        ["--repeat", "-1"],
+        ["--output", "/nonexistent/out.npz"],
+        ["--profile", "/nonexistent/trace.json"],
+        ["--json", "/nonexistent/report.json"],
+    ],
+    ids=" ".join,
 )
 def test_bad_options(capsys: pytest.CaptureFixture[str], model: str, option: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["run", model, *option])
-    assert caught.value.code == 2
-    assert option[0] in capsys.readouterr().err
+    assert main(["run", model, *option]) == 2
+    out, err = capsys.readouterr()
+    assert not out and option[0] in err
+
+
+def test_json_in_a_file_is_that_of_standard_output(capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path) -> None:
+    for words in (["devices"], ADD):
+        file = tmp_path / "file.json"
+        assert main([*words, "--json", str(file)]) == 0
+        assert capsys.readouterr().out, "the text is there as well"
+        found = json.loads(file.read_text(encoding="utf-8"))
+        assert found == printed(capsys, *words)
+        assert main([*words, "--json", "-"]) == 0
+        assert json.loads(capsys.readouterr().out) == found
+
+
+def test_ctrl_c_leaves_the_runs_that_were(
+    capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, done = InferenceSession.run, []
+
+    def interrupted(self: InferenceSession, *arguments: Any) -> Any:
+        done.append(1)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        return run(self, *arguments)
+
+    monkeypatch.setattr(InferenceSession, "run", interrupted)
+    trace = tmp_path / "trace.json"
+    assert main(["run", model, "--repeat", "10", "--profile", str(trace)]) == 130
+    assert "(median of 2)" in capsys.readouterr().out and not trace.exists()
+    done[:] = [1] * 3
+    assert main(["run", model]) == 130
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "dmlvk: interrupted\n")
+
+
+def test_ctrl_c_leaves_the_devices_that_were_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(device: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dmlvk.runtime.measure.measure_model", interrupted)
+    assert main(["devices", "--measure", "--json"]) == 130
+    assert json.loads(capsys.readouterr().out) == []

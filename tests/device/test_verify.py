@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import pathlib
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 import build_kernels
@@ -28,6 +29,7 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError, UnsupportedError
 from dmlvk.verify import check as verify
+from dmlvk.verify import command
 from dmlvk.verify.card import Card, read
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import Case, OperatorCases
@@ -413,6 +415,28 @@ def test_what_a_device_lacks_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdicts["Gather", "INT64"] == "ok", "moving 64 bits takes no feature"
     assert {"storage16", "int64"} <= set(card.capabilities["switched_off"])
     assert "storage16" not in card.capabilities["features"] and "storage16" in card.machine.mask
+
+
+def test_ctrl_c_leaves_the_card_of_what_was_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = command.verify_operators
+
+    def interrupted(*arguments: Any, **options: Any) -> Iterator[Any]:
+        yield from itertools.islice(outcomes(*arguments, **options), 3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "verify_operators", interrupted)
+    assert main(["verify", "--quick", "ElementWiseAdd", "ElementWiseAbs"]) == 130
+    out, err = capsys.readouterr()
+    assert "ElementWiseA" in out and "3 runs (quick)" in out and out.endswith("It ended before all was run: Ctrl-C\n")
+    assert "Traceback" not in err
+    monkeypatch.setattr(command, "verify_operators", lambda *_, **__: interrupted_at_once())
+    assert main(["verify", "--quick", "ElementWiseAdd"]) == 130
+    assert capsys.readouterr() == ("", "dmlvk: interrupted\n")
+
+
+def interrupted_at_once() -> Iterator[Any]:
+    yield from ()
+    raise KeyboardInterrupt
 
 
 def test_exit_statuses_and_files(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:

@@ -8,14 +8,15 @@ import io
 import json
 import math
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from dmlvk.cli import parse_desc
+from dmlvk.cli.descs import parse_desc
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.engine.explanation import words
-from dmlvk.engine.progress import ProgressBar
+from dmlvk.engine.progress import ProgressBar, UntilInterrupted
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.verify.card import Card, Entry, Failure, read
@@ -138,7 +139,7 @@ def test_a_failure_fits_into_an_issue() -> None:
     ).report(BAD)
     lines = summary(CARD)
     assert lines[0].endswith("6 runs (default), 7 pipelines in 1.5 s: 1 FAILED") and text in lines
-    many = summary(dataclasses.replace(CARD, entries=[BAD] * 12, stopped="vkWaitSemaphores"))
+    many = summary(dataclasses.replace(CARD, entries=[BAD] * 12, stopped="the device was lost: vkWaitSemaphores"))
     assert sum("explain" in line for line in many) == 5
     assert many[-3] == "and 7 more: see the table" and "the device was lost: vkWaitSemaphores" in many[-1]
     assert not CARD.passed and not dataclasses.replace(CARD, entries=[GOOD], stopped="lost").passed
@@ -215,7 +216,33 @@ def test_the_progress_bar() -> None:
     assert "[######..................]  25%  0:30, 1:30 left  2/3 B" in drawn[2]
     assert "75%  1:30, 0:30 left  3/3 C" in drawn[3]
     assert drawn[4] == "\x1b[K", "it is gone in the end"
-    silent = io.StringIO()
-    with ProgressBar(1, stream=silent) as bar:
-        bar.update(1, "")
-    assert silent.getvalue() == "", "a file is no terminal"
+
+
+def test_what_is_no_terminal_gets_a_plain_line_now_and_then() -> None:
+    seconds = iter([0.0, 29.0, 31.0, 60.0, 62.0])
+    log = io.StringIO()
+    with ProgressBar(100, stream=log, clock=lambda: next(seconds)) as bar:
+        for done in (24, 25, 50, 75):
+            bar.update(done, "text")
+    assert log.getvalue() == " 25%  0:31, 1:33 left  text\n 75%  1:02, 0:20 left  text\n"
+
+
+def test_short_work_is_not_shown() -> None:
+    seconds = iter([0.0, 0.4, 0.6])
+    terminal = Terminal()
+    with ProgressBar(2, patience=0.5, stream=terminal, clock=lambda: next(seconds)) as bar:
+        bar.update(0, "A")
+        assert not terminal.getvalue()
+        bar.update(1, "B")
+    assert "B" in terminal.getvalue()
+
+
+def test_what_was_done_before_ctrl_c_stays() -> None:
+    def work() -> Iterator[int]:
+        yield 1
+        raise KeyboardInterrupt
+
+    items = UntilInterrupted(work())
+    assert list(items) == [1] and items.interrupted
+    items = UntilInterrupted(iter([1, 2]))
+    assert list(items) == [1, 2] and not items.interrupted

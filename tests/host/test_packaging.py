@@ -36,6 +36,7 @@ License-File: native/licenses/nanobind.txt
 Classifier: Typing :: Typed
 Requires-Python: >=3.11
 Requires-Dist: numpy>=1.26
+Requires-Dist: click>=8.1.7
 Requires-Dist: onnx>=1.17; extra == "onnx"
 Provides-Extra: docs
 Provides-Extra: onnx
@@ -88,7 +89,7 @@ def test_an_empty_licence_is_a_fault(tmp_path: pathlib.Path, name: str) -> None:
         ("Keywords: Vulkan\n", "", "METADATA has no Keywords"),
         (" AND BSD-3-Clause", "", "METADATA's License-Expression is Apache-2.0 AND MIT"),
         ("Provides-Extra: docs\n", "", "METADATA has no extras docs"),
-        ("numpy>=1.26", "torch", "METADATA requires ['torch'], where numpy is all"),
+        ("numpy>=1.26", "torch", "METADATA requires ['torch', 'click>=8.1.7'], where numpy and click are all"),
         ("License-File: native/licenses/nanobind.txt\n", "", "the licence nanobind.txt is missing"),
         ("Typing :: Typed", "Typing :: Stubs Only", "METADATA lacks the classifier Typing :: Typed"),
     ],

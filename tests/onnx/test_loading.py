@@ -366,17 +366,17 @@ def test_a_terminal_shows_progress(
     branches: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     onnx.save(branches, tmp_path / "m.onnx")
-    monkeypatch.setattr("dmlvk.onnx.command_line.ProgressLine._PATIENCE", -1.0)
-    monkeypatch.setattr("dmlvk.onnx.command_line.ProgressLine._INTERVAL", 0.0)
+    monkeypatch.setattr("dmlvk.onnx.command_line._PATIENCE", -1.0)
+    monkeypatch.setattr("dmlvk.engine.progress._SECONDS_BETWEEN", 0.0)
     terminal = _Terminal()
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", terminal)
         assert main(["run", str(tmp_path / "m.onnx")]) == 0
-    shown = terminal.getvalue().split("\r")
-    assert any(line.startswith("parsing") and line.endswith("100 %") for line in shown)
-    assert any("uploading" in line and "[####" in line for line in shown)
-    assert shown[-1] == "" and not shown[-2].strip(), "the line is wiped out"
-    monkeypatch.setattr("dmlvk.onnx.command_line.ProgressLine._PATIENCE", 3600.0)
+    shown = [line.removesuffix("\x1b[K") for line in terminal.getvalue().split("\r")]
+    assert any("] 100%" in line and line.endswith("parsing") for line in shown)
+    assert any(line.startswith("[####") and line.endswith("uploading") for line in shown)
+    assert shown[-1] == "", "the line is wiped out"
+    monkeypatch.setattr("dmlvk.onnx.command_line._PATIENCE", 3600.0)
     for stream in (_Terminal(), io.StringIO()):
         with monkeypatch.context() as patched:
             patched.setattr(sys, "stderr", stream)

@@ -8,67 +8,130 @@ the reason on standard error; 130 for a run that Ctrl-C ended.
 
 from __future__ import annotations
 
-import argparse
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from dmlvk.cli import exit_status, shows, takes_device
-from dmlvk_bench import command
+import click
+
+from dmlvk.cli import execute
+from dmlvk.cli.command import Command, Group, option
+from dmlvk.cli.output import Output
+from dmlvk.cli.parameters import NewFile, device_option, json_option, names_option
+from dmlvk_bench.names import RIVALS, STAGES, SUITES
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=pathlib.Path)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The entry point of dmlvk's group ``dmlvk.commands``: the arguments of the command, and of its own three."""
-    parser.set_defaults(function=_run, action="run")
-    shows(
-        parser, "bench --quick", "bench --suite matmul --json r.json --html r.html", "bench compare before.json after.json"
-    )
-    takes_device(parser)
-    text = f"{', '.join(command.SUITES)}, with commas between; default all, of --headline those of its targets"
-    parser.add_argument("--suite", default="", metavar="NAMES", help=text)
-    parser.add_argument(
-        "--only", default="", metavar="WORD", help="only the problems of this family, or with this in their name"
-    )
-    text = "torch, onnxruntime, ncnn, with commas between, or all; what is not installed is named, and the run goes on"
-    parser.add_argument("--against", default="", metavar="NAMES", help=text)
-    parser.add_argument("--quick", action="store_true", help="small problems and short times, to see that everything works")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="keep the results here")
-    parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write a page of them")
-    parser.add_argument("--commit", default="", help="what was built, for the results; default: this checkout's HEAD")
-    text = "where ONNX files are, at any depth, for the suites models and shapes"
-    parser.add_argument("--folder", type=pathlib.Path, help=text)
-    text = "only what the project's performance targets are about, and at the end their table; on a GPU"
-    parser.add_argument("--headline", action="store_true", help=text)
-    text = "instead of all that, time every rule that could run a problem, and say where the chosen one is slower"
-    parser.add_argument("--sweep", action="store_true", help=text)
-    actions = parser.add_subparsers(metavar="compare | zoo | report")
-    text = "say what moved between two files of results"
-    sub = actions.add_parser("compare", help=text, description=text)
-    sub.set_defaults(action="compare_files")
-    sub.add_argument("before", type=pathlib.Path)
-    sub.add_argument("after", type=pathlib.Path)
-    text = "export architectures of torchvision and transformers, run the files, and say which are right and how fast"
-    sub = actions.add_parser("zoo", help=text, description=text)
-    sub.set_defaults(action="zoo")
-    sub.add_argument("--folder", type=pathlib.Path, required=True, help="where the exported files are, or will be")
-    sub.add_argument("--only", default="", metavar="NAME", help="one architecture, or one kind of them")
-    sub.add_argument("--stages", default="export,check", metavar="NAMES", help="export, check, time, with commas between")
-    sub.add_argument("--jobs", type=int, default=2, help="how many files at once")
-    text = "write the page of a file of results"
-    sub = actions.add_parser("report", help=text, description=text)
-    sub.set_defaults(action="report")
-    sub.add_argument("results", type=pathlib.Path)
-    sub.add_argument("--card", type=pathlib.Path, help="what verify --json wrote, for the same page")
-    sub.add_argument("--html", type=pathlib.Path, required=True, metavar="FILE")
+def _commit(*needs: str) -> Callable[[Any], Any]:
+    """``--commit``, which goes into what these options write."""
+    text = "What was built, for the results; default: this checkout's HEAD."
+    return option("--commit", default="", needs=needs, help=text)
+
+
+@click.group(
+    "bench",
+    cls=Group,
+    invoke_without_command=True,
+    examples=("bench --quick", "bench --suite matmul --json r.json --html r.html", "bench compare before.json after.json"),
+)
+@names_option("--suite", SUITES, help=f"Of {', '.join(SUITES)}, with commas between; default: all.")
+@option("--only", default="", metavar="WORD", help="Only the problems of this family, or with this in their name.")
+@names_option(
+    "--against",
+    RIVALS,
+    everything="all",
+    excludes=("--sweep",),
+    help=f"Of {', '.join(RIVALS)}, with commas between, or all; what is not installed is named, and the run goes on.",
+)
+@option("--quick", is_flag=True, help="Small problems and short times, to see that everything works.")
+@option(
+    "--headline",
+    is_flag=True,
+    excludes=("--quick",),
+    help="Only what the project's performance targets are about, and at the end their table; on a GPU.",
+)
+@option(
+    "--sweep",
+    is_flag=True,
+    help="Instead of all that, time every rule that could run a problem, and say where the chosen one is slower.",
+)
+@option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path),
+    excludes=("--sweep",),
+    help="Where ONNX files are, at any depth, for the suites models and shapes.",
+)
+@option("--html", type=NewFile(), metavar="FILE", excludes=("--sweep",), help="Write a page of the results.")
+@_commit("--json", "--html")
+@device_option
+@json_option
+@click.pass_context
+def bench(context: click.Context, /, out: Output, **options: Any) -> int:
+    """Measure a device's limits, launches, operators and models, beside other implementations.
+
+    Ctrl-C ends it with what was measured.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    from dmlvk_bench import command
+
+    with out.text_beside_json():
+        return command.run(command.Options(out, **options))
+
+
+@bench.command(cls=Command, examples=("bench compare before.json after.json",))
+@click.argument("before", type=_FILE)
+@click.argument("after", type=_FILE)
+@json_option
+def compare(before: pathlib.Path, after: pathlib.Path, out: Output) -> int:
+    """Say what moved between two files of results."""
+    import dataclasses
+
+    from dmlvk_bench.compare import compare as compared
+    from dmlvk_bench.results import read
+
+    comparison = compared(read(before), read(after))
+    out.say(*comparison.lines())
+    out.write({"good": comparison.good, **dataclasses.asdict(comparison)})
+    return int(not comparison.good)
+
+
+@bench.command(cls=Command, examples=("bench zoo --folder exported --only resnet50 --stages export,check",))
+@option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
+    required=True,
+    help="Where the exported files are, or will be.",
+)
+@option("--only", default="", metavar="NAME", help="One architecture, or one kind of them.")
+@names_option("--stages", STAGES, default=STAGES[:2], help=f"Of {', '.join(STAGES)}, with commas between.")
+@option("--jobs", type=click.IntRange(min=1), default=2, help="How many files at once.")
+@_commit("--json")
+@device_option
+@json_option
+def zoo(out: Output, **options: Any) -> int:
+    """Export architectures of torchvision and transformers, run the files, and say which are right and how fast."""
+    from dmlvk_bench.zoo import command
+
+    with out.text_beside_json():
+        return command.run(command.Options(out, **options))
+
+
+@bench.command(cls=Command, examples=("bench report r.json --html r.html",))
+@click.argument("results", type=_FILE)
+@option("--card", type=_FILE, metavar="FILE", help="What verify --json wrote, for the same page.")
+@option("--html", type=NewFile(), required=True, metavar="FILE")
+def report(results: pathlib.Path, card: pathlib.Path | None, html: pathlib.Path) -> int:
+    """Write the page of a file of results, and of an accuracy card beside it."""
+    from dmlvk.verify.card import read as read_card
+    from dmlvk_bench.page import page
+    from dmlvk_bench.results import read
+
+    html.write_text(page(read(results), None if card is None else read_card(card)), encoding="utf-8")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status."""
-    text = "Measures a device's limits, launches, operators and models, beside other implementations."
-    parser = argparse.ArgumentParser(prog="python -m dmlvk_bench", description=text)
-    add_arguments(parser)
-    options = parser.parse_args(arguments)
-    return exit_status(lambda: _run(options))
-
-
-def _run(options: argparse.Namespace) -> int:
-    return int(getattr(command, options.action)(options))
+    return execute(bench, arguments, "python -m dmlvk_bench")

@@ -7,51 +7,102 @@ ends the run takes no figure with it.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import importlib
 import importlib.util
-import json
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any, Final
 
+from dmlvk.cli.output import INTERRUPTED, Output
 from dmlvk.directml.device import Device
 from dmlvk.engine.progress import ProgressBar
 from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, UnsupportedError
 from dmlvk.verify import machine
 from dmlvk_bench import ceilings, headline, launches, rivals
-from dmlvk_bench.compare import compare
 from dmlvk_bench.measure import Bench
+from dmlvk_bench.names import HEADLINE_SUITES, PROBLEM_SUITES, SUITES
 from dmlvk_bench.problems import all_problems
 from dmlvk_bench.problems.model import Problem
 from dmlvk_bench.problems.scale import FULL, MEDIUM, QUICK, Scale
-from dmlvk_bench.results import ProblemRow, Results, read
+from dmlvk_bench.results import ProblemRow, Results
 from dmlvk_bench.sweep import SLACK, SweepRow, slower_than_possible, sweep
 from dmlvk_bench.timing import QUICK as QUICK_PACE
 from dmlvk_bench.timing import SOFTWARE, THOROUGH, Pace
 
-PROBLEM_SUITES: Final = ("ops", "matmul", "conv")
-HEADLINE_SUITES: Final = (*PROBLEM_SUITES, "models", "launch")
-"""The suites that the project's targets are about."""
-SUITES: Final = (*HEADLINE_SUITES, "host", "shapes")
+KEPT: Final = "interrupted: what was measured is kept"
 _HARDWARE: Final = FULL, THOROUGH
 _SOFTWARE: Final = MEDIUM, SOFTWARE
-INTERRUPTED: Final = 130
-"""Exit status after Ctrl-C."""
+_USED_BY: Final = {
+    "only": (*PROBLEM_SUITES, "models", "shapes"),
+    "against": (*PROBLEM_SUITES, "models", "launch"),
+    "folder": ("models", "shapes"),
+    "sweep": PROBLEM_SUITES,
+}
+"""The suites that an option means anything to."""
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """What to measure.
+
+    Attributes:
+        device: The device, as ``Device`` takes it.
+        suite: Suites; none for all, or for all of the targets.
+        only: Only the problems of this family, or with this in their name.
+        against: Rivals.
+        quick: Small problems and short times.
+        headline: Only what the project's targets are about.
+        sweep: Instead of all that, every rule that could run a problem.
+        folder: The place of ONNX files for the suites models and shapes.
+        html: A page to write.
+        commit: What was built.
+        out: The place of the text and of JSON.
+    """
+
+    out: Output
+    device: str | None = None
+    suite: tuple[str, ...] = ()
+    only: str = ""
+    against: tuple[str, ...] = ()
+    quick: bool = False
+    headline: bool = False
+    sweep: bool = False
+    folder: pathlib.Path | None = None
+    html: pathlib.Path | None = None
+    commit: str = ""
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """The suites to run."""
+        return self.suite or (HEADLINE_SUITES if self.headline else SUITES)
+
+    def check(self) -> None:
+        """Refuses an option that no suite uses.
+
+        Raises:
+            InvalidArgumentError: there is one.
+        """
+        for name, users in _USED_BY.items():
+            value = getattr(self, name)
+            if value and set(users).isdisjoint(self.suites):
+                raise InvalidArgumentError(
+                    f"must come with a suite that uses it: {', '.join(users)}", field=name, value=value
+                )
+
+
+def run(options: Options) -> int:
     """Measures what the options say and prints it as it comes; returns the exit status: 1 where a result was wrong.
 
     Raises:
-        InvalidArgumentError: an option's value is none of those that there are, or nothing is left to measure.
+        InvalidArgumentError: an option would have no effect, or nothing is left to measure.
         DeviceLostError: the device was lost; what was measured before is in the file.
     """
-    suites = _named("suite", options.suite, SUITES) or (HEADLINE_SUITES if options.headline else SUITES)
-    against = rivals.NAMES if options.against == "all" else _named("against", options.against, (*rivals.NAMES, "all"))
-    pages = _Pages(options.json, options.html)
+    options.check()
+    suites, against = options.suites, options.against
+    pages = _Pages(options.out, options.html)
     device = Device(options.device)
     scale, pace = _SOFTWARE if device.info.type == "cpu" else _HARDWARE
     if options.quick:
@@ -61,18 +112,14 @@ def run(options: argparse.Namespace) -> int:
     ]
     if options.headline:
         if scale is not FULL:
-            rule = "must be without --quick and on a GPU: the targets are those of its sizes, which take minutes on a CPU"
+            rule = "must be on a GPU: the targets are those of its sizes, which take minutes on a CPU"
             raise InvalidArgumentError(rule, field="headline", value=True)
         problems = [problem for problem in problems if problem.name in headline.problems()]
     if not problems and set(suites) <= set(PROBLEM_SUITES):
         words = f"must be a family of the suites {', '.join(suites)}, or part of a problem's name there"
         raise InvalidArgumentError(words, field="only", value=options.only)
     if options.sweep:
-        if against or options.html:
-            raise InvalidArgumentError(
-                "must not come with --against or --html: a sweep has neither", field="sweep", value=True
-            )
-        return _sweep(device, problems, pace, options.json)
+        return _sweep(device, problems, pace, options.out)
     found, missing = rivals.find(against, device, quick=options.quick)
     results = Results(
         machine.describe(device, options.commit),
@@ -98,36 +145,12 @@ def run(options: argparse.Namespace) -> int:
         growing.results = dataclasses.replace(growing.results, complete=True)
         status = int(bool(wrong(growing.results)))
     except KeyboardInterrupt:
-        print("interrupted: what was measured is kept")
+        print(KEPT)
     print("\n".join(summary(growing.results)))
     if options.headline:
         print(f"\n{headline.table(headline.rows(growing.results))}")
     pages.write(growing.results)
     return status
-
-
-def compare_files(options: argparse.Namespace) -> int:
-    """Prints what moved between two files of results; returns the exit status: 1 where something got slower, or wrong."""
-    comparison = compare(read(options.before), read(options.after))
-    print("\n".join(comparison.lines()))
-    return int(not comparison.good)
-
-
-def zoo(options: argparse.Namespace) -> int:
-    """Exports architectures of other packages and runs them; see ``dmlvk_bench.zoo``."""
-    from dmlvk_bench.zoo import command
-
-    return command.run(options)
-
-
-def report(options: argparse.Namespace) -> int:
-    """Writes the page of a file of results, and of an accuracy card beside it."""
-    from dmlvk.verify import card
-    from dmlvk_bench.page import page
-
-    text = page(read(options.results), options.card and card.read(options.card))
-    options.html.write_text(text, encoding="utf-8")
-    return 0
 
 
 def wrong(results: Results) -> list[str]:
@@ -190,23 +213,22 @@ def summary(results: Results) -> Iterable[str]:
 
 
 class _Pages:
-    """The files that results go to. An error about them comes before anything is measured."""
+    """What results go to, beside the text. What a page needs is there before anything is measured."""
 
-    def __init__(self, json_path: pathlib.Path | None, html_path: pathlib.Path | None) -> None:
-        self._json, self._html = json_path, html_path
-        for name, path in (("json", json_path), ("html", html_path)):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise InvalidArgumentError("must be a file in a folder that exists", field=name, value=str(path))
-        self._page = None if html_path is None else importlib.import_module("dmlvk_bench.page").page
+    def __init__(self, out: Output, html: pathlib.Path | None) -> None:
+        self._out, self._html = out, html
+        self._page = None if html is None else importlib.import_module("dmlvk_bench.page").page
 
     def keep(self, results: Results) -> None:
         """Writes the file of results."""
-        if self._json is not None:
-            results.write(self._json)
+        if self._out.file is not None:
+            results.write(self._out.file)
 
     def write(self, results: Results) -> None:
-        """Writes both."""
+        """Writes all."""
         self.keep(results)
+        if not self._out.has_text:
+            self._out.write(results.as_json())
         if self._html is not None and self._page is not None:
             self._html.write_text(self._page(results), encoding="utf-8")
 
@@ -285,7 +307,7 @@ class _Run:
         self._found(problems=[*self.results.problems, row], failures=failures)
         return line(row, self.results)
 
-    def models(self, options: argparse.Namespace, *, explicitly: bool) -> None:
+    def models(self, options: Options, *, explicitly: bool) -> None:
         """Measures whole models."""
         if not self._has_onnx("models", explicitly=explicitly):
             return
@@ -301,7 +323,7 @@ class _Run:
         )
         self._found(starts=starts)
 
-    def shapes(self, options: argparse.Namespace, *, explicitly: bool) -> None:
+    def shapes(self, options: Options, *, explicitly: bool) -> None:
         """Measures what sizes cost that have not come before."""
         if not self._has_onnx("shapes", explicitly=explicitly):
             return
@@ -326,7 +348,7 @@ class _Run:
         return False
 
 
-def _sweep(device: Device, problems: Sequence[Problem], pace: Pace, path: pathlib.Path | None) -> int:
+def _sweep(device: Device, problems: Sequence[Problem], pace: Pace, out: Output) -> int:
     """Times every rule of the problems, prints them and says where another one than the chosen is faster."""
     rows: list[SweepRow] = []
 
@@ -335,12 +357,16 @@ def _sweep(device: Device, problems: Sequence[Problem], pace: Pace, path: pathli
         rows.extend(found)
         return "\n".join(map(str, found))
 
-    _each(problems, measured)
+    status = INTERRUPTED
+    try:
+        _each(problems, measured)
+        status = 0
+    except KeyboardInterrupt:
+        print(KEPT)
     lines = list(slower_than_possible(rows))
     print("\n".join([*lines, f"{len(lines)} choices are more than {SLACK - 1:.0%} slower than the best rule"]))
-    if path is not None:
-        path.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
-    return 0
+    out.write([dataclasses.asdict(row) for row in rows])
+    return status
 
 
 def _each(problems: Sequence[Problem], measured: Callable[[Problem], str]) -> None:
@@ -351,14 +377,3 @@ def _each(problems: Sequence[Problem], measured: Callable[[Problem], str]) -> No
             words = measured(problem)
             bar.erase()
             print(words, flush=True)
-
-
-def _named(field: str, words: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """The names in words with commas between; each must be one of the choices."""
-    names = tuple(dict.fromkeys(name for name in words.split(",") if name))
-    for name in names:
-        if name not in choices:
-            raise InvalidArgumentError(
-                f"must be one or more of {', '.join(choices)}, with commas between", field=field, value=name
-            )
-    return names

@@ -249,10 +249,14 @@ class Results:
             for name, rows in found.items()
         }
 
+    def as_json(self) -> dict[str, Any]:
+        """The results for JSON."""
+        return {"format": FORMAT, **dataclasses.asdict(self)}
+
     def write(self, path: pathlib.Path) -> None:
         """Writes the results as JSON. A reader finds these results or those before, never a part."""
         whole = path.with_name(path.name + ".part")
-        whole.write_text(json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n", encoding="utf-8")
+        whole.write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
         whole.replace(path)
 
 

@@ -1,12 +1,12 @@
-"""How far work is, for whoever waits for it: a function that is told, and a bar for a terminal."""
+"""How far work is: a function that is told, a bar for whoever waits, and work that Ctrl-C may end before its end."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import time
-from collections.abc import Callable
-from typing import Final, Self, TextIO
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Generic, Self, TextIO, TypeVar
 
 Progress = Callable[[str, int, int], None]
 """Told of the phase, how much of it is done, and how much there is to do: at the start, with 0 done, then as it goes on.
@@ -47,24 +47,35 @@ class Count:
 
 _BAR: Final = 24
 _SECONDS_BETWEEN: Final = 0.1
+_SECONDS_BETWEEN_LINES: Final = 30.0
 
 
 class ProgressBar:
-    """One line of a terminal, rewritten as work goes on and erased at the end; nothing where the stream is none.
+    """One line of a terminal, rewritten as work goes on and erased at the end; where the stream is no terminal, a plain line
+    every half minute.
 
     Args:
         total: All there is to do, in whatever unit ``update`` counts.
+        patience: Seconds before it is first drawn on a terminal, for work that is often done sooner.
         stream: Standard error where not given.
         clock: Seconds.
     """
 
-    def __init__(self, total: float, *, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        total: float,
+        *,
+        patience: float = 0.0,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._total = max(total, 1e-9)
         self._stream = sys.stderr if stream is None else stream
-        self._shown = self._stream.isatty()
+        self._terminal = self._stream.isatty()
         self._clock = clock
         self._started = clock()
-        self._drawn_at = -_SECONDS_BETWEEN
+        self._due = patience if self._terminal else _SECONDS_BETWEEN_LINES
+        self._drawn = False
 
     def __enter__(self) -> Self:
         return self
@@ -74,24 +85,53 @@ class ProgressBar:
 
     def erase(self) -> None:
         """Takes the line away, for whoever prints one that stays; the next ``update`` draws it again."""
-        if self._shown:
+        if self._terminal and self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
-            self._drawn_at = -_SECONDS_BETWEEN
+            self._drawn, self._due = False, 0.0
 
     def update(self, done: float, text: str) -> None:
         """So much is done, and this is what comes now. Draws at most ten times a second."""
         elapsed = self._clock() - self._started
-        if not self._shown or elapsed < self._drawn_at + _SECONDS_BETWEEN:
+        if elapsed < self._due:
             return
-        self._drawn_at = elapsed
+        self._due = elapsed + (_SECONDS_BETWEEN if self._terminal else _SECONDS_BETWEEN_LINES)
         share = min(done / self._total, 1.0)
         left = f", {_minutes(elapsed / share - elapsed)} left" if share > 0 else ""
-        filled = round(_BAR * share)
-        line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {share:4.0%}  {_minutes(elapsed)}{left}  {text}"
-        self._stream.write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
+        line = f"{share:4.0%}  {_minutes(elapsed)}{left}  {text}"
+        if self._terminal:
+            filled = round(_BAR * share)
+            line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {line}"
+            self._stream.write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
+        else:
+            self._stream.write(f"{line}\n")
         self._stream.flush()
+        self._drawn = True
 
 
 def _minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+Item = TypeVar("Item")
+
+
+class UntilInterrupted(Generic[Item]):
+    """Items, until Ctrl-C: what there is by then can be used.
+
+    Args:
+        items: Whoever makes them. What is done between them is interrupted as ever.
+
+    Attributes:
+        interrupted: Whether Ctrl-C ended it.
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items = items
+        self.interrupted = False
+
+    def __iter__(self) -> Iterator[Item]:
+        try:
+            yield from self._items
+        except KeyboardInterrupt:
+            self.interrupted = True

@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
-import sys
-import time
 import zipfile
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
+from dmlvk.engine.progress import ProgressBar
 from dmlvk.onnx.session import InferenceSession
 from dmlvk.spec.errors import ModelError
 
+_PATIENCE: Final = 0.5
+"""Seconds that a phase takes before it is shown."""
+
 
 def loaded(model: str, device: str | None) -> InferenceSession:
-    """The model's session. Shows on a terminal how far it is, where that takes time."""
-    line = ProgressLine()
-    try:
-        return InferenceSession(model, device, progress=line.show)
-    finally:
-        line.clear()
+    """The model's session. Shows how far each phase is that takes time."""
+    with contextlib.ExitStack() as shown:
+        bars: dict[str, ProgressBar] = {}
 
+        def show(phase: str, done: int, total: int) -> None:
+            if phase not in bars:
+                shown.close()  # the bar before it
+                bars[phase] = shown.enter_context(ProgressBar(total, patience=_PATIENCE))
+            bars[phase].update(done, phase)
 
-class ProgressLine:
-    """A line on standard error that tells how far something is, once it has taken half a second; none where that is no
-    terminal."""
-
-    _PATIENCE = 0.5
-    _INTERVAL = 0.05
-    _WIDTH = 30
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + self._PATIENCE
-        self._shown = 0
-
-    def show(self, phase: str, done: int, total: int) -> None:
-        """Draws the line, if it is time; a ``Progress``."""
-        now = time.monotonic()
-        if now < self._next or not sys.stderr.isatty():
-            return
-        self._next = now + self._INTERVAL
-        full = self._WIDTH * done // total
-        line = f"{phase:20} [{'#' * full}{' ' * (self._WIDTH - full)}] {100 * done // total:3} %"
-        print(f"\r{line}", end="", file=sys.stderr, flush=True)
-        self._shown = len(line)
-
-    def clear(self) -> None:
-        """Wipes the line out."""
-        if self._shown:
-            print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
+        return InferenceSession(model, device, progress=show)
 
 
 def random_feeds(session: InferenceSession, sizes: Mapping[str, int]) -> dict[str, Any]:

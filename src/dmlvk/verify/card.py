@@ -15,6 +15,8 @@ from dmlvk.verify.machine import Machine
 
 FORMAT = 1
 """The version of the file's format; a file with another number is refused."""
+CTRL_C = "Ctrl-C"
+"""What stopped a verification that its user ended."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,11 @@ class Card:
     def passed(self) -> bool:
         """Whether everything held."""
         return not self.stopped and all(entry.passed for entry in self.entries)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether its user ended it before all was run."""
+        return self.stopped == CTRL_C
 
     def as_json(self) -> dict[str, Any]:
         """The entry for JSON; an infinite error is null."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dmlvk.directml.device import Device
-from dmlvk.engine.progress import ProgressBar
+from dmlvk.engine.progress import ProgressBar, UntilInterrupted
 from dmlvk.spec.errors import InvalidArgumentError
-from dmlvk.verify.card import Card, Entry
+from dmlvk.verify.card import CTRL_C, Card, Entry
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import OperatorCases
 from dmlvk.verify.cases.problem import variations
@@ -41,8 +41,11 @@ def verify(
         only: Only runs whose variation, as text, contains this.
         commit: The commit that was built, if the package does not know it.
 
+    Ctrl-C ends it with the card of what was run.
+
     Raises:
         InvalidArgumentError: an operator without cases, or nothing is left to run.
+        KeyboardInterrupt: Ctrl-C before anything was run.
     """
     cases = {entry.operator.__name__: entry for entry in all_cases().values()}
     for name in operators:
@@ -52,7 +55,7 @@ def verify(
     started, pipelines = time.perf_counter(), device.pipelines_created
     entries: list[Entry] = []
     needed: dict[Waiver, bool] = {}
-    outcomes = _with_progress(chosen, verify_operators(device, chosen.values(), selection, only=only))
+    outcomes = UntilInterrupted(_with_progress(chosen, verify_operators(device, chosen.values(), selection, only=only)))
     for name, group in itertools.groupby(outcomes, key=lambda outcome: outcome.operator):
         by_type: dict[str, list[Outcome]] = collections.defaultdict(list)
         for outcome in group:
@@ -61,6 +64,8 @@ def verify(
                 needed[outcome.waiver] = needed.get(outcome.waiver, False) or bool(outcome.unsupported)
         entries += [summarize(chosen[name], data_type, ran) for data_type, ran in by_type.items()]
     if not entries:
+        if outcomes.interrupted:
+            raise KeyboardInterrupt
         raise InvalidArgumentError(
             "must be part of what describes a run, such as 'FLOAT16, strided'", field="only", value=only
         )
@@ -72,7 +77,7 @@ def verify(
         seconds=time.perf_counter() - started,
         pipelines=device.pipelines_created - pipelines,
         entries=entries,
-        stopped=str(lost) if lost is not None else "",
+        stopped=f"the device was lost: {lost}" if lost is not None else CTRL_C if outcomes.interrupted else "",
         unneeded=[str(waiver) for waiver, excuses in needed.items() if not excuses],
     )
 
@@ -164,5 +169,5 @@ def summary(card: Card) -> list[str]:
         lines += ["", f"and {len(failed) - _MOST_REPORTS} more: see the table"]
     lines += [f"not needed in these runs: the waiver of {waiver}" for waiver in card.unneeded]
     if card.stopped:
-        lines += ["", f"It ended early, because the device was lost: {card.stopped}"]
+        lines += ["", f"It ended before all was run: {card.stopped}"]
     return lines

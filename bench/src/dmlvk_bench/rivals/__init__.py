@@ -7,12 +7,11 @@ from collections.abc import Iterable
 
 from dmlvk.directml.device import Device
 from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk_bench.names import RIVALS
 from dmlvk_bench.rivals.base import Prepared, Rival, RivalMissingError
 from dmlvk_bench.timing import QUICK, THOROUGH
 
-__all__ = ["NAMES", "Prepared", "Rival", "find"]
-
-NAMES = ("torch", "onnxruntime", "ncnn")
+__all__ = ["Prepared", "Rival", "find"]
 
 
 def find(
@@ -21,7 +20,7 @@ def find(
     """The rivals of these names that can take part here, and why each of the others cannot.
 
     Args:
-        names: Some of ``NAMES``.
+        names: Some of ``RIVALS``.
         device: Ours. Beside a CPU's driver a rival computes on the CPU, too, and ncnn takes the Vulkan device of the same
             name; without, a rival takes the best device that it finds.
         quick: A few executions each.
@@ -35,8 +34,8 @@ def find(
     available: dict[str, Rival] = {}
     missing: dict[str, str] = {}
     for name in names:
-        if name not in NAMES:
-            raise InvalidArgumentError(f"must be one of {', '.join(NAMES)}", field="against", value=name)
+        if name not in RIVALS:
+            raise InvalidArgumentError(f"must be one of {', '.join(RIVALS)}", field="against", value=name)
         module = importlib.import_module(f"{__name__}.{name}_rival")
         try:
             available[name] = module.open_rival(device, QUICK if quick else THOROUGH)

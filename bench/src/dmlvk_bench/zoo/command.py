@@ -5,7 +5,6 @@ What a folder has already is not exported again, so that a run can go on where a
 
 from __future__ import annotations
 
-import argparse
 import concurrent.futures
 import dataclasses
 import functools
@@ -15,41 +14,78 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any, Final, NamedTuple
 
+from dmlvk.cli.output import INTERRUPTED, Output
 from dmlvk.directml.device import Device
-from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.engine.progress import UntilInterrupted
 from dmlvk.verify import machine
 
 Row = dict[str, Any]
 Key = tuple[str, str]
 """Architecture and exporter."""
 
-STAGES: Final = ("export", "check", "time")
 _SECONDS: Final = {"export": 400, "check": 300, "time": 400}
 """After so long a file's process counts as hanging."""
 RIVALS: Final = ("eager", "graph", "webgpu")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Does the stages that the options name; returns the exit status: 1 where an output is wrong or a file does not run."""
+@dataclass(frozen=True)
+class Options:
+    """What to do.
+
+    Attributes:
+        out: The place of the text and of JSON.
+        folder: The place of the exported files.
+        only: One architecture, or one kind of them; "" for all.
+        stages: Some of ``STAGES``.
+        jobs: The number of files at once.
+        device: The device, as ``Device`` takes it.
+        commit: What was built.
+    """
+
+    out: Output
+    folder: pathlib.Path
+    only: str
+    stages: tuple[str, ...]
+    jobs: int
+    device: str | None
+    commit: str
+
+
+def run(options: Options) -> int:
+    """Does the stages that the options name; returns the exit status: 1 where an output is wrong or a file does not run.
+
+    Ctrl-C ends it with the rows that there are.
+    """
     from dmlvk_bench.zoo.architectures import architectures
     from dmlvk_bench.zoo.export import EXPORTERS
 
     wanted = [one for one in architectures() if not options.only or options.only in (one.name, one.kind)]
     files = [(one, exporter) for one in wanted for exporter in EXPORTERS]
-    folders = {(one.name, exporter): options.folder / one.name / exporter for one, exporter in files}
-    stages = options.stages.split(",")
-    if not {*stages} <= {*STAGES}:
-        raise InvalidArgumentError(
-            f"must be some of {', '.join(STAGES)}, with commas between", field="stages", value=options.stages
-        )
-    described = dataclasses.asdict(machine.describe(Device(options.device), options.commit))
     rows: dict[Key, Row] = {
         (one.name, exporter): {"architecture": one.name, "kind": one.kind, "exporter": exporter} for one, exporter in files
     }
-    if "export" in stages:
+    described = dataclasses.asdict(machine.describe(Device(options.device), options.commit))
+
+    def found() -> dict[str, Any]:
+        return {"machine": described, "rows": list(rows.values())}
+
+    done = UntilInterrupted(_done(options, rows))
+    for _ in done:
+        if options.out.file is not None:  # after each: whatever ends the run takes no row with it
+            options.out.write(found())
+    print("\n".join(summary(rows.values())))
+    options.out.write(found())
+    return INTERRUPTED if done.interrupted else int(any(not row["right"] for row in rows.values() if "right" in row))
+
+
+def _done(options: Options, rows: dict[Key, Row]) -> Iterator[Key]:
+    """Does the stages and adds to the rows what comes of them; gives the key of each that grew."""
+    folders = {(name, exporter): options.folder / name / exporter for name, exporter in rows}
+    if "export" in options.stages:
         missing = [key for key, folder in folders.items() if not (folder / "export.json").exists()]
         for _ in _each(missing, options.jobs, lambda key: _export(*key, folders[key])):
             pass
@@ -58,18 +94,15 @@ def run(options: argparse.Namespace) -> int:
             rows[key] |= json.loads((folder / "export.json").read_text())
         else:
             rows[key]["not_exported"] = _why(folder)
+        yield key
     for stage in ("check", "time"):
-        if stage in stages:
+        if stage in options.stages:
             ready = [key for key in rows if "not_exported" not in rows[key]]
             if stage == "time":
                 ready = _one_each(ready, rows)
             for key, row in _each(ready, options.jobs, functools.partial(_row, folders, stage, options.device)):
                 rows[key] |= row
-                if options.json:  # after each: whatever ends the run takes no row with it
-                    found = {"machine": described, "rows": list(rows.values())}
-                    options.json.write_text(json.dumps(found, indent=1) + "\n")
-    print("\n".join(summary(rows.values())))
-    return int(any(not row["right"] for row in rows.values() if "right" in row))
+                yield key
 
 
 def _one_each(keys: Sequence[Key], rows: Mapping[Key, Row]) -> list[Key]:
@@ -116,14 +149,17 @@ def _row(folders: Mapping[Key, pathlib.Path], stage: str, device: str | None, ke
 
 
 def _each(keys: Sequence[Key], jobs: int, work: Callable[[Key], Any]) -> Iterator[tuple[Key, Any]]:
-    """What the work gives for each key, several at a time, printed as it comes."""
+    """What the work gives for each key, several at a time, printed as it comes. What Ctrl-C finds waiting is not begun."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(work, key): key for key in keys}
-        for future in concurrent.futures.as_completed(futures):
-            key = futures[future]
-            found = future.result()
-            print(f"{key[0]:42} {key[1]:12} {_words(found)}", flush=True)
-            yield key, found
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                key = futures[future]
+                found = future.result()
+                print(f"{key[0]:42} {key[1]:12} {_words(found)}", flush=True)
+                yield key, found
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _words(found: Any) -> str:

@@ -1,0 +1,111 @@
+"""``python -m dmlvk run``."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dmlvk.cli.command import Command, option
+from dmlvk.cli.output import INTERRUPTED, Output
+from dmlvk.cli.parameters import NewFile, device_option, json_option, size_option
+
+if TYPE_CHECKING:
+    from dmlvk.onnx.session import InferenceSession
+
+
+@click.command(
+    "run",
+    cls=Command,
+    examples=("run model.onnx", "run model.onnx --size batch=8 --repeat 20", "run model.onnx --profile trace.json"),
+)
+@click.argument("model", type=click.Path(path_type=pathlib.Path))
+@option(
+    "--input",
+    type=click.Path(path_type=pathlib.Path),
+    metavar="FILE",
+    help="An .npz file with the inputs; default: random numbers, seed 0.",
+)
+@size_option(excludes=("--input",))
+@option("--output", type=NewFile(), metavar="FILE", help="Write the outputs to this .npz file.")
+@option("--repeat", type=click.IntRange(min=0), default=1, help="Runs after the first, for the time; default: 1.")
+@option(
+    "--profile",
+    type=NewFile(),
+    metavar="FILE",
+    help="Time every kernel in two more runs, list them and write a Chrome trace, which Perfetto opens.",
+)
+@device_option
+@json_option
+def command(
+    model: pathlib.Path,
+    input: pathlib.Path | None,
+    sizes: tuple[tuple[str, int], ...],
+    output: pathlib.Path | None,
+    repeat: int,
+    profile: pathlib.Path | None,
+    device: str | None,
+    out: Output,
+) -> int:
+    """Run an ONNX model.
+
+    Ctrl-C ends the repetitions, with the report of the runs that were.
+    """
+    import numpy as np
+
+    from dmlvk.engine.progress import UntilInterrupted
+    from dmlvk.onnx.command_line import loaded, random_feeds, read_feeds
+
+    started = time.perf_counter()
+    session = loaded(str(model), device)
+    load_seconds = time.perf_counter() - started
+    feeds = random_feeds(session, dict(sizes)) if input is None else read_feeds(input)
+    started = time.perf_counter()
+    outputs = session.run(None, feeds)
+    first_seconds = time.perf_counter() - started
+    repeated = UntilInterrupted(_times(session, feeds, repeat))
+    times = sorted(repeated) or [first_seconds]
+    report = session.report() if profile is None or repeated.interrupted else session.profile(feeds)
+    if profile is not None and not repeated.interrupted:
+        profile.write_text(report.chrome_trace(), encoding="utf-8")
+    arrays: dict[str, Any] = {}
+    for info, found in zip(session.get_outputs(), outputs, strict=True):
+        if isinstance(found, list):  # a sequence
+            arrays.update((f"{info.name}.{index}", item) for index, item in enumerate(found))
+        elif found is not None:
+            arrays[info.name] = found
+    if output is not None:
+        np.savez(output, **arrays)
+    summary: dict[str, Any] = {
+        "device": session.device.info.name,
+        "load_seconds": load_seconds,
+        "first_run_seconds": first_seconds,
+        "run_seconds": times[len(times) // 2],
+        "outputs": {
+            name: {"shape": list(value.shape), "type": str(value.dtype), "mean": float(np.mean(value.astype(float)))}
+            for name, value in arrays.items()
+        },
+        "report": report.to_dict(),
+    }
+    out.write(summary)
+    out.say(report)
+    if profile is not None and not repeated.interrupted:
+        out.say(report.table())
+    for name, item in summary["outputs"].items():
+        out.say(f"{name}: {item['type']}{item['shape']}, mean {item['mean']:.6g}")
+    out.say(
+        f"load {load_seconds * 1e3:.1f} ms, first run {first_seconds * 1e3:.1f} ms, "
+        f"then {summary['run_seconds'] * 1e3:.2f} ms (median of {len(times)})"
+    )
+    return INTERRUPTED if repeated.interrupted else 0
+
+
+def _times(session: InferenceSession, feeds: dict[str, Any], count: int) -> Iterator[float]:
+    """The seconds of so many runs."""
+    for _ in range(count):
+        started = time.perf_counter()
+        session.run(None, feeds)
+        yield time.perf_counter() - started

@@ -8,10 +8,12 @@
 //
 // Bindings: indices, as 32-bit words; x; output. Variants, constants and parameters of the rows: include/rows.glsl. Units of
 // x and of the output may hold several elements.
-// Constants: RANK of the rows; TUPLE 1, indices that name a place; INDEX_WORDS, INDEX_SIGNED (include/index.glsl).
+// An input that no binding holds is bound in windows, one a dispatch: each writes what comes from its own.
+// Constants: WINDOWED 0, whether x is a window; RANK of the rows; TUPLE 1, indices that name a place; INDEX_WORDS, INDEX_SIGNED (include/index.glsl).
 // Parameters: sizes of the index space of the rows and what divides by them; for a step in each of its dimensions
 //   x_strides and output_strides, in units, and index_strides, in words; index_step, words from an index of a tuple to the
-//   next; of each dimension of the input that is indexed, chosen_sizes and chosen_strides, in units.
+//   next; of each dimension of the input that is indexed, chosen_sizes and chosen_strides, in units; window, its first unit of
+//   the input and how many it has.
 //
 // The rule "rows" where rows are contiguous in the input and in the output, "units" for any strides.
 
@@ -20,6 +22,8 @@
 #include "tensor.glsl"
 
 layout(set = 0, binding = BINDING_INDICES, std430) readonly buffer Indices { uint index_words[]; };
+
+#define HAS_UNIT(unit) (WINDOWED == 0u || (unit) < p.window[1])
 
 Row row_at(uint row) {
     uint source = 0u, target = 0u, word = BYTE_OFFSET_INDICES / 4u;
@@ -33,7 +37,7 @@ Row row_at(uint row) {
         source += clamp_index(index_words[word], high, p.chosen_sizes[i]) * p.chosen_strides[i];
         word += p.index_step;
     }
-    return Row(source, 0u, p.inner_size, target);
+    return Row(WINDOWED == 0u ? source : source - p.window[0], 0u, p.inner_size, target);
 }
 
 #include "rows.glsl"

@@ -22,6 +22,8 @@
 // With ROWS 1 a kernel may also define the macro OUTSIDE_IS_FILL, a condition, and
 //   uint source_outside(Row row, uint j)
 // Where the condition is false, a unit j that is not between first and last is that unit of the input instead of the fill.
+// With ROWS 0 a kernel may define the macro HAS_UNIT(unit): whether the input has such a unit. What comes from one that it does
+// not have is not written.
 // Parameters: count, of items (units, or words); units, of the output; inner_size and inner_divisor, units of a row; row_words
 //   and row_words_divisor, words that a row may touch, where not PACKED; x_step, output_step; fill[2], the two halves of 64
 //   bits that repeat.
@@ -248,6 +250,10 @@ void main() {
 
 #else
 
+#ifndef HAS_UNIT
+#define HAS_UNIT(unit) true
+#endif
+
 #if T_BYTES <= 4
 uint fill_unit(uint j) { return p.fill[j & 1u]; }
 #elif T_BYTES == 8
@@ -260,17 +266,20 @@ void main() {
     if (beyond_items()) return;
     T_MATH units[MOST_ITEMS];
     uint targets[MOST_ITEMS];
+    bool writes[MOST_ITEMS];
     [[unroll]] for (uint i = 0u; i < ITEMS; ++i) {
         const uint item = item_number(i), number = row_of_unit(item), j = item - number * p.inner_size;
         const Row row = row_at(number);
         targets[i] = row.target + j * p.output_step;
         const bool inside = row.first <= j && j < row.last;
+        const uint source = row.source + j * p.x_step;
+        writes[i] = has_item(i) && (!inside || HAS_UNIT(source));
         // Unit 0 of the input is always there.
-        units[i] = T_MATH(x_units[BYTE_OFFSET_X / T_BYTES + (inside ? row.source + j * p.x_step : 0u)]);
+        units[i] = T_MATH(x_units[BYTE_OFFSET_X / T_BYTES + (inside && HAS_UNIT(source) ? source : 0u)]);
         if (!inside) units[i] = fill_unit(j);
     }
     [[unroll]] for (uint i = 0u; i < ITEMS; ++i)
-        if (has_item(i)) output_units[BYTE_OFFSET_OUTPUT / T_BYTES + targets[i]] = T(units[i]);
+        if (writes[i]) output_units[BYTE_OFFSET_OUTPUT / T_BYTES + targets[i]] = T(units[i]);
 }
 #endif
 

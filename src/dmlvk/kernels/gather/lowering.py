@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Plan, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors
 from dmlvk.kernels.copy.lowering import RowUnits, rows_dispatch
@@ -18,6 +18,8 @@ from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _INDEX_BITS = 32
+_ALL = (0, 2**32 - 1)
+"""The window that is all of an input."""
 
 
 class _Dimension(NamedTuple):
@@ -47,23 +49,24 @@ def _problem(
     )
     steps = x.effective_strides
     chosen = tuple(ChosenDimension(x.sizes[axis], steps[axis] if x.sizes[axis] > 1 else 0) for axis in axes)
-    problem = _with_rows(element_bits(x.data_type), walk, chosen, index_step)
+    problem = _with_rows(x, walk, chosen, index_step)
     while problem.bits < WORD_BITS and problem.is_even:
         problem = _rescaled(problem, 2, 1)
     return problem
 
 
-def _with_rows(bits: int, walk: Coalesced, chosen: tuple[ChosenDimension, ...], index_step: int) -> GatherProblem:
+def _with_rows(tensor: TensorDesc, walk: Coalesced, chosen: tuple[ChosenDimension, ...], index_step: int) -> GatherProblem:
     """The innermost dimension is that of the rows, unless each of its elements has indices of its own."""
+    bits, nbytes = element_bits(tensor.data_type), tensor.total_tensor_size_in_bytes
     x, indices, output = walk.strides
     if walk.sizes == (1,):
-        return GatherProblem(bits, Coalesced((1,), ((0,),) * 3), 1, (1, 1), chosen, index_step)
+        return GatherProblem(bits, Coalesced((1,), ((0,),) * 3), 1, (1, 1), chosen, index_step, nbytes)
     if indices[-1] != 0:
-        return GatherProblem(bits, walk, 1, (1, 1), chosen, index_step)
+        return GatherProblem(bits, walk, 1, (1, 1), chosen, index_step, nbytes)
     rows = Coalesced(walk.sizes[:-1], (x[:-1], indices[:-1], output[:-1]))
     if not rows.sizes:
         rows = Coalesced((1,), ((0,),) * 3)
-    return GatherProblem(bits, rows, walk.sizes[-1], (x[-1], output[-1]), chosen, index_step)
+    return GatherProblem(bits, rows, walk.sizes[-1], (x[-1], output[-1]), chosen, index_step, nbytes)
 
 
 def _rescaled(problem: GatherProblem, wider: int, narrower: int) -> GatherProblem:
@@ -110,52 +113,70 @@ def _gather_nd1(desc: GatherNd1) -> GatherProblem:
     return _problem(desc, dimensions, range(first, last), indexed.indices)
 
 
-def _plan(desc: OperatorDesc, problem: GatherProblem, caps: Capabilities, *, in_words: bool) -> Plan:
+def _dispatch(
+    desc: OperatorDesc,
+    problem: GatherProblem,
+    caps: Capabilities,
+    x_range: Range,
+    window: tuple[int, int],
+    *,
+    in_words: bool,
+) -> Dispatch:
     index_type = desc.tensor("indices_tensor").data_type
     words = element_bits(index_type) // _INDEX_BITS
     x, indices, output = problem.rows.strides
     sizes = problem.rows.sizes
-    return Plan(
-        (
-            rows_dispatch(
-                "gather",
-                RowUnits(problem.bits, math.prod(sizes), problem.size, *problem.steps),
-                (input_range(0), input_range(1), output_range()),
-                caps,
-                in_words=in_words,
-                packed=problem.output_is_packed,
-                constants={
-                    "RANK": len(sizes),
-                    "TUPLE": len(problem.chosen),
-                    "INDEX_WORDS": words,
-                    "INDEX_SIGNED": int(not index_type.name.startswith("UINT")),
-                },
-                params={
-                    "sizes": sizes,
-                    "divisors": divisors(sizes),
-                    "x_strides": x,
-                    "index_strides": tuple(step * words for step in indices),
-                    "output_strides": output,
-                    "index_step": problem.index_step * words,
-                    "chosen_sizes": tuple(own.size for own in problem.chosen),
-                    "chosen_strides": tuple(own.stride for own in problem.chosen),
-                },
-            ),
-        )
+    return rows_dispatch(
+        "gather",
+        RowUnits(problem.bits, math.prod(sizes), problem.size, *problem.steps),
+        (x_range, input_range(1), output_range()),
+        caps,
+        in_words=in_words,
+        packed=problem.output_is_packed,
+        constants={
+            "WINDOWED": int(window != _ALL),
+            "RANK": len(sizes),
+            "TUPLE": len(problem.chosen),
+            "INDEX_WORDS": words,
+            "INDEX_SIGNED": int(not index_type.name.startswith("UINT")),
+        },
+        params={
+            "sizes": sizes,
+            "divisors": divisors(sizes),
+            "x_strides": x,
+            "index_strides": tuple(step * words for step in indices),
+            "output_strides": output,
+            "index_step": problem.index_step * words,
+            "chosen_sizes": tuple(own.size for own in problem.chosen),
+            "chosen_strides": tuple(own.stride for own in problem.chosen),
+            "window": window,
+        },
     )
 
 
 def _rows(desc: OperatorDesc, problem: GatherProblem, caps: Capabilities) -> Plan:
     if problem.bits > 32:
         problem = _rescaled(problem, 1, problem.bits // 32)
-    return _plan(desc, problem, caps, in_words=True)
+    return Plan((_dispatch(desc, problem, caps, input_range(0), _ALL, in_words=True),))
 
 
 def _units(desc: OperatorDesc, problem: GatherProblem, caps: Capabilities) -> Plan:
-    return _plan(desc, problem, caps, in_words=False)
+    """One dispatch, or one for each window of an input that no binding holds."""
+    total = problem.input_bytes
+    if total <= caps.storage_buffer_bytes:
+        return Plan((_dispatch(desc, problem, caps, input_range(0), _ALL, in_words=False),))
+    each = caps.storage_buffer_bytes * 8 // WORD_BITS * WORD_BITS // 8
+    dispatches = []
+    for first in range(0, total, each):
+        nbytes = min(each, total - first)
+        window = (first * 8 // problem.bits, nbytes * 8 // problem.bits)
+        x_range = Range(Source.INPUT, 0, first, nbytes)
+        dispatches.append(_dispatch(desc, problem, caps, x_range, window, in_words=False))
+    return Plan(tuple(dispatches))
 
 
+_WINDOWED = frozenset({"input_tensor"})
 _SCHEDULES = {"rows": _rows, "units": _units}
-register(Gather, problem=_gather, rules=GATHER, schedules=_SCHEDULES)
-register(GatherElements, problem=_gather_elements, rules=GATHER, schedules=_SCHEDULES)
-register(GatherNd1, problem=_gather_nd1, rules=GATHER, schedules=_SCHEDULES)
+register(Gather, problem=_gather, rules=GATHER, schedules=_SCHEDULES, any_size=_WINDOWED)
+register(GatherElements, problem=_gather_elements, rules=GATHER, schedules=_SCHEDULES, any_size=_WINDOWED)
+register(GatherNd1, problem=_gather_nd1, rules=GATHER, schedules=_SCHEDULES, any_size=_WINDOWED)

@@ -30,6 +30,7 @@ class GatherProblem:
         steps: The steps from one of them to the next in the input and in the output.
         chosen: The dimension that each index of a tuple chooses in.
         index_step: The step from an index of a tuple to the next, in elements.
+        input_bytes: The bytes of the input.
     """
 
     bits: int
@@ -38,6 +39,7 @@ class GatherProblem:
     steps: tuple[int, int]
     chosen: tuple[ChosenDimension, ...]
     index_step: int
+    input_bytes: int
 
     @property
     def in_rows(self) -> bool:
@@ -66,7 +68,7 @@ GATHER = (
     Rule(
         "rows",
         when=lambda p, caps: words_pay(p.bits, p.row_bytes, len(p.rows.sizes), caps),
-        possible=lambda p, caps: p.in_rows,
+        possible=lambda p, caps: p.in_rows and p.input_bytes <= caps.storage_buffer_bytes,
         because=f"{WORDS_BECAUSE}; gathered rows of 773 float16: 221 us against 378",
     ),
     Rule("units", when=always, possible=always, because=UNITS_BECAUSE),

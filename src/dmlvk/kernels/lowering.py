@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.cut import Part, joined, parts
+from dmlvk.kernels.common.cut import Part, Slab, joined, parts
 from dmlvk.kernels.common.data_types import storage_features
 from dmlvk.kernels.common.families import family_modules
 from dmlvk.kernels.common.limitation import FEATURES, STORAGE_BINDING, WORKGROUPS
-from dmlvk.kernels.common.plan import BlockCopy, Plan
+from dmlvk.kernels.common.plan import BlockCopy, Launch, Plan, Source
 from dmlvk.kernels.common.registry import Lowering, Piece, lowering_of, register
 from dmlvk.kernels.common.rule import Rule, choose
+from dmlvk.kernels.copy.lowering import copy_launches, copy_problem
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.tensor import TensorDesc, element_bits
+from dmlvk.spec.tensor import TensorDesc, element_bits, packed_strides
 
 __all__ = [
     "Lowering",
@@ -51,17 +52,30 @@ def _problem(desc: OperatorDesc, caps: Capabilities) -> tuple[Lowering, Any]:
     """The lowering of a newest desc, and what its rules see of it: only of tensors that the device can bind, because what a
     problem is told by may be dispatches."""
     lowering = _lowering(desc)
-    _check_sizes(desc, caps)
+    for slot in desc.input_slots() + desc.output_slots():
+        if slot.tensor is not None and slot.field.name not in lowering.any_size:
+            _check_size(desc, slot.field.dml_name, slot.tensor, caps)
     return lowering, lowering.problem(desc)
 
 
 def _parts(desc: OperatorDesc, caps: Capabilities) -> list[Part]:
     """The parts of a newest desc that is too large for the device as a whole and is lowered in parts."""
+    free = _lowering(desc).any_size
     slots = desc.input_slots() + desc.output_slots()
-    tensors = (slot.tensor for slot in slots if slot.tensor is not None)
+    tensors = (slot.tensor for slot in slots if slot.tensor is not None and slot.field.name not in free)
     if all(tensor.total_tensor_size_in_bytes <= _most_bytes(tensor, caps) for tensor in tensors):
         return []
-    return parts(desc, lambda tensor: _most_bytes(tensor, caps))
+    return parts(desc, lambda tensor: _most_bytes(tensor, caps), free)
+
+
+def _copied(slab: Slab, caps: Capabilities) -> tuple[Launch, ...]:
+    """The copy of what a part reads into packed memory, or of what it writes out of it."""
+    tensor, (whole, packed) = slab.tensor, (slab.whole, slab.packed)
+    strides, starts, ranges = (tensor.effective_strides, packed_strides(tensor.sizes)), (slab.start, 0), (whole, packed)
+    if whole.source is Source.OUTPUT:
+        strides, starts, ranges = strides[::-1], starts[::-1], ranges[::-1]
+    problem = copy_problem(element_bits(tensor.data_type), tensor.sizes, strides, starts)
+    return copy_launches(problem, ranges, (ranges[0].nbytes, ranges[1].nbytes), caps)
 
 
 def _whole(desc: OperatorDesc, caps: Capabilities) -> OperatorDesc:
@@ -98,7 +112,7 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
     """
     desc = newest(desc)
     if cut := _parts(desc, caps):
-        return joined([(part, lower(part.desc, caps, force=force)) for part in cut])
+        return joined(cut, lambda part: lower(part, caps, force=force), lambda slab: _copied(slab, caps))
     lowering, problem = _problem(desc, caps)
     name = force or choose(lowering.rules, problem, caps).name
     plan = lowering.schedules[name](desc, problem, caps)
@@ -123,8 +137,6 @@ def lower_piece(desc: OperatorDesc, piece: Piece, caps: Capabilities) -> Plan:
     Raises:
         UnsupportedError: the device lacks a feature or a limit that the piece needs.
     """
-    for tensor in piece.tensors:
-        _check_size(desc, "a tensor", tensor, caps)
     plan = piece.plan(caps)
     _check_dispatches(desc, plan, caps)
     return plan
@@ -152,14 +164,8 @@ def _most_bytes(tensor: TensorDesc, caps: Capabilities) -> int:
     return min(caps.storage_buffer_bytes, 2**32 * element_bits(tensor.data_type) // 8)
 
 
-def _check_sizes(desc: OperatorDesc, caps: Capabilities) -> None:
-    """Before there is a plan: steps that stay in these tensors fit the 32-bit numbers of a parameter block."""
-    for slot in desc.input_slots() + desc.output_slots():
-        if slot.tensor is not None:
-            _check_size(desc, slot.field.dml_name, slot.tensor, caps)
-
-
 def _check_size(desc: OperatorDesc, name: str, tensor: TensorDesc, caps: Capabilities) -> None:
+    """Before there is a plan: steps that stay in these tensors fit the 32-bit numbers of a parameter block."""
     most = _most_bytes(tensor, caps)
     if tensor.total_tensor_size_in_bytes > most:
         raise STORAGE_BINDING.error(

@@ -20,7 +20,7 @@ import inspect
 import math
 import numbers
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeGuard, dataclass_transform
@@ -144,6 +144,47 @@ class Constraint:
     needs_tensors: bool = True
 
 
+class Cut(NamedTuple):
+    """A way to cut an operator into parts that do not know of each other. A part is the same operator on fewer elements.
+
+    Attributes:
+        dimensions: The fields whose tensors are cut, with the dimension: all have the same size there. Other tensors are
+            read whole; one that is written is always cut.
+        changes: The other fields of the part of so many elements (second argument) from one on (first argument); None where
+            they are the whole operator's.
+        packs: Whether a part may have copies of its tensors; not where an output holds something that the operator keeps.
+    """
+
+    dimensions: Mapping[str, int]
+    changes: Callable[[int, int], Mapping[str, Any]] | None = None
+    packs: bool = True
+
+
+Separable = Callable[["OperatorDesc", int], Iterable[int]]
+"""(desc, the most dimensions of its tensors) -> the dimensions along which its work is separable."""
+
+
+def nowhere(desc: OperatorDesc, count: int) -> Iterable[int]:
+    """No dimension: an operator that needs all of its tensors at once, or whose row says how it is cut."""
+    return ()
+
+
+def everywhere(desc: OperatorDesc, count: int) -> Iterable[int]:
+    """Every dimension."""
+    return range(count)
+
+
+def along(*dimensions: int) -> Separable:
+    """These dimensions."""
+    return lambda desc, count: dimensions
+
+
+def off_axes(desc: OperatorDesc, count: int) -> Iterable[int]:
+    """The dimensions that the field ``axis`` or ``axes`` does not name."""
+    axes = getattr(desc, "axes", None) or (getattr(desc, "axis", count),)
+    return (dimension for dimension in range(count) if dimension not in axes)
+
+
 @dataclass(frozen=True)
 class Traits:
     """Facts about an operator beyond its struct, which passes and rules ask a row for.
@@ -163,6 +204,9 @@ class Traits:
             twice.
         beyond: Data types that the operator's kernels take and DirectML's do not, for each tensor that may be FLOAT32. Every
             door has them but ``directml``.
+        separable: The dimensions along which an operator that is not pointwise can be cut: what it writes at a place along
+            one of them follows from what is read at that place, or from a tensor that has size 1 there. Only tensors with
+            the most dimensions are cut.
     """
 
     pointwise: bool = False
@@ -171,6 +215,9 @@ class Traits:
     discontinuous: bool = False
     costly: bool = False
     beyond: tuple[TensorDataType, ...] = ()
+    separable: Separable = dataclasses.field(
+        default=nowhere, compare=False
+    )  # older versions are upgraded before they are cut
 
 
 class Slot(NamedTuple):
@@ -443,18 +490,22 @@ class OperatorDesc:
         """Multiplications and additions, on padding too, of an operator whose time they may decide; None of others."""
         return None
 
-    def cuts(self) -> Sequence[Mapping[str, int]]:
-        """The ways to cut the operator into parts that do not know of each other: each names the fields whose tensors are
-        cut, with the dimension; all have the same size there. Other tensors are read whole. A part is the same operator."""
-        return self.cuts_along_any() if self.traits.pointwise else ()
-
-    def cuts_along_any(self, *but: int) -> Sequence[Mapping[str, int]]:
-        """The cuts of all tensors along any dimension, but for some; none where tensors differ in size."""
-        slots = [slot for slot in self.input_slots() + self.output_slots() if slot.tensor is not None]
-        sizes = {slot.tensor.sizes for slot in slots if slot.tensor is not None}
-        names = [slot.field.name for slot in slots]
-        ways = range(len(min(sizes))) if len(sizes) == 1 else ()
-        return [dict.fromkeys(names, dimension) for dimension in ways if dimension not in but]
+    def cuts(self) -> Sequence[Cut]:
+        """The ways to cut the operator into parts that do not know of each other: along each dimension that the row's trait
+        ``separable`` names, unless a row says more."""
+        separable = everywhere if self.traits.pointwise else self.traits.separable
+        tensors = [
+            (slot.field.name, slot.tensor.sizes)
+            for slot in self.input_slots() + self.output_slots()
+            if slot.tensor is not None
+        ]
+        count = max(len(sizes) for _, sizes in tensors)
+        cuts = []
+        for dimension in separable(self, count):
+            found = {name: sizes[dimension] for name, sizes in tensors if len(sizes) == count and sizes[dimension] != 1}
+            if len(set(found.values())) == 1:
+                cuts.append(Cut(dict.fromkeys(found, dimension)))
+        return cuts
 
     def prefers_channels_last(self) -> bool:
         """Whether kernels are faster where the first input's channels lie side by side."""

@@ -50,7 +50,7 @@ FEATURES: Final = Limitation(
 STORAGE_BINDING: Final = Limitation(
     "storage_binding",
     "a tensor has less than 2**32 elements and fits a storage binding, or the operator can be cut into parts of which each "
-    "does, along an outer dimension; what a kernel keeps of it on the way fits one too",
+    "does; what a kernel keeps of it on the way fits one too",
     "every device, each with its own maxStorageBufferRange: 128 MiB at least, 4 GiB at most",
 )
 WORKGROUPS: Final = Limitation(

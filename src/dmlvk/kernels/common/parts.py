@@ -19,12 +19,14 @@ def chosen_plan(desc: OperatorDesc, caps: Capabilities) -> Plan:
     return lowering.schedules[choose(lowering.rules, problem, caps).name](desc, problem, caps)
 
 
-def placed(plan: Plan, *, inputs: tuple[Range, ...], outputs: tuple[Range, ...], temporary: int = 0) -> tuple[Launch, ...]:
+def placed(
+    plan: Plan, *, inputs: tuple[Range | None, ...], outputs: tuple[Range | None, ...], temporary: int = 0
+) -> tuple[Launch, ...]:
     """The launches of a plan that is a part of another.
 
     Args:
         plan: The part. It keeps nothing from its initialisation.
-        inputs, outputs: The ranges of the tensors of its slots.
+        inputs, outputs: The ranges of the tensors of its slots, None of those that are absent.
         temporary: The offset of its ``temporary_bytes`` among those of the whole.
     """
     assert not plan.initialize and not plan.persistent_bytes, "a part has no tensor that is OWNED_BY_DML"
@@ -32,6 +34,7 @@ def placed(plan: Plan, *, inputs: tuple[Range, ...], outputs: tuple[Range, ...],
 
     def moved(part: Range) -> Range:
         place = places[part.source][part.slot]
+        assert place is not None, "a launch reads and writes what is there"
         return place._replace(offset=place.offset + part.offset, nbytes=part.nbytes or place.nbytes)
 
     return tuple(dataclasses.replace(launch, bindings=tuple(map(moved, launch.bindings))) for launch in plan.dispatches)

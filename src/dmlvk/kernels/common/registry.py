@@ -63,6 +63,7 @@ class Lowering:
         features: The device features that every plan takes.
         pieces: Where the plan of a desc, with the rule that is chosen, is that of several parts one after the other: the
             function that gives these.
+        any_size: The fields whose tensors may be larger than a storage binding: the schedules bind parts of them.
     """
 
     problem: Callable[[Any], Any]
@@ -71,6 +72,7 @@ class Lowering:
     limitations: tuple[Limitation, ...] = ()
     features: Features = no_features
     pieces: Callable[[Any], Sequence[Piece]] | None = None
+    any_size: frozenset[str] = frozenset()
 
 
 LOWERINGS: dict[type[OperatorDesc], Lowering] = {}
@@ -116,10 +118,11 @@ def register(
     limitations: tuple[Limitation, ...] = (),
     features: Features = no_features,
     pieces: Callable[[Any], Sequence[Piece]] | None = None,
+    any_size: frozenset[str] = frozenset(),
 ) -> None:
     """Gives rows their lowering, or with ``when`` those descs of theirs. Every rule has its schedule."""
     assert {rule.name for rule in rules} == set(schedules), "rules and schedules name the same things"
-    lowering = Lowering(problem, rules, schedules, limitations, features, pieces)
+    lowering = Lowering(problem, rules, schedules, limitations, features, pieces, any_size)
     for row in rows:
         if when is None:
             LOWERINGS[row] = lowering

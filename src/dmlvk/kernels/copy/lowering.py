@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
@@ -21,6 +21,7 @@ from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import decided
 from dmlvk.spec.tensor import element_bits
 
+_WORD_BYTES = WORD_BITS // 8
 _WORKGROUP = 128
 _LONG_ROW = 16
 """Words of a row from which on an invocation makes two, where there are many. H200: rows of 61 float16 in 153 us with one
@@ -29,6 +30,8 @@ _SECTOR_BITS = 256
 """The bits that memory moves at least, whatever an access asks for."""
 _NEIGHBOURS = 32
 """Invocations whose accesses are made together."""
+COPIED = frozenset({"input_tensor", "output_tensor"})
+"""The tensors of an operator that is a copy: its schedules take any size."""
 _STAGED_BYTES = 8192
 """The bytes of strips in shared memory, to which an eighth is added."""
 
@@ -83,6 +86,60 @@ def _rescaled(problem: CopyProblem, wider: int, narrower: int) -> CopyProblem:
 def copy_launch(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities, rule: str = "") -> Launch:
     """The launch of a copy by a rule, without one by the rule that is chosen."""
     return _LAUNCHES[rule or choose(COPY, problem, caps).name](problem, bindings, caps)
+
+
+def copy_launches(
+    problem: CopyProblem, bindings: tuple[Range, Range], nbytes: tuple[int, int], caps: Capabilities, rule: str = ""
+) -> tuple[Launch, ...]:
+    """The launches of a copy of tensors of any size: one, or one for each part whose bytes two bindings hold.
+
+    Args:
+        problem: The copy.
+        bindings: Where the source and the target lie, from a multiple of 16 bytes on.
+        nbytes: The bytes of either tensor.
+        caps: The device.
+        rule: The rule to use for each part that it suits, without one the rule that is chosen.
+    """
+    if max(nbytes) <= caps.storage_buffer_bytes:
+        return (copy_launch(problem, bindings, caps, rule),)
+    by_name = {each.name: each for each in COPY}
+    launches = []
+    for part in _fitting(problem, caps.storage_buffer_bytes):
+        moved, ranges = part, []
+        for index, (binding, (low, high)) in enumerate(zip(bindings, map(part.extent, (0, 1)), strict=True)):
+            base = low * part.bits // WORD_BITS
+            words = (high * part.bits - 1) // WORD_BITS + 1 - base
+            end = min(words * _WORD_BYTES, nbytes[index] - base * _WORD_BYTES)
+            ranges.append(binding._replace(offset=binding.offset + base * _WORD_BYTES, nbytes=end))
+            starts = list(moved.starts)
+            starts[index] -= base * WORD_BITS // part.bits
+            moved = dataclasses.replace(moved, starts=(starts[0], starts[1]))
+        suits = rule and by_name[rule].possible(moved, caps)
+        launches.append(copy_launch(moved, (ranges[0], ranges[1]), caps, rule if suits else ""))
+    return tuple(launches)
+
+
+def _fitting(problem: CopyProblem, most_bytes: int) -> Iterator[CopyProblem]:
+    """The parts of a copy that touch so many bytes at most of either tensor, each cut along its longest steps."""
+    most = most_bytes // _WORD_BYTES * WORD_BITS // problem.bits
+    for tensor in (0, 1):
+        low, high = problem.extent(tensor)
+        strides, in_word = problem.walk.strides[tensor], WORD_BITS // problem.bits
+        room = most - low % in_word
+        if high - low <= room:
+            continue
+        sizes = problem.walk.sizes
+        axis = max((axis for axis, size in enumerate(sizes) if size > 1), key=lambda axis: abs(strides[axis]))
+        step = abs(strides[axis])
+        each = max((most - in_word - (high - low - step * (sizes[axis] - 1))) // step + 1, 1)
+        each = max(each // in_word * in_word, min(each, in_word))
+        for first in range(0, sizes[axis], each):
+            own = (*sizes[:axis], min(each, sizes[axis] - first), *sizes[axis + 1 :])
+            starts = [start + first * steps[axis] for start, steps in zip(problem.starts, problem.walk.strides, strict=True)]
+            walk = coalesce(own, problem.walk.strides)
+            yield from _fitting(CopyProblem(problem.bits, walk, (starts[0], starts[1])), most_bytes)
+        return
+    yield problem
 
 
 def _block(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capabilities) -> Launch:
@@ -370,7 +427,11 @@ def copy_schedules(
 
 def copy_plan(desc: OperatorDesc, problem: CopyProblem, rule: str, caps: Capabilities) -> Plan:
     """The plan of an operator that is one copy of its first input."""
-    return Plan((copy_launch(problem, (input_range(0), output_range(0)), caps, rule),))
+    nbytes = (
+        desc.tensor("input_tensor").total_tensor_size_in_bytes,
+        desc.tensor("output_tensor").total_tensor_size_in_bytes,
+    )
+    return Plan(copy_launches(problem, (input_range(0), output_range(0)), nbytes, caps, rule))
 
 
 register(
@@ -381,4 +442,5 @@ register(
     problem=_problem,
     rules=COPY,
     schedules=copy_schedules(copy_plan),
+    any_size=COPIED,
 )

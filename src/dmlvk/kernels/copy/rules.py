@@ -78,6 +78,13 @@ class CopyProblem:
         """The bytes of a row that is contiguous in both."""
         return self.walk.sizes[-1] * self.bits // 8
 
+    def extent(self, tensor: int) -> tuple[int, int]:
+        """The first unit that is touched of the source (0) or the target (1), and the one after the last."""
+        steps = zip(self.walk.sizes, self.walk.strides[tensor], strict=True)
+        reaches = [step * (size - 1) for size, step in steps]
+        start = self.starts[tensor]
+        return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + 1
+
     @property
     def elementwise(self) -> ElementwiseProblem | None:
         """The problem for the kernel that moves tiles; None where that cannot serve it."""

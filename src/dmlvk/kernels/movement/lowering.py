@@ -10,7 +10,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import Launch, Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
-from dmlvk.kernels.copy.lowering import copy_launch, copy_plan, copy_problem, copy_schedules
+from dmlvk.kernels.copy.lowering import COPIED, copy_launches, copy_plan, copy_problem, copy_schedules
 from dmlvk.kernels.copy.rules import COPY, CopyProblem
 from dmlvk.spec.enums import DepthSpaceOrder
 from dmlvk.spec.ops import DepthToSpace1, Join, Slice1, SpaceToDepth1, Split, Tile
@@ -68,7 +68,7 @@ for _row, _problem in (
     (DepthToSpace1, _depth_to_space),
     (SpaceToDepth1, _space_to_depth),
 ):
-    register(_row, problem=_problem, rules=COPY, schedules=copy_schedules(copy_plan))
+    register(_row, problem=_problem, rules=COPY, schedules=copy_schedules(copy_plan), any_size=COPIED)
 
 
 # -- several pieces
@@ -104,14 +104,16 @@ class _Piece(NamedTuple):
             strides, starts = strides[::-1], starts[::-1]
         return copy_problem(element_bits(self.whole.data_type), self.part.sizes, strides, starts)
 
-    def launch(self, caps: Capabilities, rule: str = "") -> Launch:
-        """The copy's launch by a rule, without one by that which suits it."""
+    def launches(self, caps: Capabilities, rule: str = "") -> tuple[Launch, ...]:
+        """The copy's launches by a rule, without one by that which suits it."""
         slots = (0, self.slot) if self.is_split else (self.slot, 0)
-        return copy_launch(self.problem, (input_range(slots[0]), output_range(slots[1])), caps, rule)
+        nbytes = (self.whole.total_tensor_size_in_bytes, self.part.total_tensor_size_in_bytes)
+        ordered = nbytes if self.is_split else nbytes[::-1]
+        return copy_launches(self.problem, (input_range(slots[0]), output_range(slots[1])), ordered, caps, rule)
 
     def plan(self, caps: Capabilities) -> Plan:
-        """The launch alone."""
-        return Plan((self.launch(caps),))
+        """The launches alone."""
+        return Plan(self.launches(caps))
 
 
 def _pieces(desc: Split | Join) -> list[_Piece]:
@@ -135,11 +137,19 @@ def _plan_pieces(desc: Split | Join, problem: CopyProblem, rule: str, caps: Capa
     """Each piece by the rule that suits it; by another one only where the largest was made to use that."""
     forced = rule != choose(COPY, problem, caps).name
     by_name = {each.name: each for each in COPY}
-    launches = []
+    launches: list[Launch] = []
     for piece in _pieces(desc):
         possible = by_name[rule].possible(piece.problem, caps)
-        launches.append(piece.launch(caps, rule if forced and possible else ""))
+        launches += piece.launches(caps, rule if forced and possible else "")
     return Plan(tuple(launches))
 
 
-register(Split, Join, problem=_largest, rules=COPY, schedules=copy_schedules(_plan_pieces), pieces=_pieces)
+register(
+    Split,
+    Join,
+    problem=_largest,
+    rules=COPY,
+    schedules=copy_schedules(_plan_pieces),
+    pieces=_pieces,
+    any_size=frozenset({*COPIED, "input_tensors", "output_tensors"}),
+)

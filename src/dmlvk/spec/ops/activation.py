@@ -4,8 +4,6 @@ Where a formula has no value at an infinity (0 * infinity, infinity / infinity) 
 Types are the tensor's; float16 is computed in float32 and rounded once.
 """
 
-from collections.abc import Mapping, Sequence
-
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import TensorDataType as _T
@@ -201,7 +199,7 @@ def _effective_rank(desc: _s.OperatorDesc) -> _s.Violation | None:
     return _s.Violation("input_tensor", sizes) if any(size != 1 for size in sizes[:-2]) else None
 
 
-class ActivationSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes())):
+class ActivationSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes()), traits=_s.Traits(separable=_s.off_axes)):
     """y = e^x / (the sum of e^x over the axes), without overflow on the way: only differences of x count.
 
     A set of elements that holds NaN or infinity, or only -infinity, becomes NaN. Without axes every element is a set of
@@ -211,9 +209,6 @@ class ActivationSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes()))
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     axes: tuple[int, ...] = _s.uint_array()
-
-    def cuts(self) -> Sequence[Mapping[str, int]]:
-        return self.cuts_along_any(*self.axes)
 
 
 class ActivationSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
@@ -230,16 +225,13 @@ class ActivationSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
         )
 
 
-class ActivationLogSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes())):
+class ActivationLogSoftmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes()), traits=_s.Traits(separable=_s.off_axes)):
     """y = x - ln(the sum of e^x over the axes): the logarithm of ``ActivationSoftmax1``, computed without rounding small
     values to 0 first."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     axes: tuple[int, ...] = _s.uint_array()
-
-    def cuts(self) -> Sequence[Mapping[str, int]]:
-        return self.cuts_along_any(*self.axes)
 
 
 class ActivationLogSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):
@@ -256,7 +248,7 @@ class ActivationLogSoftmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME
         )
 
 
-class ActivationHardmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes())):
+class ActivationHardmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes()), traits=_s.Traits(separable=_s.off_axes)):
     """y = 1 at the first of the largest elements over the axes, in the order of a row-major index, else 0.
 
     Where the specification is silent: NaN counts as larger than all numbers, as in PyTorch's argmax, and 0 and -0 as
@@ -266,9 +258,6 @@ class ActivationHardmax1(_s.OperatorDesc, constraints=(*_SAME, _c.valid_axes()))
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS)
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS)
     axes: tuple[int, ...] = _s.uint_array()
-
-    def cuts(self) -> Sequence[Mapping[str, int]]:
-        return self.cuts_along_any(*self.axes)
 
 
 class ActivationHardmax(_s.OperatorDesc, constraints=(_effective_rank, *_SAME)):

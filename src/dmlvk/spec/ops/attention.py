@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses as _dataclasses
+from collections.abc import Sequence
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -302,3 +303,18 @@ class MultiheadAttention1(_s.OperatorDesc, constraints=(*_CONSTRAINTS[:-1], _pas
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _inferred(self)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By batch entries, unless their rows count as one list."""
+        masks = {_MaskType.KEY_SEQUENCE_LENGTH: 1, _MaskType.KEY_SEQUENCE_END_START: 1, _MaskType.BOOLEAN: 4}
+        if self.mask_tensor is not None and self.mask_type not in masks:
+            return []
+        from_end = {
+            **dict.fromkeys((*_SEPARATE, "output_tensor"), 3),
+            **dict.fromkeys(_STACKED, 5),
+            **dict.fromkeys((*_PAST, *_PRESENT, "relative_position_bias_tensor"), 4),
+            "past_sequence_lengths_tensor": 1,
+            "mask_tensor": masks.get(self.mask_type, 1),
+        }
+        given = {name: tensor for name in from_end if isinstance(tensor := getattr(self, name), TensorDesc)}
+        return [_s.Cut({name: own.dimension_count - from_end[name] for name, own in given.items()}, packs=False)]

@@ -5,7 +5,6 @@ It is not in the table: neither ``dmlvk`` nor the reference, the eager functions
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dmlvk.spec import constraints as _c
@@ -78,7 +77,7 @@ class PointwiseChain(
     in_place=("input_tensors",),
     constraints=(_c.same_sizes(), _program, _types, _own),
     accepts=(*(kind for kind, row in _s.REGISTRY.items() if row.__module__ in _FAMILIES), OperatorType.INVALID),
-    traits=_s.Traits(strided=True),
+    traits=_s.Traits(strided=True, separable=_s.everywhere),
 ):
     """y = the last of up to 8 pointwise operations, each of inputs, numbers and the results of earlier ones.
 
@@ -97,9 +96,6 @@ class PointwiseChain(
     operator_descs: tuple[_s.OperatorDesc, ...] = _s.operator_desc_array()
     operands: tuple[int, ...] = _s.uint_array(())
     numbers: tuple[float, ...] = _s.float_array(())
-
-    def cuts(self) -> Sequence[Mapping[str, int]]:
-        return self.cuts_along_any()
 
     @property
     def title(self) -> str:

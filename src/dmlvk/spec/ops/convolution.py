@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math as _math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -178,9 +178,17 @@ class Convolution(
         spatial = tuple(a + b for a, b in zip(_computed_sizes(self), self.output_padding, strict=True))
         return ((self.tensor("input_tensor").sizes[0], _output_channels(self), *spatial),)
 
-    def cuts(self) -> Sequence[Mapping[str, int]]:
-        """By images."""
-        return [{"input_tensor": 0, "output_tensor": 0}]
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By images, and by output channels where they have a group, or groups, of their own."""
+        outputs = dict.fromkeys(("output_tensor", "addend_tensor"), 1)
+        images = _s.Cut({"input_tensor": 0, **dict.fromkeys(outputs, 0)})
+        forward = self.direction == ConvolutionDirection.FORWARD
+        if self.group_count == 1:
+            return [images, _s.Cut({"filter_tensor": 0 if forward else 1, "bias_tensor": 1, **outputs})]
+        if self.group_count == self.tensor("filter_tensor").sizes[0] == self.tensor("output_tensor").sizes[1]:
+            by_channel = {"input_tensor": 1, "filter_tensor": 0, "bias_tensor": 1, **outputs}
+            return [images, _s.Cut(by_channel, lambda first, count: {"group_count": count})]
+        return [images]
 
     def flops(self) -> int:
         """Each output is a sum over a filter's taps and channels; in direction BACKWARD each input goes to as many."""

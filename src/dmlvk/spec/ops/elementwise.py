@@ -266,7 +266,7 @@ class ElementWiseIf(
         _c.same_dimension_count(),
         _c.same_sizes(),
     ),
-    traits=_s.Traits(strided=True),
+    traits=_s.Traits(strided=True, separable=_s.everywhere),
 ):
     """y = a where the condition is not 0, else b, bit for bit."""
 
@@ -369,7 +369,7 @@ class ElementWisePow(
         _c.same_dimension_count(),
         _c.same_sizes(),
     ),
-    traits=_s.Traits(strided=True, beyond=_s.DOUBLE),
+    traits=_s.Traits(strided=True, beyond=_s.DOUBLE, separable=_s.everywhere),
 ):
     """y = x^e, in the type of x; e may have another type. 0^0 is 1.
 
@@ -474,7 +474,11 @@ def _bias_per_channel(desc: "ValueScale2d") -> _s.Violation | None:
     return None if channels in (1, 3) and len(desc.bias) == channels else _s.Violation("bias", desc.bias)
 
 
-class ValueScale2d(_s.OperatorDesc, constraints=(_c.same_data_type(), _c.same_sizes(), _bias_per_channel)):
+class ValueScale2d(
+    _s.OperatorDesc,
+    constraints=(_c.same_data_type(), _c.same_sizes(), _bias_per_channel),
+    traits=_s.Traits(separable=_s.along(0, 2, 3)),
+):
     """y[n, c, h, w] = scale * x[n, c, h, w] + bias[c], for images of 1 or 3 channels."""
 
     input_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (4, 4))

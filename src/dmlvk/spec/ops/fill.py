@@ -7,6 +7,7 @@ infinity where it is beyond the type), and NaN is a number to fill with.
 from __future__ import annotations
 
 import struct as _struct
+from collections.abc import Sequence
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -21,7 +22,9 @@ _OUTPUT = "output_tensor"
 
 
 class FillValueConstant(
-    _s.OperatorDesc, constraints=(_c.scalars_of_type("value_data_type", _OUTPUT, "value", allow_nan=True),)
+    _s.OperatorDesc,
+    constraints=(_c.scalars_of_type("value_data_type", _OUTPUT, "value", allow_nan=True),),
+    traits=_s.Traits(separable=_s.everywhere),
 ):
     """y = value, everywhere."""
 
@@ -141,3 +144,8 @@ class OneHot(
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         raise self.error(_OUTPUT, "must be given, because nothing else has its size along Axis", None)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By indices."""
+        count = self.tensor(_OUTPUT).dimension_count
+        return [_s.Cut({"indices_tensor": way, _OUTPUT: way}) for way in range(count) if way != self.axis]

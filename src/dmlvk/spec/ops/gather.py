@@ -12,6 +12,7 @@ What the operators share:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple as _NamedTuple
 
 from dmlvk.spec import constraints as _c
@@ -83,6 +84,16 @@ class Gather(_s.OperatorDesc, constraints=(*_GATHER, _c.output_sizes_match())):
         sizes, count = _joined(self), self.tensor(_INPUT).dimension_count
         return ((*(1,) * (count - len(sizes)), *sizes[max(len(sizes) - count, 0) :]),)
 
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By indices, and along the dimensions that they are not for."""
+        count = self.tensor(_INPUT).dimension_count
+        before = count - len(_joined(self))
+        first = self.tensor(_INDEX).dimension_count - self.index_dimensions
+        ways = [({_INDEX: first + place}, self.axis + place) for place in range(self.index_dimensions)]
+        ways += [({_INPUT: place}, place) for place in range(self.axis)]
+        ways += [({_INPUT: place}, place - 1 + self.index_dimensions) for place in range(self.axis + 1, count)]
+        return [_s.Cut({**own, _OUTPUT: before + place}) for own, place in ways if before + place >= 0]
+
 
 # -- GatherElements
 
@@ -95,7 +106,9 @@ _GATHER_ELEMENTS = (
 )
 
 
-class GatherElements(_s.OperatorDesc, constraints=(*_GATHER_ELEMENTS, _c.output_sizes_match())):
+class GatherElements(
+    _s.OperatorDesc, constraints=(*_GATHER_ELEMENTS, _c.output_sizes_match()), traits=_s.Traits(separable=_s.off_axes)
+):
     """y[i, j, ..] = x[i, j, ..] with indices[i, j, ..] in the place of the coordinate along axis: an index an element.
 
     An index out of range is clamped.
@@ -218,3 +231,14 @@ class GatherNd1(_s.OperatorDesc, constraints=(*_GATHER_ND1, _c.output_sizes_matc
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _inferred_nd(self, _GATHER_ND1)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By tuples, and along the dimensions that they are not for."""
+        sizes = _nd_sizes(self)
+        x, indices, output = (self.tensor(name).dimension_count for name in (_INPUT, _INDEX, _OUTPUT))
+        first_x, first, before = x - len(sizes.inputs), indices - len(sizes.indices), output - len(sizes.output)
+        array = len(sizes.indices) - 1
+        shared = [{_INPUT: first_x + place, _INDEX: first + place} for place in range(sizes.batches)]
+        tuples = [{_INDEX: first + place} for place in range(sizes.batches, array)]
+        blocks = [{_INPUT: x - (len(sizes.output) - place)} for place in range(array, len(sizes.output))]
+        return [_s.Cut({**own, _OUTPUT: before + place}) for place, own in enumerate([*shared, *tuples, *blocks])]

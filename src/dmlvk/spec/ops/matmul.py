@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -81,7 +81,7 @@ class Gemm(
         a, b = self.tensor("a_tensor").sizes, self.tensor("b_tensor").sizes
         return ((*a[:-2], _transformed(a, self.trans_a)[0], _transformed(b, self.trans_b)[1]),)
 
-    def cuts(self) -> Sequence[Mapping[str, int]]:
+    def cuts(self) -> Sequence[_s.Cut]:
         """By matrices and by rows; by columns where no softmax needs them together."""
         last = self.tensor("output_tensor").dimension_count - 1
         c = ("c_tensor",) * (self.c_tensor is not None)
@@ -90,7 +90,7 @@ class Gemm(
         column = {"b_tensor": last - (self.trans_b != MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last)}
         softmax = (OperatorType.ACTIVATION_SOFTMAX, OperatorType.ACTIVATION_SOFTMAX1)
         whole_rows = self.fused_activation is not None and self.fused_activation.type in softmax
-        return [*batches, row] if whole_rows else [*batches, row, column]
+        return [_s.Cut(ways) for ways in (*batches, row, *([] if whole_rows else [column]))]
 
     def flops(self) -> int:
         depth = _transformed(self.tensor("a_tensor").sizes, self.trans_a)[1]

@@ -6,6 +6,7 @@ Elements are moved as bits, whatever their type: a NaN keeps its payload and -0 
 from __future__ import annotations
 
 import struct as _struct
+from collections.abc import Iterable
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -252,6 +253,13 @@ _PADDING_CONSTRAINTS = (
 )
 
 
+def _unpadded(desc: _s.OperatorDesc, count: int) -> Iterable[int]:
+    """The dimensions without padding."""
+    assert isinstance(desc, Padding1), "the row's own trait"
+    paddings = zip(desc.start_padding, desc.end_padding, strict=True)
+    return (dimension for dimension, ends in enumerate(paddings) if not any(ends))
+
+
 class Padding(_s.OperatorDesc, constraints=_PADDING_CONSTRAINTS):
     """``Padding1`` of a float32 value. For integers, PaddingValue is rounded toward zero and clamped to the type."""
 
@@ -286,6 +294,7 @@ class Padding1(
         *_PADDING_CONSTRAINTS,
         _c.scalars_of_type("padding_value_data_type", _OUTPUT, "padding_value", allow_nan=True),
     ),
+    traits=_s.Traits(separable=_unpadded),
 ):
     """The input with start_padding elements before it and end_padding after it in every dimension.
 
@@ -448,6 +457,7 @@ class ReverseSubsequences(
         _c.valid_axis(),
         _lengths_sizes,
     ),
+    traits=_s.Traits(separable=_s.off_axes),
 ):
     """Along Axis the first elements of each line in reverse, as many as the line's sequence length says; the others stay:
     y[i] = x[length - 1 - i] for i < length, else x[i].

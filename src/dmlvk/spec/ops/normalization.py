@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.tensor import TensorDesc
@@ -25,6 +27,11 @@ _MEAN_VARIANCE = (
 )
 
 
+def off_statistics(desc: _s.OperatorDesc, count: int) -> Iterable[int]:
+    """The dimensions in which there is more than one mean."""
+    return (dimension for dimension, size in enumerate(desc.tensor("scale_tensor").sizes) if size != 1)
+
+
 class BatchNormalization(
     _s.OperatorDesc,
     constraints=(
@@ -33,6 +40,7 @@ class BatchNormalization(
         _c.same_sizes("input_tensor", "output_tensor"),
         _c.broadcastable("input_tensor", "mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor"),
     ),
+    traits=_s.Traits(separable=_s.everywhere),
 ):
     """y = activation(scale * (x - mean) / sqrt(variance + epsilon) + bias), with statistics given as tensors.
 
@@ -110,7 +118,7 @@ class MeanVarianceNormalization1(_s.OperatorDesc, constraints=_MEAN_VARIANCE):
         )
 
 
-class MeanVarianceNormalization2(_s.OperatorDesc, constraints=_MEAN_VARIANCE):
+class MeanVarianceNormalization2(_s.OperatorDesc, constraints=_MEAN_VARIANCE, traits=_s.Traits(separable=_s.off_axes)):
     """y = activation(scale * (x - mean) / sqrt(variance + epsilon) + bias), with mean and variance over the axes.
 
     The variance is the population's (divided by the number of elements). Without UseVariance the division by the square
@@ -147,6 +155,7 @@ class BatchNormalizationTraining(
         _c.same_sizes("input_tensor", "fused_add_tensor", "output_tensor"),
         _c.same_sizes("scale_tensor", "bias_tensor", "output_mean_tensor", "output_variance_tensor"),
     ),
+    traits=_s.Traits(separable=off_statistics),
 ):
     """y = activation(scale * (x - mean) / sqrt(variance + epsilon) + bias + fused add), with mean and variance over the
     dimensions in which scale has size 1, both of which are outputs, too.
@@ -174,6 +183,11 @@ class BatchNormalizationTraining(
         return (self.tensor("input_tensor").sizes, own, own)
 
 
+def _apart(desc: _s.OperatorDesc, count: int) -> Iterable[int]:
+    """Images, and channels where a region has one."""
+    return (0,) if getattr(desc, "cross_channel", True) else (0, 1)
+
+
 @_c.constraint("local_size", "must be at least 1")
 def _local_size(desc: LocalResponseNormalization) -> _s.Violation | None:
     return None if desc.local_size >= 1 else _s.Violation("local_size", desc.local_size)
@@ -189,6 +203,7 @@ class LocalResponseNormalization(
         _c.finite("beta"),
         _c.finite("bias"),
     ),
+    traits=_s.Traits(separable=_apart),
 ):
     """y = x / (bias + alpha / local size * sum of x * x over the region) ** beta.
 
@@ -219,6 +234,7 @@ def _p(desc: LpNormalization) -> _s.Violation | None:
 class LpNormalization(
     _s.OperatorDesc,
     constraints=(_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes(), _c.valid_axis(), _p),
+    traits=_s.Traits(separable=_s.off_axes),
 ):
     """y = x / max(norm, epsilon), the norm being the sum of abs(x) along the axis, or with P 2 the square root of the sum
     of x * x.

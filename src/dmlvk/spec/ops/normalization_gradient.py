@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
+from dmlvk.spec.ops.normalization import off_statistics
 from dmlvk.spec.tensor import TensorDesc
 
 __all__ = ["BatchNormalizationGrad", "BatchNormalizationTrainingGrad"]
@@ -28,7 +29,11 @@ def _batch_output_sizes(desc: _s.OperatorDesc) -> tuple[tuple[int, ...], ...]:
     return (desc.tensor("input_tensor").sizes, own, own)
 
 
-class BatchNormalizationGrad(_s.OperatorDesc, constraints=_BATCH):
+class BatchNormalizationGrad(
+    _s.OperatorDesc,
+    constraints=_BATCH,
+    traits=_s.Traits(separable=off_statistics),
+):
     """The gradients of ``BatchNormalization``, whose statistics are given and so constants:
 
     - dx = dy * scale / sqrt(variance + epsilon);
@@ -55,7 +60,11 @@ class BatchNormalizationGrad(_s.OperatorDesc, constraints=_BATCH):
         return _batch_output_sizes(self)
 
 
-class BatchNormalizationTrainingGrad(_s.OperatorDesc, constraints=_BATCH):
+class BatchNormalizationTrainingGrad(
+    _s.OperatorDesc,
+    constraints=_BATCH,
+    traits=_s.Traits(separable=off_statistics),
+):
     """The gradients of ``BatchNormalizationTraining``, whose statistics are functions of x: with c = 1 / sqrt(variance +
     epsilon), and means and sums over the dimensions in which mean, variance and scale have size 1,
 

@@ -34,7 +34,7 @@ class FormatCast(
     internal=True,
     in_place=("input_tensor",),
     constraints=(_c.same_dimension_count(), _c.same_sizes(), _types, _rounding),
-    traits=_s.Traits(strided=True, discontinuous=True),
+    traits=_s.Traits(strided=True, discontinuous=True, separable=_s.everywhere),
 ):
     """y = x to a format, or from it.
 

@@ -37,6 +37,7 @@ class AdamOptimizer(
         _decay_rate("beta2"),
         _c.finite("epsilon"),
     ),
+    traits=_s.Traits(separable=_s.everywhere),
 ):
     """One step of Adam: parameters x and the moments m and v of their gradient g become
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import TensorDataType
@@ -22,7 +24,14 @@ __all__ = [
 _BYTES = (TensorDataType.INT8, TensorDataType.UINT8)
 _INDICES = (TensorDataType.UINT64, TensorDataType.UINT32)
 _ARRAYS = ("strides", "window_size", "start_padding", "end_padding", "dilations")
-_ALIKE = _s.Traits(alike=("input_tensor", "output_tensor", "output_indices_tensor"))
+
+
+def _by_channel(desc: _s.OperatorDesc, count: int) -> Iterable[int]:
+    """Images and channels, unless positions in the whole input are asked for."""
+    return (0, 1) if getattr(desc, "output_indices_tensor", None) is None else ()
+
+
+_ALIKE = _s.Traits(alike=("input_tensor", "output_tensor", "output_indices_tensor"), separable=_by_channel)
 
 
 @_c.constraint("spatial_arrays", "must have one entry for each spatial dimension (the dimension count less 2)")
@@ -165,7 +174,7 @@ class LpPooling(_s.OperatorDesc, constraints=(*_CONSTRAINTS, _norm_order)):
         return LpPooling1(**values, dilations=(1,) * len(self.window_size))
 
 
-class LpPooling1(_s.OperatorDesc, constraints=(*_CONSTRAINTS, _norm_order)):
+class LpPooling1(_s.OperatorDesc, constraints=(*_CONSTRAINTS, _norm_order), traits=_s.Traits(separable=_s.along(0, 1))):
     """The norm of order P of each window, (the sum of |x|^P)^(1/P), over the 2 or 3 spatial dimensions of {N, C, [D,] H, W}.
 
     Output o's window has the elements o * stride + t * dilation - start padding for t below the window size; padding adds
@@ -279,6 +288,7 @@ class QuantizedLinearAveragePooling(
         _one_or_each_channel,
         *_CONSTRAINTS[2:],
     ),
+    traits=_s.Traits(separable=_by_channel),
 ):
     """``AveragePooling1`` of quantized tensors: y = clamp(round(mean / output scale) + output zero point), the mean being
     that of the real numbers (x - input zero point) * input scale.

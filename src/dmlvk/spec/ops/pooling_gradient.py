@@ -36,7 +36,11 @@ _CONSTRAINTS = (
 )
 
 
-class AveragePoolingGrad(_s.OperatorDesc, constraints=(_c.same_data_type(), _c.same_dimension_count(), *_CONSTRAINTS)):
+class AveragePoolingGrad(
+    _s.OperatorDesc,
+    constraints=(_c.same_data_type(), _c.same_dimension_count(), *_CONSTRAINTS),
+    traits=_s.Traits(separable=_s.along(0, 1)),
+):
     """dx = the sum, over the windows that hold an element, of dy / divisor: the gradient of ``AveragePooling``, whose
     windows and divisors these are.
 
@@ -82,6 +86,7 @@ class MaxPoolingGrad(
         _c.same_sizes("input_tensor", "output_gradient_tensor"),
         *_CONSTRAINTS,
     ),
+    traits=_s.Traits(separable=_s.along(0, 1)),
 ):
     """dx = the sum of dy over the windows whose largest element is this one, else 0: the gradient of ``MaxPooling2``.
 

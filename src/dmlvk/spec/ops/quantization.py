@@ -36,6 +36,7 @@ class ElementWiseQuantizeLinear(
         _scale_data_type,
         _c.same_data_type("zero_point_tensor", "output_tensor"),
     ),
+    traits=_s.Traits(separable=_s.everywhere),
 ):
     """y = clamp(round(x / scale) + zero point), scale and zero point for each element: stride 0 broadcasts them.
 
@@ -56,6 +57,7 @@ class ElementWiseDequantizeLinear(
         _c.same_data_type("input_tensor", "zero_point_tensor"),
         _c.same_data_type("scale_tensor", "output_tensor"),
     ),
+    traits=_s.Traits(separable=_s.everywhere),
 ):
     """y = (x - zero point) * scale, scale and zero point for each element: stride 0 broadcasts them.
 
@@ -186,6 +188,7 @@ class Quantize(
         _quantization_data_types("input_tensor", "output_tensor"),
         _blocks,
     ),
+    traits=_s.Traits(separable=_s.everywhere),
 ):
     """y = clamp(round(x / scale) + zero point), to 8 or 4 bits; ``quantization_tensors``: (scale,) or (scale, zero point).
 
@@ -208,6 +211,7 @@ class Dequantize(
         _quantization_data_types("output_tensor", "input_tensor"),
         _blocks,
     ),
+    traits=_s.Traits(separable=_s.everywhere),
 ):
     """y = (x - zero point) * scale, from 8 or 4 bits; ``quantization_tensors`` are (scale,) or (scale, zero point).
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import RecurrentNetworkDirection as _Direction
@@ -22,6 +24,18 @@ def _inferred(desc: Rnn | Lstm | Gru) -> tuple[tuple[int, ...], ...]:
     _, steps, batch, _ = desc.tensor("input_tensor").sizes
     state = (_directions(desc), batch, desc.tensor("recurrence_tensor").sizes[3])
     return ((steps, *state), *((1, *state),) * (len(desc.output_slots()) - 1))
+
+
+_BATCHES = {
+    "input_tensor": 2,
+    "hidden_init_tensor": 2,
+    "cell_mem_init_tensor": 2,
+    "sequence_lengths_tensor": 3,
+    "output_sequence_tensor": 2,
+    "output_single_tensor": 2,
+    "output_cell_single_tensor": 2,
+}
+"""The dimension of the sequences of a batch, which know nothing of each other."""
 
 
 def _sizes(gates: int) -> _s.Constraint:
@@ -133,6 +147,9 @@ class Rnn(_s.OperatorDesc, constraints=_constraints(1, 1)):
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _inferred(self)
 
+    def cuts(self) -> Sequence[_s.Cut]:
+        return [_s.Cut(_BATCHES)]
+
 
 class Lstm(_s.OperatorDesc, constraints=(*_constraints(4, 3), _clip_threshold)):
     """Long short-term memory: a state H and a cell C. With a(g) = X_t W_g^T + H_{t-1} R_g^T + Wb_g + Rb_g,
@@ -172,6 +189,9 @@ class Lstm(_s.OperatorDesc, constraints=(*_constraints(4, 3), _clip_threshold)):
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _inferred(self)
 
+    def cuts(self) -> Sequence[_s.Cut]:
+        return [_s.Cut(_BATCHES)]
+
 
 class Gru(_s.OperatorDesc, constraints=_constraints(3, 2)):
     """Gated recurrent unit. With a(g) = X_t W_g^T + H_{t-1} R_g^T + Wb_g + Rb_g,
@@ -202,3 +222,6 @@ class Gru(_s.OperatorDesc, constraints=_constraints(3, 2)):
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _inferred(self)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        return [_s.Cut(_BATCHES)]

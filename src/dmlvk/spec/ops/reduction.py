@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -15,7 +14,7 @@ __all__ = ["Argmax", "Argmin", "Reduce"]
 _T = TensorDataType
 _INDICES = (_T.INT64, _T.INT32, _T.UINT64, _T.UINT32)
 _WIDE = (*_s.FLOATS, _T.INT64, _T.INT32, _T.UINT64, _T.UINT32)
-_TRAITS = _s.Traits(beyond=_s.DOUBLE)
+_TRAITS = _s.Traits(beyond=_s.DOUBLE, separable=_s.off_axes)
 _ARGUMENTS = (ReduceFunction.ARGMAX, ReduceFunction.ARGMIN)
 
 
@@ -79,11 +78,6 @@ class Reduce(_s.OperatorDesc, constraints=(_function_input, _function_output, *_
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _reduced_sizes(self)
-
-    def cuts(self) -> Sequence[Mapping[str, int]]:
-        """Along what is not reduced."""
-        kept = (index for index in range(self.tensor("input_tensor").dimension_count) if index not in self.axes)
-        return [{"input_tensor": index, "output_tensor": index} for index in kept]
 
 
 FUNCTION_TYPES = {

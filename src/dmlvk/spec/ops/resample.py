@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math as _math
+from collections.abc import Iterable
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -208,7 +209,19 @@ class Resample2(_s.OperatorDesc, constraints=_shifted("input_tensor"), traits=_A
         return Resample3(**{spec.name: getattr(self, spec.name) for spec in self.fields})
 
 
-class Resample3(_s.OperatorDesc, constraints=_shifted("input_tensor")):
+def _unscaled(desc: _s.OperatorDesc, count: int) -> Iterable[int]:
+    """The dimensions along which each output is the input at its place."""
+    assert isinstance(desc, Resample3), "the row's own trait"
+    sizes = zip(desc.tensor("input_tensor").sizes, desc.tensor("output_tensor").sizes, strict=True)
+    offsets = zip(desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
+    toward = 0.5 if desc.rounding_direction == _AxisDirection.INCREASING else -0.5
+    rounded = desc.interpolation_mode == _InterpolationMode.NEAREST_NEIGHBOR
+    same = (0.0, toward) if rounded else (0.0,)
+    ways = zip(desc.scales, sizes, offsets, strict=True)
+    return (axis for axis, (scale, (x, y), own) in enumerate(ways) if scale == 1 and x == y and sum(own) in same)
+
+
+class Resample3(_s.OperatorDesc, constraints=_shifted("input_tensor"), traits=_s.Traits(separable=_unscaled)):
     """Along each dimension, output o lies at x = (o - OutputPixelOffset) / Scale - InputPixelOffset of the input.
 
     - NEAREST_NEIGHBOR takes the element ceil(x) (INCREASING) or floor(x) (DECREASING) along each dimension.

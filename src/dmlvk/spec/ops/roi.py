@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from dmlvk.spec import constraints as _c
@@ -101,6 +102,14 @@ class RoiAlign(_s.OperatorDesc, constraints=_CONSTRAINTS):
         return RoiAlign1(**{spec.name: getattr(self, spec.name) for spec in self.fields})
 
 
+def _roi_cuts(desc: RoiAlign1 | RoiPooling) -> Sequence[_s.Cut]:
+    """By regions, and by channels."""
+    regions = {"roi_tensor": desc.tensor("roi_tensor").dimension_count - 2, "output_tensor": 0}
+    indices = getattr(desc, "batch_indices_tensor", None)
+    regions |= {} if indices is None else {"batch_indices_tensor": indices.dimension_count - 1}
+    return [_s.Cut(regions), _s.Cut({"input_tensor": 1, "output_tensor": 1})]
+
+
 class RoiAlign1(
     _s.OperatorDesc,
     constraints=(*_CONSTRAINTS, _c.finite("input_pixel_offset"), _c.finite("output_pixel_offset")),
@@ -155,6 +164,9 @@ class RoiAlign1(
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         raise _unknown_sizes(self)
 
+    def cuts(self) -> Sequence[_s.Cut]:
+        return _roi_cuts(self)
+
 
 @_c.constraint("region_sizes", "must have the sizes {1, 1, NumROIs, 5}")
 def _region_sizes(desc: RoiPooling) -> _s.Violation | None:
@@ -188,3 +200,6 @@ class RoiPooling(
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         width, height = self.pooled_size
         return ((self.tensor("roi_tensor").sizes[2], self.tensor("input_tensor").sizes[1], height, width),)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        return _roi_cuts(self)

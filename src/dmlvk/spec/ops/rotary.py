@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import TensorDataType
@@ -52,3 +54,12 @@ class RotaryEmbedding(
     )
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (4, 4))
     interleaved: bool = _s.boolean(False)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By batch entries and by heads."""
+        shared = self.tensor(_COSINES).sizes[0] == 1
+        tables = () if shared else (_COSINES, "sines_tensor")
+        return [
+            _s.Cut(dict.fromkeys((_INPUT, *tables, _POSITIONS, "output_tensor"), 0)),
+            _s.Cut(dict.fromkeys((_INPUT, "output_tensor"), 2)),
+        ]

@@ -12,7 +12,7 @@ __all__ = ["CumulativeProduct", "CumulativeSummation"]
 
 _TYPES = (*_s.FLOATS, _Type.INT64, _Type.INT32, _Type.UINT64, _Type.UINT32)
 
-_TRAITS = _s.Traits(beyond=_s.DOUBLE)
+_TRAITS = _s.Traits(beyond=_s.DOUBLE, separable=_s.off_axes)
 _CONSTRAINTS = (_c.same_data_type(), _c.same_dimension_count(), _c.same_sizes(), _c.valid_axis())
 
 

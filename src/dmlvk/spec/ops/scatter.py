@@ -32,6 +32,7 @@ class ScatterElements(
         _c.same_sizes(_INDEX, _UPDATES),
         _c.output_sizes_match(),
     ),
+    traits=_s.Traits(separable=_s.off_axes),
 ):
     """y = x, but y[i, j, ..] with indices[i, j, ..] in the place of the coordinate along axis is updates[i, j, ..]: an
     index an element.

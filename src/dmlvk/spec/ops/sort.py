@@ -50,7 +50,7 @@ class TopK(_s.OperatorDesc, constraints=_CONSTRAINTS):
         return TopK1(**{spec.name: getattr(self, spec.name) for spec in self.fields})
 
 
-class TopK1(_s.OperatorDesc, constraints=_CONSTRAINTS):
+class TopK1(_s.OperatorDesc, constraints=_CONSTRAINTS, traits=_s.Traits(separable=_s.off_axes)):
     """The K largest (AxisDirection DECREASING) or smallest (INCREASING) elements of each row along Axis, sorted in that
     direction, and their positions in the row. Equal elements come in the order of their positions.
 

@@ -20,6 +20,7 @@ from dmlvk.spec import ops
 from dmlvk.spec.enums import ConvolutionDirection, InterpolationMode, MatrixTransform
 from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Traits
 from dmlvk.spec.tensor import calculate_strides
 from dmlvk.verify.oracle import oracle
@@ -88,7 +89,7 @@ def test_rows_of_the_elementwise_kernels_are_pointwise() -> None:
 
 def test_these_rows_take_strides() -> None:
     assert {row for row in NEWEST if row.traits.strided} == {ops.ElementWiseIf, ops.ElementWisePow, ops.Gemm}
-    assert PointwiseChain.traits.strided
+    assert PointwiseChain.traits.strided and RotaryEmbedding.traits.strided
 
 
 _COSTLY_ACTIVATIONS = (

@@ -26,6 +26,7 @@ from dmlvk.graph.passes.normalization import (
     recognise_root_mean_square,
 )
 from dmlvk.graph.passes.products import join_products
+from dmlvk.graph.passes.rotary import recognise_rotary
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants, StepGraph
 from dmlvk.spec.errors import InvalidArgumentError
@@ -55,6 +56,7 @@ PASSES: Final = (
         recognise_root_mean_square,
     ),
     Pass("gelu", "four reads and writes of the tensor of five", recognise_gelu),
+    Pass("rotary", "four reads and writes of the tensor of five", recognise_rotary),
     Pass("operand_scale", "a read and a write of a product's factor", fuse_operand_scales),
     Pass("attention", "the scores: they never reach memory", recognise_attention),
     Pass("swish", "a read and a write of the tensor", recognise_swish),

@@ -30,6 +30,7 @@ def _positions(desc: RotaryEmbedding) -> _s.Violation | None:
 class RotaryEmbedding(
     _s.OperatorDesc,
     internal=True,
+    traits=_s.Traits(strided=True),
     constraints=(
         _c.same_data_type(_INPUT, _COSINES, "sines_tensor", "output_tensor"),
         _c.same_sizes(_INPUT, "output_tensor"),

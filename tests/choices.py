@@ -16,7 +16,7 @@ from dmlvk.devices.model import CPU, GENERIC_GPU, H200, PHONE
 from dmlvk.kernels.common.plan import BlockCopy, Launch
 from dmlvk.kernels.common.registry import lowering_of
 from dmlvk.kernels.common.rule import Rule, choose
-from dmlvk.kernels.convolution.rules import TileChoice, possible_tiles
+from dmlvk.kernels.convolution.rules import TileChoice, possible_tiles, untiled_microseconds
 from dmlvk.kernels.lowering import explain, lower, newest, possible_rules
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, RecurrentNetworkDirection, ReduceFunction, TensorDataType
@@ -282,6 +282,7 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "means of windows of 2^k beside each other in 1024 x 1024": (range(11), lambda k: _pooling(1024, 2**k, 2**k)),
     "means of all windows of 2^k in 64 x 64": (range(7), lambda k: _pooling(64, 2**k, 1)),
     "1x1 of 256 channels to 16 k of 28x28": (range(1, 40, 3), lambda k: _convolution(256, 16 * k, 28)),
+    "1x1 of k channels to 64 of 28x28": (range(1, 20), lambda k: _convolution(k, 64, 28)),
     "1x1 of 2^k channels to 64 of 4x4": (range(6, 19), lambda k: _convolution(2**k, 64, 4)),
     "3x3 of 64 channels of 2^k x 2^k alone": (range(2, 10), lambda k: _depthwise(64, 2**k, 3, "NCHW")),
     "k x k of 64 channels of 64x64 alone": (range(1, 34, 2), lambda k: _depthwise(64, 64, k, "NCHW")),
@@ -324,8 +325,31 @@ TILED: dict[str, OperatorDesc] = {
     "1x1 of 2^18 channels to 32 of 8x8": _convolution(2**18, 32, 8),
     "3x3 of 64 channels to 64 of 56x56": _convolution(64, 64, 56, 3),
     "7x7 of 3 channels to 64 of 224x224, every other": _convolution(3, 64, 224, 7, 2),
+    "1x1 of 256 channels to 256 of 27x27": _convolution(256, 256, 27),
+    "1x1 of 64 channels to 512 of 129x129": _convolution(64, 512, 129),
+    "1x1 of 64 channels to 8 of 512x512": _convolution(64, 8, 512),
 }
-"""Convolutions that are tiled: lean ones, one of whole taps, and one that reads by a table."""
+"""Convolutions whose tiles have times: lean ones, one of whole taps, one that reads by a table, one of odd lines, one of 4
+tiles for each processor, and one of few outputs."""
+LIMITED: dict[str, OperatorDesc] = {
+    "3x3 of 61 channels to 61 of 16x16": _convolution(61, 61, 16, 3),
+    "1x1 of 2048 channels to 64 of 8x8": _convolution(2048, 64, 8),
+    "1x1 of 64 channels to 512 of 129x129": _convolution(64, 512, 129),
+    "product of 64 x 64 by 2048": _product(64, 64, 2048),
+    "product of 1024 x 1024 by 1024": _product(1024, 1024, 1024),
+    "product of 512 x 512 by 512, FLOAT16": _product(512, 512, 512, FLOAT16),
+    "sines of 5000 numbers": _sine(5000),
+    "cast of 99 x 31 numbers to FLOAT16": ops.Cast(
+        input_tensor=_float32(99, 31), output_tensor=TensorDesc(FLOAT16, (99, 31))
+    ),
+    "sums of 50 rows of 120 numbers": _reduction(50, 1, 6000),
+}
+LIMITS: dict[str, tuple[int, ...]] = {
+    "storage_buffer_bytes": tuple(sorted(own for k in range(10, 30) for own in (2**k, 3 * 2**k, 9 * 2**k))),
+    "workgroup_invocations": (64, 127, 128, 255, 256, 512),
+    "shared_memory_bytes": (16384, 20736, 24576, 32768, 38144, 49152, 65536),
+}
+"""Limits of devices, and what they may be: numbers that a need of these problems is, too, so that it is met exactly."""
 
 
 def _times() -> Iterator[str]:
@@ -341,6 +365,7 @@ def _times() -> Iterator[str]:
                 best = found.setdefault(f"{tiles.shape.rows}x{tiles.shape.columns} by {tiles.shape.invocations}", {})
                 key = f"{tiles.depth} terms{', split' * split}"
                 best[key] = min(best.get(key, tiles), tiles, key=lambda own: own.microseconds)
+        yield f"  without tiles: {untiled_microseconds(lowering.problem(desc), H200):.4g} us"
         for shape, best in found.items():
             texts = (f"{key} in {own.splits}: {own.microseconds:.4g} us" for key, own in best.items())
             yield f"  {shape}: {', '.join(texts)}"
@@ -390,6 +415,18 @@ def _ladders() -> Iterator[str]:
                     yield f"  {name}, k={k}: {text}"
 
 
+def _under_limits() -> Iterator[str]:
+    """The lines of what a device is given that is like an H200 but for one limit: where along it that changes."""
+    for title, desc in LIMITED.items():
+        for limit, steps in LIMITS.items():
+            before = ""
+            for most in steps:
+                text = choice(desc, dataclasses.replace(_H200, **{limit: most}))
+                if text != before:
+                    before = text
+                    yield f"{title}, {limit}={most}: {text}"
+
+
 def _fields() -> Iterator[str]:
     """The lines of the first problem that a rule is chosen for: where along each of its numbers that changes, or how many
     rules are possible."""
@@ -409,7 +446,9 @@ def _fields() -> Iterator[str]:
 
 def _along(title: str, rules: tuple[Rule, ...], base: Any, field: str) -> Iterator[str]:
     is_flag = type(getattr(base, field)) is bool
-    steps = (False, True) if is_flag else tuple(2**k for k in (range(3, 7) if field == "bits" else range(22)))
+    powers = tuple(2**k for k in (range(3, 7) if field == "bits" else range(22)))
+    near = sorted({power + step for power in (*powers[2:11], *powers[16:17]) for step in (-1, 0, 1)} | set(powers))
+    steps = (False, True) if is_flag else powers if field == "bits" else near
     found: dict[str, list[str]] = {}
     for name, caps in DEVICES.items():
         text, before = "", ""
@@ -430,7 +469,7 @@ def _along(title: str, rules: tuple[Rule, ...], base: Any, field: str) -> Iterat
 
 def choices() -> str:
     """The whole table."""
-    return "\n".join((*_ladders(), *_times(), *_problems(), *_other_rules(), *_fields())) + "\n"
+    return "\n".join((*_ladders(), *_times(), *_problems(), *_other_rules(), *_under_limits(), *_fields())) + "\n"
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ TILE_SHAPES = (
     TileShape(32, 64, 4, 4, 0.40, 0.46, 0.38),
     TileShape(32, 32, 4, 4, 0.33, 0.36, 0.30),
 )
-_CPU_TILES = TileChoice(TileShape(16, 32, 4, 4, 1.0, 1.0, 1.0), 4, 1, 0.0)
+_CPU_TILES = TileChoice(TILE_SHAPES[-1]._replace(rows=16), 4, 1, 0.0)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops, and no rule chooses tiles there."""
 _SHORT_ROUND = 1.2
 """The factor on the time of a term in rounds of 8, where a problem is not lean."""
@@ -144,7 +144,7 @@ def tile_choice(problem: ConvolutionProblem, caps: Capabilities, *, split: bool)
     Within 15 % of what an H200 took for 1x1 layers of ResNet-50.
     """
     if caps.is_cpu:
-        return _CPU_TILES._replace(splits=min(3, _CPU_TILES.rounds(problem)) if split else 1)
+        return _CPU_TILES._replace(splits=min(3, _CPU_TILES.rounds(problem))) if split else _CPU_TILES
     return min(possible_tiles(problem, caps, split=split), key=lambda choice: choice.microseconds)
 
 
@@ -185,9 +185,10 @@ def possible_tiles(problem: ConvolutionProblem, caps: Capabilities, *, split: bo
             if shape.shared_bytes(depth) > caps.shared_memory_bytes or (depth > 16 and shape.rows * shape.columns > 4096):
                 continue
             busy = shape.rows * shape.columns * depth / (model.products_per_microsecond * _speed(problem, shape, depth))
-            most = max(rounds // 2, 2) if split else 1
             for parts in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if split else (1,):
-                if parts > min(most, rounds) or (split and _partial_bytes(problem, parts) > caps.storage_buffer_bytes):
+                if parts > min(max(rounds // 2, 2), rounds):
+                    continue
+                if split and _partial_bytes(problem, parts) > caps.storage_buffer_bytes:
                     continue
                 each = -(-rounds // parts)
                 waves = float(-(-tiles * parts // model.processors))
@@ -219,13 +220,8 @@ def _direct(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return problem.groups * problem.group_outputs <= caps.workgroup_counts[2]
 
 
-def _fills_tiles(problem: ConvolutionProblem, caps: Capabilities) -> bool:
-    return (
-        not caps.is_cpu
-        and problem.group_channels * problem.taps >= 8
-        and problem.group_outputs >= 16
-        and problem.pixels >= 32
-    )
+def _fills_tiles(problem: ConvolutionProblem) -> bool:
+    return problem.group_channels * problem.taps >= 8 and problem.group_outputs >= 16 and problem.pixels >= 32
 
 
 def _cooperative(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -245,7 +241,7 @@ def _split(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return problem.line * problem.lines >= 64 and _partial_bytes(problem, 3) <= caps.storage_buffer_bytes
 
 
-def _untiled_microseconds(problem: ConvolutionProblem, model: DeviceModel) -> float:
+def untiled_microseconds(problem: ConvolutionProblem, model: DeviceModel) -> float:
     """The time of an invocation for 8 channels of a pixel: a memory's latency a term, or the subgroup's exchanges."""
     subgroups = problem.groups * -(-problem.group_outputs // 8) * -(-problem.pixels // 32)
     busy = subgroups * _EXCHANGE_PRODUCTS / (model.processors * model.products_per_microsecond)
@@ -254,15 +250,15 @@ def _untiled_microseconds(problem: ConvolutionProblem, model: DeviceModel) -> fl
 
 
 def _tiles_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
-    if caps.is_cpu or _fills_tiles(problem, caps):
-        return not caps.is_cpu
-    return bool(decided(_tiles_are_faster, caps, _fields(problem)))
+    if caps.is_cpu:
+        return False
+    return _fills_tiles(problem) or bool(decided(_tiles_are_faster, caps, _fields(problem)))
 
 
 @functools.lru_cache(maxsize=1024)
 def _tiles_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
     problem = ConvolutionProblem(*fields)
-    return tile_choice(problem, caps, split=False).microseconds < _SURELY * _untiled_microseconds(problem, caps.model)
+    return tile_choice(problem, caps, split=False).microseconds < _SURELY * untiled_microseconds(problem, caps.model)
 
 
 def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -273,8 +269,8 @@ def _split_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
 def _parts_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
     problem = ConvolutionProblem(*fields)
     whole = tile_choice(problem, caps, split=False).microseconds
-    if not _fills_tiles(problem, caps):
-        whole = min(whole, _SURELY * _untiled_microseconds(problem, caps.model))
+    if not _fills_tiles(problem):
+        whole = min(whole, _SURELY * untiled_microseconds(problem, caps.model))
     return tile_choice(problem, caps, split=True).microseconds < whole
 
 

@@ -37,6 +37,38 @@ struct PyKernel {
 
 using PyRange = std::tuple<const PyBuffer*, uint64_t, uint64_t>;
 
+// nanobind converts arguments in functions that may not throw, so that an argument which needs memory would end the
+// process where there is none. Texts and sequences come as Python objects, which these turn into ours.
+
+std::string text_of(nb::str given) {
+    Py_ssize_t bytes = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(given.ptr(), &bytes);
+    if (text == nullptr) {
+        throw nb::python_error();
+    }
+    return std::string(text, static_cast<size_t>(bytes));
+}
+
+template <typename T>
+std::vector<T> values_of(nb::sequence given, const char* what) {
+    const size_t count = nb::len(given);
+    std::vector<T> values(count);
+    for (size_t i = 0; i < count; i++) {
+        if (!nb::try_cast(nb::object(given[i]), values[i])) {
+            throw nb::type_error(what);
+        }
+    }
+    return values;
+}
+
+std::vector<std::string> texts_of(nb::sequence given, const char* what) {
+    std::vector<std::string> texts;
+    for (const nb::str& text : values_of<nb::str>(given, what)) {
+        texts.push_back(text_of(text));
+    }
+    return texts;
+}
+
 void require_same_device(const Device& device, const std::shared_ptr<Device>& other, const char* what) {
     if (other.get() != &device) {
         throw std::invalid_argument(std::string(what) + " belongs to another device");
@@ -166,11 +198,10 @@ nb::list cooperative_matrix_list(const PhysicalDevice& device) {
     return shapes;
 }
 
-PyKernel make_kernel(Device& device, nb::bytes spirv, std::string name, uint32_t storage_buffers, bool has_params,
-                     uint32_t push_bytes, std::vector<std::pair<uint32_t, uint32_t>> constants,
-                     uint32_t subgroup_size) {
+PyKernel make_kernel(Device& device, nb::bytes spirv, nb::str name, uint32_t storage_buffers, bool has_params,
+                     uint32_t push_bytes, nb::sequence constants, uint32_t subgroup_size) {
     KernelDescription description;
-    description.name = std::move(name);
+    description.name = text_of(name);
     if (spirv.size() % sizeof(uint32_t) != 0) {
         throw std::invalid_argument("kernel " + description.name + ": not a SPIR-V module");
     }
@@ -179,7 +210,7 @@ PyKernel make_kernel(Device& device, nb::bytes spirv, std::string name, uint32_t
     description.storage_buffers = storage_buffers;
     description.has_params = has_params;
     description.push_bytes = push_bytes;
-    description.constants = std::move(constants);
+    description.constants = values_of<std::pair<uint32_t, uint32_t>>(constants, "constants: pairs of 32-bit integers");
     description.subgroup_size = subgroup_size;
     const WithoutGil without_gil;
     return {device.shared_from_this(), device.kernel(description)};
@@ -261,7 +292,7 @@ nb::dict memory_dict(Device& device) {
     return named;
 }
 
-void dispatch(CommandList& list, const PyKernel& kernel, const std::vector<PyRange>& buffers, uint64_t writes,
+void dispatch(CommandList& list, const PyKernel& kernel, nb::sequence buffers, uint64_t writes,
               const std::optional<PyRange>& params, nb::bytes push,
               const std::tuple<uint64_t, uint64_t, uint64_t>& grid) {
     const Device& device = *list.device();
@@ -269,8 +300,9 @@ void dispatch(CommandList& list, const PyKernel& kernel, const std::vector<PyRan
     require_same_device(device, kernel.device, "dispatch: the kernel");
     DispatchArguments arguments;
     arguments.kernel = kernel.kernel;
-    arguments.buffers.reserve(buffers.size() + 1);
-    for (const PyRange& range : buffers) {
+    const std::vector<PyRange> ranges = values_of<PyRange>(buffers, "buffers: tuples of a buffer, its offset and bytes");
+    arguments.buffers.reserve(ranges.size() + 1);
+    for (const PyRange& range : ranges) {
         arguments.buffers.push_back(bound_range(device, range));
     }
     arguments.writes = writes;
@@ -358,9 +390,11 @@ void bind_physical_device(nb::module_& module) {
 
 void bind_device(nb::module_& module) {
     nb::class_<Device>(module, "Device", nb::is_weak_referenceable())
-        .def(nb::new_([](uint32_t index, const std::vector<std::string>& disable, const std::string& pipeline_cache) {
+        .def(nb::new_([](uint32_t index, nb::sequence disable, nb::str pipeline_cache) {
+                 const std::vector<std::string> disabled = texts_of(disable, "disable: names");
+                 const std::string cache_path = text_of(pipeline_cache);
                  const WithoutGil without_gil;
-                 return Device::open(index, disable, pipeline_cache);
+                 return Device::open(index, disabled, cache_path);
              }),
              "index"_a, nb::kw_only(), "disable"_a = nb::make_tuple(), "pipeline_cache"_a = "")
         .def_prop_ro(

@@ -18,7 +18,17 @@ struct FileHeader {
     uint64_t size;
     uint64_t checksum;
 };
+constexpr int kMostTries = 8;
 constexpr char kMagic[8] = {'d', 'm', 'l', 'v', 'k', 'p', 'c', '2'};
+
+/// Is removed when this goes, if it is still there then.
+struct UnfinishedFile {
+    ~UnfinishedFile() {
+        std::error_code ignored;
+        std::filesystem::remove(path, ignored);
+    }
+    const std::filesystem::path path;
+};
 
 /// FNV-1a of 64 bits over eight bytes at a time, because a start waits for it. The last bytes are filled up with zeros.
 uint64_t checksum(const std::string& bytes) {
@@ -85,7 +95,10 @@ void PipelineCache::save() {
     std::string bytes;
     VkResult result = VK_INCOMPLETE;
     // Another thread may add a pipeline between the two calls; then the second one says so.
-    while (result == VK_INCOMPLETE) {
+    for (int tries = 0; result == VK_INCOMPLETE; tries++) {
+        if (tries == kMostTries) {
+            return;  // There are new ones all the time: they are saved another time.
+        }
         size_t size = 0;
         device_.check(device_.vk.vkGetPipelineCacheData(device_.handle, handle, &size, nullptr),
                       "vkGetPipelineCacheData");
@@ -103,21 +116,19 @@ void PipelineCache::save() {
     header.checksum = checksum(bytes);
 
     const std::filesystem::path finished = std::filesystem::u8path(path_);
-    std::filesystem::path unfinished = finished;
-    unfinished += "." + std::to_string(std::random_device{}()) + ".tmp";
-    std::ofstream file(unfinished, std::ios::binary);
+    const UnfinishedFile unfinished{std::filesystem::path(finished) +=
+                                    "." + std::to_string(std::random_device{}()) + ".tmp"};
+    std::ofstream file(unfinished.path, std::ios::binary);
     file.write(reinterpret_cast<const char*>(&header), sizeof header);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     file.close();
     std::error_code error;
     if (!file) {
-        error = std::error_code(errno, std::generic_category());
+        error = std::error_code(errno != 0 ? errno : EIO, std::generic_category());  // C++ promises no errno
     } else {
-        std::filesystem::rename(unfinished, finished, error);
+        std::filesystem::rename(unfinished.path, finished, error);
     }
     if (error) {
-        std::error_code ignored;
-        std::filesystem::remove(unfinished, ignored);
         throw std::system_error(error, "pipeline cache " + path_);
     }
     saved_bytes_ = bytes.size();

@@ -74,13 +74,23 @@ function(dmlvk_patch_kompute source_dir output_dir)
 ")
   dmlvk_replace(source "    this->mDevice->allocateCommandBuffers(&commandBufferAllocateInfo,
                                           this->mCommandBuffer.get());
-" "    const auto allocated = static_cast<VkResult>(this->mDevice->allocateCommandBuffers(
-      &commandBufferAllocateInfo, this->mCommandBuffer.get()));
-    if (allocated < 0) {
-        this->mFreeCommandBuffer = false;
+" "    dmlvk::check(static_cast<VkResult>(this->mDevice->allocateCommandBuffers(
+                   &commandBufferAllocateInfo, this->mCommandBuffer.get())),
+                 \"vkAllocateCommandBuffers\");
+    this->mFreeCommandBuffer = true;
+")
+  dmlvk_replace(source "    this->mFreeCommandBuffer = true;
+
+    vk::CommandBufferAllocateInfo" "    vk::CommandBufferAllocateInfo")
+  dmlvk_replace(source "    this->createCommandPool();
+    this->createCommandBuffer();
+" "    this->createCommandPool();
+    try {
+        this->createCommandBuffer();
+    } catch (...) {
         this->destroy();
+        throw;
     }
-    dmlvk::check(allocated, \"vkAllocateCommandBuffers\");
 ")
   dmlvk_replace(source "        this->mCommandBuffer->end();
         this->mRecording = false;

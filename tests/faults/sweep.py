@@ -1,7 +1,7 @@
 """Every Vulkan function that may fail, and every allocation of the native module, made to fail in every scenario.
 
-    python tests/faults/sweep.py [--short] [--only SCENARIO]... [--function NAME]... [--places N] [--jobs N]
-                                 [--results FOLDER] [--write]
+    python tests/faults/sweep.py [--short] [--only SCENARIO]... [--function NAME]... [--places N] [--allocations N]
+                                 [--jobs N] [--results FOLDER] [--write]
 
 For each scenario the calls of each function are counted first. Then, for the N-th call of it and each error that the
 Vulkan specification allows it, a new scenario is made, whose N-th call alone, or every one from there on, fails. What is
@@ -116,11 +116,11 @@ def places(calls: int, most: int) -> list[int]:
     return sorted({1 + round(place * (calls - 1) / (most - 1)) for place in range(most)})
 
 
-def faults(calls: Mapping[str, int], most: int) -> Iterator[Fault]:
+def faults(calls: Mapping[str, int], most: int, most_allocations: int) -> Iterator[Fault]:
     """All faults of a scenario with these calls, of each function at so many places at most."""
     for command in (*registry.commands(), registry.ALLOCATION):
         for result in command.faults if command.name in calls else ():
-            for first in places(calls[command.name], most):
+            for first in places(calls[command.name], most_allocations if command is registry.ALLOCATION else most):
                 yield Fault(command.name, first, 1, result)
                 if result not in ONCE:
                     yield Fault(command.name, first, FOR_GOOD, result)
@@ -216,11 +216,15 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario; may be repeated")
     parser.add_argument("--function", action="append", help="faults of this function alone; may be repeated")
     parser.add_argument("--places", type=int, default=1 << 30, help="calls of a function that fail in a scenario, at most")
+    parser.add_argument(
+        "--allocations", type=int, help="as --places, of allocations; as many if not given"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="how many processes try faults at a time")
     parser.add_argument("--results", type=pathlib.Path, help="a folder of results, which are not found anew")
     parser.add_argument("--write", action="store_true", help="put the table into docs/faults.md")
     given = parser.parse_args()
 
+    given.allocations = given.allocations or given.places
     scenarios = list(given.only or SCENARIOS)
     idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
 
@@ -238,7 +242,7 @@ def main() -> int:
         known = {name: found for name in scenarios if (found := kept(given.results, name)) is not None}
         missing = [name for name in scenarios if name not in known]
         wanted = dict(pool.map(lambda name: (name, with_worker(lambda worker: count(name, worker))), missing))
-        chosen = {name: list(faults(wanted[name]["calls"], given.places)) for name in missing}
+        chosen = {name: list(faults(wanted[name]["calls"], given.places, given.allocations)) for name in missing}
         if given.function:
             chosen = {name: [item for item in found if item.function in given.function] for name, found in chosen.items()}
         if given.short:

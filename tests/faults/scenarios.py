@@ -172,6 +172,7 @@ class OpenInstance(Scenario):
 
 class OpenDevice(Scenario):
     own_device = True
+    last_allocations = 2  # nanobind's holder of the device, and its note of it
 
     def __init__(self) -> None:
         self.device = None

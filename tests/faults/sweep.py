@@ -216,9 +216,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario; may be repeated")
     parser.add_argument("--function", action="append", help="faults of this function alone; may be repeated")
     parser.add_argument("--places", type=int, default=1 << 30, help="calls of a function that fail in a scenario, at most")
-    parser.add_argument(
-        "--allocations", type=int, help="as --places, of allocations; as many if not given"
-    )
+    parser.add_argument("--allocations", type=int, help="as --places, of allocations; as many if not given")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes try faults at a time")
     parser.add_argument("--results", type=pathlib.Path, help="a folder of results, which are not found anew")
     parser.add_argument("--write", action="store_true", help="put the table into docs/faults.md")

@@ -368,7 +368,7 @@ class ComputeDevice:
             self._pipelines_saved, self._saved_at = created, time.monotonic()
             try:
                 self.native.save_pipeline_cache()
-            except (OSError, MemoryError, VulkanError) as error:  # whoever runs or closes something has got what he asked for
+            except (OSError, MemoryError, VulkanError) as error:  # whoever runs or closes something has what he asked for
                 warnings.warn(f"dmlvk could not save the pipeline cache: {error}", RuntimeWarning, stacklevel=2)
 
     # -- state

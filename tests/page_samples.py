@@ -1,11 +1,17 @@
-"""Results and cards that were not measured, with everything that a page may have to show."""
+"""Results, cards and reports that were not measured, with everything that a page may have to show; and a reader of pages."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import pathlib
+import tempfile
+from html.parser import HTMLParser
 from typing import Any
 
+from dmlvk.engine.profile import KernelTime, StepReport
+from dmlvk.engine.trace import Label
+from dmlvk.onnx.report import SessionReport
 from dmlvk.verify.card import Card, Entry, Failure
 from dmlvk.verify.machine import Machine
 from dmlvk_bench.results import Ceilings, ProblemRow, Results, RivalTime
@@ -23,6 +29,8 @@ MACHINE = Machine(
     commit="abc1234",
     date="2026-11-22T11:37:58+00:00",
 )
+_VOID = {"meta", "link", "input", "br", "hr", "img"}
+
 NETWORK = "ResNet-50 float32 batch 1"
 CEILINGS = Ceilings(
     copy_gb_per_s=4000.0,
@@ -180,3 +188,86 @@ def card() -> Card:
 def passing() -> Card:
     """The card without its failure."""
     return dataclasses.replace(card(), entries=[item for item in card().entries if item.passed])
+
+
+def step(node: str, op_type: str, start: float, seconds: float, **fields: Any) -> StepReport:
+    """A step of one kernel, which runs for so long from a time on."""
+    time = KernelTime(f"{op_type.lower()}_kernel", start, start + seconds)
+    defaults: dict[str, Any] = {"operator": f"{op_type}Operator", "kernels": (time.kernel,), "bytes": 4096, "flops": None}
+    return StepReport(node=node, op_type=op_type, times=(time,), **{**defaults, **fields})
+
+
+def run_report(**fields: Any) -> SessionReport:
+    """A profile of nodes that ran in every place there is."""
+    hostile = "</script><script>alert(1)</script>"
+    steps = (
+        step("once", "Transpose", 0.0, 0.0, runs_once=True, live_bytes=7),
+        step("conv", "Conv", 0.0, 3e-3, merged=("batch<b>", hostile), live_bytes=3 << 20, flops=1 << 30),
+        step("gelu", "Gelu", 3e-3, 1e-3, live_bytes=5 << 20),
+        step("inside a function", "Mul", 4e-3, 5e-4, live_bytes=1 << 20),
+    )
+    defaults: dict[str, Any] = {
+        "device": MACHINE.device,
+        "model": '<model> & "more".onnx',
+        "input_shapes": {"<x>": (1, 3, 224, 224)},
+        "gpu_nodes": (Label("once", "Transpose"), Label("conv", "Conv"), Label("gelu", "Gelu"), Label("function", "Own")),
+        "host_nodes": (Label("shape", "Shape", "shape arithmetic"), Label("text", "<T>", "in ONNX Runtime: text", 10, 2048)),
+        "removed_nodes": (
+            Label("batch<b>", "BatchNormalization", "part of another node's operator"),
+            Label(hostile, "Relu", "part of another node's operator"),
+            Label("view", "Reshape", "a view of its input"),
+        ),
+        "host_reads": 2,
+        "dispatches": 3,
+        "weights_bytes": 100 << 20,
+        "activation_bytes": 6 << 20,
+        "largest_live_bytes": 5 << 20,
+        "peak_device_bytes": 120 << 20,
+        "staging_bytes": 1 << 20,
+        "plans": 1,
+        "planning_seconds": 0.25,
+        "steps": steps,
+    }
+    return SessionReport(**{**defaults, **fields})
+
+
+def run_page(**fields: Any) -> str:
+    """The page of such a report."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "report.html"
+        run_report(**fields).save_html(path)
+        return path.read_text(encoding="utf-8")
+
+
+class Reader(HTMLParser):
+    """What a page consists of; fails where an element is not closed or an id is there twice."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: set[str] = set()
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _VOID:
+            self.open.append(tag)
+        self.handle_startendtag(tag, attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id":
+                assert value not in self.ids, f"the id {value} is there twice"
+                self.ids.add(str(value))
+            self.attributes.append((name, value or ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, f"{tag} ends inside {self.open[-3:]}"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("style", "script"):
+            self.text += data

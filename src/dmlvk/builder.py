@@ -32,6 +32,8 @@ from dmlvk.engine.callable_graph import CallableGraph
 from dmlvk.engine.default_device import check_device
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.numpy_types import array_of, data_type_of, dtype_of, element_strides, memory_span
+from dmlvk.engine.profile import step_report
+from dmlvk.engine.report_html import NodeRow, first_nodes, memory_figure
 from dmlvk.engine.single_operators import bound
 from dmlvk.engine.trace import PackedTensor, Trace
 from dmlvk.engine.transfer import empty_on_device
@@ -50,6 +52,8 @@ from dmlvk.graph.step import Storage
 from dmlvk.graph.views import View, is_order, sizes_of, view_of
 from dmlvk.graph.wiring import Wiring, wire
 from dmlvk.graph_methods import GraphMethods
+from dmlvk.html.elements import facts, notebook
+from dmlvk.html.words import size
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError, StateError, other_device
@@ -503,6 +507,21 @@ class Function(Generic[Results_co]):
         if self._desc is None:
             raise StateError("a function that returns nothing but tensors without elements has no operator")
         return self._device.compile_graph(self._desc, self._flags, without=self._without)
+
+    def _repr_html_(self) -> str:
+        graph = self._graph.graph
+        steps = [step_report(run) for run in graph.runs()]
+        known = facts(
+            (
+                ("device", self._device.info.name),
+                ("inputs", ", ".join(map(str, self._inputs))),
+                ("outputs", ", ".join(map(str, self._returned))),
+                ("operators", f"{len(steps):,}, {graph.dispatches:,} launches a call"),
+                ("memory", f"{size(graph.placement.nbytes)} for what lies between inputs and outputs"),
+            )
+        )
+        rows = [NodeRow(str(number), step.op_type, steps=[step]) for number, step in enumerate(steps)]
+        return notebook(type(self).__name__, "", known, memory_figure(steps), first_nodes(rows))
 
     def initialize(self, weights: Mapping[Expression, DeviceArray | npt.ArrayLike]) -> None:
         """Gives the inputs that are OWNED_BY_DML, once; their arrays are not needed afterwards.

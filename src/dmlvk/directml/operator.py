@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from dmlvk.engine.operator import initialization_scratch, keep_owned_inputs, owned_inputs
+from dmlvk.html.elements import element, facts, notebook, shortened, table
+from dmlvk.html.words import size
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer
@@ -21,6 +23,9 @@ from dmlvk.spec.enums import ExecutionFlags, member
 from dmlvk.spec.errors import StateError, other_device
 from dmlvk.spec.schema import OperatorDesc, Slot
 from dmlvk.spec.tensor import TensorDesc
+
+_MOST_BINDINGS: Final = 50
+"""The most bindings that a notebook shows."""
 
 
 class BindingProperties(NamedTuple):
@@ -131,6 +136,22 @@ class CompiledOperator:
         self.initialized = False
         self.persistent_home: BoundRange | None = None
         self.recorded_homes: tuple[BoundRange | None, ...] = ()
+
+    def _repr_html_(self) -> str:
+        slots = (("input", self.signature.inputs), ("output", self.signature.outputs))
+        tensors = [(slot.name, what, str(slot.tensor or "none")) for what, own in slots for slot in own]
+        launches = self.plan.dispatches
+        known = facts(
+            (
+                ("device", self.device.info.name),
+                ("initialized", "yes" if self.initialized else "not yet"),
+                ("launches", f"{len(launches):,}"),
+                ("kernels", shortened(", ".join(dict.fromkeys(launch.name for launch in launches)))),
+                ("memory", f"{size(self.plan.temporary_bytes)} temporary, {size(self.plan.persistent_bytes)} persistent"),
+            )
+        )
+        names = table(("binding", "", "tensor"), tensors[:_MOST_BINDINGS])
+        return notebook(type(self).__name__, self.signature.operator, known, element("div", names, class_="scroll"))
 
     def get_binding_properties(self) -> BindingProperties:
         """``IDMLDispatchable::GetBindingProperties``: the bytes of the temporary and persistent resources to bind."""

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from dmlvk.engine.operator import PreparedOperator
 from dmlvk.graph.step import Step
-from dmlvk.kernels.common.plan import BlockCopy
 from dmlvk.runtime.recorder import DispatchTiming
 
 _LEAST_INTENSITY: Final = 4
@@ -96,9 +95,7 @@ def step_report(run: RunStep, timings: Iterable[DispatchTiming] | None = None) -
         node=step.origin.name,
         op_type=step.origin.op_type,
         operator=step.desc.title,
-        kernels=tuple(
-            launch.name if isinstance(launch, BlockCopy) else launch.kernel.kernel for launch in run.operator.plan.dispatches
-        ),
+        kernels=tuple(launch.name for launch in run.operator.plan.dispatches),
         bytes=sum(slot.tensor.total_tensor_size_in_bytes for slot, storage in slots if slot.tensor and storage),
         flops=step.desc.flops(),
         merged=tuple(origin.name for origin in step.merged),

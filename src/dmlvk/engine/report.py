@@ -1,11 +1,19 @@
-"""The report of a run: launches, memory, and the cost of each operator."""
+"""The report of a run: launches, memory, and the cost of each operator; as text, as a page and in a notebook."""
 
 from __future__ import annotations
 
+import os
+import pathlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
+from xml.etree.ElementTree import Element
 
 from dmlvk.engine.profile import StepReport, chrome_trace
+from dmlvk.engine.report_html import MOST_ROWS, NodeRow, first_nodes, kind_table, memory_figure, node_table, rows_of
+from dmlvk.html.elements import element, facts, markup, notebook, shortened
+from dmlvk.html.page import page
+from dmlvk.html.words import number, size
 from dmlvk.spec.errors import StateError
 
 
@@ -95,6 +103,86 @@ class RunReport:
         self._require_times()
         return chrome_trace(self.device, self.steps)
 
+    # -- as HTML
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the report as a page: the nodes with what each became, where the time went, memory over the run, and what
+        the host did. One file, which any browser shows; it has the times of a profile, where the report is one.
+
+        Of very many nodes those are left out that took least.
+
+        Args:
+            path: The file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        rows = self._rows()
+        kinds = kind_table(rows)
+        tiles = (element("div", element("b", value), element("span", what), class_="tile") for value, what in self._totals())
+        figures = (memory_figure(self.steps), kinds and element("figure", element("h3", "Where the time went"), kinds))
+        content = [
+            element(
+                "header",
+                element("p", "dmlvk run report", class_="eyebrow"),
+                element("h1", shortened(self._name)),
+                facts(self._facts()),
+            ),
+            element("section", *tiles, class_="tiles", aria_label="In short"),
+            element("section", *figures, class_="figures"),
+            *self._further(),
+            *_node_section(rows),
+        ]
+        text = page(f"{self._name} on {self.device}", "python -m dmlvk run --html", markup(content))
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        known = facts((*self._facts(), *((what, value) for value, what in self._totals())))
+        further = (memory_figure(self.steps), first_nodes(self._rows()))
+        return notebook(type(self).__name__, self._name, known, *self._further(), *further)
+
+    @property
+    def _name(self) -> str:
+        """The name of what ran."""
+        return "a run"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What is said of the report in a line each."""
+        return [("device", self.device)]
+
+    def _totals(self) -> Iterable[tuple[str, str]]:
+        """The numbers that matter most, each with what it counts."""
+        if self.gpu_seconds is not None:
+            yield f"{number(self.gpu_seconds * 1e3)} ms", "on the device, from the first kernel to the last"
+        yield f"{self.dispatches:,}", "launches"
+        yield size(self.weights_bytes), "weights on the device"
+        yield size(self.activation_bytes), "memory of a run besides weights"
+        yield size(self.peak_device_bytes), "in use on the device at most"
+        yield f"{number(self.planning_seconds * 1e3)} ms", "to plan the run, once"
+
+    def _rows(self) -> list[NodeRow]:
+        """The nodes of the network."""
+        return list(rows_of(self.steps).values())
+
+    def _further(self) -> Iterable[Element]:
+        """What a page has besides, before the nodes."""
+        return ()
+
     def _require_times(self) -> None:
         if self.gpu_seconds is None:
             raise StateError(f"the report has no times: {self.made_by} makes one that has")
+
+
+def _node_section(rows: list[NodeRow]) -> Iterable[Element]:
+    """All nodes of a page."""
+    if not rows:
+        return
+    yield element("h2", "The nodes")
+    if len(rows) > MOST_ROWS:
+        what = "that took longest" if any(row.seconds for row in rows) else "that come first"
+        yield element("p", f"Of {len(rows):,} nodes these are the {MOST_ROWS:,} {what}.")
+    search = element("input", type="search", data_filter=".nodes", autocomplete="off")
+    label = element("label", "Filter the nodes ", search)
+    yield element("p", label, " ", element("output"), class_="filter", hidden="")
+    nodes = node_table(rows, MOST_ROWS, class_="nodes sortable")
+    yield element("div", nodes, class_="scroll", tabindex="0", role="region", aria_label="The nodes")

@@ -13,6 +13,8 @@ from dmlvk.engine.default_device import check_device, default_device
 from dmlvk.engine.four_bit import pack_half_bytes, unpack_half_bytes
 from dmlvk.engine.numpy_types import HALF_BYTES, array_of, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.graph.views import View, is_order, sizes_of
+from dmlvk.html.elements import element, facts, notebook
+from dmlvk.html.words import size
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.runtime.recorder import BoundRange, Recording, copy_between
@@ -31,6 +33,9 @@ _DLPACK_CPU: Final = (1, 0)
 _BOOL: Final = np.dtype(bool)
 _WORD: Final = 4
 """Bytes of the buffer of an array without elements."""
+
+_MOST_SHOWN: Final = 200
+"""The most elements that a notebook shows without leaving out those in the middle."""
 
 Index = int | slice | None
 
@@ -219,6 +224,19 @@ class StoredArray:
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.numpy()!r}, device={self.device.info.name!r})"
+
+    def _repr_html_(self) -> str:
+        values = np.array2string(self.numpy(), threshold=_MOST_SHOWN, max_line_width=100)
+        known = facts(
+            (
+                ("shape", str(self.shape)),
+                ("type", f"{self.dtype} ({self.data_type.name})"),
+                ("strides", "" if self.is_packed else f"{self.strides}, in elements"),
+                ("bytes", size(self.span_in_bytes)),
+                ("device", self.device.info.name),
+            )
+        )
+        return notebook("DeviceArray", "", known, element("pre", values))
 
     def viewed(self, items: Sequence[Index]) -> Self:
         """A view.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from xml.etree.ElementTree import Element
 
 from dmlvk.engine.report import RunReport
+from dmlvk.engine.report_html import NodeRow, rows_of
 from dmlvk.engine.trace import Label
+from dmlvk.html.elements import element, number_cell, shortened, table
 from dmlvk.html.words import size
 
 IN_ONNX_RUNTIME: Final = "in ONNX Runtime"
@@ -22,6 +25,7 @@ class SessionReport(RunReport):
     made before there is one.
 
     Attributes:
+        model: The file's name; of a model that comes from none, that of its graph.
         input_shapes: The shapes of the inputs, by name; empty before there is a run or a plan.
         gpu_nodes: Nodes that ran on the device, some with why: what the host read for them, or constants that were computed
             once, when the session was made, and take nothing of a run.
@@ -33,6 +37,7 @@ class SessionReport(RunReport):
 
     made_by = "InferenceSession.profile"
 
+    model: str
     input_shapes: dict[str, tuple[int, ...]]
     gpu_nodes: tuple[Label, ...]
     host_nodes: tuple[Label, ...]
@@ -80,6 +85,51 @@ class SessionReport(RunReport):
             if node.reason.startswith(IN_ONNX_RUNTIME)
         ]
         return "\n".join(lines)
+
+    # -- as HTML
+
+    @property
+    def _name(self) -> str:
+        return self.model
+
+    def _facts(self) -> list[tuple[str, str]]:
+        shapes = ", ".join(f"{name} {list(sizes)}" for name, sizes in self.input_shapes.items())
+        return [*super()._facts(), ("inputs", shapes)]
+
+    def _totals(self) -> Iterable[tuple[str, str]]:
+        yield from super()._totals()
+        if self.host_reads:
+            yield f"{self.host_reads:,}", "times the host waited for values to go on"
+
+    def _rows(self) -> list[NodeRow]:
+        rows = rows_of(self.steps)
+        homes = {name: step.node for step in self.steps for name in step.merged}
+        found = []
+        for place, labels in self._places():
+            for label in labels:
+                became = f"{place}: {label.reason}" if label.reason else place
+                row = rows.pop(label.name, None) or NodeRow(label.name, label.op_type, became)
+                row.home = "" if row.steps else homes.get(label.name, "")
+                found.append(row)
+        return found + list(rows.values())  # what is left are parts of functions
+
+    def _places(self) -> Iterable[tuple[str, tuple[Label, ...]]]:
+        return (("on the device", self.gpu_nodes), ("on the host", self.host_nodes), ("no work", self.removed_nodes))
+
+    def _further(self) -> Iterable[Element]:
+        groups: dict[tuple[str, str], list[Label]] = {}
+        for place, labels in self._places():
+            for label in labels:
+                groups.setdefault((place, label.reason), []).append(label)
+        lines = []
+        for (place, reason), group in groups.items():
+            kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(label.op_type for label in group).most_common())
+            moved = sum(label.from_device + label.to_device for label in group)
+            carried = f"; {size(moved)} from and to the device" if moved else ""
+            lines.append((place, shortened(reason), number_cell(f"{len(group):,}"), shortened(kinds) + carried))
+        if lines:
+            places = table(("where", "why", "\tnodes", "operators"), lines)
+            yield element("section", element("h2", "Where the nodes ran"), element("div", places, class_="scroll short"))
 
 
 def _summary(records: Sequence[Label]) -> str:

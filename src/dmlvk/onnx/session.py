@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ from dmlvk.engine.transfer import (
     to_bytes,
 )
 from dmlvk.graph.views import Sizes
+from dmlvk.html.elements import element, facts, notebook, shortened, table
+from dmlvk.html.words import size
 from dmlvk.onnx.control import LongLoopError
 from dmlvk.onnx.explain import NodeExplanation, explain_node
 from dmlvk.onnx.feeds import Fed, Feed, check_feeds, fixed_sizes, stand_in_sizes
@@ -61,6 +64,9 @@ from dmlvk.spec.errors import (
     other_device,
 )
 from dmlvk.spec.tensor import packed_strides
+
+_MOST_NAMES: Final = 50
+"""The most inputs and outputs that a notebook shows."""
 
 
 class _Home(NamedTuple):
@@ -147,6 +153,7 @@ class InferenceSession:
         for name in keywords:
             tell_once(f"InferenceSession: its argument {name!r} has no effect")
         source: Any = path_or_bytes if model is None else model
+        is_path = isinstance(source, str | os.PathLike)
         self._options = (sess_options or SessionOptions()).checked()
         asked = providers or tuple(self._options.providers.items())
         self._providers = normalized(asked, provider_options)
@@ -176,6 +183,7 @@ class InferenceSession:
             limits=self._options.limits,
         )
         self._model = self._network.model
+        self._name = os.path.basename(source) if is_path else self._model.metadata.graph_name or "a model"
         self._types = {info.name: info.dtype for info in self._model.inputs}
         ahead = self._trace_ahead()  # while the device opens
         folding()
@@ -226,6 +234,25 @@ class InferenceSession:
             self._account = None
             if device is not None:
                 self._shared = None
+
+    def _repr_html_(self) -> str:
+        model, device = self._model, self.device.info
+        values = [("input", info) for info in model.inputs] + [("output", info) for info in model.outputs]
+        shapes = (info.shape if info.shape is None else str(info.shape) for _, info in values)
+        lines = ((info.name, what, info.type, shape) for (what, info), shape in zip(values, shapes, strict=True))
+        constants = (*self._network.folded, *self._network.computed)
+        made = " ".join(filter(None, (model.metadata.producer_name, model.metadata.description)))
+        known = facts(
+            (
+                ("device", f"{device.name} ({device.type})"),
+                ("nodes", f"{len(model.nodes) + len(constants):,}, {len(constants):,} of them constants"),
+                ("made by", shortened(made)),
+                ("plans", f"{len(self._graphs.cached)} made for the shapes that it has met"),
+                ("memory", f"{size(self._graphs.weights_bytes)} of weights, {size(self._graphs.arena_bytes)} for all else"),
+            )
+        )
+        names = table(("name", "", "type", "shape"), itertools.islice(lines, _MOST_NAMES))
+        return notebook(type(self).__name__, self._name, known, element("div", names, class_="scroll"))
 
     # -- what the model says
 
@@ -368,6 +395,7 @@ class InferenceSession:
         memory = self.device.memory()
         return SessionReport(
             device=self.device.info.name,
+            model=self._name,
             input_shapes=account.input_shapes,
             gpu_nodes=(*self._network.computed, *account.device_labels),
             host_nodes=(*self._network.folded, *account.host_labels),

@@ -34,6 +34,8 @@ from typing import TYPE_CHECKING, Any, Final
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.devices.mask import Mask
 from dmlvk.devices.model import CPU, DEVICES, GENERIC_GPU, DeviceModel, Source
+from dmlvk.html.elements import facts, notebook
+from dmlvk.html.words import size
 from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.kernels.common.library import pipeline_spirv
 from dmlvk.kernels.common.plan import KernelVariant
@@ -86,6 +88,21 @@ class DeviceInfo:
     api_version: tuple[int, int, int]
     memory_in_bytes: int
     features: Mapping[str, bool] = field(hash=False)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What there is to say of it beside its name, in pairs."""
+        return [
+            ("type", self.type),
+            ("memory", size(self.memory_in_bytes)),
+            ("driver", self.driver),
+            ("Vulkan", ".".join(map(str, self.api_version))),
+            ("uuid", self.uuid),
+            ("features", ", ".join(name for name, there in self.features.items() if there)),
+            ("without", ", ".join(name for name, there in self.features.items() if not there)),
+        ]
+
+    def _repr_html_(self) -> str:
+        return notebook(type(self).__name__, f"{self.index}: {self.name}", facts(self._facts()))
 
 
 def _physical_devices() -> list[_native.PhysicalDevice]:
@@ -237,6 +254,12 @@ class ComputeDevice:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.info.index}: {self.info.name}, opened as number {self._number}>"
+
+    def _repr_html_(self) -> str:
+        memory = self.memory()
+        used = f"{size(memory['live'])} in use now, {size(memory['peak'])} at most so far"
+        known = facts([*self.info._facts(), ("mask", str(self.mask)), ("buffers", used)])
+        return notebook(type(self).__name__, f"{self.info.index}: {self.info.name}", known)
 
     def nanoseconds(self, earlier: int, later: int) -> float:
         """Time between two timestamps of the queue, in ticks; the counter may have wrapped around between them."""

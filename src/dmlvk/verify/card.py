@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -10,6 +11,8 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
+from dmlvk.html.elements import facts, notebook, table
+from dmlvk.html.words import number
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.machine import Machine
 
@@ -17,6 +20,8 @@ FORMAT = 1
 """The version of the file's format; a file with another number is refused."""
 CTRL_C = "Ctrl-C"
 """What stopped a verification that its user ended."""
+_MOST_FAILURES = 20
+"""The most that a notebook shows."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,27 @@ class Card:
     def interrupted(self) -> bool:
         """Whether its user ended it before all was run."""
         return self.stopped == CTRL_C
+
+    def _repr_html_(self) -> str:
+        ran = [entry for entry in self.entries if not entry.unsupported]
+        failed = [entry for entry in self.entries if not entry.passed]
+        missing = len(self.entries) - len(ran)
+        elements, runs = sum(entry.elements for entry in ran), sum(entry.runs for entry in ran)
+        worst = max((entry for entry in ran if entry.passed), key=lambda entry: entry.max_ulp, default=None)
+        known = facts(
+            (
+                ("device", self.machine.device),
+                ("driver", self.machine.driver),
+                ("selection", f"{self.selection}, {self.seconds:.0f} s"),
+                ("operators and types", f"{len(ran)} ran, {len(failed)} failed, {missing} cannot run here"),
+                ("compared", f"{elements:,} elements of {runs:,} runs"),
+                ("largest error", f"{number(worst.max_ulp)} ULP: {worst.operator} {worst.data_type}" if worst else ""),
+                ("ended early", self.stopped),
+            )
+        )
+        lines = ((entry.operator, entry.data_type, entry.failure.sentence() if entry.failure else "") for entry in failed)
+        wrong = table(("operator", "type", "what failed"), itertools.islice(lines, _MOST_FAILURES)) if failed else None
+        return notebook("Accuracy card:", "PASS" if self.passed else "FAIL", known, wrong)
 
     def as_json(self) -> dict[str, Any]:
         """The entry for JSON; an infinite error is null."""

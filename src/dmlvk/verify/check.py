@@ -317,7 +317,7 @@ def _failure(
     same: bool = True,
 ) -> Failure:
     launches = plan.dispatches if plan is not None else ()
-    kernels = [launch.name if isinstance(launch, BlockCopy) else launch.kernel.kernel for launch in launches]
+    kernels = [launch.name for launch in launches]
     element: dict[str, Any] = {}
     if wrong is not None:
         first, worst = (

@@ -100,6 +100,11 @@ class Dispatch:
     params: bytes
     grid: tuple[int, int, int]
 
+    @property
+    def name(self) -> str:
+        """The kernel's name, in timings and reports."""
+        return self.kernel.kernel
+
 
 @dataclass(frozen=True)
 class BlockCopy:

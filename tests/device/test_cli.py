@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,13 @@ def test_ctrl_c_leaves_the_devices_that_were_measured(
     monkeypatch.setattr("dmlvk.runtime.measure.measure_model", interrupted)
     assert main(["devices", "--measure", "--json"]) == 130
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_verbose_tells_what_is_done(capsys: pytest.CaptureFixture[str], model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("dmlvk")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "level", logger.level)
+    assert main(["run", model]) == 0 and not capsys.readouterr().err
+    assert main(["run", model, "--size", "N=9", "-v"]) == 0
+    err = capsys.readouterr().err
+    assert "dmlvk.onnx.session: loaded a model of 1 nodes" in err and "dmlvk.engine: a plan of 1 operators" in err

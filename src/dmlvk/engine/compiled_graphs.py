@@ -27,6 +27,7 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.memory import Buffer, Purpose
 from dmlvk.runtime.recorder import BoundRange, Command, Recording
 from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.log import logger
 from dmlvk.spec.mould import Mould
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import Size
@@ -241,7 +242,8 @@ class Compiler:
         uploading = Count(self._progress, UPLOADING, self.weights.missing_bytes(everything))
         if not any(step.runs_once for step in trace.steps) and not any(owned for _, owned in missing):
             self.weights.upload(bound, uploading)  # while pipelines are created
-        compiling = Count(self._progress, COMPILING, len(creating))
+        wanted = frozenset(creating)
+        compiling = Count(self._progress, COMPILING, len(wanted))
         fresh = {}
         for work, step in missing.items():
             plan = plans[work[0]]
@@ -254,6 +256,9 @@ class Compiler:
             if ready:
                 compiling(len(ready))
         self._operators.update(fresh)
+        logger("engine").info(
+            "a plan of %d operators, %d of them new, %d new pipelines", len(works), len(fresh), len(wanted)
+        )
         return _Prepared(trace, works, [fresh.get(work) or known[work] for work in works], uploading)
 
     def bring_weights(self, prepared: _Prepared) -> None:

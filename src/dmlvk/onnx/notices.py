@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import logging
-
 from dmlvk.onnx.names import standing_of
+from dmlvk.spec.log import logger
 
 _told: set[str] = set()
-
-
-@functools.cache
-def _logger() -> logging.Logger:
-    """The logger, made when there is something to say: importing the package changes nothing in the process."""
-    logger = logging.getLogger("dmlvk.onnx")
-    logger.addHandler(logging.NullHandler())
-    return logger
 
 
 def tell_once(line: str) -> None:
     """Logs a line the first time that it is true in this process."""
     if line not in _told:
         _told.add(line)
-        _logger().info(line)
+        logger("onnx").info(line)
 
 
 def tell_without_effect(owner: str, name: str, *which: str) -> None:

@@ -63,6 +63,7 @@ from dmlvk.spec.errors import (
     UnsupportedNodeError,
     other_device,
 )
+from dmlvk.spec.log import logger
 from dmlvk.spec.tensor import packed_strides
 
 _MOST_NAMES: Final = 50
@@ -192,6 +193,7 @@ class InferenceSession:
         self._lock = threading.Lock()
         self._account: Account | None = None
         self._timeline = Timeline() if self._options.enable_profiling else None
+        logger("onnx.session").info("loaded a model of %d nodes", len(loaded.nodes))
         if ahead is not None:
             self._plan_ahead(ahead)
 

@@ -51,6 +51,7 @@ from dmlvk.spec.errors import (
     OutOfDeviceMemoryError,
     VulkanError,
 )
+from dmlvk.spec.log import logger
 
 if TYPE_CHECKING:
     # Where it runs, it is imported inside functions: loading it registers functions to be called at exit, which importing
@@ -245,6 +246,8 @@ class ComputeDevice:
         self._pipelines_saved = 0
         self._saved_at = time.monotonic()
         _register_hook()
+        reduced_to = f", reduced to {self.mask}" if str(self.mask) else ""
+        logger("runtime").info("opened device %d: %s, %s%s", self.info.index, self.info.name, self.info.driver, reduced_to)
         self._is_open = True
         _OPEN_DEVICES.add(self)
 
@@ -364,6 +367,7 @@ class ComputeDevice:
         most = self.capabilities.workgroup_invocations
         if invocations > most:  # Vulkan would refuse it on a device that is what this one was reduced to
             raise ValueError(f"kernel {variant.kernel}: workgroup invocations {invocations} exceeds {most}")
+        logger("runtime").debug("creating a pipeline of %s", variant.kernel)
         return self.native.kernel(
             pipeline_spirv(variant),
             name=variant.kernel,
@@ -391,6 +395,7 @@ class ComputeDevice:
             self._pipelines_saved, self._saved_at = created, time.monotonic()
             try:
                 self.native.save_pipeline_cache()
+                logger("runtime").debug("kept the pipelines in %s", self._cache_path)
             except (OSError, MemoryError, VulkanError) as error:  # whoever runs or closes something has what he asked for
                 warnings.warn(f"dmlvk could not save the pipeline cache: {error}", RuntimeWarning, stacklevel=2)
 

@@ -8,6 +8,8 @@ import io
 import json
 import math
 import pathlib
+import sys
+import types
 from collections.abc import Iterator
 
 import numpy as np
@@ -235,6 +237,30 @@ def test_short_work_is_not_shown() -> None:
         assert not terminal.getvalue()
         bar.update(1, "B")
     assert "B" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("kernel", [object(), None])
+def test_a_notebook_shows_a_bar(kernel: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In IPython's own terminal, which has no kernel, it is no different from any other program."""
+    shown: list[str] = []
+    module = types.ModuleType("IPython.display")
+    module.HTML = str  # type: ignore[attr-defined]
+    module.display = lambda html, display_id: (shown.append(html), types.SimpleNamespace(update=shown.append))[1]  # type: ignore[attr-defined]
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=kernel)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    seconds = iter([0.0, 0.0, 0.01, 30.0])
+    with ProgressBar(100, clock=lambda: next(seconds)) as bar:
+        for done, text in ((0, "A"), (1, "too soon"), (25, "<b>")):
+            bar.update(done, text)
+    assert bool(shown) == (kernel is not None)
+    assert ("25%" in capsys.readouterr().err) == (kernel is None), "half a minute has passed"
+    if shown:
+        first, second, last = shown
+        assert '<progress max="1" value="0.0"' in first and "0:00  A" in first
+        assert 'value="0.25"' in second and " 25%  0:30, 1:30 left  &lt;b&gt;" in second
+        assert last == "", "it is gone in the end"
 
 
 def test_what_was_done_before_ctrl_c_stays() -> None:

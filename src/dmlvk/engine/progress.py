@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Generic, Self, TextIO, TypeVar
+from typing import Any, Final, Generic, Self, TextIO, TypeVar
+
+from dmlvk.html.elements import element, markup
 
 Progress = Callable[[str, int, int], None]
 """Told of the phase, how much of it is done, and how much there is to do: at the start, with 0 done, then as it goes on.
@@ -51,13 +54,13 @@ _SECONDS_BETWEEN_LINES: Final = 30.0
 
 
 class ProgressBar:
-    """One line of a terminal, rewritten as work goes on and erased at the end; where the stream is no terminal, a plain line
-    every half minute.
+    """One line of a terminal, or a bar in a notebook, rewritten as work goes on and erased at the end; where the stream is
+    neither, a plain line every half minute.
 
     Args:
         total: All there is to do, in whatever unit ``update`` counts.
-        patience: Seconds before it is first drawn on a terminal, for work that is often done sooner.
-        stream: Standard error where not given.
+        patience: Seconds before it is first drawn on a terminal or in a notebook, for work that is often done sooner.
+        stream: Standard error, or the notebook in which this runs, where not given.
         clock: Seconds.
     """
 
@@ -72,9 +75,11 @@ class ProgressBar:
         self._total = max(total, 1e-9)
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
+        self._notebook = _Notebook.around() if stream is None else None
         self._clock = clock
         self._started = clock()
-        self._due = patience if self._terminal else _SECONDS_BETWEEN_LINES
+        self._rewritten = self._terminal or self._notebook is not None
+        self._due = patience if self._rewritten else _SECONDS_BETWEEN_LINES
         self._drawn = False
 
     def __enter__(self) -> Self:
@@ -85,20 +90,29 @@ class ProgressBar:
 
     def erase(self) -> None:
         """Takes the line away, for whoever prints one that stays; the next ``update`` draws it again."""
-        if self._terminal and self._drawn:
+        if not self._rewritten or not self._drawn:
+            return
+        if self._notebook is not None:
+            self._notebook.show("")
+        else:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
-            self._drawn, self._due = False, 0.0
+        self._drawn, self._due = False, 0.0
 
     def update(self, done: float, text: str) -> None:
         """So much is done, and this is what comes now. Draws at most ten times a second."""
         elapsed = self._clock() - self._started
         if elapsed < self._due:
             return
-        self._due = elapsed + (_SECONDS_BETWEEN if self._terminal else _SECONDS_BETWEEN_LINES)
+        self._due = elapsed + (_SECONDS_BETWEEN if self._rewritten else _SECONDS_BETWEEN_LINES)
         share = min(done / self._total, 1.0)
         left = f", {_minutes(elapsed / share - elapsed)} left" if share > 0 else ""
         line = f"{share:4.0%}  {_minutes(elapsed)}{left}  {text}"
+        self._drawn = True
+        if self._notebook is not None:
+            bar = element("progress", max=1, value=round(share, 3), style="width:16em;vertical-align:middle")
+            self._notebook.show(markup([element("div", bar, f" {line}")]))
+            return
         if self._terminal:
             filled = round(_BAR * share)
             line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {line}"
@@ -106,7 +120,35 @@ class ProgressBar:
         else:
             self._stream.write(f"{line}\n")
         self._stream.flush()
-        self._drawn = True
+
+
+class _Notebook:
+    """A place in the output of a notebook's cell, by IPython, which whoever runs a notebook has imported.
+
+    Args:
+        display: The module ``IPython.display``.
+    """
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self._place: Any = None
+
+    @staticmethod
+    def around() -> _Notebook | None:
+        """The notebook in which this runs; None in any other program, IPython's own terminal among them."""
+        ipython = sys.modules.get("IPython")
+        shell = None if ipython is None else ipython.get_ipython()
+        if getattr(shell, "kernel", None) is None:
+            return None
+        return _Notebook(importlib.import_module("IPython.display"))
+
+    def show(self, html: str) -> None:
+        """Shows this there, and nothing of what was there before."""
+        shown = self._display.HTML(html)
+        if self._place is None:
+            self._place = self._display.display(shown, display_id=True)
+        else:
+            self._place.update(shown)
 
 
 def _minutes(seconds: float) -> str:

@@ -152,6 +152,7 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], model: str, arguments: lis
         ["--repeat", "-1"],
         ["--output", "/nonexistent/out.npz"],
         ["--profile", "/nonexistent/trace.json"],
+        ["--html", "/nonexistent/report.html"],
         ["--json", "/nonexistent/report.json"],
     ],
     ids=" ".join,

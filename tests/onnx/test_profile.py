@@ -172,6 +172,11 @@ def test_command_line(
     assert report["gpu_seconds"] > 0
     assert report["input_shapes"] == {"x": [1, 4, 9, 8], "i": [1, 8]}
     assert main([*arguments[:-1], str(tmp_path / "missing" / "trace.json")]) == 2
+    page = tmp_path / "report.html"
+    assert main(["run", str(path), "--html", str(page)]) == 0
+    assert "GFLOP/s" not in capsys.readouterr().out, "the table is the profile's"
+    written = page.read_text(encoding="utf-8")
+    assert "model.onnx" in written and "Where the time went" in written
     assert main(["run", str(path), "--json"]) == 0
     written = capsys.readouterr().out
     assert json.loads(written)["report"]["gpu_seconds"] is None

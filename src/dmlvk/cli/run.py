@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 @click.command(
     "run",
     cls=Command,
-    examples=("run model.onnx", "run model.onnx --size batch=8 --repeat 20", "run model.onnx --profile trace.json"),
+    examples=(
+        "run model.onnx",
+        "run model.onnx --size batch=8 --repeat 20",
+        "run model.onnx --profile trace.json --html report.html",
+    ),
 )
 @click.argument("model", type=click.Path(path_type=pathlib.Path))
 @option(
@@ -38,6 +42,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Time every kernel in two more runs, list them and write a Chrome trace, which Perfetto opens.",
 )
+@option(
+    "--html",
+    type=NewFile(),
+    metavar="FILE",
+    help="Time every kernel in two more runs, and write what each node became and took as a page.",
+)
 @device_option
 @json_option
 def command(
@@ -47,6 +57,7 @@ def command(
     output: pathlib.Path | None,
     repeat: int,
     profile: pathlib.Path | None,
+    html: pathlib.Path | None,
     device: str | None,
     out: Output,
 ) -> int:
@@ -68,9 +79,12 @@ def command(
     first_seconds = time.perf_counter() - started
     repeated = UntilInterrupted(_times(session, feeds, repeat))
     times = sorted(repeated) or [first_seconds]
-    report = session.report() if profile is None or repeated.interrupted else session.profile(feeds)
-    if profile is not None and not repeated.interrupted:
+    timed = bool(profile or html) and not repeated.interrupted
+    report = session.profile(feeds) if timed else session.report()
+    if profile is not None and timed:
         profile.write_text(report.chrome_trace(), encoding="utf-8")
+    if html is not None:
+        report.save_html(html)
     arrays: dict[str, Any] = {}
     for info, found in zip(session.get_outputs(), outputs, strict=True):
         if isinstance(found, list):  # a sequence
@@ -92,7 +106,7 @@ def command(
     }
     out.write(summary)
     out.say(report)
-    if profile is not None and not repeated.interrupted:
+    if profile is not None and timed:
         out.say(report.table())
     for name, item in summary["outputs"].items():
         out.say(f"{name}: {item['type']}{item['shape']}, mean {item['mean']:.6g}")

@@ -191,6 +191,11 @@ def test_wide_heads_have_no_matrices() -> None:
         assert ("reductions" in found, "cooperative" in found) == (fits, fits)
 
 
+@pytest.mark.parametrize("scale", [-1e38, 3e38, float("inf"), float("nan")])
+def test_scores_that_may_be_infinite_in_powers_of_2_have_no_matrices(scale: float) -> None:
+    assert set(possible_rules(attention().replace(scale=scale), DEVICES["reductions"])) == {"split", "tiles", "naive"}
+
+
 def test_parts_are_of_more_than_a_tile_of_keys() -> None:
     for keys in (64, 65):
         assert ("split" in possible_rules(attention(keys=keys), PLAIN)) == (keys > 64)

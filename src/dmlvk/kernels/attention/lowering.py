@@ -13,6 +13,7 @@ from dmlvk.kernels.attention.manifest import MaskBounds, PastLengths
 from dmlvk.kernels.attention.rules import (
     ATTENTION,
     ATTENTION_SPLIT_KEYS,
+    MOST_MASK_FILTER,
     AttentionProblem,
     matrix_shape,
     whole_matrices,
@@ -258,6 +259,7 @@ def _problem(desc: ops.MultiheadAttention1) -> AttentionProblem:
         quads=grouped(4) and (desc.bias_tensor is None or _last_strides(desc.bias_tensor, 1) == (1,)),
         words=grouped(WORD_BITS // bits) and not operands.q_bias,
         unpadded=desc.mask_type is MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
+        scale=desc.scale,
     )
 
 
@@ -358,6 +360,8 @@ def _matrices(
     found = matrix_shape(problem, caps, reductions=reductions)
     assert found is not None, "the rule is possible"
     shape, matrix = found
+    if math.isfinite(desc.mask_filter_value):
+        desc = desc.replace(mask_filter_value=max(-MOST_MASK_FILTER, min(desc.mask_filter_value, MOST_MASK_FILTER)))
     rows = matrix.m * shape.blocks
     row_tiles = -(-problem.rows // (shape.subgroups * rows))
     parts = _parts(problem, operands, shape.keys, row_tiles, _MATRIX_WORKGROUPS * caps.model.processors if split else 0)

@@ -26,6 +26,7 @@ class AttentionProblem:
         quads: Whether all rows that a kernel reads and writes consist of aligned groups of four elements.
         words: Whether they all consist of aligned 16-byte words, and nothing is added to them.
         unpadded: Whether sequences have starts of their own.
+        scale: What products of queries and keys are multiplied by.
     """
 
     bits: int
@@ -39,6 +40,7 @@ class AttentionProblem:
     quads: bool
     words: bool
     unpadded: bool
+    scale: float
 
     @property
     def rows(self) -> int:
@@ -136,9 +138,18 @@ def matrix_shape(
     return None if found is None else (found, matrix)
 
 
+_MOST_SCALE = 2.0**61
+"""The kernels of matrices count scores in powers of 2, log2(e) times as large. With this scale a product of two rows of 128
+FLOAT16 is below 2^100, and nothing that is finite becomes infinite on the way."""
+MOST_MASK_FILTER = 2.0**126
+"""What is added to scores so small counts as no more than this there. The sum is that number alone, as with any larger one,
+and against another score it is as good as infinite."""
+
+
 def _halves(problem: AttentionProblem, caps: Capabilities) -> bool:
-    """Whether cooperative matrices can be read where the operands lie, and a subgroup holds a tile of sums."""
-    return problem.bits == 16 and problem.words and not problem.unpadded and problem.heads <= caps.workgroup_counts[1]
+    """Whether cooperative matrices can be read where the operands lie, and scores stay in range."""
+    aligned = problem.bits == 16 and problem.words and not problem.unpadded
+    return aligned and problem.heads <= caps.workgroup_counts[1] and abs(problem.scale) <= _MOST_SCALE
 
 
 def _matrices(*, reductions: bool) -> Condition:

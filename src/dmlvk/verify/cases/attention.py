@@ -173,6 +173,13 @@ _CASES = (
         only=(_FLOAT16,),
     ),
     _case(
+        "words, the least number for masked keys",
+        *(9, 3, 2, (2, 2), 16),
+        mask=MaskType.KEY_SEQUENCE_LENGTH,
+        filter_value=float(np.finfo(np.float32).min),
+        layouts=False,
+    ),
+    _case(
         "words, causal",
         *(2, 40, 40, (4, 2), 16),
         past=33,

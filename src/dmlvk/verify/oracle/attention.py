@@ -130,9 +130,9 @@ def _attend(
     for head in range(desc.query_head_count):
         rows, own_keys, own_values = query[:, head], keys[head // group], values[head // group]
         scores = np.where(seen, _in_float32(_in_float32(rows @ own_keys.T * desc.scale) + added[head]), -np.inf)
-        size = np.abs(rows) @ np.abs(own_keys).T * abs(desc.scale) + np.where(
-            np.isfinite(added[head]), np.abs(added[head]), 0
-        )
+        addend = np.where(np.isfinite(added[head]), np.abs(added[head]), 0)
+        size = np.abs(rows) @ np.abs(own_keys).T * abs(desc.scale) + addend
+        size = np.where(size == addend, 0, size)  # beside such an addend a product is nothing, and so is its error
         peak = scores.max(axis=1, keepdims=True, initial=-np.inf)
         with np.errstate(invalid="ignore"):
             weights = np.exp(scores - np.where(np.isneginf(peak), 0.0, peak))

@@ -20,9 +20,10 @@ from dmlvk.directml.device import Device
 from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.engine.explanation import words
 from dmlvk.kernels.common.plan import BlockCopy, Plan
-from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.runtime.memory import Buffer, BufferBinding
 from dmlvk.spec.errors import DeviceLostError, DmlvkError, UnsupportedError
+from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.card import Failure
 from dmlvk.verify.cases.layouts import GuardedTensor, unflagged
@@ -121,6 +122,7 @@ class Execution:
                 if tensor not in problem.outputs:
                     self._buffers[tensor].write(tensor.data)
         inputs, outputs = (list(map(self._binding, tensors)) for tensors in (problem.inputs, problem.outputs))
+        plan = plan or _lowered(device, problem.desc, rule)
         self.operator = ReadyOperator(device, problem.desc, rule, inputs, plan=plan)
         self._commands = device.create_command_list()
         self.operator.record(self._commands, inputs, outputs)
@@ -267,12 +269,19 @@ def check_trials(device: Device, chosen: Iterable[Trial]) -> Iterator[Outcome]:
 def _prepared(device: Device, trial: Trial) -> Plan | None:
     """The plan, its pipelines on their way; None of a desc that is refused, for the same reason once it is run."""
     try:
-        plan = lower(device.create_operator(trial.desc).desc, device.capabilities, force=trial.variation.rule)
+        plan = _lowered(device, trial.desc, trial.variation.rule)
     except DmlvkError:
         return None
     launches = plan.dispatches + plan.initialize
     device.prepare_kernels(launch.kernel for launch in launches if not isinstance(launch, BlockCopy))
     return plan
+
+
+def _lowered(device: Device, desc: OperatorDesc, rule: str) -> Plan:
+    """The plan of a desc, of the data types beyond DirectML's too."""
+    desc.validate()
+    check_data_types(desc, device.capabilities)
+    return lower(desc, device.capabilities, force=rule)
 
 
 class _Compared(NamedTuple):

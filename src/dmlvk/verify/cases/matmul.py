@@ -36,8 +36,11 @@ CASES = (
         ops.Gemm,
         # At the magnitude of the summed terms: at most n / 2 ULP for a float32 sum of n products, and far less where
         # rounding errors are of either sign. The broadcast layout can make all products of a sum equal, and then they
-        # are not: 4.4 ULP for 19 products.
-        {TensorDataType.FLOAT32: Tolerance(8), TensorDataType.FLOAT16: Tolerance(1)},
+        # are not: 4.4 ULP for 19 products. FLOAT64 is summed in float64 as FLOAT32 is in float32.
+        {
+            **dict.fromkeys((TensorDataType.FLOAT64, TensorDataType.FLOAT32), Tolerance(8)),
+            TensorDataType.FLOAT16: Tolerance(1),
+        },
         (
             _case("small", 5, 7, 11, c=True, quick=True),
             # Sizes that are no multiples of anything, then whole quads in both directions, then one past a tile's sizes.

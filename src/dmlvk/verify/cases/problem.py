@@ -49,7 +49,7 @@ def variations(entry: OperatorCases, *, quick: bool = False) -> Iterator[Variati
     for case in entry.cases:
         if quick and not case.quick:
             continue
-        for data_type in case.only or entry.crossed_types:
+        for data_type in _data_types(entry, case):
             layouts = LAYOUTS if case.layouts else LAYOUTS[:1]
             for layout in layouts[:2] if quick else layouts:
                 yield Variation(case, data_type, layout)
@@ -57,6 +57,15 @@ def variations(entry: OperatorCases, *, quick: bool = False) -> Iterator[Variati
                 if name in case.inputs:
                     yield Variation(case, data_type, "packed", name)
                     yield Variation(case, data_type, "strided", name)
+
+
+def _data_types(entry: OperatorCases, case: Case) -> tuple[TensorDataType, ...]:
+    """The types that a case is tried with. Those beyond DirectML's stand for FLOAT32 and have the quick cases alone: their
+    kernels take other types' steps."""
+    found = case.only or entry.crossed_types
+    if not case.quick or TensorDataType.FLOAT32 not in found:
+        return found
+    return (*(item for item in entry.operator.traits.beyond if item not in found), *found)
 
 
 def build(operator: type[OperatorDesc], variation: Variation, place: Callable[..., GuardedTensor] = place) -> Problem:

@@ -16,6 +16,7 @@ T = TensorDataType
 _TOLERANCE: Final = {
     # Sums of more than a few elements are compensated; what remains are the roundings of those few, of squares, of the
     # division, the root and the logarithm, and of a product each factor's. The oracle gives a sum's magnitude.
+    T.FLOAT64: Tolerance(3),
     T.FLOAT32: Tolerance(3),
     T.FLOAT16: Tolerance(0.51),
 }

@@ -10,7 +10,7 @@ from dmlvk.spec.enums import AxisDirection, TensorDataType
 from dmlvk.spec.ops.scan import CumulativeProduct, CumulativeSummation
 from dmlvk.verify.cases.model import NUMPY_TYPES, Array, Case, Domain, OperatorCases, Tolerance, normal
 
-_FLOAT32, _FLOAT16 = TensorDataType.FLOAT32, TensorDataType.FLOAT16
+_FLOAT64, _FLOAT32, _FLOAT16 = TensorDataType.FLOAT64, TensorDataType.FLOAT32, TensorDataType.FLOAT16
 _FLOATS = (_FLOAT32, _FLOAT16)
 _DECREASING = AxisDirection.DECREASING
 
@@ -95,11 +95,11 @@ def _cases(exclusive: str) -> tuple[Case, ...]:
 # A sum takes part in at most 4 additions inside a unit (8 of FLOAT16), one for each doubling of the workgroup's
 # invocations and one for each unit that they hold, all at the magnitude of the sum of absolute values; what is carried from
 # tile to tile loses nothing. Half a ULP each, and they seldom point the same way.
-# Devices may flush subnormal numbers to 0: an error of up to 2^-126 an element.
-_SUMS = {_FLOAT32: Tolerance(4, 2.0**-100), _FLOAT16: Tolerance(1)}
+# Devices may flush subnormal numbers to 0: an error of up to 2^-126 an element; float64 has the same steps, and 2^-1022.
+_SUMS = {_FLOAT64: Tolerance(4, 2.0**-967), _FLOAT32: Tolerance(4, 2.0**-100), _FLOAT16: Tolerance(1)}
 # Every factor brings half a ULP at most, and all of them do where one factor is broadcast over the row: at most 37 of them
 # here, for all others are powers of two.
-_PRODUCTS = {_FLOAT32: Tolerance(19, 2.0**-106), _FLOAT16: Tolerance(1)}
+_PRODUCTS = {_FLOAT64: Tolerance(19, 2.0**-973), _FLOAT32: Tolerance(19, 2.0**-106), _FLOAT16: Tolerance(1)}
 
 CASES = (
     OperatorCases(

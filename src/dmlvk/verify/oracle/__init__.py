@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.spec.schema import OperatorDesc
@@ -27,6 +28,12 @@ class Scaled(NamedTuple):
 
     value: NDArray[Any]
     magnitude: NDArray[Any]
+
+
+def wide(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers in a type whose own rounding hardly counts: float64, and for those of float64 numpy's long double. Where that
+    is no wider, on Windows and on Macs, sums of float64 are compared with sums as good as they are."""
+    return values.astype(np.longdouble if values.dtype == np.float64 else np.float64)
 
 
 def snake_case(name: str) -> str:

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from dmlvk.spec.enums import MatrixTransform
 from dmlvk.spec.ops.matmul import Gemm as GemmDesc
-from dmlvk.verify.oracle import Scaled
+from dmlvk.verify.oracle import Scaled, wide
 from dmlvk.verify.oracle.convolution import activated
 
 Array = NDArray[Any]
 
 
 def gemm(desc: GemmDesc, a: Array, b: Array, c: Array | None) -> Scaled:
-    a, b = a.astype(np.float64), b.astype(np.float64)
+    a, b = wide(a), wide(b)
     if desc.trans_a == MatrixTransform.TRANSPOSE:
         a = np.swapaxes(a, -1, -2)
     if desc.trans_b == MatrixTransform.TRANSPOSE:
@@ -24,6 +24,6 @@ def gemm(desc: GemmDesc, a: Array, b: Array, c: Array | None) -> Scaled:
     value = desc.alpha * (a @ b)
     magnitude = abs(desc.alpha) * (np.abs(a) @ np.abs(b))
     if c is not None:
-        value = value + desc.beta * c.astype(np.float64)
-        magnitude = magnitude + np.abs(desc.beta * c.astype(np.float64))
+        value = value + desc.beta * wide(c)
+        magnitude = magnitude + np.abs(desc.beta * wide(c))
     return activated(desc.fused_activation, value, magnitude)

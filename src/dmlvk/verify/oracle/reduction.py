@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dmlvk.spec.enums import AxisDirection, ReduceFunction
 from dmlvk.spec.ops.reduction import Argmax, Argmin, Reduce
-from dmlvk.verify.oracle import Scaled
+from dmlvk.verify.oracle import Scaled, wide
 
 Array = NDArray[Any]
 
@@ -48,10 +48,10 @@ def reduce(desc: Reduce, x: Array) -> Array | Scaled:
     if function in (ReduceFunction.ARGMAX, ReduceFunction.ARGMIN):
         return _place(x, axes, AxisDirection.INCREASING, least=function == ReduceFunction.ARGMIN)
     if x.dtype.kind == "f":
-        # Of a sum that cancels the error is counted at half of the sum of the absolute values, in float32.
-        terms = 2.0**-1 if x.dtype == np.float32 else 2.0**-13
+        # Of a sum that cancels the error is counted at half of the sum of the absolute values; float16 is summed in float32.
+        terms = 2.0**-13 if x.dtype == np.float16 else 2.0**-1
         with np.errstate(all="ignore"):
-            return _float(function, x.astype(np.float64), axes, terms)
+            return _float(function, wide(x), axes, terms)
     if function == ReduceFunction.L1:
         x = np.abs(x)
     if function == ReduceFunction.SUM_SQUARE:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dmlvk.spec.enums import AxisDirection
 from dmlvk.spec.ops.scan import CumulativeProduct, CumulativeSummation
-from dmlvk.verify.oracle import Scaled
+from dmlvk.verify.oracle import Scaled, wide
 
 Array = NDArray[Any]
 
@@ -32,11 +32,11 @@ def cumulative_summation(desc: CumulativeSummation, x: Array) -> Array | Scaled:
     how = desc.axis, desc.axis_direction, desc.has_exclusive_sum
     if x.dtype.kind != "f":
         return _accumulated(np.add, x, *how)
-    wide = x.astype(np.float64)
-    finite = np.where(np.isfinite(wide), np.abs(wide), 0.0)
-    return Scaled(_accumulated(np.add, wide, *how), _accumulated(np.add, finite, *how))
+    terms = wide(x)
+    finite = np.where(np.isfinite(terms), np.abs(terms), 0.0)
+    return Scaled(_accumulated(np.add, terms, *how), _accumulated(np.add, finite, *how))
 
 
 def cumulative_product(desc: CumulativeProduct, x: Array) -> Array:
-    wide = x.astype(np.float64) if x.dtype.kind == "f" else x
-    return _accumulated(np.multiply, wide, desc.axis, desc.axis_direction, desc.has_exclusive_product)
+    factors = wide(x) if x.dtype.kind == "f" else x
+    return _accumulated(np.multiply, factors, desc.axis, desc.axis_direction, desc.has_exclusive_product)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlvk.arguments import inferred_data_type, inferred_sizes
+from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.schema import REGISTRY, FieldKind, FieldSpec, OperatorDesc, ScaleBias, Size2D
@@ -22,7 +23,7 @@ def parse_desc(operator: str, fields: Sequence[str]) -> OperatorDesc:
     Raises:
         InvalidArgumentError: an unknown operator or field, or a word that does not parse.
     """
-    row = next((row for row in REGISTRY.values() if row.__name__ == operator), None)
+    row = next((row for row in (*REGISTRY.values(), *LOWERINGS) if row.__name__ == operator), None)
     if row is None:
         raise InvalidArgumentError("must be the class name of an operator", field="operator", value=operator)
     specs = {spec.name: spec for spec in row.fields}

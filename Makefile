@@ -1,4 +1,4 @@
-# Commands for a machine that has Debian 12, Python 3.11 and a C++ compiler. Each sets up whatever is missing, says so, and skips what an earlier run
+# Commands for a machine that has Debian 12 or 13, its Python and a C++ compiler. Each sets up whatever is missing, says so, and skips what an earlier run
 # already did.
 #
 #   make demo        read the text of a photographed page with three ONNX models, every layer on the Vulkan device

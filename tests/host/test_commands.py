@@ -293,6 +293,36 @@ def test_the_quick_start_lists_each_command() -> None:
     assert {words[0] for words in ALL} == set(table)
 
 
+PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHOWN = sorted(
+    {
+        command.strip()
+        for page in PAGES
+        for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        if not kind
+        for command in re.findall(r"python -m dmlvk ([^#\n]+)", block)
+    }
+)
+
+
+@pytest.mark.usefixtures("with_benchmark")
+@pytest.mark.parametrize("command", SHOWN)
+def test_the_documentation_shows_commands_that_there_are(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _, found in commands():
+        monkeypatch.setattr(found, "callback", lambda *_, **__: 0)
+    assert cli.main(shlex.split(command)) == 0
+
+
+def test_the_documentation_shows_commands() -> None:
+    assert {"doctor", "run model.onnx", "verify", "bench --quick"} <= set(SHOWN)
+
+
+def test_readme_installs_what_the_set_up_does() -> None:
+    (line,) = re.findall(r"^sudo apt-get install (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    script = (ROOT / "tools" / "setup_debian.sh").read_text(encoding="utf-8")
+    assert all(re.search(rf"[ (]{re.escape(package)}[ )]", script) for package in line.split())
+
+
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"dmlvk {dmlvk.__version__}\n"

@@ -153,7 +153,7 @@ class RunReport:
     def _totals(self) -> Iterable[tuple[str, str]]:
         """The numbers that matter most, each with what it counts."""
         if self.gpu_seconds is not None:
-            yield f"{number(self.gpu_seconds * 1e3)} ms", "on the device, from the first kernel to the last"
+            yield f"{number(self.gpu_seconds * 1e3)} ms", "from the first kernel to the last"
         yield f"{self.dispatches:,}", "launches"
         yield size(self.weights_bytes), "weights on the device"
         yield size(self.activation_bytes), "memory of a run besides weights"
@@ -184,5 +184,5 @@ def _node_section(rows: list[NodeRow]) -> Iterable[Element]:
     search = element("input", type="search", data_filter=".nodes", autocomplete="off")
     label = element("label", "Filter the nodes ", search)
     yield element("p", label, " ", element("output"), class_="filter", hidden="")
-    nodes = node_table(rows, MOST_ROWS, class_="nodes sortable")
+    nodes = node_table(rows, MOST_ROWS, linked=True, class_="nodes sortable")
     yield element("div", nodes, class_="scroll", tabindex="0", role="region", aria_label="The nodes")

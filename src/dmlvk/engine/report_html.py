@@ -69,8 +69,15 @@ def rows_of(steps: Iterable[StepReport]) -> dict[str, NodeRow]:
     return rows
 
 
-def node_table(rows: Sequence[NodeRow], most: int, **attributes: str) -> Element:
-    """A table of nodes: those that took longest first where there are times, and no more than ``most``."""
+def node_table(rows: Sequence[NodeRow], most: int, *, linked: bool = False, **attributes: str) -> Element:
+    """A table of nodes.
+
+    Args:
+        rows: The nodes; those that took longest come first where there are times.
+        most: The most that it shows.
+        linked: Whether a node leads to that of which it is part: where there is no other table with the same ids.
+        attributes: The attributes of the table.
+    """
     whole = sum(row.seconds for row in rows)
     longest = max((row.seconds for row in rows), default=0.0)
     shown = sorted(rows, key=lambda row: -row.seconds)[:most]
@@ -78,7 +85,9 @@ def node_table(rows: Sequence[NodeRow], most: int, **attributes: str) -> Element
     timed = ("\tµs", "\tshare") if whole else ()
     lines = []
     for index, row in enumerate(shown):
-        name = element("span", shortened(row.name), " ", element("small", row.op_type), id=f"node{index}")
+        name = element(
+            "span", shortened(row.name), " ", element("small", row.op_type), id=f"node{index}" if linked else None
+        )
         times: tuple[Content, ...] = ()
         if whole and row.steps:
             times = _times(row.seconds, whole, longest)
@@ -88,7 +97,7 @@ def node_table(rows: Sequence[NodeRow], most: int, **attributes: str) -> Element
         if row.home:
             place = places.get(row.home)
             other = shortened(row.home)
-            link = other if place is None else element("a", other, href=f"#node{place}")
+            link = other if place is None or not linked else element("a", other, href=f"#node{place}")
             became = element("span", "part of ", link)
         launches = sum(len(step.kernels) for step in row.steps)
         nbytes = sum(step.bytes for step in row.steps)

@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from dmlvk.spec.functions import (  # noqa: E402  # needs nothing that a build has not
+    AXES,
     EAGER_OPTIONS,
     GRAPH_OPTIONS,
     input_fields,
@@ -110,7 +111,7 @@ def field_type(spec: FieldSpec, tensor: str) -> str:
         assert spec.enumeration is not None, "an enum field names its class"
         kind = spec.enumeration.__name__
     else:
-        kind = ATTRIBUTES[spec.kind]
+        kind = f"int | {ATTRIBUTES[spec.kind]}" if AXES.get(spec.name) else ATTRIBUTES[spec.kind]
     return f"{kind} | None" if spec.optional else kind
 
 

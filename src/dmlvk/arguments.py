@@ -14,7 +14,7 @@ import numpy as np
 
 from dmlvk.spec.enums import TensorDataType, member
 from dmlvk.spec.errors import InvalidArgumentError
-from dmlvk.spec.functions import OUTPUT_OPTIONS, function_name, input_fields, suggestion
+from dmlvk.spec.functions import AXES, OUTPUT_OPTIONS, function_name, input_fields, suggestion
 from dmlvk.spec.schema import FieldKind, FieldSpec, OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, tensor_desc
 
@@ -88,7 +88,11 @@ class Arguments:
         Raises:
             InvalidArgumentError: an output's sizes or data type cannot be inferred and are not given.
         """
+        tensors = list(tensors)
         fields: dict[str, Any] = dict(self.attributes)
+        if tensors and tensors[0] is not None:  # an operator's axes are those of its first tensor
+            counted = AXES.keys() & fields.keys()
+            fields |= {name: _from_zero(fields[name], AXES[name], tensors[0].dimension_count) for name in counted}
         rest = iter(tensors)
         for spec, count in self.counts:
             values = tuple(next(rest) for _ in range(1 if count is None else count))
@@ -162,6 +166,15 @@ def _plain(value: Any) -> Any:
 def _attribute(value: Any) -> Any:
     value = _plain(value)
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | tuple) else value
+
+
+def _from_zero(value: Any, is_array: bool, rank: int) -> Any:
+    """An axis or axes counted from 0, as operators have them; what is neither stays, for the row to refuse."""
+    values = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(axis, numbers.Integral) and not isinstance(axis, bool) for axis in values):
+        return value
+    axes = tuple(axis + rank if -rank <= axis < 0 else axis for axis in values)
+    return axes if is_array or isinstance(value, tuple) else axes[0]
 
 
 def inferred_sizes(desc: OperatorDesc, specs: list[FieldSpec]) -> tuple[tuple[int, ...], ...]:

@@ -10,6 +10,9 @@ The functions are made from the operator table when they are first asked for:
   operator cannot infer: one entry for each output that is wanted, or a single one.
 - An output's data type is inferred where the operator's rules tie it to that of an input or an attribute. Comparisons,
   predicates and counts of bits, which may be UINT8 or UINT32, are UINT8, numpy's size of a bool. ``cast`` must be told.
+- Tensors of an element-wise operator broadcast as numpy's do. Python's numbers, and lists of them, take the type of the
+  arrays beside them, or float32 and int64 where there is none. ``axis`` and ``axes`` count from the end where they are
+  negative; a single one of several axes needs no sequence.
 - One output is returned as it is, several as a tuple.
 - Arrays may have any strides. They become the tensor's strides, and the bytes between an array's first and last
   element are uploaded once: a broadcast array stays as small as it is. Only negative strides, and strides that are no

@@ -9,16 +9,18 @@ import numpy.typing as npt
 
 from dmlvk.arguments import Arguments
 from dmlvk.empty_calls import has_no_elements, outputs_of_nothing
+from dmlvk.engine.array_functions import broadcast, number
 from dmlvk.engine.default_device import check_device, default_device
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.numpy_types import array_of, data_type_of, dtype_of, element_strides, memory_span
 from dmlvk.engine.single_operators import bound, single_operator
+from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec import ops
 from dmlvk.spec.errors import other_device
 from dmlvk.spec.functions import EAGER_OPTIONS, function_name
-from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.schema import FieldSpec, OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits, tensor_desc
 
 Operand = npt.NDArray[Any] | DeviceArray | None
@@ -29,14 +31,37 @@ class Call(Arguments):
 
     def __init__(self, row: type[OperatorDesc], args: tuple[Any, ...], named: dict[str, Any]) -> None:
         super().__init__(row, args, named, EAGER_OPTIONS)
-        self.operands: list[Operand] = [self._operand(index, value) for index, value in enumerate(self.operands)]
+        fields = [spec for spec, count in self.counts for _ in range(1 if count is None else count)]
+        given: list[tuple[FieldSpec, Any]] = list(zip(fields, self.operands, strict=True))
+        known = [(spec, value.dtype) for spec, value in given if hasattr(value, "dtype")]
+        self.operands: list[Operand] = [self._operand(index, *item, known) for index, item in enumerate(given)]
+        if _is_elementwise(row):
+            self._broadcast()
         self.on_device = any(isinstance(operand, DeviceArray) for operand in self.operands)
         self.device = self._device(self.options["device"])
 
-    def _operand(self, index: int, value: Any) -> Operand:
-        if value is None or isinstance(value, DeviceArray):
+    def _operand(self, index: int, spec: FieldSpec, value: Any, known: list[tuple[FieldSpec, np.dtype[Any]]]) -> Operand:
+        """An operand as an array. Python's numbers take the field's only type, or that of the first array
+        whose field has the same types."""
+        if value is None or isinstance(value, (DeviceArray, np.ndarray)):
             return value
-        return array_of(value, lambda: f"{function_name(self.row)}.{self.operand_name(index)}")
+        name = f"{function_name(self.row)}.{self.operand_name(index)}"
+        array = array_of(value, lambda: name)
+        if hasattr(value, "dtype") or array.dtype.kind not in "biuf":
+            return array
+        own = [dtype for beside, dtype in known if beside.all_types == spec.all_types]
+        if len(spec.all_types) == 1:
+            own = [dtype_of(spec.all_types[0])]
+        if own:
+            return number(name, value, own[0])
+        return array.astype(np.float32) if array.dtype == np.float64 else array  # which few operators take
+
+    def _broadcast(self) -> None:
+        """Gives the operands the shape that they have together, where they have one."""
+        shapes = {operand.shape for operand in self.operands if operand is not None}
+        sizes = broadcast_sizes(*shapes) if len(shapes) > 1 else None
+        if sizes is not None:
+            self.operands = [None if operand is None else _over(operand, sizes) for operand in self.operands]
 
     def _device(self, wanted: ComputeDevice | None) -> ComputeDevice:
         device = wanted
@@ -63,6 +88,16 @@ class Call(Arguments):
             tuple([_operand_key(operand) for operand in self.operands]),
             attributes,
         )
+
+
+def _over(operand: npt.NDArray[Any] | DeviceArray, sizes: Sizes) -> npt.NDArray[Any] | DeviceArray:
+    """An operand over the shape that it has together with others: a view."""
+    return broadcast(operand, sizes) if isinstance(operand, DeviceArray) else np.broadcast_to(operand, sizes)
+
+
+def _is_elementwise(row: type[OperatorDesc]) -> bool:
+    """Whether an operator's tensors all have one shape, and any strides do."""
+    return (row.traits.pointwise or row.traits.strided) and any(rule.label == "same_sizes" for rule in row.constraints)
 
 
 def _operand_key(operand: Operand) -> object:

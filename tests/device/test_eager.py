@@ -62,6 +62,43 @@ def test_a_sum(device: dmlvk.Device, dtype: Any) -> None:
     np.testing.assert_array_equal(got, a + b)
 
 
+def test_operands_broadcast_and_numbers_take_the_arrays_type(device: dmlvk.Device) -> None:
+    x = ramp(2, 3)
+    on_device = DeviceArray.from_numpy(x, device)
+    for other in (x[0], x[:, :1], np.float32(2), 2, 2.0, [1, 2, 3], [[1.5], [2]]):
+        expected = x * np.asarray(other, np.float32)
+        np.testing.assert_array_equal(eager.element_wise_multiply(x, other, device=device), expected)
+        np.testing.assert_array_equal(eager.element_wise_multiply(other, on_device).numpy(), expected)
+    np.testing.assert_array_equal(eager.element_wise_if([[1], [0]], 0.0, x, device=device), [[0, 0, 0], x[1]])
+    np.testing.assert_array_equal(eager.element_wise_add(x.astype(np.int8), 2, device=device), x.astype(np.int8) + 2)
+    assert eager.element_wise_add([1.5], [2.5], device=device).dtype == np.float32
+    assert eager.gather(x, [[1, 0]], axis=0, index_dimensions=1, device=device).dtype == np.float32
+    for other, rule in ((x[:, :2], "same sizes"), ([1, 2, 3, 4], "same")):
+        with pytest.raises(dmlvk.InvalidArgumentError, match=rule):
+            eager.element_wise_add(x, other, device=device)
+    with pytest.raises(dmlvk.InvalidArgumentError, match=r"element_wise_add\.b_tensor: a Python number must fit"):
+        eager.element_wise_add(x.astype(np.int32), 1.5, device=device)
+
+
+def test_axes_count_from_the_end(device: dmlvk.Device) -> None:
+    x = ramp(2, 3, 4)
+    total = dmlvk.ReduceFunction.SUM
+    for axes in (-1, (-1,), [2], np.int64(-1)):
+        np.testing.assert_array_equal(eager.reduce(x, function=total, axes=axes, device=device), x.sum(-1, keepdims=True))
+    np.testing.assert_array_equal(eager.join([x, x], axis=-2, device=device), np.concatenate([x, x], -2))
+    for axes in (-4, 3, (-1, 2), 1.5, True):
+        with pytest.raises(dmlvk.InvalidArgumentError, match=r"DML_OPERATOR_REDUCE\.Axes"):
+            eager.reduce(x, function=total, axes=axes, device=device)  # type: ignore[arg-type]
+    graph = dmlvk.Graph()
+    assert graph.reduce(graph.input((2, 3)), function=total, axes=-1).shape == (2, 1)
+
+
+def test_a_near_name_is_suggested() -> None:
+    for name, meant in (("softmax", "activation_softmax1"), ("relu", "activation_relu"), ("conv", "convolution")):
+        with pytest.raises(AttributeError, match=f"did you mean {meant}"):
+            getattr(eager, name)
+
+
 def test_operands_by_name_and_absent_ones(device: dmlvk.Device) -> None:
     a, b, c = ramp(1, 1, 3, 4), ramp(1, 1, 4, 5), ramp(1, 1, 3, 5)
     np.testing.assert_array_equal(eager.gemm(b_tensor=b, a_tensor=a, device=device), a @ b)

@@ -24,6 +24,10 @@ EAGER_OPTIONS: Final[Mapping[str, object]] = {"device": None}
 GRAPH_OPTIONS: Final[Mapping[str, object]] = {"name": ""}
 """The further options of a call of a ``dmlvk.Graph``."""
 
+AXES: Final[Mapping[str, bool]] = {"axis": False, "axes": True}
+"""The fields that name dimensions of an operator's first tensor, which callers may count from the end, and whether there are
+several. One of several may be given by itself."""
+
 _MOST_SUGGESTIONS: Final = 5
 
 _OPTION_TEXTS: Final[Mapping[str, str]] = {
@@ -147,6 +151,8 @@ def _described(spec: FieldSpec, parameter: inspect.Parameter) -> str:
         count = f"{least} dimensions" if least == most else f"{least} to {most} dimensions"
         return f"{'Optional tensor' if spec.optional else several} of {types}, with {count}"
     words = _KIND_WORDS[spec.kind] if spec.enumeration is None else f"A {spec.enumeration.__name__}"
+    if spec.name in AXES:
+        words = f"{'Dimensions' if AXES[spec.name] else 'A dimension'} of the first tensor, from the end where negative"
     if parameter.default is parameter.empty:
         return words
     default = parameter.default

@@ -64,7 +64,7 @@ from dmlvk.spec.schema import REGISTRY, OperatorDesc, ScaleBias, Size2D
 from dmlvk.spec.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
 
 if TYPE_CHECKING:
-    from dmlvk import eager
+    from dmlvk import eager, xp
     from dmlvk import onnx as onnx  # not in __all__: it needs a package that may not be there
     from dmlvk.builder import Expression, Function, Graph
     from dmlvk.devices.mask import Mask
@@ -171,6 +171,7 @@ __all__ = [
     "devices",
     "eager",
     "validation_messages",
+    "xp",
 ]
 __all__ += [row.__name__ for row in REGISTRY.values()]
 
@@ -196,7 +197,7 @@ _LAZY = {
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}
 
-_SUBMODULES = ("eager", "onnx")
+_SUBMODULES = ("eager", "onnx", "xp")
 
 
 def _open_device() -> Device:

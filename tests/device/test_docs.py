@@ -13,7 +13,9 @@ DOCS = pathlib.Path(__file__).parent.parent.parent / "docs"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["quickstart.md", "concepts.md", *sorted(path.name for path in DOCS.glob("from-*.md"))])
+@pytest.mark.parametrize(
+    "name", ["quickstart.md", "arrays.md", "concepts.md", *sorted(path.name for path in DOCS.glob("from-*.md"))]
+)
 def test_the_page_runs(
     name: str,
     device: dmlvk.Device,

@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("empty_calls",),
     ("eager_calls", "graph_methods"),
     ("eager", "builder"),
+    ("xp",),
     ("onnx",),
     ("verify", "doctor"),
     ("cli",),

@@ -13,6 +13,7 @@ import pytest
 import dmlvk
 import dmlvk.eager
 import dmlvk.onnx
+import dmlvk.xp
 from dmlvk.onnx.names import NAMES, Standing
 from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.schema import REGISTRY
@@ -50,6 +51,15 @@ def test_the_eager_door_has_a_function_for_each_operator() -> None:
     assert {getattr(dmlvk.eager, name).__name__ for name in names} == names
 
 
+def test_the_arrays_have_what_is_documented() -> None:
+    page = (ROOT / "docs" / "arrays.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [\w ]+ \| (`.+) \|$", page.split("## What is not there")[0], re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert len(names) == len(set(names))
+    assert dir(dmlvk.xp) == sorted(names)
+    assert all(hasattr(dmlvk.xp, name) for name in names)
+
+
 def test_the_number_of_operators_is_true() -> None:
     assert f"[{len(OPERATORS)} operators]" in SECTIONS["Operators"]
 
@@ -68,7 +78,7 @@ for module in pkgutil.walk_packages(dmlvk.__path__, "dmlvk."):
     if module.name != "dmlvk.__main__":
         importlib.import_module(module.name)
 modules = {name for name in dir(dmlvk) if isinstance(getattr(dmlvk, name), types.ModuleType)}
-assert modules == {"eager", "onnx"}, modules
+assert modules == {"eager", "onnx", "xp"}, modules
 assert callable(dmlvk.devices)
 """
 

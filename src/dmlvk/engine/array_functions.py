@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.engine.array_runs import run, written
+from dmlvk.engine.array_runs import run
 from dmlvk.engine.numpy_types import HALF_BYTES, array_of, data_type_of
 from dmlvk.engine.single_operators import Stored, packed
 from dmlvk.engine.stored_array import StoredArray
@@ -22,7 +21,6 @@ from dmlvk.spec.schema import OperatorDesc
 
 _BOOL: Final = np.dtype(bool)
 _FLOAT: Final = np.dtype(np.float32)
-_MATRIX_DIMENSIONS: Final = 4
 
 Number = bool | int | float
 
@@ -75,8 +73,8 @@ _RULES: Final[Mapping[np.ufunc, _Rule]] = {
     np.bitwise_and: _Rule(ops.ElementWiseBitAnd, "biu"),
     np.bitwise_or: _Rule(ops.ElementWiseBitOr, "biu"),
     np.bitwise_xor: _Rule(ops.ElementWiseBitXor, "biu"),
-    np.isnan: _Rule(ops.ElementWiseIsNan, "f", is_test=True),
-    np.isinf: _Rule(ops.ElementWiseIsInfinity, "f", is_test=True),
+    np.isnan: _Rule(ops.ElementWiseIsNan, "f", _FLOAT, is_test=True),
+    np.isinf: _Rule(ops.ElementWiseIsInfinity, "f", _FLOAT, is_test=True),
     np.sign: _Rule(ops.ElementWiseSign),
     np.sqrt: _of_floats(ops.ElementWiseSqrt),
     np.exp: _of_floats(ops.ElementWiseExp),
@@ -101,38 +99,6 @@ _RULES: Final[Mapping[np.ufunc, _Rule]] = {
 """numpy's functions that one operator computes."""
 
 
-def runs(ufunc: np.ufunc) -> bool:
-    """Whether one of numpy's functions runs on a device."""
-    return ufunc in _RULES or ufunc in _COMPOSED
-
-
-def applied(kind: type[Stored], ufunc: np.ufunc, *operands: Any, into: Stored | None = None) -> Stored:
-    """One of numpy's functions that run on a device, of arrays and numbers; NotImplemented for operands of other types.
-
-    Args:
-        kind: The type of arrays on a device, of which at least one operand is.
-        ufunc: The function.
-        operands: Its operands.
-        into: An array of the result's type and shape to write it to, None for a new one. It may share memory with operands.
-
-    Raises:
-        InvalidArgumentError: types or shapes that do not go together, or that the function is not defined for.
-        StateError: arrays of two devices.
-    """
-    if not all(isinstance(item, (StoredArray, np.ndarray, np.generic, bool, int, float)) for item in operands):
-        return NotImplemented  # type: ignore[no-any-return]  # which Python and numpy ask for
-    if into is not None:
-        check_writable(ufunc.__name__, into)
-    arrays = _together(kind, ufunc.__name__, operands, into)
-    if ufunc not in _COMPOSED:
-        return computed(ufunc, *arrays, into=into)
-    result: Stored = _COMPOSED[ufunc](*arrays)
-    if into is None:
-        return result
-    _check_result(ufunc.__name__, result.dtype, result.shape, into)
-    return written(result, into)
-
-
 def check_writable(name: str, into: StoredArray) -> None:
     """Checks that elements can be written to an array.
 
@@ -147,8 +113,12 @@ def check_writable(name: str, into: StoredArray) -> None:
         raise InvalidArgumentError(rule, operator=name, field="strides", value=into.strides)
 
 
-def _check_result(name: str, dtype: np.dtype[Any], sizes: Sizes, into: StoredArray) -> None:
-    """Checks that an array has the type and the shape of a result that is to be written to it."""
+def check_result(name: str, dtype: np.dtype[Any], sizes: Sizes, into: StoredArray) -> None:
+    """Checks that an array has the type and the shape of a result that is to be written to it.
+
+    Raises:
+        InvalidArgumentError: it has others.
+    """
     if dtype != into.dtype:
         rule = "the result must have the type of the array that it is written to"
         raise InvalidArgumentError(rule, operator=name, field="dtype", value=dtype, expected=into.dtype)
@@ -157,13 +127,24 @@ def _check_result(name: str, dtype: np.dtype[Any], sizes: Sizes, into: StoredArr
         raise InvalidArgumentError(rule, operator=name, field="shape", value=sizes, expected=into.shape)
 
 
+def is_operator(ufunc: np.ufunc) -> bool:
+    """Whether one operator computes one of numpy's functions."""
+    return ufunc in _RULES
+
+
 def computed(ufunc: np.ufunc, *arrays: Stored, into: Stored | None = None) -> Stored:
-    """One of numpy's functions by its operator. The arrays have one type."""
+    """One of numpy's functions by its operator.
+
+    Args:
+        ufunc: The function.
+        arrays: Its operands, of one type.
+        into: An array to write to; see ``run``.
+    """
     rule = _RULES[ufunc]
     dtype = arrays[0].dtype
     if dtype.kind not in rule.takes:
         if rule.otherwise is None:
-            raise _wrong_type(ufunc.__name__, dtype)
+            raise wrong_type(ufunc.__name__, dtype)
         dtype = rule.otherwise
         arrays = tuple(converted(array, dtype) for array in arrays)
     sizes = common_sizes(ufunc.__name__, *(array.shape for array in arrays))
@@ -171,16 +152,17 @@ def computed(ufunc: np.ufunc, *arrays: Stored, into: Stored | None = None) -> St
     inputs = {name: broadcast(array, sizes) for name, array in zip(fields, arrays, strict=True)}
     result = _BOOL if rule.is_test else dtype
     if into is not None:
-        _check_result(ufunc.__name__, result, sizes, into)
+        check_result(ufunc.__name__, result, sizes, into)
     return run(rule.row, inputs, result, sizes, into)
 
 
-def _wrong_type(name: str, dtype: np.dtype[Any]) -> InvalidArgumentError:
+def wrong_type(name: str, dtype: np.dtype[Any]) -> InvalidArgumentError:
+    """The error for arrays of a type that an operation does not take."""
     rule = "must be a type that the operation is defined for: convert the arrays with astype"
     return InvalidArgumentError(rule, operator=name, field="dtype", value=dtype)
 
 
-def _together(kind: type[Stored], name: str, operands: tuple[Any, ...], into: Stored | None) -> list[Stored]:
+def together(kind: type[Stored], name: str, operands: tuple[Any, ...], into: Stored | None) -> list[Stored]:
     """Operands as arrays of one type on one device, where at least one of them is already, or what they are written to.
 
     Raises:
@@ -195,7 +177,7 @@ def _together(kind: type[Stored], name: str, operands: tuple[Any, ...], into: St
             rule = "must not be a 4-bit type: those are only stored and dequantized"
             raise InvalidArgumentError(rule, operator=name, field="dtype", value=array.data_type)
     types = [item.dtype for item in operands if isinstance(item, (StoredArray, np.ndarray, np.generic))]
-    dtype = _common_type(name, types)
+    dtype = common_type(name, types)
     found = []
     for item in operands:
         if not isinstance(item, kind):
@@ -205,8 +187,12 @@ def _together(kind: type[Stored], name: str, operands: tuple[Any, ...], into: St
     return found
 
 
-def _common_type(name: str, types: list[np.dtype[Any]]) -> np.dtype[Any]:
-    """The type that arrays of these give together."""
+def common_type(name: str, types: list[np.dtype[Any]]) -> np.dtype[Any]:
+    """The type that arrays of some types give together.
+
+    Raises:
+        InvalidArgumentError: they give none.
+    """
     numbers = [dtype for dtype in types if dtype != _BOOL]
     if not numbers:
         return _BOOL
@@ -222,7 +208,7 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     values = array_of(value, lambda: name)
     fits = values.dtype.kind in "biuf" and dtype.kind in "biuf"["biuf".index(values.dtype.kind) :].replace("u", "iu")
     if fits and values.size and dtype.kind in "iu":
-        fits = np.iinfo(dtype).min <= values.min() and values.max() <= np.iinfo(dtype).max
+        fits = np.iinfo(dtype).min <= int(values.min()) and int(values.max()) <= np.iinfo(dtype).max
     if not fits:
         rule = f"a Python number must fit the array's type, which is {dtype}: convert the array with astype"
         raise InvalidArgumentError(rule, operator=name, value=value)
@@ -235,13 +221,18 @@ def converted(array: Stored, dtype: np.dtype[Any]) -> Stored:
         return array
     if dtype == _BOOL:
         zero = type(array).from_numpy(np.zeros((), array.dtype), array.device)
-        return _not_equal(array, zero)
+        return computed(np.logical_not, computed(np.equal, array, zero))
     if array.size and data_type_of(dtype) == array.data_type:  # truth values as numbers
         return type(array)(array.device, array.buffer, array.data_type, array.shape, array.strides, array.offset)
     return run(ops.Cast, {"input_tensor": array}, dtype, array.shape)
 
 
 def common_sizes(name: str, *shapes: Sizes) -> Sizes:
+    """The sizes that arrays of some shapes have together.
+
+    Raises:
+        InvalidArgumentError: they have none.
+    """
     sizes = broadcast_sizes(*shapes)
     if sizes is None:
         rule = "shapes must broadcast together: each size equal or 1, from the last dimension on"
@@ -250,13 +241,14 @@ def common_sizes(name: str, *shapes: Sizes) -> Sizes:
 
 
 def broadcast(array: Stored, sizes: Sizes) -> Stored:
+    """A view over the sizes that an array has together with others."""
     view = array.view.broadcast(sizes)
     assert view is not None, "the sizes are those of all arrays together"
     return array.seen(view)
 
 
 def reshaped(array: Stored, sizes: Sizes) -> Stored:
-    """The elements under other sizes: a view, or one of a copy where strides cannot say it."""
+    """The elements under other sizes, of as many: a view, or one of a copy where strides cannot say it."""
     view = array.view.reshaped(sizes)
     return packed(array).seen(View.packed(sizes)) if view is None else array.seen(view)
 
@@ -264,76 +256,3 @@ def reshaped(array: Stored, sizes: Sizes) -> Stored:
 def copied(array: Stored) -> Stored:
     """A packed copy, on the device."""
     return packed(array) if array.size else array
-
-
-# -- functions of several operators
-
-
-def _not_equal(a: Stored, b: Stored) -> Stored:
-    return computed(np.logical_not, computed(np.equal, a, b))
-
-
-def _floor_divide(a: Stored, b: Stored) -> Stored:
-    if a.dtype.kind == "f":
-        return computed(np.floor, computed(np.true_divide, a, b))
-    if a.dtype.kind == "i":  # the operator's quotient goes toward zero, so that of what b divides without rest is the floor
-        a = computed(np.subtract, a, computed(np.remainder, a, b))
-    sizes = common_sizes("floor_divide", a.shape, b.shape)
-    return run(ops.ElementWiseDivide, {"a_tensor": broadcast(a, sizes), "b_tensor": broadcast(b, sizes)}, a.dtype, sizes)
-
-
-def _negative(array: Stored) -> Stored:
-    if array.dtype.kind in "bu":
-        return computed(np.subtract, type(array).from_numpy(np.zeros((), array.dtype), array.device), array)
-    return run(ops.ElementWiseNegate, {"input_tensor": array}, array.dtype, array.shape)
-
-
-def _absolute(array: Stored) -> Stored:
-    if array.dtype.kind in "bu":
-        return copied(array)
-    return run(ops.ElementWiseAbs, {"input_tensor": array}, array.dtype, array.shape)
-
-
-def _invert(array: Stored) -> Stored:
-    if array.is_bool:
-        return computed(np.logical_not, array)
-    if array.dtype.kind == "f":
-        raise _wrong_type("invert", array.dtype)
-    return run(ops.ElementWiseBitNot, {"input_tensor": array}, array.dtype, array.shape)
-
-
-def _matmul(a: Stored, b: Stored) -> Stored:
-    """numpy's product of matrices: a vector counts as one row or one column, leading dimensions broadcast."""
-    if a.dtype.kind != "f":
-        raise _wrong_type("matmul", a.dtype)
-    if not a.shape or not b.shape:
-        raise InvalidArgumentError("must have dimensions", operator="matmul", field="shape", value=(a.shape, b.shape))
-    left = reshaped(a, (1, *a.shape)) if a.ndim == 1 else a
-    right = reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b
-    if left.shape[-1] != right.shape[-2]:
-        rule = f"of shapes {a.shape} and {b.shape}, the second must have as many rows as the first has columns"
-        raise InvalidArgumentError(rule, operator="matmul", value=right.shape[-2], expected=left.shape[-1])
-    batch = common_sizes("matmul", left.shape[:-2], right.shape[:-2])
-    sizes = (*batch, left.shape[-2], right.shape[-1])
-    wanted = batch + left.shape[-2:-1] * (a.ndim > 1) + right.shape[-1:] * (b.ndim > 1)
-    if 0 in sizes or left.shape[-1] == 0:
-        return type(a).from_numpy(np.zeros(wanted, a.dtype), a.device)
-    left, right = (broadcast(item, (*batch, *item.shape[-2:])) for item in (left, right))
-    if len(sizes) > _MATRIX_DIMENSIONS:
-        left, right = (reshaped(item, (math.prod(batch), *item.shape[-2:])) for item in (left, right))
-        sizes = (left.shape[0], *sizes[-2:])
-    product = run(ops.Gemm, {"a_tensor": left, "b_tensor": right}, a.dtype, sizes)
-    return reshaped(product, wanted)
-
-
-_COMPOSED: Final[Mapping[np.ufunc, Callable[..., Any]]] = {
-    np.not_equal: _not_equal,
-    np.floor_divide: _floor_divide,
-    np.negative: _negative,
-    np.positive: copied,
-    np.absolute: _absolute,
-    np.invert: _invert,
-    np.square: lambda array: computed(np.multiply, array, array),
-    np.matmul: _matmul,
-}
-"""numpy's functions that take more than one operator, or another one for some types."""

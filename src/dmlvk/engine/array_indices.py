@@ -24,10 +24,21 @@ _INDEX: Final = np.dtype(np.int32)
 
 def indexed(array: Stored, index: object) -> Stored:
     """What an index takes from an array; see ``DeviceArray.__getitem__``."""
+    array, index = _with_a_dimension(array, index)
     items = expanded(index, array.ndim)
     if any(isinstance(item, (np.ndarray, StoredArray)) for item in items):
         return _gathered(_Places.of(array, without_masks(items, array.shape)))
     return _turned(*_sliced(array, items))
+
+
+def _with_a_dimension(array: Stored, index: object) -> tuple[Stored, object]:
+    """An array and an index, with a new first dimension for one truth value to choose in, as numpy has it."""
+    if isinstance(index, (bool, np.bool_)):
+        index = np.asarray(index)
+    if not isinstance(index, (np.ndarray, StoredArray)) or index.shape or index.dtype != bool:
+        return array, index
+    mask = reshaped(index, (1,)) if isinstance(index, StoredArray) else np.reshape(index, 1)
+    return array.viewed((None, *(slice(None),) * array.ndim)), mask
 
 
 def _sliced(array: Stored, items: Sequence[Index | Chosen]) -> tuple[Stored, tuple[int, ...]]:
@@ -130,6 +141,7 @@ def _gathered(where: _Places[Stored]) -> Stored:
 def assigned(array: Stored, index: object, value: Any) -> None:
     """Writes a value where an index says; see ``DeviceArray.__setitem__``."""
     check_writable("assignment", array)
+    array, index = _with_a_dimension(array, index)
     given = _assignable(array, value)
     items = expanded(index, array.ndim)
     chosen = [at for at, item in enumerate(items) if isinstance(item, (np.ndarray, StoredArray))]

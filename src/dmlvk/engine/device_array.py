@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.engine.array_functions import Number, applied, converted, copied, runs
+from dmlvk.engine.array_compositions import applied, runs
+from dmlvk.engine.array_functions import Number, converted, copied
 from dmlvk.engine.array_indices import assigned, indexed
-from dmlvk.engine.array_reductions import Axes, reduced
+from dmlvk.engine.array_reductions import Axes, cumulated, place, reduced, variance
+from dmlvk.engine.default_device import check_device
 from dmlvk.engine.numpy_types import HALF_BYTES, data_type_of
 from dmlvk.engine.stored_array import StoredArray
 from dmlvk.runtime.device import ComputeDevice
+from dmlvk.spec import ops
 from dmlvk.spec.enums import ReduceFunction
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.tensor import element_bits
 
 _BOOL: Final = np.dtype(bool)
+_NAMESPACE: Final = "dmlvk.xp"
+"""By name, because it stands above the arrays that it makes."""
+
+
+def _not_on_a_device(asked: str) -> TypeError:
+    return TypeError(f"numpy.{asked} does not run on a device: give it numpy.asarray(array), which copies to the host")
 
 
 class DeviceArray(StoredArray):
@@ -45,6 +55,31 @@ class DeviceArray(StoredArray):
     """
 
     __slots__ = ()
+
+    # -- the array API
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """``dmlvk.xp``, the array API standard's functions.
+
+        Raises:
+            InvalidArgumentError: a version of the standard that it does not follow.
+        """
+        namespace = importlib.import_module(_NAMESPACE)
+        if api_version not in (None, *namespace.VERSIONS):
+            rule = f"must be one of {', '.join(namespace.VERSIONS)}"
+            raise InvalidArgumentError(rule, operator="__array_namespace__", field="api_version", value=api_version)
+        return namespace
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, options: Any) -> Any:
+        """numpy's protocol: runs a function that ``dmlvk.xp`` has too on the device.
+
+        Raises:
+            TypeError: it has none.
+        """
+        own = self.__array_namespace__().NUMPYS.get(function)
+        if own is None:
+            raise _not_on_a_device(f"{function.__module__}.{function.__name__}".removeprefix("numpy."))
+        return own(*args, **options)
 
     # -- conversions
 
@@ -73,6 +108,18 @@ class DeviceArray(StoredArray):
         kind = np.dtype(dtype)
         data_type_of(kind)
         return copied(self) if copy and kind == self.dtype else converted(self, kind)
+
+    def to_device(self, device: ComputeDevice, *, stream: None = None) -> DeviceArray:
+        """The array on a device, itself where it is there; the values travel by the host.
+
+        Args:
+            device: The device.
+            stream: None, which is all that the standard leaves to a library without streams.
+        """
+        if stream is not None:
+            raise InvalidArgumentError("must be None", operator="to_device", field="stream", value=stream)
+        check_device(device)
+        return self if device is self.device else DeviceArray.from_numpy(self.numpy(), device)
 
     def copy(self) -> DeviceArray:
         """A packed copy, on the device."""
@@ -124,6 +171,9 @@ class DeviceArray(StoredArray):
     def __float__(self) -> float:
         return float(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __index__(self) -> int:
         if self.shape or self.dtype.kind not in "iu":
             raise TypeError(
@@ -147,8 +197,8 @@ class DeviceArray(StoredArray):
             options["out"] = into
         if method != "__call__" or options or not runs(ufunc):
             asked = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-            wanted = f"numpy.{asked}" + (f" with {', '.join(options)}" if options else "")
-            raise TypeError(f"{wanted} does not run on a device: give it numpy.asarray(array), which copies to the host")
+            wanted = asked + (f" with {', '.join(options)}" if options else "")
+            raise _not_on_a_device(wanted)
         return self._applied(ufunc, *inputs, into=into)
 
     def __eq__(self, other: object) -> DeviceArray:  # type: ignore[override]  # an array, as numpy's
@@ -273,6 +323,24 @@ class DeviceArray(StoredArray):
     def __ixor__(self, other: Any) -> DeviceArray:
         return self._applied(np.bitwise_xor, self, other, into=self)
 
+    def __lshift__(self, other: Any) -> DeviceArray:
+        return self._applied(np.left_shift, self, other)
+
+    def __rlshift__(self, other: Any) -> DeviceArray:
+        return self._applied(np.left_shift, other, self)
+
+    def __ilshift__(self, other: Any) -> DeviceArray:
+        return self._applied(np.left_shift, self, other, into=self)
+
+    def __rshift__(self, other: Any) -> DeviceArray:
+        return self._applied(np.right_shift, self, other)
+
+    def __rrshift__(self, other: Any) -> DeviceArray:
+        return self._applied(np.right_shift, other, self)
+
+    def __irshift__(self, other: Any) -> DeviceArray:
+        return self._applied(np.right_shift, self, other, into=self)
+
     def __neg__(self) -> DeviceArray:
         return self._applied(np.negative, self)
 
@@ -330,6 +398,37 @@ class DeviceArray(StoredArray):
     def all(self, axis: Axes = None, out: None = None, *, keepdims: bool = False) -> DeviceArray:
         """Whether no element is 0; see ``sum``."""
         return reduced(self, "all", ReduceFunction.MIN, axis, _BOOL, out, keepdims)
+
+    def var(self, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> DeviceArray:
+        """The variance, of integers in float32; see ``sum``.
+
+        Args:
+            axis: The axes; negative ones count from the end.
+            correction: What is taken from the number of elements before the sum of squares is divided by it.
+            keepdims: Whether the axes stay, with size 1.
+        """
+        return variance(self, "var", axis, correction, keepdims)
+
+    def std(self, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> DeviceArray:
+        """The standard deviation: the root of ``var``."""
+        return self._applied(np.sqrt, variance(self, "std", axis, correction, keepdims))
+
+    def argmax(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> DeviceArray:
+        """The place of the largest element along an axis, or of all in row-major order, as int64. Of several it is the
+        first, and NaN is the largest."""
+        return place(self, "argmax", ops.Argmax, axis, out, keepdims)
+
+    def argmin(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> DeviceArray:
+        """The place of the least element; see ``argmax``. NaN is the least."""
+        return place(self, "argmin", ops.Argmin, axis, out, keepdims)
+
+    def cumsum(self, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: None = None) -> DeviceArray:
+        """The sums of all elements up to each along an axis, or of all in row-major order; types as for ``sum``."""
+        return cumulated(self, "cumsum", ops.CumulativeSummation, axis, dtype, out)
+
+    def cumprod(self, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: None = None) -> DeviceArray:
+        """The products; see ``cumsum``."""
+        return cumulated(self, "cumprod", ops.CumulativeProduct, axis, dtype, out)
 
     # -- indices
 

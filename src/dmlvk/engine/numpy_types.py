@@ -45,18 +45,19 @@ def data_type_of(dtype: npt.DTypeLike) -> TensorDataType:
     return _DATA_TYPES[kind]
 
 
-def array_of(value: npt.ArrayLike, name: Callable[[], str]) -> npt.NDArray[Any]:
+def array_of(value: npt.ArrayLike, name: Callable[[], str], dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """A value as numpy sees it.
 
     Args:
         value: An array, or what numpy makes one of.
         name: Gives the name of the argument, for the error.
+        dtype: The type to make, None for what numpy takes.
 
     Raises:
         InvalidArgumentError: numpy makes none of it, as of lists of different lengths.
     """
     try:
-        return np.asarray(value)
+        return np.asarray(value, dtype)
     except DmlvkError:  # a device's, where the value is on one
         raise
     except Exception as error:  # whatever the value's own conversion raises

@@ -207,11 +207,18 @@ class StoredArray:
         values = self.numpy()
         return values if dtype is None else values.astype(dtype, copy=False)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         """DLPack's protocol: exports a copy in host memory, so ``copy=False`` raises ``BufferError``."""
-        if options.get("copy") is False:
+        if copy is False:
             raise BufferError("DLPack can only get a copy of a DeviceArray: leave copy=False out")
-        return self.numpy().__dlpack__(**options)
+        return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The host, where ``__dlpack__`` exports to."""
@@ -271,13 +278,13 @@ class StoredArray:
             return self.seen(View.packed(shape))
         return self.seen(View(tuple(shape), tuple(strides)), start)
 
-    def transpose(self, *axes: int) -> Self:
+    def transpose(self, *axes: int | tuple[int, ...]) -> Self:
         """A view with the dimensions in another order, reversed where none is given.
 
         Raises:
             InvalidArgumentError: not every dimension once.
         """
-        order = axes or tuple(reversed(range(self.ndim)))
+        order = _unpacked(axes) or tuple(reversed(range(self.ndim)))
         if not is_order(order, self.ndim):
             raise InvalidArgumentError(
                 f"must name each of the {self.ndim} dimensions once", operator="transpose", field="axes", value=axes
@@ -289,7 +296,18 @@ class StoredArray:
         """``transpose()``."""
         return self.transpose()
 
-    def reshape(self, *shape: int) -> Self:
+    @property
+    def mT(self) -> Self:
+        """A view with the last two dimensions swapped.
+
+        Raises:
+            InvalidArgumentError: there are less.
+        """
+        if self.ndim < 2:
+            raise InvalidArgumentError("must have two dimensions or more", operator="mT", field="shape", value=self.shape)
+        return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
+
+    def reshape(self, *shape: int | tuple[int, ...]) -> Self:
         """A view with other sizes, one of which may be -1; only of a packed array.
 
         Raises:
@@ -299,7 +317,7 @@ class StoredArray:
         if not self.is_packed:
             rule = "only a packed DeviceArray can be reshaped without a copy"
             raise StateError(f"{rule}; this one has shape {self.shape} and strides {self.strides}")
-        sizes = sizes_of(self.size, shape)
+        sizes = sizes_of(self.size, _unpacked(shape))
         if sizes is None:
             rule = f"must have the {self.size} elements of shape {self.shape}"
             raise InvalidArgumentError(rule, operator="reshape", field="shape", value=shape)
@@ -313,3 +331,8 @@ class StoredArray:
                 "a view of 4-bit elements must start on a whole byte, so at an even element", field="index", value=start
             )
         return type(self)(self.device, self.buffer, self.data_type, *view, self.offset + nbytes, self.is_bool)
+
+
+def _unpacked(numbers: tuple[int | tuple[int, ...], ...]) -> tuple[Any, ...]:
+    """Numbers that are given as they are or, as numpy has it too, as one tuple."""
+    return numbers[0] if len(numbers) == 1 and isinstance(numbers[0], tuple) else numbers

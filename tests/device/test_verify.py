@@ -28,6 +28,7 @@ from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import OperatorType
 from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError, UnsupportedError
+from dmlvk.spec.tensor import element_bits
 from dmlvk.verify import check as verify
 from dmlvk.verify import command
 from dmlvk.verify.card import Card, read
@@ -51,33 +52,47 @@ def device() -> dmlvk.Device:
     return dmlvk.Device()
 
 
-def shown(device: dmlvk.Device, trial: Trial) -> set[Hashable]:
-    """What a run meets: of its operator a case, a type, a rule and a layout; of all operators the SPIR-V modules of its
-    plan, and each value of a specialisation constant of theirs."""
+class Shown(NamedTuple):
+    """What a run meets.
+
+    Attributes:
+        facts: Of its operator a case, a type and the arithmetic of that, a rule and a layout; of all operators the SPIR-V
+            modules of its plan, and each value of a specialisation constant of theirs.
+        pipelines: What its plan launches.
+    """
+
+    facts: frozenset[tuple[Hashable, ...]]
+    pipelines: frozenset[KernelVariant]
+
+
+def shown(device: dmlvk.Device, trial: Trial) -> Shown:
     variation = trial.variation
-    operator = type(trial.desc)
-    found: set[Hashable] = {
+    operator, data_type = type(trial.desc), variation.data_type
+    facts: set[tuple[Hashable, ...]] = {
         (operator, "case", variation.case.name),
-        (operator, "type", variation.data_type),
+        (operator, "type", data_type),
+        (operator, "arithmetic", data_type.name.rstrip("0123456789"), element_bits(data_type) == 64),
         (operator, "rule", trial.rule),
         (operator, "place", variation.layout, variation.in_place),
     }
+    pipelines = set()
     with contextlib.suppress(UnsupportedError):  # what the device cannot do has no plan, and that is what its run meets
         plan = lower(trial.desc, device.capabilities, force=variation.rule)
-        for launch in (*plan.initialize, *plan.dispatches):
-            if isinstance(launch, Dispatch):
-                found.add((launch.kernel.kernel, launch.kernel.variant))
-                found.update((launch.kernel.kernel, constant) for constant in launch.kernel.constants)
-    return found
+        pipelines = {launch.kernel for launch in (*plan.initialize, *plan.dispatches) if isinstance(launch, Dispatch)}
+    for kernel in pipelines:
+        facts.add((kernel.kernel, kernel.variant))
+        facts.update((kernel.kernel, constant) for constant in kernel.constants)
+    return Shown(frozenset(facts), frozenset(pipelines))
 
 
 @pytest.fixture(scope="module")
 def share() -> Share:
     """Runs of a selection of an operator. Those of all operators meet all that any run of the selection meets and no share
-    of an earlier selection does.
+    of an earlier selection does. Of the types of one arithmetic, such as INT8 and INT32, a quick share has one, and the
+    default share the others: the quick ones run under several drivers and masks, with kernels of their own each time.
 
-    The run that meets most that is new is next. A pipeline of another type with another constant each time costs seconds on
-    a software device, so the crosses of them are left to the tests marked ``full``.
+    The run that meets most that is new for the pipelines that it takes is next. A pipeline of another type with another
+    constant each time costs seconds on a software device, so the crosses of them are left to the tests marked ``full``.
     """
     device = dmlvk.Device()
     met: set[Hashable] = set()
@@ -88,20 +103,27 @@ def share() -> Share:
         while (identify(entry), selection) not in shares:
             chosen = next(selections)
             for own in ENTRIES:
-                shares[identify(own), chosen] = new_to(met, device, trials(own, device.capabilities, chosen))
+                runs = trials(own, device.capabilities, chosen)
+                shares[identify(own), chosen] = new_to(met, device, runs, every_type=chosen is not Selection.QUICK)
         return shares[identify(entry), selection]
 
     return found
 
 
-def new_to(met: set[Hashable], device: dmlvk.Device, runs: list[Trial]) -> list[Trial]:
-    """As many of the runs as meet what all of them do and ``met`` has not; it has that, too, from then on."""
+def new_to(met: set[Hashable], device: dmlvk.Device, runs: list[Trial], *, every_type: bool) -> list[Trial]:
+    """As many of the runs as meet what all of them do and ``met`` has not, but for types unless ``every_type``. ``met`` has
+    what they meet, and their pipelines, from then on."""
+
+    def unmet(facts: frozenset[tuple[Hashable, ...]]) -> frozenset[tuple[Hashable, ...]]:
+        return frozenset(fact for fact in facts - met if every_type or fact[1] != "type")
+
     chosen: list[Trial] = []
-    left = [(trial, shown(device, trial)) for trial in runs]
-    while left := [(trial, own) for trial, own in left if not own <= met]:
-        best, own = max(left, key=lambda pair: len(pair[1] - met))
+    shows = [shown(device, trial) for trial in runs]
+    left = [(trial, own, own.facts) for trial, own in zip(runs, shows, strict=True)]
+    while left := [(trial, own, new) for trial, own, facts in left if (new := unmet(facts))]:
+        best, own, _ = max(left, key=lambda item: len(item[2]) / (1 + len(item[1].pipelines - met) / 2))
         chosen.append(best)
-        met |= own
+        met |= own.facts | own.pipelines
     return chosen
 
 

@@ -14,7 +14,9 @@ def _name(value: object) -> str:
     return str(getattr(value, "name", getattr(value, "__name__", value)))
 
 
-def crossed(*lists: Iterable[object], name: Callable[[Any], str] = _name) -> list[ParameterSet]:
+def crossed(
+    *lists: Iterable[object], name: Callable[[Any], str] = _name, each_value_once: bool = False
+) -> list[ParameterSet]:
     """All combinations of one value of each list, for ``pytest.mark.parametrize``.
 
     Those are marked ``full`` whose places in the lists do not add up to a multiple of the shortest list's length. Without
@@ -23,14 +25,16 @@ def crossed(*lists: Iterable[object], name: Callable[[Any], str] = _name) -> lis
     Args:
         lists: The values of each argument.
         name: The name of a value in the test's own.
+        each_value_once: Marks more: without them each value of the longest list is met once, those of all others by turns.
     """
     values = [list(each) for each in lists]
-    shortest = min(map(len, values))
+    lengths = [len(each) for each in values]
+    turns = {tuple(turn % length for length in lengths) for turn in range(max(lengths))}
     return [
         pytest.param(
-            *combination, id="-".join(map(name, combination)), marks=[pytest.mark.full] * (sum(places) % shortest != 0)
+            *(each[place] for each, place in zip(values, places, strict=True)),
+            id="-".join(name(each[place]) for each, place in zip(values, places, strict=True)),
+            marks=[] if (places in turns if each_value_once else sum(places) % min(lengths) == 0) else [pytest.mark.full],
         )
-        for combination, places in zip(
-            itertools.product(*values), itertools.product(*(range(len(each)) for each in values)), strict=True
-        )
+        for places in itertools.product(*map(range, lengths))
     ]

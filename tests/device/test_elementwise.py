@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from types import ModuleType
@@ -165,14 +164,13 @@ def test_transposes(device: dmlvk.Device, rule: str, kind: str, sizes: tuple[int
     assert np.array_equal(forced(device, rule, operator, x, **attributes), x)
 
 
-IMAGES = [*itertools.product((1, 2, 3, 4, 5), ((7, 12), (6, 7), (5, 7), (33, 64))), (16, (5, 7)), (16, (33, 64))]
-"""Channels, and the rows and columns of pixels."""
-
-
-@pytest.mark.parametrize(("kind", "image"), crossed(["u1", "f2", "f4", "i8"], IMAGES))
-def test_channels_first_and_last(device: dmlvk.Device, kind: str, image: tuple[int, tuple[int, int]]) -> None:
-    """Pixels in words of 1 to 16 bytes, and more than a workgroup's."""
-    channels, (height, width) = image
+@pytest.mark.parametrize(
+    ("kind", "channels", "pixels"),
+    crossed(["u1", "f2", "f4", "i8"], [3, 4, 1, 2, 5, 16], [(7, 12), (6, 7), (5, 7), (33, 64)], each_value_once=True),
+)
+def test_channels_first_and_last(device: dmlvk.Device, kind: str, channels: int, pixels: tuple[int, int]) -> None:
+    """Pixels of 3, 8, 4, 16, 5 and 32 bytes, and more of them than a workgroup has invocations."""
+    height, width = pixels
     first = any_bytes(kind, (2, channels, height, width))
     last = np.ascontiguousarray(first.transpose(0, 2, 3, 1))
     for wanted, x in ((first, last.transpose(0, 3, 1, 2)), (last, first.transpose(0, 2, 3, 1))):
@@ -193,7 +191,10 @@ def test_eight_dimensions_that_do_not_merge(device: dmlvk.Device, order: tuple[i
 
 @pytest.mark.parametrize(
     ("kind", "image", "odd"),
-    crossed(["u1", "f2", "f4", "i8"], [(9, 15, 70), (8, 16, 64), (1, 33, 5), (13, 31, 130)], ["a", "b", "output"]),
+    crossed(
+        *(["u1", "f2", "f4", "i8"], [(9, 15, 70), (8, 16, 64), (1, 33, 5), (13, 31, 130)], ["a", "b", "output"]),
+        each_value_once=True,
+    ),
 )
 def test_operands_of_two_layouts(device: dmlvk.Device, kind: str, image: tuple[int, int, int], odd: str) -> None:
     """One of the three tensors is NHWC, the others are NCHW, or the other way round; through tiles and by elements."""

@@ -1,9 +1,10 @@
-// All steps of a recurrent network in one dispatch: a workgroup has one sequence of one direction, and the whole recurrence
+// Many steps of a recurrent network in one dispatch: a workgroup has one sequence of one direction, and the whole recurrence
 // matrix in its registers.
 //
 //   h' = cell(xw[t] + b, h R^T) for each step; see include/recurrent.glsl
 //
-// Bindings: as those of recurrent_step.comp. STATE holds the first state at p.previous and the first cells.
+// Bindings: as those of recurrent_step.comp, but XW has the steps of include/recurrent_block.glsl. STATE holds the state before
+// the first of them at p.previous, and the cells; both are left there for a next dispatch.
 // Constants: LOCAL_SIZE_X (256) invocations, LANES (4) of which share a unit, so that each has SHARE (4) quads of each row of
 // R; CAPACITY (64) quads of a state in shared memory, at least p.quads and LANES * SHARE. LOCAL_SIZE_X is at least
 // LANES * p.hidden, and LANES, a power of two, is at most the subgroup size.
@@ -14,9 +15,8 @@
 // in registers. Of CELL_GRU_RESET the second product follows with its own sums.
 // Chosen where the matrix fits: a step then takes less time than a dispatch.
 
-#include "recurrent.glsl"
+#include "recurrent_block.glsl"
 
-layout(set = 0, binding = BINDING_XW, std430) readonly buffer Xw { float xw[]; };
 layout(set = 0, binding = BINDING_R, std430) readonly buffer R { vec4 r[]; };
 
 // The state that the matrix is multiplied with, and each gate's sums.
@@ -39,12 +39,6 @@ void multiply(uint gate) {
     if (LANES > 2) sum += subgroupShuffleXor(sum, 2);
     if (LANES > 1) sum += subgroupShuffleXor(sum, 1);
     if (lane == 0 && index < p.hidden) gate_sums[gate][index] = sum;
-}
-
-void load_inputs(Unit unit, Step at, out float inputs[MOST_GATES]) {
-    const uint row = ((unit.direction * p.steps + at.position) * p.batch + unit.entry) * ALL_GATES;
-    [[unroll]] for (uint g = 0; g < MOST_GATES; ++g)
-        if (g < ALL_GATES) inputs[g] = xw[BYTE_OFFSET_XW / 4 + (row + g) * p.hidden + unit.index];
 }
 
 void main() {
@@ -74,9 +68,9 @@ void main() {
     float biases[MOST_GATES], inputs[MOST_GATES], sums[MOST_GATES];
     [[unroll]] for (uint g = 0; g < MOST_GATES; ++g)
         if (g < ALL_GATES) biases[g] = biased(unit, g, 0.0);
-    Step at = step_of(unit, 0);
+    Step at = step_of(unit, p.first);
     load_inputs(unit, at, inputs);
-    for (uint step = 0; step < p.steps; ++step) {
+    for (uint step = p.first; step < p.last; ++step) {
         multiply(0);
         if (GATES > 1) multiply(1);
         if (GATES > 2) multiply(2);
@@ -103,7 +97,10 @@ void main() {
             barrier();
         }
         // On their way while the next product is made.
-        at = step_of(unit, min(step + 1, p.steps - 1));
+        at = step_of(unit, min(step + 1, p.last - 1));
         if (finishes) load_inputs(unit, at, inputs);
     }
+    if (p.last == p.steps || !finishes) return;
+    state[state_at(p.previous, unit)] = h;
+    if (HAS_CELL != 0) state[state_at(p.cell, unit)] = cell;
 }

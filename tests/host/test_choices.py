@@ -29,6 +29,7 @@ NEVER_CHOSEN = {
     # What any device can run, for others to be compared with, or where a limit leaves nothing else.
     *(("Convolution", "naive"), ("Gemm", "naive"), ("MultiheadAttention1", "naive"), ("Rnn", "naive")),
     ("MultiheadAttention1", "cooperative split"),  # of half as many heads as the benchmark has: the ladders have it
+    ("Rnn", "block"),  # more steps than the host prepares launches for: tests of long sequences have it
     # Sizes and layouts that neither the benchmark nor the quick cases have; the other cases run them.
     *(("AveragePooling1", "window"), ("AveragePoolingGrad", "elements"), ("MaxPoolingGrad", "indices")),
     *(("Convolution", "vector"), ("LocalResponseNormalizationGrad", "staged_groups"), ("ReverseSubsequences", "rows")),

@@ -161,7 +161,7 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     *((POSITIONS, _integer(row, **_FAR_IMAGES, **windows(2, **_FAR))) for row in _CONVOLUTIONS),
     (LOOP_ROUNDS, ops.Gemm(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),
     *(
-        (LAUNCHES, _recurrent(row, gates, functions, steps=2**14 + 1, inputs=1, hidden=1024))
+        (LAUNCHES, _recurrent(row, gates, functions, steps=2**14 + 1, inputs=1, hidden=4096))
         for row, gates, functions in ((ops.Rnn, 1, 1), (ops.Gru, 3, 2), (ops.Lstm, 4, 3))
     ),
     *(

@@ -73,8 +73,10 @@ def test_the_rule(desc: Any, rule: str) -> None:
 def test_without_subgroups_or_with_more_than_a_binding_holds_the_simplest_rule_remains() -> None:
     desc = network(dmlvk.Lstm, 64, 64, 512, 512)
     assert possible_rules(desc, Capabilities(features=frozenset())) == ["naive"]
-    assert possible_rules(desc, Capabilities(storage_buffer_bytes=2**24)) == ["naive"]
-    assert possible_rules(desc, LEAST) == ["step", "naive"]
+    assert possible_rules(desc, Capabilities(storage_buffer_bytes=2**24)) == ["block", "naive"]
+    shorter = network(dmlvk.Lstm, 16, 64, 512, 512)  # of which no 8 steps' products fit beside room for 8 more
+    assert possible_rules(shorter, Capabilities(storage_buffer_bytes=2**22)) == ["naive"]
+    assert possible_rules(desc, LEAST) == ["step", "block", "naive"]
 
 
 @pytest.mark.parametrize("caps", [LEAST, LARGE, NARROW], ids=["least", "large", "narrow"])
@@ -92,7 +94,7 @@ def test_every_plan_fits_the_device(
             assert isinstance(launch, Dispatch)
             for part in launch.bindings:
                 assert part.source is not Source.TEMPORARY or part.offset + part.nbytes <= plan.temporary_bytes
-            if launch.kernel.kernel not in ("recurrent_step", "recurrent_whole"):
+            if launch.kernel.kernel not in ("recurrent_step", "recurrent_whole", "recurrent_block"):
                 continue
             constants = dict(launch.kernel.constants)
             assert constants["LOCAL_SIZE_X"] <= caps.workgroup_invocations
@@ -103,6 +105,9 @@ def test_every_plan_fits_the_device(
                 assert 16 * words <= caps.shared_memory_bytes
                 assert launch.grid[0] * constants["LOCAL_SIZE_X"] >= hidden * constants["LANES"]
                 assert launch.grid[1] * constants["ENTRIES"] >= batch
+            elif launch.kernel.kernel == "recurrent_block":
+                assert 4 * constants["CAPACITY"] >= hidden
+                assert 3 * 16 * constants["CAPACITY"] <= caps.shared_memory_bytes
             else:
                 assert constants["LOCAL_SIZE_X"] >= hidden * constants["LANES"]
                 assert 4 * constants["SHARE"] * constants["LANES"] >= hidden
@@ -141,12 +146,15 @@ def test_packed_shapes_share_their_pipelines() -> None:
     assert step[0] == step[1] and len(step[0]) == 1
 
 
-def test_a_cpu_takes_a_long_sequence_step_by_step() -> None:
+def test_a_cpu_takes_a_long_sequence_in_blocks() -> None:
     """Where one loop over all steps would be cut: one of 4 units takes 5 rounds a step, of 60,000 in all."""
-    caps = dataclasses.replace(LARGE, is_cpu=True)
-    assert "whole" in possible_rules(network(dmlvk.Rnn, 12_000, 1, 4, 4), caps)
-    assert "whole" not in possible_rules(network(dmlvk.Rnn, 12_001, 1, 4, 4), caps)
-    assert "whole" in possible_rules(network(dmlvk.Rnn, 12_001, 1, 4, 4), LARGE)
+
+    def launches(steps: int, caps: Capabilities) -> int:
+        plan = lower(network(dmlvk.Rnn, steps, 1, 4, 4), caps, force="whole")
+        return sum(isinstance(launch, Dispatch) and launch.kernel.kernel == "recurrent_whole" for launch in plan.dispatches)
+
+    cpu = dataclasses.replace(LARGE, is_cpu=True)
+    assert (launches(12_000, cpu), launches(12_001, cpu), launches(12_001, LARGE)) == (1, 2, 1)
 
 
 def test_a_long_input_is_refused_on_a_cpu_where_a_loop_would_be_cut() -> None:

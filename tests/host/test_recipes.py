@@ -477,3 +477,25 @@ def test_pieces_have_recipes_of_their_own(split: bool, device: str) -> None:
         assert filled == shown(wanted) and recipe.fill(symbols(width)) == filled, width
         assert kernels(recipe.plan) == kernels(wanted) and recipe in joint, width
     assert len(lowered) < 40, "of three pieces, each with at most so many choices"
+
+
+def test_a_long_sequence_of_another_length_has_the_same_recipe() -> None:
+    """So many steps that launches take blocks of them: lengths of as many blocks differ in numbers alone."""
+
+    def lstm(steps: int) -> OperatorDesc:
+        def tensor(*sizes: int) -> TensorDesc:
+            return TensorDesc(TensorDataType.FLOAT32, sizes)
+
+        return ops.Lstm(
+            input_tensor=tensor(1, steps, 1, 8),
+            weight_tensor=tensor(1, 1, 4 * 32, 8),
+            recurrence_tensor=tensor(1, 1, 4 * 32, 32),
+            output_sequence_tensor=tensor(steps, 1, 1, 32),
+            activation_descs=(ops.ActivationTanh(),) * 3,
+        )
+
+    caps = DEVICES["small"]
+    sized = Sized(lstm, 100_000, caps)
+    assert 3 < len(sized.plan.dispatches) < 10
+    assert sized.filled(100_123) == shown(lower(lstm(100_123), caps))
+    assert sized.filled(200_000) is None

@@ -67,7 +67,8 @@ LOOP_ROUNDS: Final = Limitation(
 LAUNCHES: Final = Limitation(
     "launches",
     "an operator takes no more launches than Device(max_launches=...) allows, 16384 where nothing is said",
-    "every device: the host prepares each launch, of a recurrent network one or two for each step",
+    "every device: the host prepares each launch, of a recurrent network one or two for each step, or for many steps where "
+    "a workgroup can take them",
 )
 POSITIONS: Final = Limitation(
     "positions",

@@ -20,12 +20,21 @@ from dmlvk.kernels.common.limitation import LAUNCHES, LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, part_starts, power_of_two
 from dmlvk.kernels.recurrent.manifest import MOST_ENTRIES, Cell
-from dmlvk.kernels.recurrent.rules import RECURRENT, RecurrentProblem, most_lanes, resident_shape
+from dmlvk.kernels.recurrent.rules import (
+    RECURRENT,
+    STEP_ALIGNMENT,
+    RecurrentProblem,
+    block_shape,
+    most_lanes,
+    most_steps,
+    projected_steps,
+    resident_shape,
+)
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, RecurrentNetworkDirection, TensorDataType
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Recurrent = ops.Rnn | ops.Lstm | ops.Gru
 
@@ -86,7 +95,19 @@ def _problem(desc: Recurrent) -> RecurrentProblem:
     _, steps, batch, inputs = desc.tensor("input_tensor").sizes
     _, directions, rows, hidden = desc.tensor("recurrence_tensor").sizes
     products = 2 if isinstance(desc, ops.Gru) and not desc.linear_before_reset else 1
-    return RecurrentProblem(rows // hidden, products, directions, steps, batch, inputs, hidden)
+    return RecurrentProblem(rows // hidden, products, directions, steps, batch, inputs, hidden, _is_divisible(desc))
+
+
+def _is_divisible(desc: Recurrent) -> bool:
+    """Not where sequences of their own lengths are reversed: they read any element at a step. Nor where the second
+    direction's weights start between two words."""
+    if desc.direction == RecurrentNetworkDirection.FORWARD:
+        return True
+    weights = desc.tensor("weight_tensor")
+    is_half = weights.data_type != TensorDataType.FLOAT32
+    plane = math.prod(weights.sizes[2:]) if is_half else weights.effective_strides[1]
+    starts_on_words = plane % 4 == 0 or weights.sizes[1] == 1
+    return desc.sequence_lengths_tensor is None and starts_on_words
 
 
 def _cells(desc: Recurrent) -> tuple[int, ...]:
@@ -166,32 +187,93 @@ def _row_step(tensor: TensorDesc) -> int | None:
     return step if planes == 1 or plane == step * rows else None
 
 
-def _projection(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> Range:
-    """x[t] W^T for every direction, step and sequence, as [direction, step, sequence, gate, unit] in float32."""
-    x, w = desc.tensor("input_tensor"), desc.tensor("weight_tensor")
-    x_range, w_range = _slot(desc, "input_tensor"), _slot(desc, "weight_tensor")
-    x_step, w_strides = _row_step(x), w.effective_strides[1:]
-    x_strides = (x_step or 0, x.effective_strides[3])
-    half = x.data_type != TensorDataType.FLOAT32
-    if half or x_step is None:
-        x_range, _, row = _staged(desc, "input_tensor", problem.inputs, work)
-        x_strides = (row, 1)
-    if half:
-        w_range, plane, row = _staged(desc, "weight_tensor", problem.inputs, work)
-        w_strides = (plane, row, 1)
-    output = work.temporary.take(problem.projection_bytes)
+class _Factor(NamedTuple):
+    """A tensor that is multiplied: where it lies, and its strides in elements."""
+
+    range: Range
+    strides: tuple[int, ...]
+
+
+def _weights(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> _Factor:
+    """W in float32, with its strides of directions, rows and columns."""
+    if desc.tensor("input_tensor").data_type == TensorDataType.FLOAT32:
+        return _Factor(_slot(desc, "weight_tensor"), desc.tensor("weight_tensor").effective_strides[1:])
+    w_range, plane, row = _staged(desc, "weight_tensor", problem.inputs, work)
+    return _Factor(w_range, (plane, row, 1))
+
+
+def _inputs(desc: Recurrent, problem: RecurrentProblem, work: _Work, first: int, count: int) -> _Factor:
+    """So many steps of x in float32, with the strides of rows, which are sequences of steps, and columns."""
+    x = desc.tensor("input_tensor")
+    _, _, batch, columns = x.sizes
+    x_step = _row_step(x)
+    x_range = _slot(desc, "input_tensor")
+    if count < problem.steps:
+        start = first * x.effective_strides[1] * element_bits(x.data_type) // 8
+        x = TensorDesc(x.data_type, (1, count, batch, columns), x.effective_strides)
+        x_range = x_range._replace(offset=start, nbytes=x.total_tensor_size_in_bytes)
+    if x.data_type == TensorDataType.FLOAT32 and x_step is not None:
+        return _Factor(x_range, (x_step, x.effective_strides[3]))
+    target = work.temporary.take(4 * count * batch * columns)
+    work.launches.append(_stage(x, x_range, target, columns, count * batch, count * batch, work.caps))
+    return _Factor(target, (columns, 1))
+
+
+class _Products(NamedTuple):
+    """x[t] W^T in float32, as [direction, step, sequence, gate, unit].
+
+    Attributes:
+        range: Where they lie.
+        steps: The steps of a direction.
+        firsts: The position in the sequence of the first of them, for both directions.
+    """
+
+    range: Range
+    steps: int
+    firsts: tuple[int, int]
+
+
+def _projection(
+    desc: Recurrent, problem: RecurrentProblem, work: _Work, w: _Factor, first: int = 0, last: int = 0
+) -> _Products:
+    """The products of the positions that steps from ``first`` to ``last`` read; of all steps where these are 0."""
+    steps, directions = problem.steps, problem.directions
+    if not last:
+        output = work.temporary.take(problem.projection_bytes)
+        _multiply(problem, work, (_inputs(desc, problem, work, 0, steps), w), output, steps, directions)
+        return _Products(output, steps, (0, 0))
+    turned = steps - last - (steps - last) % STEP_ALIGNMENT
+    is_backward = desc.direction == RecurrentNetworkDirection.BACKWARD
+    spans = [(turned, steps - first) if is_backward else (first, last), (turned, steps - first)][:directions]
+    longest = max(end - start for start, end in spans)
+    most = -(-longest // STEP_ALIGNMENT) * STEP_ALIGNMENT
+    output = work.temporary.take(most * problem.step_bytes)
+    part_bytes = most * problem.step_bytes // directions
+    for direction, (start, end) in enumerate(spans):
+        x = _inputs(desc, problem, work, start, end - start)
+        offset = direction * w.strides[0] * 4
+        own = _Factor(w.range._replace(offset=w.range.offset + offset), (0, *w.strides[1:]))
+        part = output._replace(offset=output.offset + direction * part_bytes, nbytes=part_bytes)
+        _multiply(problem, work, (x, own), part, end - start, 1)
+    return _Products(output, most, (spans[0][0], spans[-1][0]))
+
+
+def _multiply(
+    problem: RecurrentProblem, work: _Work, factors: tuple[_Factor, _Factor], output: Range, steps: int, directions: int
+) -> None:
+    """Launches the product of so many steps of x and the weights of so many directions."""
+    x, w = factors
     float32, columns = TensorDataType.FLOAT32, problem.gates * problem.hidden
-    rows = problem.steps * problem.batch
+    rows = steps * problem.batch
     product = ops.Gemm(
-        a_tensor=TensorDesc(float32, (1, problem.directions, rows, problem.inputs), (0, 0, *x_strides)),
-        b_tensor=TensorDesc(float32, (1, problem.directions, columns, problem.inputs), (0, *w_strides)),
-        output_tensor=TensorDesc(float32, (1, problem.directions, rows, columns)),
+        a_tensor=TensorDesc(float32, (1, directions, rows, problem.inputs), (0, 0, *x.strides)),
+        b_tensor=TensorDesc(float32, (1, directions, columns, problem.inputs), (0, *w.strides)),
+        output_tensor=TensorDesc(float32, (1, directions, rows, columns)),
         trans_b=MatrixTransform.TRANSPOSE,
     )
     plan = chosen_plan(product, work.caps)
     scratch = work.temporary.take(plan.temporary_bytes)
-    work.launches += placed(plan, inputs=(x_range, w_range), outputs=(output,), temporary=scratch.offset)
-    return output
+    work.launches += placed(plan, inputs=(x.range, w.range), outputs=(output,), temporary=scratch.offset)
 
 
 # -- the steps
@@ -305,8 +387,9 @@ def _dispatch(
     )
 
 
-def _check_launches(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> None:
-    launches = problem.steps * len(_cells(desc))
+def _check_launches(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities, each: int = 1) -> None:
+    """That the launches are not too many, where each takes so many steps."""
+    launches = -(-problem.step_launches // each)
     if launches > caps.max_launches:
         found = f"{problem.steps} steps take {launches} launches; Device(max_launches=...) allows {caps.max_launches}"
         raise LAUNCHES.error(found, desc.type.dml_name)
@@ -366,25 +449,23 @@ def step_shape(problem: RecurrentProblem, caps: Capabilities) -> _Shape:
     return _Shape(2 * local if many else local, lanes, min(entries, 1 << (room.bit_length() - 1)), in_flight)
 
 
-def _prepared(
-    desc: Recurrent, problem: RecurrentProblem, work: _Work
-) -> tuple[_States, tuple[Range, Range], dict[str, int | tuple[int, ...]]]:
-    """The states, the ranges XW and R and the product's parameters, with what must be launched before the first step."""
+def _recurrence(desc: Recurrent, problem: RecurrentProblem, work: _Work) -> tuple[Range, dict[str, int | tuple[int, ...]]]:
+    """The range of R and the parameters of its rows."""
     recurrence = desc.tensor("recurrence_tensor")
     _, plane, row, element = recurrence.effective_strides
     if recurrence.data_type == TensorDataType.FLOAT32 and element == 1 and not (problem.hidden | plane | row) % 4:
         r = _slot(desc, "recurrence_tensor")
     else:
         r, plane, row = _staged(desc, "recurrence_tensor", 4 * problem.quads, work)
-    states = _states(desc, problem, work)
-    xw = _projection(desc, problem, work)
-    return states, (xw, r), {"quads": problem.quads, "r_strides": (plane // 4, row // 4)}
+    return r, {"quads": problem.quads, "r_strides": (plane // 4, row // 4)}
 
 
 def _step(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
     _check_launches(desc, problem, caps)
     work = _Work(caps)
-    states, bindings, product = _prepared(desc, problem, work)
+    r, product = _recurrence(desc, problem, work)
+    states = _states(desc, problem, work)
+    xw = _projection(desc, problem, work, _weights(desc, problem, work))
     cell = _cell(desc, problem, states)
     shape = step_shape(problem, caps)
     grid = (
@@ -394,14 +475,11 @@ def _step(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Pla
     )
     for kind, params in _steps(desc, problem, states):
         constants = {**shape.constants, "CELL": kind}
-        work.launches.append(_dispatch(desc, "recurrent_step", cell, bindings, constants, {**product, **params}, grid))
+        work.launches.append(_dispatch(desc, "recurrent_step", cell, (xw.range, r), constants, {**product, **params}, grid))
     return work.plan()
 
 
 def _whole(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
-    work = _Work(caps)
-    states, bindings, product = _prepared(desc, problem, work)
-    cell = _cell(desc, problem, states)
     shape = resident_shape(problem, caps)
     assert shape is not None, "the rule saw to it"
     constants = {
@@ -409,10 +487,43 @@ def _whole(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Pl
         "LANES": shape.lanes,
         "SHARE": shape.share,
         "CAPACITY": power_of_two(max(problem.quads, shape.lanes * shape.share)),
-        "CELL": _cells(desc)[0],
     }
+    return _in_blocks(desc, problem, caps, "recurrent_whole", constants, most_steps(problem, caps, resident=True))
+
+
+def _block(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Plan:
+    shape = block_shape(problem, caps)
+    constants = {"LOCAL_SIZE_X": shape.local, "LANES": shape.lanes, "CAPACITY": problem.quads}
+    return _in_blocks(desc, problem, caps, "recurrent_block", constants, most_steps(problem, caps, resident=False))
+
+
+def _in_blocks(
+    desc: Recurrent, problem: RecurrentProblem, caps: Capabilities, kernel: str, constants: dict[str, int], each: int
+) -> Plan:
+    """A dispatch for each block of so many steps. The input's products are made once, or for each block of those that a
+    binding holds."""
+    projected = projected_steps(problem, caps)
+    each = min(each, projected)
+    _check_launches(desc, problem, caps, each)
+    work = _Work(caps)
+    r, product = _recurrence(desc, problem, work)
+    states = _states(desc, problem, work)
+    weights = _weights(desc, problem, work)
+    cell = _cell(desc, problem, states)
     grid = (problem.batch, problem.directions, 1)
-    work.launches.append(_dispatch(desc, "recurrent_whole", cell, bindings, constants, product, grid))
+    at_once = problem.steps if projected == problem.steps else projected // STEP_ALIGNMENT * STEP_ALIGNMENT
+    before = work.temporary.end
+    for start in part_starts(problem.steps, at_once):
+        end = min(start + at_once, problem.steps)
+        kept, work.temporary.end = work.temporary.end, before  # one block after the other has the same memory
+        xw = _projection(desc, problem, work, weights, *(() if at_once == problem.steps else (start, end)))
+        work.temporary.end = max(work.temporary.end, kept)
+        for first in (start + own for own in part_starts(end - start, each)):
+            params = {**product, "first": first, "last": min(first + each, end)}
+            params |= {"xw_steps": xw.steps, "xw_first": xw.firsts}
+            work.launches.append(
+                _dispatch(desc, kernel, cell, (xw.range, r), {**constants, "CELL": _cells(desc)[0]}, params, grid)
+            )
     return work.plan()
 
 
@@ -422,6 +533,6 @@ register(
     ops.Gru,
     problem=_problem,
     rules=RECURRENT,
-    schedules={"whole": _whole, "step": _step, "naive": _naive},
+    schedules={"whole": _whole, "step": _step, "block": _block, "naive": _naive},
     limitations=(LOOP_ROUNDS, LAUNCHES),
 )

@@ -48,6 +48,8 @@ _STEP_PARAMS = ("uint step", "uint next", "uint vector")
 """The parameters for the step that a dispatch takes, and for the places where it finds and leaves the state."""
 _PRODUCT_PARAMS = ("uint quads", "uint r_strides[2]")
 """The recurrence matrix's rows: words of 16 bytes, and steps between directions and between rows."""
+_BLOCK_PARAMS = ("uint first", "uint last", "uint xw_steps", "uint xw_first[2]")
+"""The parameters for the steps that a dispatch takes, and for those that it finds the input's products of."""
 _SHUFFLE = ("GL_KHR_shader_subgroup_shuffle",)
 
 MOST_ENTRIES = 16
@@ -106,8 +108,18 @@ ROWS: tuple[KernelSpec, ...] = (
         "recurrent_whole",
         "recurrent_whole.comp",
         buffers=("xw", "r", *_CELL_BUFFERS),
-        params=(*_CELL_PARAMS, *_PRODUCT_PARAMS),
+        params=(*_CELL_PARAMS, *_PRODUCT_PARAMS, *_BLOCK_PARAMS),
         constants=(("LOCAL_SIZE_X", 256), ("LANES", 4), ("SHARE", 4), ("CAPACITY", 64), *_CELL),
+        shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES)),
+        variants=(("T", FLOATS),),
+        extensions=_SHUFFLE,
+    ),
+    KernelSpec(
+        "recurrent_block",
+        "recurrent_block.comp",
+        buffers=("xw", "r", *_CELL_BUFFERS),
+        params=(*_CELL_PARAMS, *_PRODUCT_PARAMS, *_BLOCK_PARAMS),
+        constants=(("LOCAL_SIZE_X", 128), ("LANES", 8), ("CAPACITY", 16), *_CELL),
         shared=(("CELL", Cell), ("MOST_GATES", MOST_GATES)),
         variants=(("T", FLOATS),),
         extensions=_SHUFFLE,

@@ -18,6 +18,7 @@ class RecurrentProblem:
         gates: The gates of the cell.
         products: A step's dependent products with the recurrence matrix: two of a GRU whose reset gate comes before it.
         directions, steps, batch, inputs, hidden: The sizes of the network.
+        divisible: Whether the input's products of some steps can be made without those of others.
     """
 
     gates: int
@@ -27,11 +28,22 @@ class RecurrentProblem:
     batch: int
     inputs: int
     hidden: int
+    divisible: bool
 
     @property
     def projection_bytes(self) -> int:
         """The bytes of the input's products of all steps, in float32."""
-        return 4 * self.directions * self.steps * self.batch * self.gates * self.hidden
+        return self.steps * self.step_bytes
+
+    @property
+    def step_bytes(self) -> int:
+        """The bytes of the input's products of a step, in float32."""
+        return 4 * self.directions * self.batch * self.gates * self.hidden
+
+    @property
+    def step_launches(self) -> int:
+        """The launches of all steps where each has its own."""
+        return self.steps * self.products
 
     @property
     def quads(self) -> int:
@@ -39,11 +51,19 @@ class RecurrentProblem:
         return -(-self.hidden // 4)
 
     @property
+    def matrix_bytes(self) -> int:
+        """The bytes of the larger of both matrices in float32."""
+        return max(16 * self.quads, 4 * self.inputs) * self.directions * self.gates * self.hidden
+
+    @property
+    def sequence_bytes(self) -> int:
+        """The bytes that a step needs of the largest tensor that is staged in float32 or made from one."""
+        return max(self.step_bytes, 4 * self.batch * self.inputs)
+
+    @property
     def largest_bytes(self) -> int:
         """The bytes of the largest tensor that may have to be staged in float32 or made from one."""
-        rows = self.directions * self.gates * self.hidden
-        matrices = max(16 * self.quads, 4 * self.inputs) * rows
-        return max(self.projection_bytes, matrices, 4 * self.steps * self.batch * self.inputs)
+        return max(self.matrix_bytes, self.steps * self.sequence_bytes)
 
 
 class ResidentShape(NamedTuple):
@@ -56,6 +76,12 @@ class ResidentShape(NamedTuple):
 
 CPU_ROUNDS = 60000
 """The most rounds of all loops of an invocation before a CPU's driver ends them; see ``shapes.check_rounds``."""
+STEP_ALIGNMENT = 8
+"""A part of a sequence starts at a multiple of so many steps: 16 bytes of any type."""
+_BLOCK_WORKGROUP = 512
+_MOST_STEPS = 2**16
+_READ_BYTES = 2**32
+"""The bytes of the recurrence matrix that a workgroup reads in a dispatch."""
 _RESIDENT_WORKGROUP, _RESIDENT_QUADS = 512, 36
 """Most invocations, and most quads of the recurrence matrix in the registers of each: together they fill a register file of
 256 KiB, and an LSTM of 128 units is still faster with a part of them spilt than with a dispatch a step."""
@@ -80,33 +106,92 @@ def resident_shape(problem: RecurrentProblem, caps: Capabilities) -> ResidentSha
     return None
 
 
+class BlockShape(NamedTuple):
+    """The shape of a workgroup that reads the recurrence matrix at each step; see ``glsl/recurrent_block.comp``."""
+
+    local: int
+    lanes: int
+
+
+def block_shape(problem: RecurrentProblem, caps: Capabilities) -> BlockShape:
+    """As many invocations as the units have work for."""
+    lanes = most_lanes(problem, caps)
+    return BlockShape(max(32, min(most_invocations(caps), _BLOCK_WORKGROUP, power_of_two(problem.hidden * lanes))), lanes)
+
+
+def _rounds(problem: RecurrentProblem, caps: Capabilities, resident: bool) -> int:
+    """The rounds of an invocation's loops in a step, at most; as if a CPU's driver kept those of constant length."""
+    if resident:
+        shape = resident_shape(problem, caps)
+        assert shape is not None, "the rule saw to it"
+        return 1 + problem.products * problem.gates * (shape.share + 3)
+    local, lanes = block_shape(problem, caps)
+    turns = -(-problem.hidden * lanes // local)
+    return 1 + problem.products * turns * (1 + problem.gates * (2 + -(-problem.quads // lanes)))
+
+
+def most_steps(problem: RecurrentProblem, caps: Capabilities, resident: bool) -> int:
+    """The most steps of a dispatch: few enough for a CPU's loops, and for a GPU to be done long before it counts as hung."""
+    if caps.is_cpu:
+        return CPU_ROUNDS // _rounds(problem, caps, resident)
+    return max(min(_MOST_STEPS, _READ_BYTES // (1 if resident else 16 * problem.quads * problem.gates * problem.hidden)), 1)
+
+
+def projected_steps(problem: RecurrentProblem, caps: Capabilities) -> int:
+    """The steps whose products a binding holds; all of them, or a part that leaves room for ``STEP_ALIGNMENT`` more."""
+    if problem.largest_bytes <= caps.storage_buffer_bytes:
+        return problem.steps
+    return caps.storage_buffer_bytes // problem.sequence_bytes - STEP_ALIGNMENT if problem.divisible else 0
+
+
+def _shuffles(problem: RecurrentProblem, caps: Capabilities) -> bool:
+    return "subgroup_shuffle" in caps.features and problem.matrix_bytes <= caps.storage_buffer_bytes
+
+
 def _step(problem: RecurrentProblem, caps: Capabilities) -> bool:
     fits = problem.largest_bytes <= caps.storage_buffer_bytes
-    return fits and "subgroup_shuffle" in caps.features and problem.batch <= caps.workgroup_counts[1]
+    return fits and _shuffles(problem, caps) and problem.batch <= caps.workgroup_counts[1]
+
+
+def _in_blocks(problem: RecurrentProblem, caps: Capabilities, resident: bool) -> bool:
+    fits = projected_steps(problem, caps) >= min(problem.steps, STEP_ALIGNMENT) and problem.batch <= caps.workgroup_counts[0]
+    return fits and _shuffles(problem, caps) and most_steps(problem, caps, resident) >= 1
 
 
 def _whole(problem: RecurrentProblem, caps: Capabilities) -> bool:
-    shape = resident_shape(problem, caps)
-    if shape is None or not _step(problem, caps) or problem.batch > caps.workgroup_counts[0]:
-        return False
-    # As if a CPU's driver kept the loops of constant length.
-    return not caps.is_cpu or problem.steps * (1 + problem.gates * (shape.share + 3)) <= CPU_ROUNDS
+    return resident_shape(problem, caps) is not None and _in_blocks(problem, caps, resident=True)
+
+
+def _block(problem: RecurrentProblem, caps: Capabilities) -> bool:
+    fits = 16 * problem.quads * (1 + problem.products) <= caps.shared_memory_bytes
+    return fits and _in_blocks(problem, caps, resident=False)
+
+
+def _few(problem: RecurrentProblem, caps: Capabilities) -> bool:
+    return problem.step_launches <= caps.max_launches
 
 
 RECURRENT = (
     Rule(
         "whole",
-        when=lambda problem, caps: not caps.is_cpu,
+        when=lambda problem, caps: not caps.is_cpu or not _few(problem, caps),
         possible=_whole,
         because="the recurrence matrix fits the registers of one workgroup, on a GPU, so all steps are one dispatch: on an "
         "H200 100 steps of an LSTM of 64 units in 94 us, of 128 in 216 (346 and 355 with a dispatch a step)",
     ),
     Rule(
         "step",
-        when=always,
+        when=_few,
         possible=_step,
         because="a dispatch a step, after one matrix product for the inputs of all steps: on an H200 100 steps of an LSTM "
         "of 512 units in 0.46 ms, 0.78 for 16 sequences and 1.6 for 64 (cuDNN 1.18, 1.22 and 2.2)",
+    ),
+    Rule(
+        "block",
+        when=lambda problem, caps: not _few(problem, caps),
+        possible=_block,
+        because="more steps than the host is ready to prepare a dispatch for each: one workgroup a sequence takes many of "
+        "them, and reads the recurrence matrix at each",
     ),
     Rule("naive", when=always, possible=always, because="any network: one invocation a unit, both products inside"),
 )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dmlvk.kernels.common.parts import placed
 from dmlvk.kernels.common.plan import Launch, Plan, Range, Resource, Source, aligned
+from dmlvk.kernels.common.shapes import part_starts
 from dmlvk.spec.enums import TensorFlags
 from dmlvk.spec.schema import Cut, OperatorDesc, Slot
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -157,7 +158,7 @@ def _fitting(own: _Operand, packed: bool, most_bytes: Callable[[TensorDesc], int
 
 def _cut(desc: OperatorDesc, choice: _Choice) -> list[Part]:
     persistent = Resource(Source.PERSISTENT)
-    firsts = range(0, choice.size, choice.each)
+    firsts = part_starts(choice.size, choice.each)
     return [_part(desc, choice, first, min(choice.each, choice.size - first), persistent) for first in firsts]
 
 

@@ -12,7 +12,16 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
-from dmlvk.kernels.common.shapes import MOST_ITEMS, WAVES_OF_ITEMS, WORD_BITS, Coalesced, coalesce, divisors, linear_grid
+from dmlvk.kernels.common.shapes import (
+    MOST_ITEMS,
+    WAVES_OF_ITEMS,
+    WORD_BITS,
+    Coalesced,
+    coalesce,
+    divisors,
+    linear_grid,
+    part_starts,
+)
 from dmlvk.kernels.copy.rules import COPY, CopyProblem
 from dmlvk.kernels.elementwise.lowering import launch
 from dmlvk.spec.enums import OperatorType, TensorDataType
@@ -133,7 +142,7 @@ def _fitting(problem: CopyProblem, most_bytes: int) -> Iterator[CopyProblem]:
         step = abs(strides[axis])
         each = max((most - in_word - (high - low - step * (sizes[axis] - 1))) // step + 1, 1)
         each = max(each // in_word * in_word, min(each, in_word))
-        for first in range(0, sizes[axis], each):
+        for first in part_starts(sizes[axis], each):
             own = (*sizes[:axis], min(each, sizes[axis] - first), *sizes[axis + 1 :])
             starts = [start + first * steps[axis] for start, steps in zip(problem.starts, problem.walk.strides, strict=True)]
             walk = coalesce(own, problem.walk.strides)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
-from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors
+from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, part_starts
 from dmlvk.kernels.copy.lowering import RowUnits, rows_dispatch
 from dmlvk.kernels.gather.rules import GATHER, ChosenDimension, GatherProblem
 from dmlvk.spec.ops.gather import Gather, GatherElements, GatherNd1
@@ -167,7 +167,7 @@ def _units(desc: OperatorDesc, problem: GatherProblem, caps: Capabilities) -> Pl
         return Plan((_dispatch(desc, problem, caps, input_range(0), _ALL, in_words=False),))
     each = caps.storage_buffer_bytes * 8 // WORD_BITS * WORD_BITS // 8
     dispatches = []
-    for first in range(0, total, each):
+    for first in part_starts(total, each):
         nbytes = min(each, total - first)
         window = (first * 8 // problem.bits, nbytes * 8 // problem.bits)
         x_range = Range(Source.INPUT, 0, first, nbytes)

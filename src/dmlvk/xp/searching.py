@@ -41,7 +41,8 @@ def _order(name: str, x: DeviceArray, axis: int, descending: bool) -> DeviceArra
     keys = _keys(x)
     types = (keys.data_type, _PLACES)
     _, places = eager.top_k1(keys, axis=at, k=x.shape[at], axis_direction=direction, output_data_types=types)
-    return places.astype(_PLACE)  # type: ignore[no-any-return]
+    found: DeviceArray = places.astype(_PLACE)
+    return found
 
 
 @numpys("argsort")

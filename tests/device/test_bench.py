@@ -20,6 +20,7 @@ from dmlvk_bench.measure import CopyCurve, Loaded
 from dmlvk_bench.problems import all_problems
 from dmlvk_bench.problems.scale import MEDIUM, QUICK
 from dmlvk_bench.results import Ceilings, ProblemRow, Results, read
+from dmlvk_bench.sweep import SweepRow
 
 GEMM = "GEMM depth 64 FLOAT32"
 
@@ -230,6 +231,23 @@ def test_a_sweep_times_every_rule(tmp_path: pathlib.Path, capsys: pytest.Capture
     printed = capsys.readouterr().out
     assert "* " in printed and "naive  " in printed and "choices are more than 5% slower" in printed
     assert '"rule": "naive"' in (tmp_path / "sweep.json").read_text()
+
+
+def test_ctrl_c_keeps_what_was_swept(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swept: list[str] = []
+
+    def interrupted(device: dmlvk.Device, problem: Any, pace: timing.Pace) -> list[SweepRow]:
+        swept.append(problem.name)
+        if len(swept) == 2:
+            raise KeyboardInterrupt
+        return []
+
+    monkeypatch.setattr(command, "sweep", interrupted)
+    file = tmp_path / "sweep.json"
+    assert main(["--quick", "--sweep", "--suite", "matmul", "--json", str(file)]) == command.INTERRUPTED
+    assert command.KEPT in capsys.readouterr().out and file.read_text() == "[]\n"
 
 
 @pytest.mark.parametrize(

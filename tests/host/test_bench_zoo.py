@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
+import threading
+import types
+from typing import Any
 
 import numpy as np
+import page_samples
 import pytest
 
+from dmlvk_bench.cli import main
 from dmlvk_bench.zoo.agreement import TOLERANCE, off
-from dmlvk_bench.zoo.command import summary
+from dmlvk_bench.zoo.command import Key, _each, summary
 from dmlvk_bench.zoo.worker import as_onnx_runtime
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -54,6 +60,59 @@ def test_other_outputs_are_compared_number_by_number() -> None:
     wanted = [np.arange(4, dtype=np.float32)]
     assert off([wanted[0] + np.float32(3e-4)], wanted) == pytest.approx(1e-4, rel=1e-3)
     assert off([wanted[0][::-1]], wanted) == 1
+
+
+def test_what_ctrl_c_finds_waiting_is_not_begun(capsys: pytest.CaptureFixture[str]) -> None:
+    begun: list[Key] = []
+    go_on = threading.Event()
+
+    def work(key: Key) -> str:
+        begun.append(key)
+        if len(begun) > 1:
+            go_on.wait(10)
+        return "exported"
+
+    keys = [(name, "dynamo") for name in "abcdef"]
+    each = _each(keys, 1, work)
+    assert next(each) == (("a", "dynamo"), "exported")
+    threading.Timer(0.05, go_on.set).start()
+    with pytest.raises(KeyboardInterrupt):
+        each.throw(KeyboardInterrupt())
+    assert begun == keys[:2]
+
+
+def test_the_rows_go_to_the_file_as_they_come(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = [types.SimpleNamespace(name=name, kind="classification") for name in ("resnet18", "vgg11")]
+    for module, names in (
+        ("architectures", {"architectures": lambda: models}),
+        ("export", {"EXPORTERS": ("script", "dynamo")}),
+    ):
+        monkeypatch.setitem(sys.modules, f"dmlvk_bench.zoo.{module}", types.SimpleNamespace(**names))  # they need PyTorch
+    for name in ("resnet18", "vgg11"):
+        for exporter in ("script", "dynamo"):
+            folder = tmp_path / name / exporter
+            folder.mkdir(parents=True)
+            (folder / "export.json").write_text('{"opset": 18}')
+    file = tmp_path / "zoo.json"
+    tried: list[Key] = []
+
+    def row(folders: object, stage: str, device: str | None, key: Key) -> dict[str, Any]:
+        tried.append(key)
+        if len(tried) == 3:
+            raise KeyboardInterrupt
+        return {"right": True, "difference": 0.0, "dispatches": 9}
+
+    monkeypatch.setattr("dmlvk_bench.zoo.command._row", row)
+    monkeypatch.setattr("dmlvk_bench.zoo.command.Device", lambda _: None)
+    monkeypatch.setattr("dmlvk.verify.machine.describe", lambda *_: page_samples.MACHINE)
+    words = ["zoo", "--folder", str(tmp_path), "--stages", "check", "--jobs", "1", "--json", str(file)]
+    assert main(words) == 130
+    rows = json.loads(file.read_text())["rows"]
+    assert all(item["opset"] == 18 for item in rows), "what was known before is there"
+    assert not any("right" in item for item in rows[2:]), "the third was never done"
+    assert "files are right" in capsys.readouterr().out
 
 
 def test_summary() -> None:

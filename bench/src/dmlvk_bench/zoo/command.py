@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from dmlvk.cli.output import INTERRUPTED, Output
 from dmlvk.directml.device import Device
 from dmlvk.engine.progress import UntilInterrupted
+from dmlvk.spec.errors import MissingPackageError
 from dmlvk.verify import machine
 
 Row = dict[str, Any]
@@ -59,9 +60,17 @@ def run(options: Options) -> int:
     """Does the stages that the options name; returns the exit status: 1 where an output is wrong or a file does not run.
 
     Ctrl-C ends it with the rows that there are.
+
+    Raises:
+        MissingPackageError: PyTorch is not installed.
     """
-    from dmlvk_bench.zoo.architectures import architectures
-    from dmlvk_bench.zoo.export import EXPORTERS
+    try:
+        from dmlvk_bench.zoo.architectures import architectures
+        from dmlvk_bench.zoo.export import EXPORTERS
+    except ImportError as error:
+        raise MissingPackageError(
+            f"the zoo needs the package {error.name}: pip install torch torchvision transformers"
+        ) from None
 
     wanted = [one for one in architectures() if not options.only or options.only in (one.name, one.kind)]
     files = [(one, exporter) for one in wanted for exporter in EXPORTERS]

@@ -101,3 +101,11 @@ def pairs(step: Step) -> Iterator[tuple[Operand, Operand]]:
 def is_near(number: float, wanted: float) -> bool:
     """Whether a constant of a model means a number: float16 has 11 bits, and exporters print six digits."""
     return math.isclose(number, wanted, rel_tol=1e-3)
+
+
+def row_of_c(desc: ops.Gemm) -> TensorDesc | None:
+    """The row that a GEMM's C repeats; None where there is no C, or it has several rows."""
+    c = desc.c_tensor
+    if c is None or any(c.effective_strides[:-1]):
+        return None
+    return TensorDesc(c.data_type, c.sizes[-1:], c.effective_strides[-1:])

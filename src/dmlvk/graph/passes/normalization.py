@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, plus_number
+from dmlvk.graph.passes.match import Operand, computed_by, operand, pairs, plus_number, row_of_c
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
-from dmlvk.spec.enums import ConvolutionDirection, ReduceFunction
+from dmlvk.spec.enums import ConvolutionDirection, MatrixTransform, ReduceFunction
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
@@ -21,17 +21,18 @@ _BATCH = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
 
 
 def fold_batch_normalization(graph: StepGraph) -> None:
-    """A BatchNormalization with constant statistics behind a convolution with constant weights goes into these: filter and
-    bias of each output channel are scaled on the host, in float64, when the graph is compiled."""
+    """A BatchNormalization with constant statistics behind a convolution or a GEMM with constant weights goes into these:
+    weights and bias of each output channel are scaled on the host, in float64, when the graph is compiled."""
     for step in graph.steps:
         if not isinstance(step.desc, ops.BatchNormalization):
             continue
-        convolution = graph.writer(step.storage("input_tensor"))
-        if convolution is None or graph.only_reader(convolution.outputs[0]) is not step:
+        before = graph.writer(step.storage("input_tensor"))
+        if before is None or graph.only_reader(before.outputs[0]) is not step:
             continue
-        folded = _folded(graph, convolution, step)
+        fold = _folded_product if isinstance(before.desc, ops.Gemm) else _folded
+        folded = fold(graph, before, step)
         if folded is not None:
-            graph.replace((convolution, step), folded)
+            graph.replace((before, step), folded)
 
 
 def _folded(graph: StepGraph, convolution: Step, batch: Step) -> Step | None:
@@ -43,20 +44,12 @@ def _folded(graph: StepGraph, convolution: Step, batch: Step) -> Step | None:
     result = seen_as(batch.desc.tensor("output_tensor"), output.sizes)
     if result is None or not same_elements(output, batch.desc.tensor("input_tensor")):
         return None
-    known = [graph.constant(*operand(batch, field)) for field in _BATCH]
+    affine = _affine(graph, batch)
     weights = graph.constant(*operand(convolution, "filter_tensor"))
     bias = graph.constant(convolution.storage("bias_tensor"), desc.bias_tensor)
-    if weights is None or (bias is None and desc.bias_tensor is not None):
+    if affine is None or weights is None or (bias is None and desc.bias_tensor is not None):
         return None
-    per_channel = []
-    for values in known:
-        channels = None if values is None else _per_channel(values, batch.desc.tensor("input_tensor").sizes)
-        if channels is None:
-            return None
-        per_channel.append(channels)
-    mean, variance, scale, shift = per_channel
-    factors = scale / np.sqrt(variance + batch_desc.epsilon)
-
+    factors, mean, shift = affine
     filter_tensor = TensorDesc(output.data_type, weights.shape)
     bias_tensor = TensorDesc(output.data_type, (1, factors.size, *(1,) * (weights.ndim - 2)))
     sources = [convolution.storage(field) for field in ("filter_tensor", "bias_tensor")]
@@ -85,6 +78,68 @@ def _folded(graph: StepGraph, convolution: Step, batch: Step) -> Step | None:
         fused_activation=batch_desc.fused_activation,
     )
     return Step.of(convolution.origin, folded, storages)
+
+
+def _folded_product(graph: StepGraph, gemm: Step, batch: Step) -> Step | None:
+    desc, batch_desc = gemm.desc, batch.desc
+    assert isinstance(desc, ops.Gemm) and isinstance(batch_desc, ops.BatchNormalization), "the caller looks for them"
+    output, columns = desc.tensor("output_tensor"), desc.tensor("output_tensor").sizes[-1]
+    result, seen = seen_as(batch.desc.tensor("output_tensor"), output.sizes), batch.desc.tensor("input_tensor")
+    of_columns = seen.sizes[1] == columns and all(size == 1 for size in seen.sizes[2:])
+    affine = _affine(graph, batch)
+    weights = graph.constant(*operand(gemm, "b_tensor"))
+    if result is None or affine is None or weights is None or not of_columns or not same_elements(output, seen):
+        return None
+    if desc.fused_activation is not None or any(size != 1 for size in weights.shape[:-2]):
+        return None
+    factors, mean, shift = affine
+    row = row_of_c(desc)
+    bias = graph.constant(gemm.storage("c_tensor"), row)
+    if desc.c_tensor is not None and bias is None:
+        return None
+    is_transposed = desc.trans_b is MatrixTransform.TRANSPOSE
+    sources = [gemm.storage(field) for field in ("b_tensor", "c_tensor")] + [batch.storage(field) for field in _BATCH]
+
+    def new_weights() -> npt.NDArray[Any]:
+        scaled: npt.NDArray[Any] = weights * (factors[:, np.newaxis] if is_transposed else factors)
+        return scaled
+
+    def new_row() -> npt.NDArray[Any]:
+        before = 0.0 if bias is None else desc.beta * bias.astype(np.float64)
+        folded: npt.NDArray[Any] = (before - mean) * factors + shift
+        return folded
+
+    name = f"batch normalization, epsilon {batch_desc.epsilon!r}, of a product with {desc.tensor('b_tensor')} and {row}"
+    storages = {
+        **gemm.storages(),
+        "b_tensor": graph.derived(f"{name}: matrix, {desc.trans_b.name}", sources, output.data_type, new_weights),
+        "c_tensor": graph.derived(f"{name}: row, beta {desc.beta!r}", sources, output.data_type, new_row),
+        "output_tensor": batch.outputs[0],
+    }
+    repeated = (*(0 for _ in output.sizes[:-1]), 1)
+    folded = desc.replace(
+        b_tensor=TensorDesc(output.data_type, weights.shape),
+        c_tensor=TensorDesc(output.data_type, output.sizes, repeated),
+        beta=1.0,
+        output_tensor=result,
+        fused_activation=batch_desc.fused_activation,
+    )
+    return Step.of(gemm.origin, folded, storages)
+
+
+def _affine(graph: StepGraph, batch: Step) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None:
+    """What a batch normalization multiplies each channel with after it has subtracted the second, and what it adds then, in
+    float64; None where they are no constants of a channel."""
+    assert isinstance(batch.desc, ops.BatchNormalization), "the caller looks for one"
+    per_channel = []
+    for field in _BATCH:
+        values = graph.constant(*operand(batch, field))
+        channels = None if values is None else _per_channel(values, batch.desc.tensor("input_tensor").sizes)
+        if channels is None:
+            return None
+        per_channel.append(channels)
+    mean, variance, scale, shift = per_channel
+    return scale / np.sqrt(variance + batch.desc.epsilon), mean, shift
 
 
 def _per_channel(values: npt.NDArray[Any], sizes: tuple[int, ...]) -> npt.NDArray[np.float64] | None:

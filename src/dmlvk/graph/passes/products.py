@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.graph.passes.copies import windows_of
-from dmlvk.graph.passes.match import operand
+from dmlvk.graph.passes.match import operand, row_of_c
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
@@ -52,18 +52,10 @@ def _is_joinable(graph: StepGraph, step: Step) -> bool:
         return False
     if graph.constant(*operand(step, "b_tensor")) is None or weights.total_tensor_size_in_bytes > _MOST_BYTES:
         return False
-    if desc.c_tensor is not None:
-        is_row = not any(desc.c_tensor.effective_strides[:-1])
-        if desc.beta != 1.0 or not is_row or graph.constant(step.storage("c_tensor"), _row_of(desc)) is None:
-            return False
+    if desc.c_tensor is not None and (desc.beta != 1.0 or graph.constant(step.storage("c_tensor"), row_of_c(desc)) is None):
+        return False
     storage = step.outputs[0]
     return storage is not None and storage not in graph.outputs and all(map(_reads_parts, graph.readers(storage)))
-
-
-def _row_of(desc: ops.Gemm) -> TensorDesc:
-    """A row of C, which repeats it."""
-    c = desc.tensor("c_tensor")
-    return TensorDesc(c.data_type, c.sizes[-1:], c.effective_strides[-1:])
 
 
 def _reads_parts(reader: Step) -> bool:
@@ -98,7 +90,7 @@ def _joined(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
     }
     changes: dict[str, Any] = {"b_tensor": TensorDesc(output.data_type, tuple(sizes))}
     if any(desc.c_tensor is not None for desc in descs):
-        rows = [None if desc.c_tensor is None else _row_of(desc) for desc in descs]
+        rows = [row_of_c(desc) for desc in descs]
         biases = [product.storage("c_tensor") for product in products]
 
         def new_row() -> npt.NDArray[Any]:

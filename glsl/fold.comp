@@ -53,7 +53,7 @@ Pairs pairs_of(uint position, uint d) {
         const uvec2 by_tap_step = words_of(p.tap_step_divisors, d);
         tap = whole - quotient(whole, by_tap_step) * tap_step;
         if (DILATED == 1u) {
-            if (tap_step <= 65536u) {
+            if (tap_step <= MOST_NARROW_STEP) {
                 tap *= p.inverse[d];
                 tap -= quotient(tap, by_tap_step) * tap_step;
             } else {

@@ -13,6 +13,7 @@ from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, coalesce, divisors, linear_grid
 from dmlvk.kernels.copy.lowering import RowUnits, rows_dispatch
+from dmlvk.kernels.fold.manifest import MOST_NARROW_STEP
 from dmlvk.kernels.fold.rules import FOLD, UNFOLD, BlockDimension, FoldProblem
 from dmlvk.spec.ops.fold import Fold, Unfold, block_counts, image_sizes
 from dmlvk.spec.tensor import element_bits, packed_strides
@@ -131,7 +132,7 @@ def _outputs(desc: Fold, problem: FoldProblem, caps: Capabilities) -> Plan:
     *outer, before, last = (1, *(pair.most for pair in pairs))
     taps = min(last, _READS)
     lines = min(before, _READS // taps) if last == taps else 1
-    divisions = 32 * sum(pair.tap_step > 2**16 for pair in pairs)
+    divisions = 32 * sum(pair.tap_step > MOST_NARROW_STEP for pair in pairs)
     rounds = math.prod(outer) * (-(-before // lines) * -(-last // taps) + 1) + divisions
     check_rounds(rounds, caps, desc.type.dml_name)
 

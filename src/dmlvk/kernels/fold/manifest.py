@@ -6,6 +6,9 @@ from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import FLOATS
 from dmlvk.kernels.copy.manifest import ROW_CONSTANTS, ROW_PARAMS, ROW_VARIANTS
 
+MOST_NARROW_STEP = 2**16
+"""The most steps whose remainders have products of 32 bits."""
+
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "fold",
@@ -22,6 +25,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *(("STRIDED", 0), ("DILATED", 0), ("LINES", 1), ("TAPS", 1)),
         ),
         variants=(("T", FLOATS),),
+        shared=(("MOST_NARROW_STEP", MOST_NARROW_STEP),),
     ),
     KernelSpec(
         "unfold",

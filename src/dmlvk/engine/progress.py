@@ -25,7 +25,7 @@ PHASES: Final = (PARSING, FOLDING, COMPILING, UPLOADING)
 
 
 def silent(phase: str, done: int, total: int) -> None:
-    """Tells nobody."""
+    """For callers who want no progress: does nothing."""
 
 
 class Count:

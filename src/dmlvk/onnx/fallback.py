@@ -80,7 +80,7 @@ class HostGroup:
         }
 
     def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
-        """Makes the outputs."""
+        """The outputs for these operands, in their order in the model."""
         feeds = {name: self._fed(run, name, item) for name, item in zip(self.inputs, operands, strict=True)}
         try:
             made = self.session.run(list(self.outputs), feeds)

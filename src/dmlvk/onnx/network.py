@@ -169,7 +169,7 @@ class Network:
 
     @property
     def program(self) -> GraphProgram:
-        """The model, cut."""
+        """The model as regions, and what the host drives between them."""
         return self._cut.program
 
     @property

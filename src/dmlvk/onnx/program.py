@@ -123,7 +123,7 @@ class DrivenNode:
         return {whole: Label(whole.name, whole.op_type, self.row.reason)}
 
     def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
-        """Makes the outputs."""
+        """The outputs for these operands, in their order in the model."""
         assert isinstance(run, ModelRun), "a model runs as one"
         return self.row.run(run, self, operands, scope)
 
@@ -154,7 +154,7 @@ class HostNumbers:
         return {whole: Label(whole.name, whole.op_type, "numbers that the host wants in each round") for whole in wholes}
 
     def run(self, run: Run, operands: Sequence[Item], scope: Scope) -> Sequence[Item]:
-        """Makes the outputs."""
+        """The outputs for these operands, in their order in the model."""
         assert isinstance(run, ModelRun), "a model runs as one"
         given = zip(self.inputs, operands, strict=True)
         values = {name: run.required(self.nodes[0], 0, item).on_host() for name, item in given}

@@ -154,7 +154,7 @@ class Card:
 
     @property
     def passed(self) -> bool:
-        """Whether everything held."""
+        """Whether verify came to its end and every entry passed."""
         return not self.stopped and all(entry.passed for entry in self.entries)
 
     @property

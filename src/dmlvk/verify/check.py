@@ -74,7 +74,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether everything held."""
+        """Whether the run found nothing wrong; also one that the device cannot do."""
         return self.failure is None
 
     @property

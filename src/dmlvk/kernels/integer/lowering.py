@@ -317,7 +317,7 @@ class _Packed:
     params: dict[str, int]
 
     def plan(self, product: Dispatch) -> Plan:
-        """The whole plan."""
+        """The plan of a product and of all that has to come before it."""
         return Plan(
             (*self.launches, product),
             temporary_bytes=self.temporary_bytes,

@@ -93,12 +93,12 @@ class _Piece(NamedTuple):
 
     @property
     def tensors(self) -> tuple[TensorDesc, ...]:
-        """Both."""
+        """The whole tensor and its piece."""
         return self.whole, self.part
 
     @property
     def problem(self) -> CopyProblem:
-        """The copy."""
+        """The copy of the piece, as its rules see it."""
         strides, starts = (self.whole.effective_strides, self.part.effective_strides), (self.start, 0)
         if not self.is_split:
             strides, starts = strides[::-1], starts[::-1]
@@ -112,7 +112,7 @@ class _Piece(NamedTuple):
         return copy_launches(self.problem, (input_range(slots[0]), output_range(slots[1])), ordered, caps, rule)
 
     def plan(self, caps: Capabilities) -> Plan:
-        """The launches alone."""
+        """A plan of the launches, without memory of its own."""
         return Plan(self.launches(caps))
 
 

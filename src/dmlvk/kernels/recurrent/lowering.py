@@ -60,7 +60,7 @@ class _Work:
         self.initialize: list[Launch] = []
 
     def plan(self) -> Plan:
-        """The plan."""
+        """The plan of the launches so far, with the bytes of both resources."""
         return Plan(
             tuple(self.launches),
             temporary_bytes=self.temporary.end,
@@ -432,7 +432,7 @@ class _Shape(NamedTuple):
 
     @property
     def constants(self) -> dict[str, int]:
-        """The specialisation constants."""
+        """The specialisation constants of the kernel of a step."""
         return {"LOCAL_SIZE_X": self.local, "LANES": self.lanes, "ENTRIES": self.entries, "IN_FLIGHT": self.in_flight}
 
 

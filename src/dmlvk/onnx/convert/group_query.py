@@ -66,7 +66,7 @@ class _Problem:
 
     @property
     def rows(self) -> int:
-        """New rows."""
+        """The rows of each batch entry that this call adds to those of the past."""
         return self.query.sizes[1]
 
     @property

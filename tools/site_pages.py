@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import drivers_page
 import models_page
 import operators_page
 import performance_page
@@ -25,6 +26,7 @@ def pages() -> dict[str, str]:
         "performance.md": performance_page.page(found),
         "models.md": models_page.page(models_page.Record.read(), models_page.read_saved()),
         "zoo.md": zoo_page.page(),
+        "drivers.md": drivers_page.page(),
         "images/roofline.svg": figures.roofline(found, alone=True),
         "images/copy-shares.svg": figures.copy_shares(found, alone=True),
         "images/ratios.svg": figures.ratios(found, "torch", alone=True),

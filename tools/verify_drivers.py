@@ -1,12 +1,13 @@
 """Verify dmlvk on every driver that runs on a processor, and compare what passes.
 
-    python tools/verify_drivers.py [DRIVER]... [--default] [--profile NAME] [OPERATOR]...
+    python tools/verify_drivers.py [DRIVER]... [--default] [--mask NAME] [--keep] [OPERATOR]...
 
 Drivers are those of tools/setup_drivers.py, which unpacks what is missing; all where none is named. Each runs the quick
 cases of ``python -m dmlvk verify`` (or, with --default, more), a few operators a process, because these drivers keep
-the code of every pipeline. build/drivers/DRIVER.txt is the pass list: an operator, a data type and its verdict a line. Exit
-status 1 where anything failed that no waiver excuses (src/dmlvk/verify/waivers.json): so lists differ in no more than
-what a device lacks and what is waived.
+the code of every pipeline. The pass list (tools/drivers_page.py) is build/drivers/DRIVER.json, masked DRIVER-MASK.json;
+with --keep it lies in bench/results/drivers, of which the page of drivers is made. Exit status 1 where anything failed
+that no waiver excuses (src/dmlvk/verify/waivers.json): so lists differ in no more than what a device lacks and what is
+waived.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
+from drivers_page import FOLDER, VERDICTS, PassList
 from setup_drivers import CACHE, DRIVERS, ROOT, Launch, Unavailable
 
-from dmlvk.verify.card import Card, Entry, read
+from dmlvk.verify.card import Card, read
 from dmlvk.verify.cases import all_cases
 
 TARGET = ROOT / "build" / "drivers"
@@ -28,17 +31,28 @@ AT_ONCE = 8
 MOST_SECONDS = 540
 """For one process. A compiler that does not come to an end is a failure, until a waiver says so."""
 
-PassList = dict[str, str]
-"""Verdicts by operator and data type."""
+MASKS: Mapping[str, Mapping[str, str]] = {
+    "adreno": {"DMLVK_PROFILE": "adreno"},
+    "mali": {"DMLVK_PROFILE": "mali"},
+    "moltenvk": {"DMLVK_PROFILE": "moltenvk"},
+    "vulkan13-minimum": {"DMLVK_PROFILE": "vulkan13-minimum"},
+    "subgroups-said-64": {"DMLVK_CLAIMED_SUBGROUP_SIZE": "64"},
+    "shared-memory-16k": {"DMLVK_LIMITS": "shared_memory_bytes=16384"},
+    "no-8-and-16-bits": {"DMLVK_DISABLE": "8bit,16bit"},
+    "no-float16": {"DMLVK_DISABLE": "float16"},
+    "bindings-128m": {"DMLVK_LIMITS": "storage_buffer_bytes=134217728"},
+    "grids-65535": {"DMLVK_LIMITS": "workgroup_counts=65535"},
+}
+"""Lesser devices, of real reports, by the variables that make them."""
 
 
-def environment(name: str, launch: Launch, profile: str) -> dict[str, str]:
+def environment(name: str, launch: Launch, mask: str) -> dict[str, str]:
     """The environment of a driver, with caches of its own."""
     caches = CACHE / "drivers" / name
     caches.mkdir(parents=True, exist_ok=True)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("DMLVK_", "LD_LIBRARY", "VK_"))}
-    own = {"DMLVK_CACHE_DIR": str(caches), "MESA_SHADER_CACHE_DIR": str(caches), "DMLVK_PROFILE": profile}
-    return kept | own | dict(launch.environment)
+    own = {"DMLVK_CACHE_DIR": str(caches), "MESA_SHADER_CACHE_DIR": str(caches)}
+    return kept | own | dict(MASKS.get(mask, {})) | dict(launch.environment)
 
 
 def python(launch: Launch) -> list[str]:
@@ -52,7 +66,7 @@ def cards(name: str, launch: Launch, operators: Sequence[str], options: argparse
     """The card of each process, or why there is none."""
     path = TARGET / f"{name}-card.json"
     amount = [] if options.default else ["--quick"]
-    variables = environment(name, launch, options.profile)
+    variables = environment(name, launch, options.mask)
     for first in range(0, len(operators), AT_ONCE):
         some = operators[first : first + AT_ONCE]
         path.unlink(missing_ok=True)
@@ -66,35 +80,35 @@ def cards(name: str, launch: Launch, operators: Sequence[str], options: argparse
     path.unlink(missing_ok=True)
 
 
-def verdict(entry: Entry) -> str:
-    """An entry of a card in a line."""
-    if entry.failure is None:
-        return entry.verdict
-    return f"{entry.verdict}: {entry.failure.only}: {entry.failure.sentence()}"
-
-
-def pass_list(name: str, operators: Sequence[str], options: argparse.Namespace) -> PassList:
-    """Verifies a driver, and prints which of its waivers are not needed."""
-    found: PassList = {}
+def passed(name: str, operators: Sequence[str], options: argparse.Namespace) -> bool:
+    """Verifies a driver, writes its list, and prints what failed and which of its waivers are not needed."""
+    found, wrong = [], []
     for card in cards(name, DRIVERS[name](), operators, options):
         if isinstance(card, str):
-            some, _, why = card.partition(":")
-            found[some] = f"FAILED:{why}"
+            wrong.append(card)
             continue
-        found.update((f"{entry.operator} {entry.data_type}", verdict(entry)) for entry in card.entries)
+        found.append(card)
+        wrong += [card.report(entry) for entry in card.entries if not entry.passed]
         for waiver in card.unneeded:
             print(f"{name}: not needed in these runs: the waiver of {waiver}", flush=True)
-    lines = [f"{key}: {text}\n" for key, text in found.items()]
-    (TARGET / f"{name}.txt").write_text("".join(lines), encoding="utf-8")
-    return found
+    if found:
+        own = PassList.of(found)
+        folder = FOLDER if options.keep else TARGET
+        folder.mkdir(parents=True, exist_ok=True)
+        own.write(folder / f"{'-'.join(filter(None, (name, options.mask)))}.json")
+        counts = Counter(own.pairs().values())
+        print(f"{name}: " + ", ".join(f"{counts[kind]} {kind}" for kind in VERDICTS), flush=True)
+    print(*wrong, sep="\n", end="\n" * bool(wrong), flush=True)
+    return not wrong
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Verify dmlvk on every driver that runs on a processor.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="drivers and operators; default all")
     parser.add_argument("--default", action="store_true", help="the default selection of runs instead of the quick cases")
-    parser.add_argument("--profile", default="", help="a lesser device, as DMLVK_PROFILE takes it")
-    options = parser.parse_args()
+    parser.add_argument("--mask", default="", choices=MASKS, help="a lesser device")
+    parser.add_argument("--keep", action="store_true", help="write the lists that the page of drivers is made of")
+    options = parser.parse_intermixed_args()
     TARGET.mkdir(parents=True, exist_ok=True)
     entries = [entry for entry in all_cases().values() if options.default or any(case.quick for case in entry.cases)]
     having = [entry.operator.__name__ for entry in entries]
@@ -103,23 +117,15 @@ def main() -> int:
             f"neither a driver ({', '.join(DRIVERS)}) nor an operator with such cases: {', '.join(sorted(unknown))}"
         )
     operators = [name for name in having if name in options.names] or having
+    if options.keep and (options.default or operators != having):
+        parser.error("--keep takes the quick cases of all operators")
     failed = False
     for name in [name for name in DRIVERS if name in options.names] or list(DRIVERS):
         try:
-            found = pass_list(name, operators, options)
+            failed = not passed(name, operators, options) or failed
         except Unavailable as reason:
             print(f"{name}: cannot be had: {reason}", flush=True)
             failed = True
-            continue
-        wrong = [f"  {key}: {text}" for key, text in found.items() if text.startswith("FAILED")]
-        counts = {
-            "ok": sum(text.startswith("ok") for text in found.values()),
-            "unsupported": sum(text.startswith("unsupported") for text in found.values()),
-            "waived in part or whole": sum("waived: " in text for text in found.values()),
-            "failed": len(wrong),
-        }
-        print(f"{name}: " + ", ".join(f"{count} {what}" for what, count in counts.items()), *wrong, sep="\n", flush=True)
-        failed = failed or bool(wrong)
     return int(failed)
 
 

@@ -43,7 +43,7 @@ class Call(Arguments):
     def _operand(self, index: int, spec: FieldSpec, value: Any, known: list[tuple[FieldSpec, np.dtype[Any]]]) -> Operand:
         """An operand as an array. Python's numbers take the field's only type, or that of the first array
         whose field has the same types."""
-        if value is None or isinstance(value, (DeviceArray, np.ndarray)):
+        if value is None or isinstance(value, DeviceArray):
             return value
         name = f"{function_name(self.row)}.{self.operand_name(index)}"
         array = array_of(value, lambda: name)

@@ -163,7 +163,8 @@ def test_arrays_know_their_namespace(device: dmlvk.Device) -> None:
     information = xp.__array_namespace_info__()
     assert information.default_dtypes()["integral"] == xp.int64
     assert xp.float32 in information.dtypes(kind="real floating").values()
-    assert xp.result_type(a, xp.float16, 2) == xp.float32 and not xp.can_cast(xp.float32, xp.int32)
+    assert xp.result_type(a, xp.float16, 2) == xp.float32
+    assert xp.can_cast(xp.uint32, xp.float64) and np.can_cast(xp.int8, xp.int16) and not xp.can_cast(a, xp.int32)
     assert xp.isdtype(xp.uint8, ("signed integer", "integral")) and xp.finfo(a).bits == 32 and xp.iinfo(xp.int8).min == -128
     same(xp.meshgrid(a[0, 0], a[0, :, 0])[0], np.meshgrid(FLOATS[0, 0], FLOATS[0, :, 0])[0], device)
     found = xp.unique_all(DeviceArray.from_numpy(BYTES, device))
@@ -187,6 +188,14 @@ def test_nothing_is_uploaded_or_copied_unasked(device: dmlvk.Device) -> None:
             refused()
     same(np.concatenate([a, FLOATS]), np.concatenate([FLOATS, FLOATS]), device)
     assert np.shape(a) == a.shape and np.array_equal(a, a) and isinstance(np.asarray(a), np.ndarray)
+
+
+def test_a_mask_without_elements_takes_none(device: dmlvk.Device) -> None:
+    a = DeviceArray.from_numpy(BYTES, device)
+    for mask in (np.zeros(0, bool), np.zeros((0, 4), bool)):
+        assert a[mask].shape == (0, *a.shape[mask.ndim :])
+        a[mask] = 1
+    same(a, BYTES, device)
 
 
 def test_one_truth_value_is_an_index(device: dmlvk.Device) -> None:

@@ -186,6 +186,8 @@ def _fitted(value: Stored, sizes: Sizes) -> Stored:
 def _masked(array: Stored, mask: Chosen, before: int, value: Stored) -> None:
     """Writes one element wherever a mask over some dimensions is true. Does not read the mask."""
     check_mask(mask, array.shape, before)
+    if 0 in mask.shape:
+        return
     given = mask if isinstance(mask, type(array)) else type(array).from_numpy(np.asarray(mask), array.device)
     sizes = (1,) * before + given.shape + (1,) * (array.ndim - before - given.ndim)
     inputs = {"condition_tensor": broadcast(reshaped(given, sizes), array.shape)}

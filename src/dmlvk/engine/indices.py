@@ -81,13 +81,13 @@ def without_masks(items: Sequence[Index | Chosen], shape: Sizes) -> list[Index |
 
 
 def check_mask(mask: Chosen, shape: Sizes, axis: int) -> None:
-    """Checks a mask over the dimensions of an array of some shape from an axis on.
+    """Checks a mask over the dimensions of an array of some shape from an axis on. One without elements takes none.
 
     Raises:
         IndexError: it has other sizes.
     """
     wanted = shape[axis : axis + len(mask.shape)]
-    if tuple(mask.shape) != wanted:
+    if any(own not in (size, 0) for own, size in zip(mask.shape, wanted, strict=True)):
         raise IndexError(f"a mask must have the sizes {wanted} of its dimensions; got {tuple(mask.shape)}")
 
 

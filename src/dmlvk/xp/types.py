@@ -73,12 +73,8 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 @numpys("can_cast")
 def can_cast(from_: Any, to: npt.DTypeLike) -> builtins.bool:
-    """Whether a type, or that of an array, becomes another one by what types give together."""
-    given, wanted = (np.dtype(getattr(item, "dtype", item)) for item in (from_, to))
-    try:
-        return result_type(given, wanted) == wanted
-    except InvalidArgumentError:
-        return False
+    """Whether a type, or that of an array, becomes another one without loss."""
+    return np.can_cast(getattr(from_, "dtype", from_), np.dtype(to))
 
 
 def isdtype(dtype: npt.DTypeLike, kind: Any) -> builtins.bool:

@@ -302,6 +302,7 @@ SHOWN = sorted(
         if not kind
         for command in re.findall(r"python -m dmlvk ([^#\n]+)", block)
     }
+    | {*re.findall(r"^\| `python -m dmlvk ([^`]+)`", QUICKSTART, re.MULTILINE)}
 )
 
 

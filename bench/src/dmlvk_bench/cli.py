@@ -33,7 +33,7 @@ def _commit(*needs: str) -> Callable[[Any], Any]:
     "bench",
     cls=Group,
     invoke_without_command=True,
-    examples=("bench --quick", "bench --suite matmul --json r.json --html r.html", "bench compare before.json after.json"),
+    examples=("--quick", "--suite matmul --json r.json --html r.html", "compare before.json after.json"),
 )
 @names_option("--suite", SUITES, help=f"Of {', '.join(SUITES)}, with commas between; default: all.")
 @option("--only", default="", metavar="WORD", help="Only the problems of this family, or with this in their name.")
@@ -80,7 +80,7 @@ def bench(context: click.Context, /, out: Output, **options: Any) -> int:
         return command.run(command.Options(out, **options))
 
 
-@bench.command(cls=Command, examples=("bench compare before.json after.json",))
+@bench.command(cls=Command, examples=("before.json after.json",))
 @click.argument("before", type=_FILE)
 @click.argument("after", type=_FILE)
 @json_option
@@ -97,7 +97,7 @@ def compare(before: pathlib.Path, after: pathlib.Path, out: Output) -> int:
     return int(not comparison.good)
 
 
-@bench.command(cls=Command, examples=("bench zoo --folder exported --only resnet50 --stages export,check",))
+@bench.command(cls=Command, examples=("--folder exported --only resnet50 --stages export,check",))
 @option(
     "--folder",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
@@ -118,7 +118,7 @@ def zoo(out: Output, **options: Any) -> int:
         return command.run(command.Options(out, **options))
 
 
-@bench.command(cls=Command, examples=("bench report r.json --html r.html",))
+@bench.command(cls=Command, examples=("r.json --html r.html",))
 @click.argument("results", type=_FILE)
 @option("--card", type=_FILE, metavar="FILE", help="What verify --json wrote, for the same page.")
 @option("--html", type=NewFile(), required=True, metavar="FILE")

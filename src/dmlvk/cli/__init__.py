@@ -59,17 +59,12 @@ class Program(Group):
             )
         return super().resolve_command(context, args)
 
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes a line for each. Of another distribution's that line is its summary: nothing is imported for it."""
-        lines = []
-        for name in OWN:
-            command = self.get_command(context, name)
-            assert command is not None
-            lines.append((name, command.get_short_help_str(limit=200)))
-        for name, entry in _added().items():
-            lines.append((name, entry.dist.metadata["Summary"] if entry.dist is not None else ""))
-        with formatter.section("Commands"):
-            formatter.write_dl(lines)
+    def summary(self, context: click.Context, name: str) -> str:
+        """What the help says of a command; of another distribution's its own summary, for which nothing is imported."""
+        if name in OWN:
+            return super().summary(context, name)
+        distribution = _added()[name].dist
+        return "" if distribution is None else distribution.metadata["Summary"]
 
 
 def _added() -> dict[str, importlib.metadata.EntryPoint]:

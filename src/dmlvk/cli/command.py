@@ -49,7 +49,7 @@ class Command(click.Command):
     """A command.
 
     Args:
-        examples: The words behind the program's name of each.
+        examples: The words behind the command's own name of each; "" for none.
     """
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **attributes: Any) -> None:
@@ -70,12 +70,22 @@ class Command(click.Command):
         if self.examples:
             with formatter.section("Examples"):
                 for example in self.examples:
-                    formatter.write(f"{'':{formatter.current_indent}}{context.find_root().info_name} {example}\n")
+                    formatter.write(f"{'':{formatter.current_indent}}{context.command_path} {example}".rstrip() + "\n")
 
 
 class Group(Command, click.Group):
     """A command with commands below it. What is given to it is given to them where they have an option of that name, and is
     refused where they have none."""
+
+    def summary(self, context: click.Context, name: str) -> str:
+        """What the help says of a command below."""
+        command = self.get_command(context, name)
+        return "" if command is None else command.get_short_help_str(limit=200)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes a line for each command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.summary(context, name)) for name in self.list_commands(context)])
 
     def invoke(self, context: click.Context) -> Any:
         """Hands the options that were given on, as values that the command below may be given others for."""

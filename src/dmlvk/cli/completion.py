@@ -13,7 +13,7 @@ VARIABLE: Final = "_DMLVK_COMPLETE"
 """The environment variable by which a shell asks for completions."""
 
 
-@click.command("completion", cls=Command, examples=("completion bash", "completion fish"))
+@click.command("completion", cls=Command, examples=("bash", "fish"))
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, /, shell: str) -> int:

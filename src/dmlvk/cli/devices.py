@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dmlvk.runtime.device import DeviceInfo
 
 
-@click.command("devices", cls=Command, examples=("devices", "devices --measure"))
+@click.command("devices", cls=Command, examples=("", "--measure"))
 @option("--measure", is_flag=True, help="Open each, measure it, and keep what was found.")
 @json_option
 def command(measure: bool, out: Output) -> int:

@@ -9,7 +9,7 @@ from dmlvk.cli.output import Output
 from dmlvk.cli.parameters import json_option
 
 
-@click.command("doctor", cls=Command, examples=("doctor", "doctor --json"))
+@click.command("doctor", cls=Command, examples=("", "--json"))
 @json_option
 def command(out: Output) -> int:
     """Say what keeps dmlvk from a device, and the command that mends it; try each device."""

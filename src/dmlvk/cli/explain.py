@@ -22,8 +22,8 @@ def _operators_and_files(context: click.Context, parameter: click.Parameter, inc
     "explain",
     cls=Command,
     examples=(
-        "explain Gemm a_tensor=FLOAT16[64,128] b_tensor=FLOAT16[128,256]",
-        "explain model.onnx NODE --size batch=8",
+        "Gemm a_tensor=FLOAT16[64,128] b_tensor=FLOAT16[128,256]",
+        "model.onnx NODE --size batch=8",
     ),
 )
 @click.argument("operator", metavar="OPERATOR|MODEL", shell_complete=_operators_and_files)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dmlvk.devices.capabilities import Capabilities
 
 
-@click.command("ops", cls=Command, examples=("ops", "ops --device 1 --json"))
+@click.command("ops", cls=Command, examples=("", "--device 1 --json"))
 @device_option
 @json_option
 def command(device: str | None, out: Output) -> int:

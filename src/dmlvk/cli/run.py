@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     "run",
     cls=Command,
     examples=(
-        "run model.onnx",
-        "run model.onnx --size batch=8 --repeat 20",
-        "run model.onnx --profile trace.json --html report.html",
+        "model.onnx",
+        "model.onnx --size batch=8 --repeat 20",
+        "model.onnx --profile trace.json --html report.html",
     ),
 )
 @click.argument("model", type=click.Path(path_type=pathlib.Path))

@@ -14,9 +14,7 @@ from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.spec.schema import class_name
 
 
-@click.command(
-    "verify", cls=Command, examples=("verify", "verify Gemm Convolution", "verify --json card.json --html card.html")
-)
+@click.command("verify", cls=Command, examples=("", "Gemm Convolution", "--json card.json --html card.html"))
 @click.argument("operators", nargs=-1, metavar="[OPERATOR]...", shell_complete=operator_names)
 @option("--quick", is_flag=True, excludes=("--full", "--only"), help="Only the quick cases.")
 @option(

@@ -206,7 +206,7 @@ class Traits:
             door has them but ``directml``.
         separable: The dimensions along which an operator that is not pointwise can be cut: what it writes at a place along
             one of them follows from what is read at that place, or from a tensor that has size 1 there. Only tensors with
-            the most dimensions are cut.
+            the most dimensions are cut, those of one element aside.
     """
 
     pointwise: bool = False
@@ -497,13 +497,14 @@ class OperatorDesc:
         tensors = [
             (slot.field.name, slot.tensor.sizes)
             for slot in self.input_slots() + self.output_slots()
-            if slot.tensor is not None
+            if slot.tensor is not None and slot.tensor.element_count > 1
         ]
-        count = max(len(sizes) for _, sizes in tensors)
+        count = max((len(sizes) for _, sizes in tensors), default=0)
         cuts = []
         for dimension in separable(self, count):
             found = {name: sizes[dimension] for name, sizes in tensors if len(sizes) == count and sizes[dimension] != 1}
-            if len(set(found.values())) == 1:
+            first, *others = found.values() or (1,)
+            if first != 1 and all(size == first for size in others):
                 cuts.append(Cut(dict.fromkeys(found, dimension)))
         return cuts
 

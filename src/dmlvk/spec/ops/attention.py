@@ -317,4 +317,6 @@ class MultiheadAttention1(_s.OperatorDesc, constraints=(*_CONSTRAINTS[:-1], _pas
             "mask_tensor": masks.get(self.mask_type, 1),
         }
         given = {name: tensor for name in from_end if isinstance(tensor := getattr(self, name), TensorDesc)}
-        return [_s.Cut({name: own.dimension_count - from_end[name] for name, own in given.items()}, packs=False)]
+        # Without past tensors the present ones may hold the past when the operator starts.
+        keeps = self.past_key_tensor is None and self.past_sequence_lengths_tensor is not None
+        return [_s.Cut({name: own.dimension_count - from_end[name] for name, own in given.items()}, packs=not keeps)]

@@ -13,6 +13,8 @@ What the rows share, where the specification is silent:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import TensorDataType as _T
@@ -260,6 +262,10 @@ class ConvolutionInteger(_s.OperatorDesc, constraints=_CONVOLUTION):
     end_padding: tuple[int, ...] = _s.uint_array()
     group_count: int = _s.uint(1)
 
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By images."""
+        return [_s.Cut({"input_tensor": 0, "output_tensor": 0})]
+
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _convolved_sizes(self)
 
@@ -298,6 +304,10 @@ class QuantizedLinearConvolution(
     start_padding: tuple[int, ...] = _s.uint_array()
     end_padding: tuple[int, ...] = _s.uint_array()
     group_count: int = _s.uint(1)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By images."""
+        return [_s.Cut({"input_tensor": 0, "output_tensor": 0})]
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
         return _convolved_sizes(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
-from dmlvk.spec.ops.normalization import _local_size
+from dmlvk.spec.ops.normalization import _local_size, regions_apart
 from dmlvk.spec.tensor import TensorDesc
 
 
@@ -25,6 +25,7 @@ class LocalResponseNormalizationGrad(
         _c.finite("bias"),
         _slope,
     ),
+    traits=_s.Traits(separable=regions_apart),
 ):
     """dx of ``LocalResponseNormalization``, whose output is y = x / base ** beta, from x and the gradient dy of y:
 

@@ -183,7 +183,7 @@ class BatchNormalizationTraining(
         return (self.tensor("input_tensor").sizes, own, own)
 
 
-def _apart(desc: _s.OperatorDesc, count: int) -> Iterable[int]:
+def regions_apart(desc: _s.OperatorDesc, count: int) -> Iterable[int]:
     """Images, and channels where a region has one."""
     return (0,) if getattr(desc, "cross_channel", True) else (0, 1)
 
@@ -203,7 +203,7 @@ class LocalResponseNormalization(
         _c.finite("beta"),
         _c.finite("bias"),
     ),
-    traits=_s.Traits(separable=_apart),
+    traits=_s.Traits(separable=regions_apart),
 ):
     """y = x / (bias + alpha / local size * sum of x * x over the region) ** beta.
 

@@ -89,6 +89,7 @@ class ElementWiseQuantizedLinearAdd(
         _c.same_data_type("b_tensor", "b_zero_point_tensor"),
         _c.same_data_type("output_tensor", "output_zero_point_tensor"),
     ),
+    traits=_s.Traits(separable=_s.everywhere),
 ):
     """y = clamp(round((real a + real b) / output scale) + output zero point), where real x = (x - x zero point) * x scale.
 

@@ -370,3 +370,25 @@ def test_what_only_multiplies_one_channel_adds_in_another_kernel() -> None:
     adding = ConvolutionAdd(**fields, addend_tensor=plain.output_tensor)
     assert {"depthwise", "depthwise_lanes"} <= set(possible_rules(plain, GPU))
     assert {"depthwise", "depthwise_lanes"}.isdisjoint(possible_rules(adding, GPU))
+
+
+def test_many_outputs_of_one_channel_are_no_depthwise_convolution_of_a_gpu() -> None:
+    """A spectrogram's patches: each output of the only group would read its windows by itself."""
+    desc = ops.Convolution(
+        input_tensor=TensorDesc(FLOAT32, (1, 1, 128, 1024)),
+        filter_tensor=TensorDesc(FLOAT32, (768, 1, 16, 16)),
+        output_tensor=TensorDesc(FLOAT32, (1, 768, 12, 101)),
+        mode=ConvolutionMode.CROSS_CORRELATION,
+        direction=ConvolutionDirection.FORWARD,
+        strides=(10, 10),
+        dilations=(1, 1),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        output_padding=(0, 0),
+        group_count=1,
+    )
+    kernels = [
+        {launch.kernel.kernel for launch in lower(desc, caps).dispatches if isinstance(launch, Dispatch)}
+        for caps in (GPU, CPU)
+    ]
+    assert "convolution_depthwise" not in kernels[0] and kernels[1] == {"convolution_depthwise"}

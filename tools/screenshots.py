@@ -1,7 +1,7 @@
-"""The documentation's pictures of the accuracy cards in ``bench/results``, by a headless Chromium:
-``docs/images/verify-DEVICE.png``.
+"""The documentation's pictures, by a headless Chromium: ``docs/images/verify-DEVICE.png`` of the accuracy cards in
+``bench/results``, and ``docs/images/run.png`` of a page that ``python -m dmlvk run --html`` has written.
 
-python tools/screenshots.py [--chromium PROGRAM]
+python tools/screenshots.py [--chromium PROGRAM] [--run PAGE]
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ RESULTS = ROOT / "bench/results"
 IMAGES = ROOT / "docs/images"
 DEVICES = ("h200", "lavapipe")
 DESKTOP = 1280, 1700
-"""Width and height of a window."""
+TOP = 1120, 930
+"""Width and height of a window, and of one that shows only the top of a page."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MOST_BYTES = 400_000
 """The most bytes of a picture."""
@@ -64,11 +65,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Makes the pictures; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--chromium", default=browser(), help="the browser, where it is not on the path")
+    parser.add_argument("--run", type=pathlib.Path, help="the page of a run to show, and nothing else")
     options = parser.parse_args(arguments)
     if options.chromium is None:
         print(f"no browser: none of {', '.join(PROGRAMS)} is on the path; Debian's package is chromium", file=sys.stderr)
         return 1
     IMAGES.mkdir(parents=True, exist_ok=True)
+    if options.run is not None:
+        picture(options.chromium, options.run.read_text(encoding="utf-8"), TOP, IMAGES / "run.png")
+        return 0
     for device in DEVICES:
         card = cards.read(RESULTS / f"{device}-verify.json")
         picture(options.chromium, verify_page.page(card), DESKTOP, IMAGES / f"verify-{device}.png")

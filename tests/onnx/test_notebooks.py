@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import pathlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,6 +18,9 @@ import dmlvk
 from dmlvk.onnx import InferenceSession
 
 pytestmark = pytest.mark.quick
+
+
+EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "notebook.ipynb"
 
 
 def shown(item: object) -> str:
@@ -69,3 +76,21 @@ def test_a_session_and_its_report(
         text = shown(report)
         for words in ("SessionReport a <graph>", "<x> [2, 3]", "<m> MatMul", "with the work of r", "part of <m>"):
             assert words in text, words
+
+
+def test_the_example_runs_from_above() -> None:
+    names: dict[str, Any] = {}
+    found = []
+    for cell in json.loads(EXAMPLE.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [] and cell["execution_count"] is None, "what it shows is made by whoever runs it"
+            *body, last = ast.parse("".join(cell["source"])).body
+            exec(compile(ast.Module(body, []), EXAMPLE.name, "exec"), names)
+            if isinstance(last, ast.Expr):
+                found.append(eval(compile(ast.Expression(last.value), EXAMPLE.name, "eval"), names))
+                assert shown(found[-1])
+            else:
+                exec(compile(ast.Module([last], []), EXAMPLE.name, "exec"), names)
+    assert [type(item).__name__ for item in found] == [
+        *("InferenceSession", "SessionReport", "Device", "DeviceArray", "Function", "Card")
+    ]

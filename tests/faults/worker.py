@@ -27,6 +27,8 @@ from dmlvk.runtime.device import validation_messages
 from dmlvk.spec.errors import DeviceLostError, DmlvkError
 
 LOST = "VK_ERROR_DEVICE_LOST"
+NOT_THERE = ("vkCreateDevice", "vkDeviceWaitIdle")
+"""Functions of a device that is not there yet, and of one that goes."""
 PATIENCE = 5.0
 WAIT_TIMEOUT = 0.2
 """Seconds that a wait may take where one never ends."""
@@ -119,7 +121,7 @@ def faulty(layer: Layer, kind: type[Scenario], wanted: dict[str, Any], fault: di
     if endless and scenario.device is not None:
         scenario.device.wait_timeout = None
     after = scenario
-    if fault["result"] == LOST and fired and fault["function"] != "vkCreateDevice":
+    if fault["result"] == LOST and fired and fault["function"] not in NOT_THERE:
         if scenario.device is not None:
             problems += problems_of_lost(scenario)
         after = scenario.recovered()

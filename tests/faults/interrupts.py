@@ -5,7 +5,7 @@
 
 Each run makes a scenario on a device that many share, works, and is sent a real SIGINT after a random time, or, every other
 run, at a random call of Vulkan. Then the work and whatever ran before it is done once more and compared. The exceptions stay
-alive, as in a notebook. What is wrong is printed, and makes the exit status 1.
+alive, as in a notebook. What is wrong is printed, and makes the exit status 1. SIGTERM ends it after a run.
 
 With ``--steps`` nothing is left to chance: KeyboardInterrupt is raised at each place of the work at which Python looks for
 signals, or at N of them, spread evenly, each time on a device of its own, which must go afterwards with all that was on it.
@@ -21,8 +21,8 @@ import os
 import pathlib
 import random
 import signal
-import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from types import FrameType
@@ -110,7 +110,13 @@ def interrupt(runs: int, seed: int) -> int:
     kept: collections.deque[BaseException] = collections.deque(maxlen=KEPT)
     outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
     wrong = 0
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    done = 0
     for run in range(runs):
+        if ending.is_set():
+            break
+        done += 1
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         if run % RUNS_OF_A_DEVICE == 0:
             device = dmlvk.Device()
@@ -154,7 +160,7 @@ def interrupt(runs: int, seed: int) -> int:
         interrupted = outcomes[name, "interrupted"]
         print(f"| {name} | {outcomes[name, 'finished'] + interrupted:,} | {interrupted:,} |")
     total = sum(count for (_, outcome), count in outcomes.items() if outcome == "interrupted")
-    print(f"{runs:,} runs, {total:,} interrupted, {swallowed} interrupts lost in finalisers, {wrong} with something wrong")
+    print(f"{done:,} runs, {total:,} interrupted, {swallowed} interrupts lost in finalisers, {wrong} with something wrong")
     return wrong
 
 
@@ -215,7 +221,7 @@ def main() -> int:
     given = parser.parse_args()
     if os.environ.get("VK_INSTANCE_LAYERS") != layer.NAME:  # the loader reads it when the process begins to use Vulkan
         command = [sys.executable, __file__, *sys.argv[1:]]
-        return subprocess.run(command, env={**os.environ, **layer.environment()}).returncode
+        os.execve(sys.executable, command, {**os.environ, **layer.environment()})
     watch()
     gc.freeze()  # so that a collection looks at what a scenario made, not at every module
     if given.steps:

@@ -31,7 +31,7 @@ FUNCTIONS: dict[Any, tuple[OperatorDesc, ...]] = {
 }
 CELLS = [(dmlvk.Rnn, {}), (dmlvk.Lstm, {}), (dmlvk.Gru, {}), (dmlvk.Gru, {"linear_before_reset": True})]
 CELL_NAMES = ["rnn", "lstm", "gru", "gru-linear"]
-RULES = ["whole", "step", "naive"]
+RULES = ["whole", "step", "block", "naive"]
 
 
 def arrays_for(row: Any, steps: int, batch: int, inputs: int, hidden: int, directions: int = 1) -> dict[str, Array]:
@@ -254,12 +254,12 @@ def test_a_recurrence_matrix_that_is_no_multiple_of_16_bytes(device: dmlvk.Devic
     for hidden in (1, 2, 3, 4, 5, 31, 32, 33):
         arrays = arrays_for(dmlvk.Gru, 2, 3, 4, hidden)
         wanted = run(device, dmlvk.Gru, arrays, rule="naive")
-        for rule in ("whole", "step"):
+        for rule in ("whole", "step", "block"):
             for mine, theirs in zip(run(device, dmlvk.Gru, arrays, rule=rule), wanted, strict=True):
                 np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("rule", ["whole", "step"])
+@pytest.mark.parametrize("rule", ["whole", "step", "block"])
 def test_owned_weights_give_the_same(device: dmlvk.Device, rule: str) -> None:
     arrays = {name: array.astype(np.float16) for name, array in arrays_for(dmlvk.Lstm, 3, 2, 5, 11).items()}
     owned = ("weight_tensor", "recurrence_tensor", "bias_tensor")

@@ -29,8 +29,8 @@ def unary(row: type[OperatorDesc], x: Storage, y: Storage, tensor: TensorDesc = 
     return Step(row.__name__, row(input_tensor=tensor, output_tensor=tensor), (x,), (y,))
 
 
-def alone(name: str, steps: list[Step], *outputs: Storage) -> tuple[Step, ...]:
-    return optimized(steps, outputs, without=[item.name for item in PASSES if item.name != name])
+def alone(names: str, steps: list[Step], *outputs: Storage) -> tuple[Step, ...]:
+    return optimized(steps, outputs, without=[item.name for item in PASSES if item.name not in names.split()])
 
 
 @pytest.mark.parametrize("name", SAVING)
@@ -103,3 +103,18 @@ def test_a_tensor_that_starts_on_more_bytes_is_no_part() -> None:
     assert first.part_of is None and second.part_of is not None
     alone("join", steps, y)
     assert a.part_of is None and b.part_of is None
+
+
+def test_a_copy_of_a_copy_is_looked_at_as_it_is_by_then() -> None:
+    """The first copy's reader, itself a copy, is another step when its turn comes; both go."""
+    x, turned, back, y, z = (Storage(64) for _ in range(5))
+    steps = [
+        Step("turn", TURN, (x,), (turned,)),
+        unary(ops.ElementWiseExp, turned, y, ROWS),
+        Step("back", TURN, (turned,), (back,)),
+        unary(ops.ElementWiseAbs, back, z, ROWS),
+    ]
+    first, second = alone("layout split", steps, y, z)
+    assert [first.origin, second.origin] == ["ElementWiseExp", "ElementWiseAbs"]
+    assert [storage and storage.place.storage for storage in (*first.inputs, *second.inputs)] == [x, x]
+    assert [step.desc.tensor("input_tensor").effective_strides for step in (first, second)] == [(4, 8, 1), (8, 4, 1)]

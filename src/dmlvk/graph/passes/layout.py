@@ -18,8 +18,13 @@ def avoid_layout_copies(graph: StepGraph) -> None:
     lie in turns. Rows stay rows, so that their kernels stay the same."""
     for step in graph.steps:
         _write_through(graph, step)
-    for step in graph.steps:
-        _read_through(graph, step)
+    seen: set[Step] = set()
+    # Again for new steps: a reader of a copy has become another, and may be a copy itself.
+    while waiting := [step for step in graph.steps if step not in seen]:
+        seen.update(waiting)
+        for step in waiting:
+            if step in graph:
+                _read_through(graph, step)
 
 
 def _write_through(graph: StepGraph, copy: Step) -> None:

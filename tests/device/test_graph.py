@@ -279,8 +279,8 @@ def test_an_operator_of_another_device_is_refused(device: dmlvk.Device, node: Ca
 
 
 def test_what_the_device_cannot_do_names_the_node(device: dmlvk.Device, node: Callable[..., OperatorGraphNodeDesc]) -> None:
-    huge = dmlvk.TensorDesc(F32, (2, 3), None, 2**33)
-    relu = ops.ActivationRelu(input_tensor=huge, output_tensor=huge)
-    graph = GraphDesc(1, 1, [node(relu, "too large")], [IN(0, 0, 0)], [OUT(0, 0, 0)])
+    huge = dmlvk.TensorDesc(F32, (2**31,))
+    fill = ops.FillValueSequence(output_tensor=huge, value_data_type=F32, value_start=0.0, value_delta=1.0)
+    graph = GraphDesc(0, 1, [node(fill, "too large")], [], [OUT(0, 0, 0)])
     with pytest.raises(dmlvk.UnsupportedError, match="node 0 'too large'"):
         device.compile_graph(graph)

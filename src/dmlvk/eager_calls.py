@@ -18,6 +18,7 @@ from dmlvk.graph.views import Sizes, broadcast_sizes
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec import ops
+from dmlvk.spec.constraints import same_sizes
 from dmlvk.spec.errors import other_device
 from dmlvk.spec.functions import EAGER_OPTIONS, function_name
 from dmlvk.spec.schema import FieldSpec, OperatorDesc
@@ -97,7 +98,8 @@ def _over(operand: npt.NDArray[Any] | DeviceArray, sizes: Sizes) -> npt.NDArray[
 
 def _is_elementwise(row: type[OperatorDesc]) -> bool:
     """Whether an operator's tensors all have one shape, and any strides do."""
-    return (row.traits.pointwise or row.traits.strided) and any(rule.label == "same_sizes" for rule in row.constraints)
+    all_alike = same_sizes().rule  # others, as of products, say it of some tensors alone
+    return (row.traits.pointwise or row.traits.strided) and any(rule.rule == all_alike for rule in row.constraints)
 
 
 def _operand_key(operand: Operand) -> object:

@@ -103,6 +103,8 @@ def test_operands_by_name_and_absent_ones(device: dmlvk.Device) -> None:
     a, b, c = ramp(1, 1, 3, 4), ramp(1, 1, 4, 5), ramp(1, 1, 3, 5)
     np.testing.assert_array_equal(eager.gemm(b_tensor=b, a_tensor=a, device=device), a @ b)
     np.testing.assert_array_equal(eager.gemm(a, b, None, device=device), a @ b)
+    row, column = a[..., :1, :], b[..., :, :1]  # which would broadcast with each other
+    np.testing.assert_array_equal(eager.gemm(row, column, device=device), row @ column)
     np.testing.assert_array_equal(eager.gemm(a, b, c, device=device), a @ b + c)
 
 

@@ -467,7 +467,8 @@ def test_exit_statuses_and_files(capsys: pytest.CaptureFixture[str], tmp_path: p
     assert "ElementWiseAdd" in capsys.readouterr().out
     card = read(path)
     assert card.machine.commit == "abc" and card.selection == "quick" and card.passed and card.pipelines > 0
-    assert {entry.data_type for entry in card.entries} == {t.name for t in all_cases()[dmlvk.ElementWiseAdd].crossed_types}
+    types = {*all_cases()[dmlvk.ElementWiseAdd].crossed_types, *dmlvk.ElementWiseAdd.traits.beyond}
+    assert {entry.data_type for entry in card.entries} == {data_type.name for data_type in types}
     assert main(["verify", "ElementWiseAdd", "--only", "FLOAT16, offset", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)["entries"]
     assert entry["data_type"] == "FLOAT16" and entry["runs"] > 5 and entry["elements"]

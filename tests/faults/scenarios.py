@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -194,11 +195,8 @@ class CloseDevice(Scenario):
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        kept, os.environ["DMLVK_CACHE_DIR"] = os.environ["DMLVK_CACHE_DIR"], self._folder.name
-        try:
+        with mock.patch.dict(os.environ, DMLVK_CACHE_DIR=self._folder.name):
             super().__init__()
-        finally:
-            os.environ["DMLVK_CACHE_DIR"] = kept
 
     def prepare(self) -> None:
         dmlvk.eager.element_wise_add(ROWS[2], ROWS[2], device=self.device)

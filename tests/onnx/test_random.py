@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dmlvk
-from dmlvk.onnx.network import MERGED
+from dmlvk.onnx.network import IN_PLACE
 from dmlvk.verify.oracle.random import random_generator
 
 f32, f16, f64, i64, i32 = np.float32, np.float16, np.float64, np.int64, np.int32
@@ -56,7 +56,7 @@ def test_nodes_of_a_model_differ_and_an_unused_one_is_not_run(make_model: Make, 
     (y,) = session.run(None, {})
     assert len(set(y.tolist())) > 75
     removed = {(record.op_type, record.reason) for record in session.report().removed_nodes}
-    assert removed == {("RandomUniform", "nothing reads its outputs"), ("Concat", MERGED)}
+    assert removed == {("RandomUniform", "nothing reads its outputs"), ("Concat", IN_PLACE)}
 
 
 def test_shapes_share_a_state(make_model: Make, make_session: Make) -> None:

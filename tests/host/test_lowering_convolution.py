@@ -245,6 +245,11 @@ def test_winograd_needs_plain_3x3_windows_that_reach_the_input(changes: dict[str
     assert "winograd" not in possible_rules(convolution((1, 32, 9, 9), (32, 32 // groups, 3, 3), **changes), GPU)
 
 
+def test_winograd_needs_sums_that_are_long_enough_for_its_errors() -> None:
+    fewest, fewer = (convolution((1, channels, 9, 9), (32, channels, 3, 3)) for channels in (16, 15))
+    assert "winograd" in possible_rules(fewest, GPU) and "winograd" not in possible_rules(fewer, GPU)
+
+
 def test_cooperative_matrices_need_the_device_and_whole_words_of_float16() -> None:
     desc = convolution((1, 32, 9, 9), (32, 32, 3, 3))
     assert "cooperative" in possible_rules(half(desc), COOPERATIVE)

@@ -113,8 +113,6 @@ _ALONE = 0.5
 """Waves that a workgroup of the largest tiles takes longer without a second one beside it, which hides its waiting."""
 _HIDDEN = 0.4
 """Share of a round's multiplication that passes while the round waits for memory."""
-_START_LATENCIES = 2.6
-"""The time to start a workgroup, and to write its outputs, in latencies."""
 _MERGE_BANDWIDTH = 1.16
 """The speed of the dispatch that adds parts, which are partly in caches, beside a copy's."""
 CPU_TILES = Tiles(TileShape(8, 4, 4, 4), 4, 1, 1)
@@ -167,7 +165,8 @@ def _parts_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
 
 
 def _choices(product: TiledProduct, caps: Capabilities, *, split: bool) -> Iterator[tuple[Tiles, float]]:
-    """The tiles that the device takes, each with the microseconds that it would take; at least one."""
+    """The tiles that the device takes, each with the microseconds that it would take but for its start, which all
+    have; at least one."""
     model = caps.model
     rows, columns, depth, matrices = product[:4]
     merge = 8 * rows * columns * matrices / (_MERGE_BANDWIDTH * model.bytes_per_microsecond)
@@ -183,7 +182,6 @@ def _choices(product: TiledProduct, caps: Capabilities, *, split: bool) -> Itera
         rounds = -(-depth // terms)
         busy = shape.rows * shape.columns * terms * slices / (model.products_per_microsecond * speed)
         alone = model.latency_microseconds + (1 - _HIDDEN) * busy
-        start = model.dispatch_microseconds + _START_LATENCIES * model.latency_microseconds
         for parts in _PARTS if split else (1,):
             if parts > 2 and rounds < parts * slices * _LEAST_ROUNDS[parts > _FEW_PARTS]:
                 break
@@ -192,7 +190,7 @@ def _choices(product: TiledProduct, caps: Capabilities, *, split: bool) -> Itera
                 break
             each = math.ceil(-(-rounds // parts) / slices)
             waiting = _ALONE if is_largest and waves % 2 else 0.0
-            time = start + each * max(alone, (waves + waiting) * busy)
+            time = each * max(alone, (waves + waiting) * busy)
             if parts > 1:
                 time += model.dispatch_microseconds + parts * merge
             yield Tiles(shape, terms, slices, parts), time

@@ -24,14 +24,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("eager_calls", "graph_methods"),
     ("eager", "builder"),
     ("xp",),
-    ("onnx",),
+    ("onnx", "llm"),
     ("verify", "doctor"),
     ("cli",),
     ("__main__",),
 )
 """The rooms from the bottom up. A module may import from the rows below its own and from its own package."""
 
-DOORS = ("directml", "eager", "builder", "onnx")
+DOORS = ("directml", "eager", "builder", "onnx", "llm")
 """What a user imports to describe networks; each translates into steps for the engine."""
 ALLOWED: dict[str, frozenset[str]] = {
     "builder": frozenset({"directml.device", "directml.operator"}),  # Function.operator is a compiled operator of DirectML's

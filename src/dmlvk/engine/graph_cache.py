@@ -10,6 +10,7 @@ import functools
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -42,14 +43,23 @@ class CompiledGraphs:
         tracer: The network.
         capacity: Graphs kept for each region; the one unused longest goes first.
         progress: Told how far the making of a graph is.
+        outside: Where what traces say is outside lies, for all runs.
 
     Attributes:
         compiler: The compiler that makes them.
         cached: The graphs, the newest last.
     """
 
-    def __init__(self, device: ComputeDevice, tracer: Tracer, capacity: int, progress: Progress = silent) -> None:
+    def __init__(
+        self,
+        device: ComputeDevice,
+        tracer: Tracer,
+        capacity: int,
+        progress: Progress = silent,
+        outside: Mapping[Storage, BoundRange] = MappingProxyType({}),
+    ) -> None:
         self._device = device
+        self._outside = outside
         self._tracer = tracer
         self._capacity = capacity
         self.compiler = Compiler(device, tracer.refusal, progress)
@@ -152,7 +162,7 @@ class CompiledGraphs:
         """The graph's commands over the arena, and how many there are up to the end of each step."""
         self._reserve(graph.placement.nbytes)
         recording = Recording(self._device, timestamps=timestamps)
-        places = Places(self.compiler.weights, graph.placement, self._arena)
+        places = self._places(graph)
         ends = []
         for step, operator, scratch in zip(graph.trace.steps, graph.operators, graph.placement.scratch, strict=True):
             if not step.runs_once:
@@ -162,7 +172,10 @@ class CompiledGraphs:
 
     def locate(self, graph: CompiledGraph, storage: Storage) -> BoundRange:
         """The bytes of a storage; a constant is uploaded when it is first asked for."""
-        return Places(self.compiler.weights, graph.placement, self._arena).locate(storage)
+        return self._places(graph).locate(storage)
+
+    def _places(self, graph: CompiledGraph) -> Places:
+        return Places(self.compiler.weights, graph.placement, self._arena, self._outside)
 
 
 def _values(arrays: Mapping[str, Array]) -> _Values:

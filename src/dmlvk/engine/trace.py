@@ -105,7 +105,8 @@ class Trace:
         inputs: The tensors that a run is fed, by name; those that no step reads are there too.
         outputs: The tensors that a run makes, by name: on the device, or arrays that are known before the run.
         given: Storages that are written once, before the first run, and kept: as weights are that come later.
-        outside: Storages that lie in memory which each run names anew, as arrays on the device that are bound as they are.
+        outside: Storages that lie in memory which others have: arrays that each run names anew and that are bound as they
+            are, or what outlives runs, such as a language model's cache. Steps may write to them.
         device_labels: The labels of the parts that became operators.
         host_labels: The labels of the parts that the host computed, each with why.
         removed_labels: The labels of the parts that needed no work, each with why.

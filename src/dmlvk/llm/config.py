@@ -1,4 +1,4 @@
-"""The numbers of a language model: what a file says of it, as the network needs it."""
+"""The numbers and the weights of a language model: what a file says of it, as the network needs it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,31 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.llm.architecture import Architecture
+
+Numbers = npt.NDArray[np.float64]
+
 
 class Rotation(NamedTuple):
     """A rotary embedding: pairs of a head's elements turn with the position.
 
     Attributes:
-        frequencies: Radians a position, for each pair.
+        frequencies: Radians a position, for each pair; what a head has more than these pairs stays as it is.
         scale: What cosines and sines are multiplied with.
+        long_frequencies: The frequencies of a cache with more than ``original`` rows, where these are others.
+        original: The rows for which the model was made before it was made for more; 0 without other frequencies.
     """
 
-    frequencies: npt.NDArray[np.float64]
+    frequencies: Numbers
     scale: float = 1.0
+    long_frequencies: Numbers | None = None
+    original: int = 0
+
+    def tables(self, capacity: int) -> tuple[Numbers, Numbers]:
+        """Cosines and sines of a cache with so many rows: (rows, pairs)."""
+        long = self.long_frequencies if capacity > self.original else None
+        angles = np.arange(capacity)[:, None] * (self.frequencies if long is None else long)
+        return np.cos(angles) * self.scale, np.sin(angles) * self.scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +41,7 @@ class ModelConfig:
     """The numbers of a model.
 
     Attributes:
-        architecture: The name of its architecture, as its file says it.
+        architecture: Its row of the table of architectures.
         vocabulary: Tokens.
         layers: Layers.
         width: Elements of a row between layers.
@@ -38,12 +52,11 @@ class ModelConfig:
         epsilon: What norms add to the mean of squares.
         attention_scale: What scores are multiplied with.
         attention_softcap, output_softcap: Scores, and logits, x become cap * tanh(x / cap); 0 for none.
-        embedding_scale: What embeddings are multiplied with.
         windows: For each layer, how many of the newest rows a query sees, its own among them; 0 for all.
         rotations: For each layer, its rotary embedding.
     """
 
-    architecture: str
+    architecture: Architecture
     vocabulary: int
     layers: int
     width: int
@@ -56,7 +69,6 @@ class ModelConfig:
     attention_scale: float
     attention_softcap: float
     output_softcap: float
-    embedding_scale: float
     windows: tuple[int, ...]
     rotations: tuple[Rotation, ...]
 

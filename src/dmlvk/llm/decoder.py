@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.llm.config import ModelConfig, Weights
+from dmlvk.engine.compiled_graphs import CompiledGraph
+from dmlvk.engine.copies import Copy, recorded_copies
+from dmlvk.engine.graph_cache import CompiledGraphs
+from dmlvk.engine.numpy_types import data_type_of
+from dmlvk.engine.run import Account, Run
+from dmlvk.engine.trace import Region, Spec
+from dmlvk.engine.transfer import Array
+from dmlvk.llm.config import Weights
+from dmlvk.llm.network import Network
 from dmlvk.llm.sampling import Sampling
+from dmlvk.llm.tensors import check_tensors
 from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError
 
 Tokens = npt.NDArray[np.int32]
+Logits = npt.NDArray[np.float32]
+_PIECES: Final = (8, 32, 128, 512)
+"""Rows of the pieces in which prompts come, of all sequences together, but the first."""
 
 
 class Decoder:
@@ -37,11 +52,6 @@ class Decoder:
         OutOfDeviceMemoryError: the device has not got as much memory as is needed; none is taken then.
     """
 
-    config: ModelConfig
-    capacity: int
-    nbytes: int
-    lengths: list[int]
-
     def __init__(
         self,
         device: ComputeDevice,
@@ -51,9 +61,31 @@ class Decoder:
         sequences: int = 1,
         data_type: TensorDataType | None = None,
     ) -> None:
-        raise NotImplementedError
+        self.config = config = weights.config
+        _require(
+            "capacity", 1 <= capacity <= config.context, f"must be 1 to {config.context}, the model's context", capacity
+        )
+        _require("sequences", sequences >= 1, "must be at least 1", sequences)
+        check_tensors(weights)
+        self.capacity = capacity
+        self.lengths = [0] * sequences
+        self._device = device
+        self._pieces = [size for size in _PIECES if size == _PIECES[0] or size * sequences <= _PIECES[-1]]
+        self._network = Network(weights, data_type or _suited(device), capacity, sequences, self._pieces)
+        self.nbytes = self._network.nbytes([self._network.step, self._network.piece(self._pieces[-1], False)])
+        _check_room(device, self.nbytes)
+        state = {
+            name: BoundRange(device.create_buffer(value.storage.nbytes), 0, value.storage.nbytes)
+            for name, value in self._network.state.items()
+        }
+        self._state = state
+        outside = {self._network.state[name].storage: place for name, place in state.items()}
+        graphs = CompiledGraphs(device, self._network, capacity=1, outside=outside)
+        self._graphs = graphs
+        self._run = Run(device, graphs, Account({}), data_type_of)
+        self._written: dict[str, list[int]] = {}
 
-    def feed(self, tokens: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[npt.NDArray[np.float32]]:
+    def feed(self, tokens: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[Logits]:
         """Appends tokens to the sequences, in pieces.
 
         Args:
@@ -68,7 +100,34 @@ class Decoder:
             InvalidArgumentError: a token that the model has not, or more of them than the cache has room for. Nothing has
                 changed then.
         """
-        raise NotImplementedError
+        _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)} lists", len(tokens))
+        for sequence, new in enumerate(tokens):
+            self._check_tokens(new)
+            self._check_room(sequence, len(new))
+        found: list[list[Logits]] = [[] for _ in tokens]
+        done = 0
+        while done < (longest := max(map(len, tokens))):
+            size = next((size for size in self._pieces if size >= longest - done), self._pieces[-1])
+            parts = [new[done : done + size] for new in tokens]
+            for own, logits in zip(found, self._fed(parts, size, all_logits), strict=True):
+                own[:] = [*own, logits] if all_logits or not len(logits) else [logits]
+                done += size
+        none = np.empty((0, self.config.vocabulary), np.float32)
+        return [np.concatenate(own) if own else none for own in found]
+
+    def _fed(self, parts: Sequence[Sequence[int]], size: int, every: bool) -> list[Logits]:
+        """The logits of one piece: of every row, or of the last that is no padding."""
+        padded = np.zeros((len(parts), size), np.int32)
+        for row, part in zip(padded, parts, strict=True):
+            row[: len(part)] = part
+        last = np.array([max(len(part), 1) - 1 + size * row for row, part in enumerate(parts)], np.int32)
+        region = self._network.piece(size, every)
+        feeds = {"tokens": padded.reshape(-1), "last": last}
+        logits = self._submitted(region, {name: feeds[name] for name in region.inputs})
+        self.lengths = [length + len(part) for length, part in zip(self.lengths, parts, strict=True)]
+        if every:
+            return [own[: len(part)] for own, part in zip(np.split(logits, len(parts)), parts, strict=True)]
+        return [logits[row : row + bool(part)] for row, part in enumerate(parts)]
 
     def step(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> Tokens:
         """Appends one token to each sequence and chooses the next one of each, on the device.
@@ -85,7 +144,21 @@ class Decoder:
         Raises:
             InvalidArgumentError: a sequence has no room, or a token is none of the model's. Nothing has changed then.
         """
-        raise NotImplementedError
+        _require("sampling", len(sampling) == len(self.lengths), f"must be {len(self.lengths)}", len(sampling))
+        takes_part = [own is not None for own in sampling]
+        for sequence, own in enumerate(takes_part):
+            self._check_room(sequence, int(own))
+        if tokens is not None:
+            _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)}", len(tokens))
+            self._check_tokens(tokens)
+            self._write("tokens", tokens)
+        self._write("advance", takes_part)
+        graph = self._ready(self._network.step)
+        self._run.submit(graph, {})
+        self.lengths = [length + own for length, own in zip(self.lengths, takes_part, strict=True)]
+        self._written = {"advance": self._written["advance"], "lengths": self.lengths}
+        place = self._state["tokens"]
+        return place.buffer.read(place.nbytes, place.offset).view(np.int32)
 
     def truncate(self, sequence: int, length: int) -> None:
         """Cuts a sequence back to its first tokens.
@@ -93,7 +166,9 @@ class Decoder:
         Raises:
             InvalidArgumentError: it is shorter.
         """
-        raise NotImplementedError
+        own = self.lengths[sequence]
+        _require("length", 0 <= length <= own, f"must be 0 to {own}", length)
+        self.lengths = [*self.lengths[:sequence], length, *self.lengths[sequence + 1 :]]
 
     def share(self, source: int, target: int, length: int) -> None:
         """Makes the first tokens of a sequence another one's beginning, which becomes as long.
@@ -101,4 +176,77 @@ class Decoder:
         Raises:
             InvalidArgumentError: the source is shorter.
         """
-        raise NotImplementedError
+        own = self.lengths[source]
+        _require("length", 0 <= length <= own, f"must be 0 to {own}", length)
+        if source != target and length:
+            copies = []
+            for name in self._network.caches:
+                desc, place = self._network.state[name].desc, self._state[name]
+                _, heads, rows, size = desc.sizes
+                row = size * desc.total_tensor_size_in_bytes // desc.element_count
+                for head in range(heads):
+                    both = (
+                        BoundRange(place.buffer, (sequence * heads + head) * rows * row, length * row)
+                        for sequence in (source, target)
+                    )
+                    copies.append(Copy(*both))
+            recorded_copies(self._device, copies).submit(defer=True)
+        self.lengths = [*self.lengths[:target], length, *self.lengths[target + 1 :]]
+
+    # -- runs
+
+    def _ready(self, region: Region) -> CompiledGraph:
+        """The graph of a region, with the lengths on the device."""
+        specs: dict[str, Spec] = {name: (np.dtype(np.int32), sizes) for name, sizes in self._network.inputs(region).items()}
+        graph = self._graphs.get(region, specs, {})
+        self._write("lengths", self.lengths)
+        return graph
+
+    def _submitted(self, region: Region, feeds: Mapping[str, Array]) -> Logits:
+        """The logits of a region."""
+        graph = self._ready(region)
+        self._run.submit(graph, feeds)
+        result = graph.trace.outputs["logits"]
+        assert not isinstance(result, np.ndarray), "logits are computed on the device"
+        place = self._graphs.locate(graph, result.storage)
+        return place.buffer.read(place.nbytes, place.offset).view(np.float32).reshape(result.sizes)
+
+    def _write(self, name: str, values: Sequence[int]) -> None:
+        """Writes numbers of the sequences to the device, where it has others."""
+        if self._written.get(name) != [*values]:
+            place = self._state[name]
+            place.buffer.write(np.array(values, np.int32), place.offset)
+            self._written[name] = [*values]
+
+    def _check_tokens(self, tokens: Sequence[int]) -> None:
+        known = self.config.vocabulary
+        wrong = next((token for token in tokens if not 0 <= token < known), 0)
+        _require("tokens", wrong == 0, f"must be 0 to {known - 1}", wrong)
+
+    def _check_room(self, sequence: int, count: int) -> None:
+        room = self.capacity - self.lengths[sequence]
+        rule = f"must fit the {room} rows that sequence {sequence} has left of the capacity of {self.capacity}"
+        _require("tokens", count <= room, rule, count)
+
+
+def _require(field: str, good: bool, rule: str, value: object) -> None:
+    if not good:
+        raise InvalidArgumentError(rule, operator="Decoder", field=field, value=value)
+
+
+def _suited(device: ComputeDevice) -> TensorDataType:
+    """FLOAT16 where matrices of it are multiplied by hardware of their own."""
+    fast = device.capabilities.model.half_products_per_microsecond is not None
+    return TensorDataType.FLOAT16 if fast else TensorDataType.FLOAT32
+
+
+def _check_room(device: ComputeDevice, nbytes: int) -> None:
+    """Raises OutOfDeviceMemoryError where so many bytes are more than there are, as far as the driver tells."""
+    memory = device.memory()
+    free = [memory["budget"] - memory["usage"]] if "budget" in memory else []
+    if device.max_memory_bytes is not None:
+        free.append(device.max_memory_bytes - memory["live"])
+    if free and nbytes > min(free):
+        raise OutOfDeviceMemoryError(
+            f"the model and its cache need {nbytes} bytes of the device, which has {min(free)} left"
+        )

@@ -1,0 +1,93 @@
+"""Decoders of tiny models beside a reference in float32: logits, choices, and what they do with their caches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from language_models import VOCABULARY, Reference, write_model
+
+import dmlvk
+from dmlvk.llm.config import Weights
+from dmlvk.llm.decoder import Decoder
+from dmlvk.llm.gguf_file import load_gguf
+from dmlvk.llm.sampling import Sampling
+
+GREEDY = Sampling()
+ROUNDING = 2e-5
+"""The difference of logits of a few units that the order of float32's sums may make."""
+PROMPT = np.random.default_rng(5).integers(0, VOCABULARY, 43).tolist()
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    return load_gguf(write_model(tmp_path_factory.mktemp("models") / "llama.gguf", "llama"))
+
+
+def greedy(reference: Reference, token: int, count: int) -> list[int]:
+    """The tokens that a model chooses after one."""
+    chosen = []
+    for _ in range(count):
+        token = int(reference.feed([token])[-1].argmax())
+        chosen.append(token)
+    return chosen
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
+def test_a_model_gives_what_the_reference_gives(device: dmlvk.Device, tmp_path: Path, name: str) -> None:
+    weights = load_gguf(write_model(tmp_path / "model.gguf", name))
+    decoder, reference = Decoder(device, weights, capacity=64), Reference(weights)
+    (logits,) = decoder.feed([PROMPT], all_logits=True)
+    np.testing.assert_allclose(logits, reference.feed(PROMPT), atol=ROUNDING)
+    tokens = [int(decoder.step([GREEDY], [PROMPT[0]] if index == 0 else None)[0]) for index in range(6)]
+    assert tokens == greedy(reference, PROMPT[0], 6)
+    assert decoder.lengths == [len(PROMPT) + 6]
+
+
+def test_sequences_of_different_lengths(device: dmlvk.Device, llama: Weights) -> None:
+    parts = [PROMPT[:11], PROMPT[11:14], []]
+    decoder, references = Decoder(device, llama, capacity=32, sequences=3), [Reference(llama) for _ in parts]
+    found = decoder.feed(parts)
+    assert [len(logits) for logits in found] == [1, 1, 0]
+    for reference, part, logits in zip(references[:2], parts, found, strict=False):
+        np.testing.assert_allclose(logits[0], reference.feed(part)[-1], atol=ROUNDING)
+    assert decoder.step([GREEDY, None, GREEDY], [1, 2, 3])[[0, 2]].tolist() == [
+        greedy(references[0], 1, 1)[0],
+        greedy(references[2], 3, 1)[0],
+    ]
+    assert decoder.lengths == [12, 3, 1]
+    assert decoder.step([None, GREEDY, None], [1, 2, 3])[1] == greedy(references[1], 2, 1)[0]
+
+
+def test_a_sequence_is_cut_back_and_shared(device: dmlvk.Device, llama: Weights) -> None:
+    decoder = Decoder(device, llama, capacity=32, sequences=2)
+    decoder.feed([PROMPT[:20], PROMPT[30:35]])
+    decoder.truncate(0, 9)
+    decoder.share(0, 1, 7)
+    assert decoder.lengths == [9, 7]
+    first, second = decoder.feed([PROMPT[20:23], PROMPT[7:11]])
+    np.testing.assert_allclose(first[0], Reference(llama).feed(PROMPT[:9] + PROMPT[20:23])[-1], atol=ROUNDING)
+    np.testing.assert_allclose(second[0], Reference(llama).feed(PROMPT[:11])[-1], atol=ROUNDING)
+
+
+def test_a_full_cache_is_a_typed_error_and_changes_nothing(device: dmlvk.Device, llama: Weights) -> None:
+    decoder, reference = Decoder(device, llama, capacity=12), Reference(llama)
+    decoder.feed([PROMPT[:11]])
+    with pytest.raises(dmlvk.InvalidArgumentError, match="1 rows that sequence 0 has left of the capacity of 12"):
+        decoder.feed([PROMPT[:2]])
+    reference.feed(PROMPT[:11])
+    assert decoder.step([GREEDY], [4])[0] == greedy(reference, 4, 1)[0]
+    with pytest.raises(dmlvk.InvalidArgumentError, match="0 rows"):
+        decoder.step([GREEDY])
+    with pytest.raises(dmlvk.InvalidArgumentError, match="must be 0 to 95; got 96"):
+        decoder.feed([[VOCABULARY]])
+
+
+def test_errors_come_before_memory_is_taken(llama: Weights) -> None:
+    device = dmlvk.Device(0, max_memory_bytes=100_000)
+    with pytest.raises(dmlvk.InvalidArgumentError, match="must be 1 to 128, the model's context; got 129"):
+        Decoder(device, llama, capacity=129)
+    with pytest.raises(dmlvk.OutOfDeviceMemoryError, match="bytes of the device, which has 100000 left"):
+        Decoder(device, llama, capacity=64)
+    assert device.memory()["peak"] == 0

@@ -1,12 +1,13 @@
 // Matrix product by cooperative matrices: float16 factors, float32 sums.
 //
-//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n])
+//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n] + addend[m, n])
 //
-// Bindings: A, B, C, Y; see include/gemm.glsl. FLOAT32 factors are rounded to float16: only for operators compiled with
+// Bindings: A, B, C, Addend, Y; see include/gemm.glsl. FLOAT32 factors are rounded to float16: only for operators compiled with
 // ALLOW_HALF_PRECISION_COMPUTATION.
 // Constants: those of include/cooperative_tile.glsl, which multiplies; VECTOR_A, VECTOR_B (1): whether the operand's lines start on
 // 16 bytes of float16 (32 of float32) and their elements are neighbours, and lines along the depth hold whole words of 8, so that a word is a
-// load or two; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), the activation's id; PARTIAL (0), as in gemm_tiled.
+// load or two; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), ADDEND (0), the activation's id;
+// PARTIAL (0), as in gemm_tiled.
 // Variant WHOLE: 1 where both operands have whole words, 0 where one of them may not.
 // Grid: linear over matrices, splits and tiles, a matrix's tiles neighbours.
 //
@@ -116,7 +117,39 @@ Raw fetch_b(uint place, uint line, uint word, uint k) {
     return eight_of_b(first, p.b_strides[3], p.columns - 1 - across(first_n + 8 * word, p.columns), 8);
 }
 
+void begin_sums();
+#define SUMS_BEGIN if (ADDEND >= ADDEND_FIRST) begin_sums();
 #include "cooperative_tile.glsl"
+
+// Quads of outputs that an invocation has of MAT_M rows of a subgroup's block.
+const uint QUADS = MAT_M * SUB_N / 4;
+const uint QUAD_SHARE = (QUADS * SUBGROUPS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
+
+// Sums begin with the addend: all loads wait for memory once.
+void begin_sums() {
+    const uint block_m = first_m + gl_SubgroupID / SUBGROUPS_N * SUB_M;
+    const uint block_n = first_n + gl_SubgroupID % SUBGROUPS_N * SUB_N;
+    QUAD more[BLOCKS_M][QUAD_SHARE];
+    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
+        [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
+            const uint e = s * gl_SubgroupSize + gl_SubgroupInvocationID;
+            more[i][s] = load_addends(block_m + i * MAT_M + e / (SUB_N / 4), block_n + e % (SUB_N / 4) * 4);
+        }
+    }
+    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
+        [[unroll]] for (uint s = 0; s < QUAD_SHARE; ++s) {
+            const uint e = s * gl_SubgroupSize + gl_SubgroupInvocationID;
+            const uint at = gl_SubgroupID * SIZE_SUMS + e / (SUB_N / 4) * PITCH_SUMS + e % (SUB_N / 4);
+            if (e < QUADS) tiles[at] = floatBitsToUint(unpack_quad(more[i][s]));
+        }
+        subgroupMemoryBarrierShared();
+        subgroupBarrier();
+        take_sums(i);
+        subgroupMemoryBarrierShared();
+        subgroupBarrier();
+    }
+    barrier();
+}
 
 void main() {
     const uint tiles_m = (p.rows + TILE_M - 1) / TILE_M;
@@ -132,6 +165,7 @@ void main() {
     const uint inner = matrix - outer * p.inner_batch;
     start_a = BYTE_OFFSET_A / T_BYTES + matrix_start(outer, inner, p.a_strides);
     start_b = BYTE_OFFSET_B / T_BYTES + matrix_start(outer, inner, p.b_strides);
+    addend_start = BYTE_OFFSET_ADDEND / T_BYTES + matrix_start(outer, inner, p.addend_strides);
 
     const uint first = split * p.split_rounds * TILE_K;
     multiply(first, min(first + p.split_rounds * TILE_K, p.depth));

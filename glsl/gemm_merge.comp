@@ -1,9 +1,9 @@
 // Adds the partial sums of a matrix product whose depth was split, in the order of the parts, and finishes them.
 //
-//   y = activation(alpha * sum over splits of partials[split, matrix, m, n] + beta * c[m, n])
+//   y = activation(alpha * sum over splits of partials[split, matrix, m, n] + beta * c[m, n] + addend[m, n])
 //
-// Bindings: A, the partial sums in float32, rows of p.partial_pitch (a multiple of 4) numbers; B, unused; C, Y: see
-// include/gemm.glsl. Constants: LOCAL_SIZE_X (128), VECTOR_Y (1), HAS_C (1), the activation's id.
+// Bindings: A, the partial sums in float32, rows of p.partial_pitch (a multiple of 4) numbers; B, unused; C, Addend, Y: see
+// include/gemm.glsl. Constants: LOCAL_SIZE_X (128), VECTOR_Y (1), HAS_C (1), ADDEND (0), the activation's id.
 // Grid: linear over quads of outputs, columns fastest, then rows and matrices.
 //
 // A fixed order, so the same bits every time. Follows gemm_tiled and gemm_vector where they split.

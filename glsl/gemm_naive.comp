@@ -1,8 +1,8 @@
 // Matrix product, one invocation an output element: any strides and batch.
 //
-//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n])
+//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n] + addend[m, n])
 //
-// Bindings: A, B, C, Y; see include/gemm.glsl. Constants: HAS_C (1), the activation's id.
+// Bindings: A, B, C, Addend, Y; see include/gemm.glsl. Constants: HAS_C (1), ADDEND (0), the activation's id.
 // Grid: linear over the output elements, columns fastest, then rows, inner and outer batch.
 //
 // Sums in float32, in the order of k: the other schedules are checked against it. Chosen when no other schedule fits.

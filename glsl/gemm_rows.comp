@@ -1,8 +1,9 @@
 // Matrix product, several rows of one column in each invocation's registers.
 //
-//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n])
+//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n] + addend[m, n])
 //
-// Bindings: A, B, C, Y; see include/gemm.glsl. Constants: ROWS (8) rows an invocation, HAS_C (1), the activation's id.
+// Bindings: A, B, C, Addend, Y; see include/gemm.glsl. Constants: ROWS (8) rows an invocation, HAS_C (1), ADDEND (0),
+// the activation's id.
 // Grid: x over columns, y over blocks of ROWS rows, z over the batch.
 //
 // Each value of B is read once for ROWS products. All invocations of a workgroup need the same values of A: each reads

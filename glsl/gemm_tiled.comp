@@ -1,10 +1,10 @@
 // Matrix product, tile by tile through shared memory, a block of outputs in each invocation's registers.
 //
-//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n])
+//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n] + addend[m, n])
 //
-// Bindings: A, B, C, Y; see include/gemm.glsl. Constants: the tile's (include/product_tile.glsl);
+// Bindings: A, B, C, Addend, Y; see include/gemm.glsl. Constants: the tile's (include/product_tile.glsl);
 // A_ALONG_K (1), B_ALONG_K (0), VECTOR_A (1), VECTOR_B (1), VECTOR_Y (1): how A, B and Y are accessed
-// (include/product_operand.glsl, gemm_quads.glsl); HAS_C (1), the activation's id; PARTIAL (0).
+// (include/product_operand.glsl, gemm_quads.glsl); HAS_C (1), ADDEND (0), the activation's id; PARTIAL (0).
 // Grid: linear over matrices, splits and tiles, a matrix's tiles neighbours.
 //
 // With PARTIAL the depth is split into p.splits parts of p.split_rounds rounds, and Y is temporary memory, which gets the
@@ -15,6 +15,9 @@
 
 #include "tensor.glsl"
 #include "gemm_quads.glsl"
+
+void begin_sums();
+#define SUMS_BEGIN if (ADDEND >= ADDEND_FIRST) begin_sums();
 #include "product_tile.glsl"
 
 #define OPERAND(name) name##_a
@@ -42,6 +45,14 @@ layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 pa
 // Where this workgroup's operands start, and its tile.
 uint a_start, b_start, first_m, first_n;
 
+// The first slice's sums begin with the addend.
+void begin_sums() {
+    if (slice() > 0) return;
+    [[unroll]] for (uint i = 0; i < BLOCK_M; ++i)
+        [[unroll]] for (uint j = 0; j < BLOCK_N / 4; ++j)
+            sums[i][j] = unpack_quad(load_addends(first_m + tile_row(i), first_n + tile_column(j)));
+}
+
 void fetch_round(uint round) {
     const uint k = round * TILE_K;
     fetch_a(a_start, first_m, p.rows - 1, p.a_strides[2], p.a_strides[3], k, p.depth - 1);
@@ -68,6 +79,7 @@ void main() {
     const uint inner = matrix - outer * p.inner_batch;
     a_start = matrix_start(outer, inner, p.a_strides);
     b_start = matrix_start(outer, inner, p.b_strides);
+    addend_start = BYTE_OFFSET_ADDEND / T_BYTES + matrix_start(outer, inner, p.addend_strides);
 
     const uint rounds = (p.depth + TILE_K - 1) / TILE_K;
     const uint first_round = split * p.split_rounds;

@@ -1,12 +1,13 @@
 // Products of a matrix with a few vectors (a product of few rows): bound by reading B once.
 //
-//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n])
+//   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n] + addend[m, n])
 //
-// Bindings: A, B, C, Y; see include/gemm.glsl. Where the columns, not the rows, are few, the host swaps the operands.
+// Bindings: A, B, C, Addend, Y; see include/gemm.glsl. Where the columns, not the rows, are few, the host swaps the operands.
 // Constants: ROWS (1), all rows of A; LOCAL_SIZE_X invocations, LANES (32, at least 2) of which share four columns and split
 // their depth. ALONG_K (1): neighbouring invocations read neighbours along the depth (its stride in B is the smaller one),
 // else neighbouring columns. UNROLL (2) blocks of B are in flight at a time. VECTOR_A (1): A's rows are read four depths at
-// a time; VECTOR_B (1): so is B, in the direction of ALONG_K; VECTOR_Y (1); PARTIAL (0); HAS_C (1), the activation's id.
+// a time; VECTOR_B (1): so is B, in the direction of ALONG_K; VECTOR_Y (1); PARTIAL (0); HAS_C (1), ADDEND (0), the
+// activation's id.
 // Grid: linear over matrices, splits and groups of LOCAL_SIZE_X / LANES quads of columns.
 //
 // An invocation multiplies blocks of four depths by four columns: four accesses of B, one of each row of A. The lanes' sums

@@ -1,11 +1,11 @@
 // What every matrix product shares: the operands' addresses and how a finished sum is stored.
 //
-//   y = activation(p.alpha * sum over k of a[m, k] * b[k, n] + p.beta * c[m, n]) for each matrix of the batch
+//   y = activation(p.alpha * sum over k of a[m, k] * b[k, n] + p.beta * c[m, n] + addend[m, n]) for each matrix of the batch
 //
-// Needs the parameter block and the bindings of the gemm rows of the manifest, and declares the buffers A, B, C and Y.
+// Needs the parameter block and the bindings of the gemm rows of the manifest, and declares the buffers A, B, C, Addend and Y.
 // Every operand has its strides in the order (outer batch, inner batch, row, column) of the untransposed product, so no
-// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0. NO_SCALED_CLIP: whoever includes
-// this fuses no clip with a ScaleBias.
+// shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0, Addend where ADDEND is 0.
+// ADDEND says when it is added: see the manifest. NO_SCALED_CLIP: whoever includes this fuses no clip with a ScaleBias.
 
 #ifndef DMLVK_GEMM_GLSL
 #define DMLVK_GEMM_GLSL
@@ -15,6 +15,7 @@
 layout(set = 0, binding = BINDING_A, std430) readonly buffer A { T a[]; };
 layout(set = 0, binding = BINDING_B, std430) readonly buffer B { T b[]; };
 layout(set = 0, binding = BINDING_C, std430) readonly buffer C { T c[]; };
+layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer Addend { T addend[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
 
 float load_a(uint element) { return float(a[BYTE_OFFSET_A / T_BYTES + element]); }
@@ -23,12 +24,17 @@ float load_b(uint element) { return float(b[BYTE_OFFSET_B / T_BYTES + element]);
 // The first element of the matrix at (outer, inner) of the batch.
 uint matrix_start(uint outer, uint inner, uint strides[4]) { return outer * strides[0] + inner * strides[1]; }
 
-// The output for a sum: it is scaled, C is added, the activation is applied.
+// The output for a sum: it is scaled, C is added, then the addend unless the sum began with it, and the activation is applied; in this
+// order, so that the bits are those of a Gemm and an addition.
 float finished(uint outer, uint inner, uint m, uint n, float sum) {
-    float value = p.alpha * sum;
+    precise float value = p.alpha * sum;
     if (HAS_C != 0) {
         const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
         value = fma(p.beta, float(c[BYTE_OFFSET_C / T_BYTES + element]), value);
+    }
+    if (ADDEND == ADDEND_LAST) {
+        const uint element = matrix_start(outer, inner, p.addend_strides) + m * p.addend_strides[2] + n * p.addend_strides[3];
+        value += float(addend[BYTE_OFFSET_ADDEND / T_BYTES + element]);
     }
 #ifdef NO_SCALED_CLIP
     return activate(ACTIVATION, value, p.param0, p.param1);

@@ -15,10 +15,11 @@ from onnx import helper
 import dmlvk
 from dmlvk import MatrixTransform, TensorDataType, TensorDesc, eager
 from dmlvk.directml.ready_operator import ReadyOperator
-from dmlvk.kernels.lowering import lower
+from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.kernels.matmul.tiles import Tiles, TileShape
 from dmlvk.runtime.memory import BufferBinding
+from dmlvk.spec.ops.matmul import GemmAdd
 
 Array = NDArray[Any]
 NONE, TRANSPOSE = MatrixTransform
@@ -140,6 +141,42 @@ def test_sums_too_long_for_a_cpus_other_kernels(device: dmlvk.Device) -> None:
     # Half a unit in the last place of what the magnitudes of all terms add up to.
     limit = 2.0**-24 * (np.abs(a) @ np.abs(b)).max()
     np.testing.assert_allclose(eager.gemm(a, b, device=device), a.astype(np.float64) @ b, rtol=0, atol=limit)
+
+
+@pytest.mark.parametrize("rows", [3, 70])
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+@pytest.mark.parametrize("lies", ["as the output", "transposed", "as one row"])
+def test_an_addend_is_added_by_every_rule(device: dmlvk.Device, rows: int, alpha: float, lies: str) -> None:
+    a, b, c = random(2, rows, 68), random(2, 68, 20), np.broadcast_to(random(20), (2, rows, 20))
+    addend = {
+        "as the output": random(2, rows, 20),
+        "transposed": random(20, rows, 2).transpose(2, 1, 0),
+        "as one row": np.broadcast_to(random(1, 1, 20), (2, rows, 20)),
+    }[lies]
+    plain = describe(a, b, alpha=alpha, c_tensor=TensorDesc(TensorDataType.FLOAT32, c.shape, (0, 0, 1)))
+    fields = {spec.name: getattr(plain, spec.name) for spec in plain.fields}
+    view = TensorDesc(TensorDataType.FLOAT32, addend.shape, tuple(step // 4 for step in addend.strides))
+    adding = GemmAdd(**{**fields, "fused_activation": dmlvk.ActivationRelu()}, addend_tensor=view)
+    inputs = [memory(device, array) for array in (a, b, c, addend)]
+    output = BufferBinding(device.create_buffer(4 * addend.size))
+    rules = possible_rules(adding, device.capabilities)
+    assert (
+        {"tiled", "naive", "vector" if rows == 3 else "split"}
+        <= set(rules)
+        == set(possible_rules(plain, device.capabilities))
+    )
+    for rule in rules:
+        found = []
+        for desc in (plain, adding):
+            commands = device.create_command_list()
+            ReadyOperator(device, desc, rule).record(commands, inputs[: len(desc.input_slots())], [output])
+            commands.submit()
+            found.append(output.buffer.read().view(np.float32).reshape(addend.shape))
+        expected = np.maximum(found[0] + addend, 0)
+        if rule == "tiled" and alpha == 1.0:  # whose sums begin with it
+            assert_close(found[1], expected)
+        else:
+            np.testing.assert_array_equal(found[1], expected, err_msg=rule)
 
 
 @pytest.mark.parametrize("rule", ["tiled", "split", "vector", "naive"])

@@ -21,6 +21,7 @@ from dmlvk.spec import ops
 from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.ops.matmul import GemmAdd
 from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.ops.suppression import NonMaxSuppression
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Size2D
@@ -160,6 +161,7 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     *((LOOP_ROUNDS, _integer(row, **_DEEP_IMAGES, **windows(2))) for row in _CONVOLUTIONS),
     *((POSITIONS, _integer(row, **_FAR_IMAGES, **windows(2, **_FAR))) for row in _CONVOLUTIONS),
     (LOOP_ROUNDS, ops.Gemm(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),
+    (LOOP_ROUNDS, GemmAdd(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), addend=(64, 64), output=(64, 64)))),
     *(
         (LAUNCHES, _recurrent(row, gates, functions, steps=2**14 + 1, inputs=1, hidden=4096))
         for row, gates, functions in ((ops.Rnn, 1, 1), (ops.Gru, 3, 2), (ops.Lstm, 4, 3))

@@ -183,7 +183,7 @@ def test_parts_of_a_sum_cover_it_and_meet_in_temporary_memory(a: tuple[int, int]
     assert (constants["PARTIAL"], constants["HAS_C"], constants["ACTIVATION"]) == (1, 0, 0)
     assert (merging["HAS_C"], merging["ACTIVATION"]) == (1, ops.ActivationRelu.type)
     sums = Range(Source.TEMPORARY, 0, 0, plan.temporary_bytes)
-    assert (product.bindings[3], merge.bindings[0], merge.bindings[3]) == (sums, sums, output_range())
+    assert (product.bindings[-1], merge.bindings[0], merge.bindings[-1]) == (sums, sums, output_range())
     pitch = -(-numbers["columns"] // 4) * 4
     assert params(merge)["partial_pitch"] == pitch
     assert plan.temporary_bytes == numbers["splits"] * numbers["rows"] * pitch * 4

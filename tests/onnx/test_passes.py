@@ -156,6 +156,18 @@ CASES: dict[str, tuple[Nodes, str, list[str]]] = {
         "residual",
         ["CONVOLUTION", "ELEMENT_WISE_ADD"],
     ),
+    "a tensor added to a product with C": (
+        [
+            ("Reshape", "x table", "t"),
+            ("Gemm", "t twelve_six gamma", "p"),
+            ("Sigmoid", "p", "s"),
+            ("Gemm", "t twelve_six gamma", "q"),
+            ("Add", "s q", "y"),
+        ],
+        "residual",
+        ["GEMM", "ACTIVATION_SIGMOID", "GemmAdd"],
+    ),
+    "a row added to a product": ([("MatMul", "x matrix", "p"), ("Add", "row p", "y")], "residual", ["GemmAdd"]),
     "alpha": ([("MatMul", "x matrix", "p"), ("Div", "p six", "y")], "scale", ["GEMM"]),
     "alpha in two steps": (
         [("MatMul", "x matrix", "p"), ("Mul", "half p", "q"), ("Div", "q six", "y")],

@@ -64,7 +64,7 @@ PASSES: Final = (
     Pass("scale", "a read and a write of a product's output", fuse_scales),
     Pass("addition", "a read and a write of a product's output", fuse_additions),
     Pass("products", "the launches of several products of one tensor but those of one", join_products),
-    Pass("residual", "a read and a write of a convolution's output", fuse_residuals),
+    Pass("residual", "a read and a write of a product's output", fuse_residuals),
     Pass("activation", "a read and a write of the tensor", fuse_activations),
     Pass("channels_last", "a copy of what each FLOAT16 convolution reads", lay_channels_last),
     Pass("constants", "what would be the same in every run", run_constants_once),

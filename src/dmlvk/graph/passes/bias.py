@@ -1,4 +1,4 @@
-"""Arithmetic becomes part of the product before it: a convolution's bias, a GEMM's alpha and C."""
+"""Arithmetic becomes part of the product before it: a convolution's bias, a GEMM's alpha and C, and what is added."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from dmlvk.graph.step_graph import StepGraph
 from dmlvk.graph.views import same_elements, seen_as
 from dmlvk.spec import ops
 from dmlvk.spec.ops.convolution import ConvolutionAdd
-from dmlvk.spec.schema import OperatorDesc, fits_float32
+from dmlvk.spec.ops.matmul import GemmAdd
+from dmlvk.spec.schema import FLOATS, OperatorDesc, fits_float32
 from dmlvk.spec.tensor import TensorDesc
 
 _MOST_SCALED: Final = 2.0**16
@@ -69,36 +70,34 @@ def _with_addend(
 
 
 def fuse_residuals(graph: StepGraph) -> None:
-    """A tensor that is added to a convolution's output, which nothing else reads, is added by the convolution."""
-    for step, convolution, own, other in _additions(graph):
-        desc = _with_residual(convolution.desc, step.desc, own, other)
+    """A tensor that is added to a product's output, which nothing else reads, is added by the product, beside its bias."""
+    for step, product, own, other in _additions(graph):
+        desc = _with_residual(product.desc, step.desc, own, other)
         if desc is not None:
             added = {"addend_tensor": step.storage(other), "output_tensor": step.outputs[0]}
-            graph.replace((convolution, step), Step.of(convolution.origin, desc, {**convolution.storages(), **added}))
+            graph.replace((product, step), Step.of(product.origin, desc, {**product.storages(), **added}))
 
 
-def _with_residual(desc: OperatorDesc, addition: OperatorDesc, own: str, other: str) -> ConvolutionAdd | None:
-    """The convolution as one that adds the addition's other operand as well; None where it cannot."""
-    if type(desc) is not ops.Convolution or desc.fused_activation is not None or any(desc.output_padding):
+def _with_residual(desc: OperatorDesc, addition: OperatorDesc, own: str, other: str) -> ConvolutionAdd | GemmAdd | None:
+    """The product as one that adds the addition's other operand as well; None where it cannot."""
+    if not isinstance(desc, ops.Convolution | ops.Gemm) or desc.fused_activation is not None:
         return None
-    sizes = desc.tensor("output_tensor").sizes
+    between = desc.tensor("output_tensor")
+    sizes = between.sizes
     addend, output = seen_as(addition.tensor(other), sizes), seen_as(addition.tensor("output_tensor"), sizes)
-    is_depthwise = desc.group_count == desc.tensor("input_tensor").sizes[1]
-    if (
-        is_depthwise
-        or addend is None
-        or output is None
-        or not same_elements(desc.tensor("output_tensor"), addition.tensor(own))
-    ):
-        return None
-    if any(
-        size > 1 and step != wanted
-        for size, step, wanted in zip(sizes, addend.effective_strides, output.effective_strides, strict=True)
-    ):
+    if addend is None or output is None or not same_elements(between, addition.tensor(own)):
         return None
     fields = {spec.name: getattr(desc, spec.name) for spec in desc.fields}
-    activation = getattr(addition, "fused_activation", None)
-    return ConvolutionAdd(**{**fields, "output_tensor": output, "fused_activation": activation}, addend_tensor=addend)
+    fields |= {"output_tensor": output, "fused_activation": getattr(addition, "fused_activation", None)}
+    if type(desc) is ops.Gemm and between.data_type in FLOATS:
+        return GemmAdd(**fields, addend_tensor=addend)
+    if type(desc) is not ops.Convolution or any(desc.output_padding):
+        return None
+    is_depthwise = desc.group_count == desc.tensor("input_tensor").sizes[1]
+    steps = zip(sizes, addend.effective_strides, output.effective_strides, strict=True)
+    if is_depthwise or any(size > 1 and step != wanted for size, step, wanted in steps):
+        return None
+    return ConvolutionAdd(**fields, addend_tensor=addend)
 
 
 def fuse_scales(graph: StepGraph) -> None:

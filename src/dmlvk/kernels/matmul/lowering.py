@@ -18,12 +18,13 @@ from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.elementwise.lowering import scalar_words
-from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE
+from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend
 from dmlvk.kernels.matmul.rules import GEMM, GEMM_DOUBLE, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
 from dmlvk.kernels.matmul.tiles import CPU_TILES, FEW_ROWS, TiledProduct, fastest_tiles
 from dmlvk.kernels.softmax.lowering import over_last_dimension
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
+from dmlvk.spec.ops.matmul import GemmAdd
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
@@ -33,7 +34,7 @@ Strides = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Product:
-    """y = activation(alpha * a b + beta * c), matrix by matrix, whichever operator asked for it.
+    """y = activation(alpha * a b + beta * c + addend), matrix by matrix, whichever operator asked for it.
 
     Attributes:
         batch: Outer and inner batch sizes.
@@ -60,6 +61,8 @@ class Product:
     alpha: float
     beta: float
     activation: Activation
+    addend: Range | None = None
+    addend_strides: Strides = (0, 0, 0, 0)
 
     @property
     def matrices(self) -> int:
@@ -81,6 +84,7 @@ class Product:
             b_strides=trim(self.b_strides, self.depth, self.columns),
             c_strides=trim(self.c_strides, self.rows, self.columns),
             y_strides=trim(self.y_strides, self.rows, self.columns),
+            addend_strides=trim(self.addend_strides, self.rows, self.columns),
         )
 
     def normalized(self) -> Product:
@@ -100,6 +104,7 @@ class Product:
             b_strides=_transposed(self.a_strides),
             c_strides=_transposed(self.c_strides),
             y_strides=_transposed(self.y_strides),
+            addend_strides=_transposed(self.addend_strides),
         )
 
 
@@ -132,16 +137,18 @@ def _dispatch(
     /,
     **params: int,
 ) -> Dispatch:
-    constants = {**constants, "ACTIVATION": product.activation.id, "HAS_C": int(product.has_c)}
+    addend = Addend.NONE if product.addend is None else Addend.LAST
+    constants = {"ADDEND": addend, **constants, "ACTIVATION": product.activation.id, "HAS_C": int(product.has_c)}
     return make_dispatch(
         kernel,
-        (product.a, product.b, product.c, product.y),
+        (product.a, product.b, product.c, product.a if product.addend is None else product.addend, product.y),
         grid,
         subgroup_size,
         variant={"T": product.data_type.name, **(variant or {})},
         constants=constants,
         alpha=product.alpha,
         beta=product.beta,
+        addend_strides=product.addend_strides,
         **_shape_params(product),
         **product.activation.params,
         **params,
@@ -208,6 +215,18 @@ def _split(product: Product, caps: Capabilities, rounds: int, parts: int) -> tup
     return -(-rounds // each), each
 
 
+def _addend_time(product: Product) -> Addend:
+    """When tiles add the addend: before all products where nothing scales them, so that its loads wait for memory together
+    with those of the first tile, and not for the stores of other outputs."""
+    if product.addend is None:
+        return Addend.NONE
+    if product.alpha != 1.0:
+        return Addend.LAST
+    in_quads = product.addend_strides[3] == 1 and product.columns % _QUAD == 0
+    in_quads = in_quads and _whole_quads(product.data_type, product.addend, product.addend_strides, 3)
+    return Addend.FIRST_QUADS if in_quads else Addend.FIRST
+
+
 def _parts_and_merge(
     kernel: str,
     product: Product,
@@ -216,11 +235,12 @@ def _parts_and_merge(
     workgroups: int,
     parts: tuple[int, int],
     *,
+    tiles: bool = True,
     variant: Mapping[str, int] | None = None,
     subgroup_size: int = 0,
 ) -> Plan:
     """A kernel that may split sums, and where it does the dispatch that adds them. ``workgroups`` are those of a part,
-    ``variant`` what the kernel has beside the data type."""
+    ``tiles`` says whether sums may begin with an addend, ``variant`` what the kernel has beside the data type."""
     splits, split_rounds = parts
     pitch = -(-product.columns // _QUAD) * _QUAD
     params = {"matrices": product.matrices, "splits": splits, "partial_pitch": pitch}
@@ -231,9 +251,11 @@ def _parts_and_merge(
         return _dispatch(kernel, operands, constants, grid, variant, subgroup_size, **params, split_rounds=split_rounds)
 
     if splits == 1:
+        if tiles:
+            constants["ADDEND"] = _addend_time(product)
         return Plan((multiplied(product),))
     scratch = Range(Source.TEMPORARY, 0, 0, splits * partial_bytes(product.matrices, product.rows, product.columns))
-    sums = dataclasses.replace(product, y=scratch, c=product.a, has_c=False, activation=fused(None))
+    sums = dataclasses.replace(product, y=scratch, c=product.a, has_c=False, activation=fused(None), addend=None)
     local = min(128, caps.workgroup_invocations)
     merged = dataclasses.replace(product, a=scratch, b=scratch, c=product.c if product.has_c else scratch)
     merge_grid = linear_grid(-(-product.matrices * product.rows * (pitch // _QUAD) // local), caps)
@@ -369,7 +391,7 @@ def vector(product: Product, caps: Capabilities) -> Plan:
     rounds = -(-product.depth // (_QUAD * shape.lanes))
     parts = min(caps.model.workgroups(1) // workgroups, rounds // _LEAST_ROUNDS)
     divided = _split(product, caps, rounds, parts)
-    return _parts_and_merge("gemm_vector", product, caps, constants, workgroups, divided)
+    return _parts_and_merge("gemm_vector", product, caps, constants, workgroups, divided, tiles=False)
 
 
 def _strides(tensor: TensorDesc, transform: MatrixTransform = MatrixTransform.NONE) -> Strides:
@@ -381,6 +403,7 @@ def _product(desc: ops.Gemm) -> Product:
     a, b, y = desc.tensor("a_tensor"), desc.tensor("b_tensor"), desc.tensor("output_tensor")
     outer, inner, row_count, column_count = (1,) * (4 - y.dimension_count) + y.sizes
     has_c = desc.c_tensor is not None
+    addend = desc.addend_tensor if isinstance(desc, GemmAdd) else None
     return Product(
         data_type=a.data_type,
         batch=(outer, inner),
@@ -399,6 +422,8 @@ def _product(desc: ops.Gemm) -> Product:
         alpha=desc.alpha,
         beta=desc.beta,
         activation=fused(None if _is_softmax(desc.fused_activation) else desc.fused_activation),
+        addend=None if addend is None else input_range(3),
+        addend_strides=(0, 0, 0, 0) if addend is None else _strides(addend),
     )
 
 
@@ -431,6 +456,7 @@ def _schedule(
 
 register(
     ops.Gemm,
+    GemmAdd,
     problem=_problem,
     rules=GEMM,
     schedules={

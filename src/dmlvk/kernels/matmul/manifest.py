@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE
 
@@ -15,8 +17,22 @@ _SHAPE_PARAMS = (
     "uint c_strides[4]",
     "uint y_strides[4]",
 )
+
+
+class Addend(enum.IntEnum):
+    """When a product adds its addend: never; to the finished sum; or before all products, read one by one or in quads."""
+
+    NONE = 0
+    LAST = 1
+    FIRST = 2
+    FIRST_QUADS = 3
+
+
+_GEMM_BUFFERS = ("a", "b", "c", "addend", "y:w")
+"""The buffers of every matrix product: C and the addend of a ``GemmAdd`` are others where there are none."""
 _GEMM_PARAMS = (
     *_SHAPE_PARAMS,
+    "uint addend_strides[4]",
     "float alpha",
     "float beta",
     "float param0",
@@ -25,6 +41,7 @@ _GEMM_PARAMS = (
     "float clip_bias",
 )
 """The parameters of every matrix product; see ``glsl/include/gemm.glsl``."""
+_GEMM_SHARED = (("ADDEND", Addend),)
 _SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
 """The further parameters of a product whose depth is split."""
 
@@ -44,29 +61,32 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "gemm_naive",
         "gemm_naive.comp",
-        buffers=("a", "b", "c", "y:w"),
+        buffers=_GEMM_BUFFERS,
         params=(*_GEMM_PARAMS, "uint count"),
-        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1)),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0)),
         variants=(("T", FLOATS),),
+        shared=_GEMM_SHARED,
     ),
     KernelSpec(
         "gemm_rows",
         "gemm_rows.comp",
-        buffers=("a", "b", "c", "y:w"),
+        buffers=_GEMM_BUFFERS,
         params=_GEMM_PARAMS,
-        constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ROWS", 8)),
+        constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("ROWS", 8)),
         variants=(("T", FLOATS),),
+        shared=_GEMM_SHARED,
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
     KernelSpec(
         "gemm_tiled",
         "gemm_tiled.comp",
-        buffers=("a", "b", "c", "y:w"),
+        buffers=_GEMM_BUFFERS,
         params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             *PRODUCT_TILE,
             ("ACTIVATION", 0),
             ("HAS_C", 1),
+            ("ADDEND", 0),
             ("A_ALONG_K", 1),
             ("B_ALONG_K", 0),
             ("VECTOR_A", 1),
@@ -75,24 +95,27 @@ ROWS: tuple[KernelSpec, ...] = (
             ("PARTIAL", 0),
         ),
         variants=(("T", FLOATS),),
+        shared=_GEMM_SHARED,
     ),
     KernelSpec(
         "gemm_merge",
         "gemm_merge.comp",
-        buffers=("a", "b", "c", "y:w"),
+        buffers=_GEMM_BUFFERS,
         params=(*_GEMM_PARAMS, *_SPLIT_PARAMS),
-        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("VECTOR_Y", 1)),
+        constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1)),
         variants=(("T", FLOATS),),
+        shared=_GEMM_SHARED,
     ),
     KernelSpec(
         "gemm_vector",
         "gemm_vector.comp",
-        buffers=("a", "b", "c", "y:w"),
+        buffers=_GEMM_BUFFERS,
         params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             ("LOCAL_SIZE_X", 256),
             ("ACTIVATION", 0),
             ("HAS_C", 1),
+            ("ADDEND", 0),
             ("ROWS", 1),
             ("LANES", 32),
             ("ALONG_K", 1),
@@ -103,22 +126,25 @@ ROWS: tuple[KernelSpec, ...] = (
             ("PARTIAL", 0),
         ),
         variants=(("T", FLOATS),),
+        shared=_GEMM_SHARED,
     ),
     KernelSpec(
         "gemm_cooperative",
         "gemm_cooperative.comp",
-        buffers=("a", "b", "c", "y:w"),
+        buffers=_GEMM_BUFFERS,
         params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             *COOPERATIVE_TILE,
             ("ACTIVATION", 0),
             ("HAS_C", 1),
+            ("ADDEND", 0),
             ("VECTOR_A", 1),
             ("VECTOR_B", 1),
             ("VECTOR_Y", 1),
             ("PARTIAL", 0),
         ),
         variants=(("T", FLOATS), ("WHOLE", ("0", "1"))),
+        shared=_GEMM_SHARED,
         features=("storage16",),
         extensions=COOPERATIVE_EXTENSIONS,
     ),

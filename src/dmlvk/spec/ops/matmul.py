@@ -84,7 +84,7 @@ class Gemm(
     def cuts(self) -> Sequence[_s.Cut]:
         """By matrices and by rows; by columns where no softmax needs them together."""
         last = self.tensor("output_tensor").dimension_count - 1
-        c = ("c_tensor",) * (self.c_tensor is not None)
+        c = tuple(name for name in ("c_tensor", "addend_tensor") if getattr(self, name, None) is not None)
         batches = [dict.fromkeys(("a_tensor", "b_tensor", *c, "output_tensor"), index) for index in range(last - 1)]
         row = {"a_tensor": last - (self.trans_a == MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last - 1)}
         column = {"b_tensor": last - (self.trans_b != MatrixTransform.NONE), **dict.fromkeys((*c, "output_tensor"), last)}
@@ -95,3 +95,20 @@ class Gemm(
     def flops(self) -> int:
         depth = _transformed(self.tensor("a_tensor").sizes, self.trans_a)[1]
         return 2 * depth * self.tensor("output_tensor").element_count
+
+
+class GemmAdd(
+    Gemm,
+    internal=True,
+    constraints=(*Gemm.constraints, _c.same_sizes("addend_tensor", "output_tensor")),
+    accepts=Gemm.accepts,
+    traits=_s.Traits(strided=True),
+):
+    """A Gemm that adds one more tensor before its activation: activation(alpha * op(A) op(B) + beta * C + addend), such as
+    what goes round a layer, where C is its bias. Zero strides broadcast it. A row of our own, which a pass makes of the two
+    operators.
+
+    It rounds to the tensors' type once, where the two do so twice.
+    """
+
+    addend_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))

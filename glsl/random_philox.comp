@@ -1,7 +1,5 @@
-// Random bits by Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011).
+// Random bits by Philox4x32-10 (include/philox.glsl).
 //
-//   block(counter, key): ten rounds of (c0, c1, c2, c3) -> (high(M1 c2) ^ c1 ^ k0, low(M1 c2), high(M0 c0) ^ c3 ^ k1,
-//   low(M0 c0)), the key growing by (W0, W1) from round to round
 //   y[4 i + j] = word j of block(counter + i, key), i the index in the order of coordinates
 //
 // Bindings: STATE, four words of counter and two of key, the least significant first; OUTPUT and OUTPUT_STATE, the counter
@@ -14,6 +12,7 @@
 // Parameters: elements; blocks; sizes of the output, what divides by them, and strides, of blocks where WORDS is 1;
 // state_step and output_state_step between the words of the states.
 
+#include "philox.glsl"
 #include "tensor.glsl"
 
 layout(set = 0, binding = BINDING_STATE, std430) readonly buffer State { uint state[]; };
@@ -24,26 +23,6 @@ layout(set = 0, binding = BINDING_OUTPUT, std430) writeonly buffer OutputWords {
 layout(set = 0, binding = BINDING_OUTPUT_STATE, std430) writeonly buffer OutputState { uint output_state[]; };
 
 uint state_word(uint i) { return state[BYTE_OFFSET_STATE / 4 + i * p.state_step]; }
-
-// counter + blocks, modulo 2^128.
-uvec4 moved_on(uvec4 counter, uint blocks) {
-    uint carry;
-    counter.x = uaddCarry(counter.x, blocks, carry);
-    counter.y = uaddCarry(counter.y, carry, carry);
-    counter.z = uaddCarry(counter.z, carry, carry);
-    counter.w += carry;
-    return counter;
-}
-
-uvec4 random_block(uvec4 counter, uvec2 key) {
-    [[unroll]] for (int round = 0; round < 10; ++round) {
-        uvec2 high, low;
-        umulExtended(counter.xz, uvec2(0xD2511F53u, 0xCD9E8D57u), high, low);
-        counter = uvec4(high.y ^ counter.y ^ key.x, low.y, high.x ^ counter.w ^ key.y, low.x);
-        key += uvec2(0x9E3779B9u, 0xBB67AE85u);
-    }
-    return counter;
-}
 
 // Where an element, or a block, of the output lies.
 uint place_of(uint index) {

@@ -36,7 +36,7 @@ NEVER_CHOSEN = {
     *(("PointwiseChain", "elements"), ("PointwiseChain", "runs"), ("ValueScale2d", "channels")),
     *(("ResampleGrad1", "elements"), ("ResampleGrad1", "shared")),
     # Rows of our own, of which neither has any.
-    *(("LinearAttention", "columns"), ("RotaryEmbedding", "pairs")),
+    *(("LinearAttention", "columns"), ("RotaryEmbedding", "pairs"), ("SampleToken", "histograms")),
     ("ResampleWeights", "weights"),
 }
 """Rules, with their row, that no problem of the benchmark and no quick case gives to any of the four devices."""

@@ -1,0 +1,1 @@
+"""The family sampling: manifest rows, rules, lowering."""

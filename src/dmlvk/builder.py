@@ -172,6 +172,29 @@ class Expression:
         copied: Expression = self.graph.element_wise_identity(self)
         return copied._seen(View.packed(wanted))
 
+    def reinterpret(
+        self,
+        data_type: TensorDataType | None = None,
+        sizes: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> Expression:
+        """The memory of the tensor from its first element on, read otherwise: other types see the same bits.
+
+        Args:
+            data_type: Another type of an element; the same one where None.
+            sizes, strides: Other sizes, packed where strides are None; both stay where sizes are None.
+
+        Raises:
+            InvalidArgumentError: a tensor that does not lie within the memory.
+        """
+        if sizes is None:
+            sizes, strides = self.desc.sizes, self.desc.strides if strides is None else strides
+        kept = None if strides is None else tuple(strides)
+        wanted = self.data_type if data_type is None else data_type
+        nbytes = self.desc.total_tensor_size_in_bytes
+        desc = TensorDesc(wanted, tuple(sizes), kept, nbytes, self.desc.flags)
+        return Expression(self.graph, self._source, desc)
+
     # -- arithmetic
 
     def _operand(self, other: Operand) -> Expression:
@@ -299,6 +322,10 @@ class Graph(GraphMethods):
             desc: TensorDesc = EmptyTensorDesc(data_type, tuple(sizes), flags=flags)
         else:
             desc = TensorDesc(data_type, tuple(sizes), None if strides is None else tuple(strides), flags=flags)
+        return self.input_tensor(desc)
+
+    def input_tensor(self, desc: TensorDesc) -> Expression:
+        """The graph's next input, of a tensor that is described already."""
         source = _Source(-1, len(self._inputs))
         self._inputs.append(desc)
         self._bytes[source] = desc.total_tensor_size_in_bytes
@@ -522,6 +549,11 @@ class Function(Generic[Results_co]):
         )
         rows = [NodeRow(str(number), step.op_type, steps=[step]) for number, step in enumerate(steps)]
         return notebook(type(self).__name__, "", known, memory_figure(steps), first_nodes(rows))
+
+    def reads(self, expression: Expression) -> bool:
+        """Whether an input of the graph has to do with what the function returns."""
+        source = expression._source
+        return source.node == -1 and self._storages[source.slot] is not None
 
     def initialize(self, weights: Mapping[Expression, DeviceArray | npt.ArrayLike]) -> None:
         """Gives the inputs that are OWNED_BY_DML, once; their arrays are not needed afterwards.

@@ -181,3 +181,29 @@ def test_a_call_records_only_what_touches_its_own_memory(
         device.wait_idle()
     for call, result in enumerate(results):
         np.testing.assert_array_equal(result.numpy(), call)
+
+
+@pytest.mark.parametrize("without", [(), ("all",)], ids=["passes", "no passes"])
+def test_bits_are_what_another_type_sees(device: dmlvk.Device, without: tuple[str, ...]) -> None:
+    """Between pointwise operators, of a constant, and of an output."""
+    x, y = normal(4, 6), normal(4, 6)
+    graph = Graph(device)
+    mask = graph.constant(np.full((4, 6), 0x7FFFFFFF, np.uint32))
+    doubled = graph.input((4, 6)) * 2
+    magnitude = graph.element_wise_bit_and(doubled.reinterpret(U32), mask).reinterpret(F32) + 1
+    number = graph.constant(y).reinterpret(U32) + graph.constant(np.ones((4, 6), np.uint32))
+    halves = doubled.reinterpret(dmlvk.TensorDataType.FLOAT16, (12, 4))
+    function = graph.compile(magnitude, number, halves, without=without)
+    first, second, third = (made.numpy() for made in function(x))
+    np.testing.assert_array_equal(first, abs(x * 2) + 1)
+    np.testing.assert_array_equal(second, y.view(np.uint32) + 1)
+    np.testing.assert_array_equal(third.view(np.uint16), (x * 2).view(np.uint16).reshape(12, 4))
+
+
+def test_a_view_of_other_strides_stays_within_its_memory(device: dmlvk.Device) -> None:
+    graph = Graph(device)
+    row = graph.input((3,)) + 1
+    repeated = row.reinterpret(sizes=(2, 3), strides=(0, 1))
+    np.testing.assert_array_equal(graph.compile(repeated)(np.arange(3, dtype=np.float32)).numpy(), [[1, 2, 3]] * 2)
+    with pytest.raises(InvalidArgumentError, match="TotalTensorSizeInBytes"):
+        row.reinterpret(sizes=(2, 3))

@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("eager_calls", "graph_methods"),
     ("eager", "builder"),
     ("xp",),
+    ("pydirectml",),
     ("onnx", "llm"),
     ("verify", "doctor"),
     ("cli",),
@@ -31,10 +32,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """The rooms from the bottom up. A module may import from the rows below its own and from its own package."""
 
-DOORS = ("directml", "eager", "builder", "onnx", "llm")
+DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm")
 """What a user imports to describe networks; each translates into steps for the engine."""
 ALLOWED: dict[str, frozenset[str]] = {
     "builder": frozenset({"directml.device", "directml.operator"}),  # Function.operator is a compiled operator of DirectML's
+    "pydirectml": frozenset({"builder", "directml.device"}),  # it is another spelling of dmlvk.Graph
     "onnx": frozenset({"directml.device"}),  # a session opens a Device
 }
 """Modules of other doors that a door may import, and why."""

@@ -15,6 +15,7 @@ from dmlvk.engine.transfer import Array
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Origin, Step, Storage
+from dmlvk.graph.step_graph import DerivedConstants
 from dmlvk.graph.views import Sizes, View
 from dmlvk.llm.config import Weights, WeightTensor
 from dmlvk.llm.gguf_file import dequantized
@@ -131,6 +132,7 @@ class Network:
         self._config = config = weights.config
         self._data_type = data_type
         self._sequences = sequences
+        self._derived: DerivedConstants = {}
         self._weights = {name: _weight(tensor) for name, tensor in weights.tensors.items()}
         cache = (sequences, config.key_heads, capacity + max(pieces), config.head_size)
         self.state = {name: _made(_INT, (sequences,)) for name in ("tokens", "lengths", "advance")}
@@ -188,7 +190,7 @@ class Network:
         inputs = {name: _made(_INT, sizes) for name, (_, sizes) in specs.items()}
         logits = self._logits(steps, inputs.get("tokens", self.state["tokens"]), inputs.get("last"), rows)
         results = [logits.storage, *(state.storage for state in self.state.values())]
-        kept = optimized(steps.steps, results)
+        kept = optimized(steps.steps, results, memory=self._derived)
         if region is self.step:
             kept = (*kept, *self._chosen(logits))
         labels = {step.origin: Label(step.origin.name, step.origin.op_type) for step in steps.steps}

@@ -74,11 +74,16 @@ InstanceTable load_instance(const GlobalTable& global, VkInstance instance) {
 
 DeviceTable load_device(const InstanceTable& instance, VkDevice device) {
     DeviceTable table;
-#define DMLVK_LOAD(name)                                                                           \
-    table.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name)); \
+#define DMLVK_FIND(name) table.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name));
+#define DMLVK_LOAD(name) \
+    DMLVK_FIND(name)     \
     require(reinterpret_cast<const void*>(table.name), #name);
     DMLVK_DEVICE_FUNCTIONS(DMLVK_LOAD)
+    DMLVK_FIND(vkGetPipelineExecutablePropertiesKHR)
+    DMLVK_FIND(vkGetPipelineExecutableStatisticsKHR)
+    DMLVK_FIND(vkGetPipelineExecutableInternalRepresentationsKHR)
 #undef DMLVK_LOAD
+#undef DMLVK_FIND
     return table;
 }
 

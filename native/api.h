@@ -84,6 +84,10 @@ struct InstanceTable {
 
 struct DeviceTable {
     DMLVK_DEVICE_FUNCTIONS(DMLVK_POINTER)
+    // Of VK_KHR_pipeline_executable_properties: null where the extension is not enabled.
+    PFN_vkGetPipelineExecutablePropertiesKHR vkGetPipelineExecutablePropertiesKHR = nullptr;
+    PFN_vkGetPipelineExecutableStatisticsKHR vkGetPipelineExecutableStatisticsKHR = nullptr;
+    PFN_vkGetPipelineExecutableInternalRepresentationsKHR vkGetPipelineExecutableInternalRepresentationsKHR = nullptr;
 };
 
 #undef DMLVK_POINTER

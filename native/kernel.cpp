@@ -1,5 +1,6 @@
 #include "kernel.h"
 
+#include <cstring>
 #include <stdexcept>
 
 #include "spirv.h"
@@ -29,6 +30,9 @@ void require_supported(const LogicalDevice& device, const KernelDescription& ker
                        const std::array<uint32_t, 3>& local) {
     const PhysicalDevice& physical = device.physical;
     const VkPhysicalDeviceLimits& limits = physical.limits;
+    if (kernel.inspected && !device.features[Feature::executable_properties]) {
+        refuse(kernel, "inspected needs the feature executable_properties");
+    }
     require_at_most(kernel, "push_bytes", kernel.push_bytes, kMaxPushBytes);
     if (kernel.push_bytes % 4 != 0) {
         refuse(kernel, "push_bytes " + std::to_string(kernel.push_bytes) + " is no multiple of 4");
@@ -62,6 +66,7 @@ Kernel::Kernel(LogicalDevice& device, const PipelineCache& cache, const KernelDe
       storage_buffers(description.storage_buffers),
       has_params(description.has_params),
       push_bytes(description.push_bytes),
+      inspected(description.inspected),
       device_(device) {
     device_.require_alive();
     try {
@@ -110,6 +115,9 @@ void Kernel::create(const PipelineCache& cache, const KernelDescription& descrip
     info.stage.pName = "main";
     info.stage.pSpecializationInfo = &specialization;
     info.layout = layout;
+    if (inspected) {
+        info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
+    }
     if (description.subgroup_size != 0) {
         info.stage.pNext = &required_size;
         // Vulkan allows the flag only where the workgroup's rows fill whole subgroups.
@@ -148,6 +156,86 @@ void Kernel::create_layouts() {
     VkPipelineLayout made = VK_NULL_HANDLE;
     device_.check(device_.vk.vkCreatePipelineLayout(device_.handle, &info, nullptr, &made), "vkCreatePipelineLayout");
     layout = made;
+}
+
+namespace {
+
+constexpr const char* kRepresentations = "vkGetPipelineExecutableInternalRepresentationsKHR";
+
+std::variant<bool, int64_t, uint64_t, double> value_of(const VkPipelineExecutableStatisticKHR& statistic) {
+    switch (statistic.format) {
+        case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR: return statistic.value.b32 == VK_TRUE;
+        case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR: return statistic.value.i64;
+        case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR: return statistic.value.f64;
+        default: return statistic.value.u64;
+    }
+}
+
+/// All that a query gives which is asked for a count first: query(&count, entries or null).
+template <typename T, typename Query>
+std::vector<T> all_of(LogicalDevice& device, VkStructureType type, const char* call, Query&& query) {
+    uint32_t count = 0;
+    device.check(query(&count, static_cast<T*>(nullptr)), call);
+    T blank{};
+    blank.sType = type;
+    std::vector<T> found(count, blank);
+    device.check(query(&count, found.data()), call);
+    found.resize(count);
+    return found;
+}
+
+}  // namespace
+
+std::vector<Executable> Kernel::executables() const {
+    if (!inspected) {
+        throw std::invalid_argument("kernel " + name + ": was not created to be inspected");
+    }
+    device_.require_alive();
+    VkPipelineInfoKHR own{VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR};
+    own.pipeline = pipeline;
+    const auto programs = all_of<VkPipelineExecutablePropertiesKHR>(
+        device_, VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR, "vkGetPipelineExecutablePropertiesKHR",
+        [&](uint32_t* count, auto* found) {
+            return device_.vk.vkGetPipelineExecutablePropertiesKHR(device_.handle, &own, count, found);
+        });
+    std::vector<Executable> result;
+    for (uint32_t i = 0; i < programs.size(); i++) {
+        VkPipelineExecutableInfoKHR which{VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR};
+        which.pipeline = pipeline;
+        which.executableIndex = i;
+        Executable program{programs[i].name, programs[i].description, programs[i].subgroupSize, {}, {}};
+        for (const auto& statistic : all_of<VkPipelineExecutableStatisticKHR>(
+                 device_, VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR, "vkGetPipelineExecutableStatisticsKHR",
+                 [&](uint32_t* count, auto* found) {
+                     return device_.vk.vkGetPipelineExecutableStatisticsKHR(device_.handle, &which, count, found);
+                 })) {
+            program.statistics.push_back({statistic.name, statistic.description, value_of(statistic)});
+        }
+        // Sizes first, then the same entries with memory of those sizes.
+        auto forms = all_of<VkPipelineExecutableInternalRepresentationKHR>(
+            device_, VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR, kRepresentations,
+            [&](uint32_t* count, auto* found) {
+                return device_.vk.vkGetPipelineExecutableInternalRepresentationsKHR(device_.handle, &which, count, found);
+            });
+        std::vector<std::string> bytes;
+        for (const auto& form : forms) {
+            bytes.emplace_back(form.dataSize, '\0');
+        }
+        for (size_t form = 0; form < forms.size(); form++) {
+            forms[form].pData = bytes[form].data();
+        }
+        uint32_t count = static_cast<uint32_t>(forms.size());
+        device_.check(
+            device_.vk.vkGetPipelineExecutableInternalRepresentationsKHR(device_.handle, &which, &count, forms.data()),
+            kRepresentations);
+        for (size_t form = 0; form < count; form++) {
+            const bool is_text = forms[form].isText == VK_TRUE;
+            bytes[form].resize(is_text ? std::strlen(bytes[form].c_str()) : forms[form].dataSize);
+            program.representations.push_back({forms[form].name, forms[form].description, bytes[form], is_text});
+        }
+        result.push_back(std::move(program));
+    }
+    return result;
 }
 
 void Kernel::destroy() {

@@ -199,7 +199,7 @@ nb::list cooperative_matrix_list(const PhysicalDevice& device) {
 }
 
 PyKernel make_kernel(Device& device, nb::bytes spirv, nb::str name, uint32_t storage_buffers, bool has_params,
-                     uint32_t push_bytes, nb::sequence constants, uint32_t subgroup_size) {
+                     uint32_t push_bytes, nb::sequence constants, uint32_t subgroup_size, bool inspected) {
     KernelDescription description;
     description.name = text_of(name);
     if (spirv.size() % sizeof(uint32_t) != 0) {
@@ -212,8 +212,31 @@ PyKernel make_kernel(Device& device, nb::bytes spirv, nb::str name, uint32_t sto
     description.push_bytes = push_bytes;
     description.constants = values_of<std::pair<uint32_t, uint32_t>>(constants, "constants: pairs of 32-bit integers");
     description.subgroup_size = subgroup_size;
+    description.inspected = inspected;
     const WithoutGil without_gil;
     return {device.shared_from_this(), device.kernel(description)};
+}
+
+nb::list executables(const PyKernel& kernel) {
+    std::vector<Executable> programs;
+    {
+        const WithoutGil without_gil;
+        programs = kernel.kernel->executables();
+    }
+    nb::list found;
+    for (const Executable& program : programs) {
+        nb::list statistics, representations;
+        for (const auto& statistic : program.statistics) {
+            const nb::object value = std::visit([](auto own) { return nb::cast(own); }, statistic.value);
+            statistics.append(nb::make_tuple(statistic.name, statistic.description, value));
+        }
+        for (const auto& form : program.representations) {
+            const nb::bytes data(form.data.data(), form.data.size());
+            representations.append(nb::make_tuple(form.name, form.description, data, form.is_text));
+        }
+        found.append(nb::make_tuple(program.name, program.description, program.subgroup_size, statistics, representations));
+    }
+    return found;
 }
 
 void upload(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handle data) {
@@ -411,7 +434,7 @@ void bind_device(nb::module_& module) {
             nb::for_setter(nb::arg("seconds").none()))
         .def("allocate", &allocate, "nbytes"_a, "purpose"_a = 0)
         .def("kernel", &make_kernel, "spirv"_a, nb::kw_only(), "name"_a, "storage_buffers"_a, "has_params"_a,
-             "push_bytes"_a, "constants"_a = nb::make_tuple(), "subgroup_size"_a = 0)
+             "push_bytes"_a, "constants"_a = nb::make_tuple(), "subgroup_size"_a = 0, "inspected"_a = false)
         .def("upload", &upload, "buffer"_a, "offset"_a, "data"_a)
         .def("download", &download, "buffer"_a, "offset"_a, "out"_a)
         .def(
@@ -441,7 +464,8 @@ void bind_objects(nb::module_& module) {
         .def_prop_ro("size", [](const PyBuffer& self) { return self.buffer->size; })
         .def_prop_ro("device", [](const PyBuffer& self) { return self.device; });
     nb::class_<PyKernel>(module, "Kernel", nb::is_weak_referenceable())
-        .def_prop_ro("name", [](const PyKernel& self) { return self.kernel->name; });
+        .def_prop_ro("name", [](const PyKernel& self) { return self.kernel->name; })
+        .def("executables", &executables);
     nb::class_<CommandList>(module, "CommandList", nb::is_weak_referenceable())
         .def("dispatch", &dispatch, "kernel"_a, "buffers"_a, "writes"_a, "params"_a.none(), "push"_a, "grid"_a)
         .def("copy", &copy, "source"_a, "source_offset"_a, "target"_a, "target_offset"_a, "nbytes"_a)

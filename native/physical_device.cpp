@@ -125,6 +125,7 @@ FeatureSet reported_features(const FeatureChain& chain, const PhysicalDevice& de
     set[Feature::buffer_device_address] = chain.vulkan12.bufferDeviceAddress;
     set[Feature::vulkan_memory_model] = chain.vulkan12.vulkanMemoryModel;
     set[Feature::atomic_float] = chain.atomic_float.shaderBufferFloat32AtomicAdd;
+    set[Feature::executable_properties] = chain.executable_properties.pipelineExecutableInfo;
     return set;
 }
 
@@ -290,6 +291,9 @@ FeatureChain::FeatureChain(const std::vector<std::string>& extensions) {
     if (contains(extensions, "VK_KHR_shader_bfloat16")) {
         link(bfloat16);
     }
+    if (contains(extensions, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME)) {
+        link(executable_properties);
+    }
 }
 
 void query_features(VkPhysicalDevice device, FeatureChain& chain) {
@@ -336,6 +340,7 @@ void select_features(const FeatureChain& reported, const FeatureSet& wanted, Fea
         enabled.atomic_float.shaderBufferFloat32AtomicAdd = VK_TRUE;
         enabled.atomic_float.shaderBufferFloat32Atomics = reported.atomic_float.shaderBufferFloat32Atomics;
     }
+    enabled.executable_properties.pipelineExecutableInfo = wanted[Feature::executable_properties];
 }
 
 bool PhysicalDevice::has_extension(const char* extension) const {

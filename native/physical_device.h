@@ -32,9 +32,10 @@ enum class Feature : uint32_t {
     buffer_device_address,
     vulkan_memory_model,
     atomic_float,
+    executable_properties,
 };
 
-constexpr std::array<const char*, 19> kFeatureNames = {
+constexpr std::array<const char*, 20> kFeatureNames = {
     "float16",
     "int8",
     "int16",
@@ -54,6 +55,7 @@ constexpr std::array<const char*, 19> kFeatureNames = {
     "buffer_device_address",
     "vulkan_memory_model",
     "atomic_float",
+    "executable_properties",
 };
 
 class FeatureSet {
@@ -89,6 +91,8 @@ class FeatureChain {
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV cooperative_matrix2{
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV};
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR};
+    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable_properties{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR};
 };
 
 struct CooperativeMatrixShape {

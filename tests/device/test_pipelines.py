@@ -143,3 +143,19 @@ def test_time_of_a_first_call(fresh: dmlvk.Device, capsys: pytest.CaptureFixture
     assert fresh.pipelines_created == 1 + len(operators)
     with capsys.disabled():
         print(f"\nfirst call of an operator: {np.median(first):.1f} ms; of a new shape: {np.median(again):.1f} ms (medians)")
+
+
+def test_a_driver_tells_what_it_made_of_a_kernel(device: dmlvk.Device) -> None:
+    tensor = TensorDesc(TensorDataType.FLOAT32, (1024,))
+    launch = lower(ops.ElementWiseAbs(input_tensor=tensor, output_tensor=tensor), device.capabilities).dispatches[0]
+    assert isinstance(launch, Dispatch)
+    if "executable_properties" not in device.capabilities.features:
+        with pytest.raises(dmlvk.UnsupportedError, match="VK_KHR_pipeline_executable_properties") as caught:
+            device.programs(launch.kernel)
+        assert caught.value.features == ("executable_properties",)
+        return
+    for program in device.programs(launch.kernel):
+        assert program.name and program.subgroup_size and str(program).startswith(program.name)
+        assert len({statistic.name for statistic in program.statistics}) == len(program.statistics)
+        assert all(form.text for form in program.representations)
+    assert [program.name for program in device.programs(launch.kernel)], "it tells again"

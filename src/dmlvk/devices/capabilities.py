@@ -27,6 +27,7 @@ FEATURE_NAMES: Final = (
     "buffer_device_address",
     "vulkan_memory_model",
     "atomic_float",
+    "executable_properties",
 )
 """dmlvk's names of the features that a Vulkan device may lack; what each stands for is in docs/devices.md."""
 

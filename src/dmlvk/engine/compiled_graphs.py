@@ -378,9 +378,9 @@ class Compiler:
         recording.wait()
         self.weights.release(item for step in steps for item in step.read() if item not in kept)
 
-    def explained(self, operator: PreparedOperator) -> OperatorExplanation:
-        """Why an operator of a graph runs as it does."""
-        return explain_operator(operator.desc, operator.plan, self._caps)
+    def explained(self, operator: PreparedOperator, *, compiled: bool = False) -> OperatorExplanation:
+        """Why an operator of a graph runs as it does, and with ``compiled`` what the driver made of its kernels."""
+        return explain_operator(operator.desc, operator.plan, self._caps, self._device.programs if compiled else None)
 
 
 class Places:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import BlockCopy, Launch, Plan
+from dmlvk.kernels.common.plan import BlockCopy, KernelVariant, Launch, Plan
 from dmlvk.kernels.lowering import explain, newest
+from dmlvk.runtime.program import Program
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 
@@ -35,12 +37,14 @@ class LaunchExplanation:
         variant: Macros of its SPIR-V.
         constants: Specialisation constants that differ from the kernel's defaults.
         workgroups: The number of workgroups in x, y and z; () for a copy.
+        programs: What the driver made of the kernel, where that was asked for.
     """
 
     kernel: str
     variant: dict[str, str]
     constants: dict[str, int]
     workgroups: tuple[int, ...]
+    programs: tuple[Program, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,16 +88,24 @@ class OperatorExplanation:
             for launch in launches:
                 about = (("variant", launch.variant), ("constants", launch.constants), ("workgroups", launch.workgroups))
                 lines.append(" ".join([f"  {what} {launch.kernel}", *(f"{name} {value}" for name, value in about if value)]))
+                lines += (f"    {program}" for program in launch.programs)
         return [*lines, f"  temporary {self.temporary_bytes:,} bytes, persistent {self.persistent_bytes:,} bytes"]
 
 
-def explain_operator(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> OperatorExplanation:
+Inspect = Callable[[KernelVariant], tuple[Program, ...]]
+"""Tells what the driver makes of a kernel."""
+
+
+def explain_operator(
+    desc: OperatorDesc, plan: Plan, caps: Capabilities, inspect: Inspect | None = None
+) -> OperatorExplanation:
     """Explains how an operator runs on a device.
 
     Args:
         desc: A validated desc.
         plan: The plan of the desc.
         caps: The device.
+        inspect: Asked about each kernel that is launched.
 
     Raises:
         UnsupportedError: it has no kernel.
@@ -104,18 +116,19 @@ def explain_operator(desc: OperatorDesc, plan: Plan, caps: Capabilities) -> Oper
         lowered_as=type(newest(desc)).__name__,
         model=str(caps.model),
         rules=tuple(RuleAnswer(rule.name, holds, rule.because) for rule, holds in explain(desc, caps)),
-        dispatches=tuple(map(_launch, plan.dispatches)),
-        initialization=tuple(map(_launch, plan.initialize)),
+        dispatches=tuple(_launch(launch, inspect) for launch in plan.dispatches),
+        initialization=tuple(_launch(launch, inspect) for launch in plan.initialize),
         temporary_bytes=plan.temporary_bytes,
         persistent_bytes=plan.persistent_bytes,
     )
 
 
-def _launch(launch: Launch) -> LaunchExplanation:
+def _launch(launch: Launch, inspect: Inspect | None) -> LaunchExplanation:
     if isinstance(launch, BlockCopy):
         return LaunchExplanation(launch.name, {}, {}, ())
     kernel = launch.kernel
-    return LaunchExplanation(kernel.kernel, dict(kernel.variant), dict(kernel.constants), launch.grid)
+    programs = () if inspect is None else inspect(kernel)
+    return LaunchExplanation(kernel.kernel, dict(kernel.variant), dict(kernel.constants), launch.grid, programs)
 
 
 def _text(value: object) -> str:

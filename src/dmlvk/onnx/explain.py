@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.engine.compiled_graphs import Compiler
 from dmlvk.engine.explanation import OperatorExplanation
+from dmlvk.engine.operator import PreparedOperator
 from dmlvk.engine.profile import RunStep, StepReport, step_report
 from dmlvk.engine.trace import Label
 from dmlvk.spec.errors import ModelError
@@ -52,7 +52,7 @@ def explain_node(
     name: str,
     placed: Mapping[str, Sequence[Label]],
     runs: Iterable[RunStep],
-    compiler: Compiler,
+    explained: Callable[[PreparedOperator], OperatorExplanation],
 ) -> NodeExplanation:
     """Explains a node.
 
@@ -60,7 +60,7 @@ def explain_node(
         name: Its name, or its first output's where it has none.
         placed: The records of nodes by place: "device", "host", "removed".
         runs: The steps of the graphs that ran.
-        compiler: The compiler of the operators.
+        explained: Explains an operator.
 
     Raises:
         ModelError: the model has no such node, or not in what ran.
@@ -74,7 +74,7 @@ def explain_node(
                     op_type=record.op_type,
                     place=place,
                     reason=record.reason,
-                    operators=tuple(compiler.explained(run.operator) for run in own),
+                    operators=tuple(explained(run.operator) for run in own),
                     steps=tuple(map(step_report, own)),
                 )
     known = [record.name for records in placed.values() for record in records]

@@ -415,16 +415,18 @@ class InferenceSession:
             copy_bandwidth=copy_bandwidth(self.device) if account.timed and account.steps() else None,
         )
 
-    def explain(self, node: str) -> NodeExplanation:
+    def explain(self, node: str, *, compiled: bool = False) -> NodeExplanation:
         """Explains a node of the last run, or of the plan that was made ahead: where it went and why, the operators
         that it became, and of each the rules that chose its kernels, with yes or no, what it launches, and its bytes and
         arithmetic.
 
         Args:
             node: Its name, or its first output's where it has none.
+            compiled: Whether the driver is asked what it made of the kernels: registers, spills and the like.
 
         Raises:
             ModelError: the model has no such node, or the run did not come by it.
+            UnsupportedError: the driver is asked and does not tell.
             StateError: there was no run, and the model leaves sizes open.
         """
         with self._lock:
@@ -432,7 +434,8 @@ class InferenceSession:
                 raise StateError("the session has no plan before its first run; call run first")
             report = self._reported()
             placed = {"device": report.gpu_nodes, "host": report.host_nodes, "removed": report.removed_nodes}
-            return explain_node(node, placed, self._account.runs(), self._graphs.compiler)
+            explained = functools.partial(self._graphs.compiler.explained, compiled=compiled)
+            return explain_node(node, placed, self._account.runs(), explained)
 
     # -- running
 

@@ -44,7 +44,7 @@ class PhysicalDevice:
 FEATURE_NAMES: tuple[str, ...]
 """float16 int8 int16 int64 float64 storage16 storage8 subgroup_size_control full_subgroups
 subgroup_arithmetic subgroup_shuffle cooperative_matrix cooperative_matrix2 bfloat16
-integer_dot_product memory_budget buffer_device_address vulkan_memory_model atomic_float
+integer_dot_product memory_budget buffer_device_address vulkan_memory_model atomic_float executable_properties
 (each the Vulkan feature or extension of that meaning; subgroup_size_control where compute shaders may require a size)."""
 
 def physical_devices() -> list[PhysicalDevice]:
@@ -84,10 +84,11 @@ class Device:
         push_bytes: int,
         constants: Sequence[tuple[int, int]] = (),
         subgroup_size: int = 0,
+        inspected: bool = False,
     ) -> Kernel:
         """A compute pipeline, entry point "main". Bindings 0..storage_buffers-1 of set 0 are storage buffers; with
         has_params, binding storage_buffers is a uniform buffer. constants: (constant_id, 32-bit pattern).
-        subgroup_size: required size, 0 for the device's choice."""
+        subgroup_size: required size, 0 for the device's choice. inspected: for executables()."""
 
     def upload(self, buffer: Buffer, offset: int, data: BufferProtocol) -> None:
         """Copies contiguous host bytes through the staging ring. Returns as soon as ``data`` may be reused; the copy is
@@ -128,6 +129,11 @@ class Buffer:
 
 class Kernel:
     name: str
+    def executables(
+        self,
+    ) -> list[tuple[str, str, int, list[tuple[str, str, bool | int | float]], list[tuple[str, str, bytes, bool]]]]:
+        """The driver's programs of a kernel that was created to be inspected: name, description, subgroup size, statistics
+        (name, description, value), and internal representations (name, description, bytes, whether they are text)."""
 
 class CommandList:
     """Recorded once through kp::Sequence, replayed with submit(). Barriers are emitted here and nowhere else: before a

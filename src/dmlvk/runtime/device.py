@@ -42,6 +42,7 @@ from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import PURPOSE_NUMBERS, Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
+from dmlvk.runtime.program import Program, programs_of
 from dmlvk.runtime.threads import start_thread
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import (
@@ -49,6 +50,7 @@ from dmlvk.spec.errors import (
     InvalidArgumentError,
     NoDeviceError,
     OutOfDeviceMemoryError,
+    UnsupportedError,
     VulkanError,
 )
 from dmlvk.spec.log import logger
@@ -359,7 +361,21 @@ class ComputeDevice:
                 self.kernel(variant)
             self._expected.pop(variant, None)
 
-    def _create_kernel(self, variant: KernelVariant) -> _native.Kernel:
+    def programs(self, variant: KernelVariant) -> tuple[Program, ...]:
+        """What the driver makes of a variant: a pipeline is created for the question alone.
+
+        Raises:
+            UnsupportedError: the device does not tell.
+        """
+        needed = "executable_properties"
+        if needed not in self.capabilities.features:
+            raise UnsupportedError(
+                "the driver does not tell what it makes of a kernel: it lacks VK_KHR_pipeline_executable_properties",
+                features=(needed,),
+            )
+        return programs_of(self._create_kernel(variant, inspected=True).executables())
+
+    def _create_kernel(self, variant: KernelVariant, *, inspected: bool = False) -> _native.Kernel:
         spec = KERNELS[variant.kernel]
         identifiers = {name: index for index, (name, _) in enumerate(spec.constants)}
         values = dict(spec.constants) | dict(variant.constants)
@@ -376,6 +392,7 @@ class ComputeDevice:
             push_bytes=4 * len(spec.buffers),
             constants=[(identifiers[name], bits) for name, bits in variant.constants],
             subgroup_size=variant.subgroup_size or self._subgroup_size,
+            inspected=inspected,
         )
 
     def save_pipeline_cache(self, *, at_most_every: float = 0.0) -> None:

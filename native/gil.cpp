@@ -39,6 +39,21 @@ WithoutGil::~WithoutGil() {
     taking_the_gil--;
 }
 
+WithGil::WithGil() {
+    taking_the_gil++;
+    is_held_ = Py_IsInitialized() && (!ending || std::this_thread::get_id() == ending_thread);
+    if (is_held_) {
+        state_ = PyGILState_Ensure();
+    }
+    taking_the_gil--;
+}
+
+WithGil::~WithGil() {
+    if (is_held_) {
+        PyGILState_Release(state_);
+    }
+}
+
 void watch_interpreter_end() {
     nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(&on_interpreter_end));
 }

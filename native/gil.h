@@ -1,4 +1,4 @@
-// Releases Python's lock around blocking calls, also while the interpreter ends.
+// Releases Python's lock around blocking calls and takes it for calls from outside, also while the interpreter ends.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,7 +21,23 @@ class WithoutGil {
     PyThreadState* state_;
 };
 
-/// Announces the interpreter's end to WithoutGil. To be called once, when the module is imported.
+/// Takes the GIL for its lifetime, in whatever thread, which may have it already; not once the interpreter has ended, nor
+/// while it ends, but for the thread that ends it.
+class WithGil {
+  public:
+    WithGil();
+    ~WithGil();
+    WithGil(const WithGil&) = delete;
+    WithGil& operator=(const WithGil&) = delete;
+
+    bool is_held() const { return is_held_; }
+
+  private:
+    bool is_held_ = false;
+    PyGILState_STATE state_{};
+};
+
+/// Announces the interpreter's end to WithoutGil and WithGil. To be called once, when the module is imported.
 void watch_interpreter_end();
 
 }  // namespace dmlvk

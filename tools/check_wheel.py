@@ -39,7 +39,10 @@ MADE = (".partial", ".pyc", ".pyd", ".so", ".zip")
 STUBS = ("dmlvk/eager.pyi", "dmlvk/graph_methods.pyi")
 
 #: What a wheel would be useless, or untyped, without.
-NEEDED = ("dmlvk/py.typed", "dmlvk/runtime/_native.pyi", "dmlvk/kernels/kernels.zip", *STUBS)
+NEEDED = ("dmlvk/py.typed", "dmlvk/runtime/_native.pyi", "dmlvk/ort/_plugin.pyi", "dmlvk/kernels/kernels.zip", *STUBS)
+
+#: The native modules: the one that computes, and ONNX Runtime's plug-in.
+MODULES = ("dmlvk/runtime/_native", "dmlvk/ort/_plugin")
 
 #: What the native module may be linked with: the C library, in its parts. Vulkan's loader is opened at run time.
 LIBRARIES = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux[-\w]*)\.so\.\d+")
@@ -180,9 +183,12 @@ def faults(wheel: Path) -> list[str]:
             paths = [path for path in licences if path.rpartition("/")[2] == name]
             if not paths or any(not archive.read(f"{information}/licenses/{path}").strip() for path in paths):
                 found.append(f"the licence {name} is missing")
-        modules = [name for name in names if re.fullmatch(r"dmlvk/runtime/_native\..*(so|pyd)", name)]
-        if len(modules) != 1:
-            found.append(f"there are the native modules {modules}, where one is wanted")
+        modules = []
+        for module in MODULES:
+            found_here = [name for name in names if re.fullmatch(rf"{module}\..*(so|pyd)", name)]
+            if len(found_here) != 1:
+                found.append(f"there are the native modules {found_here}, where one {module} is wanted")
+            modules += found_here
         found += [
             fault
             for name in modules

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the native module and the SPIR-V pack into src/dmlvk, for `PYTHONPATH=src:bench/src python ...` without an installation.
+# Builds the native modules and the SPIR-V pack into src/dmlvk, for `PYTHONPATH=src:bench/src python ...` without an installation.
 #
 #   tools/develop.sh [native|kernels]
 #
@@ -14,8 +14,9 @@ build=build/develop
 cmake -G Ninja -S . -B "$build" -DPython_EXECUTABLE="$python" -DCMAKE_BUILD_TYPE=Release ${CMAKE_ARGS:-} >/dev/null
 
 if [[ $part == all || $part == native ]]; then
-    cmake --build "$build" --target _native --parallel 2
+    cmake --build "$build" --target _native _plugin --parallel 2
     cp --remove-destination "$build"/_native*.so src/dmlvk/runtime/
+    cp --remove-destination "$build"/_plugin*.so src/dmlvk/ort/
 fi
 if [[ $part == all || $part == kernels ]]; then
     cmake --build "$build" --target kernels --parallel 2

@@ -83,9 +83,10 @@ def compiled_digest() -> str:
 
 
 def copy_compiled() -> None:
-    """Put the installed package's native module and SPIR-V pack beside the sources, where others or none are there."""
+    """Put the installed package's native modules and SPIR-V pack beside the sources, where others or none are there."""
     (package,) = ENVIRONMENT.glob("lib/python3*/site-packages/dmlvk")
-    for file in (*package.glob("runtime/_native*.so"), package / "kernels" / "kernels.zip"):
+    native = (*package.glob("runtime/_native*.so"), *package.glob("ort/_plugin*.so"))
+    for file in (*native, package / "kernels" / "kernels.zip"):
         place = ROOT / "src" / "dmlvk" / file.relative_to(package)
         if not place.exists() or not filecmp.cmp(place, file, shallow=False):
             place.unlink(missing_ok=True)  # a process that has the old one loaded keeps it

@@ -26,18 +26,25 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("xp",),
     ("pydirectml",),
     ("onnx", "llm"),
+    ("ort",),
     ("verify", "doctor"),
     ("cli",),
     ("__main__",),
 )
 """The rooms from the bottom up. A module may import from the rows below its own and from its own package."""
 
-DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm")
+DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm", "ort")
 """What a user imports to describe networks; each translates into steps for the engine."""
 ALLOWED: dict[str, frozenset[str]] = {
     "builder": frozenset({"directml.device", "directml.operator"}),  # Function.operator is a compiled operator of DirectML's
     "pydirectml": frozenset({"builder", "directml.device"}),  # it is another spelling of dmlvk.Graph
     "onnx": frozenset({"directml.device"}),  # a session opens a Device
+    "ort": frozenset(  # a part of ONNX Runtime's graph is a model, and what runs it a session
+        {
+            *("directml.device", "onnx", "onnx.control", "onnx.functions", "onnx.host_nodes", "onnx.model"),
+            *("onnx.network", "onnx.node_facts", "onnx.program", "onnx.registry", "onnx.weights"),
+        }
+    ),
 }
 """Modules of other doors that a door may import, and why."""
 

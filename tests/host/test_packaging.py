@@ -53,10 +53,12 @@ def contents() -> dict[str, bytes]:
     spec = importlib.util.find_spec("dmlvk.runtime._native")
     assert spec is not None and spec.origin is not None
     module = pathlib.Path(spec.origin)
+    (plugin,) = (module.parent.parent / "ort").glob("_plugin.*[od]")  # .so or .pyd
     files = dict.fromkeys((*check_wheel.NEEDED, *LICENCES), b"text")
     files[f"{INFORMATION}/RECORD"] = b""
     files[f"{INFORMATION}/METADATA"] = METADATA.encode()
     files[f"dmlvk/runtime/{module.name}"] = module.read_bytes()
+    files[f"dmlvk/ort/{plugin.name}"] = plugin.read_bytes()
     return files
 
 

@@ -22,13 +22,13 @@ from dmlvk.onnx.precision import in_float32
 from dmlvk.onnx.saved_by_runtime import completed
 from dmlvk.onnx.types import infer_types, type_name
 from dmlvk.onnx.versions import CHECKED, is_beyond_onnx
-from dmlvk.onnx.weights import Weights, with_data, with_weights, without_stand_ins, without_weights
+from dmlvk.onnx.weights import SplitModel, Weights, with_data, with_weights, without_stand_ins, without_weights
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, NoSuchFileError, UnsupportedError, UnsupportedNodeError
 from dmlvk.spec.formats import NumberFormat
 
 Array = npt.NDArray[Any]
-Source = str | os.PathLike[str] | bytes | onnx.ModelProto
+Source = str | os.PathLike[str] | bytes | onnx.ModelProto | SplitModel
 
 
 ElementKind = TensorDataType | NumberFormat
@@ -231,7 +231,7 @@ def load_model(
     """Reads and checks a model.
 
     Args:
-        source: A path, the file's bytes, or a ModelProto.
+        source: A path, the file's bytes, a ModelProto, or a model with its weights apart.
         float64_as_float32: Whether 64-bit floats become 32-bit ones, but for those that are fed and given back.
         hosts: Whether the model may take text, and make text and what is no tensor.
         max_function_nodes: The most nodes that the calls of its own functions may stand for.
@@ -292,6 +292,8 @@ _OVERRIDABLE_SINCE: Final = 4
 
 def _read(source: Source) -> tuple[onnx.ModelProto, Weights]:
     """The model, and apart from it the bytes of its large initializers."""
+    if isinstance(source, SplitModel):
+        return source
     if not isinstance(source, (str, bytes, os.PathLike, onnx.ModelProto)):
         raise InvalidArgumentError("must be a path, bytes or a ModelProto", field="model", value=type(source))
     if isinstance(source, onnx.ModelProto):

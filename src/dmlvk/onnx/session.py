@@ -489,6 +489,38 @@ class InferenceSession:
             self._submit(plan, arrays)
             return [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
 
+    def run_into(self, feeds: Mapping[str, Any], place: Callable[[str, Sizes], Array]) -> None:
+        """Runs the model and leaves its outputs in the caller's memory.
+
+        Args:
+            feeds: The feeds of ``run``.
+            place: Gives the memory for the bytes of an output, of its name and sizes: a contiguous array of UINT8.
+
+        Raises:
+            What ``run`` raises.
+        """
+        arrays = self._checked(feeds)
+        with self._lock:
+            plan = self._planned(arrays)
+            items = self._drive(arrays) if plan is None else {}
+            made = _tensors(items, items)
+            if plan is not None:
+                self._submit(plan, arrays)
+            for info in self._model.outputs:
+                result: TracedTensor | Array | Tensor = made[info.name] if plan is None else plan.trace.outputs[info.name]
+                sizes = result.shape if isinstance(result, (np.ndarray, Tensor)) else result.sizes
+                target = place(info.name, sizes)
+                if not target.nbytes:
+                    continue
+                if isinstance(result, (np.ndarray, Tensor)):
+                    values = result.on_host() if isinstance(result, Tensor) else result
+                    written = np.ascontiguousarray(to_bytes(values, data_type_of(values.dtype)))
+                    target[:] = written.reshape(-1).view(np.uint8)
+                    continue
+                assert plan is not None, "traced tensors are a graph's"
+                source = self._graphs.locate(plan, result.storage)
+                source.buffer.read_into(target, source.offset)
+
     def run_async(
         self,
         output_names: Sequence[str] | None,

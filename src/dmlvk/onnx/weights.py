@@ -8,7 +8,7 @@ are views of the file as it was read. What is not as an ONNX file is written, pr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import onnx
 
@@ -26,6 +26,18 @@ STAND_IN: Final = b"\0"
 
 Weights = Mapping[str, memoryview]
 """Bytes of initializers, by name."""
+
+
+class SplitModel(NamedTuple):
+    """A model whose weights are apart already.
+
+    Attributes:
+        light: The model; each initializer of the weights has ``STAND_IN`` for its raw data.
+        weights: The bytes of those, which the caller leaves as they are.
+    """
+
+    light: onnx.ModelProto
+    weights: Weights
 
 
 class _Irregular(ValueError):

@@ -81,6 +81,7 @@ class DeviceInfo:
         api_version: Vulkan's, (major, minor, patch).
         memory_in_bytes: Sum of the device-local heaps.
         features: dmlvk's feature names -> whether the device reports them.
+        vendor_id, device_id: The numbers of the vendor, on PCI's list or the Khronos Group's, and of its device.
     """
 
     index: int
@@ -91,6 +92,8 @@ class DeviceInfo:
     api_version: tuple[int, int, int]
     memory_in_bytes: int
     features: Mapping[str, bool] = field(hash=False)
+    vendor_id: int = 0
+    device_id: int = 0
 
     def _facts(self) -> list[tuple[str, str]]:
         """What there is to say of it beside its name, in pairs."""
@@ -130,6 +133,8 @@ def devices() -> list[DeviceInfo]:
             native.api_version,
             native.memory_bytes,
             dict(native.features),
+            native.vendor_id,
+            native.device_id,
         )
         for native in _physical_devices()
     ]

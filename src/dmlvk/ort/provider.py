@@ -1,0 +1,361 @@
+"""What ONNX Runtime asks of the provider: its devices, and for each session which nodes it takes and what runs them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
+
+import numpy as np
+import onnx
+
+from dmlvk.directml.device import Device, default_device
+from dmlvk.engine.transfer import from_bytes
+from dmlvk.graph.passes import PASSES
+from dmlvk.graph.views import Sizes
+from dmlvk.onnx import InferenceSession, SessionOptions
+from dmlvk.onnx.model import FOUR_BITS, Array, element_kind, element_type, load_model
+from dmlvk.onnx.network import Network
+from dmlvk.onnx.weights import SplitModel
+from dmlvk.ort.parts import SharedGraph
+from dmlvk.runtime.device import devices
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, NoDeviceError, UnsupportedError, UnsupportedNodeError
+from dmlvk.spec.log import logger
+
+NAME: Final = "DmlvkExecutionProvider"
+_PREFIX: Final = f"ep.{NAME.lower()}."
+"""What ONNX Runtime puts before the provider's options among a session's entries."""
+_WITHOUT_CPU: Final = "session.disable_cpu_ep_fallback"
+_INFO, _WARNING = 1, 2
+
+Log = Callable[[int, str], None]
+"""Takes a severity of ONNX Runtime's and a message for its log."""
+
+
+class Graph(Protocol):
+    """A graph of ONNX Runtime's, which may be used during the call that brings it.
+
+    Attributes:
+        proto: A GraphProto: nodes in order, the type of each value as ``value_info``, constants as ``initializer``; large
+            ones have a stand-in for their bytes.
+        weights: The bytes of those, where ONNX Runtime has them.
+        opsets: Domain -> version.
+        format_version: Of ONNX's file format.
+    """
+
+    @property
+    def proto(self) -> bytes: ...
+
+    @property
+    def weights(self) -> Mapping[str, memoryview]: ...
+
+    @property
+    def opsets(self) -> Mapping[str, int]: ...
+
+    @property
+    def format_version(self) -> int: ...
+
+    def parent(self) -> Graph | None:
+        """The node around this graph, as a graph by itself; None of the outermost."""
+
+
+class Run(Protocol):
+    """The inputs and outputs of one run of a part, which may be used during the call that brings it."""
+
+    def input(self, index: int) -> tuple[int, Sizes, memoryview]:
+        """ONNX's number of the element type, sizes and bytes."""
+
+    def output(self, index: int, shape: Sizes) -> memoryview:
+        """The bytes of an output of these sizes, to be written."""
+
+
+class Options(NamedTuple):
+    """The provider's options, all text to ONNX Runtime.
+
+    Attributes:
+        device_uuid: The device to run on, where not the one that the session was given.
+        on_unsupported: "cpu" leaves nodes that the device cannot run to ONNX Runtime, "error" refuses the model.
+        graph_passes: "all", "none" or names of passes with commas between them: those that may change the graph.
+    """
+
+    device_uuid: str = ""
+    on_unsupported: Literal["cpu", "error"] = "cpu"
+    graph_passes: str = "all"
+
+    @staticmethod
+    def read(entries: Mapping[str, str]) -> Options:
+        """The options among a session's entries.
+
+        Raises:
+            InvalidArgumentError: an unknown name or value.
+        """
+        given = {key.removeprefix(_PREFIX): value for key, value in entries.items() if key.startswith(_PREFIX)}
+        for key in given:
+            if key not in Options._fields:
+                raise InvalidArgumentError(
+                    f"must be one of {', '.join(Options._fields)}", field="provider option", value=key
+                )
+        options = Options(**given)  # type: ignore[arg-type]  # checked below
+        if options.on_unsupported not in ("cpu", "error"):
+            raise InvalidArgumentError('must be "cpu" or "error"', field="on_unsupported", value=options.on_unsupported)
+        options.left_out()
+        return options
+
+    def left_out(self) -> tuple[str, ...]:
+        """The passes that shall not change the graph."""
+        if self.graph_passes in ("all", "none"):
+            return () if self.graph_passes == "all" else ("all",)
+        known = [item.name for item in PASSES]
+        wanted = self.graph_passes.split(",")
+        for name in wanted:
+            if name not in known:
+                rule = f'must be "all", "none" or names of {", ".join(known)}'
+                raise InvalidArgumentError(rule, field="graph_passes", value=name)
+        return tuple(name for name in known if name not in wanted)
+
+
+class Server:
+    """Answers for the provider in this process. The sessions on one GPU share one device."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: dict[str, Device] = {}
+
+    def devices(self) -> list[tuple[bool, int, int, dict[str, str]]]:
+        """For each Vulkan device whether it is a GPU, its vendor's and its own number, and what else there is to say."""
+        try:
+            found = devices()
+        except NoDeviceError:  # other providers' devices are to be had nevertheless
+            return []
+        return [
+            (
+                info.type in ("discrete", "integrated", "virtual"),
+                info.vendor_id,
+                info.device_id,
+                {
+                    "device_uuid": info.uuid,
+                    "device_name": info.name,
+                    "device_type": info.type,
+                    "driver": info.driver,
+                    "api_version": ".".join(map(str, info.api_version)),
+                    "memory_bytes": str(info.memory_in_bytes),
+                },
+            )
+            for info in found
+        ]
+
+    def session(self, chosen: Sequence[Mapping[str, str]], entries: Mapping[str, str], log: Log) -> ProviderSession:
+        """The provider of a session.
+
+        Args:
+            chosen: What ``devices`` said of each device that the session was given.
+            entries: The session's entries, the provider's options among them.
+            log: ONNX Runtime's log.
+
+        Raises:
+            InvalidArgumentError: not one device, or an option of an unknown name or value.
+            NoDeviceError: there is no such device any more.
+        """
+        options = Options.read(entries)
+        uuids = {options.device_uuid} if options.device_uuid else {item.get("device_uuid", "") for item in chosen}
+        if len(uuids) != 1:
+            raise InvalidArgumentError("a session must have one device", field="ep_devices", value=len(uuids))
+        return ProviderSession(self._device(uuids.pop()), options, entries.get(_WITHOUT_CPU) == "1", log)
+
+    def _device(self, uuid: str) -> Device:
+        default = default_device()
+        if default.info.uuid == uuid:
+            return default
+        with self._lock:
+            if uuid not in self._opened or self._opened[uuid].get_device_removed_reason() is not None:
+                self._opened[uuid] = Device(uuid)
+            return self._opened[uuid]
+
+
+class ProviderSession:
+    """The provider of one session of ONNX Runtime's.
+
+    Args:
+        device: Where it runs.
+        options: Its options.
+        alone: Whether the session may not leave anything to the processor.
+        log: ONNX Runtime's log.
+    """
+
+    def __init__(self, device: Device, options: Options, alone: bool, log: Log) -> None:
+        self._device, self._options, self._alone, self._log = device, options, alone, log
+        self._ready: dict[_Key, InferenceSession] = {}
+        self._failure: Exception | None = None
+
+    def choose(self, given: Graph) -> list[list[int]]:
+        """The parts of a graph that the device takes, each the places of its nodes.
+
+        A part's session is made now: it alone knows whether all of its nodes can run, and ``compile`` finds it again. A
+        graph inside a node that the device takes as a whole is left as it is.
+
+        ONNX Runtime takes an error here for a provider that wants no node, and goes on. So an error is kept for ``compile``,
+        which is asked for once all nodes are taken.
+        """
+        try:
+            around = given.parent()
+            if around is not None and self._runs(_shared(around), [0]):
+                return []
+            graph = _shared(given)
+            parts, left = self._parts(graph)
+            self._tell(graph, parts, left)
+            return [list(part) for part in parts]
+        except Exception as error:  # whatever it is, it is the session's
+            self._failure = error
+            return [[at] for at in range(len(onnx.GraphProto.FromString(given.proto).node))]
+
+    def compile(self, given: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Callable[[Run], None]:
+        """The function that runs a part.
+
+        Args:
+            given: The part, as a graph.
+            inputs, outputs: The names of what ONNX Runtime gives to it and takes from it, in its order.
+
+        Raises:
+            UnsupportedError: nodes cannot run, and the options say that this is an error.
+            And what else was raised when nodes were chosen.
+        """
+        if self._failure is not None:
+            raise self._failure
+        graph = _shared(given)
+        whole = range(len(graph.proto.node))
+        session = self._ready.pop(_key(graph, whole), None)
+        made = None if session is None else [info.name for info in session.get_outputs()]
+        if session is None or set(made or ()) != set(outputs):
+            graph.proto.ClearField("output")
+            graph.proto.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+            graph = SharedGraph(graph.proto, graph.weights, graph.opsets, graph.format_version)
+            session = self._opened(graph, whole)
+        return Part(session, inputs, outputs).compute
+
+    def _parts(self, graph: SharedGraph) -> tuple[list[tuple[int, ...]], Collection[int]]:
+        """The parts that the device takes, with their sessions ready, and nodes that are not worth taking."""
+        left: set[int] = set()
+        while True:
+            for at in left:
+                graph.refused.setdefault(at, "it is one of few light nodes, not worth the copies")
+            parts = graph.parts()
+            if not self._alone:
+                light = {at for part in parts if not graph.is_worth_it(part) for at in part}
+                if light:
+                    left |= light
+                    continue
+            refused = [at for part in parts for at in self._refused(graph, part)]
+            if not refused:
+                return parts, left
+
+    def _refused(self, graph: SharedGraph, part: Sequence[int]) -> list[int]:
+        """The nodes of a part that cannot run after all, whose reasons are noted; without any, the session is ready."""
+        key = _key(graph, part)
+        if key in self._ready:
+            return []
+        names = graph.names()
+        try:
+            self._ready[key] = self._opened(graph, part)
+            return []
+        except UnsupportedNodeError as error:
+            place = graph.place_of(error.node, part, names)
+            reason = error.reason
+            found = part if place is None else [place]
+        except DmlvkError as error:  # of the model, not of a node: whichever cannot run by itself
+            reason = str(error)
+            found = [at for at in part if len(part) > 1 and not self._runs(graph, [at])] or part
+        for at in found:
+            graph.refused[at] = reason
+        return list(found)
+
+    def _runs(self, graph: SharedGraph, part: Sequence[int]) -> bool:
+        """Whether nodes could run, as far as that shows before sizes are known."""
+        if not graph.refused.keys().isdisjoint(part):
+            return False
+        try:
+            Network(load_model(graph.model(part, graph.names()))).check_device(self._device.capabilities.features)
+        except DmlvkError:
+            return False
+        return True
+
+    def _opened(self, graph: SharedGraph, part: Sequence[int]) -> InferenceSession:
+        light, weights = graph.model(part, graph.names())
+        kept = {name: memoryview(bytes(data)) for name, data in weights.items()}
+        options = SessionOptions(without_passes=self._options.left_out())
+        return InferenceSession(SplitModel(light, kept), self._device, options)
+
+    def _tell(self, graph: SharedGraph, parts: Sequence[Sequence[int]], left: Collection[int]) -> None:
+        """Logs what the device takes, and why it does not take the rest."""
+        total, taken = len(graph.proto.node), sum(map(len, parts))
+        message = f"{NAME}: {taken} of {total} nodes in {len(parts)} parts on {self._device.info.name}"
+        self._log(_INFO, message)
+        logger("ort").info(message)
+        names = graph.names()
+
+        def described(at: int) -> str:
+            node = graph.proto.node[at]
+            return f"node {names[at]!r} ({node.domain or 'ai.onnx'}::{node.op_type})"
+
+        for at, reason in sorted(graph.refused.items()):
+            node = graph.proto.node[at]
+            line = f"{NAME}: node {names[at]!r} ({node.domain or 'ai.onnx'}::{node.op_type}) runs elsewhere: {reason}"
+            self._log(_INFO, line)
+            logger("ort").info(line)
+        refused = [at for at in graph.refused if at not in left]
+        if refused and self._options.on_unsupported == "error":
+            first = refused[0]
+            what = f"{described(first)}: {graph.refused[first]}"
+            raise UnsupportedError(f"{len(refused)} of {total} nodes cannot run on the device; {what}")
+
+
+_Key = tuple[frozenset[bytes], frozenset[bytes], frozenset[tuple[str, int]]]
+"""A part: its nodes, its small constants, and where the bytes of the others are. ONNX Runtime leaves them where they are."""
+
+
+def _key(graph: SharedGraph, part: Collection[int]) -> _Key:
+    light, weights = graph.model(part, {at: graph.proto.node[at].name for at in part})
+    places = {(name, np.frombuffer(data, np.uint8).ctypes.data) for name, data in weights.items()}
+    constants = {item.SerializeToString(deterministic=True) for item in light.graph.initializer}
+    nodes = {node.SerializeToString(deterministic=True) for node in light.graph.node}
+    return frozenset(nodes), frozenset(constants), frozenset(places)
+
+
+def _shared(given: Graph) -> SharedGraph:
+    return SharedGraph(onnx.GraphProto.FromString(given.proto), given.weights, given.opsets, given.format_version)
+
+
+class Part:
+    """A part of a model that a session runs.
+
+    Args:
+        session: The session.
+        inputs, outputs: The names of what ONNX Runtime gives to it and takes from it, in its order.
+    """
+
+    def __init__(self, session: InferenceSession, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self._session = session
+        places = {name: index for index, name in enumerate(inputs)}
+        self._inputs = [(info.name, places[info.name]) for info in session.get_inputs()]
+        self._outputs = {name: index for index, name in enumerate(outputs)}
+
+    def compute(self, run: Run) -> None:
+        """Runs it once.
+
+        Raises:
+            What ``InferenceSession.run`` raises.
+        """
+
+        def place(name: str, sizes: Sizes) -> Array:
+            return np.frombuffer(run.output(self._outputs[name], sizes), np.uint8)
+
+        self._session.run_into({name: _array(*run.input(index)) for name, index in self._inputs}, place)
+
+
+def _array(code: int, shape: Sizes, data: memoryview) -> Array:
+    """ONNX Runtime's tensor as numpy has it, in the same memory but for types of 4 bits."""
+    kind, (_, dtype) = element_kind(code), element_type(code)
+    assert dtype is not None, "no part is given such a type"
+    if kind in FOUR_BITS and isinstance(kind, TensorDataType):
+        return from_bytes(np.frombuffer(data, np.uint8), shape, kind, dtype)
+    return np.frombuffer(data, dtype, count=int(np.prod(shape, dtype=np.int64))).reshape(shape)

@@ -71,6 +71,25 @@ def test_a_sequence_is_cut_back_and_shared(device: dmlvk.Device, llama: Weights)
     np.testing.assert_allclose(second[0], Reference(llama).feed(PROMPT[:11])[-1], atol=ROUNDING)
 
 
+def test_tokens_of_the_history_are_chosen_less_often(device: dmlvk.Device, llama: Weights) -> None:
+    decoder, reference = Decoder(device, llama, capacity=64, sequences=2), Reference(llama)
+    decoder.feed([PROMPT[:20], []])
+    decoder.share(0, 1, 15)
+    decoder.truncate(0, 0)
+    history = PROMPT[:15]
+    reference.feed(history)
+    wary = Sampling(repetition_penalty=4.0)
+    token = 7
+    for index in range(9):
+        chosen = decoder.step([None, wary], None if index else [0, token])[1]
+        history.append(token)
+        logits = reference.feed(history[-1:])[-1]
+        logits[history] = np.where(logits[history] > 0, logits[history] / 4, logits[history] * 4)
+        token = int(logits.argmax())
+        assert chosen == token
+    assert decoder.lengths == [0, 24]
+
+
 def test_a_full_cache_is_a_typed_error_and_changes_nothing(device: dmlvk.Device, llama: Weights) -> None:
     decoder, reference = Decoder(device, llama, capacity=12), Reference(llama)
     decoder.feed([PROMPT[:11]])

@@ -23,6 +23,8 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError
+from dmlvk.spec.ops.sample_token import sampling_words
+from dmlvk.spec.tensor import element_bits
 
 Tokens = npt.NDArray[np.int32]
 Logits = npt.NDArray[np.float32]
@@ -83,7 +85,8 @@ class Decoder:
         graphs = CompiledGraphs(device, self._network, capacity=1, outside=outside)
         self._graphs = graphs
         self._run = Run(device, graphs, Account({}), data_type_of)
-        self._written: dict[str, list[int]] = {}
+        self._on_device: list[int] = []  # the lengths that the device has
+        self._sampling: list[Sampling | None] = []
 
     def feed(self, tokens: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[Logits]:
         """Appends tokens to the sequences, in pieces.
@@ -121,6 +124,8 @@ class Decoder:
         for row, part in zip(padded, parts, strict=True):
             row[: len(part)] = part
         last = np.array([max(len(part), 1) - 1 + size * row for row, part in enumerate(parts)], np.int32)
+        for sequence, part in enumerate(parts):
+            self._remember(sequence, part)
         region = self._network.piece(size, every)
         feeds = {"tokens": padded.reshape(-1), "last": last}
         logits = self._submitted(region, {name: feeds[name] for name in region.inputs})
@@ -151,12 +156,17 @@ class Decoder:
         if tokens is not None:
             _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)}", len(tokens))
             self._check_tokens(tokens)
-            self._write("tokens", tokens)
-        self._write("advance", takes_part)
+            self._place("tokens", np.array(tokens, np.int32))
+            for sequence, token in enumerate(tokens):
+                self._remember(sequence, [token])
+        if [*sampling] != self._sampling:
+            words = [sampling_words(active=False) if own is None else sampling_words(**vars(own)) for own in sampling]
+            self._place("controls", np.array(words, np.uint32))
+            self._sampling = [*sampling]
         graph = self._ready(self._network.step)
         self._run.submit(graph, {})
         self.lengths = [length + own for length, own in zip(self.lengths, takes_part, strict=True)]
-        self._written = {"advance": self._written["advance"], "lengths": self.lengths}
+        self._on_device = [*self.lengths]
         place = self._state["tokens"]
         return place.buffer.read(place.nbytes, place.offset).view(np.int32)
 
@@ -180,16 +190,13 @@ class Decoder:
         _require("length", 0 <= length <= own, f"must be 0 to {own}", length)
         if source != target and length:
             copies = []
-            for name in self._network.caches:
-                desc, place = self._network.state[name].desc, self._state[name]
-                _, heads, rows, size = desc.sizes
-                row = size * desc.total_tensor_size_in_bytes // desc.element_count
+            for name in ("history", *self._network.caches):
+                desc, buffer = self._network.state[name].desc, self._state[name].buffer
+                heads, room, size = (1, desc.sizes[1], 1) if name == "history" else desc.sizes[1:]
+                row = size * element_bits(desc.data_type) // 8
                 for head in range(heads):
-                    both = (
-                        BoundRange(place.buffer, (sequence * heads + head) * rows * row, length * row)
-                        for sequence in (source, target)
-                    )
-                    copies.append(Copy(*both))
+                    one, other = ((own * heads + head) * room * row for own in (source, target))
+                    copies.append(Copy(BoundRange(buffer, one, length * row), BoundRange(buffer, other, length * row)))
             recorded_copies(self._device, copies).submit(defer=True)
         self.lengths = [*self.lengths[:target], length, *self.lengths[target + 1 :]]
 
@@ -199,7 +206,9 @@ class Decoder:
         """The graph of a region, with the lengths on the device."""
         specs: dict[str, Spec] = {name: (np.dtype(np.int32), sizes) for name, sizes in self._network.inputs(region).items()}
         graph = self._graphs.get(region, specs, {})
-        self._write("lengths", self.lengths)
+        if self.lengths != self._on_device:
+            self._place("lengths", np.array(self.lengths, np.int32))
+            self._on_device = [*self.lengths]
         return graph
 
     def _submitted(self, region: Region, feeds: Mapping[str, Array]) -> Logits:
@@ -211,12 +220,16 @@ class Decoder:
         place = self._graphs.locate(graph, result.storage)
         return place.buffer.read(place.nbytes, place.offset).view(np.float32).reshape(result.sizes)
 
-    def _write(self, name: str, values: Sequence[int]) -> None:
-        """Writes numbers of the sequences to the device, where it has others."""
-        if self._written.get(name) != [*values]:
-            place = self._state[name]
-            place.buffer.write(np.array(values, np.int32), place.offset)
-            self._written[name] = [*values]
+    def _place(self, name: str, values: Array, offset: int = 0) -> None:
+        """Writes to a tensor that outlives runs."""
+        place = self._state[name]
+        place.buffer.write(values, place.offset + offset)
+
+    def _remember(self, sequence: int, tokens: Sequence[int]) -> None:
+        """Makes tokens those that follow a sequence's in its history."""
+        if tokens:
+            start = sequence * (self.capacity + 1) + self.lengths[sequence]
+            self._place("history", np.array(tokens, np.int32), start * np.dtype(np.int32).itemsize)
 
     def _check_tokens(self, tokens: Sequence[int]) -> None:
         known = self.config.vocabulary

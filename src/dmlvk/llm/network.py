@@ -25,6 +25,7 @@ from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.ops.number_format import FormatCast
 from dmlvk.spec.ops.rotary import RotaryEmbedding
+from dmlvk.spec.ops.sample_token import CONTROL_WORDS, SampleToken
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
@@ -121,7 +122,8 @@ class Network:
         pieces: Rows of the pieces in which prompts come.
 
     Attributes:
-        state: Tensors that outlive a run, by name: caches, lengths, and the tokens that the next step appends.
+        state: Tensors that outlive a run, by name: caches, lengths, the tokens that the next step appends, all tokens of
+            each sequence, these among them, and how the next ones are chosen.
         caches: The names of the caches among them: {sequences, key heads, rows, head size}.
         step: The region that takes a step.
     """
@@ -135,7 +137,9 @@ class Network:
         self._derived: DerivedConstants = {}
         self._weights = {name: _weight(tensor) for name, tensor in weights.tensors.items()}
         cache = (sequences, config.key_heads, capacity + max(pieces), config.head_size)
-        self.state = {name: _made(_INT, (sequences,)) for name in ("tokens", "lengths", "advance")}
+        self.state = {name: _made(_INT, (sequences,)) for name in ("tokens", "lengths")}
+        self.state["history"] = _made(_INT, (sequences, capacity + 1))
+        self.state["controls"] = _made(TensorDataType.UINT32, (sequences, CONTROL_WORDS))
         self.caches = [f"blk.{layer}.{name}" for layer in range(config.layers) for name in ("key", "value")]
         self.state |= {name: _made(data_type, cache) for name in self.caches}
         self._tables = {
@@ -343,9 +347,9 @@ class Network:
         """The steps behind all others, which passes leave alone: they write what those read."""
         steps = _Steps()
         steps.part = Part("output", "choice")
-        tokens, lengths = self.state["tokens"].seen_as(logits.sizes[0], 1), self.state["lengths"]
-        steps.into(tokens, ops.Argmax, {"input_tensor": logits}, axes=(1,))
-        steps.into(lengths, ops.ElementWiseAdd, {"a_tensor": lengths, "b_tensor": self.state["advance"]})
+        inputs = {f"{name}_tensor": self.state[name] for name in ("controls", "history", "lengths")}
+        outputs = {f"output_{name}_tensor": self.state[name] for name in ("history", "lengths")}
+        steps.into(self.state["tokens"], SampleToken, {"logits_tensor": logits, **inputs, **outputs}, pending=1)
         return steps.steps
 
     # -- weights

@@ -37,6 +37,7 @@ NEVER_CHOSEN = {
     *(("ResampleGrad1", "elements"), ("ResampleGrad1", "shared")),
     # Rows of our own, of which neither has any.
     *(("LinearAttention", "columns"), ("RotaryEmbedding", "pairs"), ("SampleToken", "histograms")),
+    *(("BlockQuantizedGemm", "vector"), ("BlockQuantizedGather", "eights")),
     ("ResampleWeights", "weights"),
 }
 """Rules, with their row, that no problem of the benchmark and no quick case gives to any of the four devices."""

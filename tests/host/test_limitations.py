@@ -18,8 +18,10 @@ from dmlvk.kernels.common.limitation import EVERY_OPERATOR, LAUNCHES, LOOP_ROUND
 from dmlvk.kernels.common.registry import LOWERINGS, has_kernels, limitations_of, lowered_as
 from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.spec import ops
+from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.ops.matmul import GemmAdd
 from dmlvk.spec.ops.resample import ResampleWeights
@@ -160,6 +162,14 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     *((LOOP_ROUNDS, _integer(row, **_PRODUCT)) for row in _PRODUCTS),
     *((LOOP_ROUNDS, _integer(row, **_DEEP_IMAGES, **windows(2))) for row in _CONVOLUTIONS),
     *((POSITIONS, _integer(row, **_FAR_IMAGES, **windows(2, **_FAR))) for row in _CONVOLUTIONS),
+    (
+        LOOP_ROUNDS,
+        BlockQuantizedGemm(
+            **tensors("FLOAT16", input=(1, 2**27), output=(1, 1)),
+            weight_tensor=TensorDesc(TensorDataType.UINT8, (1, BlockFormat.Q4_0.row_bytes(2**27))),
+            format=BlockFormat.Q4_0,
+        ),
+    ),
     (LOOP_ROUNDS, ops.Gemm(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),
     (LOOP_ROUNDS, GemmAdd(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), addend=(64, 64), output=(64, 64)))),
     *(

@@ -127,7 +127,7 @@ def _shape_params(product: Product) -> dict[str, int | Strides]:
     }
 
 
-def _dispatch(
+def product_dispatch(
     kernel: str,
     product: Product,
     constants: Mapping[str, int],
@@ -160,7 +160,7 @@ def naive(product: Product, caps: Capabilities) -> Plan:
     local = min(128, caps.workgroup_invocations)
     count = product.matrices * product.rows * product.columns
     grid = linear_grid(-(-count // local), caps)
-    return Plan((_dispatch("gemm_naive", product, {"LOCAL_SIZE_X": local}, grid, count=count),))
+    return Plan((product_dispatch("gemm_naive", product, {"LOCAL_SIZE_X": local}, grid, count=count),))
 
 
 def rows(product: Product, caps: Capabilities) -> Plan:
@@ -168,7 +168,7 @@ def rows(product: Product, caps: Capabilities) -> Plan:
     local = 32 if caps.is_cpu else 64
     block = min(8, caps.least_subgroup)
     grid = (-(-product.columns // local), -(-product.rows // block), product.matrices)
-    return Plan((_dispatch("gemm_rows", product, {"LOCAL_SIZE_X": local, "ROWS": block}, grid),))
+    return Plan((product_dispatch("gemm_rows", product, {"LOCAL_SIZE_X": local, "ROWS": block}, grid),))
 
 
 _LEAST_ROUNDS = 8
@@ -200,7 +200,7 @@ def _whole_quads(data_type: TensorDataType, place: Range, strides: Strides, inne
     return starts and place.offset % (_QUAD * element_bits(data_type) // 8) == 0
 
 
-def _output_quads(product: Product) -> bool:
+def output_quads(product: Product) -> bool:
     return (
         product.y_strides[3] == 1
         and product.columns % _QUAD == 0
@@ -208,7 +208,7 @@ def _output_quads(product: Product) -> bool:
     )
 
 
-def _split(product: Product, caps: Capabilities, rounds: int, parts: int) -> tuple[int, int]:
+def split_sum(product: Product, caps: Capabilities, rounds: int, parts: int) -> tuple[int, int]:
     """Into how many parts a sum of so many rounds is split, about as many as wanted, and the rounds of each."""
     most = caps.storage_buffer_bytes // partial_bytes(product.matrices, product.rows, product.columns)
     each = -(-rounds // max(min(parts, most, rounds), 1))
@@ -227,7 +227,7 @@ def _addend_time(product: Product) -> Addend:
     return Addend.FIRST_QUADS if in_quads else Addend.FIRST
 
 
-def _parts_and_merge(
+def parts_and_merge(
     kernel: str,
     product: Product,
     caps: Capabilities,
@@ -244,11 +244,13 @@ def _parts_and_merge(
     splits, split_rounds = parts
     pitch = -(-product.columns // _QUAD) * _QUAD
     params = {"matrices": product.matrices, "splits": splits, "partial_pitch": pitch}
-    constants = {**constants, "VECTOR_Y": int(_output_quads(product)), "PARTIAL": int(splits > 1)}
+    constants = {**constants, "VECTOR_Y": int(output_quads(product)), "PARTIAL": int(splits > 1)}
     grid = linear_grid(workgroups * splits, caps)
 
     def multiplied(operands: Product) -> Dispatch:
-        return _dispatch(kernel, operands, constants, grid, variant, subgroup_size, **params, split_rounds=split_rounds)
+        return product_dispatch(
+            kernel, operands, constants, grid, variant, subgroup_size, **params, split_rounds=split_rounds
+        )
 
     if splits == 1:
         if tiles:
@@ -263,7 +265,7 @@ def _parts_and_merge(
     return Plan(
         (
             multiplied(sums),
-            _dispatch("gemm_merge", merged, merge_constants, merge_grid, **params),
+            product_dispatch("gemm_merge", merged, merge_constants, merge_grid, **params),
         ),
         temporary_bytes=scratch.nbytes,
     )
@@ -296,8 +298,8 @@ def _tiled(product: Product, caps: Capabilities, *, split: bool) -> Plan:
         "VECTOR_A": int(a.vector),
         "VECTOR_B": int(b.vector),
     }
-    divided = _split(product, caps, rounds, tiles.parts)
-    return _parts_and_merge("gemm_tiled", product, caps, constants, workgroups, divided)
+    divided = split_sum(product, caps, rounds, tiles.parts)
+    return parts_and_merge("gemm_tiled", product, caps, constants, workgroups, divided)
 
 
 def cooperative(product: Product, caps: Capabilities) -> Plan:
@@ -327,8 +329,8 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
     few = 2 * workgroups <= to_fill
     parts = min(to_fill * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1
-    divided = _split(product, caps, rounds, parts)
-    return _parts_and_merge(
+    divided = split_sum(product, caps, rounds, parts)
+    return parts_and_merge(
         "gemm_cooperative",
         product,
         caps,
@@ -390,8 +392,8 @@ def vector(product: Product, caps: Capabilities) -> Plan:
     workgroups = -(-quads // shape.columns) * product.matrices
     rounds = -(-product.depth // (_QUAD * shape.lanes))
     parts = min(caps.model.workgroups(1) // workgroups, rounds // _LEAST_ROUNDS)
-    divided = _split(product, caps, rounds, parts)
-    return _parts_and_merge("gemm_vector", product, caps, constants, workgroups, divided, tiles=False)
+    divided = split_sum(product, caps, rounds, parts)
+    return parts_and_merge("gemm_vector", product, caps, constants, workgroups, divided, tiles=False)
 
 
 def _strides(tensor: TensorDesc, transform: MatrixTransform = MatrixTransform.NONE) -> Strides:

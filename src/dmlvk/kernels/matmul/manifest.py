@@ -28,9 +28,9 @@ class Addend(enum.IntEnum):
     FIRST_QUADS = 3
 
 
-_GEMM_BUFFERS = ("a", "b", "c", "addend", "y:w")
+GEMM_BUFFERS = ("a", "b", "c", "addend", "y:w")
 """The buffers of every matrix product: C and the addend of a ``GemmAdd`` are others where there are none."""
-_GEMM_PARAMS = (
+GEMM_PARAMS = (
     *_SHAPE_PARAMS,
     "uint addend_strides[4]",
     "float alpha",
@@ -41,7 +41,7 @@ _GEMM_PARAMS = (
     "float clip_bias",
 )
 """The parameters of every matrix product; see ``glsl/include/gemm.glsl``."""
-_GEMM_SHARED = (("ADDEND", Addend),)
+GEMM_SHARED = (("ADDEND", Addend),)
 _SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
 """The further parameters of a product whose depth is split."""
 
@@ -61,27 +61,27 @@ ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
         "gemm_naive",
         "gemm_naive.comp",
-        buffers=_GEMM_BUFFERS,
-        params=(*_GEMM_PARAMS, "uint count"),
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, "uint count"),
         constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0)),
         variants=(("T", FLOATS),),
-        shared=_GEMM_SHARED,
+        shared=GEMM_SHARED,
     ),
     KernelSpec(
         "gemm_rows",
         "gemm_rows.comp",
-        buffers=_GEMM_BUFFERS,
-        params=_GEMM_PARAMS,
+        buffers=GEMM_BUFFERS,
+        params=GEMM_PARAMS,
         constants=(("LOCAL_SIZE_X", 64), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("ROWS", 8)),
         variants=(("T", FLOATS),),
-        shared=_GEMM_SHARED,
+        shared=GEMM_SHARED,
         extensions=("GL_KHR_shader_subgroup_shuffle",),
     ),
     KernelSpec(
         "gemm_tiled",
         "gemm_tiled.comp",
-        buffers=_GEMM_BUFFERS,
-        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             *PRODUCT_TILE,
             ("ACTIVATION", 0),
@@ -95,22 +95,22 @@ ROWS: tuple[KernelSpec, ...] = (
             ("PARTIAL", 0),
         ),
         variants=(("T", FLOATS),),
-        shared=_GEMM_SHARED,
+        shared=GEMM_SHARED,
     ),
     KernelSpec(
         "gemm_merge",
         "gemm_merge.comp",
-        buffers=_GEMM_BUFFERS,
-        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS),
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *_SPLIT_PARAMS),
         constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1)),
         variants=(("T", FLOATS),),
-        shared=_GEMM_SHARED,
+        shared=GEMM_SHARED,
     ),
     KernelSpec(
         "gemm_vector",
         "gemm_vector.comp",
-        buffers=_GEMM_BUFFERS,
-        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             ("LOCAL_SIZE_X", 256),
             ("ACTIVATION", 0),
@@ -126,13 +126,13 @@ ROWS: tuple[KernelSpec, ...] = (
             ("PARTIAL", 0),
         ),
         variants=(("T", FLOATS),),
-        shared=_GEMM_SHARED,
+        shared=GEMM_SHARED,
     ),
     KernelSpec(
         "gemm_cooperative",
         "gemm_cooperative.comp",
-        buffers=_GEMM_BUFFERS,
-        params=(*_GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             *COOPERATIVE_TILE,
             ("ACTIVATION", 0),
@@ -144,7 +144,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("PARTIAL", 0),
         ),
         variants=(("T", FLOATS), ("WHOLE", ("0", "1"))),
-        shared=_GEMM_SHARED,
+        shared=GEMM_SHARED,
         features=("storage16",),
         extensions=COOPERATIVE_EXTENSIONS,
     ),

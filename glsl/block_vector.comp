@@ -1,0 +1,131 @@
+// Products of a few rows with weights in blocks: bound by one read of the weights.
+//
+//   y[m, n] = activation(alpha * sum over k of a[m, k] * number (include/block_codes.glsl) of code k of column n + beta * c[n])
+//
+// Bindings: A; B, weights as block_pack.comp lays them out; C, Y; see include/gemm.glsl.
+// Constants: the format's. ROWS (1), rows of A that an invocation sums; LOCAL_SIZE_X invocations, neighbouring LANES (a power of two) of
+// which share four columns and take turns at their chunks; UNROLL (2) chunks of each column are in flight at a time,
+// and with 1 loops stay loops, for drivers that are slow to compile. VECTOR_A (1): rows
+// of A start on 16 bytes and have a multiple of 8 neighbours. VECTOR_Y, HAS_C, the activation's id.
+// Grid: linear over groups of ROWS rows and groups of LOCAL_SIZE_X / LANES quads of columns, the latter neighbours.
+//
+// A chunk of a column is one load of 16 bytes (of 8 bits two), side by side for the lanes. A's rows come from the nearest cache: few
+// lanes share columns where there are enough of these, so that more of them read the same. Codes are summed less the middle of
+// their range, which leaves next to nothing to cancel, and what that is short of is added once a block with the sum of A's numbers.
+// The lanes' sums are added in a fixed order.
+
+#include "tensor.glsl"
+#include "gemm_quads.glsl"
+#include "block_codes.glsl"
+#include "subgroups.glsl"
+
+const uint TEAMS = LOCAL_SIZE_X / LANES;
+const uint BLOCKS_EACH = BLOCK < CHUNK ? CHUNK / BLOCK : 1;
+const uint GROUPS_EACH = GROUPS_OF_EIGHT / BLOCKS_EACH;
+
+layout(set = 0, binding = BINDING_A, std430) readonly buffer WordsA { uvec4 words_a[]; };
+
+shared vec4 team_sums[ROWS * MOST_SUBGROUPS];
+
+vec4 sums[ROWS];
+
+// Eight numbers of a row of A from k on, zeros past the end.
+void load_eight(uint row, uint k, out float values[8]) {
+    const uint start = min(row, p.rows - 1) * p.a_strides[2];
+    if (VECTOR_A != 0) {
+        const bool inside = k < p.depth;
+        const uint word = (BYTE_OFFSET_A / T_BYTES + start + (inside ? k : 0)) / (WORD_BYTES / T_BYTES);
+        [[unroll]] for (uint w = 0; w < T_BYTES / 2; ++w) {
+            const uvec4 bits = inside ? words_a[word + w] : uvec4(0);
+            [[unroll]] for (uint i = 0; i < 4; ++i) {
+#if T_BYTES == 2
+                const vec2 pair = unpackHalf2x16(bits[i]);
+                values[2 * i] = pair.x, values[2 * i + 1] = pair.y;
+#else
+                values[4 * w + i] = uintBitsToFloat(bits[i]);
+#endif
+            }
+        }
+    } else {
+        [[unroll]] for (uint i = 0; i < 8; ++i)
+            values[i] = k + i < p.depth ? load_a(start + min(k + i, p.depth - 1) * p.a_strides[3]) : 0.0;
+    }
+}
+
+vec4 products[ROWS];
+float totals[ROWS];
+
+// Adds the products of eight codes of each of four columns.
+void multiply_eight(uint first_row, uint chunk, uint g, Chunk codes[4]) {
+    float values[ROWS][8];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        load_eight(first_row + r, chunk * CHUNK + g * 8, values[r]);
+        if (OFFSET != OFFSET_NONE)
+            [[unroll]] for (uint e = 0; e < 8; ++e) totals[r] += values[r][e];
+    }
+    [[unroll]] for (uint c = 0; c < 4; ++c) {
+        float own[8];
+        eight_of(codes[c], g, own);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r)
+            [[unroll]] for (uint e = 0; e < 8; ++e) products[r][c] = fma(values[r][e], own[e], products[r][c]);
+    }
+}
+
+// Adds those of a chunk's block number `part`.
+void multiply_block(uint first_row, uint chunk, uint part, Chunk codes[4], Terms terms) {
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) products[r] = vec4(0), totals[r] = 0.0;
+    const uint first = part * GROUPS_EACH;
+    if (UNROLL > 1) {
+        [[unroll]] for (uint i = 0; i < GROUPS_EACH; ++i) multiply_eight(first_row, chunk, first + i, codes);
+    } else {
+        [[dont_unroll]] for (uint i = 0; i < GROUPS_EACH; ++i) multiply_eight(first_row, chunk, first + i, codes);
+    }
+    const vec4 rest = fma(terms.scale, vec4(float(CENTRE)) - terms.zero, terms.minimum);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        sums[r] = fma(terms.scale, products[r], sums[r]);
+        if (OFFSET != OFFSET_NONE) sums[r] = fma(rest, vec4(totals[r]), sums[r]);
+    }
+}
+
+void main() {
+    const uint invocation = workgroup_invocation();
+    const uint lane = invocation % LANES, team = invocation / LANES;
+    const uint quads = (p.columns + 3) / 4;
+    const uint groups = (quads + TEAMS - 1) / TEAMS;
+    const uint row_group = linear_workgroup() / groups;
+    const uint first_row = row_group * ROWS;
+    if (first_row >= p.rows) return;
+    const uint first_quad = (linear_workgroup() - row_group * groups) * TEAMS;
+    const uint quad = min(first_quad + team, quads - 1);
+
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = vec4(0);
+    for (uint first = lane; first < p.chunks; first += UNROLL * LANES) {
+        Chunk codes[UNROLL][4];
+        Terms terms[UNROLL][BLOCKS_EACH];
+        [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
+            const uint chunk = min(first + u * LANES, p.chunks - 1);
+            [[unroll]] for (uint c = 0; c < 4; ++c) codes[u][c] = load_chunk(min(quad * 4 + c, p.columns - 1), chunk);
+            [[unroll]] for (uint i = 0; i < BLOCKS_EACH; ++i)
+                terms[u][i] = terms_of(quad, min(BLOCK < CHUNK ? chunk * BLOCKS_EACH + i : chunk * CHUNK / BLOCK, p.blocks - 1));
+        }
+        [[unroll]] for (uint u = 0; u < UNROLL; ++u)
+            [[unroll]] for (uint i = 0; i < BLOCKS_EACH; ++i)
+                multiply_block(first_row, first + u * LANES, i, codes[u], terms[u][i]);
+    }
+
+    for (uint distance = 1; distance < min(LANES, gl_SubgroupSize); distance *= 2)
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] += subgroupShuffleXor(sums[r], distance);
+    if (LANES > gl_SubgroupSize) {
+        if (gl_SubgroupInvocationID == 0)
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) team_sums[r * MOST_SUBGROUPS + gl_SubgroupID] = sums[r];
+        barrier();
+        const uint parts = LANES / gl_SubgroupSize;
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            sums[r] = vec4(0);
+            for (uint i = 0; i < parts; ++i) sums[r] += team_sums[r * MOST_SUBGROUPS + team * parts + i];
+        }
+    }
+    if (first_quad + team >= quads) return;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        if (lane == r % LANES) store_quad(0, 0, first_row + r, quad * 4, sums[r]);
+}

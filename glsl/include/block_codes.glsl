@@ -1,0 +1,132 @@
+// Weights of a few bits in blocks, as block_pack.comp lays them out: columns of a product, or rows of a table, of p.depth codes.
+//
+//   number = scale * (code - zero) + minimum, in float32
+//
+// The buffer B has planes one after the other, each from a multiple of 16 bytes on, the first from 0 and the others from these words:
+//   the low 4 bits of codes    [column, chunk] 16 bytes for a chunk of CHUNK codes. Of 8 bits, the chunk's first half
+//   p.high_start               [column, chunk] the further bits: 4 bytes of 5, 8 of 6; of 8 bits the second half, 16
+//   p.scale_start              [quad, block]   the scales of four columns side by side
+//   p.offset_start             [quad, block]   their zero points or minimums likewise
+//   p.factor_start             [quad, group]   the FLOAT16 of a group's scales, and that of its minimums above it
+// A chunk has four groups of eight codes. Of up to 6 bits a word of 32 has those of one: code 2 i in bits 4 i and on, code 2 i + 1 in bits
+// 16 + 4 i and on, so that a mask and a shift give two neighbours as halves of a word. Further bits are likewise those of pairs,
+// 16 bits apart. Of 8 bits two words have a group, their bytes in the order 0, 2, 1, 3.
+//
+// Constants: BITS, BLOCK, GROUP, SCALE, OFFSET (dmlvk/spec/block_formats.py). Parameters: the starts, p.chunks of a column,
+// p.blocks, p.groups.
+
+#ifndef DMLVK_BLOCK_CODES_GLSL
+#define DMLVK_BLOCK_CODES_GLSL
+
+layout(set = 0, binding = BINDING_B, std430) readonly buffer BlockWords { uint block_words[]; };
+layout(set = 0, binding = BINDING_B, std430) readonly buffer BlockPairs { uvec2 block_pairs[]; };
+layout(set = 0, binding = BINDING_B, std430) readonly buffer BlockQuads { uvec4 block_quads[]; };
+
+// The middle of the codes.
+const uint CENTRE = 1u << (BITS - 1u);
+const uint GROUPS_OF_EIGHT = CHUNK / 8;
+
+struct Chunk {
+    uvec4 low, high;
+};
+
+Chunk load_chunk(uint column, uint chunk) {
+    const uint at = column * p.chunks + chunk;
+    Chunk found;
+    found.low = block_quads[BYTE_OFFSET_B / 16 + at];
+    found.high = uvec4(0);
+    if (BITS == 8) found.high = block_quads[BYTE_OFFSET_B / 16 + p.high_start / 4 + at];
+    if (BITS == 6) found.high.xy = block_pairs[BYTE_OFFSET_B / 8 + p.high_start / 2 + at];
+    if (BITS == 5) found.high.x = block_words[BYTE_OFFSET_B / 4 + p.high_start + at];
+    return found;
+}
+
+// The word of codes 4 w .. 4 w + 3 of a chunk of 8 bits.
+uint word_of_bytes(Chunk chunk, uint w) { return w < 4 ? chunk.low[w] : chunk.high[w - 4]; }
+
+// Codes 2 i and 2 i + 1 of group g, in the halves of a word.
+uint pair_of(Chunk chunk, uint g, uint i) {
+    if (BITS == 8) return word_of_bytes(chunk, 2 * g + i / 2) >> 8 * (i % 2) & 0x00FF00FFu;
+    uint pair = chunk.low[g] >> 4 * i & 0x000F000Fu;
+    if (BITS == 6) pair |= (chunk.high[g / 2] >> 2 * (g % 2 * 4 + i) & 0x00030003u) << 4;
+    if (BITS == 5) pair |= (chunk.high.x >> (g * 4 + i) & 0x00010001u) << 4;
+    return pair;
+}
+
+// Bits `first` to `first + count` - 1 of a word, below the 23rd, less CENTRE: as the low bits of a float of 2^23 they need no shift, and
+// taking that off again is exact.
+float field(uint word, uint first, uint count) {
+    const float unit = 1.0 / float(1u << first);
+    const uint bits = word & (((1u << count) - 1u) << first);
+    return fma(uintBitsToFloat(bits | 0x4B000000u), unit, -8388608.0 * unit - float(CENTRE));
+}
+
+// The codes of group g less CENTRE.
+void eight_of(Chunk chunk, uint g, out float codes[8]) {
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        uint word, first, count = BITS;
+        if (BITS == 4) {
+            word = chunk.low[g], first = 4 * i;
+        } else if (BITS == 8) {
+            word = word_of_bytes(chunk, 2 * g + i / 2), first = 8 * (i % 2);
+        } else {
+            word = pair_of(chunk, g, i), first = 0;
+        }
+        codes[2 * i] = field(word, first, count);
+        codes[2 * i + 1] = field(word >> 16, first, count);
+    }
+}
+
+// What makes numbers of codes, for four columns.
+struct Terms {
+    vec4 scale, zero, minimum;
+};
+
+// Four numbers of the scales' type, at an index of a plane.
+vec4 four_reals(uint start, uint at) {
+    if (SCALE == SCALE_FLOAT32) return uintBitsToFloat(block_quads[BYTE_OFFSET_B / 16 + start / 4 + at]);
+    const uvec2 pair = block_pairs[BYTE_OFFSET_B / 8 + start / 2 + at];
+    if (SCALE == SCALE_BFLOAT16)
+        return uintBitsToFloat(uvec4(pair.x << 16, pair.x & 0xFFFF0000u, pair.y << 16, pair.y & 0xFFFF0000u));
+    return vec4(unpackHalf2x16(pair.x), unpackHalf2x16(pair.y));
+}
+
+vec4 four_bytes(uint start, uint at) {
+    const uint word = block_words[BYTE_OFFSET_B / 4 + start + at];
+    return vec4(word & 0xFFu, word >> 8 & 0xFFu, word >> 16 & 0xFFu, word >> 24);
+}
+
+vec4 four_signed_bytes(uint start, uint at) {
+    const int word = int(block_words[BYTE_OFFSET_B / 4 + start + at]);
+    return vec4(bitfieldExtract(word, 0, 8), bitfieldExtract(word, 8, 8), bitfieldExtract(word, 16, 8), word >> 24);
+}
+
+// Those of block `block` of the four columns of a quad. Products with the FLOAT16 of a group are exact.
+Terms terms_of(uint quad, uint block) {
+    const uint at = quad * p.blocks + block;
+    Terms found = Terms(vec4(0), vec4(float(CENTRE)), vec4(0));
+    if (SCALE == SCALE_SIXES || SCALE == SCALE_BYTES) {
+        const uvec4 factors = block_quads[BYTE_OFFSET_B / 16 + p.factor_start / 4 + quad * p.groups + block / max(GROUP / BLOCK, 1)];
+        vec4 factor, least;
+        [[unroll]] for (uint c = 0; c < 4; ++c) {
+            const vec2 both = unpackHalf2x16(factors[c]);
+            factor[c] = both.x, least[c] = both.y;
+        }
+        found.scale = factor * (SCALE == SCALE_SIXES ? four_bytes(p.scale_start, at) : four_signed_bytes(p.scale_start, at));
+        if (OFFSET == OFFSET_LESS) found.minimum = -least * four_bytes(p.offset_start, at);
+    } else {
+        found.scale = four_reals(p.scale_start, at);
+    }
+    if (OFFSET == OFFSET_ZERO_POINT) found.zero = four_bytes(p.offset_start, at);
+    if (OFFSET == OFFSET_REAL) found.zero = four_reals(p.offset_start, at);
+    if (OFFSET == OFFSET_MINIMUM) found.minimum = four_reals(p.offset_start, at);
+    if (OFFSET == OFFSET_MINIMUM || OFFSET == OFFSET_LESS) found.zero = vec4(0);
+    return found;
+}
+
+// The number of column c of the quad, given its code less CENTRE.
+float number_of(Terms terms, uint c, float code) {
+    return fma(terms.scale[c], code + float(CENTRE) - terms.zero[c], terms.minimum[c]);
+}
+
+#endif

@@ -1,0 +1,1 @@
+"""The family block_quantized: manifest rows, rules, lowering."""

@@ -1,0 +1,149 @@
+"""Plans for products with weights in blocks, and for rows of such tables."""
+
+from __future__ import annotations
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.block_quantized.manifest import CHUNK
+from dmlvk.kernels.block_quantized.packed import PackedWeights, with_packed
+from dmlvk.kernels.block_quantized.rules import BLOCK_GATHER, BLOCK_GEMM, BlockGatherProblem, BlockProblem
+from dmlvk.kernels.common.activation import fused
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.limitation import LOOP_ROUNDS
+from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
+from dmlvk.kernels.common.registry import register, subgroup_features
+from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.matmul.lowering import Product, output_quads, product_dispatch
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.tensor import TensorDesc, element_bits
+
+_BIAS, _ADDEND = 4, 5
+"""Slots."""
+_GROUPS = CHUNK // 8
+
+
+def _problem(desc: BlockQuantizedGemm) -> BlockProblem:
+    rows, columns = desc.tensor("output_tensor").sizes
+    return BlockProblem(rows, columns, desc.depth)
+
+
+def _two(tensor: TensorDesc) -> tuple[int, int]:
+    """The strides of rows and of columns."""
+    row, column = tensor.effective_strides
+    return row, column
+
+
+def _product(desc: BlockQuantizedGemm, weights: Range) -> Product:
+    x, y, bias, addend = desc.tensor("input_tensor"), desc.tensor("output_tensor"), desc.bias_tensor, desc.addend_tensor
+    rows, columns = y.sizes
+    return Product(
+        data_type=x.data_type,
+        batch=(1, 1),
+        rows=rows,
+        columns=columns,
+        depth=desc.depth,
+        a=input_range(0),
+        b=weights,
+        c=input_range(0 if bias is None else _BIAS),
+        y=output_range(),
+        a_strides=(0, 0, *_two(x)),
+        b_strides=(0, 0, 0, 0),
+        c_strides=(0, 0, 0, 0 if bias is None else bias.effective_strides[0]),
+        y_strides=(0, 0, *_two(y)),
+        has_c=bias is not None,
+        alpha=1.0,
+        beta=1.0,
+        activation=fused(None),
+        addend=None if addend is None else input_range(_ADDEND),
+        addend_strides=(0, 0, 0, 0) if addend is None else (0, 0, *_two(addend)),
+    ).trimmed()
+
+
+def _whole_rows(product: Product) -> bool:
+    """Whether rows of the input start on 16 bytes, and have whole groups of 8 numbers."""
+    elements = WORD_BITS // element_bits(product.data_type)
+    return product.a_strides[3] == 1 and product.a_strides[2] % elements == 0 and product.depth % 8 == 0
+
+
+_MOST_ROWS = 8
+_MOST_CPU_ROWS = 4
+"""The most rows that an invocation sums. A CPU's driver takes seconds to compile the unrolled loops of more."""
+_LEAST_LANES = 8
+"""Lanes that share columns: as many read 128 bytes side by side."""
+_WAVE = 0.5
+"""Share of a wave that keeps enough loads in flight."""
+
+
+def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
+    def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
+        product = _product(desc, home)
+        rows = min(problem.rows, _MOST_CPU_ROWS if caps.is_cpu else _MOST_ROWS)
+        row_groups = -(-problem.rows // rows)
+        quads = -(-problem.columns // 4)
+        unroll = 1 if caps.is_cpu else 2
+        most = min(256, most_invocations(caps))
+        useful = power_of_two(-(-weights.chunks // unroll))
+        wanted = power_of_two(max(caps.model.invocations(_WAVE) // (quads * row_groups), 1))
+        lanes = min(max(wanted, _LEAST_LANES), max(useful, 1), most)
+        local = max(lanes, 32 if caps.is_cpu else min(128, most))
+        check_rounds(-(-weights.chunks // (lanes * unroll)) * (1 + _GROUPS), caps, desc.dml_name)
+        constants = {
+            "LOCAL_SIZE_X": local,
+            **weights.constants,
+            "ROWS": rows,
+            "LANES": lanes,
+            "UNROLL": unroll,
+            "VECTOR_A": int(_whole_rows(product)),
+            "VECTOR_Y": int(output_quads(product)),
+        }
+        grid = linear_grid(row_groups * -(-quads // (local // lanes)), caps)
+        return Plan((product_dispatch("block_vector", product, constants, grid, {}, 0, **weights.params),))
+
+    return with_packed(desc, caps, build)
+
+
+register(
+    BlockQuantizedGemm,
+    problem=_problem,
+    rules=BLOCK_GEMM,
+    schedules={"vector": _vector},
+    limitations=(LOOP_ROUNDS,),
+    features=subgroup_features,
+)
+
+
+def _gather_problem(desc: BlockQuantizedGather) -> BlockGatherProblem:
+    count, depth = desc.tensor("output_tensor").sizes
+    return BlockGatherProblem(count, depth)
+
+
+def _eights(desc: BlockQuantizedGather, problem: BlockGatherProblem, caps: Capabilities) -> Plan:
+    indices, y = desc.tensor("indices_tensor"), desc.tensor("output_tensor")
+
+    def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
+        local = min(128, most_invocations(caps))
+        count = problem.count * -(-problem.depth // 8)
+        dispatch = make_dispatch(
+            "block_gather",
+            (home, input_range(0), output_range()),
+            linear_grid(-(-count // local), caps),
+            variant={"T": y.data_type.name},
+            constants={
+                "LOCAL_SIZE_X": local,
+                **weights.constants,
+                "INDEX_WORDS": element_bits(indices.data_type) // 32,
+                "INDEX_SIGNED": indices.data_type is not TensorDataType.UINT32,
+            },
+            count=problem.count,
+            columns=weights.columns,
+            depth=weights.depth,
+            index_stride=indices.effective_strides[0],
+            y_strides=y.effective_strides,
+            **weights.params,
+        )
+        return Plan((dispatch,))
+
+    return with_packed(desc, caps, build)
+
+
+register(BlockQuantizedGather, problem=_gather_problem, rules=BLOCK_GATHER, schedules={"eights": _eights})

@@ -1,0 +1,71 @@
+"""The kernels of weights in blocks."""
+
+from __future__ import annotations
+
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.terms import FLOATS, SUBGROUP_SUMS
+from dmlvk.kernels.matmul.manifest import GEMM_BUFFERS, GEMM_PARAMS, GEMM_SHARED
+from dmlvk.spec.block_formats import CodeOrder, OffsetKind, ScaleKind
+
+CHUNK = 32
+"""Codes of a column that are loaded at once."""
+
+_PLANES = (
+    *("uint chunks", "uint blocks", "uint groups"),
+    *("uint high_start", "uint scale_start", "uint offset_start", "uint factor_start"),
+)
+"""The parameters of packed weights; see ``glsl/include/block_codes.glsl``."""
+_FORMAT = (("BITS", 4), ("BLOCK", 32), ("GROUP", 0), ("SCALE", 0), ("OFFSET", 0))
+_SHARED: tuple[tuple[str, int | type[CodeOrder | ScaleKind | OffsetKind]], ...] = (
+    ("CHUNK", CHUNK),
+    ("SCALE", ScaleKind),
+    ("OFFSET", OffsetKind),
+)
+
+ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "block_pack",
+        "block_pack.comp",
+        buffers=("codes", "scales", "zero_points", "packed:w"),
+        params=("uint columns", "uint depth", "uint row_bytes", "uint point_bytes", *_PLANES),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            *_FORMAT,
+            *(("GROUP_BYTES", 0), ("ORDER", 0), ("CODES", 0), ("HIGH", 0), ("SCALES", 0), ("FACTORS", 0)),
+            *(("SIGNED", 0), ("APART", 0)),
+        ),
+        shared=(*_SHARED, ("ORDER", CodeOrder)),
+    ),
+    KernelSpec(
+        "block_gather",
+        "block_gather.comp",
+        buffers=("b", "indices", "y:w"),
+        params=("uint count", "uint columns", "uint depth", "uint index_stride", "uint y_strides[2]", *_PLANES),
+        constants=(("LOCAL_SIZE_X", 128), *_FORMAT, ("INDEX_WORDS", 1), ("INDEX_SIGNED", 1)),
+        variants=(("T", FLOATS),),
+        shared=_SHARED,
+    ),
+    KernelSpec(
+        "block_vector",
+        "block_vector.comp",
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *_PLANES),
+        constants=(
+            ("LOCAL_SIZE_X", 128),
+            *_FORMAT,
+            *(
+                ("ACTIVATION", 0),
+                ("HAS_C", 1),
+                ("ADDEND", 0),
+                ("ROWS", 1),
+                ("LANES", 8),
+                ("UNROLL", 2),
+                ("VECTOR_A", 1),
+                ("VECTOR_Y", 1),
+            ),
+        ),
+        variants=(("T", FLOATS),),
+        extensions=SUBGROUP_SUMS,
+        shared=(*_SHARED, *GEMM_SHARED),
+    ),
+)

@@ -1,0 +1,143 @@
+"""Weights in blocks as the kernels read them: planes in one buffer, made once of a file's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.block_quantized.manifest import CHUNK
+from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, aligned, input_range
+from dmlvk.kernels.common.shapes import WORD_BITS, linear_grid
+from dmlvk.spec.block_formats import BlockLayout, OffsetKind, ScaleKind
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
+
+Desc = BlockQuantizedGather | BlockQuantizedGemm
+Build = Callable[["PackedWeights", Range, int], Plan]
+
+_WORD = WORD_BITS // 8
+_WEIGHT, _SCALES, _ZERO_POINTS = range(1, 4)
+"""The slots, which are the same in both rows: so they share what initialisation leaves."""
+_SCALE_BYTES = {ScaleKind.FLOAT32: 4, ScaleKind.FLOAT16: 2, ScaleKind.BFLOAT16: 2, ScaleKind.SIXES: 1, ScaleKind.BYTES: 1}
+
+
+class PackedWeights(NamedTuple):
+    """Weights in the planes of ``glsl/include/block_codes.glsl``.
+
+    Attributes:
+        layout: The format.
+        columns: The columns of a product, or the rows of a table.
+        depth: The codes of each.
+    """
+
+    layout: BlockLayout
+    columns: int
+    depth: int
+
+    @staticmethod
+    def of(desc: Desc) -> PackedWeights:
+        """Those of an operator."""
+        return PackedWeights(layout_of(desc), desc.tensor("weight_tensor").sizes[0], desc.depth)
+
+    @property
+    def chunks(self) -> int:
+        """The chunks of a column."""
+        return -(-self.depth // CHUNK)
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of a column."""
+        return -(-self.depth // self.layout.block)
+
+    @property
+    def groups(self) -> int:
+        """The groups of a column whose scales have a factor in common; 0 where there are none."""
+        return -(-self.depth // self.layout.group) if self.layout.scale.grouped else 0
+
+    @property
+    def _planes(self) -> tuple[int, ...]:
+        """The bytes of codes' low bits, of their further ones, of scales, of offsets and of factors."""
+        bits, _, _, _, _, _, _, _, _, scale, offset, _ = self.layout
+        quads = -(-self.columns // 4)
+        scales = 4 * quads * self.blocks * _SCALE_BYTES[scale]
+        offsets = {OffsetKind.NONE: 0, OffsetKind.ZERO_POINT: 4 * quads * self.blocks}.get(offset, scales)
+        low = self.columns * self.chunks * _WORD
+        return low, low * (bits - 4) // 4, scales, offsets, quads * self.groups * _WORD
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all planes."""
+        return sum(-(-plane // _WORD) * _WORD for plane in self._planes)
+
+    @property
+    def params(self) -> dict[str, int]:
+        """The parameters of every kernel of the family."""
+        starts, end = [], 0
+        for plane in self._planes:
+            starts.append(end // 4)
+            end += -(-plane // _WORD) * _WORD
+        names = ("high_start", "scale_start", "offset_start", "factor_start")
+        counts = {"chunks": self.chunks, "blocks": self.blocks, "groups": self.groups}
+        return {**counts, **dict(zip(names, starts[1:], strict=True))}
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The constants of every kernel of the family."""
+        own = self.layout
+        return {"BITS": own.bits, "BLOCK": own.block, "GROUP": own.group, "SCALE": own.scale, "OFFSET": own.offset}
+
+
+def with_packed(desc: Desc, caps: Capabilities, build: Build) -> Plan:
+    """The plan of a product or a gather, and before it the packing: at initialisation where the tensors are OWNED_BY_DML.
+
+    Args:
+        desc: The operator.
+        caps: The device.
+        build: Makes the plan, given the packed weights, their range, and the bytes of temporary memory that are taken.
+    """
+    weights = PackedWeights.of(desc)
+    tensors = [desc.input_slots()[slot].tensor for slot in (_WEIGHT, _SCALES, _ZERO_POINTS)]
+    once = all(tensor is None or tensor.owned_by_dml for tensor in tensors)
+    home = Range(Source.PERSISTENT if once else Source.TEMPORARY, 0, 0, weights.nbytes)
+    launch = _packing(desc, weights, home, caps)
+    taken = 0 if once else aligned(weights.nbytes)
+    plan = build(weights, home, taken)
+    if once:
+        return Plan(plan.dispatches, plan.temporary_bytes, aligned(weights.nbytes), (launch,))
+    return Plan((launch, *plan.dispatches), max(plan.temporary_bytes, taken))
+
+
+def _packing(desc: Desc, weights: PackedWeights, home: Range, caps: Capabilities) -> Dispatch:
+    own, points = weights.layout, desc.zero_points_tensor
+    local = min(128, caps.workgroup_invocations)
+    count = -(-weights.columns // 4) * weights.chunks
+    codes = input_range(_WEIGHT)
+    return make_dispatch(
+        "block_pack",
+        (
+            codes,
+            codes if desc.scales_tensor is None else input_range(_SCALES),
+            codes if points is None else input_range(_ZERO_POINTS),
+            home,
+        ),
+        linear_grid(-(-count // local), caps),
+        variant={},
+        constants={
+            "LOCAL_SIZE_X": local,
+            **weights.constants,
+            "GROUP_BYTES": own.nbytes,
+            "ORDER": own.order,
+            "CODES": own.codes,
+            "HIGH": own.high,
+            "SCALES": own.scales,
+            "FACTORS": own.factors,
+            "SIGNED": own.signed,
+            "APART": desc.format.is_apart,
+        },
+        columns=weights.columns,
+        depth=weights.depth,
+        row_bytes=desc.tensor("weight_tensor").sizes[1],
+        point_bytes=0 if points is None else points.sizes[1],
+        **weights.params,
+    )

@@ -1,0 +1,123 @@
+"""Weights in blocks, without a device: the formats, what is allocated for them, and what does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlvk import TensorDataType, TensorDesc, TensorFlags
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.block_quantized.packed import PackedWeights
+from dmlvk.kernels.common.plan import Source
+from dmlvk.kernels.lowering import lower
+from dmlvk.spec.block_formats import BlockFormat, OffsetKind, ScaleKind
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
+from dmlvk.verify.oracle.block_quantized import of_bytes
+
+F32, F16, U8, I8, U16 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "UINT8", "INT8", "UINT16"))
+OF_FILES = [format_ for format_ in BlockFormat if not format_.is_apart]
+
+
+def gemm(format_: BlockFormat, columns: int, depth: int, **fields: Any) -> BlockQuantizedGemm:
+    """A product of one row with weights that are kept."""
+    nbytes = depth * format_.layout.bits // 8 if format_.is_apart else format_.row_bytes(depth)
+    tensors = {
+        "input_tensor": TensorDesc(F32, (1, depth)),
+        "weight_tensor": TensorDesc(U8, (columns, nbytes), flags=TensorFlags.OWNED_BY_DML),
+        "output_tensor": TensorDesc(F32, (1, columns)),
+    }
+    return BlockQuantizedGemm(**{**tensors, **fields}, format=format_)
+
+
+@pytest.mark.parametrize("format_", OF_FILES)
+def test_numbers_are_those_of_ggufs_own_package(format_: BlockFormat) -> None:
+    gguf = pytest.importorskip("gguf")
+    kind = gguf.GGMLQuantizationType[format_.name]
+    assert format_ == kind
+    assert gguf.GGML_QUANT_SIZES[kind] == (format_.layout.group, format_.layout.nbytes)
+    raw = np.random.default_rng(0).integers(0, 256, (3, format_.row_bytes(512)), dtype=np.uint8)
+    with np.errstate(invalid="ignore"):  # random bytes are infinite scales, too
+        np.testing.assert_array_equal(of_bytes(format_, raw), gguf.dequantize(raw, kind))
+
+
+@pytest.mark.parametrize("format_", OF_FILES)
+def test_weights_take_the_memory_of_the_file(format_: BlockFormat) -> None:
+    desc = gemm(format_, 2048, 2048)
+    desc.validate()
+    nbytes = lower(desc, Capabilities()).persistent_bytes
+    assert desc.tensor("weight_tensor").element_count <= nbytes <= 1.05 * desc.tensor("weight_tensor").element_count
+
+
+def test_a_product_and_a_gather_share_what_initialisation_leaves() -> None:
+    product = gemm(BlockFormat.Q6_K, 40, 512)
+    table = BlockQuantizedGather(
+        indices_tensor=TensorDesc(TensorDataType.INT64, (3,)),
+        weight_tensor=product.weight_tensor,
+        output_tensor=TensorDesc(F32, (3, 512)),
+        format=BlockFormat.Q6_K,
+    )
+    table.validate()
+    plans = [lower(desc, Capabilities()) for desc in (product, table)]
+    assert plans[0].initialize == plans[1].initialize and plans[0].persistent_bytes == plans[1].persistent_bytes > 0
+
+
+def test_weights_that_are_not_kept_are_packed_each_time() -> None:
+    tensor = TensorDesc(U8, (40, BlockFormat.Q4_0.row_bytes(64)))
+    plan = lower(gemm(BlockFormat.Q4_0, 40, 64, weight_tensor=tensor), Capabilities())
+    assert [launch.name for launch in plan.dispatches] == ["block_pack", "block_vector"] and not plan.initialize
+    assert plan.dispatches[1].bindings[1].source is Source.TEMPORARY and plan.temporary_bytes
+
+
+def test_planes_follow_each_other() -> None:
+    scales = TensorDesc(U16, (37, 5))
+    points = TensorDesc(U8, (37, 3))
+    desc = gemm(BlockFormat.APART_4, 37, 75, weight_tensor=TensorDesc(U8, (37, 40)), scales_tensor=scales, block_size=16)
+    desc = dataclasses.replace(desc, zero_points_tensor=points)
+    desc.validate()
+    layout = layout_of(desc)
+    assert (layout.scale, layout.offset, layout.block) == (ScaleKind.BFLOAT16, OffsetKind.ZERO_POINT, 16)
+    weights = PackedWeights.of(desc)
+    codes = 37 * 3 * 16
+    assert weights.params["high_start"] == weights.params["scale_start"] == codes // 4
+    assert weights.params["offset_start"] == (codes + 10 * 5 * 8) // 4
+    assert weights.nbytes == codes + 400 + 208  # the zero points' 200 bytes are whole words of 16
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("WeightTensor", {"weight_tensor": TensorDesc(U8, (40, 143))}),
+        ("WeightTensor", {"weight_tensor": TensorDesc(I8, (40, 144))}),
+        ("WeightTensor", {"weight_tensor": TensorDesc(U8, (40, 144), (145, 1))}),
+        ("ScalesTensor", {"scales_tensor": TensorDesc(F16, (40, 8))}),
+        ("ScalesTensor", {"block_size": 32}),
+        ("ZeroPointsTensor", {"zero_points_tensor": TensorDesc(U8, (40, 4))}),
+        ("BiasTensor", {"bias_tensor": TensorDesc(F32, (39,))}),
+        ("OutputTensor", {"output_tensor": TensorDesc(F32, (1, 39))}),
+    ],
+)
+def test_sizes_that_do_not_fit(field: str, fields: dict[str, Any]) -> None:
+    desc = gemm(BlockFormat.Q4_K, 40, 256)
+    desc.validate()
+    with pytest.raises(InvalidArgumentError, match=field):
+        dataclasses.replace(desc, **fields).validate()
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("BlockSize", {"block_size": 24}),
+        ("ScalesTensor", {"scales_tensor": TensorDesc(F16, (40, 7))}),
+        ("ZeroPointsTensor", {"zero_points_tensor": TensorDesc(U8, (40, 8))}),
+        ("WeightTensor", {"weight_tensor": TensorDesc(U8, (40, 127))}),
+    ],
+)
+def test_scales_apart_that_do_not_fit(field: str, fields: dict[str, Any]) -> None:
+    desc = gemm(BlockFormat.APART_4, 40, 256, scales_tensor=TensorDesc(F16, (40, 8)), block_size=32)
+    desc.validate()
+    with pytest.raises(InvalidArgumentError, match=field):
+        dataclasses.replace(desc, **fields).validate()

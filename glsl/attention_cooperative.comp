@@ -19,7 +19,7 @@
 // in the tiles' place, at the end); queries, unless HOLD_QUERIES, which keeps them in matrices. Rows are padded by a word
 // against bank conflicts. Values are on their way from memory, in registers, while scores are made, and the next keys while
 // values are added, so that two barriers a tile are enough.
-// Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS read, Y written; PARTIALS written instead where SPLIT, as by
+// Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written; PARTIALS written instead where SPLIT, as by
 // attention_tiles.
 // Constants: LOCAL_SIZE_X invocations in subgroups of SUBGROUP; TILE_ROWS, SUB_ROWS, at most SUBGROUP; TILE_KEYS; HEAD,
 // VALUE: head_size and value_size rounded up to whole matrices of MAT_M x MAT_N x MAT_K, the sizes that the device
@@ -146,13 +146,17 @@ void share_queries(uint first_row, uint rows) {
 // The score of a row and a key in powers of 2.
 float finished_score(uint row, uint j, float product) {
     const uint s = row / p.group;
-    const bool seen = row < sequence.queries * p.group && j < keys_seen(sequence, s);
-    return seen ? LOG2_E * (p.scale * product + added(sequence, s, head_of(row), j)) : -INFINITY;
+    const bool seen = row < sequence.queries * p.group && j < keys_seen(sequence, s) && j >= first_seen(sequence, s);
+    return seen ? LOG2_E * (scaled(product) + added(sequence, s, head_of(row), j)) : -INFINITY;
 }
 
 #if REDUCTIONS
 float higher_of(const in float a, const in float b) { return max(a, b); }
 float sum_of(const in float a, const in float b) { return a + b; }
+float peak_of_sink(const in uint row, const in uint column, const in float unused) {
+    return LOG2_E * first_peak(head_of(own_first + block_row + row));
+}
+float weight_of_sink(const in uint row, const in uint column, const in float unused) { return column == 0 ? 1.0 : 0.0; }
 float finished_element(const in uint row, const in uint column, const in float product) {
     return finished_score(own_first + block_row + row, block_key + column, product);
 }
@@ -167,11 +171,14 @@ void main() {
     if (first_row >= rows) return;
     const uint last_row = min(first_row + TILE_ROWS, rows) - 1;
     const uint part_keys = p.part_tiles * TILE_KEYS;
-    const uint start_key = SPLIT != 0 ? gl_WorkGroupID.z * part_keys : 0;
+    const uint start_of_part = SPLIT != 0 ? gl_WorkGroupID.z * part_keys : 0;
+    const uint start_key = max(start_of_part, first_seen(sequence, first_row / p.group) / TILE_KEYS * TILE_KEYS);
     const uint end_of_keys = keys_seen(sequence, last_row / p.group);
-    const uint end_key = SPLIT != 0 ? min(end_of_keys, start_key + part_keys) : end_of_keys;
+    const uint end_key = SPLIT != 0 ? min(end_of_keys, start_of_part + part_keys) : end_of_keys;
     const uint seen_by_all = keys_seen(sequence, first_row / p.group);
-    const bool scores_are_products = HAS_RELATIVE == 0 && MASK_BOUNDS == MASK_BOUNDS_NONE && MASK_BOOLEAN == 0;
+    const uint seen_from = first_seen(sequence, last_row / p.group);
+    const bool first_part = SPLIT == 0 || gl_WorkGroupID.z == 0;
+    const bool scores_are_products = CAPPED == 0 && HAS_RELATIVE == 0 && MASK_BOUNDS == MASK_BOUNDS_NONE && MASK_BOOLEAN == 0;
     const uint own_rows = gl_SubgroupID * SUB_ROWS; // of the tile
     own_first = first_row + own_rows;
     // Without rows a subgroup only helps to stage, where such are many: the branch costs 8 % of whole tiles. Where there are
@@ -186,13 +193,18 @@ void main() {
     [[unroll]] for (uint m = 0; m < BLOCKS_M; ++m) {
         peaks[m] = SCORES(-INFINITY);
         totals[m] = SCORES(0.0);
+        if (HAS_SINKS != 0 && first_part) {
+            block_row = m * MAT_M;
+            coopMatPerElementNV(peaks[m], peaks[m], peak_of_sink);
+            coopMatPerElementNV(totals[m], totals[m], weight_of_sink);
+        }
     }
 #else
     // The row whose weights this invocation makes, with its neighbours.
     const uint sharer = gl_SubgroupInvocationID % SHARERS;
     const uint own_row = own_rows + gl_SubgroupInvocationID / SHARERS;
-    float peak = -INFINITY;
-    float total = 0.0;
+    float peak = first_part ? LOG2_E * first_peak(head_of(first_row + own_row)) : -INFINITY;
+    float total = first_part && sharer == 0 ? first_weights() : 0.0;
 #endif
 
     share_queries(first_row, rows);
@@ -215,7 +227,8 @@ void main() {
 
     [[dont_unroll]] for (uint first_key = start_key; first_key < end_key; first_key += TILE_KEYS) {
         // Whether scores are products times a scale that does not change which is the highest.
-        const bool plain = scores_are_products && scale >= 0.0 && first_key + TILE_KEYS <= seen_by_all;
+        const bool plain = scores_are_products && scale >= 0.0 && first_key + TILE_KEYS <= seen_by_all &&
+                           first_key >= seen_from;
         fetch_values(first_key);
         barrier();
         LEFT weights[BLOCKS_M][BLOCKS_W];

@@ -2,12 +2,13 @@
 //
 //   y = sum over parts of exp(peak[part] - highest) * sums[part]  /  sum over parts of exp(peak[part] - highest) * weights[part]
 //
-// Bindings: PARTIALS read, as attention_tiles leaves them: sums by part, (batch entry, head of keys), row and column, and
+// With LENGTHS parts are of as many keys as there are, and only the first of them hold any: see include/attention_parts.glsl.
+// Bindings: PARTIALS and LENGTHS read, as attention_tiles leaves them: sums by part, (batch entry, head of keys), row and column, and
 // from `summaries` on a peak and a sum of weights for each row; Y written. Strides of Y are those of
 // include/attention.glsl.
 // Grid: folded into x and y, `count` elements of y. Parts are added in order, so the same bits come out every time.
 
-#include "math.glsl"
+#include "attention_parts.glsl"
 #include "tensor.glsl"
 
 layout(set = 0, binding = BINDING_PARTIALS, std430) readonly buffer Partials { float partials[]; };
@@ -20,21 +21,27 @@ void main() {
     const uint column = linear_invocation() % p.value_size;
     const uint row = linear_invocation() / p.value_size;
     const uint rows = p.count / p.value_size;
+    const uint head_row = row / p.group;
+    const uint s = head_row % p.queries;
+    const uint key_head = head_row / p.queries % p.key_heads;
+    const uint entry = head_row / p.queries / p.key_heads;
+    uint parts = p.parts;
+    if (LENGTHS != LENGTHS_NONE) {
+        const uvec2 seen = keys_of_parts(past_length(entry, p.keys));
+        const uint keys = seen.y - seen.x;
+        parts = (keys - 1) / keys_of_part(keys, p.parts) + 1;
+    }
     float highest = -INFINITY;
-    for (uint part = 0; part < p.parts; ++part) highest = max(highest, partial(p.summaries + 2 * (part * rows + row)));
+    for (uint part = 0; part < parts; ++part) highest = max(highest, partial(p.summaries + 2 * (part * rows + row)));
     highest = is_infinite(highest) && highest < 0.0 ? 0.0 : highest;
     float sum = 0.0;
     float weights = 0.0;
-    for (uint part = 0; part < p.parts; ++part) {
+    for (uint part = 0; part < parts; ++part) {
         const uint place = part * rows + row;
         const float factor = exp_accurate(partial(p.summaries + 2 * place) - highest);
         weights = fma(factor, partial(p.summaries + 2 * place + 1), weights);
         sum = fma(factor, partial(place * p.value_size + column), sum);
     }
-    const uint head_row = row / p.group;
-    const uint s = head_row % p.queries;
-    const uint key_head = head_row / p.queries % p.key_heads;
-    const uint entry = head_row / p.queries / p.key_heads;
     const uint head = key_head * p.group + row % p.group;
     const uint element = entry * p.y_strides[0] + s * p.y_strides[1] + head * p.y_strides[2] + column * p.y_strides[3];
     y[BYTE_OFFSET_Y / T_BYTES + element] = T(weights == 0.0 ? 0.0 : sum / weights);

@@ -2,7 +2,7 @@
 //
 // A walk over the keys of its row: the score, which every element of the row computes anew, and a sum of weighted values
 // that is brought to each new peak, as in the tiled kernel. Nothing is shared, so any sizes and strides will do.
-// Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS read, Y written. Grid: folded into x and y, `count` elements of y.
+// Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written. Grid: folded into x and y, `count` elements of y.
 // Chosen for heads too wide for the tiles, and as the first kernel to be right.
 
 #include "attention.glsl"
@@ -18,7 +18,7 @@ void main() {
     Sequence sequence = sequence_of(entry);
     s -= entry * p.queries;
     bool found = true;
-    const uint y_element = y_start(Sequence(entry, entry * p.queries, 0u, 0u, 0u, 0, 0), s, head);
+    const uint y_element = y_start(Sequence(entry, entry * p.queries, 0u, 0u, 0u, 0u, 0, 0), s, head);
     if (UNPADDED != 0) {
         const uint token = entry * p.queries + s;
         found = false;
@@ -31,10 +31,10 @@ void main() {
     const uint key_head = head / p.group;
     const uint q_row = q_start(sequence, s, head);
     const uint seen = found ? keys_seen(sequence, s) : 0u;
-    float peak = -INFINITY;
-    float weights = 0.0;
+    float peak = first_peak(head);
+    float weights = first_weights();
     float sum = 0.0;
-    for (uint j = 0; j < seen; ++j) {
+    for (uint j = first_seen(sequence, s); j < seen; ++j) {
         const uint k_row = k_start(sequence, j, key_head);
         float product = 0.0;
         for (uint d = 0; d < p.head_size; d += 4) {
@@ -42,7 +42,7 @@ void main() {
             const vec4 b = load_k(k_row, key_head, d);
             [[unroll]] for (int i = 0; i < 4; ++i) product = fma(a[i], b[i], product);
         }
-        const float score = p.scale * product + added(sequence, s, head, j);
+        const float score = scaled(product) + added(sequence, s, head, j);
         const float higher = max(peak, score);
         const float factor = exp_accurate(peak - subtracted(higher));
         const float weight = exp_accurate(score - subtracted(higher));

@@ -1,16 +1,18 @@
-// Keys or values as attention reads them: the valid rows of the past, then the new rows with their bias, then zeros.
+// Queries, keys or values as attention reads them: the valid rows of the past, then the new rows with their bias, or turned by
+// rotary embedding, then zeros.
 //
 //   y[entry, head, row] = row < length ? past[entry, head, row] : row < length + new ? x[entry, row - length, head] + bias : 0
 //
-// Bindings: X the new rows, PAST, BIAS, LENGTHS read, Y written. Strides are in elements: of X (batch entry, row, head,
+// Bindings: X the new rows, PAST, BIAS, LENGTHS, COSINES, SINES, POSITIONS read, Y written. Strides are in elements: of X (batch entry, row, head,
 // element), of PAST and Y (batch entry, head, row, element).
-// Constants: HAS_PAST, HAS_BIAS; LENGTHS as in include/attention.glsl; APPEND: Y holds the past already, and new rows alone
+// Constants: HAS_PAST, HAS_BIAS; TURN, as in include/attention_turn.glsl; LENGTHS as in include/attention.glsl; APPEND: Y holds the past already, and new rows alone
 // are written; QUADS: rows consist of aligned groups of four elements in all tensors, and Y is written by them.
 // Grid: folded into x and y, `count` groups of four elements, or what is left of a row, of the rows to write.
 
 #include "attention_lengths.glsl"
 #include "strided_quads.glsl"
 #include "tensor.glsl"
+#include "attention_turn.glsl"
 
 STRIDED_QUADS(X, x)
 STRIDED_QUADS(PAST, past)
@@ -33,8 +35,9 @@ void main() {
     rest /= rows;
     const uint head = rest % p.heads;
     const uint entry = rest / p.heads;
-    const uint valid = LENGTHS != LENGTHS_NONE ? past_length(entry, p.rows - p.new_rows) : p.rows - p.new_rows;
+    const uint valid = LENGTHS != LENGTHS_NONE ? past_length(entry, p.most_past) : p.most_past;
     if (APPEND != 0) row += valid;
+    if (row >= p.rows) return;
     vec4 values = vec4(0.0);
     if (row < valid) {
         if (HAS_PAST != 0) values = past_at(start_of(p.past_strides, entry, head, row), d, p.size, p.past_strides[3], QUADS);
@@ -43,6 +46,14 @@ void main() {
         values = x_at(start, d, p.size, p.x_strides[3], QUADS);
         const uint first = (p.bias_start + head * p.size) * p.bias_stride;
         if (HAS_BIAS != 0) values += bias_at(first, d, p.size, p.bias_stride, QUADS);
+        if (is_turned(d)) {
+            const uint table = table_row(entry, row - valid, past_length(entry, p.places) + row - valid);
+            [[unroll]] for (int i = 0; i < 4; ++i) {
+                if (!is_turned(d + i)) continue;
+                const float partner = float(x[BYTE_OFFSET_X / T_BYTES + start + partner_of(d + i) * p.x_strides[3]]);
+                values[i] = turned(table, d + i, values[i], partner);
+            }
+        }
     }
     const uint start = BYTE_OFFSET_Y / T_BYTES + start_of(p.y_strides, entry, head, row);
     if (QUADS != 0) {

@@ -8,7 +8,7 @@
 //   peak' = max(peak, scores)   factor = exp(peak - peak')   weights = weights * factor + sum exp(scores - peak')
 //   sums  = sums * factor + exp(scores - peak') * values     y = sums / weights
 //
-// Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS read, Y written; PARTIALS written where SPLIT.
+// Bindings: Q, K, V, BIAS, MASK, RELATIVE, LENGTHS, SINKS read, Y written; PARTIALS written where SPLIT.
 // Constants: LOCAL_SIZE_X invocations, ACROSS of them (16) along keys and columns; TILE_ROWS, TILE_KEYS, TILE_COLUMNS,
 // DEPTH, multiples of 4; STAGE, the groups of four elements that staging takes. SPLIT: the keys are shared out in parts of
 // `part_tiles` tiles, whose sums go to PARTIALS with their peaks and weights, to be merged by attention_merge.
@@ -94,10 +94,12 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sums[r][c] = vec4(0.0);
     // Of the row that this invocation shares.
-    float peak = -INFINITY;
-    float weight_sum = 0.0;
+    const bool first_part = SPLIT == 0 || part == 0;
+    float peak = first_part ? first_peak(head_of(min(first_row + shared_row, rows - 1), key_head)) : -INFINITY;
+    float weight_sum = first_part ? first_weights() : 0.0;
 
-    for (uint first_key = SPLIT != 0 ? part * part_keys : 0; first_key < part_end; first_key += TILE_KEYS) {
+    const uint window_start = first_seen(sequence, first_row / p.group) / TILE_KEYS * TILE_KEYS;
+    for (uint first_key = SPLIT != 0 ? max(part * part_keys, window_start) : window_start; first_key < part_end; first_key += TILE_KEYS) {
         float products[ROWS][KEYS];
         [[unroll]] for (uint r = 0; r < ROWS; ++r)
             [[unroll]] for (uint n = 0; n < KEYS; ++n) products[r][n] = 0.0;
@@ -123,8 +125,8 @@ void main() {
             [[unroll]] for (uint n = 0; n < KEYS; ++n) {
                 const uint key = across + n * ACROSS;
                 float score = -INFINITY;
-                if (first_key + key < seen)
-                    score = p.scale * products[r][n] + added(sequence, s, head_of(row, key_head), first_key + key);
+                if (first_key + key < seen && first_key + key >= first_seen(sequence, s))
+                    score = scaled(products[r][n]) + added(sequence, s, head_of(row, key_head), first_key + key);
                 weights[(own_row + r) * WEIGHT_PITCH + key / 4][key % 4] = score;
             }
         }

@@ -1,17 +1,19 @@
 // What every attention kernel shares: the sequences, the operands' addresses and what is added to a score.
 //
 //   y[s, head] = sum over keys j of weight[j] * (v[j, head] + bias),  weight = softmax over j of score(s, head, j)
-//   score      = scale * (q[s, head] + bias) . (k[j, head] + bias) + relative[s, j] + (masked(s, j) ? mask_filter : 0)
+//   score      = capped(scale * (q[s, head] + bias) . (k[j, head] + bias)) + relative[s, j] + (masked(s, j) ? mask_filter : 0)
 //
 // Needs the parameter block and the bindings of the attention rows of the manifest, and declares the buffers Q, K, V, BIAS,
-// MASK, RELATIVE, LENGTHS and Y. What a desc lacks is bound to some other range and never read.
+// MASK, RELATIVE, LENGTHS, SINKS and Y. What a desc lacks is bound to some other range and never read.
 // Q, K, V and Y have a start and four strides each, in elements, for (batch entry, row, head, element), so that no kernel
 // knows whether they are stacked or where the past lies. `group` query heads share a head of keys and values: the kernels
 // count the rows of one such head together, row = query * group + head in group, so that a tile serves all of them.
 // Constants: Q_BIAS and KV_BIAS say whether there is a bias to add; MASK_BOUNDS, what the mask holds of each batch
 // entry: its end, or its end and its start; MASK_BOOLEAN, HAS_RELATIVE; LENGTHS, the type of the lengths of the past, one a
-// batch entry, or LENGTHS_NONE; UNPADDED, where the mask lists sequences that follow each other without
-// padding; QUADS, where rows of Q, K, V and BIAS consist of aligned groups of four elements.
+// batch entry, at most p.most_past, or LENGTHS_NONE; UNPADDED, where the mask lists sequences that follow each other without
+// padding; QUADS, where rows of Q, K, V and BIAS consist of aligned groups of four elements; WINDOWED, where a query sees no
+// more than p.window keys, its own the last; CAPPED, where products do not exceed p.softcap; HAS_SINKS, where each query head has
+// the score of one key more, which has no value: sums begin with it.
 
 #ifndef DMLVK_ATTENTION_GLSL
 #define DMLVK_ATTENTION_GLSL
@@ -27,6 +29,7 @@ STRIDED_QUADS(V, v)
 STRIDED_QUADS(BIAS, bias)
 layout(set = 0, binding = BINDING_MASK, std430) readonly buffer Mask { int mask[]; };
 layout(set = 0, binding = BINDING_RELATIVE, std430) readonly buffer Relative { T relative[]; };
+layout(set = 0, binding = BINDING_SINKS, std430) readonly buffer Sinks { T sinks[]; };
 layout(set = 0, binding = BINDING_Y, std430) buffer Y { T y[]; };
 
 int mask_number(uint place) { return mask[BYTE_OFFSET_MASK / 4 + place * p.mask_strides[3]]; }
@@ -38,13 +41,17 @@ struct Sequence {
     uint queries;
     uint first_key;   // of all entries' rows, with UNPADDED
     uint keys;
+    uint end;         // keys with those that there is no room for
     int first_masked; // keys from here on, and
     int first_valid;  // those before this one, are masked
 };
 
 Sequence sequence_of(uint entry) {
-    Sequence found = Sequence(entry, 0u, p.queries, 0u, p.keys, int(p.keys), 0);
-    if (LENGTHS != LENGTHS_NONE) found.keys = past_length(entry, p.keys - p.new_keys) + p.new_keys;
+    Sequence found = Sequence(entry, 0u, p.queries, 0u, p.keys, p.keys, int(p.keys), 0);
+    if (LENGTHS != LENGTHS_NONE) {
+        found.end = past_length(entry, p.most_past) + p.new_keys;
+        found.keys = min(found.end, p.keys);
+    }
     if (MASK_BOUNDS != MASK_BOUNDS_NONE) found.first_masked = mask_number(entry);
     if (MASK_BOUNDS == MASK_BOUNDS_ENDS_AND_STARTS)
         found.first_valid = mask[BYTE_OFFSET_MASK / 4 + p.mask_strides[2] + entry * p.mask_strides[3]];
@@ -64,7 +71,27 @@ Sequence sequence_of(uint entry) {
 
 // How many keys query s of a sequence sees.
 uint keys_seen(Sequence sequence, uint s) {
-    return LENGTHS == LENGTHS_NONE ? sequence.keys : uint(max(int(sequence.keys + s + 1) - int(p.queries), 0));
+    if (LENGTHS == LENGTHS_NONE) return sequence.keys;
+    return min(uint(max(int(sequence.end + s + 1) - int(p.queries), 0)), sequence.keys);
+}
+
+// The first key that query s of a sequence sees.
+uint first_seen(Sequence sequence, uint s) {
+    const uint end = keys_seen(sequence, s);
+    return WINDOWED != 0 && end > p.window ? end - p.window : 0u;
+}
+
+// What sums begin with: the peak, and the weights.
+float first_peak(uint head) {
+    return HAS_SINKS != 0 ? float(sinks[BYTE_OFFSET_SINKS / T_BYTES + head * p.sinks_stride]) : -INFINITY;
+}
+float first_weights() { return HAS_SINKS != 0 ? 1.0 : 0.0; }
+
+// A product times the scale, brought below the cap.
+float scaled(float product) {
+    const float value = p.scale * product;
+    if (CAPPED == 0) return value;
+    return p.softcap * tanh_accurate(value / p.softcap);
 }
 
 uint row_start(uint entry, uint first, uint row, uint rows, uint head, uint start, uint strides[4]) {

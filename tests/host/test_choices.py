@@ -9,6 +9,7 @@ import re
 import choices
 
 import dmlvk
+from dmlvk.kernels.cached_attention.rules import CACHED_ATTENTION
 from dmlvk.kernels.common.registry import LOWERINGS, lowering_of
 from dmlvk.kernels.lowering import newest
 from dmlvk.verify.cases import all_cases
@@ -39,6 +40,7 @@ NEVER_CHOSEN = {
     *(("LinearAttention", "columns"), ("RotaryEmbedding", "pairs"), ("SampleToken", "histograms")),
     *(("BlockQuantizedGemm", "vector"), ("BlockQuantizedGather", "eights")),
     ("ResampleWeights", "weights"),
+    *(("CachedAttention", rule.name) for rule in CACHED_ATTENTION),
 }
 """Rules, with their row, that no problem of the benchmark and no quick case gives to any of the four devices."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.attention.manifest import MaskBounds, PastLengths
+from dmlvk.kernels.attention.manifest import MaskBounds, PastLengths, Turn
 from dmlvk.kernels.attention.rules import (
     ATTENTION,
     ATTENTION_SPLIT_KEYS,
@@ -22,22 +22,28 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, aligned, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.registry import Schedule, register
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MultiheadAttentionMaskType as MaskType
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.attention import AttentionSizes, attention_sizes
+from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Strides = tuple[int, int, int, int]
 """Strides in elements of (batch entry, row, head, element)."""
 
+OperandsOf = Callable[[Any, Capabilities], "Operands"]
+"""(desc, capabilities) -> where the operands of its attention lie."""
+LENGTHS_BINDING = 3
+"""The place of the lengths among the bindings of ``Around``."""
+
 _PRESENTS = (("key", "output_present_key_tensor"), ("value", "output_present_value_tensor"))
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """Rows of heads in memory: from element ``start`` of a range on."""
 
     where: Range
@@ -49,8 +55,21 @@ class _Rows:
         return self.strides[3] == 1 and all(step % count == 0 for step in (self.start, *self.strides[:3]))
 
 
+class Around(NamedTuple):
+    """What is done to scores beside scaling them, and which keys count, as the kernels are told it.
+
+    Attributes:
+        bindings: Ranges of bias, mask, relative position bias, lengths and sinks; that of the queries for what is absent.
+        constants, params: Those of the kernels that say more of them.
+    """
+
+    bindings: tuple[Range, ...]
+    constants: Mapping[str, int]
+    params: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
-class _Operands:
+class Operands:
     """The operands of the kernels, wherever the desc has them.
 
     Attributes:
@@ -61,19 +80,21 @@ class _Operands:
         q_bias, kv_bias: Whether the bias is to be added to q, and to k and v.
         before: Launches that make k and v, and the desc's present outputs.
         temporary_bytes: The temporary memory that these launches need.
+        around: What is done to scores beside scaling them.
     """
 
     data_type: TensorDataType
     sizes: AttentionSizes
-    q: _Rows
-    k: _Rows
-    v: _Rows
-    y: _Rows
+    q: Rows
+    k: Rows
+    v: Rows
+    y: Rows
     keys: int
     q_bias: bool
     kv_bias: bool
     before: tuple[Launch, ...]
     temporary_bytes: int
+    around: Around
 
 
 def _slot(desc: ops.MultiheadAttention1, name: str) -> Range:
@@ -85,25 +106,25 @@ def _slot(desc: ops.MultiheadAttention1, name: str) -> Range:
     raise AssertionError(f"{name} is no tensor")
 
 
-def _separate(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc, head_size: int) -> _Rows:
+def _separate(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc, head_size: int) -> Rows:
     """A tensor {batch, rows, heads * size}."""
     entry, row, element = tensor.effective_strides[-3:]
-    return _Rows(_slot(desc, name), 0, (entry, row, element * head_size, element))
+    return Rows(_slot(desc, name), 0, (entry, row, element * head_size, element))
 
 
-def _beside(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc, place: int) -> _Rows:
+def _beside(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc, place: int) -> Rows:
     """One of those that stand side by side in a tensor {batch, rows, heads, 2 or 3, size}."""
     entry, row, head, kind, element = tensor.effective_strides
-    return _Rows(_slot(desc, name), place * kind, (entry, row, head, element))
+    return Rows(_slot(desc, name), place * kind, (entry, row, head, element))
 
 
-def _by_head(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc) -> _Rows:
+def _by_head(desc: ops.MultiheadAttention1, name: str, tensor: TensorDesc) -> Rows:
     """A tensor {batch, heads, rows, size}: past or present."""
     entry, head, row, element = tensor.effective_strides[-4:]
-    return _Rows(_slot(desc, name), 0, (entry, row, head, element))
+    return Rows(_slot(desc, name), 0, (entry, row, head, element))
 
 
-def _given(desc: ops.MultiheadAttention1, sizes: AttentionSizes) -> dict[str, _Rows]:
+def _given(desc: ops.MultiheadAttention1, sizes: AttentionSizes) -> dict[str, Rows]:
     """The rows of queries, keys and values that the desc's tensors hold, without the past."""
     found = {}
     for name, size in (("query", sizes.head_size), ("key", sizes.head_size), ("value", sizes.value_head_size)):
@@ -121,7 +142,7 @@ def _given(desc: ops.MultiheadAttention1, sizes: AttentionSizes) -> dict[str, _R
     return found
 
 
-def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> _Operands:
+def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> Operands:
     """Keys and values are read where they are, unless a past of another place or of lengths of its own stands before them:
     then from the present tensors, or from temporary memory where the desc has none."""
     sizes = attention_sizes(desc)
@@ -135,7 +156,7 @@ def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> _Operands:
         target: TensorDesc | None = getattr(desc, present)
         past: TensorDesc | None = getattr(desc, f"past_{name}_tensor")
         size = sizes.head_size if name == "key" else sizes.value_head_size
-        made: _Rows | None = None
+        made: Rows | None = None
         if target is not None:
             made = _by_head(desc, present, target)
         elif joined:
@@ -143,7 +164,7 @@ def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> _Operands:
             where = Range(Source.TEMPORARY, 0, temporary_bytes, -(-nbytes // 4) * 4)
             temporary_bytes += aligned(nbytes)
             head = sizes.total * size
-            made = _Rows(where, 0, (sizes.key_heads * head, size, head, 1))
+            made = Rows(where, 0, (sizes.key_heads * head, size, head, 1))
         if made is not None:
             before.append(_present(desc, sizes, name, rows.get(name), made, caps))
         if joined and made is not None:
@@ -151,7 +172,7 @@ def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> _Operands:
         elif name not in rows:
             assert past is not None, "keys and values are the past alone"
             rows[name] = _by_head(desc, f"past_{name}_tensor", past)
-    return _Operands(
+    return Operands(
         data_type=y.data_type,
         sizes=sizes,
         q=rows["query"],
@@ -163,10 +184,46 @@ def _operands(desc: ops.MultiheadAttention1, caps: Capabilities) -> _Operands:
         kv_bias=desc.bias_tensor is not None and not joined and sizes.new > 0,
         before=tuple(before),
         temporary_bytes=temporary_bytes,
+        around=_around(desc, rows["query"].where, sizes),
     )
 
 
-def _last_strides(tensor: TensorDesc | None, count: int) -> tuple[int, ...]:
+def _around(desc: ops.MultiheadAttention1, absent: Range, sizes: AttentionSizes) -> Around:
+    bounds = {
+        MaskType.KEY_SEQUENCE_LENGTH: MaskBounds.ENDS,
+        MaskType.KEY_SEQUENCE_END_START: MaskBounds.ENDS_AND_STARTS,
+    }
+    lengths, relative = desc.past_sequence_lengths_tensor, desc.relative_position_bias_tensor
+    names = ("bias_tensor", "mask_tensor", "relative_position_bias_tensor", "past_sequence_lengths_tensor")
+    bindings = (absent if getattr(desc, name) is None else _slot(desc, name) for name in names)
+    filter_value = desc.mask_filter_value
+    return Around(
+        (*bindings, absent),
+        {
+            "MASK_BOUNDS": bounds.get(desc.mask_type, MaskBounds.NONE),
+            "MASK_BOOLEAN": int(desc.mask_type is MaskType.BOOLEAN),
+            "HAS_RELATIVE": int(relative is not None),
+            "LENGTHS": PastLengths[lengths.data_type.name if lengths else "NONE"],
+            "UNPADDED": int(desc.mask_type is MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END),
+        },
+        {
+            "mask_strides": last_strides(desc.mask_tensor, 4),
+            "relative_strides": last_strides(relative, 4),
+            "bias_stride": last_strides(desc.bias_tensor, 1)[0],
+            "k_bias": sizes.query_heads * sizes.head_size,
+            "v_bias": (sizes.query_heads + sizes.key_heads) * sizes.head_size,
+            "most_past": sizes.total - sizes.new,
+            "lengths_stride": last_strides(lengths, 1)[0],
+            "sinks_stride": 0,
+            "scale": desc.scale,
+            "softcap": 0.0,
+            "window": 0,
+            "mask_filter": filter_value,
+        },
+    )
+
+
+def last_strides(tensor: TensorDesc | None, count: int) -> tuple[int, ...]:
     """Strides of a tensor's last dimensions, those that it lacks and those of size 1 as 0."""
     if tensor is None:
         return (0,) * count
@@ -175,61 +232,123 @@ def _last_strides(tensor: TensorDesc | None, count: int) -> tuple[int, ...]:
 
 
 def _present(
-    desc: ops.MultiheadAttention1, sizes: AttentionSizes, name: str, new: _Rows | None, made: _Rows, caps: Capabilities
+    desc: ops.MultiheadAttention1, sizes: AttentionSizes, name: str, new: Rows | None, made: Rows, caps: Capabilities
 ) -> Dispatch:
     """The past and the new rows in one tensor; where that tensor holds the past already, the new rows alone."""
-    y, bias, lengths = desc.tensor("output_tensor"), desc.bias_tensor, desc.past_sequence_lengths_tensor
+    bias, lengths = desc.bias_tensor, desc.past_sequence_lengths_tensor
     past: TensorDesc | None = getattr(desc, f"past_{name}_tensor")
-    old = None if past is None else _by_head(desc, f"past_{name}_tensor", past)
-    append = lengths is not None and past is None
-    size, hidden = sizes.head_size, (sizes.query_heads + sizes.key_heads) * sizes.head_size
-    bias_start = sizes.query_heads * size
+    size, bias_start = sizes.head_size, sizes.query_heads * sizes.head_size
     if name == "value":
-        size, bias_start = sizes.value_head_size, hidden
-    has_bias = bias is not None and new is not None
-    quads = size % 4 == 0 and all(rows is None or rows.in_groups(4) for rows in (new, old, made))
-    quads = quads and (not has_bias or _last_strides(bias, 1) == (1,))
-    count = sizes.batch * sizes.key_heads * (sizes.new if append else sizes.total) * -(-size // 4)
+        size, bias_start = sizes.value_head_size, (sizes.query_heads + sizes.key_heads) * sizes.head_size
+    return made_rows(
+        caps,
+        desc.tensor("output_tensor").data_type,
+        (sizes.batch, sizes.key_heads, sizes.total, size),
+        sizes.new,
+        made,
+        new=new,
+        old=None if past is None else _by_head(desc, f"past_{name}_tensor", past),
+        append=lengths is not None and past is None,
+        most_past=sizes.total - sizes.new,
+        lengths=None if lengths is None else (_slot(desc, "past_sequence_lengths_tensor"), lengths),
+        bias=None if bias is None or new is None else (_slot(desc, "bias_tensor"), bias, bias_start),
+    )
+
+
+class Turning(NamedTuple):
+    """Rotary embedding, as ``glsl/include/attention_turn.glsl`` has it.
+
+    Attributes:
+        bindings: Ranges of cosines, sines and positions.
+        constants, params: Those of the kernels.
+    """
+
+    bindings: tuple[Range, ...]
+    constants: Mapping[str, int]
+    params: Mapping[str, Any]
+
+
+def no_turning(absent: Range) -> Turning:
+    """Heads that stay as they are; the range is bound and not read."""
+    params = {"pairs": 0, "places": 0} | dict.fromkeys(("cosines_strides", "sines_strides", "positions_strides"), (0, 0))
+    return Turning((absent,) * 3, {"TURN": Turn.NONE}, params)
+
+
+def made_rows(
+    caps: Capabilities,
+    data_type: TensorDataType,
+    sizes: tuple[int, int, int, int],
+    new_rows: int,
+    made: Rows,
+    *,
+    new: Rows | None,
+    old: Rows | None = None,
+    append: bool = False,
+    most_past: int = 0,
+    lengths: tuple[Range, TensorDesc] | None = None,
+    bias: tuple[Range, TensorDesc, int] | None = None,
+    turning: Turning | None = None,
+) -> Dispatch:
+    """The launch of ``glsl/attention_present.comp``.
+
+    Args:
+        caps, data_type: The device, and the type of all rows.
+        sizes: (batch, heads, rows, elements) of what is made.
+        new_rows: How many of the rows are new.
+        made, new, old: Where these lie; None for those that there are not.
+        append: Whether what is made holds the old rows already.
+        most_past: The most old rows; new ones that there is no room for behind them are dropped.
+        lengths: The tensor that says how many rows are old.
+        bias: A tensor that is added to new rows, from an element on.
+        turning: What turns new rows.
+    """
+    batch, heads, rows, size = sizes
+    quads = size % 4 == 0 and all(own is None or own.in_groups(4) for own in (new, old, made))
+    quads = quads and (bias is None or last_strides(bias[1], 1) == (1,))
+    count = batch * heads * (new_rows if append else rows) * -(-size // 4)
     local = min(128, most_invocations(caps))
-    constants = {
-        "LOCAL_SIZE_X": local,
-        "HAS_PAST": int(old is not None),
-        "HAS_BIAS": int(has_bias),
-        "LENGTHS": PastLengths[lengths.data_type.name if lengths else "NONE"],
-        "APPEND": int(append),
-        "QUADS": int(quads),
-    }
     some = old if new is None else new
     assert some is not None, "there are keys"
-    bindings = (
-        some.where,
-        some.where if old is None else old.where,
-        some.where if bias is None else _slot(desc, "bias_tensor"),
-        some.where if lengths is None else _slot(desc, "past_sequence_lengths_tensor"),
-        made.where,
-    )
+    turning = turning or no_turning(some.where)
     return make_dispatch(
         "attention_present",
-        bindings,
+        (
+            some.where,
+            some.where if old is None else old.where,
+            some.where if bias is None else bias[0],
+            some.where if lengths is None else lengths[0],
+            *turning.bindings,
+            made.where,
+        ),
         linear_grid(-(-count // local), caps),
-        variant={"T": y.data_type.name},
-        constants=constants,
+        variant={"T": data_type.name},
+        constants={
+            "LOCAL_SIZE_X": local,
+            "HAS_PAST": int(old is not None),
+            "HAS_BIAS": int(bias is not None),
+            "LENGTHS": PastLengths[lengths[1].data_type.name if lengths else "NONE"],
+            "APPEND": int(append),
+            "QUADS": int(quads),
+            **turning.constants,
+        },
         count=count,
-        rows=sizes.total,
-        new_rows=sizes.new,
-        heads=sizes.key_heads,
+        rows=rows,
+        new_rows=new_rows,
+        most_past=most_past,
+        heads=heads,
         size=size,
         x_start=0 if new is None else new.start,
         x_strides=(0, 0, 0, 0) if new is None else new.strides,
         past_strides=_in_memory_order(old),
         y_strides=_in_memory_order(made),
-        bias_start=bias_start,
-        bias_stride=_last_strides(bias, 1)[0],
-        lengths_stride=_last_strides(lengths, 1)[0],
+        bias_start=0 if bias is None else bias[2],
+        bias_stride=0 if bias is None else last_strides(bias[1], 1)[0],
+        lengths_stride=last_strides(None if lengths is None else lengths[1], 1)[0],
+        **turning.params,
     )
 
 
-def _in_memory_order(rows: _Rows | None) -> Strides:
+def _in_memory_order(rows: Rows | None) -> Strides:
     """Strides of (batch entry, head, row, element)."""
     if rows is None:
         return (0, 0, 0, 0)
@@ -239,6 +358,14 @@ def _in_memory_order(rows: _Rows | None) -> Strides:
 
 def _problem(desc: ops.MultiheadAttention1) -> AttentionProblem:
     operands = _operands(desc, Capabilities())
+    problem = AttentionProblem(**problem_fields(operands))
+    if desc.bias_tensor is not None and last_strides(desc.bias_tensor, 1) != (1,):
+        problem = replace(problem, quads=False)
+    return replace(problem, words=problem.words and not operands.q_bias)
+
+
+def problem_fields(operands: Operands) -> dict[str, Any]:
+    """The fields of the problem of an attention with these operands."""
     sizes = operands.sizes
     rows = (operands.q, operands.k, operands.v, operands.y)
     bits = element_bits(operands.data_type)
@@ -247,20 +374,20 @@ def _problem(desc: ops.MultiheadAttention1) -> AttentionProblem:
         wide = sizes.head_size % count == 0 and sizes.value_head_size % count == 0
         return wide and all(own.in_groups(count) for own in rows)
 
-    return AttentionProblem(
-        bits=bits,
-        batch=sizes.batch,
-        queries=sizes.queries,
-        keys=operands.keys,
-        key_heads=sizes.key_heads,
-        group=sizes.query_heads // sizes.key_heads,
-        head_size=sizes.head_size,
-        value_size=sizes.value_head_size,
-        quads=grouped(4) and (desc.bias_tensor is None or _last_strides(desc.bias_tensor, 1) == (1,)),
-        words=grouped(WORD_BITS // bits) and not operands.q_bias,
-        unpadded=desc.mask_type is MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
-        scale=desc.scale,
-    )
+    return {
+        "bits": bits,
+        "batch": sizes.batch,
+        "queries": sizes.queries,
+        "keys": operands.keys,
+        "key_heads": sizes.key_heads,
+        "group": sizes.query_heads // sizes.key_heads,
+        "head_size": sizes.head_size,
+        "value_size": sizes.value_head_size,
+        "quads": grouped(4),
+        "words": grouped(WORD_BITS // bits),
+        "unpadded": bool(operands.around.constants.get("UNPADDED", 0)),
+        "scale": operands.around.params["scale"],
+    }
 
 
 class _Kernel(NamedTuple):
@@ -269,99 +396,87 @@ class _Kernel(NamedTuple):
     name: str
     constants: dict[str, int]
     grid: tuple[int, int, int]
-    params: dict[str, int]
+    params: Mapping[str, Any]
     bindings: tuple[Range, ...] = ()
     variant: Mapping[str, int] = {}
     subgroup_size: int = 0
 
 
-def _dispatch(desc: ops.MultiheadAttention1, problem: AttentionProblem, operands: _Operands, kernel: _Kernel) -> Dispatch:
-    sizes, mask, lengths = operands.sizes, desc.mask_tensor, desc.past_sequence_lengths_tensor
-    bounds = {
-        MaskType.KEY_SEQUENCE_LENGTH: MaskBounds.ENDS,
-        MaskType.KEY_SEQUENCE_END_START: MaskBounds.ENDS_AND_STARTS,
+def shared_params(problem: AttentionProblem, operands: Operands) -> dict[str, Any]:
+    """The parameters that all kernels of attention have."""
+    sizes = operands.sizes
+    return {
+        "batch": sizes.batch,
+        "queries": sizes.queries,
+        "keys": operands.keys,
+        "new_keys": sizes.new,
+        "key_heads": sizes.key_heads,
+        "group": problem.group,
+        "head_size": sizes.head_size,
+        "value_size": sizes.value_head_size,
+        "q_start": operands.q.start,
+        "k_start": operands.k.start,
+        "v_start": operands.v.start,
+        "q_strides": operands.q.strides,
+        "k_strides": operands.k.strides,
+        "v_strides": operands.v.strides,
+        "y_strides": operands.y.strides,
+        **operands.around.params,
     }
+
+
+def _dispatch(problem: AttentionProblem, operands: Operands, kernel: _Kernel) -> Dispatch:
+    around = operands.around
     constants = {
         "Q_BIAS": int(operands.q_bias),
         "KV_BIAS": int(operands.kv_bias),
-        "MASK_BOUNDS": bounds.get(desc.mask_type, MaskBounds.NONE),
-        "MASK_BOOLEAN": int(desc.mask_type is MaskType.BOOLEAN),
-        "HAS_RELATIVE": int(desc.relative_position_bias_tensor is not None),
-        "LENGTHS": PastLengths[lengths.data_type.name if lengths else "NONE"],
-        "UNPADDED": int(problem.unpadded),
+        **around.constants,
         "QUADS": int(problem.quads),
         **kernel.constants,
     }
-
-    def optional(name: str) -> Range:
-        return operands.q.where if getattr(desc, name) is None else _slot(desc, name)
-
-    shared = tuple(
-        map(optional, ("bias_tensor", "mask_tensor", "relative_position_bias_tensor", "past_sequence_lengths_tensor"))
-    )
-    bindings = (operands.q.where, operands.k.where, operands.v.where, *shared, operands.y.where, *kernel.bindings)
     return make_dispatch(
         kernel.name,
-        bindings,
+        (operands.q.where, operands.k.where, operands.v.where, *around.bindings, operands.y.where, *kernel.bindings),
         kernel.grid,
         kernel.subgroup_size,
         variant={"T": operands.data_type.name, **kernel.variant},
         constants=constants,
-        batch=sizes.batch,
-        queries=sizes.queries,
-        keys=operands.keys,
-        new_keys=sizes.new,
-        key_heads=sizes.key_heads,
-        group=problem.group,
-        head_size=sizes.head_size,
-        value_size=sizes.value_head_size,
-        q_start=operands.q.start,
-        k_start=operands.k.start,
-        v_start=operands.v.start,
-        q_strides=operands.q.strides,
-        k_strides=operands.k.strides,
-        v_strides=operands.v.strides,
-        y_strides=operands.y.strides,
-        mask_strides=_last_strides(mask, 4),
-        relative_strides=_last_strides(desc.relative_position_bias_tensor, 4),
-        bias_stride=_last_strides(desc.bias_tensor, 1)[0],
-        k_bias=sizes.query_heads * sizes.head_size,
-        v_bias=(sizes.query_heads + sizes.key_heads) * sizes.head_size,
-        lengths_stride=_last_strides(lengths, 1)[0],
-        scale=desc.scale,
-        mask_filter=desc.mask_filter_value,
-        **kernel.params,
+        **{**shared_params(problem, operands), **kernel.params},
     )
 
 
-def _zeros(desc: ops.MultiheadAttention1, caps: Capabilities) -> tuple[Launch, ...]:
+def _zeros(y: TensorDesc, caps: Capabilities) -> tuple[Launch, ...]:
     """The launches that write 0 into the rows of y that belong to no sequence."""
-    y = desc.tensor("output_tensor")
     fill = ops.FillValueConstant(output_tensor=y, value_data_type=y.data_type, value=0)
     return chosen_plan(fill, caps).dispatches
 
 
-def _naive(desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capabilities) -> Plan:
-    check_rounds(problem.keys * -(-problem.head_size // 4) + problem.batch, caps, desc.type.dml_name)
-    operands = _operands(desc, caps)
+def _naive(desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf) -> Plan:
+    check_rounds(problem.keys * -(-problem.head_size // 4) + problem.batch, caps, desc.dml_name)
+    operands = operands_of(desc, caps)
     count = desc.tensor("output_tensor").element_count
     local = min(128, most_invocations(caps))
     grid = linear_grid(-(-count // local), caps)
-    dispatch = _dispatch(
-        desc, problem, operands, _Kernel("attention_naive", {"LOCAL_SIZE_X": local, "QUADS": 0}, grid, {"count": count})
-    )
-    return Plan((*operands.before, dispatch), temporary_bytes=operands.temporary_bytes)
+    kernel = _Kernel("attention_naive", {"LOCAL_SIZE_X": local, "QUADS": 0}, grid, {"count": count})
+    return Plan((*operands.before, _dispatch(problem, operands, kernel)), temporary_bytes=operands.temporary_bytes)
 
 
 def _matrices(
-    desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capabilities, *, reductions: bool, split: bool = False
+    desc: OperatorDesc,
+    problem: AttentionProblem,
+    caps: Capabilities,
+    operands_of: OperandsOf,
+    *,
+    reductions: bool,
+    split: bool = False,
 ) -> Plan:
-    operands = _operands(desc, caps)
+    operands = operands_of(desc, caps)
     found = matrix_shape(problem, caps, reductions=reductions)
     assert found is not None, "the rule is possible"
     shape, matrix = found
-    if math.isfinite(desc.mask_filter_value):
-        desc = desc.replace(mask_filter_value=max(-MOST_MASK_FILTER, min(desc.mask_filter_value, MOST_MASK_FILTER)))
+    filter_value = operands.around.params["mask_filter"]
+    if math.isfinite(filter_value):
+        filter_value = max(-MOST_MASK_FILTER, min(filter_value, MOST_MASK_FILTER))
     rows = matrix.m * shape.blocks
     row_tiles = -(-problem.rows // (shape.subgroups * rows))
     parts = _parts(problem, operands, shape.keys, row_tiles, _MATRIX_WORKGROUPS * caps.model.processors if split else 0)
@@ -383,7 +498,7 @@ def _matrices(
         "attention_reductions" if reductions else "attention_cooperative",
         constants,
         (row_tiles, problem.heads, parts.number),
-        {"part_tiles": parts.tiles, "summaries": parts.summaries},
+        {"mask_filter": filter_value, "part_tiles": parts.tiles, "summaries": parts.summaries},
         (parts.where if split else operands.y.where,),
         variant={"REDUCTIONS": reductions},
         subgroup_size=caps.subgroup_size,
@@ -391,7 +506,7 @@ def _matrices(
     return _plan(desc, problem, operands, caps, kernel, parts if split else None)
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """The parts into which keys are shared out.
 
     Attributes:
@@ -412,7 +527,7 @@ _TILE_WORKGROUPS = 16
 """The workgroups for each processor that parts of the keys should make, in the kernel of matrices and in that of tiles."""
 
 
-def _parts(problem: AttentionProblem, operands: _Operands, tile_keys: int, row_tiles: int, workgroups: int) -> _Parts:
+def _parts(problem: AttentionProblem, operands: Operands, tile_keys: int, row_tiles: int, workgroups: int) -> Parts:
     """Parts that together make about so many workgroups; 0 for one part, which needs no memory."""
     key_tiles = -(-problem.keys // tile_keys)
     wanted = -(-workgroups // (problem.heads * row_tiles))
@@ -422,24 +537,24 @@ def _parts(problem: AttentionProblem, operands: _Operands, tile_keys: int, row_t
     all_rows = count * problem.heads * problem.rows
     nbytes = 4 * all_rows * (problem.value_size + 2) if workgroups else 0
     where = Range(Source.TEMPORARY, 0, operands.temporary_bytes, nbytes)
-    return _Parts(count, tiles, where, all_rows * problem.value_size if workgroups else 0)
+    return Parts(count, tiles, where, all_rows * problem.value_size if workgroups else 0)
 
 
 def _plan(
-    desc: ops.MultiheadAttention1,
+    desc: OperatorDesc,
     problem: AttentionProblem,
-    operands: _Operands,
+    operands: Operands,
     caps: Capabilities,
     kernel: _Kernel,
-    parts: _Parts | None,
+    parts: Parts | None,
 ) -> Plan:
     """The kernel between what it needs before and after."""
-    launches = (*operands.before, _dispatch(desc, problem, operands, kernel))
+    launches = (*operands.before, _dispatch(problem, operands, kernel))
     if problem.unpadded:
-        launches = (*_zeros(desc, caps), *launches)
+        launches = (*_zeros(desc.tensor("output_tensor"), caps), *launches)
     if parts is None:
         return Plan(launches, temporary_bytes=operands.temporary_bytes)
-    merge = _merge(problem, operands, caps, parts)
+    merge = merge_parts(problem, operands, caps, parts)
     return Plan((*launches, merge), temporary_bytes=operands.temporary_bytes + aligned(parts.where.nbytes))
 
 
@@ -492,9 +607,11 @@ def tile_shape(problem: AttentionProblem, caps: Capabilities) -> TileShape:
     return found
 
 
-def _tiled(desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capabilities, *, split: bool = False) -> Plan:
+def _tiled(
+    desc: OperatorDesc, problem: AttentionProblem, caps: Capabilities, operands_of: OperandsOf, *, split: bool = False
+) -> Plan:
     shape = tile_shape(problem, caps)
-    operands = _operands(desc, caps)
+    operands = operands_of(desc, caps)
     columns = shape.columns(problem)
     column_tiles = -(-problem.value_size // columns)
     row_tiles = -(-problem.rows // shape.rows)
@@ -503,7 +620,7 @@ def _tiled(desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capab
     )
     staged = (shape.rows + shape.keys) * shape.depth // 4 // shape.invocations + 1
     rounds = -(-problem.head_size // shape.depth) * staged + shape.keys // shape.depth * staged + shape.keys // 4
-    check_rounds(parts.tiles * rounds, caps, desc.type.dml_name)
+    check_rounds(parts.tiles * rounds, caps, desc.dml_name)
     constants = {
         "LOCAL_SIZE_X": shape.invocations,
         "ACROSS": _ACROSS,
@@ -524,16 +641,25 @@ def _tiled(desc: ops.MultiheadAttention1, problem: AttentionProblem, caps: Capab
     return _plan(desc, problem, operands, caps, kernel, parts if split else None)
 
 
-def _merge(problem: AttentionProblem, operands: _Operands, caps: Capabilities, parts: _Parts) -> Dispatch:
-    """Brings the sums of the parts together."""
+def merge_parts(
+    problem: AttentionProblem, operands: Operands, caps: Capabilities, parts: Parts, *, part_keys: int = 0
+) -> Dispatch:
+    """Brings the sums of the parts together.
+
+    Args:
+        problem, operands, caps: The attention.
+        parts: The parts.
+        part_keys: Where parts are of as many keys as there are, the fewest of one; else 0, and there are all parts.
+    """
     count = problem.heads * problem.rows * problem.value_size
     local = min(128, most_invocations(caps))
+    around = operands.around
     return make_dispatch(
         "attention_merge",
-        (parts.where, operands.y.where),
+        (parts.where, around.bindings[LENGTHS_BINDING], operands.y.where),
         linear_grid(-(-count // local), caps),
         variant={"T": operands.data_type.name},
-        constants={"LOCAL_SIZE_X": local},
+        constants={"LOCAL_SIZE_X": local, "LENGTHS": around.constants["LENGTHS"] if part_keys else PastLengths.NONE},
         count=count,
         parts=parts.number,
         summaries=parts.summaries,
@@ -542,14 +668,17 @@ def _merge(problem: AttentionProblem, operands: _Operands, caps: Capabilities, p
         group=problem.group,
         value_size=problem.value_size,
         y_strides=operands.y.strides,
+        keys=problem.keys,
+        new_keys=operands.sizes.new,
+        window=around.params["window"],
+        part_keys=part_keys,
+        lengths_stride=around.params["lengths_stride"],
     )
 
 
-register(
-    ops.MultiheadAttention1,
-    problem=_problem,
-    rules=ATTENTION,
-    schedules={
+def schedules(operands_of: OperandsOf) -> dict[str, Schedule]:
+    """The schedules of ``ATTENTION`` for an operator whose operands lie where the function says."""
+    named: dict[str, Callable[..., Plan]] = {
         "reductions split": functools.partial(_matrices, reductions=True, split=True),
         "reductions": functools.partial(_matrices, reductions=True),
         "cooperative split": functools.partial(_matrices, reductions=False, split=True),
@@ -557,6 +686,14 @@ register(
         "split": functools.partial(_tiled, split=True),
         "tiles": _tiled,
         "naive": _naive,
-    },
+    }
+    return {name: functools.partial(schedule, operands_of=operands_of) for name, schedule in named.items()}
+
+
+register(
+    ops.MultiheadAttention1,
+    problem=_problem,
+    rules=ATTENTION,
+    schedules=schedules(_operands),
     limitations=(LOOP_ROUNDS,),
 )

@@ -7,12 +7,14 @@ import enum
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, FLOATS, SUBGROUP_SUMS
 
-_BUFFERS = ("q", "k", "v", "bias", "mask", "relative", "lengths", "y:w")
+_AROUND = ("bias", "mask", "relative", "lengths", "sinks")
+_BUFFERS = ("q", "k", "v", *_AROUND, "y:w")
 _PARAMS = (
-    *("uint batch", "uint queries", "uint keys", "uint new_keys", "uint key_heads", "uint group"),
+    *("uint batch", "uint queries", "uint keys", "uint new_keys", "uint most_past", "uint key_heads", "uint group"),
     *("uint head_size", "uint value_size", "uint q_start", "uint k_start", "uint v_start"),
     *(f"uint {name}_strides[4]" for name in ("q", "k", "v", "y", "mask", "relative")),
-    *("uint bias_stride", "uint k_bias", "uint v_bias", "uint lengths_stride", "float scale", "float mask_filter"),
+    *("uint bias_stride", "uint k_bias", "uint v_bias", "uint lengths_stride", "uint sinks_stride"),
+    *("float scale", "float softcap", "uint window", "float mask_filter"),
 )
 """The parameters of every attention kernel; see ``glsl/include/attention.glsl``."""
 _CONSTANTS = (
@@ -24,8 +26,17 @@ _CONSTANTS = (
     ("HAS_RELATIVE", 0),
     ("LENGTHS", 0),
     ("UNPADDED", 0),
+    ("WINDOWED", 0),
+    ("CAPPED", 0),
+    ("HAS_SINKS", 0),
     ("QUADS", 0),
 )
+_TURN_BUFFERS = ("cosines", "sines", "positions")
+_TURN_PARAMS = (
+    *("uint pairs", "uint places"),
+    *(f"uint {name}_strides[2]" for name in _TURN_BUFFERS),
+)
+"""What ``glsl/include/attention_turn.glsl`` needs."""
 
 
 class PastLengths(enum.IntEnum):
@@ -45,6 +56,15 @@ class MaskBounds(enum.IntEnum):
     ENDS_AND_STARTS = 2
 
 
+class Turn(enum.IntEnum):
+    """Whether elements are turned by rotary embedding, and where the second of a pair stands."""
+
+    NONE = 0
+    HALVES = 1
+    NEIGHBOURS = 2
+
+
+_TURN_CONSTANTS = (("TURN", 0), ("POSITION_WORDS", 0))
 _SHARED = (("LENGTHS", PastLengths), ("MASK_BOUNDS", MaskBounds))
 
 ROWS: tuple[KernelSpec, ...] = (
@@ -92,26 +112,59 @@ ROWS: tuple[KernelSpec, ...] = (
         )
     ),
     KernelSpec(
+        "attention_step",
+        "attention_step.comp",
+        buffers=("q", "k:w", "v:w", *_AROUND, "y:w", "new_k", "new_v", *_TURN_BUFFERS, "partials:w"),
+        params=(
+            *_PARAMS,
+            *_TURN_PARAMS,
+            *("uint new_k_strides[4]", "uint new_v_strides[4]", "uint parts", "uint part_keys", "uint summaries"),
+        ),
+        constants=(
+            *_CONSTANTS,
+            *_TURN_CONSTANTS,
+            *(
+                ("LANES", 1),
+                ("ROWS", 1),
+                ("NEW_ROWS", 1),
+                ("KEYS", 1),
+                ("HEAD_CHUNKS", 1),
+                ("VALUE_CHUNKS", 1),
+                ("SPLIT", 0),
+            ),
+        ),
+        shared=(*_SHARED, ("TURN", Turn)),
+        variants=(("T", FLOATS),),
+        extensions=SUBGROUP_SUMS,
+    ),
+    KernelSpec(
         "attention_merge",
         "attention_merge.comp",
-        buffers=("partials", "y:w"),
+        buffers=("partials", "lengths", "y:w"),
         params=(
             *("uint count", "uint parts", "uint summaries", "uint queries", "uint key_heads", "uint group"),
             *("uint value_size", "uint y_strides[4]"),
+            *("uint keys", "uint new_keys", "uint window", "uint part_keys", "uint lengths_stride"),
         ),
-        constants=(("LOCAL_SIZE_X", 128),),
+        constants=(("LOCAL_SIZE_X", 128), ("LENGTHS", 0)),
+        shared=(("LENGTHS", PastLengths),),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(
         "attention_present",
         "attention_present.comp",
-        buffers=("x", "past", "bias", "lengths", "y:w"),
+        buffers=("x", "past", "bias", "lengths", *_TURN_BUFFERS, "y:w"),
         params=(
-            *("uint count", "uint rows", "uint new_rows", "uint heads", "uint size", "uint x_start", "uint x_strides[4]"),
+            *("uint count", "uint rows", "uint new_rows", "uint most_past", "uint heads", "uint size"),
+            *("uint x_start", "uint x_strides[4]"),
             *("uint past_strides[4]", "uint y_strides[4]", "uint bias_start", "uint bias_stride", "uint lengths_stride"),
+            *_TURN_PARAMS,
         ),
-        constants=(("LOCAL_SIZE_X", 128), ("HAS_PAST", 0), ("HAS_BIAS", 0), ("LENGTHS", 0), ("APPEND", 0), ("QUADS", 0)),
-        shared=(("LENGTHS", PastLengths),),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("HAS_PAST", 0), ("HAS_BIAS", 0), ("LENGTHS", 0), ("APPEND", 0), ("QUADS", 0)),
+            *_TURN_CONSTANTS,
+        ),
+        shared=(("LENGTHS", PastLengths), ("TURN", Turn)),
         variants=(("T", FLOATS),),
     ),
 )

@@ -1,0 +1,254 @@
+// Attention of few queries over a cache, which their own keys and values join: a step of a language model; see
+// include/attention.glsl.
+//
+// LANES neighbouring invocations have a key at a time, each HEAD_CHUNKS of its 16-byte words and VALUE_CHUNKS of its value's, and
+// as many groups of them as fit the workgroup take the keys of a part in turns, KEYS each at once, so that all of their loads
+// are on their way together. Nothing is shared until the part is done: each group has its own peak, weights and sums for all
+// ROWS rows, which are the queries of all heads that share the keys. Then a row at a time they are brought together.
+//
+// The part in which the new rows stand writes them to the cache, keys turned, and reads them from shared memory. No workgroup
+// reads what another one writes.
+//
+// Bindings: Q, BIAS, MASK, RELATIVE, LENGTHS, SINKS, NEW_K, NEW_V, COSINES, SINES, POSITIONS read; K and V, the cache, read and
+// written; Y written, or PARTIALS where SPLIT, as attention_merge reads them. Strides of NEW_K and NEW_V are those of Q.
+// Constants: those above; ROWS = NEW_ROWS * p.group; TURN and POSITION_WORDS, see include/attention_turn.glsl. Rows of K and V
+// consist of whole words.
+// Grid: x over parts, y over (batch entry, head of keys). How many keys a part has follows from the length: see
+// include/attention_parts.glsl. Workgroups behind the last part leave at once.
+// Chosen for so few rows that they fit registers.
+
+#include "attention.glsl"
+#include "attention_parts.glsl"
+#include "attention_turn.glsl"
+#include "dtype.glsl"
+#include "workgroup.glsl"
+
+layout(set = 0, binding = BINDING_K, std430) readonly buffer KWords { uvec4 k_words[]; };
+layout(set = 0, binding = BINDING_V, std430) readonly buffer VWords { uvec4 v_words[]; };
+layout(set = 0, binding = BINDING_K, std430) writeonly buffer KWritten { uvec4 k_written[]; };
+layout(set = 0, binding = BINDING_V, std430) writeonly buffer VWritten { uvec4 v_written[]; };
+layout(set = 0, binding = BINDING_NEW_K, std430) readonly buffer NewK { T new_k[]; };
+layout(set = 0, binding = BINDING_NEW_V, std430) readonly buffer NewV { T new_v[]; };
+layout(set = 0, binding = BINDING_PARTIALS, std430) writeonly buffer Partials { float partials[]; };
+
+const uint GROUPS = LOCAL_SIZE_X / LANES;
+const uint HEAD_WORDS = HEAD_CHUNKS * LANES; // at least those of a row
+const uint VALUE_WORDS = VALUE_CHUNKS * LANES;
+const uint VALUE_ELEMENTS = VALUE_WORDS * T_PER_WORD;
+
+shared float queries[ROWS * HEAD_WORDS * T_PER_WORD];
+shared uvec4 new_keys[NEW_ROWS * HEAD_WORDS];
+shared uvec4 new_values[NEW_ROWS * VALUE_WORDS];
+shared float found[GROUPS * VALUE_ELEMENTS];
+shared vec2 summaries[GROUPS]; // peak, weights
+
+float weight_of(float difference) {
+#if T_BYTES == 2
+    return exp2(difference * LOG2_E);
+#else
+    return exp_accurate(difference);
+#endif
+}
+
+// The memory of a workgroup is free again for the next sum.
+vec2 sum_of_key(vec2 value) {
+    const vec2 sum = sum_over_lanes(value, 0);
+    if (LANES > gl_SubgroupSize) barrier();
+    return sum;
+}
+
+uint row_of(uint strides[4], uint entry, uint row, uint head) {
+    return entry * strides[0] + row * strides[1] + head * strides[2];
+}
+
+// Queries, turned, with zeros behind the end of each.
+void stage_queries(Sequence sequence, uint key_head, uint before) {
+    const uint width = HEAD_WORDS * T_PER_WORD;
+    for (uint i = gl_LocalInvocationIndex; i < ROWS * width; i += LOCAL_SIZE_X) {
+        const uint row = i / width;
+        const uint d = i - row * width;
+        const uint s = row / p.group;
+        const uint start = BYTE_OFFSET_Q / T_BYTES + q_start(sequence, s, key_head * p.group + row % p.group);
+        float value = d < p.head_size ? float(q[start + d * p.q_strides[3]]) : 0.0;
+        if (is_turned(d)) {
+            const float partner = float(q[start + partner_of(d) * p.q_strides[3]]);
+            value = turned(table_row(sequence.entry, s, before + s), d, value, partner);
+        }
+        queries[i] = value;
+    }
+}
+
+// The new rows, to shared memory and, those of this part, to the cache.
+void stage_new_rows(Sequence sequence, uint key_head, uint before, uint start, uint end) {
+    const uint entry = sequence.entry;
+    for (uint i = gl_LocalInvocationIndex; i < NEW_ROWS * HEAD_WORDS; i += LOCAL_SIZE_X) {
+        const uint s = i / HEAD_WORDS;
+        const uint first = (i - s * HEAD_WORDS) * T_PER_WORD;
+        if (first >= p.head_size) continue;
+        const uint row = BYTE_OFFSET_NEW_K / T_BYTES + row_of(p.new_k_strides, entry, s, key_head);
+        const uint table = table_row(entry, s, before + s);
+        float values[T_PER_WORD];
+        [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e) {
+            const uint d = first + e;
+            values[e] = float(new_k[row + d * p.new_k_strides[3]]);
+            if (is_turned(d)) {
+                const float partner = float(new_k[row + partner_of(d) * p.new_k_strides[3]]);
+                values[e] = turned(table, d, values[e], partner);
+            }
+        }
+        new_keys[i] = pack_word(values);
+        const uint j = before + s;
+        const uint place = (BYTE_OFFSET_K / T_BYTES + k_start(sequence, j, key_head) + first) / T_PER_WORD;
+        if (j >= start && j < end) k_written[place] = new_keys[i];
+    }
+    for (uint i = gl_LocalInvocationIndex; i < NEW_ROWS * VALUE_WORDS; i += LOCAL_SIZE_X) {
+        const uint s = i / VALUE_WORDS;
+        const uint first = (i - s * VALUE_WORDS) * T_PER_WORD;
+        if (first >= p.value_size) continue;
+        const uint row = BYTE_OFFSET_NEW_V / T_BYTES + row_of(p.new_v_strides, entry, s, key_head);
+        float values[T_PER_WORD];
+        [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e) values[e] = float(new_v[row + (first + e) * p.new_v_strides[3]]);
+        new_values[i] = pack_word(values);
+        const uint j = before + s;
+        const uint place = (BYTE_OFFSET_V / T_BYTES + v_start(sequence, j, key_head) + first) / T_PER_WORD;
+        if (j >= start && j < end) v_written[place] = new_values[i];
+    }
+}
+
+void main() {
+    const uint entry = gl_WorkGroupID.y / p.key_heads;
+    const uint key_head = gl_WorkGroupID.y - entry * p.key_heads;
+    const Sequence sequence = sequence_of(entry);
+    const uint before = sequence.end - NEW_ROWS;
+    const uvec2 keys = keys_of_parts(before);
+    const uint part_keys = keys_of_part(keys.y - keys.x, p.parts);
+    const uint start = keys.x + gl_WorkGroupID.x * part_keys;
+    if (start >= sequence.keys) return;
+    const uint end = min(start + part_keys, sequence.keys);
+    const uint invocation = workgroup_invocation();
+    const uint lane = invocation % LANES;
+    const uint group = invocation / LANES;
+    const uint last_head_word = p.head_size / T_PER_WORD - 1;
+    const uint last_value_word = p.value_size / T_PER_WORD - 1;
+    const bool has_new_rows = end > before;
+
+    stage_queries(sequence, key_head, before);
+    if (has_new_rows) stage_new_rows(sequence, key_head, before, start, end);
+    barrier();
+
+    float own[ROWS][HEAD_CHUNKS][T_PER_WORD];
+    float sums[ROWS][VALUE_CHUNKS][T_PER_WORD];
+    float peaks[ROWS];
+    float weights[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        const bool first = gl_WorkGroupID.x == 0 && group == 0;
+        peaks[r] = first ? first_peak(key_head * p.group + r % p.group) : -INFINITY;
+        weights[r] = first ? first_weights() : 0.0;
+        [[unroll]] for (uint c = 0; c < HEAD_CHUNKS; ++c)
+            [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e)
+                own[r][c][e] = queries[(r * HEAD_WORDS + c * LANES + lane) * T_PER_WORD + e];
+        [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
+            [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e) sums[r][c][e] = 0.0;
+    }
+
+    for (uint first = start; first < end; first += GROUPS * KEYS) {
+        uvec4 key_words[KEYS][HEAD_CHUNKS];
+        uvec4 value_words[KEYS][VALUE_CHUNKS];
+        [[unroll]] for (uint n = 0; n < KEYS; ++n) {
+            const uint j = min(first + n * GROUPS + group, end - 1);
+            const uint key = (BYTE_OFFSET_K / T_BYTES + k_start(sequence, j, key_head)) / T_PER_WORD;
+            const uint value = (BYTE_OFFSET_V / T_BYTES + v_start(sequence, j, key_head)) / T_PER_WORD;
+            [[unroll]] for (uint c = 0; c < HEAD_CHUNKS; ++c)
+                key_words[n][c] = k_words[key + min(c * LANES + lane, last_head_word)];
+            [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
+                value_words[n][c] = v_words[value + min(c * LANES + lane, last_value_word)];
+        }
+        if (first + GROUPS * KEYS > before) {
+            [[unroll]] for (uint n = 0; n < KEYS; ++n) {
+                const uint j = min(first + n * GROUPS + group, end - 1);
+                if (j < before) continue;
+                [[unroll]] for (uint c = 0; c < HEAD_CHUNKS; ++c)
+                    key_words[n][c] = new_keys[(j - before) * HEAD_WORDS + min(c * LANES + lane, last_head_word)];
+                [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
+                    value_words[n][c] = new_values[(j - before) * VALUE_WORDS + min(c * LANES + lane, last_value_word)];
+            }
+        }
+
+        float scores[ROWS][KEYS];
+        [[unroll]] for (uint n = 0; n < KEYS; ++n) {
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) scores[r][n] = 0.0;
+            [[unroll]] for (uint c = 0; c < HEAD_CHUNKS; ++c) {
+                float elements[T_PER_WORD];
+                unpack_word(key_words[n][c], elements);
+                [[unroll]] for (uint r = 0; r < ROWS; ++r)
+                    [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e)
+                        scores[r][n] = fma(own[r][c][e], elements[e], scores[r][n]);
+            }
+            [[unroll]] for (uint r = 0; r < ROWS; r += 2) {
+                const uint next = min(r + 1, ROWS - 1);
+                const vec2 pair = sum_of_key(vec2(scores[r][n], scores[next][n]));
+                scores[r][n] = pair.x;
+                if (next > r) scores[next][n] = pair.y;
+            }
+        }
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            const uint s = r / p.group;
+            const uint head = key_head * p.group + r % p.group;
+            float higher = peaks[r];
+            [[unroll]] for (uint n = 0; n < KEYS; ++n) {
+                const uint j = first + n * GROUPS + group;
+                const bool seen = j < end && j < keys_seen(sequence, s) && j >= first_seen(sequence, s);
+                scores[r][n] = seen ? scaled(scores[r][n]) + added(sequence, s, head, min(j, end - 1)) : -INFINITY;
+                higher = max(higher, scores[r][n]);
+            }
+            const float base = subtracted(higher);
+            const float factor = weight_of(peaks[r] - base);
+            peaks[r] = higher;
+            weights[r] *= factor;
+            [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
+                [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e) sums[r][c][e] *= factor;
+            [[unroll]] for (uint n = 0; n < KEYS; ++n) {
+                scores[r][n] = weight_of(scores[r][n] - base);
+                weights[r] += scores[r][n];
+            }
+        }
+        [[unroll]] for (uint n = 0; n < KEYS; ++n)
+            [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c) {
+                float elements[T_PER_WORD];
+                unpack_word(value_words[n][c], elements);
+                [[unroll]] for (uint r = 0; r < ROWS; ++r)
+                    [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e)
+                        sums[r][c][e] = fma(scores[r][n], elements[e], sums[r][c][e]);
+            }
+    }
+
+    const uint first_of_part = (gl_WorkGroupID.x * gl_NumWorkGroups.y + gl_WorkGroupID.y) * ROWS;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        if (lane == 0) summaries[group] = vec2(peaks[r], weights[r]);
+        barrier();
+        float highest = summaries[0].x;
+        for (uint g = 1; g < GROUPS; ++g) highest = max(highest, summaries[g].x);
+        const float base = subtracted(highest);
+        const float factor = weight_of(peaks[r] - base);
+        [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
+            [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e)
+                found[group * VALUE_ELEMENTS + (c * LANES + lane) * T_PER_WORD + e] = factor * sums[r][c][e];
+        float total = 0.0;
+        for (uint g = 0; g < GROUPS; ++g) total = fma(weight_of(summaries[g].x - base), summaries[g].y, total);
+        barrier();
+        const uint y_row = BYTE_OFFSET_Y / T_BYTES + y_start(sequence, r / p.group, key_head * p.group + r % p.group);
+        for (uint column = invocation; column < p.value_size; column += LOCAL_SIZE_X) {
+            float sum = 0.0;
+            for (uint g = 0; g < GROUPS; ++g) sum += found[g * VALUE_ELEMENTS + column];
+            if (SPLIT != 0)
+                partials[BYTE_OFFSET_PARTIALS / 4 + (first_of_part + r) * p.value_size + column] = sum;
+            else
+                y[y_row + column * p.y_strides[3]] = T(share(sum, total));
+        }
+        if (SPLIT != 0 && invocation == 0) {
+            const uint place = BYTE_OFFSET_PARTIALS / 4 + p.summaries + 2 * (first_of_part + r);
+            partials[place] = highest;
+            partials[place + 1] = total;
+        }
+    }
+}

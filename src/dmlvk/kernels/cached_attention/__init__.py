@@ -1,0 +1,1 @@
+"""The family cached attention: rules, lowering; its kernels are those of attention."""

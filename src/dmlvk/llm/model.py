@@ -1,0 +1,338 @@
+"""Language models: a decoder with a tokenizer, which continue texts and answer messages."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.engine.default_device import check_device, default_device
+from dmlvk.llm.answers import Job, Piece, StoppedText
+from dmlvk.llm.chat_template import ChatTemplate, Message
+from dmlvk.llm.config import ModelConfig
+from dmlvk.llm.decoder import Decoder
+from dmlvk.llm.gguf_file import load_gguf
+from dmlvk.llm.sampling import Sampling
+from dmlvk.llm.tokenizer import TextStream, Tokenizer
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import InvalidArgumentError, NoSuchFileError, StateError, UnsupportedError
+
+Prompt = str | Sequence[int]
+_USUAL_CAPACITY: Final = 4096
+_WORTH_WAITING: Final = 16
+"""Tokens that two new prompts begin with together, from which on the second waits for the first, to have them from there."""
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: ComputeDevice | None = None,
+    *,
+    capacity: int | None = None,
+    sequences: int = 1,
+    data_type: TensorDataType | None = None,
+) -> Model:
+    """A language model of a file, on a device.
+
+    Args:
+        path: A GGUF file, or the first part of one in several.
+        device: The device; the process-wide one where None.
+        capacity: Tokens that a sequence can have, prompt and answer together; as many as the model was made for, but at most
+            4,096, where None. The cache takes memory for all of them.
+        sequences: Sequences that are continued at once.
+        data_type: The type of activations and of the cache, FLOAT16 or FLOAT32; what the device is good at where None.
+
+    Raises:
+        NoSuchFileError, ModelError: there is no such file, or it is broken.
+        UnsupportedError: an architecture, a type of weights or a tokenizer that is not supported.
+        InvalidArgumentError: a capacity beyond the model's context, or less than one sequence.
+        OutOfDeviceMemoryError: the model does not fit; no memory is taken then.
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise UnsupportedError(f"{file} is a folder: only GGUF files can be loaded")
+    if not file.exists():
+        raise NoSuchFileError(f"there is no file {file}")
+    if device is not None:
+        check_device(device)
+    weights = load_gguf(file)
+    tokenizer = Tokenizer.of_metadata(weights.metadata)
+    source = weights.metadata.get("tokenizer.chat_template")
+    template = None if source is None else ChatTemplate(source, tokenizer.special)
+    rows = min(weights.config.context, _USUAL_CAPACITY) if capacity is None else capacity
+    owner = default_device() if device is None else device
+    return Model(Decoder(owner, weights, capacity=rows, sequences=sequences, data_type=data_type), tokenizer, template)
+
+
+@dataclass
+class Usage:
+    """What a call came to.
+
+    Attributes:
+        prompt_tokens: Tokens of all prompts.
+        reused_tokens: Those of them that were in the cache already.
+        new_tokens: Tokens that were chosen, those that ended answers included.
+        prompt_seconds: The time until the first of them.
+        seconds: The time until the last of them.
+    """
+
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    new_tokens: int = 0
+    prompt_seconds: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def prompt_speed(self) -> float:
+        """Prompt tokens a second that were computed; 0 where there was nothing to compute."""
+        return (self.prompt_tokens - self.reused_tokens) / self.prompt_seconds if self.prompt_seconds else 0.0
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second after the first; 0 where there are none."""
+        rest = self.seconds - self.prompt_seconds
+        return (self.new_tokens - 1) / rest if self.new_tokens > 1 and rest > 0 else 0.0
+
+
+class Model:
+    """A language model: ``load`` makes one. Not for several threads at once.
+
+    What its cache holds stays there between calls: of a new prompt only what follows its longest beginning that some
+    sequence has is computed.
+
+    Attributes:
+        config: The model's numbers.
+        tokenizer: Its tokenizer.
+        usage: What the last call came to, or the one that goes on.
+    """
+
+    def __init__(self, decoder: Decoder, tokenizer: Tokenizer, template: ChatTemplate | None = None) -> None:
+        self.tokenizer = tokenizer
+        self.usage = Usage()
+        self._decoder = decoder
+        self._template = template
+        self._held: list[list[int]] = [[] for _ in decoder.lengths]
+        """The tokens of each sequence's cache."""
+        self._turn = 0
+
+    @property
+    def config(self) -> ModelConfig:
+        return self._decoder.config
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that a sequence can have, prompt and answer together."""
+        return self._decoder.capacity
+
+    @property
+    def sequences(self) -> int:
+        """Sequences that are continued at once."""
+        return len(self._held)
+
+    @overload
+    def generate(
+        self, prompt: str, max_new_tokens: int = ..., *, stop: str | Sequence[str] = ..., **options: Any
+    ) -> Iterator[str]: ...
+    @overload
+    def generate(
+        self, prompt: Sequence[int], max_new_tokens: int = ..., *, stop: Sequence[int] = ..., **options: Any
+    ) -> Iterator[int]: ...
+    def generate(self, prompt: Prompt, max_new_tokens: int = 256, *, stop: Any = (), **options: Any) -> Iterator[Any]:
+        """Continues a prompt, piece by piece as they come.
+
+        Args:
+            prompt: Text, or tokens.
+            max_new_tokens: The most tokens of the answer, which also ends where the capacity does.
+            stop: Strings before the first of which the answer ends; of a prompt in tokens, tokens.
+            options: ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``repetition_penalty``, ``repetition_window`` and
+                ``seed``: the fields of ``Sampling``; without them the most probable token is chosen. ``ignore_ends``:
+                whether an answer goes on where the model ends it.
+
+        Returns:
+            Text, cut only between whole characters, or tokens. Another call ends it.
+
+        Raises:
+            InvalidArgumentError: a prompt without tokens or one that the capacity does not hold, a token that the model has
+                not, or an option out of its range. Nothing has been computed then.
+        """
+        jobs = self._jobs([prompt], max_new_tokens, stop, options)
+        return (piece for _, piece in self._pieces(jobs))
+
+    def generate_batch(
+        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, *, stop: Any = (), **options: Any
+    ) -> Iterator[tuple[int, Piece]]:
+        """Continues prompts together, as ``generate`` does each; a seed is the same for all.
+
+        Args:
+            prompts: Texts, or lists of tokens. Where there are more than sequences, one begins where another ends.
+
+        Returns:
+            The number of a prompt and a piece of its answer, of all answers in turn.
+        """
+        return self._pieces(self._jobs(prompts, max_new_tokens, stop, options))
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        max_new_tokens: int = 1024,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Iterator[str]:
+        """Answers a conversation, piece by piece as they come.
+
+        Args:
+            messages: Dicts with a "role" ("system", "user" or "assistant") and "content", in order.
+            max_new_tokens: As of ``generate``; so are ``options``.
+            variables: What else the model's template may ask for, such as ``{"tools": [...]}``.
+
+        Raises:
+            UnsupportedError: the model has no chat template.
+            InvalidArgumentError: messages that its template refuses; and as ``generate``.
+        """
+        if self._template is None:
+            raise UnsupportedError("the model's file has no chat template: generate continues text")
+        return self.generate(self._template.text(messages, **(variables or {})), max_new_tokens, **options)
+
+    def logits(self, prompt: Prompt) -> npt.NDArray[np.float32]:
+        """For each token of a prompt, the logits of the one that follows: (tokens, vocabulary).
+
+        Raises:
+            InvalidArgumentError: as ``generate``.
+        """
+        tokens = self._tokens(prompt)
+        self._turn += 1
+        slot = min(range(self.sequences), key=lambda item: len(self._held[item]))
+        self._cut(slot, 0)
+        parts: list[list[int]] = [[] for _ in self._held]
+        parts[slot] = tokens
+        found = self._decoder.feed(parts, all_logits=True)[slot]
+        self._held[slot] = tokens
+        return found
+
+    # -- what is to be done
+
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]
+        if not 1 <= len(tokens) <= self.capacity:
+            rule = f"must have 1 to {self.capacity} tokens, the capacity that the model was loaded with"
+            raise InvalidArgumentError(rule, field="prompt", value=len(tokens))
+        known = self.config.vocabulary
+        for token in tokens:
+            if not 0 <= token < known:
+                raise InvalidArgumentError(f"must be tokens from 0 to {known - 1}", field="prompt", value=token)
+        return tokens
+
+    def _jobs(self, prompts: Sequence[Prompt], most: int, stop: Any, options: dict[str, Any]) -> list[Job]:
+        if not isinstance(most, int) or most < 1:
+            raise InvalidArgumentError("must be a whole number, 1 or more", field="max_new_tokens", value=most)
+        ends = frozenset() if options.pop("ignore_ends", False) else self.tokenizer.ends
+        try:
+            sampling = Sampling(**options)
+        except TypeError:
+            known = {"ignore_ends", *Sampling.__dataclass_fields__}
+            wrong = sorted(options.keys() - known)
+            raise InvalidArgumentError(f"must be one of {', '.join(sorted(known))}", field="options", value=wrong) from None
+        stops = (stop,) if isinstance(stop, str | int) else tuple(stop)
+        jobs = []
+        for index, prompt in enumerate(prompts):
+            is_text = isinstance(prompt, str)
+            if not all(isinstance(item, str if is_text else int) and item != "" for item in stops):
+                rule = "must be strings that are not empty" if is_text else "must be tokens, as the prompt is"
+                raise InvalidArgumentError(rule, field="stop", value=stop)
+            tokens = self._tokens(prompt)
+            room = min(most, self.capacity - len(tokens) + 1)
+            text = StoppedText(TextStream(self.tokenizer, tokens), stops) if is_text else None
+            own_ends = ends if is_text else ends | frozenset(cast("tuple[int, ...]", stops))
+            jobs.append(Job(index, tokens, sampling, room, own_ends, text))
+        return jobs
+
+    # -- the loop
+
+    def _pieces(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Piece]]:
+        """The pieces of all jobs, each with the number of its prompt."""
+        self._turn += 1
+        self.usage = Usage(prompt_tokens=sum(len(job.prompt) for job in jobs))
+        return self._run(jobs, self._turn, self.usage)
+
+    def _run(self, jobs: Sequence[Job], turn: int, usage: Usage) -> Iterator[tuple[int, Piece]]:
+        started = time.perf_counter()
+        waiting, running = deque(jobs), dict[int, Job]()
+        while waiting or running:
+            if turn != self._turn:
+                raise StateError("another call has taken the model's cache: an answer is read to its end first")
+            begun = self._begin(waiting, running, usage)
+            tokens = [running[slot].last if slot in running else 0 for slot in range(self.sequences)] if begun else None
+            sampling = [running[slot].sampling if slot in running else None for slot in range(self.sequences)]
+            chosen = self._decoder.step(sampling, tokens)
+            usage.new_tokens += len(running)
+            usage.seconds = time.perf_counter() - started
+            usage.prompt_seconds = usage.prompt_seconds or usage.seconds
+            given: list[tuple[int, Piece]] = []
+            for slot, job in list(running.items()):
+                self._held[slot].append(job.last)
+                pieces, is_over = job.push(int(chosen[slot]))
+                given += [(job.index, piece) for piece in pieces]
+                if is_over:
+                    del running[slot]
+            yield from given
+
+    def _begin(self, waiting: deque[Job], running: dict[int, Job], usage: Usage) -> bool:
+        """Gives waiting jobs the sequences that are free, and brings their prompts into the cache but for the last token."""
+        begun = len(running)
+        parts: list[list[int]] = [[] for _ in self._held]
+        while waiting and len(running) < self.sequences:
+            job = waiting.popleft()
+            tokens = job.prompt[:-1]
+            planned = max(_common(held, tokens) for held in self._held)
+            if planned - max(self._known(tokens)) >= _WORTH_WAITING:
+                self._feed(parts)
+                parts = [[] for _ in self._held]
+            slot, known = self._place(tokens, running)
+            usage.reused_tokens += known
+            parts[slot] = tokens[known:]
+            self._held[slot] += parts[slot]  # as it is to be
+            running[slot] = job
+        self._feed(parts)
+        return len(running) > begun
+
+    def _feed(self, parts: Sequence[Sequence[int]]) -> None:
+        if any(parts):
+            try:
+                self._decoder.feed(parts)
+            finally:
+                for held, length in zip(self._held, self._decoder.lengths, strict=True):
+                    del held[length:]
+
+    def _known(self, tokens: Sequence[int]) -> list[int]:
+        """How many of the tokens each sequence's cache begins with."""
+        return [min(_common(held, tokens), length) for held, length in zip(self._held, self._decoder.lengths, strict=True)]
+
+    def _place(self, tokens: Sequence[int], running: Mapping[int, Job]) -> tuple[int, int]:
+        """A free sequence, and how many of the tokens its cache has now: the longest beginning that any sequence has."""
+        shared = self._known(tokens)
+        free = [slot for slot in range(self.sequences) if slot not in running]
+        best = max(range(self.sequences), key=lambda slot: (shared[slot], slot in free))
+        if best in free:
+            self._cut(best, shared[best])
+            return best, shared[best]
+        slot = min(free, key=lambda item: len(self._held[item]))
+        self._decoder.share(best, slot, shared[best])
+        self._held[slot] = list(tokens[: shared[best]])
+        return slot, shared[best]
+
+    def _cut(self, slot: int, length: int) -> None:
+        self._decoder.truncate(slot, length)
+        del self._held[slot][length:]
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """The length of two sequences' common beginning."""
+    return next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))

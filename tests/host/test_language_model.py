@@ -1,0 +1,230 @@
+"""Answers without a device: a decoder that counts stands in for the model's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlvk.llm.chat_template import ChatTemplate
+from dmlvk.llm.model import Model
+from dmlvk.llm.sampling import Sampling
+from dmlvk.llm.tokenizer import TextStream, Tokenizer
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError
+
+
+def letters() -> dict[int, str]:
+    """The letters that byte-level tokenizers write bytes as."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = (byte for byte in range(256) if byte not in plain)
+    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + index) for index, byte in enumerate(others)}
+
+
+def byte_tokenizer(**keys: Any) -> Tokenizer:
+    """A token for each byte, one for "th", and an end."""
+    written = letters()
+    texts = [written[byte] for byte in range(256)] + ["th", "<|im_end|>"]
+    metadata = {"model": "gpt2", "pre": "gpt-2", "tokens": texts, "token_type": [1] * 257 + [3], "merges": ["t h"], **keys}
+    return Tokenizer.of_metadata({f"tokenizer.ggml.{name}": value for name, value in metadata.items()})
+
+
+class CountingDecoder:
+    """The token after t is t + 1 for an even place, and that after its neighbour for others, of a text given ahead."""
+
+    def __init__(self, text: Sequence[int], capacity: int = 64, sequences: int = 1) -> None:
+        self.text, self.capacity = list(text), capacity
+        self.config: Any = type("Config", (), {"vocabulary": 258, "context": 1000})
+        self.rows: list[list[int]] = [[] for _ in range(sequences)]
+        self.fed: list[list[list[int]]] = []
+        self.shared: list[tuple[int, int, int]] = []
+        self.chosen = [0] * sequences
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(row) for row in self.rows]
+
+    def feed(self, parts: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[Any]:
+        self.fed.append([list(part) for part in parts])
+        for row, part in zip(self.rows, parts, strict=True):
+            row.extend(part)
+        return [np.zeros((len(part), 258), np.float32) for part in parts]
+
+    def step(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> Any:
+        given = self.chosen if tokens is None else tokens
+        for slot, own in enumerate(sampling):
+            if own is not None:
+                self.rows[slot].append(given[slot])
+                assert len(self.rows[slot]) <= self.capacity
+                self.chosen[slot] = self.text[len(self.rows[slot]) % len(self.text)]
+        return np.array(self.chosen, np.int32)
+
+    def truncate(self, sequence: int, length: int) -> None:
+        assert length <= len(self.rows[sequence])
+        del self.rows[sequence][length:]
+
+    def share(self, source: int, target: int, length: int) -> None:
+        self.shared.append((source, target, length))
+        self.rows[target] = self.rows[source][:length]
+
+
+def model(text: str | Sequence[int], **attributes: Any) -> tuple[Model, Any]:
+    """A model whose answer to a prompt of n tokens is the text from place n on."""
+    tokenizer = byte_tokenizer()
+    decoder: Any = CountingDecoder(tokenizer.encode(text) if isinstance(text, str) else text, **attributes)
+    return Model(decoder, tokenizer, ChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}", {})), decoder
+
+
+def test_text_and_tokens() -> None:
+    own, _ = model("abcdefgh")
+    assert list(own.generate("xy", 4)) == ["c", "d", "e", "f"]
+    assert list(own.generate([120, 121], 4)) == [ord(letter) for letter in "cdef"]
+    assert "".join(own.chat([{"role": "user", "content": "xyz"}], 2)) == "de"
+    assert own.logits("abc").shape == (3, 258)
+    assert own.usage.new_tokens == 2
+
+
+def test_an_answer_ends_at_the_models_end_unless_that_is_ignored() -> None:
+    own, _ = model("abcd<|im_end|>fg")
+    assert list(own.generate("xy", 6)) == ["c", "d"]
+    assert list(own.generate([120, 121], 6)) == [99, 100]
+    assert list(own.generate([120, 121], 4, ignore_ends=True)) == [99, 100, 257, 102]
+
+
+@pytest.mark.parametrize(
+    ("stop", "expected"),
+    [("ef", "cd"), (["fgz", "gh"], "cdef"), ("fgz", "cdefghab"), (("h", "e"), "cd"), ("cd", "")],
+)
+def test_stops_across_the_borders_of_tokens(stop: Any, expected: str) -> None:
+    own, _ = model("abcdefgh")
+    assert "".join(own.generate("xy", 8, stop=stop)) == expected
+
+
+def test_what_may_begin_a_stop_is_held_back_until_it_does_not() -> None:
+    own, _ = model("abcdefgh")
+    assert list(own.generate("xy", 5, stop="deg")) == ["c", "def", "g"]
+    assert list(own.generate("xy", 3, stop="efg")) == ["c", "d", "e"], "what is held at the end is given"
+    assert list(own.generate([120, 121], 5, stop=[101])) == [99, 100]
+
+
+def test_text_is_cut_at_whole_characters() -> None:
+    own, _ = model("ab€ü🎉z")
+    assert list(own.generate("xy", 10)) == ["€", "ü", "🎉", "z"]
+    assert list(own.generate("xy", 2)) == ["\ufffd"], "an answer that ends inside a character says so"
+
+
+def test_a_prompts_known_beginning_is_not_computed_again() -> None:
+    own, decoder = model("abcdefgh")
+    list(own.generate("xyz", 3))
+    assert decoder.fed == [[[120, 121]]]
+    answer = decoder.rows[0][3:]
+    assert answer == [ord("d"), ord("e")], "the last token chosen is in no cache"
+    list(own.generate([120, 121, 122, *answer, 7, 8], 1))
+    assert decoder.fed[1:] == [[[7]]] and own.usage.reused_tokens == 5
+    list(own.generate([120, 9], 1))
+    assert decoder.fed[2:] == [] and own.usage.reused_tokens == 1
+
+
+def test_a_batch_shares_beginnings_and_takes_turns() -> None:
+    own, decoder = model("abcdefgh", sequences=2)
+    long = "xyz" * 6
+    prompts = [f"{long}zu", f"{long}zuvw", "xy", "q"]
+    found: list[str] = ["", "", "", ""]
+    for index, piece in own.generate_batch(prompts, 3):
+        found[index] += str(piece)
+    assert found == ["efg", "gha", "cde", "bcd"]
+    assert decoder.shared[0] == (0, 1, 19) and own.usage.reused_tokens >= 19
+    alone, _ = model("abcdefgh")
+    assert ["".join(alone.generate(prompt, 3)) for prompt in prompts] == found
+
+
+def test_an_answer_ends_with_the_capacity() -> None:
+    own, decoder = model("abcdefgh", capacity=6)
+    assert "".join(own.generate("xyzw", 50)) == "efg"
+    assert decoder.lengths == [6]
+
+
+def test_what_is_refused() -> None:
+    own, decoder = model("abcdefgh", capacity=6)
+    mixed: Any = ["a"]
+    for words, field in (
+        (lambda: own.generate("1234567"), "prompt"),
+        (lambda: own.generate(""), "prompt"),
+        (lambda: own.generate([258]), "prompt"),
+        (lambda: own.generate("a", 0), "max_new_tokens"),
+        (lambda: own.generate("a", stop=[""]), "stop"),
+        (lambda: own.generate([1], stop=mixed), "stop"),
+        (lambda: own.generate("a", warmth=1), "options"),
+        (lambda: own.generate("a", temperature=-1.0), "temperature"),
+        (lambda: own.generate("a", top_p=1.5), "top_p"),
+        (lambda: own.chat([{"content": "no role"}]), "messages"),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            words()
+        assert caught.value.field == field
+    assert not decoder.fed and decoder.lengths == [0]
+    with pytest.raises(UnsupportedError, match="chat template"):
+        Model(decoder, byte_tokenizer()).chat([])
+
+
+def test_an_answer_that_another_call_has_ended() -> None:
+    own, _ = model("abcdefgh")
+    first: Iterator[str] = own.generate("xy", 5)
+    assert next(first) == "c"
+    list(own.generate("z", 2))
+    with pytest.raises(StateError):
+        next(first)
+
+
+def test_tokenizers_that_are_not_supported() -> None:
+    with pytest.raises(UnsupportedError, match="'martian'"):
+        byte_tokenizer(pre="martian")
+    with pytest.raises(UnsupportedError, match="'t5'"):
+        byte_tokenizer(model="t5")
+    with pytest.raises(ModelError, match=r"tokenizer\.ggml\.model"):
+        Tokenizer.of_metadata({})
+
+
+def sentence_pieces(**keys: Any) -> Tokenizer:
+    texts = ["<unk>", "<s>", "</s>", "<0xE2>", "<0x82>", "<0xAC>", "\u2581", "a", "b", "ab", "\u2581a", "\u2581ab", "aba"]
+    metadata = {
+        "model": "llama",
+        "tokens": texts,
+        "scores": [0.0] * 8 + [-1.0, -2.0, -3.0, -1.0, -9.0],
+        "token_type": [2, 3, 3, 6, 6, 6] + [1] * 7,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        **keys,
+    }
+    return Tokenizer.of_metadata({f"tokenizer.ggml.{name}": value for name, value in metadata.items()})
+
+
+def test_sentence_pieces_are_merged_by_their_scores() -> None:
+    own = sentence_pieces()
+    assert own.encode("ab a", begins=False) == [11, 10]
+    assert own.encode("aba") == [1, 11, 7], "the better pieces first, not the longest"
+    assert own.encode("€", begins=False) == [6, 3, 4, 5]
+    assert own.decode([11, 10]) == "ab a"
+    assert sentence_pieces(add_space_prefix=False).encode("ab a", begins=False) == [9, 10]
+    assert own.encode("</s>", begins=False)[-1] == 2 and 2 not in own.encode("</s>", begins=False, special=False)
+
+
+def test_a_stream_keeps_the_space_between_prompt_and_answer() -> None:
+    own = sentence_pieces()
+    stream = TextStream(own, own.encode("ab"))
+    assert [stream.push(token) for token in (10, 3, 4, 5, 9)] == [" a", "", "", "€", "ab"]
+    assert TextStream(own).push(10) == "a", "a text begins without"
+
+
+def test_templates_reach_nothing_but_what_they_are_given() -> None:
+    special = {"bos_token": "<s>"}
+    refusal = "{% if m.role == 'x' %}{{ raise_exception('no x') }}{% endif %}"
+    text = f"{{{{ bos_token }}}}{{% for m in messages %}}\n{refusal}\n{{{{ m | tojson }}}}{{% endfor %}}"
+    assert ChatTemplate(text, special).text([{"role": "user", "content": "é<"}]) == '<s>{"role": "user", "content": "é<"}'
+    with pytest.raises(InvalidArgumentError, match="no x"):
+        ChatTemplate(text, special).text([{"role": "x", "content": ""}])
+    with pytest.raises(InvalidArgumentError, match="unsafe"):
+        ChatTemplate("{{ messages.__class__.__mro__[1].__subclasses__() }}", {}).text([{"role": "user", "content": ""}])
+    with pytest.raises(ModelError):
+        ChatTemplate("{% for %}", {})

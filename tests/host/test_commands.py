@@ -106,7 +106,7 @@ def test_a_command_that_is_not_there_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         f"dmlvk: MissingPackageError: there is no command {name!r}, only devices, doctor, ops, explain, verify, run, "
-        "completion; a distribution adds bench: pip install dmlvk-bench"
+        "chat, completion; a distribution adds bench: pip install dmlvk-bench"
     )
 
 
@@ -119,7 +119,7 @@ def test_the_help_of_each_command_has_examples_that_parse(
     for _, command in commands():
         monkeypatch.setattr(command, "callback", lambda *_, **__: 0)
     (tmp_path / "exported").mkdir()
-    for name in ("before.json", "after.json", "r.json", "model.onnx"):
+    for name in ("before.json", "after.json", "r.json", "model.onnx", "model.gguf"):
         (tmp_path / name).touch()
     assert cli.main([*words, "--help"], "python -m dmlvk") == 0
     text, _, examples = capsys.readouterr().out.partition("Examples:\n")

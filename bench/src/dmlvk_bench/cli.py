@@ -62,6 +62,12 @@ def _commit(*needs: str) -> Callable[[Any], Any]:
     excludes=("--sweep",),
     help="Where ONNX files are, at any depth, for the suites models and shapes.",
 )
+@option(
+    "--llama-server",
+    type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path),
+    excludes=("--sweep",),
+    help="Where llama.cpp's llama-server is, to be measured beside the suite llm.",
+)
 @option("--html", type=NewFile(), metavar="FILE", excludes=("--sweep",), help="Write a page of the results.")
 @_commit("--json", "--html")
 @device_option

@@ -36,10 +36,11 @@ KEPT: Final = "interrupted: what was measured is kept"
 _HARDWARE: Final = FULL, THOROUGH
 _SOFTWARE: Final = MEDIUM, SOFTWARE
 _USED_BY: Final = {
-    "only": (*PROBLEM_SUITES, "models", "shapes"),
+    "only": (*PROBLEM_SUITES, "models", "shapes", "llm"),
     "against": (*PROBLEM_SUITES, "models", "launch"),
     "folder": ("models", "shapes"),
     "sweep": PROBLEM_SUITES,
+    "llama_server": ("llm",),
 }
 """The suites that an option means anything to."""
 
@@ -57,6 +58,7 @@ class Options:
         headline: Only what the project's targets are about.
         sweep: Instead of all that, every rule that could run a problem.
         folder: The place of ONNX files for the suites models and shapes.
+        llama_server: The place of llama.cpp's server, for the suite llm.
         html: A page to write.
         commit: What was built.
         out: The place of the text and of JSON.
@@ -71,6 +73,7 @@ class Options:
     headline: bool = False
     sweep: bool = False
     folder: pathlib.Path | None = None
+    llama_server: pathlib.Path | None = None
     html: pathlib.Path | None = None
     commit: str = ""
 
@@ -142,6 +145,8 @@ def run(options: Options) -> int:
             growing.models(options, explicitly=bool(options.suite))
         if "shapes" in suites:
             growing.shapes(options, explicitly=bool(options.suite))
+        if "llm" in suites:
+            growing.language(options, explicitly=bool(options.suite))
         growing.results = dataclasses.replace(growing.results, complete=True)
         status = int(bool(wrong(growing.results)))
     except KeyboardInterrupt:
@@ -333,15 +338,32 @@ class _Run:
             print(row)
             self._found(shapes=[*self.results.shapes, row])
 
+    def language(self, options: Options, *, explicitly: bool) -> None:
+        """Measures language models."""
+        if not self._has("gguf", "llm", "llm", explicitly=explicitly):
+            return
+        from dmlvk_bench import language
+        from dmlvk_bench.rivals import llama_server
+
+        beside: dict[str, language.Rival] = {}
+        if options.llama_server is not None:
+            beside[llama_server.NAME] = llama_server.LlamaServer(options.llama_server).speeds
+        for row in language.measure(self._device, options.only, beside):
+            print(row, flush=True)
+            self._found(language=[*self.results.language, row])
+
     def _has_onnx(self, suite: str, *, explicitly: bool) -> bool:
+        return self._has("onnx", "onnx", suite, explicitly=explicitly)
+
+    def _has(self, package: str, extra: str, suite: str, *, explicitly: bool) -> bool:
         """Whether the package is there that a suite needs; where it is not, the results say so.
 
         Raises:
             InvalidArgumentError: it is not there, and the suite was asked for explicitly.
         """
-        if importlib.util.find_spec("onnx") is not None:
+        if importlib.util.find_spec(package) is not None:
             return True
-        why = f"the suite {suite} must have the package onnx: pip install 'dmlvk[onnx]'"
+        why = f"the suite {suite} must have the package {package}: pip install 'dmlvk[{extra}]'"
         if explicitly:
             raise InvalidArgumentError(why, field="suite", value=suite)
         self._found(missing={**self.results.missing, suite: why})

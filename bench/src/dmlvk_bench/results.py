@@ -191,6 +191,43 @@ class ShapeRow:
 
 
 @dataclass(frozen=True)
+class LanguageRow:
+    """A model as it was measured.
+
+    Attributes:
+        model: Its name, with the type of its weights.
+        batch: Sequences that were continued together.
+        weight_bytes: Bytes of its weights.
+        device_bytes: Bytes that it took on the device, as announced.
+        prompt_tokens, new_tokens: Tokens of each sequence.
+        prompt_per_s, new_per_s: Tokens a second of all sequences together.
+        rivals: The same two numbers of others, by name.
+    """
+
+    model: str
+    batch: int
+    weight_bytes: int
+    device_bytes: int
+    prompt_tokens: int
+    new_tokens: int
+    prompt_per_s: float
+    new_per_s: float
+    rivals: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        read = self.weight_bytes * self.new_per_s / self.batch * 1e-9
+        beside = [
+            f"{name}: prompt x{self.prompt_per_s / own['prompt_per_s']:.2f}, new x{self.new_per_s / own['new_per_s']:.2f}"
+            for name, own in self.rivals.items()
+        ]
+        line = (
+            f"{self.model + f', batch {self.batch}':32} prompt of {self.prompt_tokens} {self.prompt_per_s:10.1f} tokens/s, "
+            f"{self.new_tokens} new {self.new_per_s:9.1f} tokens/s, weights read at {read:7.1f} GB/s"
+        )
+        return "; ".join([line, *beside])
+
+
+@dataclass(frozen=True)
 class Results:
     """A run.
 
@@ -206,6 +243,7 @@ class Results:
         problems: The rows of the suites ops, matmul and conv.
         models: The rows of the suite models, as ``dmlvk_bench.models.measure`` makes them.
         shapes: The rows of the suite shapes.
+        language: The rows of the suite llm.
         starts: Seconds of a first and a second start of a process that runs a model.
         skipped: Problems that the device cannot run, and why.
         failures: For each rival, the problems that it could not run although it has the operation, and why.
@@ -223,6 +261,7 @@ class Results:
     problems: list[ProblemRow] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)
     shapes: list[ShapeRow] = field(default_factory=list)
+    language: list[LanguageRow] = field(default_factory=list)
     starts: list[dict[str, float]] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -284,7 +323,10 @@ def read(path: pathlib.Path) -> Results:
         machine, ceilings = Machine(**found.pop("machine")), Ceilings(**found.pop("ceilings"))
         host = [HostRow(**row) for row in found.pop("host", [])]  # files of before that suite have none
         shapes = [ShapeRow(**row) for row in found.pop("shapes", [])]
-        return Results(machine=machine, ceilings=ceilings, host=host, problems=problems, shapes=shapes, **found)
+        language = [LanguageRow(**row) for row in found.pop("language", [])]
+        return Results(
+            machine=machine, ceilings=ceilings, host=host, problems=problems, shapes=shapes, language=language, **found
+        )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         rule = f"must be a file of results, format {FORMAT}, as bench --json writes it ({type(error).__name__}: {error})"
         raise InvalidArgumentError(rule, field="results", value=str(path)) from None

@@ -40,7 +40,7 @@ from meanings import MEANINGS, same_meaning
 from models_page import Outcome, Record, listed, name_of
 
 import dmlvk
-from dmlvk.onnx import InferenceSession, SessionOptions, SessionReport
+from dmlvk.onnx import InferenceSession, SessionOptions, SessionReport, ValueInfo
 
 SEED = 0
 
@@ -52,11 +52,11 @@ class MismatchError(Exception):
     """A model's outputs are not what they should be, or something else than the device made them, or it took too long."""
 
 
-def feeds_of(row: Row, session: InferenceSession) -> dict[str, Array]:
+def feeds_of(row: Row, inputs: Sequence[ValueInfo]) -> dict[str, Array]:
     """Seeded inputs of the row's sizes: what the row says of them, else standard normal numbers."""
     rng = np.random.default_rng(SEED)
     feeds: dict[str, Array] = {}
-    for info, sizes in zip(session.get_inputs(), row["input_shapes"], strict=True):
+    for info, sizes in zip(inputs, row["input_shapes"], strict=True):
         if info.name in row.get("feeds", {}):
             value = np.asarray(row["feeds"][info.name])
             feeds[info.name] = np.broadcast_to(value, sizes).astype(info.dtype)
@@ -133,7 +133,7 @@ def run_once(
     """
     options = SessionOptions(without_passes=without_passes, float64_as_float32=row.get("float64_as_float32", False))
     session = InferenceSession(target(row), device, options)
-    feeds = feeds_of(row, session)
+    feeds = feeds_of(row, session.get_inputs())
     before = device.dispatches
     found = session.run(None, feeds)
     report = session.report()

@@ -48,7 +48,7 @@ def save(row: dict[str, Any], level: str, folder: Path) -> Path:
 def run_saved(row: dict[str, Any], device: dmlvk.Device) -> dict[str, float | str]:
     """For each level the largest difference as a share of what is allowed, or why the model is not right."""
     options = SessionOptions(float64_as_float32=row.get("float64_as_float32", False))
-    feeds = feeds_of(row, InferenceSession(target(row), device, options))
+    feeds = feeds_of(row, InferenceSession(target(row), device, options).get_inputs())
     wanted = reference_of(row, feeds)
     outcomes: dict[str, float | str] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ def opened(device: dmlvk.Device) -> Opened:
         asked.add_provider_for_devices([chosen], options)
         if alone:
             asked.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        return onnxruntime.InferenceSession(model.SerializeToString(), asked)
+        return onnxruntime.InferenceSession(model.SerializeToString(), asked, enable_fallback=0)
 
     return make
 

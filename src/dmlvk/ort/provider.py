@@ -18,7 +18,7 @@ from dmlvk.onnx.model import FOUR_BITS, Array, element_kind, element_type, load_
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.weights import SplitModel
 from dmlvk.ort.parts import SharedGraph
-from dmlvk.runtime.device import devices
+from dmlvk.runtime.device import choose_device, devices
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, NoDeviceError, UnsupportedError, UnsupportedNodeError
 from dmlvk.spec.log import logger
@@ -154,19 +154,21 @@ class Server:
             log: ONNX Runtime's log.
 
         Raises:
-            InvalidArgumentError: not one device, or an option of an unknown name or value.
+            InvalidArgumentError: an option of an unknown name or value.
             NoDeviceError: there is no such device any more.
         """
         options = Options.read(entries)
         uuids = {options.device_uuid} if options.device_uuid else {item.get("device_uuid", "") for item in chosen}
-        if len(uuids) != 1:
-            raise InvalidArgumentError("a session must have one device", field="ep_devices", value=len(uuids))
-        return ProviderSession(self._device(uuids.pop()), options, entries.get(_WITHOUT_CPU) == "1", log)
+        return ProviderSession(self._device(uuids), options, entries.get(_WITHOUT_CPU) == "1", log)
 
-    def _device(self, uuid: str) -> Device:
+    def _device(self, uuids: Collection[str]) -> Device:
+        """The device to run on: of several, which a session has that asks for the provider by its name, the default one, or
+        else the best."""
         default = default_device()
-        if default.info.uuid == uuid:
+        if default.info.uuid in uuids:
             return default
+        candidates = [info for info in devices() if info.uuid in uuids]
+        uuid = choose_device(candidates=candidates).uuid if len(candidates) > 1 else next(iter(uuids))
         with self._lock:
             if uuid not in self._opened or self._opened[uuid].get_device_removed_reason() is not None:
                 self._opened[uuid] = Device(uuid)

@@ -32,10 +32,11 @@ class Copies:
 
     def __init__(self, device: ComputeDevice) -> None:
         self._device = device
-        self._kept: tuple[tuple[Copy, ...], Recording] = (), recorded_copies(device, ())
+        self._kept: tuple[tuple[Copy, ...], Recording] | None = None
 
     def of(self, copies: Sequence[Copy]) -> Recording:
         """The recorded commands of copies, kept for the next call with the same ones."""
-        if self._kept[0] != tuple(copies):
-            self._kept = tuple(copies), recorded_copies(self._device, copies)  # in one step: an interrupt parts no two
-        return self._kept[1]
+        kept = self._kept
+        if kept is None or kept[0] != tuple(copies):
+            self._kept = kept = tuple(copies), recorded_copies(self._device, copies)  # in one step, whatever interrupts
+        return kept[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,10 @@ ROUNDING = 2e-5
 PROMPT = np.random.default_rng(5).integers(0, VOCABULARY, 43).tolist()
 
 
+def full(*values: str) -> list[Any]:
+    return [pytest.param(value, marks=pytest.mark.full) for value in values]
+
+
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     return load_gguf(write_model(tmp_path_factory.mktemp("models") / "llama.gguf", "llama"))
@@ -34,7 +39,7 @@ def greedy(reference: Reference, token: int, count: int) -> list[int]:
     return chosen
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("name", ["llama", "gemma2", *full("qwen2", "qwen3", "gemma3", "phi3")])
 def test_a_model_gives_what_the_reference_gives(device: dmlvk.Device, tmp_path: Path, name: str) -> None:
     weights = load_gguf(write_model(tmp_path / "model.gguf", name))
     decoder, reference = Decoder(device, weights, capacity=64), Reference(weights)
@@ -43,6 +48,17 @@ def test_a_model_gives_what_the_reference_gives(device: dmlvk.Device, tmp_path: 
     tokens = [int(decoder.step([GREEDY], [PROMPT[0]] if index == 0 else None)[0]) for index in range(6)]
     assert tokens == greedy(reference, PROMPT[0], 6)
     assert decoder.lengths == [len(PROMPT) + 6]
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", *full("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q5_K", "Q6_K")])
+def test_weights_of_each_type(device: dmlvk.Device, tmp_path: Path, kind: str) -> None:
+    wide = {"embedding_length": 256, "feed_forward_length": 256, "block_count": 1}
+    weights = load_gguf(write_model(tmp_path / "model.gguf", "llama", kind, **wide))
+    decoder, reference = Decoder(device, weights, capacity=32), Reference(weights)
+    (logits,) = decoder.feed([PROMPT[:21]])
+    expected = reference.feed(PROMPT[:21])[-1]
+    np.testing.assert_allclose(logits[0], expected, atol=1e-5 * np.abs(expected).max())
+    assert decoder.step([GREEDY], [3])[0] == greedy(reference, 3, 1)[0]
 
 
 def test_sequences_of_different_lengths(device: dmlvk.Device, llama: Weights) -> None:
@@ -101,6 +117,28 @@ def test_a_full_cache_is_a_typed_error_and_changes_nothing(device: dmlvk.Device,
         decoder.step([GREEDY])
     with pytest.raises(dmlvk.InvalidArgumentError, match="must be 0 to 95; got 96"):
         decoder.feed([[VOCABULARY]])
+
+
+def test_padding_does_not_reach_rows_that_count(device: dmlvk.Device, llama: Weights) -> None:
+    decoder, reference = Decoder(device, llama, capacity=35, sequences=2), Reference(llama)
+    decoder.feed([PROMPT[:34], []])
+    decoder.feed([[], PROMPT[:20]])  # a piece of padding at the end of the first one's cache
+    reference.feed(PROMPT[:34])
+    assert decoder.step([GREEDY, None], [4, 0])[0] == greedy(reference, 4, 1)[0]
+    decoder.feed([[], PROMPT[20:25]])
+    decoder.truncate(0, 30)
+    (logits, _) = decoder.feed([PROMPT[30:33], []])
+    again = Reference(llama)
+    np.testing.assert_allclose(logits[0], again.feed(PROMPT[:33])[-1], atol=ROUNDING)
+
+
+def test_memory_is_what_was_announced(llama: Weights) -> None:
+    device = dmlvk.Device(0)
+    decoder = Decoder(device, llama, capacity=32, sequences=2)
+    decoder.feed([PROMPT[:32], PROMPT[:3]])
+    decoder.step([None, GREEDY], [0, 1])
+    memory = device.memory()
+    assert memory["live"] - memory["parameters"] == decoder.nbytes
 
 
 def test_errors_come_before_memory_is_taken(llama: Weights) -> None:

@@ -102,11 +102,16 @@ class CompiledGraph:
     @staticmethod
     def of(trace: Trace, operators: Sequence[PreparedOperator]) -> CompiledGraph:
         """The graph of a trace of plain sizes."""
-        pairs = zip(trace.steps, operators, strict=True)
-        scratch = [0 if step.runs_once else operator.temporary_bytes for step, operator in pairs]
-        inputs = [value.storage for value in trace.inputs.values()]
-        placement = Placement(trace.steps, inputs, trace.results(), scratch, apart=elsewhere(trace))
+        placement = _placement(trace, [operator.temporary_bytes for operator in operators])
         return CompiledGraph(trace, operators, placement)
+
+
+def _placement(trace: Trace, temporary_bytes: Sequence[int]) -> Placement:
+    """The places of a trace of plain sizes whose steps need so much scratch."""
+    pairs = zip(trace.steps, temporary_bytes, strict=True)
+    scratch = [0 if step.runs_once else nbytes for step, nbytes in pairs]
+    inputs = [value.storage for value in trace.inputs.values()]
+    return Placement(trace.steps, inputs, trace.results(), scratch, apart=elsewhere(trace))
 
 
 def elsewhere(trace: Trace) -> set[Storage]:
@@ -175,6 +180,28 @@ class Compiler:
         """
         for step in trace.steps:
             self._lowered(step, step.desc, {})
+
+    def needed_bytes(self, traces: Iterable[Trace]) -> int:
+        """Bytes on the device that the graphs of some traces take together in the end: weights, and the arena in which they
+        take turns. Takes none of them.
+
+        Raises:
+            UnsupportedError: as ``refusal`` makes it.
+        """
+        kept: dict[Hashable, int] = {}
+        arena = 0
+        for trace in traces:
+            plans: dict[_OperatorKey, Plan] = {}
+            works = [self._work(step, trace.given, plans, None) for step in trace.steps]
+            own = [self._lowered(step, key, plans) for step, (key, _) in zip(trace.steps, works, strict=True)]
+            arena = max(arena, _placement(trace, [plan.temporary_bytes for plan in own]).nbytes)
+            apart = elsewhere(trace) - trace.outside
+            for step, (key, owned), plan in zip(trace.steps, works, own, strict=True):
+                if not step.runs_once:
+                    kept[_initialization(plan, owned)] = plan.persistent_bytes
+                    bound = _bound(step, _desc_of(key))
+                    kept.update((item, item.nbytes) for item in bound if item.constant is not None or item in apart)
+        return arena + sum(kept.values())
 
     def compiled(self, trace: Trace) -> CompiledGraph:
         """The graph of a trace, weights and all."""
@@ -292,8 +319,7 @@ class Compiler:
         for target in targets:
             plan = target.operator.plan
             if plan.persistent_bytes:
-                key = (plan.initialize, plan.persistent_bytes, plan.persistent_inputs, target.owned)
-                other = self._initialized.setdefault(key, target.operator)
+                other = self._initialized.setdefault(_initialization(plan, target.owned), target.operator)
                 if other is not target.operator and other.initialized:
                     self.weights.share(other, target.operator)
 
@@ -429,6 +455,10 @@ class Places:
             assert self._arena is not None, "scratch lies in the arena"
             temporary = BoundRange(self._arena, scratch, operator.temporary_bytes)
         return operator.commands(inputs, outputs, temporary)
+
+
+def _initialization(plan: Plan, owned: tuple[Storage, ...]) -> _Initialization:
+    return (plan.initialize, plan.persistent_bytes, plan.persistent_inputs, owned)
 
 
 def _kernels(plan: Plan) -> list[KernelVariant]:

@@ -13,8 +13,9 @@ from dmlvk.engine.copies import Copy, recorded_copies
 from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.engine.run import Account, Run
-from dmlvk.engine.trace import Region, Spec
+from dmlvk.engine.trace import Region
 from dmlvk.engine.transfer import Array
+from dmlvk.graph.step import Storage
 from dmlvk.llm.config import Weights
 from dmlvk.llm.network import Network
 from dmlvk.llm.sampling import Sampling
@@ -72,18 +73,21 @@ class Decoder:
         self.capacity = capacity
         self.lengths = [0] * sequences
         self._device = device
-        self._pieces = [size for size in _PIECES if size == _PIECES[0] or size * sequences <= _PIECES[-1]]
+        self._pieces = _pieces(capacity, sequences)
         self._network = Network(weights, data_type or _suited(device), capacity, sequences, self._pieces)
-        self.nbytes = self._network.nbytes([self._network.step, self._network.piece(self._pieces[-1], False)])
+        network = self._network
+        outside: dict[Storage, BoundRange] = {}
+        graphs = self._graphs = CompiledGraphs(device, network, capacity=1, outside=outside)
+        regions = (network.step, network.piece(self._pieces[-1], False))
+        traces = [network.trace(region, network.inputs(region), {}) for region in regions]
+        state = sum(value.storage.nbytes for value in network.state.values())
+        self.nbytes = state + graphs.compiler.needed_bytes(traces)
         _check_room(device, self.nbytes)
-        state = {
+        self._state = {
             name: BoundRange(device.create_buffer(value.storage.nbytes), 0, value.storage.nbytes)
-            for name, value in self._network.state.items()
+            for name, value in network.state.items()
         }
-        self._state = state
-        outside = {self._network.state[name].storage: place for name, place in state.items()}
-        graphs = CompiledGraphs(device, self._network, capacity=1, outside=outside)
-        self._graphs = graphs
+        outside.update((network.state[name].storage, place) for name, place in self._state.items())
         self._run = Run(device, graphs, Account({}), data_type_of)
         self._on_device: list[int] = []  # the lengths that the device has
         self._sampling: list[Sampling | None] = []
@@ -204,8 +208,7 @@ class Decoder:
 
     def _ready(self, region: Region) -> CompiledGraph:
         """The graph of a region, with the lengths on the device."""
-        specs: dict[str, Spec] = {name: (np.dtype(np.int32), sizes) for name, sizes in self._network.inputs(region).items()}
-        graph = self._graphs.get(region, specs, {})
+        graph = self._graphs.get(region, self._network.inputs(region), {})
         if self.lengths != self._on_device:
             self._place("lengths", np.array(self.lengths, np.int32))
             self._on_device = [*self.lengths]
@@ -245,6 +248,15 @@ class Decoder:
 def _require(field: str, good: bool, rule: str, value: object) -> None:
     if not good:
         raise InvalidArgumentError(rule, operator="Decoder", field=field, value=value)
+
+
+def _pieces(capacity: int, sequences: int) -> list[int]:
+    """Rows of the pieces in which prompts come: none much larger than a cache, nor too many of all sequences together."""
+    found = list(_PIECES[:1])
+    for size in _PIECES[1:]:
+        if found[-1] < capacity and size * sequences <= _PIECES[-1]:
+            found.append(size)
+    return found
 
 
 def _suited(device: ComputeDevice) -> TensorDataType:

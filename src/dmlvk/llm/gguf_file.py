@@ -107,9 +107,3 @@ def _reader(path: Path) -> gguf.GGUFReader:
     if reader.byte_order == "S":
         raise UnsupportedError(f"{path}: numbers in the other byte order are not supported")
     return reader
-
-
-def dequantized(tensor: WeightTensor) -> npt.NDArray[np.float32]:
-    """The numbers of a weight in blocks."""
-    kind = gguf.GGMLQuantizationType[tensor.type]
-    return gguf.dequantize(tensor.data.reshape(tensor.sizes[0], -1), kind).reshape(tensor.sizes)

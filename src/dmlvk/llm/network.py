@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlvk.engine.compiled_graphs import elsewhere
 from dmlvk.engine.numpy_types import dtype_of
 from dmlvk.engine.trace import Label, Numbers, PackedTensor, Region, Spec, Trace
 from dmlvk.engine.transfer import Array
 from dmlvk.graph.passes import optimized
-from dmlvk.graph.placement import Placement
 from dmlvk.graph.step import Origin, Step, Storage
 from dmlvk.graph.step_graph import DerivedConstants
 from dmlvk.graph.views import Sizes, View
 from dmlvk.llm.config import Weights, WeightTensor
-from dmlvk.llm.gguf_file import dequantized
+from dmlvk.llm.tensors import PLAIN_TYPES
 from dmlvk.spec import ops
+from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.formats import NumberFormat
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.ops.number_format import FormatCast
-from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.ops.sample_token import CONTROL_WORDS, SampleToken
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
 _F32, _INT = TensorDataType.FLOAT32, TensorDataType.INT32
-_MASKED: Final = -1e30
 
 
 class Part(NamedTuple):
@@ -115,8 +114,7 @@ class Network:
 
     Args:
         weights: The model.
-        data_type: The type of activations, FLOAT16 or FLOAT32. What layers hand on is FLOAT32: that of some models grows
-            beyond what FLOAT16 holds.
+        data_type: The type of activations, FLOAT16 or FLOAT32.
         capacity: Rows of each sequence's cache that count.
         sequences: Sequences.
         pieces: Rows of the pieces in which prompts come.
@@ -133,17 +131,18 @@ class Network:
     ) -> None:
         self._config = config = weights.config
         self._data_type = data_type
+        self._outer = _F32 if config.architecture.wide else data_type  # what layers hand on
         self._sequences = sequences
         self._derived: DerivedConstants = {}
-        self._weights = {name: _weight(tensor) for name, tensor in weights.tensors.items()}
-        cache = (sequences, config.key_heads, capacity + max(pieces), config.head_size)
+        self._weights = {name: _Weight.of(tensor) for name, tensor in weights.tensors.items()}
+        cache = (sequences, config.key_heads, capacity, config.head_size)
         self.state = {name: _made(_INT, (sequences,)) for name in ("tokens", "lengths")}
         self.state["history"] = _made(_INT, (sequences, capacity + 1))
         self.state["controls"] = _made(TensorDataType.UINT32, (sequences, CONTROL_WORDS))
         self.caches = [f"blk.{layer}.{name}" for layer in range(config.layers) for name in ("key", "value")]
         self.state |= {name: _made(data_type, cache) for name in self.caches}
         self._tables = {
-            id(rotation): tuple(self._constant(table[None]) for table in rotation.tables(capacity))
+            id(rotation): tuple(self._constant(table) for table in rotation.tables(capacity))
             for rotation in config.rotations
         }
         self.step = Region((), frozenset(), ("logits",))
@@ -165,34 +164,16 @@ class Network:
         """
         return next(region for region, own in self._pieces.items() if own == (size, every))
 
-    def inputs(self, region: Region) -> dict[str, Sizes]:
-        """The inputs of a region, INT32, and their sizes."""
+    def inputs(self, region: Region) -> dict[str, Spec]:
+        """The types and sizes of a region's inputs."""
         size, _ = self._pieces.get(region, (1, True))
         sizes = {"tokens": (self._sequences * size,), "last": (self._sequences,)}
-        return {name: sizes[name] for name in region.inputs}
-
-    def nbytes(self, regions: Sequence[Region]) -> int:
-        """Bytes on the device that some regions take together: weights, state, and the arena in which they take turns,
-        without the scratch of operators."""
-        kept = {value.storage for value in self.state.values()}
-        arena = 0
-        for region in regions:
-            specs = {name: (np.dtype(np.int32), sizes) for name, sizes in self.inputs(region).items()}
-            trace = self.trace(region, specs, {})
-            apart = elsewhere(trace)
-            for step in trace.steps:
-                if not step.runs_once:
-                    kept |= {item for item in step.read() if item.constant is not None or item in apart}
-            inputs = [value.storage for value in trace.inputs.values()]
-            placement = Placement(trace.steps, inputs, trace.results(), [0] * len(trace.steps), apart=apart)
-            arena = max(arena, placement.nbytes)
-        return arena + sum(storage.nbytes for storage in kept)
+        return {name: (np.dtype(np.int32), sizes[name]) for name in region.inputs}
 
     def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array | Numbers]) -> Trace:
-        rows, _ = self._pieces.get(region, (1, True))
         steps = _Steps()
         inputs = {name: _made(_INT, sizes) for name, (_, sizes) in specs.items()}
-        logits = self._logits(steps, inputs.get("tokens", self.state["tokens"]), inputs.get("last"), rows)
+        logits = self._logits(steps, inputs.get("tokens", self.state["tokens"]), inputs.get("last"))
         results = [logits.storage, *(state.storage for state in self.state.values())]
         kept = optimized(steps.steps, results, memory=self._derived)
         if region is self.step:
@@ -211,41 +192,46 @@ class Network:
 
     # -- the network
 
-    def _logits(self, steps: _Steps, tokens: _Value, last: _Value | None, rows: int) -> _Value:
+    def _logits(self, steps: _Steps, tokens: _Value, last: _Value | None) -> _Value:
         """The logits of rows, {rows, vocabulary}: of those that ``last`` names, else of all."""
         config = self._config
         steps.part = Part("token_embd", "embedding")
         x = self._embedded(steps, tokens)
-        positions = self._positions(steps, rows)
         for layer in range(config.layers):
-            x = self._layer(steps, x, positions, layer)
+            x = self._layer(steps, x, layer)
         steps.part = Part("output", "logits")
         if last is not None:
             x = _rows(steps, x, last)
-        x = self._normalised(steps, x, "output_norm")
-        logits = self._product(steps, x, "output" if "output.weight" in self._weights else "token_embd", _F32)
+        output = "output" if "output.weight" in self._weights else "token_embd"
+        # Products with blocks take any rows: FLOAT32 here, where every bit may decide which token is the best.
+        exact = _F32 if self._weights[f"{output}.weight"].format else self._data_type
+        x = self._normalised(steps, _cast(steps, x, exact), "output_norm", exact)
+        logits = _cast(steps, self._product(steps, x, output), _F32)
         if cap := config.output_softcap:
             logits = steps.launch(
                 ops.ActivationScaledTanh, {"input_tensor": logits}, logits.sizes, _F32, alpha=cap, beta=1 / cap
             )
         return logits
 
-    def _layer(self, steps: _Steps, x: _Value, positions: _Value, layer: int) -> _Value:
-        architecture, name = self._config.architecture, f"blk.{layer}"
+    def _layer(self, steps: _Steps, x: _Value, layer: int) -> _Value:
+        name = f"blk.{layer}"
         steps.part = Part(name, "attention")
-        y = self._attention(steps, self._normalised(steps, x, f"{name}.attn_norm"), positions, layer)
-        y = self._product(steps, y, f"{name}.attn_output", _F32)
-        if architecture.post_norms:
-            y = self._normalised(steps, y, f"{name}.post_attention_norm", _F32)
-        x = steps.pointwise(ops.ElementWiseAdd, x, y)
+        y = self._attention(steps, self._normalised(steps, x, f"{name}.attn_norm", self._data_type), layer)
+        x = self._added(steps, x, y, f"{name}.attn_output", f"{name}.post_attention_norm")
         steps.part = Part(name, "feed_forward")
-        y = self._normalised(steps, x, f"{name}.ffn_norm")
+        y = self._normalised(steps, x, f"{name}.ffn_norm", self._data_type)
         gate, up = self._gate_and_up(steps, y, name)
-        y = steps.pointwise(ops.ElementWiseMultiply, _activated(steps, architecture.activation, gate), up)
-        y = self._product(steps, y, f"{name}.ffn_down", _F32)
-        if architecture.post_norms:
-            y = self._normalised(steps, y, f"{name}.post_ffw_norm", _F32)
-        return steps.pointwise(ops.ElementWiseAdd, x, y)
+        y = steps.pointwise(ops.ElementWiseMultiply, _activated(steps, self._config.architecture.activation, gate), up)
+        return self._added(steps, x, y, f"{name}.ffn_down", f"{name}.post_ffw_norm")
+
+    def _added(self, steps: _Steps, x: _Value, y: _Value, product: str, norm: str) -> _Value:
+        """x plus the product of y with a weight, normalised where the architecture does so."""
+        if not self._config.architecture.post_norms and self._outer is self._data_type:
+            return self._product(steps, y, product, x)
+        y = self._product(steps, y, product)
+        if self._config.architecture.post_norms:
+            y = self._normalised(steps, _cast(steps, y, self._outer), norm, self._outer)
+        return steps.pointwise(ops.ElementWiseAdd, x, _cast(steps, y, self._outer))
 
     def _gate_and_up(self, steps: _Steps, x: _Value, name: str) -> tuple[_Value, _Value]:
         if f"{name}.ffn_gate.weight" in self._weights:
@@ -262,63 +248,53 @@ class Network:
         counts = (config.heads, config.key_heads, config.key_heads)
         return _split(steps, self._product(steps, x, f"{name}.attn_qkv"), [count * config.head_size for count in counts])
 
-    def _attention(self, steps: _Steps, x: _Value, positions: _Value, layer: int) -> _Value:
-        config, name = self._config, f"blk.{layer}"
-        batch, size = self._sequences, config.head_size
-        rows = x.sizes[0] // batch
-        turned, counts = [], (config.heads, config.key_heads, config.key_heads)
-        heads = [
-            part.seen_as(batch, rows, count, size) for part, count in zip(self._heads(steps, x, name), counts, strict=True)
-        ]
-        for part, letter in zip(heads[:2], "qk", strict=True):
-            if config.architecture.head_norms:
-                part = self._normalised(steps, part, f"{name}.attn_{letter}_norm")
-            turned.append(self._turned(steps, part, positions, layer))
-        if config.windows[layer] or config.attention_softcap:
-            raise UnsupportedError("windows and softcaps are to come")
-        query, key, value = (part.seen_as(batch, rows, part.sizes[2] * size) for part in (*turned, heads[2]))
+    def _attention(self, steps: _Steps, x: _Value, layer: int) -> _Value:
+        config, name, size = self._config, f"blk.{layer}", self._config.head_size
+        rows = x.sizes[0] // self._sequences
+        query, key, value = (
+            part.seen_as(self._sequences, rows, part.sizes[1] // size, size) for part in self._heads(steps, x, name)
+        )
+        if config.architecture.head_norms:
+            query, key = (
+                self._normalised(steps, part, f"{name}.attn_{letter}_norm", self._data_type)
+                for part, letter in ((query, "q"), (key, "k"))
+            )
+        cosines, sines = self._tables[id(config.rotations[layer])]
         y = steps.launch(
-            ops.MultiheadAttention1,
+            CachedAttention,
             {
                 "query_tensor": query,
                 "key_tensor": key,
                 "value_tensor": value,
-                "past_sequence_lengths_tensor": self.state["lengths"],
+                "lengths_tensor": self.state["lengths"],
+                "cosines_tensor": cosines,
+                "sines_tensor": sines,
             },
             query.sizes,
             self._data_type,
-            {f"output_present_{part}_tensor": self.state[f"{name}.{part}"] for part in ("key", "value")},
+            {f"cache_{part}_tensor": self.state[f"{name}.{part}"] for part in ("key", "value")},
             scale=config.attention_scale,
-            mask_filter_value=_MASKED,
-            query_head_count=config.heads,
-            key_value_head_count=config.key_heads,
+            softcap=config.attention_softcap,
+            window=config.windows[layer],
+            interleaved=config.architecture.interleaved,
         )
-        return y.seen_as(batch * rows, config.heads * size)
-
-    def _turned(self, steps: _Steps, x: _Value, positions: _Value, layer: int) -> _Value:
-        cosines, sines = self._tables[id(self._config.rotations[layer])]
-        inputs = {"input_tensor": x, "cosines_tensor": cosines, "sines_tensor": sines, "positions_tensor": positions}
-        interleaved = self._config.architecture.interleaved
-        return steps.launch(RotaryEmbedding, inputs, x.sizes, self._data_type, interleaved=interleaved)
-
-    def _positions(self, steps: _Steps, rows: int) -> _Value:
-        """The place of each row in its sequence: {sequences, rows}."""
-        sizes = (self._sequences, rows)
-        lengths = self.state["lengths"].seen_as(self._sequences, 1).repeated(*sizes)
-        counted = _made(_INT, (1, rows), np.arange(rows, dtype=np.int32)[None]).repeated(*sizes)
-        return steps.pointwise(ops.ElementWiseAdd, lengths, counted)
+        return y.seen_as(x.sizes[0], config.heads * size)
 
     def _embedded(self, steps: _Steps, tokens: _Value) -> _Value:
-        x = _rows(steps, self._in_type(steps, self._weights["token_embd.weight"], self._data_type), tokens)
-        x = _cast(steps, x, _F32)
-        if self._config.architecture.scaled_embeddings:
-            scale = _made(_F32, (1, 1), np.full((1, 1), math.sqrt(self._config.width), np.float32))
-            x = steps.pointwise(ops.ElementWiseMultiply, x, scale.repeated(*x.sizes))
-        return x
+        table = self._weights["token_embd.weight"]
+        if table.format:
+            inputs = {"indices_tensor": tokens, "weight_tensor": table.value}
+            sizes = (tokens.sizes[0], self._config.width)
+            x = steps.launch(BlockQuantizedGather, inputs, sizes, self._outer, format=table.format)
+        else:
+            x = _cast(steps, _rows(steps, self._in_type(steps, table, self._data_type), tokens), self._outer)
+        if not self._config.architecture.scaled_embeddings:
+            return x
+        scale = math.sqrt(self._config.width)
+        return steps.launch(ops.ActivationLinear, {"input_tensor": x}, x.sizes, self._outer, alpha=scale, beta=0.0)
 
-    def _normalised(self, steps: _Steps, x: _Value, name: str, data_type: TensorDataType | None = None) -> _Value:
+    def _normalised(self, steps: _Steps, x: _Value, name: str, data_type: TensorDataType) -> _Value:
         """The last dimension divided by the root of its mean square, times a weight."""
-        data_type = data_type or self._data_type
         scale = self._in_type(steps, self._weights[f"{name}.weight"], x.desc.data_type)
         y = steps.launch(
             ops.MeanVarianceNormalization2,
@@ -332,16 +308,21 @@ class Network:
         )
         return _cast(steps, y, data_type)
 
-    def _product(self, steps: _Steps, x: _Value, name: str, data_type: TensorDataType | None = None) -> _Value:
-        """Rows times a weight, {rows out, depth}, plus its bias where there is one."""
-        own = x.desc.data_type
-        weight = self._in_type(steps, self._weights[f"{name}.weight"], own)
-        inputs = {"a_tensor": x, "b_tensor": weight}
+    def _product(self, steps: _Steps, x: _Value, name: str, addend: _Value | None = None) -> _Value:
+        """Rows times a weight, {rows, columns}, plus its bias where there is one, plus another tensor."""
+        data_type, weight, bias = x.desc.data_type, self._weights[f"{name}.weight"], self._weights.get(f"{name}.bias")
         sizes = (x.sizes[0], weight.sizes[0])
-        if bias := self._weights.get(f"{name}.bias"):
-            inputs["c_tensor"] = self._in_type(steps, bias, own).seen_as(1, sizes[1]).repeated(*sizes)
-        y = steps.launch(ops.Gemm, inputs, sizes, own, trans_b=MatrixTransform.TRANSPOSE)
-        return _cast(steps, y, data_type or own)
+        row = None if bias is None else self._in_type(steps, bias, data_type)
+        if weight.format:
+            optional = {"bias_tensor": row, "addend_tensor": addend}
+            inputs = {"input_tensor": x, "weight_tensor": weight.value}
+            inputs |= {name: value for name, value in optional.items() if value}
+            return steps.launch(BlockQuantizedGemm, inputs, sizes, data_type, format=weight.format)
+        inputs = {"a_tensor": x, "b_tensor": self._in_type(steps, weight, data_type)}
+        if row:
+            inputs["c_tensor"] = row.seen_as(1, sizes[1]).repeated(*sizes)
+        y = steps.launch(ops.Gemm, inputs, sizes, data_type, trans_b=MatrixTransform.TRANSPOSE)
+        return y if addend is None else steps.pointwise(ops.ElementWiseAdd, addend, y)
 
     def _chosen(self, logits: _Value) -> list[Step]:
         """The steps behind all others, which passes leave alone: they write what those read."""
@@ -357,26 +338,34 @@ class Network:
     def _constant(self, table: Array) -> _Value:
         return _made(self._data_type, table.shape, table.astype(dtype_of(self._data_type)))
 
-    def _in_type(self, steps: _Steps, weight: _Value, data_type: TensorDataType) -> _Value:
-        """A weight in another type: made of it once, on the device."""
-        if weight.desc.data_type is not TensorDataType.UINT16:
-            return _cast(steps, weight, data_type)
-        inputs = {"input_tensor": weight}
-        return steps.launch(FormatCast, inputs, weight.sizes, data_type, format=NumberFormat.BFLOAT16)
+    def _in_type(self, steps: _Steps, weight: _Weight, data_type: TensorDataType) -> _Value:
+        """A weight that is not in blocks in some type: made of it once, on the device."""
+        value = weight.value
+        if value.desc.data_type is not TensorDataType.UINT16:
+            return _cast(steps, value, data_type)
+        return steps.launch(FormatCast, {"input_tensor": value}, value.sizes, data_type, format=NumberFormat.BFLOAT16)
 
 
-_TYPES: Final = {
-    "F32": (TensorDataType.FLOAT32, np.float32),
-    "F16": (TensorDataType.FLOAT16, np.float16),
-    "BF16": (TensorDataType.UINT16, np.uint16),
-}
+class _Weight(NamedTuple):
+    """A weight on the device.
 
+    Attributes:
+        value: Its bytes.
+        sizes: The elements of its dimensions.
+        format: What the bytes mean; None of numbers of one each.
+    """
 
-def _weight(tensor: WeightTensor) -> _Value:
-    if tensor.type not in _TYPES:
-        return _made(_F32, tensor.sizes, dequantized(tensor))
-    data_type, dtype = _TYPES[tensor.type]
-    return _made(data_type, tensor.sizes, tensor.data.view(dtype).reshape(tensor.sizes))
+    value: _Value
+    sizes: Sizes
+    format: BlockFormat | None
+
+    @staticmethod
+    def of(tensor: WeightTensor) -> _Weight:
+        if data_type := PLAIN_TYPES.get(tensor.type):
+            elements = tensor.data.view(dtype_of(data_type)).reshape(tensor.sizes)
+            return _Weight(_made(data_type, tensor.sizes, elements), tensor.sizes, None)
+        rows = tensor.data.reshape(tensor.sizes[0], -1)
+        return _Weight(_made(TensorDataType.UINT8, rows.shape, rows), tensor.sizes, BlockFormat[tensor.type])
 
 
 def _cast(steps: _Steps, x: _Value, data_type: TensorDataType) -> _Value:

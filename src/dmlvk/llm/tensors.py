@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from dmlvk.llm.config import ModelConfig, Weights
+from dmlvk.spec.block_formats import BlockFormat
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import ModelError, UnsupportedError
 
 Sizes = tuple[int, ...]
+PLAIN_TYPES: Final = {"F32": TensorDataType.FLOAT32, "F16": TensorDataType.FLOAT16, "BF16": TensorDataType.UINT16}
+"""The formats that have a number for each element; of BF16 the bits."""
 
 
 def check_tensors(weights: Weights) -> None:
@@ -15,7 +20,7 @@ def check_tensors(weights: Weights) -> None:
 
     Raises:
         ModelError: one is missing, or has other sizes.
-        UnsupportedError: there is one that the network would leave out.
+        UnsupportedError: there is one that the network would leave out, or of a format for which there is no kernel.
     """
     given = weights.tensors
     wanted = dict(_wanted(weights.config, given))
@@ -25,6 +30,10 @@ def check_tensors(weights: Weights) -> None:
     for name, sizes in wanted.items():
         if given[name].sizes != sizes:
             raise ModelError(f"tensor {name} must have the sizes {sizes}; got {given[name].sizes}")
+    formats = {*PLAIN_TYPES, *(own.name for own in BlockFormat if not own.is_apart)}
+    for name, tensor in given.items():
+        if tensor.type not in (formats if len(tensor.sizes) > 1 else PLAIN_TYPES):
+            raise UnsupportedError(f"tensor {name} has the format {tensor.type}; there are kernels for {sorted(formats)}")
     unread = [name for name in given if name not in wanted]
     if unread:
         raise UnsupportedError(f"an architecture {weights.config.architecture.name} with {', '.join(unread[:4])}")

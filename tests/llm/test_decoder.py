@@ -87,6 +87,16 @@ def test_a_sequence_is_cut_back_and_shared(device: dmlvk.Device, llama: Weights)
     np.testing.assert_allclose(second[0], Reference(llama).feed(PROMPT[:11])[-1], atol=ROUNDING)
 
 
+@pytest.mark.parametrize("every", [False, True])
+def test_long_prompts_of_several_sequences_come_in_pieces(device: dmlvk.Device, llama: Weights, every: bool) -> None:
+    parts = [(PROMPT * 3)[:70], PROMPT[:9], PROMPT[:33]]
+    decoder = Decoder(device, llama, capacity=72, sequences=3)
+    decoder._pieces = [8, 32]
+    for part, logits in zip(parts, decoder.feed(parts, all_logits=every), strict=True):
+        np.testing.assert_allclose(logits, Reference(llama).feed(part)[0 if every else -1 :], atol=ROUNDING)
+    assert decoder.lengths == [70, 9, 33]
+
+
 def test_tokens_of_the_history_are_chosen_less_often(device: dmlvk.Device, llama: Weights) -> None:
     decoder, reference = Decoder(device, llama, capacity=64, sequences=2), Reference(llama)
     decoder.feed([PROMPT[:20], []])

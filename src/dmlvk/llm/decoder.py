@@ -118,7 +118,7 @@ class Decoder:
             parts = [new[done : done + size] for new in tokens]
             for own, logits in zip(found, self._fed(parts, size, all_logits), strict=True):
                 own[:] = [*own, logits] if all_logits or not len(logits) else [logits]
-                done += size
+            done += size
         none = np.empty((0, self.config.vocabulary), np.float32)
         return [np.concatenate(own) if own else none for own in found]
 

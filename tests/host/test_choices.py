@@ -12,6 +12,7 @@ import dmlvk
 from dmlvk.kernels.cached_attention.rules import CACHED_ATTENTION
 from dmlvk.kernels.common.registry import LOWERINGS, lowering_of
 from dmlvk.kernels.lowering import newest
+from dmlvk.kernels.root_mean_square.rules import ROOT_MEAN_SQUARE
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.problem import build, variations
 from dmlvk_bench.problems import all_problems
@@ -41,6 +42,7 @@ NEVER_CHOSEN = {
     *(("BlockQuantizedGemm", "vector"), ("BlockQuantizedGather", "eights")),
     ("ResampleWeights", "weights"),
     *(("CachedAttention", rule.name) for rule in CACHED_ATTENTION),
+    *(("RootMeanSquare", rule.name) for rule in ROOT_MEAN_SQUARE),
 }
 """Rules, with their row, that no problem of the benchmark and no quick case gives to any of the four devices."""
 

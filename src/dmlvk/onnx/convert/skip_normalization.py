@@ -17,6 +17,7 @@ from dmlvk.onnx.registry import MICROSOFT, Declared, converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import ReduceFunction, TensorDataType
+from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.schema import FLOATS
 
 _INT32 = np.dtype(np.int32)
@@ -71,8 +72,16 @@ def skip_layer_normalization(node: Conversion) -> tuple[Value | None, ...]:
     declared=Declared(4, 4, ("epsilon",)),
 )
 def skip_simplified_layer_normalization(node: Conversion) -> tuple[Value | None, ...]:
-    total = _sum(node, node[0], node[1], node.get(3))
-    return _of_rows(node, total, node[2], None, use_mean=False), None, None, total
+    x = _sum(node, node[0], node.get(3))
+    skip, scale = node[1], node[2]
+    if node.broadcast(x, skip)[0].sizes != x.sizes:
+        raise node.invalid(f"what is added must broadcast to the sizes {x.sizes}", skip.sizes)
+    if scale.sizes != x.sizes[-1:]:
+        raise node.invalid("the scale must be a number for each element of a row", scale.sizes, x.sizes[-1:])
+    y, total = (node.new(x.sizes, x.dtype) for _ in range(2))
+    fields = {"output_tensor": y, "sum_tensor": total, "epsilon": float(node.attribute("epsilon", 1e-12))}
+    node.launch(RootMeanSquare, x, skip.broadcast_to(x.sizes), scale, **fields)
+    return y, None, None, total
 
 
 @converts(

@@ -1,0 +1,1 @@
+"""The family root mean square: manifest rows, rules, lowering."""

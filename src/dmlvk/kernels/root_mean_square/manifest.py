@@ -1,0 +1,25 @@
+"""The kernel of normalization by the root mean square."""
+
+from __future__ import annotations
+
+from dmlvk.kernels.common.kernel import KernelSpec
+from dmlvk.kernels.common.terms import FLOATS, SUBGROUP_SUMS
+
+ROWS: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        "root_mean_square",
+        "root_mean_square.comp",
+        buffers=("x", "addend", "scale", "y:w", "sum:w"),
+        params=(
+            *("uint rows", "uint width", "uint sizes[3]"),
+            *(f"uint {name}_strides[4]" for name in ("x", "addend", "y", "sum")),
+            *("uint scale_stride", "float epsilon"),
+        ),
+        constants=(
+            *(("LOCAL_SIZE_X", 128), ("LANES", 1), ("HELD", 0), ("HAS_ADDEND", 0), ("HAS_SCALE", 0), ("HAS_SUM", 0)),
+            ("QUADS", 0),
+        ),
+        variants=(("T U", tuple(f"{t} {u}" for t in FLOATS for u in FLOATS)),),
+        extensions=SUBGROUP_SUMS,
+    ),
+)

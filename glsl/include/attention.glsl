@@ -69,9 +69,9 @@ Sequence sequence_of(uint entry) {
     return found;
 }
 
-// How many keys query s of a sequence sees.
+// How many keys query s of a sequence sees: with lengths, and without p.both_ways, those up to its own.
 uint keys_seen(Sequence sequence, uint s) {
-    if (LENGTHS == LENGTHS_NONE) return sequence.keys;
+    if (LENGTHS == LENGTHS_NONE || p.both_ways != 0) return sequence.keys;
     return min(uint(max(int(sequence.end + s + 1) - int(p.queries), 0)), sequence.keys);
 }
 

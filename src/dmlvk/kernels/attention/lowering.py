@@ -218,6 +218,7 @@ def _around(desc: ops.MultiheadAttention1, absent: Range, sizes: AttentionSizes)
             "scale": desc.scale,
             "softcap": 0.0,
             "window": 0,
+            "both_ways": 0,
             "mask_filter": filter_value,
         },
     )

@@ -14,7 +14,7 @@ _PARAMS = (
     *("uint head_size", "uint value_size", "uint q_start", "uint k_start", "uint v_start"),
     *(f"uint {name}_strides[4]" for name in ("q", "k", "v", "y", "mask", "relative")),
     *("uint bias_stride", "uint k_bias", "uint v_bias", "uint lengths_stride", "uint sinks_stride"),
-    *("float scale", "float softcap", "uint window", "float mask_filter"),
+    *("float scale", "float softcap", "uint window", "uint both_ways", "float mask_filter"),
 )
 """The parameters of every attention kernel; see ``glsl/include/attention.glsl``."""
 _CONSTANTS = (

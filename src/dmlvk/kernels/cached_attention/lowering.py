@@ -96,6 +96,7 @@ def _around(desc: CachedAttention) -> Around:
             "scale": desc.scale,
             "softcap": desc.softcap,
             "window": desc.window,
+            "both_ways": int(not desc.causal),
             "mask_filter": 0.0,
         },
     )

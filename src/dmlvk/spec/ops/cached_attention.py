@@ -67,6 +67,11 @@ def _tables(desc: CachedAttention) -> _s.Violation | None:
     return None if good else _s.Violation(_TABLES[0], cosines.sizes, sines.sizes)
 
 
+@_c.constraint("window", "must be 0 unless causal")
+def _window(desc: CachedAttention) -> _s.Violation | None:
+    return _s.Violation("window", desc.window) if desc.window and not desc.causal else None
+
+
 class CachedAttention(
     _s.OperatorDesc,
     internal=True,
@@ -77,6 +82,7 @@ class CachedAttention(
         _sizes,
         _past,
         _tables,
+        _window,
     ),
 ):
     """New rows of keys and values go into a cache, and queries meet all rows that it then has.
@@ -101,6 +107,7 @@ class CachedAttention(
     cache_key_tensor, cache_value_tensor: {batch, heads, capacity, size}: read and written.
     window: A query meets so many rows, its own the last; 0 for all.
     interleaved: See ``RotaryEmbedding``.
+    causal: Whether a query meets no rows behind its own. Without, it meets all, and there may be no window.
     """
 
     query_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (4, 4))
@@ -123,6 +130,7 @@ class CachedAttention(
     softcap: float = _s.floating(0.0)
     window: int = _s.uint(0)
     interleaved: bool = _s.boolean(False)
+    causal: bool = _s.boolean(True)
 
     def cuts(self) -> Sequence[_s.Cut]:
         """By batch entries."""

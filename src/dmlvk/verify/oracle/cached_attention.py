@@ -48,7 +48,7 @@ def cached_attention(
     output = np.zeros((*query.shape[:3], values.shape[3]))
     magnitude = np.zeros_like(output)
     for entry, row, head in np.ndindex(batch, rows, heads):
-        end = min(before[entry] + row + 1, capacity)
+        end = min(before[entry] + (row + 1 if desc.causal else rows), capacity)
         seen = slice(max(end - desc.window, 0) if desc.window else 0, end)
         own_keys, own_values = keys[entry, head // group, seen], values[entry, head // group, seen]
         scores = own_keys @ query[entry, row, head] * desc.scale

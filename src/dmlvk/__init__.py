@@ -62,9 +62,10 @@ from dmlvk.spec.errors import (
 )
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, ScaleBias, Size2D
 from dmlvk.spec.tensor import TensorDesc, TensorLayout, calc_buffer_tensor_size, calculate_strides
+from dmlvk.spec.tensor_policy import TensorPolicy, TensorProperties
 
 if TYPE_CHECKING:
-    from dmlvk import eager, xp
+    from dmlvk import eager, pydirectml, xp
     from dmlvk import onnx as onnx  # not in __all__: it needs a package that may not be there
     from dmlvk.builder import Expression, Function, Graph
     from dmlvk.devices.mask import Mask
@@ -160,6 +161,8 @@ __all__ = [
     "TensorDesc",
     "TensorFlags",
     "TensorLayout",
+    "TensorPolicy",
+    "TensorProperties",
     "TensorType",
     "UnsupportedError",
     "UnsupportedNodeError",
@@ -170,6 +173,7 @@ __all__ = [
     "default_device",
     "devices",
     "eager",
+    "pydirectml",
     "validation_messages",
     "xp",
 ]
@@ -197,7 +201,7 @@ _LAZY = {
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}
 
-_SUBMODULES = ("eager", "onnx", "xp")
+_SUBMODULES = ("eager", "onnx", "pydirectml", "xp")
 
 
 def _open_device() -> Device:

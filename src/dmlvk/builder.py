@@ -10,15 +10,17 @@
     probabilities = predict(images)
 
 A graph has a method for each operator, with the arguments of the function of that name in
-``dmlvk.eager``, but that its operands are expressions. Expressions have numpy's operators, broadcasting included;
+``dmlvk.eager``, but that its operands are expressions. Expressions have numpy's operators, broadcasting included, but for
+``==`` and ``!=``, which say whether they are the same one;
 ``transpose``, ``broadcast_to`` and most of ``reshape`` are other strides of the same memory and cost nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
@@ -57,8 +59,9 @@ from dmlvk.html.words import size
 from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import ExecutionFlags, TensorDataType, TensorFlags
 from dmlvk.spec.errors import InvalidArgumentError, StateError, other_device
-from dmlvk.spec.schema import FLOATS
+from dmlvk.spec.schema import FLOATS, FieldKind, OperatorDesc
 from dmlvk.spec.tensor import EmptyTensorDesc, TensorDesc
+from dmlvk.spec.tensor_policy import TensorPolicy
 
 _GEMM_DIMENSIONS: Final = 4
 
@@ -241,6 +244,52 @@ class Expression:
             return result
         return self._elementwise("element_wise_pow", exponent)
 
+    def __and__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_bit_and", other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_bit_or", other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_bit_xor", other)
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_bit_shift_left", other)
+
+    def __rlshift__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_bit_shift_left", other, reversed_=True)
+
+    def __rshift__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_bit_shift_right", other)
+
+    def __rrshift__(self, other: Operand) -> Expression:
+        return self._elementwise("element_wise_bit_shift_right", other, reversed_=True)
+
+    def __lt__(self, other: Any) -> Expression:
+        return self._elementwise("element_wise_logical_less_than", other)
+
+    def __le__(self, other: Any) -> Expression:
+        return self._elementwise("element_wise_logical_less_than_or_equal", other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return self._elementwise("element_wise_logical_greater_than", other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return self._elementwise("element_wise_logical_greater_than_or_equal", other)
+
+    def __invert__(self) -> Expression:
+        result: Expression = self.graph.element_wise_bit_not(self)
+        return result
+
+    def __pos__(self) -> Expression:
+        return self
+
     def __neg__(self) -> Expression:
         result: Expression = self.graph.element_wise_negate(self)
         return result
@@ -285,15 +334,19 @@ class Graph(GraphMethods):
 
     Args:
         device: The device that will run it, ``default_device()`` where None.
+        tensor_policy: How the outputs of the graph's operators lie; packed where None.
 
     Attributes:
         device: The device that will run it.
+        tensor_policy: As above; may be set for what follows.
     """
 
-    def __init__(self, device: Device | None = None) -> None:
+    def __init__(self, device: Device | None = None, tensor_policy: TensorPolicy | None = None) -> None:
         if device is not None:
             check_device(device)
         self.device = default_device() if device is None else device
+        self.tensor_policy = TensorPolicy.default() if tensor_policy is None else tensor_policy
+        self._scope: tuple[str, ...] = ()
         self._inputs: list[TensorDesc] = []
         self._nodes: list[GraphNodeDesc] = []
         self._fed: list[InputGraphEdgeDesc] = []
@@ -331,6 +384,16 @@ class Graph(GraphMethods):
         self._bytes[source] = desc.total_tensor_size_in_bytes
         return Expression(self, source, desc)
 
+    @contextlib.contextmanager
+    def name_scope(self, name: str) -> Iterator[None]:
+        """Names nodes: those added within are called by the scope's name, then ``_``, then their own. Scopes nest."""
+        outer = self._scope
+        self._scope = (*outer, name)
+        try:
+            yield
+        finally:
+            self._scope = outer
+
     def constant(self, array: npt.ArrayLike) -> Expression:
         """A constant from an array; copied, and uploaded when the graph is compiled. A number has the sizes {1}.
 
@@ -362,9 +425,10 @@ class Graph(GraphMethods):
         tensors = [None if operand is None else operand.desc for operand in call.operands]
         if has_no_elements(call, [tensor.sizes for tensor in tensors if tensor is not None]):
             return outputs_of_nothing(call, tensors, _Door(self))
-        desc = call.describe(tensors)
+        desc = self._laid_out(call.describe(tensors))
         index = len(self._nodes)
-        self._nodes.append(OperatorGraphNodeDesc(self.device.create_operator(desc), call.options["name"]))
+        name = "_".join(filter(None, (*self._scope, call.options["name"])))
+        self._nodes.append(OperatorGraphNodeDesc(self.device.create_operator(desc), name))
         for slot, operand in enumerate(call.operands):
             if operand is not None and operand._source.node < 0:
                 self._fed.append(InputGraphEdgeDesc(operand._source.slot, index, slot))
@@ -377,6 +441,19 @@ class Graph(GraphMethods):
                 self._bytes[source] = item.tensor.total_tensor_size_in_bytes
                 results.append(Expression(self, source, item.tensor))
         return results
+
+    def _laid_out(self, desc: OperatorDesc) -> OperatorDesc:
+        """An operator whose outputs lie as the policy says."""
+
+        def lies(tensor: TensorDesc) -> TensorDesc:
+            return self.tensor_policy.desc(tensor.data_type, tensor.flags, tensor.sizes)
+
+        outputs: dict[str, Any] = {}
+        for spec in desc.fields:
+            made = getattr(desc, spec.name) if spec.kind.is_output else None
+            if made is not None:
+                outputs[spec.name] = tuple(map(lies, made)) if spec.kind is FieldKind.OUTPUT_TENSOR_ARRAY else lies(made)
+        return desc.replace(**outputs)
 
     def _without_elements(self, data_type: TensorDataType, sizes: Sequence[int]) -> Expression:
         return Expression(self, _NOWHERE, EmptyTensorDesc(data_type, tuple(sizes)))
@@ -408,7 +485,7 @@ class Graph(GraphMethods):
         """The function from the graph's inputs to some of its expressions.
 
         Args:
-            outputs: The expressions that it returns; a view, or an input, is copied into row-major memory.
+            outputs: The expressions that it returns; a view, or an input, is copied, to lie as the graph's policy says.
             flags: The flags of ``Device.compile_operator``.
             without: The passes to leave out, as for ``Device.compile_graph``.
 
@@ -419,20 +496,22 @@ class Graph(GraphMethods):
         """
         if not outputs:
             raise InvalidArgumentError("must be at least one expression", operator="compile", field="outputs", value=outputs)
-        shown = []
+        shown: list[Expression] = []
+        made: list[TensorDesc] = []
         for expression in outputs:
             if expression.graph is not self:
                 raise StateError("compile: every output must be an expression of this graph; got one of another graph")
             if not expression._has_elements:
+                made.append(expression.desc)
                 continue
             node = self._nodes[expression._source.node] if expression._source.node >= 0 else None
             is_whole = isinstance(node, OperatorGraphNodeDesc) and (
                 node.operator.desc.output_slots()[expression._source.slot].tensor == expression.desc
             )
             shown.append(expression if is_whole else self.element_wise_identity(expression))
-        made = tuple(expression.desc for expression in outputs)
+            made.append(shown[-1].desc)
         if not shown:
-            return Function(self.device, None, tuple(self._inputs), made, flags, tuple(without))
+            return Function(self.device, None, tuple(self._inputs), tuple(made), flags, tuple(without))
         needed = self._needed({expression._source.node for expression in shown})
         place = {node: index for index, node in enumerate(sorted(needed))}
         fed = [
@@ -451,7 +530,7 @@ class Graph(GraphMethods):
         shown_edges = [OutputGraphEdgeDesc(place[node], slot, index) for index, (node, slot) in enumerate(sources)]
         nodes = [self._nodes[node] for node in place]
         graph = GraphDesc(len(self._inputs), len(sources), nodes, fed, shown_edges, between)
-        return Function(self.device, graph, tuple(self._inputs), made, flags, tuple(without))
+        return Function(self.device, graph, tuple(self._inputs), tuple(made), flags, tuple(without))
 
     def _unread(self, needed: set[int], shown: set[_Source]) -> list[_Source]:
         """Required outputs of nodes that nothing reads: DirectML wants an edge from each, so they are outputs of the graph
@@ -606,7 +685,7 @@ class Function(Generic[Results_co]):
         results = tuple(
             empty_on_device(self._device, tensor.sizes, tensor.data_type)
             if 0 in tensor.sizes
-            else DeviceArray(self._device, next(made), tensor.data_type, tensor.sizes)
+            else DeviceArray(self._device, next(made), tensor.data_type, tensor.sizes, tensor.strides)
             for tensor in self._returned
         )
         return cast(Results_co, results[0] if len(results) == 1 else results)

@@ -31,6 +31,7 @@ EXPRESSIONS: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[..., Any]]] =
     "negative": (((3, 5),), lambda a: -abs(a)),
     "square": (((3, 5),), lambda a: a**2),
     "remainder": (((3, 5),), lambda a: a % 0.75),
+    "comparisons": (((3, 5), (5,)), lambda a, b: (a < b) + (a <= 0.5) * 2 + (a > b) * 4 + (a >= 0.25) * 8),
     "transpose": (((2, 3, 4), (4, 2)), lambda a, b: a.transpose(1, 2, 0) + b),
     "T": (((2, 3), (3, 2)), lambda a, b: a.T * b),
     "reshape": (((2, 6), (4,)), lambda a, b: a.reshape(3, -1) + b),
@@ -207,3 +208,45 @@ def test_a_view_of_other_strides_stays_within_its_memory(device: dmlvk.Device) -
     np.testing.assert_array_equal(graph.compile(repeated)(np.arange(3, dtype=np.float32)).numpy(), [[1, 2, 3]] * 2)
     with pytest.raises(InvalidArgumentError, match="TotalTensorSizeInBytes"):
         row.reinterpret(sizes=(2, 3))
+
+
+def test_whole_numbers_have_bits(device: dmlvk.Device) -> None:
+    a, b = rng.integers(0, 2**32, (2, 7), dtype=np.uint32)
+
+    def expression(a: Any, b: Any) -> Any:
+        return ((a & b) ^ (~a | 0x55)) + (b >> 3) + (b << 2) + (0xF0F0 & b)
+
+    graph = Graph(device)
+    function = graph.compile(expression(graph.input((7,), U32), +graph.input((7,), U32)))
+    np.testing.assert_array_equal(function(a, b).numpy(), expression(a, b))
+
+
+@pytest.mark.parametrize("without", [(), ("all",)], ids=["passes", "no passes"])
+def test_outputs_lie_as_the_policy_says(device: dmlvk.Device, without: tuple[str, ...]) -> None:
+    """Between operators, and in what the function returns, views among it."""
+    image, other = normal(2, 3, 4, 5), normal(2, 3, 4, 5)
+    graph = Graph(device, dmlvk.TensorPolicy.interleaved_channel())
+    x, y = graph.input(image.shape), graph.input(image.shape)
+    total = x + y
+    halves = graph.split(total, axis=1, output_sizes=[(2, 1, 4, 5), (2, 2, 4, 5)])
+    assert total.desc.strides == (60, 1, 15, 3) and halves[1].desc.strides == (40, 1, 10, 2)
+    graph.tensor_policy = dmlvk.TensorPolicy.default()
+    largest = graph.reduce(total, function=dmlvk.ReduceFunction.MAX, axes=(1,))
+    graph.tensor_policy = dmlvk.TensorPolicy.interleaved_channel()
+    results = graph.compile(total, halves[1], largest, x.transpose(0, 1, 3, 2), without=without)(image, other)
+    wanted = image + other
+    for made, numbers in zip(
+        results, (wanted, wanted[:, 1:], wanted.max(1, keepdims=True), image.swapaxes(2, 3)), strict=True
+    ):
+        np.testing.assert_array_equal(made.numpy(), numbers)
+    assert results[0].desc.strides == (60, 1, 15, 3)
+
+
+def test_names_have_scopes(device: dmlvk.Device) -> None:
+    graph = Graph(device)
+    x = graph.input((3,))
+    with graph.name_scope("encoder"), graph.name_scope("first"):
+        x = graph.element_wise_abs(x, name="size") + 1
+    x = graph.element_wise_exp(x, name="last")
+    names = [node.name for node in graph._nodes if isinstance(node, dmlvk.OperatorGraphNodeDesc)]
+    assert names == ["encoder_first_size", "encoder_first", "last"]

@@ -78,7 +78,7 @@ for module in pkgutil.walk_packages(dmlvk.__path__, "dmlvk."):
     if module.name != "dmlvk.__main__":
         importlib.import_module(module.name)
 modules = {name for name in dir(dmlvk) if isinstance(getattr(dmlvk, name), types.ModuleType)}
-assert modules == {"eager", "onnx", "xp"}, modules
+assert modules == {"eager", "onnx", "pydirectml", "xp"}, modules
 assert callable(dmlvk.devices)
 """
 

@@ -28,13 +28,13 @@ void main() {
     if (beyond(p.count * groups)) return;
     const uint i = linear_invocation() / groups, group = linear_invocation() - i * groups;
     const uint row = row_at(i), chunk = group / GROUPS_OF_EIGHT, g = group % GROUPS_OF_EIGHT;
-    const Terms terms = terms_of(row / 4, group * 8 / BLOCK);
+    const vec3 terms = terms_of(load_bits(row, group * 8 / BLOCK));
     const Chunk codes = load_chunk(row, chunk);
     float numbers[8];
     eight_of(codes, g, numbers);
     const uint start = BYTE_OFFSET_Y / T_BYTES + i * p.y_strides[0];
     [[unroll]] for (uint c = 0; c < 8; ++c) {
         const uint k = group * 8 + c;
-        if (k < p.depth) y[start + k * p.y_strides[1]] = T(number_of(terms, row % 4, numbers[c]));
+        if (k < p.depth) y[start + k * p.y_strides[1]] = T(number_of(terms, numbers[c]));
     }
 }

@@ -25,7 +25,6 @@
 
 layout(set = 0, binding = BINDING_A, std430) readonly buffer WordsA { uvec4 words_a[]; };
 layout(set = 0, binding = BINDING_B, std430) readonly buffer WordsB { uvec4 words_b[]; };
-layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
 
 uint start_a;
 uint start_b;
@@ -120,6 +119,7 @@ Raw fetch_b(uint place, uint line, uint word, uint k) {
 void begin_sums();
 #define SUMS_BEGIN if (ADDEND >= ADDEND_FIRST) begin_sums();
 #include "cooperative_tile.glsl"
+#include "cooperative_store.glsl"
 
 // Quads of outputs that an invocation has of MAT_M rows of a subgroup's block.
 const uint QUADS = MAT_M * SUB_N / 4;
@@ -170,24 +170,5 @@ void main() {
     const uint first = split * p.split_rounds * TILE_K;
     multiply(first, min(first + p.split_rounds * TILE_K, p.depth));
 
-    const uint block_m = first_m + gl_SubgroupID / SUBGROUPS_N * SUB_M;
-    const uint block_n = first_n + gl_SubgroupID % SUBGROUPS_N * SUB_N;
-    const uint quads = SUB_N / 4;
-    [[unroll]] for (uint i = 0; i < BLOCKS_M; ++i) {
-        share_sums(i);
-        subgroupMemoryBarrierShared();
-        subgroupBarrier();
-        for (uint e = gl_SubgroupInvocationID; e < MAT_M * quads; e += gl_SubgroupSize) {
-            const uint m = block_m + i * MAT_M + e / quads;
-            const uint n = block_n + e % quads * 4;
-            const vec4 sum = sums_at(e / quads, e % quads);
-            if (PARTIAL == 0) {
-                store_quad(outer, inner, m, n, sum);
-            } else if (m < p.rows && n < p.columns) {
-                const uint row = (split * p.matrices + matrix) * p.rows + m;
-                partials[BYTE_OFFSET_Y / 16 + row * (p.partial_pitch / 4) + n / 4] = sum;
-            }
-        }
-        subgroupBarrier();
-    }
+    store_tile(outer, inner, matrix, split);
 }

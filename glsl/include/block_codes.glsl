@@ -101,6 +101,45 @@ vec4 four_signed_bytes(uint start, uint at) {
     return vec4(bitfieldExtract(word, 0, 8), bitfieldExtract(word, 8, 8), bitfieldExtract(word, 16, 8), word >> 24);
 }
 
+// Those of one column, as they lie in memory, with the column.
+struct ColumnBits {
+    uint scale, offset, factor, column;
+};
+
+ColumnBits load_bits(uint column, uint block) {
+    const uint quad = column / 4, c = column % 4, at = quad * p.blocks + block, start = BYTE_OFFSET_B / 4;
+    const bool grouped = SCALE == SCALE_SIXES || SCALE == SCALE_BYTES;
+    const uint real = SCALE == SCALE_FLOAT32 ? at * 4 + c : at * 2 + c / 2;
+    ColumnBits found = ColumnBits(0, 0, 0, column);
+    found.scale = block_words[start + p.scale_start + (grouped ? at : real)];
+    if (OFFSET == OFFSET_ZERO_POINT || OFFSET == OFFSET_LESS) found.offset = block_words[start + p.offset_start + at];
+    if (OFFSET == OFFSET_REAL || OFFSET == OFFSET_MINIMUM) found.offset = block_words[start + p.offset_start + real];
+    if (grouped) found.factor = block_words[start + p.factor_start + (quad * p.groups + block / max(GROUP / BLOCK, 1)) * 4 + c];
+    return found;
+}
+
+float real_of(uint word, uint c) {
+    if (SCALE == SCALE_FLOAT32) return uintBitsToFloat(word);
+    const uint half_ = word >> 16 * (c % 2) & 0xFFFFu;
+    return SCALE == SCALE_BFLOAT16 ? uintBitsToFloat(half_ << 16) : unpackHalf2x16(half_).x;
+}
+
+// (scale, zero, minimum) of a column. Products with the FLOAT16 of a group are exact.
+vec3 terms_of(ColumnBits bits) {
+    const uint c = bits.column % 4;
+    vec3 found = vec3(0.0, float(CENTRE), 0.0);
+    const vec2 factor = unpackHalf2x16(bits.factor);
+    const float byte = float(bits.offset >> 8 * c & 0xFFu);
+    if (SCALE == SCALE_SIXES) found.x = factor.x * float(bits.scale >> 8 * c & 0xFFu);
+    else if (SCALE == SCALE_BYTES) found.x = factor.x * float(bitfieldExtract(int(bits.scale), int(8 * c), 8));
+    else found.x = real_of(bits.scale, c);
+    if (OFFSET == OFFSET_ZERO_POINT) found.y = byte;
+    if (OFFSET == OFFSET_REAL) found.y = real_of(bits.offset, c);
+    if (OFFSET == OFFSET_MINIMUM) found.yz = vec2(0.0, real_of(bits.offset, c));
+    if (OFFSET == OFFSET_LESS) found.yz = vec2(0.0, -factor.y * byte);
+    return found;
+}
+
 // Those of block `block` of the four columns of a quad. Products with the FLOAT16 of a group are exact.
 Terms terms_of(uint quad, uint block) {
     const uint at = quad * p.blocks + block;
@@ -124,9 +163,7 @@ Terms terms_of(uint quad, uint block) {
     return found;
 }
 
-// The number of column c of the quad, given its code less CENTRE.
-float number_of(Terms terms, uint c, float code) {
-    return fma(terms.scale[c], code + float(CENTRE) - terms.zero[c], terms.minimum[c]);
-}
+// The number of a code less CENTRE.
+float number_of(vec3 terms, float code) { return fma(terms.x, code + float(CENTRE) - terms.y, terms.z); }
 
 #endif

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.block_quantized.manifest import CHUNK
 from dmlvk.kernels.block_quantized.packed import PackedWeights, with_packed
-from dmlvk.kernels.block_quantized.rules import BLOCK_GATHER, BLOCK_GEMM, BlockGatherProblem, BlockProblem
+from dmlvk.kernels.block_quantized.rules import BLOCK_GATHER, BLOCK_GEMM, MOST_ROWS, BlockGatherProblem, BlockProblem
 from dmlvk.kernels.common.activation import fused
+from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
+from dmlvk.kernels.common.cooperative_tile import cooperative_constants, cooperative_tile, whole_words
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.matmul.lowering import Product, output_quads, product_dispatch
+from dmlvk.kernels.matmul.lowering import Product, cooperative_parts, output_quads, parts_and_merge, product_dispatch
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -22,15 +24,24 @@ _BIAS, _ADDEND = 4, 5
 _GROUPS = CHUNK // 8
 
 
-def _problem(desc: BlockQuantizedGemm) -> BlockProblem:
-    rows, columns = desc.tensor("output_tensor").sizes
-    return BlockProblem(rows, columns, desc.depth)
-
-
 def _two(tensor: TensorDesc) -> tuple[int, int]:
     """The strides of rows and of columns."""
     row, column = tensor.effective_strides
     return row, column
+
+
+def _problem(desc: BlockQuantizedGemm) -> BlockProblem:
+    rows, columns = desc.tensor("output_tensor").sizes
+    x = desc.tensor("input_tensor")
+    own = x.data_type, input_range(0), (0, 0, *_two(x)), 3, desc.depth
+    return BlockProblem(
+        rows,
+        columns,
+        desc.depth,
+        nbytes=PackedWeights.of(desc).nbytes,
+        is_half=x.data_type is TensorDataType.FLOAT16,
+        whole=whole_words(*own, along_depth=True),
+    )
 
 
 def _product(desc: BlockQuantizedGemm, weights: Range) -> Product:
@@ -65,9 +76,8 @@ def _whole_rows(product: Product) -> bool:
     return product.a_strides[3] == 1 and product.a_strides[2] % elements == 0 and product.depth % 8 == 0
 
 
-_MOST_ROWS = 8
 _MOST_CPU_ROWS = 4
-"""The most rows that an invocation sums. A CPU's driver takes seconds to compile the unrolled loops of more."""
+"""The most rows that an invocation sums there: a CPU's driver takes seconds to compile the unrolled loops of more."""
 _LEAST_LANES = 8
 """Lanes that share columns: as many read 128 bytes side by side."""
 _WAVE = 0.5
@@ -77,7 +87,7 @@ _WAVE = 0.5
 def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
     def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
         product = _product(desc, home)
-        rows = min(problem.rows, _MOST_CPU_ROWS if caps.is_cpu else _MOST_ROWS)
+        rows = min(problem.rows, _MOST_CPU_ROWS if caps.is_cpu else MOST_ROWS)
         row_groups = -(-problem.rows // rows)
         quads = -(-problem.columns // 4)
         unroll = 1 if caps.is_cpu else 2
@@ -102,11 +112,34 @@ def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
     return with_packed(desc, caps, build)
 
 
+def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
+    def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
+        product = _product(desc, home)
+        matrix = cooperative_matrix(caps, "float16", "float32")
+        assert matrix is not None, "the rule asks for one"
+        tile = cooperative_tile(problem.rows, problem.columns, 1, caps, b_along_depth=True)
+        workgroups = tile.tiles(problem.rows, problem.columns)
+        return parts_and_merge(
+            "block_cooperative",
+            product,
+            caps,
+            {**cooperative_constants(tile, matrix, caps), **weights.constants, "A_ALONG_K": 1, "B_ALONG_K": 1},
+            workgroups,
+            cooperative_parts(product, workgroups, tile.depth, caps),
+            tiles=False,
+            subgroup_size=caps.subgroup_size,
+            taken=taken,
+            more=weights.params,
+        )
+
+    return with_packed(desc, caps, build)
+
+
 register(
     BlockQuantizedGemm,
     problem=_problem,
     rules=BLOCK_GEMM,
-    schedules={"vector": _vector},
+    schedules={"vector": _vector, "cooperative": _cooperative},
     limitations=(LOOP_ROUNDS,),
     features=subgroup_features,
 )

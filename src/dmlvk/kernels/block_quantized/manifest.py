@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import FLOATS, SUBGROUP_SUMS
-from dmlvk.kernels.matmul.manifest import GEMM_BUFFERS, GEMM_PARAMS, GEMM_SHARED
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, SUBGROUP_SUMS
+from dmlvk.kernels.matmul.manifest import GEMM_BUFFERS, GEMM_PARAMS, GEMM_SHARED, SPLIT_PARAMS
 from dmlvk.spec.block_formats import CodeOrder, OffsetKind, ScaleKind
 
 CHUNK = 32
@@ -66,6 +66,21 @@ ROWS: tuple[KernelSpec, ...] = (
         ),
         variants=(("T", FLOATS),),
         extensions=SUBGROUP_SUMS,
+        shared=(*_SHARED, *GEMM_SHARED),
+    ),
+    KernelSpec(
+        "block_cooperative",
+        "block_cooperative.comp",
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds", *_PLANES),
+        constants=(
+            *COOPERATIVE_TILE,
+            *_FORMAT,
+            *(("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1), ("PARTIAL", 0)),
+        ),
+        variants=(("T", FLOATS),),
+        features=("storage16",),
+        extensions=COOPERATIVE_EXTENSIONS,
         shared=(*_SHARED, *GEMM_SHARED),
     ),
 )

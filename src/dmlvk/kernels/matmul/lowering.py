@@ -238,9 +238,24 @@ def parts_and_merge(
     tiles: bool = True,
     variant: Mapping[str, int] | None = None,
     subgroup_size: int = 0,
+    taken: int = 0,
+    more: Mapping[str, int] | None = None,
 ) -> Plan:
-    """A kernel that may split sums, and where it does the dispatch that adds them. ``workgroups`` are those of a part,
-    ``tiles`` says whether sums may begin with an addend, ``variant`` what the kernel has beside the data type."""
+    """A kernel that may split sums, and where it does the dispatch that adds them.
+
+    Args:
+        kernel: The kernel.
+        product: The product.
+        caps: The device.
+        constants: The kernel's own constants.
+        workgroups: The workgroups of a part.
+        parts: The parts, and the rounds of each.
+        tiles: Whether sums may begin with an addend.
+        variant: What the kernel has beside the data type.
+        subgroup_size: The subgroup size that it requires.
+        taken: The bytes of temporary memory before those of the sums.
+        more: The kernel's own parameters.
+    """
     splits, split_rounds = parts
     pitch = -(-product.columns // _QUAD) * _QUAD
     params = {"matrices": product.matrices, "splits": splits, "partial_pitch": pitch}
@@ -249,14 +264,14 @@ def parts_and_merge(
 
     def multiplied(operands: Product) -> Dispatch:
         return product_dispatch(
-            kernel, operands, constants, grid, variant, subgroup_size, **params, split_rounds=split_rounds
+            kernel, operands, constants, grid, variant, subgroup_size, **params, split_rounds=split_rounds, **(more or {})
         )
 
     if splits == 1:
         if tiles:
             constants["ADDEND"] = _addend_time(product)
         return Plan((multiplied(product),))
-    scratch = Range(Source.TEMPORARY, 0, 0, splits * partial_bytes(product.matrices, product.rows, product.columns))
+    scratch = Range(Source.TEMPORARY, 0, taken, splits * partial_bytes(product.matrices, product.rows, product.columns))
     sums = dataclasses.replace(product, y=scratch, c=product.a, has_c=False, activation=fused(None), addend=None)
     local = min(128, caps.workgroup_invocations)
     merged = dataclasses.replace(product, a=scratch, b=scratch, c=product.c if product.has_c else scratch)
@@ -267,7 +282,7 @@ def parts_and_merge(
             multiplied(sums),
             product_dispatch("gemm_merge", merged, merge_constants, merge_grid, **params),
         ),
-        temporary_bytes=scratch.nbytes,
+        temporary_bytes=taken + scratch.nbytes,
     )
 
 
@@ -302,6 +317,14 @@ def _tiled(product: Product, caps: Capabilities, *, split: bool) -> Plan:
     return parts_and_merge("gemm_tiled", product, caps, constants, workgroups, divided)
 
 
+def cooperative_parts(product: Product, workgroups: int, depth: int, caps: Capabilities) -> tuple[int, int]:
+    """The parts of the sums of so many workgroups of cooperative matrices, and the rounds of each, of so much depth."""
+    rounds = -(-product.depth // depth)
+    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
+    few = 2 * workgroups <= to_fill
+    return split_sum(product, caps, rounds, min(to_fill * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1)
+
+
 def cooperative(product: Product, caps: Capabilities) -> Plan:
     """Tiles by cooperative matrices, in parts of the depth where they are few."""
     product = product.normalized()
@@ -325,11 +348,7 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
         "VECTOR_B": int(words[1]),
     }
     workgroups = tile.tiles(product.rows, product.columns) * product.matrices
-    rounds = -(-product.depth // tile.depth)
-    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
-    few = 2 * workgroups <= to_fill
-    parts = min(to_fill * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1
-    divided = split_sum(product, caps, rounds, parts)
+    divided = cooperative_parts(product, workgroups, tile.depth, caps)
     return parts_and_merge(
         "gemm_cooperative",
         product,

@@ -42,7 +42,7 @@ GEMM_PARAMS = (
 )
 """The parameters of every matrix product; see ``glsl/include/gemm.glsl``."""
 GEMM_SHARED = (("ADDEND", Addend),)
-_SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
+SPLIT_PARAMS = ("uint matrices", "uint splits", "uint partial_pitch")
 """The further parameters of a product whose depth is split."""
 
 DOUBLE_EDGE, DOUBLE_BLOCK, DOUBLE_DEPTH = 8, 4, 8
@@ -81,7 +81,7 @@ ROWS: tuple[KernelSpec, ...] = (
         "gemm_tiled",
         "gemm_tiled.comp",
         buffers=GEMM_BUFFERS,
-        params=(*GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             *PRODUCT_TILE,
             ("ACTIVATION", 0),
@@ -101,7 +101,7 @@ ROWS: tuple[KernelSpec, ...] = (
         "gemm_merge",
         "gemm_merge.comp",
         buffers=GEMM_BUFFERS,
-        params=(*GEMM_PARAMS, *_SPLIT_PARAMS),
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS),
         constants=(("LOCAL_SIZE_X", 128), ("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1)),
         variants=(("T", FLOATS),),
         shared=GEMM_SHARED,
@@ -110,7 +110,7 @@ ROWS: tuple[KernelSpec, ...] = (
         "gemm_vector",
         "gemm_vector.comp",
         buffers=GEMM_BUFFERS,
-        params=(*GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             ("LOCAL_SIZE_X", 256),
             ("ACTIVATION", 0),
@@ -132,7 +132,7 @@ ROWS: tuple[KernelSpec, ...] = (
         "gemm_cooperative",
         "gemm_cooperative.comp",
         buffers=GEMM_BUFFERS,
-        params=(*GEMM_PARAMS, *_SPLIT_PARAMS, "uint split_rounds"),
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds"),
         constants=(
             *COOPERATIVE_TILE,
             ("ACTIVATION", 0),

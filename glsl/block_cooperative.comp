@@ -1,0 +1,121 @@
+// Products with weights in blocks by cooperative matrices: float16 factors, float32 sums.
+//
+//   y[m, n] = activation(alpha * sum over k of a[m, k] * number (include/block_codes.glsl) of code k of column n + ...)
+//
+// Bindings: A; B, weights as block_pack.comp lays them out; C, Addend, Y; see include/gemm.glsl. Numbers of the weights are rounded to
+// float16 on their way to shared memory, and so is A where it is FLOAT32: only for operators compiled with
+// ALLOW_HALF_PRECISION_COMPUTATION.
+// Constants: the format's; those of include/cooperative_tile.glsl, both operands along the depth; VECTOR_Y (1), HAS_C (1), ADDEND (0),
+// the activation's id; PARTIAL (0), as in gemm_tiled. Rows of A start on 16 bytes of float16 (32 of float32) and have whole words of 8.
+// Grid: linear over splits and tiles, the latter neighbours.
+//
+// Chosen for so many rows that summing them one by one takes longer than unpacking each weight once for a tile of them.
+
+#pragma use_vulkan_memory_model
+
+#define NO_SCALED_CLIP
+
+#include "tensor.glsl"
+#include "gemm_quads.glsl"
+#include "bands.glsl"
+#include "block_codes.glsl"
+
+layout(set = 0, binding = BINDING_A, std430) readonly buffer WordsA { uvec4 words_a[]; };
+
+uint first_m;
+uint first_n;
+
+// Eight elements as they lie in memory: of A, or codes, a word of further bits or more codes, and what makes numbers of them.
+struct Raw {
+    uint e[8];
+};
+
+// Of A, zeros unless `valid`.
+Raw eight_of_a(uint first, bool valid) {
+    Raw raw;
+    [[unroll]] for (uint w = 0; w < T_BYTES / 2; ++w)
+        [[unroll]] for (uint i = 0; i < 4; ++i) raw.e[4 * w + i] = valid ? words_a[first / (WORD_BYTES / T_BYTES) + w][i] : 0u;
+    return raw;
+}
+
+uvec4 packed_a(Raw raw) {
+#if T_BYTES == 2
+    return uvec4(raw.e[0], raw.e[1], raw.e[2], raw.e[3]);
+#else
+    uvec4 word;
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+        word[i] = packHalf2x16(vec2(uintBitsToFloat(raw.e[2 * i]), uintBitsToFloat(raw.e[2 * i + 1])));
+    return word;
+#endif
+}
+
+uint place_a(uint line, uint word) {
+    return BYTE_OFFSET_A / T_BYTES + min(first_m + line, p.rows - 1) * p.a_strides[2] + 8 * word;
+}
+
+Raw fetch_a(uint place, uint line, uint word, uint k) { return eight_of_a(place + k, true); }
+Raw head_a(uint place, uint line, uint word, uint k, uint count) { return eight_of_a(place + k, 8 * word < count); }
+
+uint place_b(uint line, uint word) { return min(first_n + line, p.columns - 1); }
+
+// Eight codes of a column: group number `eight`.
+Raw eight_of_b(uint column, uint eight) {
+    const uint chunk = column * p.chunks + eight / GROUPS_OF_EIGHT, g = eight % GROUPS_OF_EIGHT, start = BYTE_OFFSET_B / 4;
+    Raw raw;
+    raw.e[1] = 0;
+    if (BITS == 8) {
+        const uint half_ = GROUPS_OF_EIGHT / 2;
+        const uint plane = g < half_ ? 0 : p.high_start;
+        const uvec2 codes = block_pairs[(start + plane + chunk * 4) / 2 + g % half_];
+        raw.e[0] = codes.x, raw.e[1] = codes.y;
+    } else {
+        raw.e[0] = block_words[start + chunk * 4 + g];
+        if (BITS == 6) raw.e[1] = block_words[start + p.high_start + chunk * 2 + g / 2];
+        if (BITS == 5) raw.e[1] = block_words[start + p.high_start + chunk];
+    }
+    const ColumnBits bits = load_bits(column, eight * 8 / BLOCK);
+    raw.e[2] = bits.scale, raw.e[3] = bits.offset, raw.e[4] = bits.factor;
+    raw.e[5] = column, raw.e[6] = g;
+    return raw;
+}
+
+uvec4 packed_b(Raw raw) {
+    const vec3 terms = terms_of(ColumnBits(raw.e[2], raw.e[3], raw.e[4], raw.e[5]));
+    const float rest = fma(terms.x, float(CENTRE) - terms.y, terms.z);
+    const uint g = raw.e[6];
+    uvec4 word;
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        uint pair;
+        if (BITS == 8) {
+            pair = raw.e[i / 2] >> 8 * (i % 2) & 0x00FF00FFu;
+        } else {
+            pair = raw.e[0] >> 4 * i & 0x000F000Fu;
+            if (BITS == 6) pair |= (raw.e[1] >> 2 * (g % 2 * 4 + i) & 0x00030003u) << 4;
+            if (BITS == 5) pair |= (raw.e[1] >> (g * 4 + i) & 0x00010001u) << 4;
+        }
+        word[i] = packHalf2x16(fma(vec2(terms.x), vec2(field(pair, 0, 16), field(pair >> 16, 0, 16)), vec2(rest)));
+    }
+    return word;
+}
+
+// Past the depth there are zeros of A, and weights that are numbers.
+Raw fetch_b(uint place, uint line, uint word, uint k) { return eight_of_b(place, k / 8 + word); }
+Raw head_b(uint place, uint line, uint word, uint k, uint count) {
+    return eight_of_b(place, min(k / 8 + word, (p.depth - 1) / 8));
+}
+
+#include "cooperative_tile.glsl"
+#include "cooperative_store.glsl"
+
+void main() {
+    const uint tiles_m = (p.rows + TILE_M - 1) / TILE_M;
+    const uint tiles_n = (p.columns + TILE_N - 1) / TILE_N;
+    const uint split = linear_workgroup() / (tiles_m * tiles_n);
+    if (split >= p.splits) return;
+    const uvec2 tile = tile_in_bands(linear_workgroup() - split * tiles_m * tiles_n, tiles_m, tiles_n);
+    first_m = tile.x * TILE_M;
+    first_n = tile.y * TILE_N;
+    const uint first = split * p.split_rounds * TILE_K;
+    multiply(first, min(first + p.split_rounds * TILE_K, p.depth));
+    store_tile(0, 0, 0, split);
+}

@@ -12,6 +12,7 @@ import pytest
 
 import dmlvk
 from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases.model import NUMPY_TYPES, distinct_indices, generator, indices_below, uniform
 from dmlvk_bench.problems import FAMILIES, all_problems, twin
@@ -22,6 +23,7 @@ from dmlvk_bench.problems.scale import FULL, MEDIUM, QUICK, SCALES, Scale
 ON_RECORD = pathlib.Path(__file__).parents[2] / "bench" / "results" / "h200.json"
 
 PARTLY_MOVED = {
+    BlockQuantizedGather: "reads what is chosen",
     dmlvk.DynamicQuantizeLinear: "reads its input twice",
     dmlvk.Gather: "reads what is chosen",
     dmlvk.GatherNd1: "reads what is chosen",
@@ -48,6 +50,8 @@ def operations(problem: Problem) -> int:
     match desc:
         case dmlvk.Gemm() | dmlvk.MatrixMultiplyInteger():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]
+        case BlockQuantizedGemm():
+            return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("input_tensor").sizes[-1]
         case dmlvk.QuantizedLinearMatrixMultiply() | dmlvk.MatrixMultiplyIntegerToFloat():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]
         case dmlvk.Convolution() | dmlvk.ConvolutionInteger():

@@ -39,7 +39,6 @@ NEVER_CHOSEN = {
     *(("ResampleGrad1", "elements"), ("ResampleGrad1", "shared")),
     # Rows of our own, of which neither has any.
     *(("LinearAttention", "columns"), ("RotaryEmbedding", "pairs"), ("SampleToken", "histograms")),
-    *(("BlockQuantizedGemm", "vector"), ("BlockQuantizedGather", "eights"), ("BlockQuantizedGemm", "cooperative")),
     ("ResampleWeights", "weights"),
     *(("CachedAttention", rule.name) for rule in CACHED_ATTENTION),
     *(("RootMeanSquare", rule.name) for rule in ROOT_MEAN_SQUARE),

@@ -5,16 +5,23 @@ from __future__ import annotations
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.block_quantized.manifest import CHUNK
 from dmlvk.kernels.block_quantized.packed import PackedWeights, with_packed
-from dmlvk.kernels.block_quantized.rules import BLOCK_GATHER, BLOCK_GEMM, MOST_ROWS, BlockGatherProblem, BlockProblem
+from dmlvk.kernels.block_quantized.rules import (
+    BLOCK_GATHER,
+    BLOCK_GEMM,
+    MOST_ROWS,
+    BlockGatherProblem,
+    BlockProblem,
+    matrix_parts,
+)
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
-from dmlvk.kernels.common.cooperative_tile import cooperative_constants, cooperative_tile, whole_words
+from dmlvk.kernels.common.cooperative_tile import cooperative_constants, whole_words
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.matmul.lowering import Product, cooperative_parts, output_quads, parts_and_merge, product_dispatch
+from dmlvk.kernels.matmul.lowering import Product, output_quads, parts_and_merge, product_dispatch, split_sum
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -93,7 +100,8 @@ def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
         unroll = 1 if caps.is_cpu else 2
         most = min(256, most_invocations(caps))
         useful = power_of_two(-(-weights.chunks // unroll))
-        wanted = power_of_two(max(caps.model.invocations(_WAVE) // (quads * row_groups), 1))
+        to_fill = 1 if caps.is_cpu else caps.model.invocations(_WAVE) // (quads * row_groups)
+        wanted = power_of_two(max(to_fill, 1))
         lanes = min(max(wanted, _LEAST_LANES), max(useful, 1), most)
         local = max(lanes, 32 if caps.is_cpu else min(128, most))
         check_rounds(-(-weights.chunks // (lanes * unroll)) * (1 + _GROUPS), caps, desc.dml_name)
@@ -117,15 +125,14 @@ def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabili
         product = _product(desc, home)
         matrix = cooperative_matrix(caps, "float16", "float32")
         assert matrix is not None, "the rule asks for one"
-        tile = cooperative_tile(problem.rows, problem.columns, 1, caps, b_along_depth=True)
-        workgroups = tile.tiles(problem.rows, problem.columns)
+        parts = matrix_parts(problem.rows, problem.columns, problem.depth, caps)
         return parts_and_merge(
             "block_cooperative",
             product,
             caps,
-            {**cooperative_constants(tile, matrix, caps), **weights.constants, "A_ALONG_K": 1, "B_ALONG_K": 1},
-            workgroups,
-            cooperative_parts(product, workgroups, tile.depth, caps),
+            {**cooperative_constants(parts.tile, matrix, caps), **weights.constants, "A_ALONG_K": 1, "B_ALONG_K": 1},
+            parts.workgroups,
+            split_sum(product, caps, -(-problem.depth // parts.tile.depth), parts.parts),
             tiles=False,
             subgroup_size=caps.subgroup_size,
             taken=taken,

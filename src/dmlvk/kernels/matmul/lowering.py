@@ -317,14 +317,6 @@ def _tiled(product: Product, caps: Capabilities, *, split: bool) -> Plan:
     return parts_and_merge("gemm_tiled", product, caps, constants, workgroups, divided)
 
 
-def cooperative_parts(product: Product, workgroups: int, depth: int, caps: Capabilities) -> tuple[int, int]:
-    """The parts of the sums of so many workgroups of cooperative matrices, and the rounds of each, of so much depth."""
-    rounds = -(-product.depth // depth)
-    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
-    few = 2 * workgroups <= to_fill
-    return split_sum(product, caps, rounds, min(to_fill * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1)
-
-
 def cooperative(product: Product, caps: Capabilities) -> Plan:
     """Tiles by cooperative matrices, in parts of the depth where they are few."""
     product = product.normalized()
@@ -348,7 +340,11 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
         "VECTOR_B": int(words[1]),
     }
     workgroups = tile.tiles(product.rows, product.columns) * product.matrices
-    divided = cooperative_parts(product, workgroups, tile.depth, caps)
+    rounds = -(-product.depth // tile.depth)
+    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
+    few = 2 * workgroups <= to_fill
+    parts = min(to_fill * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1
+    divided = split_sum(product, caps, rounds, parts)
     return parts_and_merge(
         "gemm_cooperative",
         product,

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from dmlvk.directml.command import CommandList, CommandRecorder
     from dmlvk.directml.device import Device, default_device
     from dmlvk.directml.operator import BindingProperties, CompiledOperator, Operator, OperatorInitializer
+    from dmlvk.directml.serialized_graph import SerializedGraph, load_serialized_graph
     from dmlvk.engine.device_array import DeviceArray
     from dmlvk.graph.desc import (
         ConstantDataGraphNodeDesc,
@@ -155,6 +156,7 @@ __all__ = [
     "ReduceFunction",
     "RoundingMode",
     "ScaleBias",
+    "SerializedGraph",
     "Size2D",
     "StateError",
     "TensorDataType",
@@ -173,6 +175,7 @@ __all__ = [
     "default_device",
     "devices",
     "eager",
+    "load_serialized_graph",
     "pydirectml",
     "validation_messages",
     "xp",
@@ -186,6 +189,7 @@ _LAZY = {
     "dmlvk.directml.command": ("CommandList", "CommandRecorder"),
     "dmlvk.directml.device": ("Device", "default_device"),
     "dmlvk.directml.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
+    "dmlvk.directml.serialized_graph": ("SerializedGraph", "load_serialized_graph"),
     "dmlvk.graph.desc": (
         "ConstantDataGraphNodeDesc",
         "GraphDesc",

@@ -26,14 +26,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("xp",),
     ("pydirectml",),
     ("onnx", "llm"),
-    ("ort",),
+    ("ort", "dxdispatch"),
     ("verify", "doctor"),
     ("cli",),
     ("__main__",),
 )
 """The rooms from the bottom up. A module may import from the rows below its own and from its own package."""
 
-DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm", "ort")
+DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm", "ort", "dxdispatch")
 """What a user imports to describe networks; each translates into steps for the engine."""
 ALLOWED: dict[str, frozenset[str]] = {
     "builder": frozenset({"directml.device", "directml.operator"}),  # Function.operator is a compiled operator of DirectML's
@@ -43,6 +43,19 @@ ALLOWED: dict[str, frozenset[str]] = {
         {
             *("directml.device", "onnx", "onnx.control", "onnx.functions", "onnx.host_nodes", "onnx.model"),
             *("onnx.network", "onnx.node_facts", "onnx.program", "onnx.registry", "onnx.weights"),
+        }
+    ),
+    "dxdispatch": frozenset(  # its files say which of DirectML's calls to make, and name ONNX models
+        {
+            "directml.command",
+            "directml.device",
+            "directml.operator",
+            "directml.ready_operator",
+            "directml.serialized_graph",
+            "onnx.iobinding",
+            "onnx.model",
+            "onnx.options",
+            "onnx.session",
         }
     ),
 }

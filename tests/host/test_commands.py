@@ -106,7 +106,7 @@ def test_a_command_that_is_not_there_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         f"dmlvk: MissingPackageError: there is no command {name!r}, only devices, doctor, ops, explain, verify, run, "
-        "chat, completion; a distribution adds bench: pip install dmlvk-bench"
+        "dispatch, chat, completion; a distribution adds bench: pip install dmlvk-bench"
     )
 
 
@@ -209,7 +209,7 @@ def offered(words: str) -> set[str]:
 
 @pytest.mark.usefixtures("with_benchmark")
 def test_a_shell_is_offered_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert offered("d") == {"devices", "doctor"}
+    assert offered("d") == {"devices", "dispatch", "doctor"}
     assert offered("bench ") == {"compare", "zoo", "report"}
     assert offered("run --pro") == {"--profile"}
     assert offered("explain ElementWiseAd") == {"ElementWiseAd", "ElementWiseAdd", "ElementWiseAdd1"}, "the first is a file"

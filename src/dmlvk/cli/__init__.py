@@ -1,5 +1,5 @@
-"""``python -m dmlvk``: devices, doctor, ops, explain, verify, run, chat and completion. Each prints text, or JSON with
-``--json``.
+"""``python -m dmlvk``: devices, doctor, ops, explain, verify, run, dispatch, chat and completion. Each prints text, or JSON
+with ``--json``.
 
 Another distribution adds a command by an entry point of the group ``dmlvk.commands``: its name is the command's, and its
 object is a ``click.Command``. It is imported when its command is asked for.
@@ -28,7 +28,7 @@ from dmlvk.spec.errors import DmlvkError, MissingPackageError
 
 COMMANDS: Final = "dmlvk.commands"
 """The group of the entry points that add commands."""
-OWN: Final = ("devices", "doctor", "ops", "explain", "verify", "run", "chat", "completion")
+OWN: Final = ("devices", "doctor", "ops", "explain", "verify", "run", "dispatch", "chat", "completion")
 """Each is a module of this package with a ``command``."""
 
 

@@ -50,13 +50,20 @@ class Command(click.Command):
 
     Args:
         examples: The words behind the command's own name of each; "" for none.
+        log_flags: The flags that show log messages.
     """
 
-    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **attributes: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        examples: Sequence[str] = (),
+        log_flags: Sequence[str] = ("-v", "--verbose"),
+        **attributes: Any,
+    ) -> None:
         super().__init__(*arguments, **{"context_settings": _SETTINGS, **attributes})
         self.examples = tuple(examples)
         text = "Tell on standard error what is done; twice: more of it."
-        self.params.append(Option(["-v", "--verbose"], count=True, expose_value=False, callback=_start_logging, help=text))
+        self.params.append(Option(list(log_flags), count=True, expose_value=False, callback=_start_logging, help=text))
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Refuses what would have no effect as well."""

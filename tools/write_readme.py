@@ -35,9 +35,9 @@ TABLE = """\
 | | runs on | has | lacks | time of a run beside ours, on an H200 |
 | --- | --- | --- | --- | --- |
 | **dmlvk** | any GPU with a driver for Vulkan 1.3 (tried: an NVIDIA H200, and drivers \
-for processors) | ONNX, numpy and DirectML's calls; \
+for processors) | ONNX, numpy, DirectML's calls and [language models](docs/language-models.md) of GGUF files; \
 177 operators with [measured errors](docs/accuracy.md); the same bits in every run | \
-a backend for PyTorch, GGUF files, a model on several GPUs. In float16 [matrix products reach {least:.2f} to {most:.2f} of \
+a backend for PyTorch, a model on several GPUs. In float16 [matrix products reach {least:.2f} to {most:.2f} of \
 PyTorch's speed, attention {attention:.2f}]({headline}) | 1. [{right.right_architectures} of {right.architectures} \
 architectures]({zoo}) of torchvision and transformers are right, in {right.right_files} of {right.files} files |
 | ONNX Runtime, WebGPU | any GPU, and browsers | ONNX; the processor for nodes without a kernel | \
@@ -47,7 +47,7 @@ other makers' GPUs in the same package | eager: {eager}. As a CUDA graph: {graph
 | ncnn | processors and Vulkan GPUs, phones too | a small C++ library, networks in its own format | \
 ONNX files as they are | not measured there; `python -m dmlvk bench --against ncnn` does on your device |
 | llama.cpp | processors and most GPUs | language models as GGUF files, weights of few bits, a server | \
-other networks | not comparable: no file runs in both |
+other networks | not measured yet; `python -m dmlvk bench --suite llm --llama-server FOLDER` runs both |
 """
 
 

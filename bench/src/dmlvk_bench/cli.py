@@ -35,7 +35,7 @@ def _commit(*needs: str) -> Callable[[Any], Any]:
     invoke_without_command=True,
     examples=("--quick", "--suite matmul --json r.json --html r.html", "compare before.json after.json"),
 )
-@names_option("--suite", SUITES, help=f"Of {', '.join(SUITES)}, with commas between; default: all.")
+@names_option("--suite", SUITES, help=f"Of {', '.join(SUITES)}, with commas between; default: all but llm.")
 @option("--only", default="", metavar="WORD", help="Only the problems of this family, or with this in their name.")
 @names_option(
     "--against",

@@ -23,7 +23,7 @@ from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, Unsu
 from dmlvk.verify import machine
 from dmlvk_bench import ceilings, headline, launches, rivals
 from dmlvk_bench.measure import Bench
-from dmlvk_bench.names import HEADLINE_SUITES, PROBLEM_SUITES, SUITES
+from dmlvk_bench.names import HEADLINE_SUITES, PROBLEM_SUITES, USUAL_SUITES
 from dmlvk_bench.problems import all_problems
 from dmlvk_bench.problems.model import Problem
 from dmlvk_bench.problems.scale import FULL, MEDIUM, QUICK, Scale
@@ -51,7 +51,7 @@ class Options:
 
     Attributes:
         device: The device, as ``Device`` takes it.
-        suite: Suites; none for all, or for all of the targets.
+        suite: Suites; none for the usual ones, or for all of the targets.
         only: Only the problems of this family, or with this in their name.
         against: Rivals.
         quick: Small problems and short times.
@@ -80,7 +80,7 @@ class Options:
     @property
     def suites(self) -> tuple[str, ...]:
         """The suites to run."""
-        return self.suite or (HEADLINE_SUITES if self.headline else SUITES)
+        return self.suite or (HEADLINE_SUITES if self.headline else USUAL_SUITES)
 
     def check(self) -> None:
         """Refuses an option that no suite uses.
@@ -146,7 +146,7 @@ def run(options: Options) -> int:
         if "shapes" in suites:
             growing.shapes(options, explicitly=bool(options.suite))
         if "llm" in suites:
-            growing.language(options, explicitly=bool(options.suite))
+            growing.language(options)
         growing.results = dataclasses.replace(growing.results, complete=True)
         status = int(bool(wrong(growing.results)))
     except KeyboardInterrupt:
@@ -338,19 +338,23 @@ class _Run:
             print(row)
             self._found(shapes=[*self.results.shapes, row])
 
-    def language(self, options: Options, *, explicitly: bool) -> None:
+    def language(self, options: Options) -> None:
         """Measures language models."""
-        if not self._has("gguf", "llm", "llm", explicitly=explicitly):
-            return
+        self._has("gguf", "llm", "llm", explicitly=True)
         from dmlvk_bench import language
         from dmlvk_bench.rivals import llama_server
 
         beside: dict[str, language.Rival] = {}
         if options.llama_server is not None:
             beside[llama_server.NAME] = llama_server.LlamaServer(options.llama_server).speeds
-        for row in language.measure(self._device, options.only, beside):
-            print(row, flush=True)
-            self._found(language=[*self.results.language, row])
+        for model in language.models(options.only, is_cpu=self._device.capabilities.is_cpu):
+            try:
+                for row in language.measure(self._device, model, beside):
+                    print(row, flush=True)
+                    self._found(language=[*self.results.language, row])
+            except (UnsupportedError, OutOfDeviceMemoryError) as error:
+                print(f"{model} not run: {error}", flush=True)
+                self._found(skipped={**self.results.skipped, str(model): str(error)})
 
     def _has_onnx(self, suite: str, *, explicitly: bool) -> bool:
         return self._has("onnx", "onnx", suite, explicitly=explicitly)

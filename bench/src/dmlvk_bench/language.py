@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dmlvk.runtime.device import ComputeDevice
+from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk_bench.results import LanguageRow
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 PROMPT_TOKENS, NEW_TOKENS = 512, 128
+_FEW_TOKENS: Final = 32, 8
+"""Both on a processor."""
 _BATCHES: Final = (1, 16)
 _REPEATS: Final = 3
 _RANDOM_ROWS: Final = 1024
@@ -126,37 +129,55 @@ def weights_of(shape: Shape, kind: str) -> Weights:
     return Weights(config_of(metadata, {}, shape.vocabulary), tensors, metadata)
 
 
-def measure(device: ComputeDevice, only: str, rivals: Mapping[str, Rival]) -> Iterator[LanguageRow]:
-    """The rows of the suite, as they come.
+class Model(NamedTuple):
+    """A shape with a type of weights."""
+
+    shape: Shape
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.shape.name} {self.kind}"
+
+
+def models(only: str, *, is_cpu: bool) -> list[Model]:
+    """The models of a device that have a word in their name.
+
+    Raises:
+        InvalidArgumentError: there are none.
+    """
+    every = [Model(shape, kind) for shape in (SMALL if is_cpu else SHAPES) for kind in TYPES]
+    found = [model for model in every if only.lower() in str(model).lower()]
+    if not found:
+        rule = f"must be part of the name of a model: {', '.join(map(str, every))}"
+        raise InvalidArgumentError(rule, field="only", value=only)
+    return found
+
+
+def measure(device: ComputeDevice, model: Model, rivals: Mapping[str, Rival]) -> Iterator[LanguageRow]:
+    """A model's rows as they come, one for each batch.
 
     Args:
         device: The device.
-        only: Only models with this in their name.
+        model: The model.
         rivals: Who else is measured, by name.
 
     Raises:
-        OutOfDeviceMemoryError: a model does not fit.
+        OutOfDeviceMemoryError: it does not fit.
     """
-    is_cpu = device.capabilities.is_cpu
-    for shape in SMALL if is_cpu else SHAPES:
-        for kind in TYPES:
-            if only.lower() not in f"{shape.name} {kind}".lower():
-                continue
-            weights = weights_of(shape, kind)
-            for batch in _BATCHES:
-                row = _measured(device, shape, kind, weights, batch, quick=is_cpu)
-                beside = {name: rival(shape, kind, batch) for name, rival in rivals.items()}
-                yield dataclasses.replace(row, rivals=beside)
+    weights = weights_of(*model)
+    for batch in _BATCHES:
+        row = _measured(device, model, weights, batch)
+        yield dataclasses.replace(row, rivals={name: rival(*model, batch) for name, rival in rivals.items()})
 
 
-def _measured(device: ComputeDevice, shape: Shape, kind: str, weights: Weights, batch: int, *, quick: bool) -> LanguageRow:
+def _measured(device: ComputeDevice, model: Model, weights: Weights, batch: int) -> LanguageRow:
     from dmlvk.llm.decoder import Decoder
     from dmlvk.llm.sampling import Sampling
 
-    prompt_tokens, new_tokens = (32, 8) if quick else (PROMPT_TOKENS, NEW_TOKENS)
+    prompt_tokens, new_tokens = _FEW_TOKENS if device.capabilities.is_cpu else (PROMPT_TOKENS, NEW_TOKENS)
     decoder = Decoder(device, weights, capacity=prompt_tokens + new_tokens, sequences=batch)
     rng = np.random.default_rng(1)
-    prompts = rng.integers(0, shape.vocabulary, (batch, prompt_tokens)).tolist()
+    prompts = rng.integers(0, model.shape.vocabulary, (batch, prompt_tokens)).tolist()
     sampling = [Sampling()] * batch
     reading, writing = [], []
     for _ in range(1 + _REPEATS):  # the first makes pipelines and plans
@@ -171,7 +192,7 @@ def _measured(device: ComputeDevice, shape: Shape, kind: str, weights: Weights, 
         reading.append(read - started)
         writing.append(time.perf_counter() - read)
     return LanguageRow(
-        f"{shape.name} {kind}",
+        str(model),
         batch,
         sum(tensor.data.nbytes for tensor in weights.tensors.values()),
         decoder.nbytes,

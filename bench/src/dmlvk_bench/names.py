@@ -7,7 +7,8 @@ from typing import Final
 PROBLEM_SUITES: Final = ("ops", "matmul", "conv")
 HEADLINE_SUITES: Final = (*PROBLEM_SUITES, "models", "launch")
 """The suites that the project's targets are about."""
-SUITES: Final = (*HEADLINE_SUITES, "host", "shapes", "llm")
+USUAL_SUITES: Final = (*HEADLINE_SUITES, "host", "shapes")
+SUITES: Final = (*USUAL_SUITES, "llm")
 RIVALS: Final = ("torch", "onnxruntime", "ncnn")
 STAGES: Final = ("export", "check", "time")
 """What is done with each file of the zoo."""

@@ -11,7 +11,7 @@ import warnings
 
 from fuzz.campaign import Account, limit_memory, run
 
-WHAT = ("descs", "answers", "eager", "graphs", "models", "orders")
+WHAT = ("descs", "answers", "eager", "graphs", "models", "files", "orders")
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dmlvk
-from fuzz import answers, descs, eager, orders
+from fuzz import answers, descs, eager, files, orders
 from fuzz.campaign import SEEDS, Attempt, run
 
 
@@ -40,6 +40,12 @@ def test_descs() -> None:
 @pytest.mark.parametrize("text", seeds("descs"))
 def test_faults_of_descs(text: str) -> None:
     descs.judged(text)
+
+
+@pytest.mark.host
+def test_files() -> None:
+    outcomes = short_run(files.attempt, 300)
+    assert outcomes["refused"] > 200 and outcomes["read"] > 10
 
 
 def test_eager_calls() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pathlib
-import random
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from dmlvk.dxdispatch.model import (
 from dmlvk.dxdispatch.operators import read_operator
 from dmlvk.dxdispatch.printing import times_text, values_text
 from dmlvk.spec.enums import OperatorType
-from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, UnsupportedError
+from dmlvk.spec.errors import InvalidArgumentError, UnsupportedError
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.problem import build, variations
 
@@ -295,57 +294,6 @@ def test_counts_are_those_of_arrays() -> None:
     assert read_operator(read_document(json.dumps(document).encode()))
     with pytest.raises(InvalidArgumentError, match=r"\$\.AxisCount: must be the length of an array"):
         read_operator(read_document(json.dumps({**document, "AxisCount": 2}).encode()))
-
-
-WORDS = (
-    None,
-    True,
-    -1,
-    0,
-    3,
-    2**32,
-    2**70,
-    0.5,
-    "",
-    "FLOAT32",
-    "A",
-    "nan",
-    [],
-    [1],
-    [[]],
-    {},
-    {"name": "A"},
-    {"Type": "GEMM"},
-)
-
-
-def test_documents_of_any_kind_are_models_or_typed_errors() -> None:
-    rng = random.Random(1)
-    outcomes = set()
-    for _ in range(300):
-        document = copy.deepcopy(ADD)
-        for _ in range(rng.randrange(1, 4)):
-            place: Any = document
-            while True:
-                keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-                if not keys:
-                    break
-                key = rng.choice(keys)
-                if isinstance(place[key], dict | list) and rng.random() < 0.8:
-                    place = place[key]
-                    continue
-                place[key] = copy.deepcopy(rng.choice(WORDS))
-                break
-        data = bytearray(json.dumps(document).encode())
-        if rng.random() < 0.3:
-            data[rng.randrange(len(data))] = rng.randrange(256)
-        try:
-            parse_model(bytes(data), HERE)
-            outcomes.add("model")
-        except DmlvkError as error:
-            outcomes.add(type(error).__name__)
-            assert "$" in str(error)
-    assert outcomes == {"model", "InvalidArgumentError"}
 
 
 def test_values_are_printed_as_streams_of_c_print_them() -> None:

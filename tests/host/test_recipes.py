@@ -479,23 +479,43 @@ def test_pieces_have_recipes_of_their_own(split: bool, device: str) -> None:
     assert len(lowered) < 40, "of three pieces, each with at most so many choices"
 
 
+def lstm(steps: int, batch: int) -> OperatorDesc:
+    return ops.Lstm(
+        input_tensor=tensor(1, steps, batch, 8),
+        weight_tensor=tensor(1, 1, 4 * 32, 8),
+        recurrence_tensor=tensor(1, 1, 4 * 32, 32),
+        output_sequence_tensor=tensor(steps, 1, batch, 32),
+        activation_descs=(ops.ActivationTanh(),) * 3,
+    )
+
+
 def test_a_long_sequence_of_another_length_has_the_same_recipe() -> None:
     """So many steps that launches take blocks of them: lengths of as many blocks differ in numbers alone."""
-
-    def lstm(steps: int) -> OperatorDesc:
-        def tensor(*sizes: int) -> TensorDesc:
-            return TensorDesc(TensorDataType.FLOAT32, sizes)
-
-        return ops.Lstm(
-            input_tensor=tensor(1, steps, 1, 8),
-            weight_tensor=tensor(1, 1, 4 * 32, 8),
-            recurrence_tensor=tensor(1, 1, 4 * 32, 32),
-            output_sequence_tensor=tensor(steps, 1, 1, 32),
-            activation_descs=(ops.ActivationTanh(),) * 3,
-        )
-
     caps = DEVICES["small"]
-    sized = Sized(lstm, 100_000, caps)
+    sized = Sized(lambda steps: lstm(steps, 1), 100_000, caps)
     assert 3 < len(sized.plan.dispatches) < 10
-    assert sized.filled(100_123) == shown(lower(lstm(100_123), caps))
+    assert sized.filled(100_123) == shown(lower(lstm(100_123, 1), caps))
     assert sized.filled(200_000) is None
+
+
+def test_a_number_that_is_pinned_each_time_is_no_symbol() -> None:
+    """A dispatch a step: each length has a recipe of its own, all of which take any number of sequences that kernels may."""
+    caps = DEVICES["CPU"]
+    outer = SizeTrace()
+    mould = Mould(lstm(outer.symbol("steps", 5), outer.symbol("batch", 33)))
+    symbols = function_of(outer, mould.symbols)
+    plain = []
+
+    def lower_one(desc: OperatorDesc) -> tuple[OperatorDesc, Plan]:
+        steps, batch = desc.tensor("input_tensor").sizes[1:3]
+        plain.append(type(steps) is int)
+        assert type(batch) is not int
+        return desc, lower(desc, caps)
+
+    recipes = Recipes(mould, lower_one)
+    for steps in range(5, 15):
+        for batch in (33, 35):
+            recipe, filled = recipes.filled(symbols(steps, batch))
+            wanted = lower(lstm(steps, batch), caps)
+            assert filled == shown(wanted) and kernels(recipe.plan) == kernels(wanted), (steps, batch)
+    assert plain == [False, False, True, False, True, True, True, False, True, True]

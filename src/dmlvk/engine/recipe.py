@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range
@@ -41,18 +42,33 @@ class FilledPlan(NamedTuple):
 class Recipe:
     """The plan of an operator, lowered once with symbolic sizes.
 
+    Args:
+        trace: What the symbols are from.
+        desc: The operator, whose sizes are symbols of the trace.
+        plan: The plan as it was lowered.
+        fixed: The numbers that are the same in all that is filled, by place among all numbers; the others are the symbols,
+            in the order in which they were made.
+
     Attributes:
-        desc: The operator, whose sizes are symbols of a trace.
-        plan: The plan as it was lowered: its pipelines are those of every set of sizes that is filled.
+        desc, plan: As above: the plan's pipelines are those of every set of sizes that is filled.
     """
 
-    def __init__(self, trace: SizeTrace, desc: OperatorDesc, plan: Plan) -> None:
+    def __init__(
+        self, trace: SizeTrace, desc: OperatorDesc, plan: Plan, fixed: Mapping[int, int] = MappingProxyType({})
+    ) -> None:
         self.desc, self.plan = desc, plan
-        self._function = function_of(trace, _plan(plan))
+        self._fixed = fixed
+        filled = _plan(plan)
+        self._function = function_of(trace, filled) if trace.symbols else lambda: filled
 
     def fill(self, values: Sequence[int]) -> FilledPlan | None:
-        """The plan for these values of the trace's symbols, in the order in which they were made; None where a guard of the
-        trace fails, so that the operator must be lowered anew."""
+        """The plan for these numbers; None where one is not as fixed or a guard of the trace fails, and the operator must be
+        lowered anew."""
+        fixed = self._fixed
+        if fixed:
+            if any(values[place] != number for place, number in fixed.items()):
+                return None
+            values = [value for place, value in enumerate(values) if place not in fixed]
         try:
             filled: FilledPlan | None = self._function(*values)
         except struct.error:  # a number outgrew its word: lowering says how
@@ -83,6 +99,10 @@ class JointRecipe(Recipe):
 class Recipes:
     """The recipes of operators that differ in nothing but the numbers of sizes: one for each choice of kernels so far.
 
+    A number that guards have pinned in every one of them, as the steps of a network with a dispatch a step, is no symbol in
+    the next, which is lowered with the plain number and costs less. The 1st, 2nd, 4th, 8th and so on have symbols for all:
+    there a number may turn out to be free.
+
     Args:
         mould: What makes the desc, or the piece of one, of other sizes.
         lower: Lowers it: the desc with what is OWNED_BY_DML in it, and its plan.
@@ -92,6 +112,8 @@ class Recipes:
         self._mould = mould
         self._lower = lower
         self._kept: list[Recipe] = []
+        self._learnings = 0
+        self._pinned: frozenset[int] = frozenset()
         self._last: tuple[tuple[int, ...], tuple[Recipe, FilledPlan]] | None = None
 
     def __contains__(self, recipe: Recipe) -> bool:
@@ -118,8 +140,14 @@ class Recipes:
 
     def _learned(self, values: tuple[int, ...]) -> tuple[Recipe, FilledPlan]:
         trace = SizeTrace()
-        desc, plan = self._lower(self._mould.cast(trace, values))
-        recipe = Recipe(trace, desc, _initialized_alike(plan))
+        self._learnings += 1
+        is_symbolic = self._learnings.bit_count() == 1
+        plain = frozenset() if is_symbolic else self._pinned
+        desc, plan = self._lower(self._mould.cast(trace, values, plain))
+        recipe = Recipe(trace, desc, _initialized_alike(plan), {place: values[place] for place in plain})
+        if is_symbolic:
+            pinned = frozenset(place for place, symbol in enumerate(trace.symbols) if trace.is_pinned(symbol))
+            self._pinned = pinned if self._learnings == 1 else self._pinned & pinned
         self._kept = [recipe, *self._kept][:_MOST_RECIPES]
         filled = recipe.fill(values)
         assert filled is not None, "a recipe takes the sizes that it was made with"

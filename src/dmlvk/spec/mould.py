@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from dmlvk.spec.size import CALL, COMPUTED, RealSize, Size, SizeTrace, alike, derived, is_symbolic, items_of
@@ -48,21 +48,23 @@ class Mould:
         items = items_of(value)
         return (type(value), *map(self._pattern, items)) if items else (type(value), value)
 
-    def cast(self, trace: SizeTrace, numbers: Iterable[int]) -> Any:
+    def cast(self, trace: SizeTrace, numbers: Iterable[int], plain: Collection[int] = ()) -> Any:
         """The value with new symbols of a trace.
 
         Args:
             trace: The trace.
             numbers: The number of each of ``symbols`` there.
+            plain: The places among them of those that become no symbol but their plain number.
         """
         made: dict[int, int] = {}
-        rest = iter(numbers)
+        rest = enumerate(numbers)
         for position, atom in self._atoms.items():
             if self._is_computed(atom):
                 operation, *arguments = (_made_again(item, made, trace) for item in atom.made)
                 made[position] = _called_again(arguments) if operation == CALL else COMPUTED[operation](*arguments)
             else:
-                made[position] = trace.symbol(f"size{len(trace.symbols)}", next(rest))
+                place, number = next(rest)
+                made[position] = number if place in plain else trace.symbol(f"size{len(trace.symbols)}", number)
         return _made_again(self._value, made, trace)
 
 

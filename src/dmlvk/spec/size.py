@@ -398,6 +398,10 @@ class SizeTrace:
         self.symbols.append(size)
         return size
 
+    def is_pinned(self, size: int) -> bool:
+        """Whether guards leave a single number."""
+        return not isinstance(self._plain(size), Size)
+
     def checks(self) -> Iterator[Form | Comparison]:
         """The conditions of all guards, in an order in which none divides by what a later one shows to differ from 0."""
         yield from self._checks.values()

@@ -18,6 +18,7 @@ A graph has a method for each operator, with the arguments of the function of th
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -378,7 +379,8 @@ class Graph(GraphMethods):
         return self.input_tensor(desc)
 
     def input_tensor(self, desc: TensorDesc) -> Expression:
-        """The graph's next input, of a tensor that is described already."""
+        """The graph's next input, of a tensor that is described already. It has the bytes that sizes and strides imply."""
+        desc = dataclasses.replace(desc, total_tensor_size_in_bytes=0)
         source = _Source(-1, len(self._inputs))
         self._inputs.append(desc)
         self._bytes[source] = desc.total_tensor_size_in_bytes
@@ -715,7 +717,8 @@ class Function(Generic[Results_co]):
     def _check(self, slot: int, given: TensorDesc) -> None:
         wanted = self._inputs[slot]
         same = (given.data_type, given.sizes) == (wanted.data_type, wanted.sizes)
-        if not same or given.effective_strides != wanted.effective_strides:
+        steps = zip(wanted.sizes, given.effective_strides, wanted.effective_strides, strict=True)
+        if not same or any(size > 1 and step != own for size, step, own in steps):
             rule = "must have the data type, sizes and strides of the graph's input"
             raise InvalidArgumentError(rule, field=f"input {slot}", value=given, expected=wanted)
 

@@ -172,3 +172,58 @@ def test_a_recurrent_network_has_the_outputs_that_are_wanted(network: Network) -
     np.testing.assert_allclose(single[0, 0], state, rtol=1e-5, atol=1e-6)
     with pytest.raises(StateError, match="empty"):
         last.sequence.get_output_desc()
+
+
+def test_weights_may_lie_in_any_way(network: Network) -> None:
+    """With interleaved channels, and with more bytes than they need."""
+    x, w = RANDOM.normal(size=(1, 3, 2, 2)).astype(np.float32), RANDOM.normal(size=(2, 3, 1, 1)).astype(np.float32)
+    policy = dml.TensorPolicy.interleaved_channel
+    image = network.input(x.transpose(0, 2, 3, 1), F32, list(x.shape), policy)
+    weight = network.input(w.transpose(0, 2, 3, 1), F32, OWNED, list(w.shape), policy)
+    bias = network.input(np.arange(16.0), F32, OWNED, [1, 2, 1, 1], [4, 2, 1, 1], 64, 16)
+    (result,) = network.compute(dml.convolution(image, weight, bias))
+    wanted = np.einsum("oc,nchw->nohw", w[:, :, 0, 0], x) + np.array([0, 2]).reshape(1, 2, 1, 1)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_outputs_are_the_models(network: Network) -> None:
+    """In its order, some of them, and under any view that fits."""
+    x = network.input(A)
+    two, three = x * 2, x * 3
+    model = network.builder.build(dml.ExecutionFlags.NONE, [two, three])
+    (alone,) = network.device.compute(model, network.bindings, [None, dml.reinterpret(three, F32, [6, 1], None)])
+    np.testing.assert_array_equal(alone, (A * 3).reshape(6, 1))
+    larger = dml.up_sample_2d(two, dml.Size2D(2, 2), dml.InterpolationMode.NEAREST_NEIGHBOR)
+    with pytest.raises(InvalidArgumentError, match="output 0: must be the model's output, which has 24 bytes"):
+        network.device.compute(model, network.bindings, [larger])
+    with pytest.raises(InvalidArgumentError, match="no more than"):
+        network.device.compute(model, network.bindings, [two, three, x])
+
+
+def test_each_function_has_its_arguments_where_they_belong(network: Network) -> None:
+    """Those that the published samples do not call, or not with these arguments."""
+    image = RANDOM.uniform(0.5, 2, (1, 3, 4, 4)).astype(np.float32)
+    x = network.input(image)
+    mean, variance, scale, bias = (network.input(np.full((1, 3, 1, 1), number)) for number in (0.5, 4, 2, 3))
+    relu = dml.FusedActivation(dml.OperatorType.ACTIVATION_RELU)
+    above = np.pad(image, ((0, 0), (0, 0), (1, 0), (0, 0)), constant_values=7)
+    around = np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1))).reshape(1, 3, 3, 2, 3, 2)
+    up = dml.up_sample_2d(x, dml.Size2D(1, 2), dml.InterpolationMode.NEAREST_NEIGHBOR)
+    made = {
+        "sigmoid": (dml.activation_sigmoid(x), 1 / (1 + np.exp(-image))),
+        "tanh": (dml.activation_tanh(x), np.tanh(image)),
+        "subtract": (dml.subtract(x, dml.multiply(x, x)), image - image**2),
+        "divide": (dml.divide(x, x), np.ones_like(image)),
+        "linear": (dml.activation_linear(x, 2, 1), image * 2 + 1),
+        "scale": (dml.value_scale_2d(x, 2, [1, 2, 3]), image * 2 + np.arange(1, 4).reshape(1, 3, 1, 1)),
+        "up": (up, image.repeat(2, 2)),
+        "pad": (dml.padding(x, dml.PaddingMode.CONSTANT, 7, [0, 0, 1, 0], [0] * 4), above),
+        "slice": (dml.slice(x, [0, 1, 0, 1], [1, 2, 4, 3], [1, 1, 2, -2]), image[:, 1:, ::2, [3, 1]]),
+        "pool": (dml.average_pooling(x, [2, 2], [2, 2], [1, 1], [1, 1], True), around.mean((3, 5))),
+        "batch": (dml.batch_normalization(x, mean, variance, scale, bias, True, 0, relu), (image - 0.5) + 3),
+        "local": (dml.local_response_normalization(x, False, 1, 1, 1, 1), image / (1 + image**2)),
+        "added": (dml.add(x, -x * 2, relu), np.zeros_like(image)),
+    }
+    results = network.compute(*(expression for expression, _ in made.values()))
+    for name, result, (_, wanted) in zip(made, results, made.values(), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5, err_msg=name)

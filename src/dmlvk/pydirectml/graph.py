@@ -56,11 +56,23 @@ class Device:
         if len(outputs) > len(made):
             rule = "must be no more than the model's outputs"
             raise InvalidArgumentError(rule, operator="compute", field="outputs", value=len(outputs), expected=len(made))
-        wanted = [(output, array) for output, array in zip(outputs, made, strict=False) if output is not None]
-        return [TensorData._of(array.numpy(), output._tensor.desc) for output, array in wanted]
+        return [
+            _as_output(index, array, output)
+            for index, (output, array) in enumerate(zip(outputs, made, strict=False))
+            if output is not None
+        ]
 
     def __repr__(self) -> str:
         return f"dml.Device on {'CPU' if self._device.info.type == 'cpu' else 'GPU'}"
+
+
+def _as_output(index: int, array: DeviceArray, output: Expression) -> TensorData:
+    """A model's output under the desc that the caller names it by."""
+    desc, own = output._tensor.desc, array.desc.total_tensor_size_in_bytes
+    if desc.total_tensor_size_in_bytes > own:
+        rule = f"must be the model's output, which has {own} bytes"
+        raise InvalidArgumentError(rule, operator="compute", field=f"output {index}", value=desc)
+    return TensorData._of(array.numpy(), desc)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,6 +60,7 @@ class CompiledGraphs:
     ) -> None:
         self._device = device
         self._outside = outside
+        self._bound: dict[Storage, BoundRange] = {}
         self._tracer = tracer
         self._capacity = capacity
         self.compiler = Compiler(device, tracer.refusal, progress)
@@ -174,8 +175,18 @@ class CompiledGraphs:
         """The bytes of a storage; a constant is uploaded when it is first asked for."""
         return self._places(graph).locate(storage)
 
+    def bind(self, ranges: Mapping[Storage, BoundRange]) -> None:
+        """Says where storages that traces say are outside lie from now on. Graphs with one that has moved are recorded again
+        at their next run."""
+        moved = {storage for storage, place in ranges.items() if self._bound.get(storage) != place}
+        if moved:
+            self._bound.update(ranges)
+            for graph in self.cached.values():
+                if not moved.isdisjoint(graph.trace.outside):
+                    graph.recording = None
+
     def _places(self, graph: CompiledGraph) -> Places:
-        return Places(self.compiler.weights, graph.placement, self._arena, self._outside)
+        return Places(self.compiler.weights, graph.placement, self._arena, {**self._outside, **self._bound})
 
 
 def _values(arrays: Mapping[str, Array]) -> _Values:

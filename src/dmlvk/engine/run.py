@@ -255,8 +255,9 @@ class Run:
                 place = self._graphs.locate(graph, value.storage)
                 if isinstance(array, DeviceArray):
                     nbytes = packed_bytes(array)
-                    source = BoundRange(array.buffer, array.offset, nbytes)
-                    copies.append(Copy(source, place._replace(nbytes=nbytes)))
+                    source, target = BoundRange(array.buffer, array.offset, nbytes), place._replace(nbytes=nbytes)
+                    if source != target:  # else the graph reads it where it is
+                        copies.append(Copy(source, target))
                 else:
                     place.buffer.write(np.ascontiguousarray(to_bytes(array, value.data_type)), place.offset)
         if copies:

@@ -45,10 +45,11 @@ from dmlvk.onnx.host_values import is_always_driven, wanted_on_host
 from dmlvk.onnx.limits import LIMITS, Limits
 from dmlvk.onnx.model import TEXT, Array, Model, Node, element_kind
 from dmlvk.onnx.node_facts import invalid_node, unsupported_node
-from dmlvk.onnx.program import GraphProgram, NodeRegion, Placed
+from dmlvk.onnx.program import GraphProgram, NodeRegion, Placed, State
 from dmlvk.onnx.registry import Row, find_counting, find_row, missing_reason
 from dmlvk.onnx.shape_arithmetic import NotPlainError, element_of, plain, records, whole_numbers
 from dmlvk.onnx.stand_ins import StandIns
+from dmlvk.onnx.states import write_in_place
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec.errors import UnsupportedError, UnsupportedNodeError
 
@@ -159,6 +160,7 @@ class Network:
         self._outputs = tuple(info.name for info in model.outputs) if outputs is None else tuple(outputs)
         self._computing: dict[str, Node] | None = None if compute is None else {}
         self._bodies: dict[Node, dict[str, Body]] = {}
+        self._sharing: dict[tuple[Any, ...], NodeRegion] = {}
         self._types = dict(model.types)
         taken = {*model.initializers, *(info.name for info in model.inputs)}
         taken.update(name for node in model.nodes for name in node.outputs)
@@ -357,14 +359,29 @@ class Network:
             LongLoopError: one that ``cut`` can help.
         """
         assert isinstance(region, NodeRegion), "the program's regions are of nodes"
-        inputs = {name: packed_value(dtype, sizes) for name, (dtype, sizes) in specs.items()}
+        inputs = {
+            name: region.states[name].value if name in region.states else packed_value(dtype, sizes)
+            for name, (dtype, sizes) in specs.items()
+        }
         known = {
             name: whole_numbers(value.values, value.dtype, value.sizes) if isinstance(value, Numbers) else value
             for name, value in host_values.items()
         }
         walk = _Walk({**self.constants, **known, **inputs}, {}, [], StandIns(), {})
         self._follow(region.nodes, walk)
-        return self._finished(walk, inputs, *self._packed_outputs(region, walk))
+        outputs, numbers = self._packed_outputs(region, walk)
+        write_in_place(walk.steps, outputs, region.states)
+        trace = self._finished(walk, inputs, outputs, numbers)
+        return replace(trace, outside=frozenset(state.value.storage for state in region.states.values()))
+
+    def sharing(self, region: NodeRegion, shared: Mapping[str, tuple[str, Sizes]]) -> NodeRegion:
+        """The region with inputs that are changed in place, the same one for the same inputs, outputs and sizes."""
+        key = (region, *((name, *output) for name, output in sorted(shared.items())))
+        if key not in self._sharing:
+            types = {info.name: info.dtype for info in self.model.inputs}
+            states = {name: State(output, packed_value(types[name], sizes)) for name, (output, sizes) in shared.items()}
+            self._sharing[key] = replace(region, states=states)
+        return self._sharing[key]
 
     def refusal(self, origin: Origin, error: UnsupportedError) -> UnsupportedNodeError:
         """The device's error about an operator, as an error of its node."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 
@@ -22,6 +22,7 @@ from dmlvk.onnx.model import Node
 from dmlvk.onnx.model_run import ModelRun
 from dmlvk.onnx.node_facts import unsupported_node
 from dmlvk.onnx.registry import Row
+from dmlvk.onnx.values import Value
 from dmlvk.onnx.versions import serving_version
 
 Driver = Callable[[ModelRun, "DrivenNode", Sequence[Item], Scope], Sequence[Item]]
@@ -76,15 +77,29 @@ Placed = tuple[Node, Row | None]
 """A node with its row; None for shape arithmetic, and for control flow that a trace follows."""
 
 
+class State(NamedTuple):
+    """An input that is changed in place.
+
+    Attributes:
+        output: The name of what it is after a run.
+        value: The input.
+    """
+
+    output: str
+    value: Value
+
+
 @dataclass(frozen=True, eq=False)
 class NodeRegion(Region):
     """Nodes for one compiled graph.
 
     Attributes:
         nodes: The nodes in order, each with its row.
+        states: Inputs that lie where a run has them, by name, each with the output that goes to the same memory.
     """
 
     nodes: Sequence[Placed]
+    states: Mapping[str, State] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
@@ -50,6 +51,7 @@ from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.providers import Providers, asked_device_id, device_of, normalized, tell_of_providers
 from dmlvk.onnx.refusals import with_refused_methods
 from dmlvk.onnx.report import SessionReport
+from dmlvk.onnx.states import shareable, totals
 from dmlvk.onnx.timeline import Timeline
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.measure import copy_bandwidth
@@ -186,6 +188,7 @@ class InferenceSession:
         self._model = self._network.model
         self._name = os.path.basename(source) if is_path else self._model.metadata.graph_name or "a model"
         self._types = {info.name: info.dtype for info in self._model.inputs}
+        self._states, self._totals = shareable(self._network.model.nodes), totals(self._network.model.nodes)
         ahead = self._trace_ahead()  # while the device opens
         folding()
         self._home = self._home_on(opening.result())
@@ -643,7 +646,7 @@ class InferenceSession:
                     f"output {name!r} is a {infos[name].type}, and only tensors of numbers can be bound; run returns it"
                 )
         with self._lock:
-            plan = self._planned(arrays)
+            plan = self._planned(arrays, targets=targets)
             made: Mapping[str, TracedTensor | Array | Tensor]
             made = _tensors(self._drive(arrays), targets) if plan is None else plan.trace.outputs
             results = {name: self._target(made[name], name, target) for name, target in targets.items()}
@@ -665,7 +668,9 @@ class InferenceSession:
                 else:
                     assert plan is not None, "traced tensors are a graph's"
                     source = self._graphs.locate(plan, result.storage)._replace(nbytes=nbytes)
-                copies.append(Copy(source, BoundRange(target.buffer, target.offset, nbytes)))
+                place = BoundRange(target.buffer, target.offset, nbytes)
+                if source != place:  # else the plan has written it where it is
+                    copies.append(Copy(source, place))
             if plan is not None:
                 self._submit(plan, arrays, feeding)
             for target, values in known:
@@ -709,12 +714,33 @@ class InferenceSession:
                 return packed(array)
         return array
 
-    def _planned(self, arrays: Mapping[str, Fed], *, exact: bool = False) -> CompiledGraph | None:
-        """The plan of a model that is one region; None where the host drives several."""
+    def _planned(
+        self,
+        arrays: Mapping[str, Fed],
+        *,
+        exact: bool = False,
+        targets: Mapping[str, DeviceArray | None] = MappingProxyType({}),
+    ) -> CompiledGraph | None:
+        """The plan of a model that is one region; None where the host drives several. Targets that are arrays are written in
+        place."""
         region = self._network.whole
         if region is None:
             return None
         known = {name: array for name, array in sorted(arrays.items()) if name in region.host_inputs}
+        shared = self._bound_together(arrays, targets)
+        if shared:
+            region = self._network.sharing(region, {name: (output, array.shape) for name, (output, array) in shared.items()})
+            rows = min(array.shape[2] for _, array in shared.values())
+            for name in self._totals & known.keys():
+                own = known[name]
+                if isinstance(own, np.ndarray) and own.size == 1 and own.item() <= rows:
+                    known[name] = np.full_like(own, rows)
+            self._graphs.bind(
+                {
+                    region.states[name].value.storage: BoundRange(array.buffer, array.offset, packed_bytes(array))
+                    for name, (_, array) in shared.items()
+                }
+            )
         host_feeds = {name: array for name, array in known.items() if isinstance(array, np.ndarray)}
         specs = {
             name: (self._types[name], array.shape)
@@ -725,7 +751,21 @@ class InferenceSession:
             return self._graphs.get(region, specs, host_feeds, exact=exact or self._timeline is not None)
         except LongLoopError as error:
             self._network.cut(error.loop)
-            return self._planned(arrays, exact=exact)
+            return self._planned(arrays, exact=exact, targets=targets)
+
+    def _bound_together(
+        self, arrays: Mapping[str, Fed], targets: Mapping[str, DeviceArray | None]
+    ) -> dict[str, tuple[str, DeviceArray]]:
+        """The inputs that attention may change in place and that are bound to the memory of its output, with this and the
+        array."""
+        found: dict[str, tuple[str, DeviceArray]] = {}
+        for name, output in self._states.items():
+            array, target = arrays.get(name), targets.get(output)
+            if isinstance(array, DeviceArray) and target is not None and array.is_packed and array.shape == target.shape:
+                place = (array.buffer, array.offset, array.data_type)
+                if place == (target.buffer, target.offset, target.data_type) and target.is_packed and packed_bytes(array):
+                    found[name] = (output, array)
+        return found
 
     def _submit(
         self, plan: CompiledGraph, arrays: Mapping[str, Fed], feeding: Copies | None = None, *, timed: bool = False

@@ -3,7 +3,7 @@
 // Controls, chunks, parameters: include/sampling.glsl. Bindings: LOGITS, {sequences, vocabulary}; HISTORY, {sequences, room},
 // and LENGTHS, how many tokens of it count but for `pending` more, read; VALUES, float32, rows of whole chunks; BESTS, for each
 // chunk the order of its best logit and the token, the first of equal ones; BINS, set to 0, written.
-// A workgroup has a chunk. A bit for each token says whether it is penalised.
+// A workgroup has a chunk, whose loads wait together. A bit for each token says whether it is penalised.
 // Grid: folded into x and y, the chunks of all sequences.
 // Chosen always; the first of three dispatches.
 
@@ -42,7 +42,8 @@ void main() {
     const Control control = control_of(sequence);
     if (!control.is_active) return;
     const uint own = gl_LocalInvocationIndex, first = chunk * CHUNK;
-    if (chunk == 0u) {
+    const bool is_greedy = control.inverse_temperature == 0.0; // then nobody reads values and bins
+    if (chunk == 0u && !is_greedy) {
         for (uint word = own; word < BINS * BIN_WORDS; word += LOCAL_SIZE_X)
             bins[BYTE_OFFSET_BINS / 4 + sequence * BINS * BIN_WORDS + word] = 0u;
     }
@@ -55,15 +56,22 @@ void main() {
     int own_order = LEAST_ORDER;
     uint own_token = p.vocabulary;
     const uint count = min(CHUNK, p.vocabulary - first);
-    for (uint i = own; i < count; i += LOCAL_SIZE_X) {
-        float value = float(logits[BYTE_OFFSET_LOGITS / T_BYTES + sequence * p.vocabulary + first + i]);
-        if (is_nan_bits(floatBitsToUint(value))) value = -INFINITY;
-        if ((penalised[i / 32u] >> (i % 32u) & 1u) != 0u) value *= value > 0.0 ? control.reward : control.penalty;
-        values[BYTE_OFFSET_VALUES / 4 + workgroup * CHUNK + i] = value;
-        const int order = order_of_zeros(order_up(value));
-        if (order > own_order) {
-            own_order = order;
-            own_token = first + i;
+    const uint start = BYTE_OFFSET_LOGITS / T_BYTES + sequence * p.vocabulary + first;
+    for (uint from = own; from < count; from += AT_ONCE * LOCAL_SIZE_X) {
+        float loaded[AT_ONCE];
+        [[unroll]] for (uint u = 0u; u < AT_ONCE; ++u)
+            loaded[u] = float(logits[start + min(from + u * LOCAL_SIZE_X, count - 1u)]);
+        [[unroll]] for (uint u = 0u; u < AT_ONCE; ++u) {
+            const uint i = min(from + u * LOCAL_SIZE_X, count - 1u); // the last token again, which changes nothing
+            float value = loaded[u];
+            if (is_nan_bits(floatBitsToUint(value))) value = -INFINITY;
+            if ((penalised[i / 32u] >> (i % 32u) & 1u) != 0u) value *= value > 0.0 ? control.reward : control.penalty;
+            if (!is_greedy) values[BYTE_OFFSET_VALUES / 4 + workgroup * CHUNK + i] = value;
+            const int order = order_of_zeros(order_up(value));
+            if (order > own_order) {
+                own_order = order;
+                own_token = first + i;
+            }
         }
     }
     atomicMax(best_order, own_order);

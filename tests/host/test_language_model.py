@@ -215,6 +215,23 @@ def test_a_stream_keeps_the_space_between_prompt_and_answer() -> None:
     stream = TextStream(own, own.encode("ab"))
     assert [stream.push(token) for token in (10, 3, 4, 5, 9)] == [" a", "", "", "€", "ab"]
     assert TextStream(own).push(10) == "a", "a text begins without"
+    assert [stream.push(token) for token in (2, 10)] == ["", " a"], "a token without text changes nothing"
+
+
+def test_a_long_stream_decodes_a_few_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = byte_tokenizer()
+    decode, most = own.decode, 0
+
+    def counted(tokens: Sequence[int], **attributes: Any) -> str:
+        nonlocal most
+        most = max(most, len(tokens))
+        return decode(tokens, **attributes)
+
+    monkeypatch.setattr(own, "decode", counted)
+    stream = TextStream(own, own.encode("before"))
+    text = "A long text, with € and 🎉. " * 5
+    assert "".join(stream.push(token) for token in own.encode(text)) == text
+    assert most <= 8
 
 
 def test_templates_reach_nothing_but_what_they_are_given() -> None:

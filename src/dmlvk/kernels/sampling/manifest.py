@@ -24,7 +24,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("logits", "controls", "history", "lengths", "values:w", "bests:w", "bins:w"),
         params=(*_PARAMS, "uint room", "uint pending"),
         constants=(("LOCAL_SIZE_X", 128),),
-        shared=_SHARED,
+        shared=(*_SHARED, ("AT_ONCE", 4)),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(

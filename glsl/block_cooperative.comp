@@ -25,9 +25,10 @@ layout(set = 0, binding = BINDING_A, std430) readonly buffer WordsA { uvec4 word
 uint first_m;
 uint first_n;
 
-// Eight elements as they lie in memory: of A, or codes, a word of further bits or more codes, and what makes numbers of them.
+// Eight elements as they lie in memory: of A, or of the weights.
 struct Raw {
     uint e[8];
+    EightCodes codes;
 };
 
 // Of A, zeros unless `valid`.
@@ -58,44 +59,18 @@ Raw head_a(uint place, uint line, uint word, uint k, uint count) { return eight_
 
 uint place_b(uint line, uint word) { return min(first_n + line, p.columns - 1); }
 
-// Eight codes of a column: group number `eight`.
-Raw eight_of_b(uint column, uint eight) {
-    const uint chunk = column * p.chunks + eight / GROUPS_OF_EIGHT, g = eight % GROUPS_OF_EIGHT, start = BYTE_OFFSET_B / 4;
-    Raw raw;
-    raw.e[1] = 0;
-    if (BITS == 8) {
-        const uint half_ = GROUPS_OF_EIGHT / 2;
-        const uint plane = g < half_ ? 0 : p.high_start;
-        const uvec2 codes = block_pairs[(start + plane + chunk * 4) / 2 + g % half_];
-        raw.e[0] = codes.x, raw.e[1] = codes.y;
-    } else {
-        raw.e[0] = block_words[start + chunk * 4 + g];
-        if (BITS == 6) raw.e[1] = block_words[start + p.high_start + chunk * 2 + g / 2];
-        if (BITS == 5) raw.e[1] = block_words[start + p.high_start + chunk];
-    }
-    const ColumnBits bits = load_bits(column, eight * 8 / BLOCK);
-    raw.e[2] = bits.scale, raw.e[3] = bits.offset, raw.e[4] = bits.factor;
-    raw.e[5] = column, raw.e[6] = g;
-    return raw;
+uvec4 packed_b(Raw raw) {
+    float numbers[8];
+    numbers_of(raw.codes, numbers);
+    uvec4 word;
+    [[unroll]] for (uint i = 0; i < 4; ++i) word[i] = packHalf2x16(vec2(numbers[2 * i], numbers[2 * i + 1]));
+    return word;
 }
 
-uvec4 packed_b(Raw raw) {
-    const vec3 terms = terms_of(ColumnBits(raw.e[2], raw.e[3], raw.e[4], raw.e[5]));
-    const float rest = fma(terms.x, float(CENTRE) - terms.y, terms.z);
-    const uint g = raw.e[6];
-    uvec4 word;
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        uint pair;
-        if (BITS == 8) {
-            pair = raw.e[i / 2] >> 8 * (i % 2) & 0x00FF00FFu;
-        } else {
-            pair = raw.e[0] >> 4 * i & 0x000F000Fu;
-            if (BITS == 6) pair |= (raw.e[1] >> 2 * (g % 2 * 4 + i) & 0x00030003u) << 4;
-            if (BITS == 5) pair |= (raw.e[1] >> (g * 4 + i) & 0x00010001u) << 4;
-        }
-        word[i] = packHalf2x16(fma(vec2(terms.x), vec2(field(pair, 0, 16), field(pair >> 16, 0, 16)), vec2(rest)));
-    }
-    return word;
+Raw eight_of_b(uint column, uint eight) {
+    Raw raw;
+    raw.codes = load_eight_codes(column, eight);
+    return raw;
 }
 
 // Past the depth there are zeros of A, and weights that are numbers.

@@ -163,6 +163,50 @@ Terms terms_of(uint quad, uint block) {
     return found;
 }
 
+// Eight codes of a column as they lie in memory: a word of them, another one or that of their further bits, the group's number in its
+// chunk, and what makes numbers of them.
+struct EightCodes {
+    uint low, more, g;
+    ColumnBits bits;
+};
+
+// Group `eight` of a column.
+EightCodes load_eight_codes(uint column, uint eight) {
+    const uint chunk = column * p.chunks + eight / GROUPS_OF_EIGHT, g = eight % GROUPS_OF_EIGHT, start = BYTE_OFFSET_B / 4;
+    EightCodes found;
+    found.g = g;
+    found.more = 0;
+    if (BITS == 8) {
+        const uint half_ = GROUPS_OF_EIGHT / 2;
+        const uvec2 codes = block_pairs[(start + (g < half_ ? 0 : p.high_start) + chunk * 4) / 2 + g % half_];
+        found.low = codes.x, found.more = codes.y;
+    } else {
+        found.low = block_words[start + chunk * 4 + g];
+        if (BITS == 6) found.more = block_words[start + p.high_start + chunk * 2 + g / 2];
+        if (BITS == 5) found.more = block_words[start + p.high_start + chunk];
+    }
+    found.bits = load_bits(column, eight * 8 / BLOCK);
+    return found;
+}
+
+// Their numbers.
+void numbers_of(EightCodes codes, out float numbers[8]) {
+    const vec3 terms = terms_of(codes.bits);
+    const float rest = fma(terms.x, float(CENTRE) - terms.y, terms.z);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        uint pair;
+        if (BITS == 8) {
+            pair = (i < 2 ? codes.low : codes.more) >> 8 * (i % 2) & 0x00FF00FFu;
+        } else {
+            pair = codes.low >> 4 * i & 0x000F000Fu;
+            if (BITS == 6) pair |= (codes.more >> 2 * (codes.g % 2 * 4 + i) & 0x00030003u) << 4;
+            if (BITS == 5) pair |= (codes.more >> (codes.g * 4 + i) & 0x00010001u) << 4;
+        }
+        numbers[2 * i] = fma(terms.x, field(pair, 0, 16), rest);
+        numbers[2 * i + 1] = fma(terms.x, field(pair >> 16, 0, 16), rest);
+    }
+}
+
 // The number of a code less CENTRE.
 float number_of(vec3 terms, float code) { return fma(terms.x, code + float(CENTRE) - terms.y, terms.z); }
 

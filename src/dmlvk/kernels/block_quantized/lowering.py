@@ -21,7 +21,8 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, power_of_two
-from dmlvk.kernels.matmul.lowering import Product, output_quads, parts_and_merge, product_dispatch, split_sum
+from dmlvk.kernels.matmul.lowering import Product, factor_access, output_quads, parts_and_merge, product_dispatch, split_sum
+from dmlvk.kernels.matmul.tiles import CPU_TILES, TiledProduct, fastest_tiles
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -142,11 +143,38 @@ def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabili
     return with_packed(desc, caps, build)
 
 
+_CPU_TILES = CPU_TILES._replace(depth=8)
+"""As small as whole groups of eight codes allow."""
+
+
+def _tiled(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
+    def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
+        product = _product(desc, home)
+        a = factor_access(product.data_type, product.a, product.a_strides, 2)
+        vector = a.vector and a.along_depth
+        sizes = TiledProduct(problem.rows, problem.columns, problem.depth, 1, vector, True)
+        tiles = _CPU_TILES if caps.is_cpu else fastest_tiles(sizes, caps, split=False)
+        check_rounds(-(-problem.depth // tiles.depth), caps, desc.dml_name)
+        return parts_and_merge(
+            "block_tiled",
+            product,
+            caps,
+            {**tiles.constants, **weights.constants, "VECTOR_A": int(vector)},
+            tiles.shape.tiles(problem.rows, problem.columns),
+            split_sum(product, caps, -(-problem.depth // tiles.depth), 1),
+            tiles=False,
+            taken=taken,
+            more=weights.params,
+        )
+
+    return with_packed(desc, caps, build)
+
+
 register(
     BlockQuantizedGemm,
     problem=_problem,
     rules=BLOCK_GEMM,
-    schedules={"vector": _vector, "cooperative": _cooperative},
+    schedules={"vector": _vector, "cooperative": _cooperative, "tiled": _tiled},
     limitations=(LOOP_ROUNDS,),
     features=subgroup_features,
 )

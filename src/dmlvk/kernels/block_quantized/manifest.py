@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, SUBGROUP_SUMS
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
 from dmlvk.kernels.matmul.manifest import GEMM_BUFFERS, GEMM_PARAMS, GEMM_SHARED, SPLIT_PARAMS
 from dmlvk.spec.block_formats import CodeOrder, OffsetKind, ScaleKind
 
@@ -81,6 +81,19 @@ ROWS: tuple[KernelSpec, ...] = (
         variants=(("T", FLOATS),),
         features=("storage16",),
         extensions=COOPERATIVE_EXTENSIONS,
+        shared=(*_SHARED, *GEMM_SHARED),
+    ),
+    KernelSpec(
+        "block_tiled",
+        "block_tiled.comp",
+        buffers=GEMM_BUFFERS,
+        params=(*GEMM_PARAMS, *SPLIT_PARAMS, "uint split_rounds", *_PLANES),
+        constants=(
+            *PRODUCT_TILE,
+            *_FORMAT,
+            *(("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_A", 1), ("VECTOR_Y", 1), ("PARTIAL", 0)),
+        ),
+        variants=(("T", FLOATS),),
         shared=(*_SHARED, *GEMM_SHARED),
     ),
 )

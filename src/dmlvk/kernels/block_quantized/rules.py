@@ -24,6 +24,8 @@ _ROUND = 2
 """Latencies of a round that no other workgroup hides: of its loads and of its barriers."""
 _FLAT_ROWS, _FLAT_EACH = 32, 8
 """The rows of tiles up to which each processor has several workgroups, and how many: one has 4 KiB of weights on its way."""
+_TILED_ROWS = 32
+"""Rows from which on tiles pay: those that invocations sum read all of the input again for every four columns."""
 _LEAST_ROUNDS = 2
 """The fewest rounds of a part."""
 
@@ -105,6 +107,12 @@ BLOCK_GEMM = (
         possible=_cooperative,
         because="float16 factors, or float32 ones that may be rounded to it, and so many rows that reading weights would "
         "wait for their products: by the model of an H200 from 6 rows of 58 million weights on; not measured yet",
+    ),
+    Rule(
+        "tiled",
+        when=lambda problem, caps: not caps.is_cpu and problem.rows >= _TILED_ROWS,
+        possible=always,
+        because="many rows that no matrices may multiply, on a GPU: tile by tile, a weight unpacked once for a tile of rows",
     ),
     Rule(
         "vector",

@@ -160,8 +160,10 @@ import os, sys
 import pydirectml as dml
 import beside
 
-class Kept: pass
+class Kept:
+    number: int
 
+assert Kept.__annotations__ == {"number": int}
 assert __name__ == "__main__" and sys.modules["__main__"].Kept is Kept and beside.here
 print(sys.argv, dml.GraphBuilder.__name__, os.path.basename(__file__))
 if sys.argv[1] == "exit":

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     module.__builtins__ = builtins  # type: ignore[attr-defined]
     sys.modules["__main__"] = module
     try:
-        exec(compile(source, script, "exec"), module.__dict__)
+        exec(compile(source, script, "exec", dont_inherit=True), module.__dict__)
     except Exception as error:
         frames = error.__traceback__
         assert frames is not None, "this function's frame is the first"

@@ -158,3 +158,13 @@ def test_errors_come_before_memory_is_taken(llama: Weights) -> None:
     with pytest.raises(dmlvk.OutOfDeviceMemoryError, match="bytes of the device, which has 100000 left"):
         Decoder(device, llama, capacity=64)
     assert device.memory()["peak"] == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2"])
+def test_activations_of_float16(device: dmlvk.Device, tmp_path: Path, name: str) -> None:
+    weights = load_gguf(write_model(tmp_path / "model.gguf", name, "Q8_0"))
+    decoder = Decoder(device, weights, capacity=64, data_type=dmlvk.TensorDataType.FLOAT16)
+    (logits,), expected = decoder.feed([PROMPT], all_logits=True), Reference(weights).feed(PROMPT)
+    np.testing.assert_allclose(logits, expected, atol=1e-2 * np.abs(expected).max())
+    assert decoder.step([GREEDY], [PROMPT[0]]).shape == (1,)

@@ -129,6 +129,12 @@ class Reference:
         self._cache: list[list[Array]] = [[] for _ in range(self.config.layers)]
         self.length = 0
 
+    def renewed(self) -> Reference:
+        """The same model with an empty cache."""
+        self._cache = [[] for _ in self._cache]
+        self.length = 0
+        return self
+
     def feed(self, tokens: list[int]) -> Array:
         """Appends tokens; the logits of each."""
         config, weights = self.config, self._weights

@@ -20,7 +20,6 @@ class Architecture:
         head_norms: Whether each head's queries and keys are normalised before they turn.
         post_norms: Whether what attention and the feed-forward part give is normalised before it is added.
         scaled_embeddings: Whether embeddings are multiplied with the root of their width.
-        wide: Whether what layers hand on grows beyond what FLOAT16 holds, and is FLOAT32 always.
         window_period: Of so many layers the last one sees all rows, the others a window, where the file has one; 0 if all
             layers see the window, 1 if none does.
         local_base: The base of the rotations of layers with a window, which nothing scales; 0 if it is that of the others.
@@ -34,7 +33,6 @@ class Architecture:
     head_norms: bool = False
     post_norms: bool = False
     scaled_embeddings: bool = False
-    wide: bool = False
     window_period: int = 1
     local_base: float = 0.0
     widest_layers: int = 0
@@ -46,16 +44,13 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
         Architecture("llama", interleaved=True),
         Architecture("qwen2"),
         Architecture("qwen3", head_norms=True),
-        Architecture(
-            "gemma2", "gelu", post_norms=True, scaled_embeddings=True, wide=True, window_period=2, widest_layers=46
-        ),
+        Architecture("gemma2", "gelu", post_norms=True, scaled_embeddings=True, window_period=2, widest_layers=46),
         Architecture(
             "gemma3",
             "gelu",
             head_norms=True,
             post_norms=True,
             scaled_embeddings=True,
-            wide=True,
             window_period=6,
             local_base=10000.0,
             widest_layers=62,

@@ -25,6 +25,7 @@ from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.ops.number_format import FormatCast
+from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.sample_token import CONTROL_WORDS, SampleToken
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
@@ -68,6 +69,13 @@ class _Value(NamedTuple):
         view = View.packed(self.sizes).broadcast(sizes)
         assert view is not None, "the network's sizes fit each other"
         return _Value(self.storage, view.desc(self.desc))
+
+
+class _Sums(NamedTuple):
+    """What goes round layers, and what is yet to be added to it: by the norm that reads it."""
+
+    x: _Value
+    addend: _Value | None = None
 
 
 class _Steps:
@@ -114,7 +122,8 @@ class Network:
 
     Args:
         weights: The model.
-        data_type: The type of activations, FLOAT16 or FLOAT32.
+        data_type: The type of activations, FLOAT16 or FLOAT32. What goes round layers is FLOAT32: that of some models grows
+            beyond what FLOAT16 holds.
         capacity: Rows of each sequence's cache that count.
         sequences: Sequences.
         pieces: Rows of the pieces in which prompts come.
@@ -131,7 +140,6 @@ class Network:
     ) -> None:
         self._config = config = weights.config
         self._data_type = data_type
-        self._outer = _F32 if config.architecture.wide else data_type  # what layers hand on
         self._sequences = sequences
         self._derived: DerivedConstants = {}
         self._weights = {name: _Weight.of(tensor) for name, tensor in weights.tensors.items()}
@@ -196,16 +204,17 @@ class Network:
         """The logits of rows, {rows, vocabulary}: of those that ``last`` names, else of all."""
         config = self._config
         steps.part = Part("token_embd", "embedding")
-        x = self._embedded(steps, tokens)
+        sums = _Sums(self._embedded(steps, tokens))
         for layer in range(config.layers):
-            x = self._layer(steps, x, layer)
+            sums = self._layer(steps, sums, layer)
         steps.part = Part("output", "logits")
         if last is not None:
-            x = _rows(steps, x, last)
+            sums = _Sums(_rows(steps, sums.x, last), sums.addend and _rows(steps, sums.addend, last))
         output = "output" if "output.weight" in self._weights else "token_embd"
         # Products with blocks take any rows: FLOAT32 here, where every bit may decide which token is the best.
         exact = _F32 if self._weights[f"{output}.weight"].format else self._data_type
-        x = self._normalised(steps, _cast(steps, x, exact), "output_norm", exact)
+        addend = sums.addend and _cast(steps, sums.addend, _F32)
+        x, _ = self._normalised(steps, _Sums(sums.x, addend), "output_norm", exact)
         logits = _cast(steps, self._product(steps, x, output), _F32)
         if cap := config.output_softcap:
             logits = steps.launch(
@@ -213,25 +222,23 @@ class Network:
             )
         return logits
 
-    def _layer(self, steps: _Steps, x: _Value, layer: int) -> _Value:
+    def _layer(self, steps: _Steps, sums: _Sums, layer: int) -> _Sums:
         name = f"blk.{layer}"
         steps.part = Part(name, "attention")
-        y = self._attention(steps, self._normalised(steps, x, f"{name}.attn_norm", self._data_type), layer)
-        x = self._added(steps, x, y, f"{name}.attn_output", f"{name}.post_attention_norm")
+        y, x = self._normalised(steps, sums, f"{name}.attn_norm", self._data_type)
+        y = self._product(steps, self._attention(steps, y, layer), f"{name}.attn_output")
+        sums = _Sums(x, self._handed_on(steps, y, f"{name}.post_attention_norm"))
         steps.part = Part(name, "feed_forward")
-        y = self._normalised(steps, x, f"{name}.ffn_norm", self._data_type)
+        y, x = self._normalised(steps, sums, f"{name}.ffn_norm", self._data_type)
         gate, up = self._gate_and_up(steps, y, name)
         y = steps.pointwise(ops.ElementWiseMultiply, _activated(steps, self._config.architecture.activation, gate), up)
-        return self._added(steps, x, y, f"{name}.ffn_down", f"{name}.post_ffw_norm")
+        return _Sums(x, self._handed_on(steps, self._product(steps, y, f"{name}.ffn_down"), f"{name}.post_ffw_norm"))
 
-    def _added(self, steps: _Steps, x: _Value, y: _Value, product: str, norm: str) -> _Value:
-        """x plus the product of y with a weight, normalised where the architecture does so."""
-        if not self._config.architecture.post_norms and self._outer is self._data_type:
-            return self._product(steps, y, product, x)
-        y = self._product(steps, y, product)
-        if self._config.architecture.post_norms:
-            y = self._normalised(steps, _cast(steps, y, self._outer), norm, self._outer)
-        return steps.pointwise(ops.ElementWiseAdd, x, _cast(steps, y, self._outer))
+    def _handed_on(self, steps: _Steps, y: _Value, norm: str) -> _Value:
+        """What a part of a layer adds: normalised where the architecture does so."""
+        if not self._config.architecture.post_norms:
+            return y
+        return self._normalised(steps, _Sums(y), norm, _F32)[0]
 
     def _gate_and_up(self, steps: _Steps, x: _Value, name: str) -> tuple[_Value, _Value]:
         if f"{name}.ffn_gate.weight" in self._weights:
@@ -256,7 +263,7 @@ class Network:
         )
         if config.architecture.head_norms:
             query, key = (
-                self._normalised(steps, part, f"{name}.attn_{letter}_norm", self._data_type)
+                self._normalised(steps, _Sums(part), f"{name}.attn_{letter}_norm", self._data_type)[0]
                 for part, letter in ((query, "q"), (key, "k"))
             )
         cosines, sines = self._tables[id(config.rotations[layer])]
@@ -285,44 +292,39 @@ class Network:
         if table.format:
             inputs = {"indices_tensor": tokens, "weight_tensor": table.value}
             sizes = (tokens.sizes[0], self._config.width)
-            x = steps.launch(BlockQuantizedGather, inputs, sizes, self._outer, format=table.format)
+            x = steps.launch(BlockQuantizedGather, inputs, sizes, _F32, format=table.format)
         else:
-            x = _cast(steps, _rows(steps, self._in_type(steps, table, self._data_type), tokens), self._outer)
+            x = _cast(steps, _rows(steps, self._in_type(steps, table, self._data_type), tokens), _F32)
         if not self._config.architecture.scaled_embeddings:
             return x
         scale = math.sqrt(self._config.width)
-        return steps.launch(ops.ActivationLinear, {"input_tensor": x}, x.sizes, self._outer, alpha=scale, beta=0.0)
+        return steps.launch(ops.ActivationLinear, {"input_tensor": x}, x.sizes, _F32, alpha=scale, beta=0.0)
 
-    def _normalised(self, steps: _Steps, x: _Value, name: str, data_type: TensorDataType) -> _Value:
-        """The last dimension divided by the root of its mean square, times a weight."""
-        scale = self._in_type(steps, self._weights[f"{name}.weight"], x.desc.data_type)
-        y = steps.launch(
-            ops.MeanVarianceNormalization2,
-            {"input_tensor": x, "scale_tensor": scale.seen_as(*(1,) * (len(x.sizes) - 1), x.sizes[-1])},
-            x.sizes,
-            x.desc.data_type,
-            axes=(len(x.sizes) - 1,),
-            use_mean=False,
-            use_variance=True,
-            epsilon=self._config.epsilon,
-        )
-        return _cast(steps, y, data_type)
+    def _normalised(self, steps: _Steps, sums: _Sums, name: str, data_type: TensorDataType) -> tuple[_Value, _Value]:
+        """The rows of a sum divided by the root of their mean square, times a weight; and the sum itself."""
+        x = sums.x
+        inputs = {"input_tensor": x, "scale_tensor": self._in_type(steps, self._weights[f"{name}.weight"], x.desc.data_type)}
+        also = {}
+        if sums.addend:
+            inputs["addend_tensor"] = sums.addend
+            also["sum_tensor"] = _made(x.desc.data_type, x.sizes)
+        y = steps.launch(RootMeanSquare, inputs, x.sizes, data_type, also, epsilon=self._config.epsilon)
+        return y, also.get("sum_tensor", x)
 
-    def _product(self, steps: _Steps, x: _Value, name: str, addend: _Value | None = None) -> _Value:
-        """Rows times a weight, {rows, columns}, plus its bias where there is one, plus another tensor."""
+    def _product(self, steps: _Steps, x: _Value, name: str) -> _Value:
+        """Rows times a weight, {rows, columns}, plus its bias where there is one."""
         data_type, weight, bias = x.desc.data_type, self._weights[f"{name}.weight"], self._weights.get(f"{name}.bias")
         sizes = (x.sizes[0], weight.sizes[0])
         row = None if bias is None else self._in_type(steps, bias, data_type)
         if weight.format:
-            optional = {"bias_tensor": row, "addend_tensor": addend}
             inputs = {"input_tensor": x, "weight_tensor": weight.value}
-            inputs |= {name: value for name, value in optional.items() if value}
+            if row:
+                inputs["bias_tensor"] = row
             return steps.launch(BlockQuantizedGemm, inputs, sizes, data_type, format=weight.format)
         inputs = {"a_tensor": x, "b_tensor": self._in_type(steps, weight, data_type)}
         if row:
             inputs["c_tensor"] = row.seen_as(1, sizes[1]).repeated(*sizes)
-        y = steps.launch(ops.Gemm, inputs, sizes, data_type, trans_b=MatrixTransform.TRANSPOSE)
-        return y if addend is None else steps.pointwise(ops.ElementWiseAdd, addend, y)
+        return steps.launch(ops.Gemm, inputs, sizes, data_type, trans_b=MatrixTransform.TRANSPOSE)
 
     def _chosen(self, logits: _Value) -> list[Step]:
         """The steps behind all others, which passes leave alone: they write what those read."""

@@ -61,6 +61,10 @@ Interface negotiated(const OrtApiBase* base) {
 #define DMLVK_ORT_TAKE(slot, since, result, name, parameters) ep_slots.take(made.ep.name, slot, since, #name);
     DMLVK_ORT_EP_API(DMLVK_ORT_TAKE)
 #undef DMLVK_ORT_TAKE
+    const Slots editor_slots(made.api.GetModelEditorApi(), "OrtModelEditorApi", made.version);
+#define DMLVK_ORT_TAKE(slot, since, result, name, parameters) editor_slots.take(made.model_editor.name, slot, since, #name);
+    DMLVK_ORT_MODEL_EDITOR_API(DMLVK_ORT_TAKE)
+#undef DMLVK_ORT_TAKE
     return made;
 }
 

@@ -1,6 +1,6 @@
 // ONNX Runtime's C interface, as far as the provider calls or answers it: our own declarations of what its public headers
 // onnxruntime_c_api.h and onnxruntime_ep_c_api.h fix for ever. A table of functions only grows at its end, so that a function
-// is known by its slot and by the version that it came with. tools/check_ort_interface.py compares all of it with the headers.
+// is known by its slot and by the version that it came with. tests/onnx/test_provider.py compares them with the headers.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,6 @@ struct OrtKernelContext;
 struct OrtKeyValuePairs;
 struct OrtLogger;
 struct OrtMemoryInfo;
-struct OrtModelEditorApi;
 struct OrtNode;
 struct OrtNodeComputeContext;
 struct OrtOpAttr;
@@ -158,6 +157,8 @@ struct OrtNodeFusionOptions {
     CALL(99, 1, void, ReleaseTensorTypeAndShapeInfo, (OrtTensorTypeAndShapeInfo*))                                           \
     CALL(104, 1, OrtStatus*, CastTypeInfoToSequenceTypeInfo, (const OrtTypeInfo*, const OrtSequenceTypeInfo**))              \
     CALL(107, 1, OrtStatus*, GetSequenceElementType, (const OrtSequenceTypeInfo*, OrtTypeInfo**))                            \
+    CALL(211, 12, OrtStatus*, CreateOpAttr, (const char*, const void*, int, int, OrtOpAttr**))                               \
+    CALL(212, 12, void, ReleaseOpAttr, (OrtOpAttr*))                                                                         \
     CALL(247, 15, OrtStatus*, Logger_LogMessage,                                                                             \
          (const OrtLogger*, int, const char*, const PathChar*, int, const char*))                                            \
     CALL(250, 15, OrtStatus*, CastTypeInfoToOptionalTypeInfo, (const OrtTypeInfo*, const OrtOptionalTypeInfo**))             \
@@ -165,6 +166,7 @@ struct OrtNodeFusionOptions {
     CALL(272, 17, OrtStatus*, ReadOpAttr, (const OrtOpAttr*, int, void*, size_t, size_t*))                                   \
     CALL(289, 22, OrtStatus*, GetValueInfoName, (const OrtValueInfo*, const char**))                                         \
     CALL(290, 22, OrtStatus*, GetValueInfoTypeInfo, (const OrtValueInfo*, const OrtTypeInfo**))                              \
+    CALL(291, 22, const void*, GetModelEditorApi, ())                                                                        \
     CALL(295, 22, void, CreateKeyValuePairs, (OrtKeyValuePairs**))                                                           \
     CALL(296, 22, void, AddKeyValuePair, (OrtKeyValuePairs*, const char*, const char*))                                      \
     CALL(298, 22, void, GetKeyValuePairs, (const OrtKeyValuePairs*, const char* const**, const char* const**, size_t*))      \
@@ -215,6 +217,11 @@ struct OrtNodeFusionOptions {
          (OrtEpGraphSupportInfo*, const OrtNode* const*, size_t, const OrtNodeFusionOptions*))                               \
     CALL(4, 23, const char*, NodeComputeContext_NodeName, (const OrtNodeComputeContext*))
 
+#define DMLVK_ORT_MODEL_EDITOR_API(CALL)                                                                                     \
+    CALL(6, 22, OrtStatus*, CreateNode,                                                                                      \
+         (const char*, const char*, const char*, const char* const*, size_t, const char* const*, size_t, OrtOpAttr**, size_t, \
+          OrtNode**))
+
 struct OrtApiBase {
     const void*(DMLVK_ORT_CALL* GetApi)(uint32_t);
     const char*(DMLVK_ORT_CALL* GetVersionString)();
@@ -232,11 +239,17 @@ struct EpApi {
     DMLVK_ORT_EP_API(DMLVK_ORT_MEMBER)
 };
 
+/// OrtModelEditorApi's.
+struct ModelEditorApi {
+    DMLVK_ORT_MODEL_EDITOR_API(DMLVK_ORT_MEMBER)
+};
+
 /// The interface of the ONNX Runtime that loaded the plug-in.
 struct Interface {
     uint32_t version = 0;
     Api api;
     EpApi ep;
+    ModelEditorApi model_editor;
 };
 
 /// Takes the newest version that both sides know.

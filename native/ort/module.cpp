@@ -236,6 +236,50 @@ nb::list names_of(const Interface& ort, const OrtNode* node, bool of_outputs) {
     return names;
 }
 
+/// The node that stands for a part in a model that keeps what was compiled: `context` are bytes that `compile` reads.
+OrtNode* context_node(const Interface& ort, const OrtNode* part, nb::bytes context, nb::list inputs, nb::list outputs) {
+    const char* name = nullptr;  // by which ONNX Runtime finds the part that the node stands for
+    check(ort.api.Node_GetName(part, &name));
+    const auto texts = [](nb::list names) {
+        std::vector<std::string> found;
+        for (nb::handle name : names) {
+            found.push_back(nb::cast<std::string>(name));
+        }
+        return found;
+    };
+    const std::vector<std::string> given = texts(inputs), made = texts(outputs);
+    const auto pointers = [](const std::vector<std::string>& names) {
+        std::vector<const char*> found;
+        for (const std::string& name : names) {
+            found.push_back(name.c_str());
+        }
+        return found;
+    };
+    using Attribute = std::unique_ptr<OrtOpAttr, void(DMLVK_ORT_CALL*)(OrtOpAttr*)>;
+    std::vector<Attribute> held;
+    const auto attribute = [&](const char* called, const void* data, int length, int type) {
+        OrtOpAttr* created = nullptr;
+        check(ort.api.CreateOpAttr(called, data, length, type, &created));
+        held.emplace_back(created, ort.api.ReleaseOpAttr);
+    };
+    const int64_t yes = 1;
+    attribute("main_context", &yes, 1, kInt);
+    attribute("embed_mode", &yes, 1, kInt);
+    attribute("ep_cache_context", context.c_str(), static_cast<int>(context.size()), kString);
+    attribute("source", provider_name->c_str(), static_cast<int>(provider_name->size()), kString);
+    std::vector<OrtOpAttr*> attributes;
+    for (const Attribute& item : held) {
+        attributes.push_back(item.get());
+    }
+    OrtNode* node = nullptr;
+    check(ort.model_editor.CreateNode("EPContext", "com.microsoft", name, pointers(given).data(), given.size(),
+                                      pointers(made).data(), made.size(), attributes.data(), attributes.size(), &node));
+    for (Attribute& item : held) {
+        item.release();  // they are the node's: ONNX Runtime frees them, whatever its header says of copies
+    }
+    return node;
+}
+
 // ---- what ONNX Runtime sees
 
 /// A part of a session's model that has been compiled: Python's function that computes it.
@@ -277,20 +321,25 @@ struct Provider : OrtEp {
             return guarded(mine.ort, [&] { mine.choose(graph, info); });
         };
         Compile = [](OrtEp* self, const OrtGraph** graphs, const OrtNode** nodes, size_t count, OrtNodeComputeInfo** made,
-                     OrtNode**) -> OrtStatus* {
+                     OrtNode** contexts) -> OrtStatus* {
             Provider& mine = *static_cast<Provider*>(self);
             return guarded(mine.ort, [&] {
                 for (size_t index = 0; index < count; index++) {
                     nb::object graph = nb::cast(new PyGraph(mine.ort, graphs[index], graph_bytes(mine.ort, graphs[index])),
                                                 nb::rv_policy::take_ownership);
-                    made[index] = new Part(mine.ort, mine.session.attr("compile")(graph, names_of(mine.ort, nodes[index], false),
-                                                                                  names_of(mine.ort, nodes[index], true)));
+                    nb::list inputs = names_of(mine.ort, nodes[index], false), outputs = names_of(mine.ort, nodes[index], true);
+                    nb::tuple compiled = nb::tuple(mine.session.attr("compile")(graph, inputs, outputs));
+                    made[index] = new Part(mine.ort, nb::object(compiled[0]));
+                    if (!compiled[1].is_none()) {
+                        contexts[index] = context_node(mine.ort, nodes[index], nb::cast<nb::bytes>(compiled[1]), inputs, outputs);
+                    }
                 }
             });
         };
         ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** infos, size_t count) {
             for (size_t index = 0; index < count; index++) {
                 delete static_cast<Part*>(infos[index]);
+                infos[index] = nullptr;  // where a session fails, ONNX Runtime releases them twice
             }
         };
     }

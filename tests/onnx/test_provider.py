@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +25,15 @@ def opened(device: dmlvk.Device) -> Opened:
     """A session of ONNX Runtime's with the provider on the device under test, which leaves nothing to the processor."""
     dmlvk.ort.register()
 
-    def make(model: onnx.ModelProto, alone: bool = True, **options: str) -> onnxruntime.InferenceSession:
+    def make(
+        model: onnx.ModelProto, alone: bool = True, entries: dict[str, str] | None = None, **options: str
+    ) -> onnxruntime.InferenceSession:
         (chosen,) = [item for item in dmlvk.ort.get_devices() if item.ep_metadata["device_uuid"] == device.info.uuid]
         asked = onnxruntime.SessionOptions()
         asked.log_severity_level = 4
         asked.add_provider_for_devices([chosen], options)
+        for key, value in (entries or {}).items():
+            asked.add_session_config_entry(key, value)
         if alone:
             asked.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         return onnxruntime.InferenceSession(model.SerializeToString(), asked, enable_fallback=0)
@@ -106,3 +113,54 @@ def test_a_failing_run_leaves_the_session_usable(opened: Opened) -> None:
         session.run(None, {"x": np.zeros(3, np.float32)})
     (y,) = session.run(None, {"x": np.arange(4, dtype=np.float32)})
     np.testing.assert_array_equal(y, [[0, 1], [2, 3]])
+
+
+def test_a_model_that_keeps_its_parts(opened: Opened, tmp_path: Path) -> None:
+    """ONNX Runtime writes a part as one node, which is opened without its weights being anywhere else."""
+    path = tmp_path / "kept.onnx"
+    weight = np.random.default_rng(0).standard_normal((64, 8), np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    entries = {"ep.context_enable": "1", "ep.context_file_path": str(path)}
+    first = opened(model_of(nodes, {"x": ["n", 64]}, ["y"], w=weight), entries=entries)
+    kept = onnx.load(path)
+    assert [(node.domain, node.op_type) for node in kept.graph.node] == [("com.microsoft", "EPContext")]
+    assert not kept.graph.initializer
+    x = np.random.default_rng(1).standard_normal((3, 64), np.float32)
+    np.testing.assert_array_equal(opened(kept).run(None, {"x": x})[0], first.run(None, {"x": x})[0])
+
+
+@pytest.mark.full
+def test_the_slots_are_those_of_the_public_headers() -> None:
+    """DMLVK_ORT_HEADERS names a folder with onnxruntime_c_api.h and onnxruntime_ep_c_api.h."""
+    if "DMLVK_ORT_HEADERS" not in os.environ:
+        pytest.skip("there are no headers: DMLVK_ORT_HEADERS is not set")
+    folder = Path(os.environ["DMLVK_ORT_HEADERS"])
+    theirs = slots("".join((folder / name).read_text() for name in ("onnxruntime_c_api.h", "onnxruntime_ep_c_api.h")))
+    ours = (Path(__file__).parents[2] / "native" / "ort" / "interface.h").read_text()
+    tables = {"DMLVK_ORT_API": "OrtApi", "DMLVK_ORT_EP_API": "OrtEpApi", "DMLVK_ORT_MODEL_EDITOR_API": "OrtModelEditorApi"}
+    for table, struct in tables.items():
+        text = ours[ours.index(f"#define {table}(CALL)") :].split("\n\n")[0]
+        found = re.findall(r"CALL\((\d+), (\d+), [^,]+, (\w+)", text)
+        assert found, table
+        for slot, _, name in found:
+            assert theirs[struct][int(slot)] == name, f"{struct} {slot}"
+    for struct in ("OrtEp", "OrtEpFactory", "OrtNodeComputeInfo"):
+        body = ours[ours.index(f"\nstruct {struct} {{") :].split("\n};")[0]
+        names = re.findall(r"(?:\(DMLVK_ORT_CALL\* (\w+)\)|Unused (\w+);)", body)
+        assert [one or other for one, other in names] == theirs[struct][: len(names)], struct
+
+
+def slots(header: str) -> dict[str, list[str]]:
+    """The names of the functions of each table of a header, in order."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/|^\s*#[^\n]*", "", header, flags=re.DOTALL | re.MULTILINE)
+    kinds = r"ORT_API2_STATUS\((\w+)|ORT_API_T\([^,;]+,\s*(\w+)|ORT_CLASS_RELEASE\((\w+)\)|\(ORT_API_CALL\s*\*\s*(\w+)\)"
+    kinds += r"|^\s*void\s*\(\s*\*\s*(\w+)\)"
+    found: dict[str, list[str]] = {}
+    for struct, body in re.findall(r"\nstruct (Ort\w+) \{(.*?)\n\};", text, re.DOTALL):
+        statements = (re.search(kinds, part) for part in body.split(";"))
+        found[struct] = [
+            match[1] or match[2] or (f"Release{match[3]}" if match[3] else match[4] or match[5])
+            for match in statements
+            if match
+        ]
+    return found

@@ -22,7 +22,8 @@ import importlib
 from typing import Any
 
 from dmlvk.ort import _plugin
-from dmlvk.ort.provider import NAME, Server
+from dmlvk.ort.parts import NAME
+from dmlvk.ort.provider import Server
 from dmlvk.spec.errors import MissingPackageError
 
 __all__ = ["get_devices", "get_ep_name", "get_ep_names", "get_library_path", "register"]

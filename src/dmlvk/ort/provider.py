@@ -16,18 +16,18 @@ from dmlvk.graph.views import Sizes
 from dmlvk.onnx import InferenceSession, SessionOptions
 from dmlvk.onnx.model import FOUR_BITS, Array, element_kind, element_type, load_model
 from dmlvk.onnx.network import Network
-from dmlvk.onnx.weights import SplitModel
-from dmlvk.ort.parts import SharedGraph
+from dmlvk.onnx.weights import SplitModel, with_weights
+from dmlvk.ort.parts import NAME, SharedGraph, kept_in
 from dmlvk.runtime.device import choose_device, devices
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, NoDeviceError, UnsupportedError, UnsupportedNodeError
 from dmlvk.spec.log import logger
 
-NAME: Final = "DmlvkExecutionProvider"
 _PREFIX: Final = f"ep.{NAME.lower()}."
 """What ONNX Runtime puts before the provider's options among a session's entries."""
 _WITHOUT_CPU: Final = "session.disable_cpu_ep_fallback"
-_INFO, _WARNING = 1, 2
+_WITH_CONTEXT: Final = "ep.context_enable"
+_INFO: Final = 1
 
 Log = Callable[[int, str], None]
 """Takes a severity of ONNX Runtime's and a message for its log."""
@@ -159,7 +159,8 @@ class Server:
         """
         options = Options.read(entries)
         uuids = {options.device_uuid} if options.device_uuid else {item.get("device_uuid", "") for item in chosen}
-        return ProviderSession(self._device(uuids), options, entries.get(_WITHOUT_CPU) == "1", log)
+        alone, keeps = (entries.get(key) == "1" for key in (_WITHOUT_CPU, _WITH_CONTEXT))
+        return ProviderSession(self._device(uuids), options, alone, keeps, log)
 
     def _device(self, uuids: Collection[str]) -> Device:
         """The device to run on: of several, which a session has that asks for the provider by its name, the default one, or
@@ -182,11 +183,12 @@ class ProviderSession:
         device: Where it runs.
         options: Its options.
         alone: Whether the session may not leave anything to the processor.
+        keeps: Whether ONNX Runtime writes a model that keeps the parts, each as the model that ``compile`` gives for it.
         log: ONNX Runtime's log.
     """
 
-    def __init__(self, device: Device, options: Options, alone: bool, log: Log) -> None:
-        self._device, self._options, self._alone, self._log = device, options, alone, log
+    def __init__(self, device: Device, options: Options, alone: bool, keeps: bool, log: Log) -> None:
+        self._device, self._options, self._alone, self._keeps, self._log = device, options, alone, keeps, log
         self._ready: dict[_Key, InferenceSession] = {}
         self._failure: Exception | None = None
 
@@ -205,14 +207,19 @@ class ProviderSession:
                 return []
             graph = _shared(given)
             parts, left = self._parts(graph)
-            self._tell(graph, parts, left)
-            return [list(part) for part in parts]
+            kept = [at for at, node in enumerate(graph.proto.node) if kept_in(node)]
+            for at in kept:
+                del graph.refused[at]
+            self._tell(graph, [*parts, *([at] for at in kept)], left)
+            return [*map(list, parts), *([at] for at in kept)]
         except Exception as error:  # whatever it is, it is the session's
             self._failure = error
             return [[at] for at in range(len(onnx.GraphProto.FromString(given.proto).node))]
 
-    def compile(self, given: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Callable[[Run], None]:
-        """The function that runs a part.
+    def compile(
+        self, given: Graph, inputs: Sequence[str], outputs: Sequence[str]
+    ) -> tuple[Callable[[Run], None], bytes | None]:
+        """The function that runs a part, and the part as a model where it is to be kept.
 
         Args:
             given: The part, as a graph.
@@ -225,15 +232,20 @@ class ProviderSession:
         if self._failure is not None:
             raise self._failure
         graph = _shared(given)
+        if kept := kept_in(graph.proto.node[0]):
+            session = InferenceSession(kept, self._device, SessionOptions(without_passes=self._options.left_out()))
+            return Part(session, inputs, outputs).compute, kept if self._keeps else None
         whole = range(len(graph.proto.node))
-        session = self._ready.pop(_key(graph, whole), None)
-        made = None if session is None else [info.name for info in session.get_outputs()]
-        if session is None or set(made or ()) != set(outputs):
+        ready = self._ready.pop(_key(graph, whole), None)
+        made = set() if ready is None else {info.name for info in ready.get_outputs()}
+        if made != set(outputs):
             graph.proto.ClearField("output")
             graph.proto.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
             graph = SharedGraph(graph.proto, graph.weights, graph.opsets, graph.format_version)
-            session = self._opened(graph, whole)
-        return Part(session, inputs, outputs).compute
+            ready = None
+        session = self._opened(graph, whole) if ready is None else ready
+        model = with_weights(*graph.model(whole, graph.names())).SerializeToString() if self._keeps else None
+        return Part(session, inputs, outputs).compute, model
 
     def _parts(self, graph: SharedGraph) -> tuple[list[tuple[int, ...]], Collection[int]]:
         """The parts that the device takes, with their sessions ready, and nodes that are not worth taking."""

@@ -97,6 +97,8 @@ def test_four_elements_are_one_access_where_rows_begin_at_multiples_of_four(
     [
         ((4096, 4096, 4096), (128, 128, 1)),
         ((4096, 4093, 4096), (64, 128, 1)),  # no registers for single elements beside so many sums
+        ((2304, 512, 6144), (128, 128, 1)),  # with a workgroup alone a quarter slower, 64x128
+        ((2560, 512, 4096), (64, 128, 1)),  # with one a quarter faster, 128x128
         ((1024, 1024, 1024), (64, 64, 2)),
         ((196, 384, 1536), (64, 32, 2)),
         ((512, 512, 512), (32, 32, 2)),

@@ -103,8 +103,7 @@ class Executor:
                 self._say(f"Timeline written to '{path}'")
 
     def _dispatch(self, command: DispatchCommand) -> None:
-        options, run = self._options, self._runs[command.dispatchable]
-        place = command.place.get("bindings") or command.place if isinstance(command.place.value, dict) else command.place
+        options, run, place = self._options, self._runs[command.dispatchable], command.bindings_place
         for name in command.bindings.keys() - set(run.bind_points):
             known = ", ".join(run.bind_points)
             self._note(f"{place.path}.{name} is none of {known}, and is ignored")

@@ -96,9 +96,10 @@ Dispatchable = OperatorDispatchable | GraphDispatchable | OnnxDispatchable
 
 @dataclass(frozen=True)
 class DispatchCommand:
-    """Runs a dispatchable with these resources."""
+    """Runs a dispatchable with the resources that the file has at ``bindings_place``."""
 
     place: Place = field(compare=False, repr=False)
+    bindings_place: Place = field(compare=False, repr=False)
     dispatchable: str
     bindings: Bindings
 
@@ -156,13 +157,13 @@ def read_model(path: pathlib.Path, folder: pathlib.Path | None = None) -> Model:
     """
     if path.suffix.lower() == ".json":
         return parse_model(path.read_bytes(), folder or path.parent)
-    here = Place(path.name, f"{path.name}")
+    here = Place(None, path.name)
     found: Dispatchable
     if path.suffix.lower() == ".onnx":
         found = OnnxDispatchable(here, path)
     else:
         found = GraphDispatchable(here, path, ExecutionFlags.NONE)
-    return Model({}, {path.name: found}, (DispatchCommand(here, path.name, {}),))
+    return Model({}, {path.name: found}, (DispatchCommand(here, here, path.name, {}),))
 
 
 def parse_model(data: bytes, folder: pathlib.Path) -> Model:
@@ -249,8 +250,8 @@ def _command(place: Place) -> Command:
     match kind.text().lower():
         case "dispatch":
             place.note_unknown("type", "dispatchable", "bindings", "threadGroupCount")  # the last one is HLSL's
-            name = place.member("dispatchable").text()
-            return DispatchCommand(place, name, _bindings(place.member("bindings")))
+            bound = place.member("bindings")
+            return DispatchCommand(place, bound, place.member("dispatchable").text(), _bindings(bound))
         case "print":
             place.note_unknown("type", "resource", "verbose")
             verbose = place.get("verbose")

@@ -59,6 +59,7 @@ def test_the_grid_follows_the_capacity_and_the_device() -> None:
     [
         (attention(3), GPU),  # more rows than registers hold
         (attention(past=64), GPU),
+        (attention(), dataclasses.replace(GPU, features=GPU.features - SUBGROUPS)),
         (attention(size=20), GPU),  # no whole words
         (attention(), dataclasses.replace(GPU, shared_memory_bytes=2048)),
     ],

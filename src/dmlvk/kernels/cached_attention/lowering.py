@@ -25,7 +25,7 @@ from dmlvk.kernels.cached_attention.rules import CACHED_ATTENTION, CachedProblem
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
-from dmlvk.kernels.common.registry import register, subgroup_features
+from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds
 from dmlvk.spec.ops.attention import AttentionSizes
 from dmlvk.spec.ops.cached_attention import CachedAttention
@@ -250,5 +250,4 @@ register(
     rules=CACHED_ATTENTION,
     schedules={"step": _step, **schedules(_operands)},
     limitations=(LOOP_ROUNDS,),
-    features=subgroup_features,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.attention.rules import ATTENTION, AttentionProblem
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import most_invocations
@@ -77,7 +77,8 @@ def step_shape(problem: CachedProblem, caps: Capabilities) -> StepShape:
 
 def _step(problem: CachedProblem, caps: Capabilities) -> bool:
     return (
-        problem.in_place
+        caps.features >= SUBGROUPS
+        and problem.in_place
         and problem.cache_words
         and problem.rows <= _STEP_ROWS
         and problem.heads <= caps.workgroup_counts[1]

@@ -25,8 +25,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("eager", "builder"),
     ("xp",),
     ("pydirectml",),
-    ("onnx", "llm"),
-    ("ort", "dxdispatch"),
+    ("onnx",),
+    ("llm", "ort", "dxdispatch"),
     ("verify", "doctor"),
     ("cli",),
     ("__main__",),
@@ -45,6 +45,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             *("onnx.network", "onnx.node_facts", "onnx.program", "onnx.registry", "onnx.weights"),
         }
     ),
+    "llm": frozenset({"directml.device", "onnx.session"}),  # a decoder may be an ONNX file
     "dxdispatch": frozenset(  # its files say which of DirectML's calls to make, and name ONNX models
         {
             "directml.command",

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import tokenizers
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
 from dmlvk import TensorDataType
 from dmlvk.engine.transfer import to_device
+from dmlvk.llm import load
 from dmlvk.onnx import InferenceSession
+from dmlvk.spec.errors import ModelError, UnsupportedError
 
 Array = NDArray[Any]
 WIDTH, HEADS, KEY_HEADS, SIZE, VOCABULARY, LAYERS, CAPACITY = 24, 4, 2, 16, 32, 2, 20
@@ -149,3 +154,75 @@ def test_a_cache_that_grows(device: dmlvk.Device, expected: tuple[onnx.ModelProt
         found, *caches = session.run(None, {**scalars(tokens[start:end], end), **past})
         np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-4)
         assert caches[0].shape[2] == (CAPACITY if bound else end)
+
+
+def builders_folder(folder: Path) -> Path:
+    """The model with the names and the inputs of ONNX Runtime's builder: lengths follow from a mask."""
+    model = decoder()
+    names = {"tokens": "input_ids"} | {f"past.{name}": f"past_key_values.{name}" for name in CACHES}
+    for node in model.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+    inputs = [item for item in model.graph.input if item.name not in ("seqlens_k", "total")]
+    del model.graph.input[:]
+    for item in inputs:
+        item.name = names.get(item.name, item.name)
+    mask = helper.make_tensor_value_info("attention_mask", TensorProto.INT64, [1, None])
+    model.graph.input.extend([*inputs, mask])
+    for name, value in (("one", np.array([1])), ("index", np.array(1))):
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    before = [
+        helper.make_node("ReduceSum", ["attention_mask", "one"], ["sums"], keepdims=0),
+        helper.make_node("Sub", ["sums", "one"], ["last"]),
+        helper.make_node("Cast", ["last"], ["seqlens_k"], to=TensorProto.INT32),
+        helper.make_node("Shape", ["attention_mask"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "index"], ["rows"]),
+        helper.make_node("Cast", ["rows"], ["total"], to=TensorProto.INT32),
+    ]
+    nodes = [*before, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, folder / "model.onnx")
+    own = {"input_ids": "input_ids", "attention_mask": "attention_mask"}
+    own |= {f"past_{part}_names": f"past_key_values.%d.{part}" for part in ("key", "value")}
+    said = {
+        "filename": "model.onnx",
+        "num_hidden_layers": LAYERS,
+        "num_key_value_heads": KEY_HEADS,
+        "head_size": SIZE,
+        "inputs": own,
+        "outputs": {"logits": "logits", **{f"present_{part}_names": f"present.%d.{part}" for part in ("key", "value")}},
+    }
+    config = {"vocab_size": VOCABULARY, "context_length": 40, "eos_token_id": VOCABULARY - 1, "decoder": said}
+    (folder / "genai_config.json").write_text(json.dumps({"model": config}))
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0")).save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ messages[0].content }}"}))
+    return folder
+
+
+def test_a_folder_of_the_model_builder(
+    device: dmlvk.Device, expected: tuple[onnx.ModelProto, Array, list[Array]], tmp_path: Path
+) -> None:
+    """Its logits are ONNX Runtime's, it chooses the best tokens, and what it has read it does not read again."""
+    _, tokens, wanted = expected
+    model = load(builders_folder(tmp_path), device, capacity=20)
+    prompt = tokens.tolist()
+    np.testing.assert_allclose(model.logits(prompt), np.concatenate(wanted, axis=1)[0], rtol=1e-4, atol=1e-4)
+    first = list(model.generate(prompt, 4, ignore_ends=True))
+    assert model.usage.reused_tokens == len(prompt) - 1
+    assert first[0] == wanted[-1][0, -1].argmax()
+    for index, token in enumerate(first):
+        assert token == model.logits([*prompt, *first[:index]])[-1].argmax()
+    drawn = [list(model.generate(prompt, 4, ignore_ends=True, temperature=2.0, seed=seed)) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    own: Any = model._decoder
+    assert own._session.report().plans <= 3 and own._session.report().host_reads == 0, "a token makes no plan"
+    chat = list(model.chat([{"role": "user", "content": "w5"}], 1, ignore_ends=True))
+    assert chat == list(model.generate("w5", 1, ignore_ends=True))
+
+
+def test_folders_that_are_refused(device: dmlvk.Device, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"genai_config\.json"):
+        load(tmp_path, device)
+    with pytest.raises(UnsupportedError, match="one sequence"):
+        load(tmp_path, device, sequences=2)

@@ -52,7 +52,7 @@ def command(
     out: Output,
     **options: Any,
 ) -> int:
-    """Talk with a language model of a GGUF file.
+    """Talk with a language model of a GGUF file, or of a folder of onnxruntime-genai.
 
     Ctrl-C ends an answer, and between answers the program, as Ctrl-D does.
     """

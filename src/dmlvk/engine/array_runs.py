@@ -56,7 +56,7 @@ def run(
     if into is not None:
         prepared.run_into(first.device, ranges, [bound(into)])
         return into
-    (buffer,) = prepared.run(first.device, ranges)
+    buffer, *_ = prepared.run(first.device, ranges)  # optional outputs behind the first are left out
     assert buffer is not None, "an operator that gives one array has an output"
     return type(first)(first.device, buffer, data_type, sizes, is_bool=dtype == _BOOL)
 

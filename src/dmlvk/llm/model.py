@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.directml.device import Device
 from dmlvk.engine.default_device import check_device, default_device
 from dmlvk.llm.answers import Job, Piece, StoppedText
 from dmlvk.llm.chat_template import ChatTemplate, Message
-from dmlvk.llm.config import ModelConfig
 from dmlvk.llm.decoder import Decoder
 from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.sampling import Sampling
@@ -24,6 +25,9 @@ from dmlvk.llm.tokenizer import TextStream, Tokenizer
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, NoSuchFileError, StateError, UnsupportedError
+
+if TYPE_CHECKING:
+    from dmlvk.llm.onnx_decoder import OnnxDecoder
 
 Prompt = str | Sequence[int]
 _USUAL_CAPACITY: Final = 4096
@@ -42,12 +46,13 @@ def load(
     """A language model of a file, on a device.
 
     Args:
-        path: A GGUF file, or the first part of one in several.
+        path: A GGUF file, or the first part of one in several; or a folder as onnxruntime-genai's model builder writes it.
         device: The device; the process-wide one where None.
         capacity: Tokens that a sequence can have, prompt and answer together; as many as the model was made for, but at most
             4,096, where None. The cache takes memory for all of them.
-        sequences: Sequences that are continued at once.
-        data_type: The type of activations and of the cache, FLOAT16 or FLOAT32; what the device is good at where None.
+        sequences: Sequences that are continued at once; one for a folder.
+        data_type: The type of activations and of the cache, FLOAT16 or FLOAT32; what the device is good at where None. A
+            folder's files say it themselves.
 
     Raises:
         NoSuchFileError, ModelError: there is no such file, or it is broken.
@@ -56,12 +61,14 @@ def load(
         OutOfDeviceMemoryError: the model does not fit; no memory is taken then.
     """
     file = Path(path)
-    if file.is_dir():
-        raise UnsupportedError(f"{file} is a folder: only GGUF files can be loaded")
     if not file.exists():
         raise NoSuchFileError(f"there is no file {file}")
     if device is not None:
         check_device(device)
+    if file.is_dir():
+        if sequences != 1 or data_type is not None:
+            raise UnsupportedError("a model of a folder has one sequence, and the types that its files say")
+        return _of_folder(file, device, capacity)
     weights = load_gguf(file)
     tokenizer = Tokenizer.of_metadata(weights.metadata)
     source = weights.metadata.get("tokenizer.chat_template")
@@ -69,6 +76,36 @@ def load(
     rows = min(weights.config.context, _USUAL_CAPACITY) if capacity is None else capacity
     owner = default_device() if device is None else device
     return Model(Decoder(owner, weights, capacity=rows, sequences=sequences, data_type=data_type), tokenizer, template)
+
+
+def _of_folder(folder: Path, device: ComputeDevice | None, capacity: int | None) -> Model:
+    from dmlvk.llm.onnx_decoder import FolderConfig, OnnxDecoder  # here: GGUF files do not need the package onnx
+
+    config = FolderConfig.read(folder)
+    path = folder / "tokenizer_config.json"
+    said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    texts = {name: own.get("content") if isinstance(own, dict) else own for name, own in said.items()}
+    special = {name: text for name, text in texts.items() if name.endswith("_token") and isinstance(text, str)}
+    tokenizer = Tokenizer.of_file(folder / "tokenizer.json", ends=config.ends, special=special)
+    template = folder / "chat_template.jinja"
+    source = template.read_text(encoding="utf-8") if template.is_file() else said.get("chat_template")
+    rows = min(config.context, _USUAL_CAPACITY) if capacity is None else capacity
+    owner = default_device() if device is None else device
+    assert isinstance(owner, Device), "every device that a caller can have is one"
+    decoder = OnnxDecoder(owner, folder, config, capacity=rows)
+    return Model(decoder, tokenizer, ChatTemplate(source, special) if isinstance(source, str) else None)
+
+
+class Config(Protocol):
+    """The numbers that every model has."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens."""
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a sequence that it was made for."""
 
 
 @dataclass
@@ -113,7 +150,7 @@ class Model:
         usage: What the last call came to, or the one that goes on.
     """
 
-    def __init__(self, decoder: Decoder, tokenizer: Tokenizer, template: ChatTemplate | None = None) -> None:
+    def __init__(self, decoder: Decoder | OnnxDecoder, tokenizer: Tokenizer, template: ChatTemplate | None = None) -> None:
         self.tokenizer = tokenizer
         self.usage = Usage()
         self._decoder = decoder
@@ -123,7 +160,7 @@ class Model:
         self._turn = 0
 
     @property
-    def config(self) -> ModelConfig:
+    def config(self) -> Config:
         return self._decoder.config
 
     @property

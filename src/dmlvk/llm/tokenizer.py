@@ -60,8 +60,10 @@ class Tokenizer:
         self.special = dict(special or {})
 
     @staticmethod
-    def of_file(path: str | os.PathLike[str], **attributes: Any) -> Tokenizer:
-        """The tokenizer of a file tokenizer.json.
+    def of_file(
+        path: str | os.PathLike[str], *, ends: Sequence[int] = (), special: Mapping[str, str] | None = None
+    ) -> Tokenizer:
+        """The tokenizer of a file tokenizer.json, which says itself what a text begins with; the others are as of the class.
 
         Raises:
             ModelError: it cannot be read.
@@ -70,7 +72,9 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_file(os.fspath(path))
         except Exception as error:  # the package raises nothing narrower
             raise ModelError(f"{path}: no tokenizer that can be read: {error}") from error
-        return Tokenizer(backend, **attributes)
+        whole, bare = (backend.encode("a", add_special_tokens=special).ids for special in (True, False))
+        begin = whole[0] if whole[:1] != bare[:1] else None
+        return Tokenizer(backend, begin=begin, ends=ends, special=special)
 
     @staticmethod
     def of_metadata(metadata: Mapping[str, Any]) -> Tokenizer:

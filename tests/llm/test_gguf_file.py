@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,12 @@ def test_a_tensor_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
     object.__setattr__(other.config, "hidden", 96)
     with pytest.raises(dmlvk.ModelError, match=r"ffn_down\.weight must have the sizes \(64, 96\); got \(64, 64\)"):
         check_tensors(other)
+
+
+def test_a_type_without_a_kernel_is_refused(tmp_path: Path) -> None:
+    weights = load_gguf(write_model(tmp_path / "model.gguf", "llama"))
+    name = "blk.0.ffn_up.weight"
+    for kind, wrong in (("IQ4_XS", name), ("Q4_0", "output_norm.weight")):
+        tensors = weights.tensors | {wrong: dataclasses.replace(weights.tensors[wrong], type=kind)}  # type: ignore[operator]
+        with pytest.raises(dmlvk.UnsupportedError, match=f"tensor {wrong} has the format {kind}; there are kernels for"):
+            check_tensors(dataclasses.replace(weights, tensors=tensors))

@@ -118,7 +118,6 @@ def test_wrong_bindings_name_their_path(device: Device, tmp_path: pathlib.Path) 
 
 
 def test_files_that_are_written(device: Device, tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("PIL", reason="Pillow, of the extra `dispatch`, is not installed")
     targets = {"out/a.npy": [1, 3], "b.npy": None, "c.bin": None, "d.png": [1, 1, 1, 3]}
     commands = [
         {"type": "writeFile", "resource": "A", "targetPath": name, **({"dimensions": sizes} if sizes else {})}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pathlib
 import struct
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -342,9 +341,7 @@ class _Wires:
 
     def graph(self) -> SerializedGraph:
         """The graph."""
-        numbers: dict[str, list[int]] = defaultdict(list)
-        for number, name in enumerate(self.input_names):
-            numbers[name].append(number)
+        numbers = {name: number for number, name in enumerate(self.input_names)}
         fed: list[InputGraphEdgeDesc] = []
         between: list[IntermediateGraphEdgeDesc] = []
         for number, node in enumerate(self.nodes):
@@ -354,7 +351,7 @@ class _Wires:
                 if not name:
                     continue
                 if name in numbers:
-                    fed.append(InputGraphEdgeDesc(numbers[name][-1], self.index[number], slot, name))
+                    fed.append(InputGraphEdgeDesc(numbers[name], self.index[number], slot, name))
                     continue
                 if name not in self.sources:
                     rule = "must be an input of the graph, or made by a node"

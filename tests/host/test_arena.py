@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dmlvk.graph.arena import ARENA_ALIGNMENT, Arena, Block, Lifetime, live_bytes, plan_arena
+from dmlvk.graph.placement import Lifetimes, ReservedArena
 
 
 def _check(blocks: Sequence[Block]) -> Arena:
@@ -139,3 +140,14 @@ def test_a_block_costs_about_the_same_among_more(make: Callable[[int], list[Bloc
         return sum(entry.callcount for entry in profile.getstats())  # type: ignore[attr-defined]
 
     assert calls(400) < 6.5 * calls(100)
+
+
+def test_blocks_that_grow_together_are_seldom_placed_anew() -> None:
+    """Each a little sooner or later than the others: four times as wide takes a few plans, not one for each block."""
+    arena = ReservedArena(Lifetimes([], [], []), 40)
+    plans = []
+    for width in range(160, 640, 8):
+        lengths = [256 * -(-width * (step + 3) // 50) for step in range(40)]
+        plans.append(arena.fitted(lengths))
+        assert all(length <= room for length, room in zip(lengths, arena.live_bytes[1:], strict=False))
+    assert len({id(plan) for plan in plans}) == 4

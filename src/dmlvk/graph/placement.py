@@ -149,11 +149,12 @@ class ReservedArena:
         self.live_bytes: tuple[int, ...] = ()
 
     def fitted(self, lengths: Sequence[int]) -> Arena:
-        """The offsets of blocks of these lengths: first those of ``Lifetimes.members``, then the scratch of each step. What
-        has grown is reserved once more, with room to grow."""
+        """The offsets of blocks of these lengths: first those of ``Lifetimes.members``, then the scratch of each step. Where
+        one has outgrown its room, whatever has little left is reserved once more, with room to grow: blocks grow together,
+        and each by itself would have all places planned anew."""
         if self._arena is None or any(map(operator.gt, lengths, self._reserved)):
-            grown = zip(lengths, self._reserved, strict=True)
-            reserved = [own if length <= own else length * _ROOM // 2 for length, own in grown]
+            pairs = zip(lengths, self._reserved, strict=True)
+            reserved = [own if 4 * length <= 3 * own else length * _ROOM // 2 for length, own in pairs]
             blocks = [[Lifetime(nbytes, *life)] for nbytes, life in zip(reserved, self._lives, strict=True)]
             self.live_bytes = live_bytes(blocks, self._steps)
             self._arena = plan_arena(blocks)

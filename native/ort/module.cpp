@@ -343,7 +343,13 @@ struct Provider : OrtEp {
             }
         };
     }
-    ~Provider() { released(session); }
+    ~Provider() {
+        OrtStatus* failed = guarded(ort, [&] { session.attr("close")(); });
+        if (failed != nullptr) {  // There is nobody left to tell.
+            ort.api.ReleaseStatus(failed);
+        }
+        released(session);
+    }
     Provider(const Provider&) = delete;
     Provider& operator=(const Provider&) = delete;
 

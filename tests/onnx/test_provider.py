@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,40 @@ def test_a_model_that_keeps_its_parts(opened: Opened, tmp_path: Path) -> None:
     assert not kept.graph.initializer
     x = np.random.default_rng(1).standard_normal((3, 64), np.float32)
     np.testing.assert_array_equal(opened(kept).run(None, {"x": x})[0], first.run(None, {"x": x})[0])
+
+
+def test_a_profile_is_written_when_the_session_is_closed(opened: Opened, tmp_path: Path) -> None:
+    session = opened(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [4]}, ["y"]), profile=f"{tmp_path}/part")
+    session.run(None, {"x": np.ones(4, np.float32)})
+    assert not [*tmp_path.iterdir()]
+    del session
+    (written,) = tmp_path.iterdir()
+    assert "Relu" in written.read_text()
+
+
+def test_several_threads_and_sessions(opened: Opened) -> None:
+    weight = np.random.default_rng(0).standard_normal((64, 8), np.float32)
+    model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["n", 64]}, ["y"], w=weight)
+    sessions = [opened(model), opened(model)]
+
+    def work(number: int) -> bool:
+        x = np.full((1 + number % 3, 64), number, np.float32)
+        return all(np.allclose(sessions[number % 2].run(None, {"x": x})[0], x @ weight, rtol=1e-3) for _ in range(10))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(1, 9)))
+
+
+@pytest.mark.full
+def test_sessions_that_are_closed_leave_nothing_behind(opened: Opened, device: dmlvk.Device) -> None:
+    weight = np.random.default_rng(0).standard_normal((64, 64), np.float32)
+    model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["n", 64]}, ["y"], w=weight)
+    x = np.ones((3, 64), np.float32)
+    taken = []
+    for _ in range(200):
+        opened(model).run(None, {"x": x})
+        taken.append({key: device.memory()[key] for key in ("live", "weights", "temporary", "parameters")})
+    assert taken[20] == taken[-1]
 
 
 @pytest.mark.full

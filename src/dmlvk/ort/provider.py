@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
@@ -77,11 +78,14 @@ class Options(NamedTuple):
         device_uuid: The device to run on, where not the one that the session was given.
         on_unsupported: "cpu" leaves nodes that the device cannot run to ONNX Runtime, "error" refuses the model.
         graph_passes: "all", "none" or names of passes with commas between them: those that may change the graph.
+        profile: The start of the names of files in Chrome's trace format, one for each part, with the times of its kernels
+            in all runs; they are written when the session is closed.
     """
 
     device_uuid: str = ""
     on_unsupported: Literal["cpu", "error"] = "cpu"
     graph_passes: str = "all"
+    profile: str = ""
 
     @staticmethod
     def read(entries: Mapping[str, str]) -> Options:
@@ -191,6 +195,8 @@ class ProviderSession:
         self._device, self._options, self._alone, self._keeps, self._log = device, options, alone, keeps, log
         self._ready: dict[_Key, InferenceSession] = {}
         self._failure: Exception | None = None
+        self._parts_run: list[InferenceSession] = []
+        self._numbers = itertools.count()
 
     def choose(self, given: Graph) -> list[list[int]]:
         """The parts of a graph that the device takes, each the places of its nodes.
@@ -233,8 +239,9 @@ class ProviderSession:
             raise self._failure
         graph = _shared(given)
         if kept := kept_in(graph.proto.node[0]):
-            session = InferenceSession(kept, self._device, SessionOptions(without_passes=self._options.left_out()))
-            return Part(session, inputs, outputs).compute, kept if self._keeps else None
+            return self._part(InferenceSession(kept, self._device, self._session_options()), inputs, outputs), (
+                kept if self._keeps else None
+            )
         whole = range(len(graph.proto.node))
         ready = self._ready.pop(_key(graph, whole), None)
         made = set() if ready is None else {info.name for info in ready.get_outputs()}
@@ -245,7 +252,23 @@ class ProviderSession:
             ready = None
         session = self._opened(graph, whole) if ready is None else ready
         model = with_weights(*graph.model(whole, graph.names())).SerializeToString() if self._keeps else None
-        return Part(session, inputs, outputs).compute, model
+        return self._part(session, inputs, outputs), model
+
+    def close(self) -> None:
+        """Writes the profiles, if there are to be any; no part runs any more."""
+        for session in self._parts_run:
+            session.end_profiling()
+
+    def _part(self, session: InferenceSession, inputs: Sequence[str], outputs: Sequence[str]) -> Callable[[Run], None]:
+        self._parts_run.append(session)
+        return Part(session, inputs, outputs).compute
+
+    def _session_options(self) -> SessionOptions:
+        made = SessionOptions(without_passes=self._options.left_out())
+        if self._options.profile:
+            made.enable_profiling = True
+            made.profile_file_prefix = f"{self._options.profile}{next(self._numbers)}_"  # two may end in the same second
+        return made
 
     def _parts(self, graph: SharedGraph) -> tuple[list[tuple[int, ...]], Collection[int]]:
         """The parts that the device takes, with their sessions ready, and nodes that are not worth taking."""
@@ -296,8 +319,7 @@ class ProviderSession:
     def _opened(self, graph: SharedGraph, part: Sequence[int]) -> InferenceSession:
         light, weights = graph.model(part, graph.names())
         kept = {name: memoryview(bytes(data)) for name, data in weights.items()}
-        options = SessionOptions(without_passes=self._options.left_out())
-        return InferenceSession(SplitModel(light, kept), self._device, options)
+        return InferenceSession(SplitModel(light, kept), self._device, self._session_options())
 
     def _tell(self, graph: SharedGraph, parts: Sequence[Sequence[int]], left: Collection[int]) -> None:
         """Logs what the device takes, and why it does not take the rest."""

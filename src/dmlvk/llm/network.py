@@ -150,8 +150,8 @@ class Network:
         self.caches = [f"blk.{layer}.{name}" for layer in range(config.layers) for name in ("key", "value")]
         self.state |= {name: _made(data_type, cache) for name in self.caches}
         self._tables = {
-            id(rotation): tuple(self._constant(table) for table in rotation.tables(capacity))
-            for rotation in config.rotations
+            key: tuple(self._constant(table) for table in rotation.tables(capacity))
+            for key, rotation in {id(own): own for own in config.rotations}.items()
         }
         self.step = Region((), frozenset(), ("logits",))
         self._pieces = {

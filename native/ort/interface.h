@@ -49,8 +49,7 @@ struct OrtValue;
 struct OrtValueInfo;
 
 // Numbers of its enumerations.
-enum ErrorCode : int { kFail = 1, kInvalidArgument = 2, kNotImplemented = 9, kEpFail = 11 };
-enum LoggingLevel : int { kVerbose = 0, kInfo = 1, kWarning = 2, kError = 3 };
+enum ErrorCode : int { kFail = 1, kInvalidArgument = 2, kNotImplemented = 9 };
 enum AttributeType : int {
     kInt = 1,
     kInts = 2,
@@ -62,7 +61,7 @@ enum AttributeType : int {
     kTensor = 8,
 };
 enum ValueType : int { kTensorValue = 1, kSequenceValue = 2, kOptionalValue = 6 };
-enum HardwareType : int { kCpu = 0, kGpu = 1, kNpu = 2 };
+enum HardwareType : int { kCpu = 0, kGpu = 1 };
 
 // ---- what the provider implements; the slots behind those named are later than kNewest or not used
 
@@ -205,7 +204,6 @@ struct OrtNodeFusionOptions {
     CALL(364, 23, OrtStatus*, OpAttr_GetName, (const OrtOpAttr*, const char**))                                              \
     CALL(365, 23, OrtStatus*, Node_GetNumSubgraphs, (const OrtNode*, size_t*))                                               \
     CALL(366, 23, OrtStatus*, Node_GetSubgraphs, (const OrtNode*, const OrtGraph**, size_t, const char**))                   \
-    CALL(367, 23, OrtStatus*, Node_GetGraph, (const OrtNode*, const OrtGraph**))                                             \
     CALL(379, 23, OrtStatus*, GetSessionOptionsConfigEntries, (const OrtSessionOptions*, OrtKeyValuePairs**))                \
     CALL(390, 24, bool, TensorTypeAndShape_HasShape, (const OrtTensorTypeAndShapeInfo*))
 
@@ -214,8 +212,7 @@ struct OrtNodeFusionOptions {
          (OrtEpFactory*, const OrtHardwareDevice*, const OrtKeyValuePairs*, const OrtKeyValuePairs*, OrtEpDevice**))         \
     CALL(1, 22, void, ReleaseEpDevice, (OrtEpDevice*))                                                                       \
     CALL(2, 23, OrtStatus*, EpGraphSupportInfo_AddNodesToFuse,                                                               \
-         (OrtEpGraphSupportInfo*, const OrtNode* const*, size_t, const OrtNodeFusionOptions*))                               \
-    CALL(4, 23, const char*, NodeComputeContext_NodeName, (const OrtNodeComputeContext*))
+         (OrtEpGraphSupportInfo*, const OrtNode* const*, size_t, const OrtNodeFusionOptions*))
 
 #define DMLVK_ORT_MODEL_EDITOR_API(CALL)                                                                                     \
     CALL(6, 22, OrtStatus*, CreateNode,                                                                                      \

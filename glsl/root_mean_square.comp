@@ -7,7 +7,7 @@
 // Bindings: X, ADDEND, SCALE read; Y, SUM written. What is absent is bound to another and left alone. Strides of X, ADDEND, Y and
 // SUM are in elements, for three dimensions of rows, p.sizes, and the element.
 // Variants: T of Y, U of X, SCALE and SUM.
-// Constants: LANES (a power of two), HELD; HAS_ADDEND, 1 where it is of type T, 2 of type U; HAS_SCALE, HAS_SUM; QUADS: rows of all
+// Constants: LANES (a power of two), HELD; ADDEND_TYPE: ADDEND_TYPE_NONE, or of which other tensor it is; HAS_SCALE, HAS_SUM; QUADS: rows of all
 // tensors start on groups of four elements and consist of them.
 // Grid: folded into x and y, workgroups of rows.
 // Chosen always.
@@ -76,10 +76,10 @@ uint start_of(uvec3 place, uint strides[4]) {
 vec4 sum_at(uvec3 place, uint d) {
     vec4 values;
     LOAD(U, X, x, start_of(place, p.x_strides), d, p.x_strides[3], values)
-    if (HAS_ADDEND == 0) return values;
+    if (ADDEND_TYPE == ADDEND_TYPE_NONE) return values;
     vec4 more;
-    if (HAS_ADDEND == 1) LOAD(T, ADDEND, addend, start_of(place, p.addend_strides), d, p.addend_strides[3], more)
-    if (HAS_ADDEND == 2) LOAD(U, ADDEND, wide_addend, start_of(place, p.addend_strides), d, p.addend_strides[3], more)
+    if (ADDEND_TYPE == ADDEND_TYPE_OUTPUT) LOAD(T, ADDEND, addend, start_of(place, p.addend_strides), d, p.addend_strides[3], more)
+    if (ADDEND_TYPE == ADDEND_TYPE_INPUT) LOAD(U, ADDEND, wide_addend, start_of(place, p.addend_strides), d, p.addend_strides[3], more)
     values += more;
 #if U_BYTES == 2
     QUAD_U rounded;

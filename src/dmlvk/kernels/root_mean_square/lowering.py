@@ -11,6 +11,7 @@ from dmlvk.kernels.common.limitation import LOOP_ROUNDS
 from dmlvk.kernels.common.plan import Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations
+from dmlvk.kernels.root_mean_square.manifest import AddendType
 from dmlvk.kernels.root_mean_square.rules import ROOT_MEAN_SQUARE, RootMeanSquareProblem
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.tensor import TensorDesc
@@ -41,6 +42,13 @@ def _problem(desc: RootMeanSquare) -> RootMeanSquareProblem:
     return RootMeanSquareProblem(rows=math.prod(rows), groups=-(-width // 4), quads=quads)
 
 
+def _addend_type(desc: RootMeanSquare) -> AddendType:
+    addend = desc.addend_tensor
+    if addend is None:
+        return AddendType.NONE
+    return AddendType.OUTPUT if addend.data_type is desc.tensor("output_tensor").data_type else AddendType.INPUT
+
+
 def _rows(desc: RootMeanSquare, problem: RootMeanSquareProblem, caps: Capabilities, *, held: bool) -> Plan:
     x, y, addend, scale = desc.tensor("input_tensor"), desc.tensor("output_tensor"), desc.addend_tensor, desc.scale_tensor
     lanes = problem.lanes(caps)
@@ -63,7 +71,7 @@ def _rows(desc: RootMeanSquare, problem: RootMeanSquareProblem, caps: Capabiliti
             "LOCAL_SIZE_X": local,
             "LANES": lanes,
             "HELD": groups if held else 0,
-            "HAS_ADDEND": 0 if addend is None else 1 if addend.data_type is y.data_type else 2,
+            "ADDEND_TYPE": _addend_type(desc),
             "HAS_SCALE": scale is not None,
             "HAS_SUM": desc.sum_tensor is not None,
             "QUADS": problem.quads,

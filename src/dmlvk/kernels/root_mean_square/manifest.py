@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import enum
+
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import FLOATS, SUBGROUP_SUMS
+
+
+class AddendType(enum.IntEnum):
+    """Which tensor has the type of what is added."""
+
+    NONE = 0
+    OUTPUT = 1
+    INPUT = 2
+
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -16,9 +27,10 @@ ROWS: tuple[KernelSpec, ...] = (
             *("uint scale_stride", "float epsilon"),
         ),
         constants=(
-            *(("LOCAL_SIZE_X", 128), ("LANES", 1), ("HELD", 0), ("HAS_ADDEND", 0), ("HAS_SCALE", 0), ("HAS_SUM", 0)),
+            *(("LOCAL_SIZE_X", 128), ("LANES", 1), ("HELD", 0), ("ADDEND_TYPE", 0), ("HAS_SCALE", 0), ("HAS_SUM", 0)),
             ("QUADS", 0),
         ),
+        shared=(("ADDEND_TYPE", AddendType),),
         variants=(("T U", tuple(f"{t} {u}" for t in FLOATS for u in FLOATS)),),
         extensions=SUBGROUP_SUMS,
     ),

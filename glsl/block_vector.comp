@@ -3,16 +3,16 @@
 //   y[m, n] = activation(alpha * sum over k of a[m, k] * number (include/block_codes.glsl) of code k of column n + beta * c[n])
 //
 // Bindings: A; B, weights as block_pack.comp lays them out; C, Y; see include/gemm.glsl.
-// Constants: the format's. ROWS (1), rows of A that an invocation sums; LOCAL_SIZE_X invocations, neighbouring LANES (a power of two) of
-// which share four columns and take turns at their chunks; UNROLL (2) chunks of each column are in flight at a time,
-// and with 1 loops stay loops, for drivers that are slow to compile. VECTOR_A (1): rows
-// of A start on 16 bytes and have a multiple of 8 neighbours. VECTOR_Y, HAS_C, the activation's id.
+// Constants: the format's. ROWS (1), rows of A that an invocation sums; LOCAL_SIZE_X invocations; LANES (8), how many of them share four
+// columns and take turns at their chunks, of which LANES_NEAR (8, both powers of two, the latter no more than a subgroup) are neighbours;
+// UNROLL (2) chunks of each column are in flight at a time, and with 1 loops stay loops, for drivers that are slow to compile.
+// VECTOR_A (1): rows of A start on 16 bytes and have a multiple of 8 neighbours. VECTOR_Y, HAS_C, ADDEND, the activation's id.
 // Grid: linear over groups of ROWS rows and groups of LOCAL_SIZE_X / LANES quads of columns, the latter neighbours.
 //
-// A chunk of a column is one load of 16 bytes (of 8 bits two), side by side for the lanes. A's rows come from the nearest cache: few
-// lanes share columns where there are enough of these, so that more of them read the same. Codes are summed less the middle of
-// their range, which leaves next to nothing to cancel, and what that is short of is added once a block with the sum of A's numbers.
-// The lanes' sums are added in a fixed order.
+// A chunk of a column is one load of 16 bytes (of 8 bits two), side by side for near lanes. A's rows come from the nearest cache, which
+// answers few addresses at a time: teams of near lanes beside each other have other columns, and read the same of A. Codes are summed
+// less the middle of their range, which leaves next to nothing to cancel, and what that is short of is added once a block with the sum
+// of A's numbers. The lanes' sums are added in a fixed order.
 
 #include "tensor.glsl"
 #include "gemm_quads.glsl"
@@ -20,12 +20,13 @@
 #include "subgroups.glsl"
 
 const uint TEAMS = LOCAL_SIZE_X / LANES;
+const uint SPANS = LOCAL_SIZE_X / LANES_NEAR;
 const uint BLOCKS_EACH = BLOCK < CHUNK ? CHUNK / BLOCK : 1;
 const uint GROUPS_EACH = GROUPS_OF_EIGHT / BLOCKS_EACH;
 
 layout(set = 0, binding = BINDING_A, std430) readonly buffer WordsA { uvec4 words_a[]; };
 
-shared vec4 team_sums[ROWS * MOST_SUBGROUPS];
+shared vec4 span_sums[LANES > LANES_NEAR ? ROWS * SPANS : 1];
 
 vec4 sums[ROWS];
 
@@ -89,7 +90,8 @@ void multiply_block(uint first_row, uint chunk, uint part, Chunk codes[4], Terms
 
 void main() {
     const uint invocation = workgroup_invocation();
-    const uint lane = invocation % LANES, team = invocation / LANES;
+    const uint near = invocation % LANES_NEAR, span = invocation / LANES_NEAR;
+    const uint team = span % TEAMS, far = span / TEAMS;
     const uint quads = (p.columns + 3) / 4;
     const uint groups = (quads + TEAMS - 1) / TEAMS;
     const uint row_group = linear_workgroup() / groups;
@@ -99,7 +101,7 @@ void main() {
     const uint quad = min(first_quad + team, quads - 1);
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = vec4(0);
-    for (uint first = lane; first < p.chunks; first += UNROLL * LANES) {
+    for (uint first = far * LANES_NEAR + near; first < p.chunks; first += UNROLL * LANES) {
         Chunk codes[UNROLL][4];
         Terms terms[UNROLL][BLOCKS_EACH];
         [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
@@ -113,19 +115,17 @@ void main() {
                 multiply_block(first_row, first + u * LANES, i, codes[u], terms[u][i]);
     }
 
-    for (uint distance = 1; distance < min(LANES, gl_SubgroupSize); distance *= 2)
+    [[unroll]] for (uint distance = 1; distance < LANES_NEAR; distance *= 2)
         [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] += subgroupShuffleXor(sums[r], distance);
-    if (LANES > gl_SubgroupSize) {
-        if (gl_SubgroupInvocationID == 0)
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) team_sums[r * MOST_SUBGROUPS + gl_SubgroupID] = sums[r];
+    if (LANES > LANES_NEAR) {
+        if (near == 0)
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) span_sums[r * SPANS + span] = sums[r];
         barrier();
-        const uint parts = LANES / gl_SubgroupSize;
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            sums[r] = vec4(0);
-            for (uint i = 0; i < parts; ++i) sums[r] += team_sums[r * MOST_SUBGROUPS + team * parts + i];
-        }
+        if (far > 0) return;
+        [[unroll]] for (uint r = 0; r < ROWS; ++r)
+            for (uint i = 1; i < LANES / LANES_NEAR; ++i) sums[r] += span_sums[r * SPANS + i * TEAMS + team];
     }
     if (first_quad + team >= quads) return;
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
-        if (lane == r % LANES) store_quad(0, 0, first_row + r, quad * 4, sums[r]);
+        if (near == r % LANES_NEAR) store_quad(0, 0, first_row + r, quad * 4, sums[r]);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 
 import dmlvk
 from dmlvk import TensorDataType, TensorDesc
-from dmlvk.kernels.lowering import possible_rules
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.model import H200
+from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.verify.cases.layouts import GuardedTensor, place
 from dmlvk.verify.cases.problem import Problem
-from dmlvk.verify.check import run
+from dmlvk.verify.check import Execution, run
 from dmlvk.verify.oracle.block_quantized import block_quantized_gather, block_quantized_gemm
 
 F32, F16, U8, I8, U16, I64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "UINT8", "INT8", "UINT16", "INT64"))
@@ -33,9 +36,9 @@ class Weights(NamedTuple):
     block: int = 0
 
     @property
-    def tensors(self) -> list[Array | None]:
+    def tensors(self) -> tuple[Array, Array | None, Array | None]:
         """The tensors, in the order of the slots."""
-        return [self.codes, self.scales, self.points]
+        return self.codes, self.scales, self.points
 
 
 def of_file(format_: BlockFormat, rows: int, depth: int) -> Weights:
@@ -86,23 +89,27 @@ FORMATS = {
     **{format_.name: of_file(format_, 37, 512) for format_ in BlockFormat if not format_.is_apart},
     "half a group": of_file(BlockFormat.Q4_K, 9, 328),
     "a single column": of_file(BlockFormat.Q8_0, 1, 4096),
+    "long": of_file(BlockFormat.Q5_K, 21, 2048),
     "16, codes": apart(4, 37, 75, 16, F32, "codes"),
     "32, signed": apart(4, 37, 104, 32, F16, "codes", signed=True),
     "128, real": apart(4, 37, 300, 128, U16, "real"),
     "64, bytes": apart(8, 37, 200, 64, F16),
     "256, bytes": apart(8, 6, 300, 256, F32, "codes"),
 }
-DEPTHS = {"half a group": 328, "a single column": 4096, "16, codes": 75, "32, signed": 104, "128, real": 300}
+DEPTHS = {"long": 2048, "half a group": 328, "a single column": 4096, "16, codes": 75, "32, signed": 104, "128, real": 300}
 DEPTHS |= {"64, bytes": 200, "256, bytes": 300}
 QUICK = ("Q4_K", "16, codes")
 
 
-def rules(device: dmlvk.Device, desc: BlockQuantizedGemm) -> list[str]:
-    return possible_rules(desc, device.capabilities)
-
-
-def check_product(device: dmlvk.Device, name: str, rows: int, data_type: TensorDataType, layout: str = "packed") -> None:
-    """A product with a bias and something added, by every rule that is possible, twice."""
+def check_product(
+    device: dmlvk.Device,
+    name: str,
+    rows: int,
+    data_type: TensorDataType,
+    layout: str = "packed",
+    caps: Capabilities | None = None,
+) -> None:
+    """A product with a bias and something added, by every rule that is possible or with the plan of others, twice."""
     weights, depth, rng = FORMATS[name], DEPTHS.get(name, 512), np.random.default_rng(1)
     columns, dtype = len(weights.codes), NUMPY[data_type]
     arrays = [rng.standard_normal((rows, depth)).astype(dtype), *weights.tensors]
@@ -118,8 +125,10 @@ def check_product(device: dmlvk.Device, name: str, rows: int, data_type: TensorD
     )
     desc.validate()
     expected = block_quantized_gemm(desc, *arrays)
-    for rule in rules(device, desc):
-        buffers = [run(device, Problem(desc, tuple(inputs), (output,)), rule).buffers[0] for _ in range(2)]
+    for rule in possible_rules(desc, device.capabilities) if caps is None else ["vector"]:
+        plan = None if caps is None else lower(desc, caps, force=rule)
+        problem = Problem(desc, tuple(inputs), (output,))
+        buffers = [Execution(device, problem, rule, plan).run().buffers[0] for _ in range(2)]
         assert buffers[0] is not None and np.array_equal(buffers[0], buffers[1]), rule
         assert output.stray_bytes(buffers[0]) == 0, rule
         error = np.abs(output.view(buffers[0]).astype(np.float64) - expected.value)
@@ -160,3 +169,11 @@ def test_one_row(device: dmlvk.Device, name: str) -> None:
 def test_rows_of_float16(device: dmlvk.Device, name: str, layout: str) -> None:
     check_product(device, name, 11, F16, layout)
     check_rows(device, name, F16)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["long", "a single column"])
+def test_lanes_of_a_gpu(device: dmlvk.Device, name: str) -> None:
+    """The plan of a large GPU, whose lanes share columns through shared memory."""
+    caps = dataclasses.replace(device.capabilities, is_cpu=False, model=H200, workgroup_invocations=1024)
+    check_product(device, name, 3, F16, caps=caps)

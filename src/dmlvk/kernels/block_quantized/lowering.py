@@ -88,6 +88,8 @@ _MOST_CPU_ROWS = 4
 """The most rows that an invocation sums there: a CPU's driver takes seconds to compile the unrolled loops of more."""
 _LEAST_LANES = 8
 """Lanes that share columns: as many read 128 bytes side by side."""
+_TEAMS = 4
+"""Teams of a workgroup, at least: near lanes of so many read the same of the input."""
 _WAVE = 0.5
 """Share of a wave that keeps enough loads in flight."""
 
@@ -99,18 +101,20 @@ def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
         row_groups = -(-problem.rows // rows)
         quads = -(-problem.columns // 4)
         unroll = 1 if caps.is_cpu else 2
-        most = min(256, most_invocations(caps))
+        near = min(_LEAST_LANES, caps.least_subgroup)
+        most = min(128, most_invocations(caps))
         useful = power_of_two(-(-weights.chunks // unroll))
         to_fill = 1 if caps.is_cpu else caps.model.invocations(_WAVE) // (quads * row_groups)
         wanted = power_of_two(max(to_fill, 1))
-        lanes = min(max(wanted, _LEAST_LANES), max(useful, 1), most)
-        local = max(lanes, 32 if caps.is_cpu else min(128, most))
+        lanes = max(min(max(wanted, _LEAST_LANES), useful, most), near)
+        local = 32 if caps.is_cpu else min(max(128, _TEAMS * lanes), most_invocations(caps))
         check_rounds(-(-weights.chunks // (lanes * unroll)) * (1 + _GROUPS), caps, desc.dml_name)
         constants = {
             "LOCAL_SIZE_X": local,
             **weights.constants,
             "ROWS": rows,
             "LANES": lanes,
+            "LANES_NEAR": near,
             "UNROLL": unroll,
             "VECTOR_A": int(_whole_rows(product)),
             "VECTOR_Y": int(output_quads(product)),

@@ -59,6 +59,7 @@ ROWS: tuple[KernelSpec, ...] = (
                 ("ADDEND", 0),
                 ("ROWS", 1),
                 ("LANES", 8),
+                ("LANES_NEAR", 8),
                 ("UNROLL", 2),
                 ("VECTOR_A", 1),
                 ("VECTOR_Y", 1),

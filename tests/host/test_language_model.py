@@ -40,6 +40,7 @@ class CountingDecoder:
         self.fed: list[list[list[int]]] = []
         self.shared: list[tuple[int, int, int]] = []
         self.chosen = [0] * sequences
+        self.ahead: list[int] = []
 
     @property
     def lengths(self) -> list[int]:
@@ -59,6 +60,10 @@ class CountingDecoder:
                 assert len(self.rows[slot]) <= self.capacity
                 self.chosen[slot] = self.text[len(self.rows[slot]) % len(self.text)]
         return np.array(self.chosen, np.int32)
+
+    def steps(self, sampling: Sequence[Sampling | None], count: int) -> Any:
+        self.ahead.append(count)
+        return np.stack([self.step(sampling) for _ in range(count)])
 
     def truncate(self, sequence: int, length: int) -> None:
         assert length <= len(self.rows[sequence])
@@ -137,6 +142,15 @@ def test_a_batch_shares_beginnings_and_takes_turns() -> None:
     assert decoder.shared[0] == (0, 1, 19) and own.usage.reused_tokens >= 19
     alone, _ = model("abcdefgh")
     assert ["".join(alone.generate(prompt, 3)) for prompt in prompts] == found
+
+
+def test_steps_ahead_that_an_end_makes_worthless_are_cut_off() -> None:
+    own, decoder = model("abcdefghijk<|im_end|>mnopqrstuvwxyz")
+    assert "".join(own.generate("xy", 30)) == "cdefghijk"
+    assert max(decoder.ahead) > 1, "a device as fast as this one goes ahead"
+    assert decoder.lengths == [2 + len("cdefghijk")] == [len(own._held[0])]
+    assert own.usage.new_tokens == 10
+    assert len(list(own.generate([120, 121], 7, ignore_ends=True))) == 7
 
 
 def test_an_answer_ends_with_the_capacity() -> None:

@@ -168,3 +168,20 @@ def test_activations_of_float16(device: dmlvk.Device, tmp_path: Path, name: str)
     (logits,), expected = decoder.feed([PROMPT], all_logits=True), Reference(weights).feed(PROMPT)
     np.testing.assert_allclose(logits, expected, atol=1e-2 * np.abs(expected).max())
     assert decoder.step([GREEDY], [PROMPT[0]]).shape == (1,)
+
+
+def test_steps_without_the_host_are_steps(device: dmlvk.Device, llama: Weights) -> None:
+    """Of two sequences that go on and one that stays, more of them than the recordings before, and by chance too."""
+    one, many = (Decoder(device, llama, capacity=32, sequences=3) for _ in range(2))
+    warm = Sampling(temperature=2.0, seed=4, repetition_penalty=1.2)
+    expected, found = [], []
+    for decoder in (one, many):
+        decoder.feed([PROMPT[:4], PROMPT[:9], PROMPT[:2]])
+        decoder.step([GREEDY, warm, None], [1, 2, 3])
+    for count in (2, 5, 3):
+        expected += [one.step([GREEDY, warm, None])[:2].tolist() for _ in range(count)]
+        found += many.steps([GREEDY, warm, None], count)[:, :2].tolist()
+    assert found == expected and one.lengths == many.lengths == [15, 20, 2]
+    with pytest.raises(dmlvk.InvalidArgumentError, match="12 rows"):
+        many.steps([GREEDY, warm, None], 13)
+    assert many.lengths == one.lengths

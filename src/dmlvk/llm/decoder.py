@@ -21,7 +21,7 @@ from dmlvk.llm.network import Network
 from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tensors import check_tensors
 from dmlvk.runtime.device import ComputeDevice
-from dmlvk.runtime.recorder import BoundRange
+from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError
 from dmlvk.spec.ops.sample_token import sampling_words
@@ -89,6 +89,8 @@ class Decoder:
         }
         outside.update((network.state[name].storage, place) for name, place in self._state.items())
         self._run = Run(device, graphs, Account({}), data_type_of)
+        self._recordings: list[Recording] = []
+        """Of a step, the graph's own first."""
         self._on_device: list[int] = []  # the lengths that the device has
         self._sampling: list[Sampling | None] = []
 
@@ -153,26 +155,65 @@ class Decoder:
         Raises:
             InvalidArgumentError: a sequence has no room, or a token is none of the model's. Nothing has changed then.
         """
-        _require("sampling", len(sampling) == len(self.lengths), f"must be {len(self.lengths)}", len(sampling))
-        takes_part = [own is not None for own in sampling]
-        for sequence, own in enumerate(takes_part):
-            self._check_room(sequence, int(own))
+        self._check_sampling(sampling, 1)
         if tokens is not None:
             _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)}", len(tokens))
             self._check_tokens(tokens)
             self._place("tokens", np.array(tokens, np.int32))
             for sequence, token in enumerate(tokens):
                 self._remember(sequence, [token])
+        self._submit_steps(sampling, 1)
+        place = self._state["tokens"]
+        return place.buffer.read(place.nbytes, place.offset).view(np.int32)
+
+    def steps(self, sampling: Sequence[Sampling | None], count: int) -> Tokens:
+        """As many times ``step`` without tokens: the device goes on without waiting for the host, which reads once.
+
+        Args:
+            sampling: As of ``step``.
+            count: Steps.
+
+        Returns:
+            The chosen tokens, (count, sequences).
+
+        Raises:
+            InvalidArgumentError: a sequence has no room for so many. Nothing has changed then.
+        """
+        self._check_sampling(sampling, count)
+        starts = [length + 1 for length in self.lengths]  # in the history, which has the token that is to be appended
+        self._submit_steps(sampling, count)
+        room = self._network.state["history"].sizes[1]
+        places = [sequence * room + start for sequence, start in enumerate(starts)]
+        size, place = np.dtype(np.int32).itemsize, self._state["history"]
+        first, end = min(places), min(max(places) + count, len(places) * room)
+        found = place.buffer.read((end - first) * size, place.offset + first * size).view(np.int32)
+        chosen = np.zeros((count, len(places)), np.int32)
+        for sequence, own in enumerate(sampling):
+            if own is not None:
+                chosen[:, sequence] = found[places[sequence] - first :][:count]
+        return chosen
+
+    def _check_sampling(self, sampling: Sequence[Sampling | None], count: int) -> None:
+        _require("sampling", len(sampling) == len(self.lengths), f"must be {len(self.lengths)}", len(sampling))
+        for sequence, own in enumerate(sampling):
+            self._check_room(sequence, 0 if own is None else count)
+
+    def _submit_steps(self, sampling: Sequence[Sampling | None], count: int) -> None:
         if [*sampling] != self._sampling:
             words = [sampling_words(active=False) if own is None else sampling_words(**vars(own)) for own in sampling]
             self._place("controls", np.array(words, np.uint32))
             self._sampling = [*sampling]
         graph = self._ready(self._network.step)
-        self._run.submit(graph, {})
-        self.lengths = [length + own for length, own in zip(self.lengths, takes_part, strict=True)]
+        # A recording waits for its own last submit, so each step in flight has one.
+        first = self._graphs.recorded(graph)
+        if self._recordings[:1] != [first]:
+            self._recordings = [first]
+        while len(self._recordings) < count:
+            self._recordings.append(self._graphs.record(graph)[0])
+        for recording in self._recordings[:count]:
+            recording.submit(defer=True)
+        self.lengths = [length + (0 if own is None else count) for length, own in zip(self.lengths, sampling, strict=True)]
         self._on_device = [*self.lengths]
-        place = self._state["tokens"]
-        return place.buffer.read(place.nbytes, place.offset).view(np.int32)
 
     def truncate(self, sequence: int, length: int) -> None:
         """Cuts a sequence back to its first tokens.

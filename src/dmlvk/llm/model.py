@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Prompt = str | Sequence[int]
 _USUAL_CAPACITY: Final = 4096
+_SECONDS_AHEAD, _MOST_AHEAD = 0.02, 8
+"""How long, and for how many tokens, the device goes on before the host looks at what it has chosen."""
 _WORTH_WAITING: Final = 16
 """Tokens that two new prompts begin with together, from which on the second waits for the first, to have them from there."""
 
@@ -302,23 +304,35 @@ class Model:
     def _run(self, jobs: Sequence[Job], turn: int, usage: Usage) -> Iterator[tuple[int, Piece]]:
         started = time.perf_counter()
         waiting, running = deque(jobs), dict[int, Job]()
+        ahead = 1
         while waiting or running:
             if turn != self._turn:
                 raise StateError("another call has taken the model's cache: an answer is read to its end first")
             begun = self._begin(waiting, running, usage)
             tokens = [running[slot].last if slot in running else 0 for slot in range(self.sequences)] if begun else None
             sampling = [running[slot].sampling if slot in running else None for slot in range(self.sequences)]
-            chosen = self._decoder.step(sampling, tokens)
-            usage.new_tokens += len(running)
+            before = time.perf_counter()
+            if begun or ahead == 1:
+                chosen = self._decoder.step(sampling, tokens)[None]
+            else:
+                left = min(min(job.room - job.made, self.capacity - len(self._held[slot])) for slot, job in running.items())
+                chosen = self._decoder.steps(sampling, min(ahead, left))
             usage.seconds = time.perf_counter() - started
             usage.prompt_seconds = usage.prompt_seconds or usage.seconds
+            if not begun:
+                seconds = (time.perf_counter() - before) / len(chosen)
+                ahead = max(min(int(_SECONDS_AHEAD / seconds), _MOST_AHEAD), 1)
             given: list[tuple[int, Piece]] = []
-            for slot, job in list(running.items()):
-                self._held[slot].append(job.last)
-                pieces, is_over = job.push(int(chosen[slot]))
-                given += [(job.index, piece) for piece in pieces]
-                if is_over:
-                    del running[slot]
+            for row in chosen:
+                for slot, job in list(running.items()):
+                    usage.new_tokens += 1
+                    self._held[slot].append(job.last)
+                    pieces, is_over = job.push(int(row[slot]))
+                    given += [(job.index, piece) for piece in pieces]
+                    if is_over:
+                        del running[slot]
+            for slot, held in enumerate(self._held):
+                self._decoder.truncate(slot, len(held))  # what came after an end
             yield from given
 
     def _begin(self, waiting: deque[Job], running: dict[int, Job], usage: Usage) -> bool:

@@ -144,6 +144,10 @@ class OnnxDecoder:
         self._next = int(chosen[0])
         return chosen
 
+    def steps(self, sampling: Sequence[Sampling | None], count: int) -> npt.NDArray[np.int32]:
+        """So many steps, (count, 1): the host hands each token on."""
+        return np.stack([self.step(sampling) for _ in range(count)])
+
     def truncate(self, sequence: int, length: int) -> None:
         """Cuts the sequence back; see ``Decoder``."""
         del self._tokens[length:]

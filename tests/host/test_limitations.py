@@ -22,9 +22,11 @@ from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
+from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.ops.convolution import ConvolutionAdd
 from dmlvk.spec.ops.matmul import GemmAdd
 from dmlvk.spec.ops.resample import ResampleWeights
+from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.suppression import NonMaxSuppression
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Size2D
 from dmlvk.spec.tensor import TensorDesc
@@ -313,6 +315,19 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
             **windows(2, **_FAR),
             window_size=(1, 1),
         ),
+    ),
+    (
+        LOOP_ROUNDS,
+        CachedAttention(
+            **tensors("FLOAT32", query=(1, 1, 1, 3), key=(1, 1, 1, 3), value=(1, 1, 1, 3), output=(1, 1, 1, 3)),
+            **tensors("FLOAT32", cache_key=(1, 1, 2**27, 3), cache_value=(1, 1, 2**27, 3)),
+            **tensors("INT32", lengths=(1,)),
+            scale=1.0,
+        ),
+    ),
+    (
+        LOOP_ROUNDS,
+        RootMeanSquare(**tensors("FLOAT32", input=(2**27,), output=(2**27,)), epsilon=1e-5),
     ),
 ]
 """A desc that meets each limitation on a CPU, but for those of every operator."""

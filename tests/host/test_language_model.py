@@ -47,10 +47,13 @@ class CountingDecoder:
         return [len(row) for row in self.rows]
 
     def feed(self, parts: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[Any]:
+        self.extend(parts)
+        return [np.zeros((len(part), 258), np.float32) for part in parts]
+
+    def extend(self, parts: Sequence[Sequence[int]]) -> None:
         self.fed.append([list(part) for part in parts])
         for row, part in zip(self.rows, parts, strict=True):
             row.extend(part)
-        return [np.zeros((len(part), 258), np.float32) for part in parts]
 
     def step(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> Any:
         given = self.chosen if tokens is None else tokens

@@ -176,7 +176,7 @@ def test_steps_without_the_host_are_steps(device: dmlvk.Device, llama: Weights) 
     warm = Sampling(temperature=2.0, seed=4, repetition_penalty=1.2)
     expected, found = [], []
     for decoder in (one, many):
-        decoder.feed([PROMPT[:4], PROMPT[:9], PROMPT[:2]])
+        (decoder.feed if decoder is one else decoder.extend)([PROMPT[:4], PROMPT[:9], PROMPT[:2]])
         decoder.step([GREEDY, warm, None], [1, 2, 3])
     for count in (2, 5, 3):
         expected += [one.step([GREEDY, warm, None])[:2].tolist() for _ in range(count)]

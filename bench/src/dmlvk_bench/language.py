@@ -186,7 +186,7 @@ def _measured(device: ComputeDevice, model: Model, weights: Weights, batch: int)
         for sequence in range(batch):
             decoder.truncate(sequence, 0)
         started = time.perf_counter()
-        decoder.feed([prompt[:-1] for prompt in prompts])
+        decoder.extend([prompt[:-1] for prompt in prompts])
         decoder.step(sampling, [prompt[-1] for prompt in prompts])
         read = time.perf_counter()
         for first in range(1, new_tokens, _AHEAD):

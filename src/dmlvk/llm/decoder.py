@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -109,23 +109,38 @@ class Decoder:
             InvalidArgumentError: a token that the model has not, or more of them than the cache has room for. Nothing has
                 changed then.
         """
+        found: list[list[Logits]] = [[] for _ in tokens]
+        for parts, size in self._parts(tokens):
+            for own, logits in zip(found, self._fed(parts, size, all_logits), strict=True):
+                own[:] = [*own, logits] if all_logits or not len(logits) else [logits]
+        none = np.empty((0, self.config.vocabulary), np.float32)
+        return [np.concatenate(own) if own else none for own in found]
+
+    def extend(self, tokens: Sequence[Sequence[int]]) -> None:
+        """As ``feed``, without logits: nothing is read or waited for."""
+        for parts, size in self._parts(tokens):
+            self._submit_piece(parts, size, False)
+
+    def _parts(self, tokens: Sequence[Sequence[int]]) -> Iterator[tuple[list[Sequence[int]], int]]:
+        """The pieces in which tokens come: those of each sequence, and the rows of the piece."""
         _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)} lists", len(tokens))
         for sequence, new in enumerate(tokens):
             self._check_tokens(new)
             self._check_room(sequence, len(new))
-        found: list[list[Logits]] = [[] for _ in tokens]
         done = 0
         while done < (longest := max(map(len, tokens))):
             size = next((size for size in self._pieces if size >= longest - done), self._pieces[-1])
-            parts = [new[done : done + size] for new in tokens]
-            for own, logits in zip(found, self._fed(parts, size, all_logits), strict=True):
-                own[:] = [*own, logits] if all_logits or not len(logits) else [logits]
+            yield [new[done : done + size] for new in tokens], size
             done += size
-        none = np.empty((0, self.config.vocabulary), np.float32)
-        return [np.concatenate(own) if own else none for own in found]
 
     def _fed(self, parts: Sequence[Sequence[int]], size: int, every: bool) -> list[Logits]:
         """The logits of one piece: of every row, or of the last that is no padding."""
+        logits = self._logits(self._submit_piece(parts, size, every))
+        if every:
+            return [own[: len(part)] for own, part in zip(np.split(logits, len(parts)), parts, strict=True)]
+        return [logits[row : row + bool(part)] for row, part in enumerate(parts)]
+
+    def _submit_piece(self, parts: Sequence[Sequence[int]], size: int, every: bool) -> CompiledGraph:
         padded = np.zeros((len(parts), size), np.int32)
         for row, part in zip(padded, parts, strict=True):
             row[: len(part)] = part
@@ -134,11 +149,10 @@ class Decoder:
             self._remember(sequence, part)
         region = self._network.piece(size, every)
         feeds = {"tokens": padded.reshape(-1), "last": last}
-        logits = self._submitted(region, {name: feeds[name] for name in region.inputs})
+        graph = self._ready(region)
+        self._run.submit(graph, {name: feeds[name] for name in region.inputs})
         self.lengths = [length + len(part) for length, part in zip(self.lengths, parts, strict=True)]
-        if every:
-            return [own[: len(part)] for own, part in zip(np.split(logits, len(parts)), parts, strict=True)]
-        return [logits[row : row + bool(part)] for row, part in enumerate(parts)]
+        return graph
 
     def step(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> Tokens:
         """Appends one token to each sequence and chooses the next one of each, on the device.
@@ -255,10 +269,8 @@ class Decoder:
             self._on_device = [*self.lengths]
         return graph
 
-    def _submitted(self, region: Region, feeds: Mapping[str, Array]) -> Logits:
-        """The logits of a region."""
-        graph = self._ready(region)
-        self._run.submit(graph, feeds)
+    def _logits(self, graph: CompiledGraph) -> Logits:
+        """The logits of a graph that has been submitted."""
         result = graph.trace.outputs["logits"]
         assert not isinstance(result, np.ndarray), "logits are computed on the device"
         place = self._graphs.locate(graph, result.storage)

@@ -357,7 +357,7 @@ class Model:
     def _feed(self, parts: Sequence[Sequence[int]]) -> None:
         if any(parts):
             try:
-                self._decoder.feed(parts)
+                self._decoder.extend(parts)
             finally:
                 for held, length in zip(self._held, self._decoder.lengths, strict=True):
                     del held[length:]

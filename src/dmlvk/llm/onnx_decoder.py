@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -112,17 +112,26 @@ class OnnxDecoder:
 
     def feed(self, tokens: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[npt.NDArray[np.float32]]:
         """Appends tokens, in pieces; see ``Decoder``."""
-        (new,) = tokens
         found = [np.empty((0, self.config.vocabulary), np.float32)]
+        for count, logits in self._pieces_of(tokens):
+            if all_logits:
+                found.append(logits.numpy()[0, :count].astype(np.float32))
+            else:
+                found[:] = [logits[0, count - 1 : count].numpy().astype(np.float32)]
+        return [np.concatenate(found)]
+
+    def extend(self, tokens: Sequence[Sequence[int]]) -> None:
+        """Appends tokens, without logits; see ``Decoder``."""
+        for _ in self._pieces_of(tokens):
+            pass
+
+    def _pieces_of(self, tokens: Sequence[Sequence[int]]) -> Iterator[tuple[int, DeviceArray]]:
+        """How many tokens a piece has, and its logits."""
+        (new,) = tokens
         while new:
             size = next((size for size in self._pieces if size >= len(new)), self._pieces[-1])
             part, new = new[:size], new[size:]
-            logits = self._run(part, size)
-            if all_logits:
-                found.append(logits.numpy()[0, : len(part)].astype(np.float32))
-            elif not new:
-                found.append(logits[0, len(part) - 1 : len(part)].numpy().astype(np.float32))
-        return [np.concatenate(found)]
+            yield len(part), self._run(part, size)
 
     def step(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> npt.NDArray[np.int32]:
         """Appends a token and chooses the next one on the device; see ``Decoder``."""

@@ -38,7 +38,9 @@ Requires-Python: >=3.11
 Requires-Dist: numpy>=1.26
 Requires-Dist: click>=8.1.7
 Requires-Dist: onnx>=1.17; extra == "onnx"
+Provides-Extra: dispatch
 Provides-Extra: docs
+Provides-Extra: llm
 Provides-Extra: onnx
 Provides-Extra: report
 Provides-Extra: test

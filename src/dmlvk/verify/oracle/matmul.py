@@ -15,7 +15,7 @@ from dmlvk.verify.oracle.convolution import activated
 Array = NDArray[Any]
 
 
-def gemm(desc: GemmDesc, a: Array, b: Array, c: Array | None) -> Scaled:
+def gemm(desc: GemmDesc, a: Array, b: Array, c: Array | None, addend: Array | None = None) -> Scaled:
     a, b = wide(a), wide(b)
     if desc.trans_a == MatrixTransform.TRANSPOSE:
         a = np.swapaxes(a, -1, -2)
@@ -26,4 +26,9 @@ def gemm(desc: GemmDesc, a: Array, b: Array, c: Array | None) -> Scaled:
     if c is not None:
         value = value + desc.beta * wide(c)
         magnitude = magnitude + np.abs(desc.beta * wide(c))
+    if addend is not None:
+        value, magnitude = value + wide(addend), magnitude + np.abs(wide(addend))
     return activated(desc.fused_activation, value, magnitude)
+
+
+gemm_add = gemm

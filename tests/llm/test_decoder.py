@@ -14,6 +14,7 @@ from dmlvk.llm.config import Weights
 from dmlvk.llm.decoder import Decoder
 from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.sampling import Sampling
+from dmlvk.runtime.recorder import Recording
 
 GREEDY = Sampling()
 ROUNDING = 2e-5
@@ -185,3 +186,32 @@ def test_steps_without_the_host_are_steps(device: dmlvk.Device, llama: Weights) 
     with pytest.raises(dmlvk.InvalidArgumentError, match="12 rows"):
         many.steps([GREEDY, warm, None], 13)
     assert many.lengths == one.lengths
+
+
+def test_after_steps_that_failed_everything_works(
+    device: dmlvk.Device, llama: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = Decoder(device, llama, capacity=32)
+    decoder.extend([PROMPT[:4]])
+    with pytest.raises(dmlvk.StateError, match="needs tokens"):
+        decoder.steps([GREEDY], 2)
+    (first,) = decoder.step([GREEDY], [1])
+    expected = decoder.steps([GREEDY], 4).tolist()
+    decoder.truncate(0, 5)
+    submit, left = Recording.submit, iter((True, True, False))
+
+    def failing(recording: Recording, **options: bool) -> None:
+        if not next(left, True):
+            raise dmlvk.OutOfDeviceMemoryError("a step in the middle")
+        submit(recording, **options)
+
+    decoder.step([None])
+    with monkeypatch.context() as patched:
+        patched.setattr(Recording, "submit", failing)
+        with pytest.raises(dmlvk.OutOfDeviceMemoryError):
+            decoder.steps([GREEDY], 4)
+    assert decoder.lengths == [5]
+    with pytest.raises(dmlvk.StateError, match="needs tokens"):
+        decoder.step([GREEDY])
+    found = [decoder.step([GREEDY], [first])[0], *decoder.steps([GREEDY], 3)[:, 0]]
+    assert found == [token for (token,) in expected]

@@ -23,7 +23,7 @@ from dmlvk.llm.tensors import check_tensors
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError
+from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, StateError
 from dmlvk.spec.ops.sample_token import sampling_words
 from dmlvk.spec.tensor import element_bits
 
@@ -93,6 +93,7 @@ class Decoder:
         """Of a step, the graph's own first."""
         self._on_device: list[int] = []  # the lengths that the device has
         self._sampling: list[Sampling | None] = []
+        self._has_tokens = False  # whether a step has left the tokens of the next one on the device
 
     def feed(self, tokens: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[Logits]:
         """Appends tokens to the sequences, in pieces.
@@ -168,9 +169,12 @@ class Decoder:
 
         Raises:
             InvalidArgumentError: a sequence has no room, or a token is none of the model's. Nothing has changed then.
+            StateError: no tokens, and no step that has succeeded before.
         """
         self._check_sampling(sampling, 1)
-        if tokens is not None:
+        if tokens is None:
+            self._check_has_tokens()
+        else:
             _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)}", len(tokens))
             self._check_tokens(tokens)
             self._place("tokens", np.array(tokens, np.int32))
@@ -192,8 +196,10 @@ class Decoder:
 
         Raises:
             InvalidArgumentError: a sequence has no room for so many. Nothing has changed then.
+            StateError: no step has succeeded before.
         """
         self._check_sampling(sampling, count)
+        self._check_has_tokens()
         starts = [length + 1 for length in self.lengths]  # in the history, which has the token that is to be appended
         self._submit_steps(sampling, count)
         room = self._network.state["history"].sizes[1]
@@ -207,6 +213,10 @@ class Decoder:
                 chosen[:, sequence] = found[places[sequence] - first :][:count]
         return chosen
 
+    def _check_has_tokens(self) -> None:
+        if not self._has_tokens:
+            raise StateError("step needs tokens: no step before it has left any on the device")
+
     def _check_sampling(self, sampling: Sequence[Sampling | None], count: int) -> None:
         _require("sampling", len(sampling) == len(self.lengths), f"must be {len(self.lengths)}", len(sampling))
         for sequence, own in enumerate(sampling):
@@ -215,6 +225,7 @@ class Decoder:
     def _submit_steps(self, sampling: Sequence[Sampling | None], count: int) -> None:
         if [*sampling] != self._sampling:
             words = [sampling_words(active=False) if own is None else sampling_words(**vars(own)) for own in sampling]
+            self._sampling = []  # until it is there
             self._place("controls", np.array(words, np.uint32))
             self._sampling = [*sampling]
         graph = self._ready(self._network.step)
@@ -224,10 +235,11 @@ class Decoder:
             self._recordings = [first]
         while len(self._recordings) < count:
             self._recordings.append(self._graphs.record(graph)[0])
+        self._on_device, self._has_tokens = [], False  # until all are submitted: one of them may fail
         for recording in self._recordings[:count]:
             recording.submit(defer=True)
         self.lengths = [length + (0 if own is None else count) for length, own in zip(self.lengths, sampling, strict=True)]
-        self._on_device = [*self.lengths]
+        self._on_device, self._has_tokens = [*self.lengths], True
 
     def truncate(self, sequence: int, length: int) -> None:
         """Cuts a sequence back to its first tokens.
@@ -265,6 +277,7 @@ class Decoder:
         """The graph of a region, with the lengths on the device."""
         graph = self._graphs.get(region, self._network.inputs(region), {})
         if self.lengths != self._on_device:
+            self._on_device = []
             self._place("lengths", np.array(self.lengths, np.int32))
             self._on_device = [*self.lengths]
         return graph

@@ -21,8 +21,8 @@ QUAD load_b_quad(uint element) { return b_quads[(BYTE_OFFSET_B / T_BYTES + eleme
 // The first element of the addend's matrix, which kernels set whose sums begin with it.
 uint addend_start;
 
-// The addends of columns n .. n + 3 of row m, with which sums begin: read at the end, each would wait for memory, and for the stores
-// before it. n is a multiple of 4. Past the last row or column they are others.
+// The addends of columns n .. n + 3 of row m, with which sums begin: read at the end they would wait for memory by themselves, and for
+// the stores before them. n is a multiple of 4. Past the last row or column they are others.
 QUAD load_addends(uint m, uint n) {
     const uint row = addend_start + min(m, p.rows - 1) * p.addend_strides[2];
     if (ADDEND == ADDEND_FIRST_QUADS) return addend_quads[(row + min(n, p.columns - 4)) / 4];

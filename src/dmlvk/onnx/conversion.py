@@ -8,23 +8,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from dmlvk.graph.step import Step, Storage
-from dmlvk.graph.views import Sizes, broadcast_sizes
+from dmlvk.engine.launches import Launches
+from dmlvk.graph.views import Sizes
 from dmlvk.onnx.limits import Limits
 from dmlvk.onnx.model import Array, ElementKind, Node, data_type_of, kind_of
 from dmlvk.onnx.node_facts import NodeFacts, invalid_axis
 from dmlvk.onnx.shape_arithmetic import element_of, plain, records
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec import ops
-from dmlvk.spec.errors import InvalidArgumentError
-from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.size import Size
 
 _FEW: Final = 8
 """Sizes that record of which a tensor is put together one by one."""
 
 
-class Conversion(NodeFacts):
+class Conversion(NodeFacts, Launches[Value]):
     """One node being converted, with the shapes of its inputs known.
 
     Attributes:
@@ -43,8 +41,8 @@ class Conversion(NodeFacts):
         for index, value in enumerate(inputs):
             if isinstance(value, Value | np.ndarray):
                 kinds[index] = kind_of(value.dtype if isinstance(value, Value) else element_of(value))
-        super().__init__(node, kinds)
-        self.steps: list[Step] = []
+        NodeFacts.__init__(self, node, kinds)
+        Launches.__init__(self, node)
         self._inputs = inputs
         self._upload = upload
         self._keep = keep
@@ -135,50 +133,6 @@ class Conversion(NodeFacts):
         """A tensor to be written by a launch."""
         return packed_value(dtype, sizes)
 
-    def reshape(self, value: Value, sizes: Sizes) -> Value:
-        """The value under other sizes: a view, or a view of a copy where strides cannot say it."""
-        if value.reshape(sizes) is None:
-            value = self.copy(value)
-        view = value.reshape(sizes)
-        assert view is not None, "packed values take any sizes"
-        return view
-
-    def packed(self, value: Value) -> Value:
-        """The value row-major: itself, or a copy."""
-        return value if value.is_packed else self.copy(value)
-
-    def copy(self, value: Value) -> Value:
-        """A row-major copy."""
-        return self.launch(ops.ElementWiseIdentity, value, output_tensor=self.new(value.sizes, value.dtype))
-
-    def broadcast(self, *values: Value) -> tuple[Value, ...]:
-        """The values over their common sizes, by numpy's rule."""
-        sizes = broadcast_sizes(*(value.sizes for value in values))
-        if sizes is None:
-            rule = "the sizes of the inputs must broadcast: equal or 1, from the last dimension on"
-            raise self.invalid(rule, [value.sizes for value in values])
-        return tuple(value.broadcast_to(sizes) for value in values)
-
-    # -- launches
-
-    def elementwise(
-        self, row: type[OperatorDesc], *values: Value, dtype: np.dtype[Any] | None = None, **fields: Any
-    ) -> Value:
-        """Launches an elementwise operator over the inputs' common sizes; the output has the first one's type unless
-        ``dtype`` is given."""
-        values = self.broadcast(*values)
-        output = self.new(values[0].sizes, values[0].dtype if dtype is None else dtype)
-        return self.launch(row, *values, output_tensor=output, **fields)
-
-    def fill(self, sizes: Sizes, number: np.generic) -> Value:
-        """A new tensor of one number, in the number's type."""
-        data_type = data_type_of(number.dtype)
-        if data_type is None:
-            raise self.unsupported(f"a number has type {number.dtype}, which no device tensor can hold")
-        y = self.new(sizes, number.dtype)
-        value = int(number) if number.dtype.kind == "b" else number.item()
-        return self.launch(ops.FillValueConstant, output_tensor=y, value_data_type=data_type, value=value)
-
     def recorded(self, array: Array) -> Value:
         """A new tensor of sizes that record; they are pinned where they are many and neither equal nor evenly spaced."""
         dtype, numbers = element_of(array), array.reshape(-1).tolist()
@@ -198,82 +152,3 @@ class Conversion(NodeFacts):
         )
         joined = self.launch(ops.Join, input_tensors=pieces, output_tensor=self.new((len(numbers),), dtype), axis=0)
         return self.reshape(joined, array.shape)
-
-    def launch(self, row: type[OperatorDesc], *values: Value | None, **fields: Any) -> Value:
-        """Notes an operator to run.
-
-        Args:
-            row: The operator.
-            values: Its first input tensors in order.
-            fields: Its other fields by name; tensors are Values. Required outputs that are not given are made with the
-                sizes that the row infers and the type of the first input.
-
-        Returns:
-            The first output that there is.
-
-        Raises:
-            UnsupportedNodeError: the operator's row does not allow what the node needs.
-        """
-        names = [spec.name for spec in row.fields if spec.kind.is_input]
-        fields.update(zip(names, values, strict=False))
-        try:
-            desc, tensors = self._describe(row, fields)
-        except InvalidArgumentError as error:
-            raise self.unsupported(str(error)) from error
-        outputs = _slots(row, tensors, "is_output")
-        first = next((value for value in outputs if value is not None), None)
-        assert first is not None, f"{row.__name__} is launched for some output"
-        if desc is not None:
-            self.steps.append(Step(self.node, desc, _storages(_slots(row, tensors, "is_input")), _storages(outputs)))
-        return first
-
-    def _describe(self, row: type[OperatorDesc], fields: dict[str, Any]) -> tuple[OperatorDesc | None, dict[str, Any]]:
-        """The validated desc, None if there is nothing to compute, and the row's tensor fields as Values."""
-        given = [value for value in fields.values() if isinstance(value, Value)]
-        slots = [spec for spec in row.fields if spec.kind.is_output]
-        outputs = [spec.name for spec in slots if not spec.optional]
-        missing = [name for name in outputs if name not in fields]
-        first = next((fields.get(spec.name) for spec in row.fields if spec.kind.is_input), None)
-        if missing and isinstance(first, Value) and 0 in first.sizes and _sized_as_first(row):
-            return None, {**fields, **{name: self.new(first.sizes, given[0].dtype) for name in missing}}
-        made = outputs or [spec.name for spec in slots]  # of a recurrent network none is required
-        if any(0 in value.sizes for name in made for value in _values(fields.get(name))):
-            return None, fields
-        desc = row(**{name: _described(value) for name, value in fields.items()})
-        if missing:
-            names = (slot.field.name for slot in desc.output_slots())
-            sizes = dict(zip(names, desc.inferred_output_sizes(), strict=True))
-            fields = {**fields, **{name: self.new(sizes[name], given[0].dtype) for name in missing}}
-            desc = desc.replace(**{name: fields[name].desc() for name in missing})
-        desc.validate()
-        return desc, fields
-
-
-def _sized_as_first(row: type[OperatorDesc]) -> bool:
-    """Whether the row's outputs have the sizes of its first input."""
-    return row.inferred_output_sizes is OperatorDesc.inferred_output_sizes
-
-
-def _values(field: Any) -> tuple[Value, ...]:
-    """The values of a tensor field: of an array all, of an absent tensor none."""
-    return field if isinstance(field, tuple) else () if field is None else (field,)
-
-
-def _described(value: Any) -> Any:
-    if isinstance(value, Value):
-        return value.desc()
-    return tuple(map(_described, value)) if type(value) is tuple else value  # a ScaleBias stays one
-
-
-def _slots(row: type[OperatorDesc], tensors: dict[str, Any], wanted: str) -> tuple[Value | None, ...]:
-    """The row's input or output tensors in slot order."""
-    slots: list[Value | None] = []
-    for spec in row.fields:
-        if getattr(spec.kind, wanted):
-            value = tensors.get(spec.name)
-            slots += value if isinstance(value, tuple) else (value,)
-    return tuple(slots)
-
-
-def _storages(values: tuple[Value | None, ...]) -> tuple[Storage | None, ...]:
-    return tuple(None if value is None else value.storage for value in values)

@@ -104,19 +104,4 @@ def cast_to(
         elif x.dtype != np.float16 or is_whole:
             x = cast_to(node, x, _FLOAT)
         return encoded(node, x, dtype, not keep_low_bits if is_whole else saturate, rounding)
-    if dtype.kind == "b" and x.dtype.kind != "b":
-        return _truth(node, x)
-    integers = x.dtype.kind in "biu" and dtype.kind in "biu"
-    if integers and x.dtype.itemsize == dtype.itemsize:
-        return x.reinterpret(dtype)
-    return node.elementwise(ops.Cast, x, dtype=dtype)
-
-
-def _truth(node: Conversion, x: Value) -> Value:
-    """1 where x is not 0, else 0, by the bits, so that subnormal numbers and NaN are true on every device. Doubling the
-    bits of a float drops its sign: -0 is 0 too."""
-    bits = x.reinterpret(np.dtype(f"u{x.dtype.itemsize}"))
-    if x.dtype.kind == "f":
-        bits = node.elementwise(ops.ElementWiseAdd, bits, bits)
-    zero = node.upload(np.zeros((), bits.dtype))
-    return node.elementwise(ops.ElementWiseLogicalGreaterThan, bits, zero, dtype=np.dtype(np.bool_))
+    return node.cast(x, dtype)

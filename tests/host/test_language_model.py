@@ -5,83 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
+from counting_model import byte_tokenizer, model
 
 from dmlvk.llm.chat_template import ChatTemplate
 from dmlvk.llm.model import Model
-from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tokenizer import TextStream, Tokenizer
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError
-
-
-def letters() -> dict[int, str]:
-    """The letters that byte-level tokenizers write bytes as."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = (byte for byte in range(256) if byte not in plain)
-    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + index) for index, byte in enumerate(others)}
-
-
-def byte_tokenizer(**keys: Any) -> Tokenizer:
-    """A token for each byte, one for "th", and an end."""
-    written = letters()
-    texts = [written[byte] for byte in range(256)] + ["th", "<|im_end|>"]
-    metadata = {"model": "gpt2", "pre": "gpt-2", "tokens": texts, "token_type": [1] * 257 + [3], "merges": ["t h"], **keys}
-    return Tokenizer.of_metadata({f"tokenizer.ggml.{name}": value for name, value in metadata.items()})
-
-
-class CountingDecoder:
-    """The token after t is t + 1 for an even place, and that after its neighbour for others, of a text given ahead."""
-
-    def __init__(self, text: Sequence[int], capacity: int = 64, sequences: int = 1) -> None:
-        self.text, self.capacity = list(text), capacity
-        self.config: Any = type("Config", (), {"vocabulary": 258, "context": 1000})
-        self.rows: list[list[int]] = [[] for _ in range(sequences)]
-        self.fed: list[list[list[int]]] = []
-        self.shared: list[tuple[int, int, int]] = []
-        self.chosen = [0] * sequences
-        self.ahead: list[int] = []
-
-    @property
-    def lengths(self) -> list[int]:
-        return [len(row) for row in self.rows]
-
-    def feed(self, parts: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[Any]:
-        self.extend(parts)
-        return [np.zeros((len(part), 258), np.float32) for part in parts]
-
-    def extend(self, parts: Sequence[Sequence[int]]) -> None:
-        self.fed.append([list(part) for part in parts])
-        for row, part in zip(self.rows, parts, strict=True):
-            row.extend(part)
-
-    def step(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> Any:
-        given = self.chosen if tokens is None else tokens
-        for slot, own in enumerate(sampling):
-            if own is not None:
-                self.rows[slot].append(given[slot])
-                assert len(self.rows[slot]) <= self.capacity
-                self.chosen[slot] = self.text[len(self.rows[slot]) % len(self.text)]
-        return np.array(self.chosen, np.int32)
-
-    def steps(self, sampling: Sequence[Sampling | None], count: int) -> Any:
-        self.ahead.append(count)
-        return np.stack([self.step(sampling) for _ in range(count)])
-
-    def truncate(self, sequence: int, length: int) -> None:
-        assert length <= len(self.rows[sequence])
-        del self.rows[sequence][length:]
-
-    def share(self, source: int, target: int, length: int) -> None:
-        self.shared.append((source, target, length))
-        self.rows[target] = self.rows[source][:length]
-
-
-def model(text: str | Sequence[int], **attributes: Any) -> tuple[Model, Any]:
-    """A model whose answer to a prompt of n tokens is the text from place n on."""
-    tokenizer = byte_tokenizer()
-    decoder: Any = CountingDecoder(tokenizer.encode(text) if isinstance(text, str) else text, **attributes)
-    return Model(decoder, tokenizer, ChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}", {})), decoder
 
 
 def test_text_and_tokens() -> None:

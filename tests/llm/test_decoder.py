@@ -92,7 +92,7 @@ def test_a_sequence_is_cut_back_and_shared(device: dmlvk.Device, llama: Weights)
 def test_long_prompts_of_several_sequences_come_in_pieces(device: dmlvk.Device, llama: Weights, every: bool) -> None:
     parts = [(PROMPT * 3)[:70], PROMPT[:9], PROMPT[:33]]
     decoder = Decoder(device, llama, capacity=72, sequences=3)
-    decoder._pieces = [8, 32]
+    decoder.pieces = [8, 32]
     for part, logits in zip(parts, decoder.feed(parts, all_logits=every), strict=True):
         np.testing.assert_allclose(logits, Reference(llama).feed(part)[0 if every else -1 :], atol=ROUNDING)
     assert decoder.lengths == [70, 9, 33]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tokenizer import TextStream
@@ -69,6 +70,7 @@ class Job:
         text: What makes text of its tokens; None where tokens are wanted.
         last: The newest token, which is not in the cache yet.
         made: Tokens that have been chosen.
+        ended: Why it has ended: "stop" where the model or a stop ended it, "length" where its room did; "" before.
     """
 
     index: int
@@ -79,6 +81,7 @@ class Job:
     text: StoppedText | None
     last: int = field(init=False)
     made: int = 0
+    ended: Literal["", "stop", "length"] = ""
 
     def __post_init__(self) -> None:
         self.last = self.prompt[-1]
@@ -88,12 +91,15 @@ class Job:
         self.last = token
         self.made += 1
         if token in self.ends:
+            self.ended = "stop"
             return self._closed([]), True
         is_last = self.made >= self.room
+        self.ended = "length" if is_last else ""
         if self.text is None:
             return [token], is_last
         pieces: list[Piece] = [text] if (text := self.text.push(token)) else []
         if self.text.is_over:
+            self.ended = "stop"
             return pieces, True
         return (self._closed(pieces), True) if is_last else (pieces, False)
 

@@ -47,6 +47,7 @@ class Decoder:
         config: The model's numbers.
         capacity: As given.
         nbytes: Bytes on the device: weights, cache and all else.
+        pieces: Rows of the pieces in which a sequence's prompt can come, fewest first.
         lengths: For each sequence, the rows of its cache that count. What follows them in the cache is without effect.
 
     Raises:
@@ -73,12 +74,12 @@ class Decoder:
         self.capacity = capacity
         self.lengths = [0] * sequences
         self._device = device
-        self._pieces = _pieces(capacity, sequences)
-        self._network = Network(weights, data_type or _suited(device), capacity, sequences, self._pieces)
+        self.pieces = _pieces(capacity, sequences)
+        self._network = Network(weights, data_type or _suited(device), capacity, sequences, self.pieces)
         network = self._network
         outside: dict[Storage, BoundRange] = {}
         graphs = self._graphs = CompiledGraphs(device, network, capacity=1, outside=outside)
-        regions = (network.step, network.piece(self._pieces[-1], False))
+        regions = (network.step, network.piece(self.pieces[-1], False))
         traces = [network.trace(region, network.inputs(region), {}) for region in regions]
         state = sum(value.storage.nbytes for value in network.state.values())
         self.nbytes = state + graphs.compiler.needed_bytes(traces)
@@ -111,26 +112,32 @@ class Decoder:
                 changed then.
         """
         found: list[list[Logits]] = [[] for _ in tokens]
-        for parts, size in self._parts(tokens):
+        for parts, size in self._parts(tokens, self.pieces):
             for own, logits in zip(found, self._fed(parts, size, all_logits), strict=True):
                 own[:] = [*own, logits] if all_logits or not len(logits) else [logits]
         none = np.empty((0, self.config.vocabulary), np.float32)
         return [np.concatenate(own) if own else none for own in found]
 
-    def extend(self, tokens: Sequence[Sequence[int]]) -> None:
-        """As ``feed``, without logits: nothing is read or waited for."""
-        for parts, size in self._parts(tokens):
+    def extend(self, tokens: Sequence[Sequence[int]], rows: int | None = None) -> None:
+        """As ``feed``, without logits: nothing is read or waited for.
+
+        Args:
+            tokens: As of ``feed``.
+            rows: One of ``pieces``: all pieces are of so many rows of each sequence, however few tokens come. Then what a
+                sequence's cache holds of these tokens has the same bits, whatever comes for the other sequences.
+        """
+        for parts, size in self._parts(tokens, self.pieces if rows is None else (rows,)):
             self._submit_piece(parts, size, False)
 
-    def _parts(self, tokens: Sequence[Sequence[int]]) -> Iterator[tuple[list[Sequence[int]], int]]:
-        """The pieces in which tokens come: those of each sequence, and the rows of the piece."""
+    def _parts(self, tokens: Sequence[Sequence[int]], pieces: Sequence[int]) -> Iterator[tuple[list[Sequence[int]], int]]:
+        """The tokens of each sequence in pieces, with the rows of the piece, from sizes that there are."""
         _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)} lists", len(tokens))
         for sequence, new in enumerate(tokens):
             self._check_tokens(new)
             self._check_room(sequence, len(new))
         done = 0
         while done < (longest := max(map(len, tokens))):
-            size = next((size for size in self._pieces if size >= longest - done), self._pieces[-1])
+            size = next((size for size in pieces if size >= longest - done), pieces[-1])
             yield [new[done : done + size] for new in tokens], size
             done += size
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 Prompt = str | Sequence[int]
 _USUAL_CAPACITY: Final = 4096
-_SECONDS_AHEAD, _MOST_AHEAD = 0.02, 8
+SECONDS_AHEAD, MOST_AHEAD = 0.02, 8
 """How long, and for how many tokens, the device goes on before the host looks at what it has chosen."""
-_WORTH_WAITING: Final = 16
+WORTH_WAITING: Final = 16
 """Tokens that two new prompts begin with together, from which on the second waits for the first, to have them from there."""
 
 
@@ -149,13 +149,14 @@ class Model:
     Attributes:
         config: The model's numbers.
         tokenizer: Its tokenizer.
+        decoder: What computes, which a ``Scheduler`` takes for itself.
         usage: What the last call came to, or the one that goes on.
     """
 
     def __init__(self, decoder: Decoder | OnnxDecoder, tokenizer: Tokenizer, template: ChatTemplate | None = None) -> None:
         self.tokenizer = tokenizer
         self.usage = Usage()
-        self._decoder = decoder
+        self.decoder: Final = decoder
         self._template = template
         self._held: list[list[int]] = [[] for _ in decoder.lengths]
         """The tokens of each sequence's cache."""
@@ -163,12 +164,12 @@ class Model:
 
     @property
     def config(self) -> Config:
-        return self._decoder.config
+        return self.decoder.config
 
     @property
     def capacity(self) -> int:
         """Tokens that a sequence can have, prompt and answer together."""
-        return self._decoder.capacity
+        return self.decoder.capacity
 
     @property
     def sequences(self) -> int:
@@ -236,9 +237,26 @@ class Model:
             UnsupportedError: the model has no chat template.
             InvalidArgumentError: messages that its template refuses; and as ``generate``.
         """
+        return self.generate(self.prompt(messages, variables), max_new_tokens, **options)
+
+    def prompt(self, messages: Sequence[Message], variables: Mapping[str, Any] | None = None) -> str:
+        """A conversation as the model reads it: what ``chat`` continues.
+
+        Raises:
+            UnsupportedError, InvalidArgumentError: as ``chat``.
+        """
         if self._template is None:
             raise UnsupportedError("the model's file has no chat template: generate continues text")
-        return self.generate(self._template.text(messages, **(variables or {})), max_new_tokens, **options)
+        return self._template.text(messages, **(variables or {}))
+
+    def job(self, prompt: Prompt, max_new_tokens: int, *, stop: Any = (), **options: Any) -> Job:
+        """What ``generate`` would do, for a ``Scheduler`` to do it.
+
+        Raises:
+            InvalidArgumentError: as ``generate``.
+        """
+        (job,) = self._jobs([prompt], max_new_tokens, stop, options)
+        return job
 
     def logits(self, prompt: Prompt) -> npt.NDArray[np.float32]:
         """For each token of a prompt, the logits of the one that follows: (tokens, vocabulary).
@@ -252,7 +270,7 @@ class Model:
         self._cut(slot, 0)
         parts: list[list[int]] = [[] for _ in self._held]
         parts[slot] = tokens
-        found = self._decoder.feed(parts, all_logits=True)[slot]
+        found = self.decoder.feed(parts, all_logits=True)[slot]
         self._held[slot] = tokens
         return found
 
@@ -313,15 +331,15 @@ class Model:
             sampling = [running[slot].sampling if slot in running else None for slot in range(self.sequences)]
             before = time.perf_counter()
             if begun or ahead == 1:
-                chosen = self._decoder.step(sampling, tokens)[None]
+                chosen = self.decoder.step(sampling, tokens)[None]
             else:
                 left = min(min(job.room - job.made, self.capacity - len(self._held[slot])) for slot, job in running.items())
-                chosen = self._decoder.steps(sampling, min(ahead, left))
+                chosen = self.decoder.steps(sampling, min(ahead, left))
             usage.seconds = time.perf_counter() - started
             usage.prompt_seconds = usage.prompt_seconds or usage.seconds
             if not begun:
                 seconds = (time.perf_counter() - before) / len(chosen)
-                ahead = max(min(int(_SECONDS_AHEAD / seconds), _MOST_AHEAD), 1)
+                ahead = max(min(int(SECONDS_AHEAD / seconds), MOST_AHEAD), 1)
             given: list[tuple[int, Piece]] = []
             for row in chosen:
                 for slot, job in list(running.items()):
@@ -332,7 +350,7 @@ class Model:
                     if is_over:
                         del running[slot]
             for slot, held in enumerate(self._held):
-                self._decoder.truncate(slot, len(held))  # what came after an end
+                self.decoder.truncate(slot, len(held))  # what came after an end
             yield from given
 
     def _begin(self, waiting: deque[Job], running: dict[int, Job], usage: Usage) -> bool:
@@ -342,8 +360,8 @@ class Model:
         while waiting and len(running) < self.sequences:
             job = waiting.popleft()
             tokens = job.prompt[:-1]
-            planned = max(_common(held, tokens) for held in self._held)
-            if planned - max(self._known(tokens)) >= _WORTH_WAITING:
+            planned = max(common_length(held, tokens) for held in self._held)
+            if planned - max(self._known(tokens)) >= WORTH_WAITING:
                 self._feed(parts)
                 parts = [[] for _ in self._held]
             slot, known = self._place(tokens, running)
@@ -357,16 +375,18 @@ class Model:
     def _feed(self, parts: Sequence[Sequence[int]]) -> None:
         if any(parts):
             try:
-                self._decoder.extend(parts)
+                self.decoder.extend(parts)
             finally:
-                for held, length in zip(self._held, self._decoder.lengths, strict=True):
+                for held, length in zip(self._held, self.decoder.lengths, strict=True):
                     del held[length:]
 
-    def _known(self, tokens: Sequence[int]) -> list[int]:
+    def _known(self, tokens: list[int]) -> list[int]:
         """How many of the tokens each sequence's cache begins with."""
-        return [min(_common(held, tokens), length) for held, length in zip(self._held, self._decoder.lengths, strict=True)]
+        return [
+            min(common_length(held, tokens), length) for held, length in zip(self._held, self.decoder.lengths, strict=True)
+        ]
 
-    def _place(self, tokens: Sequence[int], running: Mapping[int, Job]) -> tuple[int, int]:
+    def _place(self, tokens: list[int], running: Mapping[int, Job]) -> tuple[int, int]:
         """A free sequence, and how many of the tokens its cache has now: the longest beginning that any sequence has."""
         shared = self._known(tokens)
         free = [slot for slot in range(self.sequences) if slot not in running]
@@ -375,15 +395,22 @@ class Model:
             self._cut(best, shared[best])
             return best, shared[best]
         slot = min(free, key=lambda item: len(self._held[item]))
-        self._decoder.share(best, slot, shared[best])
+        self.decoder.share(best, slot, shared[best])
         self._held[slot] = list(tokens[: shared[best]])
         return slot, shared[best]
 
     def _cut(self, slot: int, length: int) -> None:
-        self._decoder.truncate(slot, length)
+        self.decoder.truncate(slot, length)
         del self._held[slot][length:]
 
 
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """The length of two sequences' common beginning."""
-    return next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
+def common_length(first: list[int], second: list[int]) -> int:
+    """The length of two lists' common beginning, found by halves: lists are compared as fast as memory."""
+    same, other = 0, min(len(first), len(second)) + 1
+    while other - same > 1:
+        middle = (same + other) // 2
+        if first[same:middle] == second[same:middle]:
+            same = middle
+        else:
+            other = middle
+    return same

@@ -73,6 +73,7 @@ class OnnxDecoder:
     Attributes:
         config: As given.
         capacity: As given.
+        pieces: Rows of the pieces in which a prompt can come, fewest first.
         lengths: The rows of the cache that count, one number.
 
     Raises:
@@ -87,8 +88,8 @@ class OnnxDecoder:
         self.config, self.capacity, self.lengths = config, capacity, [0]
         self._session = InferenceSession(str(folder / config.decoder["filename"]), device=device)
         self._binding = self._session.io_binding()
-        self._pieces = [size for size in _PIECES if size == 1 or size < 2 * capacity]
-        self._rows = capacity + self._pieces[-1]  # what fills a piece up lies behind the last row that counts
+        self.pieces = [size for size in _PIECES if size == 1 or size < 2 * capacity]
+        self._rows = capacity + self.pieces[-1]  # what fills a piece up lies behind the last row that counts
         given = {item.name: item for item in self._session.get_inputs()}
         inputs, outputs = config.decoder["inputs"], config.decoder["outputs"]
         self._ids, self._mask = inputs["input_ids"], inputs["attention_mask"]
@@ -113,23 +114,23 @@ class OnnxDecoder:
     def feed(self, tokens: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[npt.NDArray[np.float32]]:
         """Appends tokens, in pieces; see ``Decoder``."""
         found = [np.empty((0, self.config.vocabulary), np.float32)]
-        for count, logits in self._pieces_of(tokens):
+        for count, logits in self._pieces_of(tokens, self.pieces):
             if all_logits:
                 found.append(logits.numpy()[0, :count].astype(np.float32))
             else:
                 found[:] = [logits[0, count - 1 : count].numpy().astype(np.float32)]
         return [np.concatenate(found)]
 
-    def extend(self, tokens: Sequence[Sequence[int]]) -> None:
+    def extend(self, tokens: Sequence[Sequence[int]], rows: int | None = None) -> None:
         """Appends tokens, without logits; see ``Decoder``."""
-        for _ in self._pieces_of(tokens):
+        for _ in self._pieces_of(tokens, self.pieces if rows is None else (rows,)):
             pass
 
-    def _pieces_of(self, tokens: Sequence[Sequence[int]]) -> Iterator[tuple[int, DeviceArray]]:
+    def _pieces_of(self, tokens: Sequence[Sequence[int]], pieces: Sequence[int]) -> Iterator[tuple[int, DeviceArray]]:
         """How many tokens a piece has, and its logits."""
         (new,) = tokens
         while new:
-            size = next((size for size in self._pieces if size >= len(new)), self._pieces[-1])
+            size = next((size for size in pieces if size >= len(new)), pieces[-1])
             part, new = new[:size], new[size:]
             yield len(part), self._run(part, size)
 

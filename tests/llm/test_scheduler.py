@@ -1,0 +1,68 @@
+"""Requests that join and leave on a device: an answer's bits are its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from counting_model import byte_tokenizer
+from language_models import VOCABULARY, write_model
+
+import dmlvk
+from dmlvk.llm.decoder import Decoder
+from dmlvk.llm.gguf_file import load_gguf
+from dmlvk.llm.model import Model
+from dmlvk.llm.scheduler import Request, Scheduler, Update
+
+TOKENS = np.random.default_rng(8).integers(0, VOCABULARY, 90).tolist()
+PROMPTS = [TOKENS[:37], TOKENS[50:53], [*TOKENS[:30], 5], TOKENS[60:80], TOKENS[:37], [7]]
+OPTIONS: list[dict[str, Any]] = [
+    {"temperature": 1.5, "seed": 3},
+    {},
+    {"temperature": 1.0, "top_k": 20, "seed": 9, "repetition_penalty": 1.3},
+    {"temperature": 2.0, "top_p": 0.9, "seed": 1},
+    {"temperature": 1.5, "seed": 3},
+    {"temperature": 1.0, "min_p": 0.02, "seed": 4},
+]
+
+
+class Told(Request):
+    """A request that keeps what it is told."""
+
+    def __init__(self, model: Model, number: int) -> None:
+        job = model.job(PROMPTS[number], 7 + number, ignore_ends=True, **OPTIONS[number])
+        super().__init__(job, self.hear)
+        self.tokens: list[Any] = []
+
+    def hear(self, update: Update) -> None:
+        self.tokens += update.pieces
+
+
+def test_answers_have_the_same_tokens_alone_and_among_others(device: dmlvk.Device, tmp_path: Path) -> None:
+    weights = load_gguf(write_model(tmp_path / "model.gguf", "llama", "Q8_0"))
+    model = Model(Decoder(device, weights, capacity=64, sequences=3), byte_tokenizer())
+    scheduler = Scheduler(model, piece=8)
+    expected = []
+    for number in range(len(PROMPTS)):
+        request = Told(model, number)
+        scheduler.submit([request])
+        while scheduler.is_busy:
+            scheduler.round()
+        expected.append(request.tokens)
+    again = Scheduler(model, piece=8)  # which does not know what the cache holds
+    requests = []
+    for number in range(len(PROMPTS)):
+        requests.append(Told(model, number))
+        again.submit(requests[-1:])
+        again.round()
+        again.round()
+    leaver = Told(model, 3)
+    again.submit([leaver])
+    again.round()
+    leaver.cancel()
+    while again.is_busy:
+        again.round()
+    assert [request.tokens for request in requests] == expected
+    assert [len(tokens) for tokens in expected] == [7 + number for number in range(len(PROMPTS))]
+    assert expected[0] == expected[4][:7]

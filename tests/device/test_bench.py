@@ -94,12 +94,12 @@ def test_the_host_s_time_ends_where_the_call_returns(device: dmlvk.Device) -> No
 
     class Waits:
         def numpy(self) -> Any:
-            time.sleep(0.02)
+            time.sleep(0.1)
             return waited.append(kept.numpy())
 
     calls = {"quick to call": lambda: Waits()}
     (row,) = host.timed(calls, 2, timing.QUICK)  # type: ignore[arg-type]
-    assert row.us < 10_000 and len(waited) >= 3
+    assert row.us < 90_000 and len(waited) >= 3
 
 
 def test_new_sizes_are_measured_beside_seen_ones(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

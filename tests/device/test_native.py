@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import os
@@ -425,12 +426,12 @@ def test_independent_dispatches_record_in_linear_time(native: _native.Device, st
     chunks = 6000
     buffer = native.allocate(chunks * 128)
     commands = native.command_list()
-    start = time.perf_counter()
+    start = time.process_time()  # a busy machine does not add to it
     for i in range(chunks):
         # Backwards and with gaps: nothing merges, and every insertion lands in front.
         record_step(commands, step, buffer, offset=(chunks - 1 - i) * 128, nbytes=64)
     assert commands.barrier_count == 0
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     commands.submit()
     assert commands.wait()
 
@@ -585,12 +586,37 @@ def long_list(native: _native.Device, step: _native.Kernel, buffer: _native.Buff
     while True:
         commands = native.command_list()
         record_long(commands, step, buffer, dispatches)
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         commands.submit()
         commands.wait()
-        if time.perf_counter() - start > 0.15:
+        took, busy = time.perf_counter() - start, time.process_time() - busy
+        if _native.physical_devices()[0].type == "cpu":
+            took = min(took, busy / (os.cpu_count() or 1))  # what other programs took from it does not count
+        if took > 0.15:
             return commands, dispatches
         dispatches *= 2
+
+
+def while_it_runs(submit: Callable[[], object], look: Callable[[], bool]) -> None:
+    """Submits a list until a look at it has come before its end, which a busy machine may not grant at once."""
+    for _ in range(50):
+        submit()
+        if look():
+            return
+    raise AssertionError("the list has always ended before")
+
+
+def times_out(native: _native.Device, seconds: float, wait: Callable[[], object]) -> bool:
+    """Whether the wait ends in the time-out, not in the list's end."""
+    native.wait_timeout = seconds
+    try:
+        wait()
+    except dmlvk.WaitTimeoutError as error:
+        assert f"within the {seconds} seconds" in str(error)
+        return True
+    finally:
+        native.wait_timeout = None
+    return False
 
 
 def test_timeout_leaves_the_list_running(native: _native.Device, step: _native.Kernel) -> None:
@@ -599,10 +625,12 @@ def test_timeout_leaves_the_list_running(native: _native.Device, step: _native.K
     native.upload(buffer, 0, np.zeros(LONG // 4, np.uint32))
     commands.submit()
     first = read(native, buffer, LONG // 4)
-    native.upload(buffer, 0, np.zeros(LONG // 4, np.uint32))
-    commands.submit()
-    assert commands.wait(0) is False
-    assert commands.wait(0.01) is False
+
+    def submit() -> None:
+        native.upload(buffer, 0, np.zeros(LONG // 4, np.uint32))
+        commands.submit()
+
+    while_it_runs(submit, lambda: commands.wait(0) is False and commands.wait(0.01) is False)
     assert commands.wait(60) is True
     assert commands.wait(0) is True
     assert np.array_equal(read(native, buffer, LONG // 4), first)
@@ -635,21 +663,15 @@ def test_every_wait_hears_ctrl_c_and_ends_in_time(
     native: _native.Device, long: tuple[_native.CommandList, _native.Buffer], wait: Wait
 ) -> None:
     commands, buffer = long
-    commands.submit()
-    native.wait_timeout = 0.001
-    try:
-        with pytest.raises(dmlvk.WaitTimeoutError, match=r"within the 0\.001 seconds"):
-            wait(native, commands, buffer)
-    finally:
-        native.wait_timeout = None
+    while_it_runs(commands.submit, lambda: times_out(native, 0.001, lambda: wait(native, commands, buffer)))
 
     commands.submit()
-    threading.Timer(0.02, signal.raise_signal, [signal.SIGINT]).start()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores the signal
+    threading.Timer(0.02, signal.raise_signal, [signal.SIGINT]).start()
     try:
         with pytest.raises(KeyboardInterrupt):
             wait(native, commands, buffer)
-            for _ in range(100):  # were the list done before the signal
+            for _ in range(6000):  # were the list done before the signal
                 time.sleep(0.01)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -662,14 +684,9 @@ def test_a_download_that_is_given_up_keeps_what_it_reads(native: _native.Device,
     buffer = filled(native, np.zeros(LONG // 4, np.uint32))
     commands, _ = long_list(native, step, buffer)
     source = filled(native, np.arange(LONG // 4, dtype=np.uint32))
-    commands.submit()
-    native.wait_timeout = 0.01
-    try:
-        with pytest.raises(dmlvk.WaitTimeoutError):
-            read(native, source, LONG // 4)
-    finally:
-        native.wait_timeout = None
-    del source  # its copy is still to run
+    reading = functools.partial(read, native, source, LONG // 4)
+    while_it_runs(commands.submit, functools.partial(times_out, native, 0.01, reading))
+    del source, reading  # its copy is still to run
     other = filled(native, np.full(LONG // 4, 7, np.uint32))
     assert (read(native, other, LONG // 4) == 7).all()
 
@@ -687,10 +704,7 @@ def test_a_device_is_let_go_of_while_it_works() -> None:
     buffer = filled(native, np.zeros(LONG // 4, np.uint32))
     commands = native.command_list()
     record_long(commands, own, buffer, 1)
-    commands.submit()
-    native.wait_timeout = 0.001
-    with pytest.raises(dmlvk.WaitTimeoutError):
-        native.wait_idle()
+    while_it_runs(commands.submit, functools.partial(times_out, native, 0.001, native.wait_idle))
     del commands, buffer, own, native
     assert _native.Device(0).memory()["buffers"] == 0
 
@@ -699,7 +713,7 @@ def test_waiting_lets_other_threads_run(native: _native.Device, step: _native.Ke
     buffer = filled(native, np.zeros(LONG // 4, np.uint32))
     commands, _ = long_list(native, step, buffer)
     done = threading.Event()
-    turns = 0
+    turns = before = 0
 
     def count() -> None:
         nonlocal turns
@@ -709,13 +723,17 @@ def test_waiting_lets_other_threads_run(native: _native.Device, step: _native.Ke
 
     thread = threading.Thread(target=count)
     thread.start()
-    commands.submit()
-    before = turns
-    commands.wait()
-    during = turns - before
-    done.set()
-    thread.join()
-    assert during > 10
+
+    def submit() -> None:
+        nonlocal before
+        commands.submit()
+        before = turns
+
+    try:
+        while_it_runs(submit, lambda: commands.wait() and turns - before > 10)
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_threads_share_a_device(native: _native.Device, step: _native.Kernel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import pathlib
 import sys
@@ -62,20 +63,27 @@ def test_other_outputs_are_compared_number_by_number() -> None:
     assert off([wanted[0][::-1]], wanted) == 1
 
 
-def test_what_ctrl_c_finds_waiting_is_not_begun(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_ctrl_c_finds_waiting_is_not_begun(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Key] = []
-    go_on = threading.Event()
+    second_begun, go_on = threading.Event(), threading.Event()
+    shutdown = concurrent.futures.ThreadPoolExecutor.shutdown
 
     def work(key: Key) -> str:
         begun.append(key)
-        if len(begun) > 1:
+        if len(begun) == 2:
+            second_begun.set()
             go_on.wait(10)
         return "exported"
+
+    def told(pool: concurrent.futures.ThreadPoolExecutor, **how: bool) -> None:
+        shutdown(pool, **how)
+        go_on.set()
 
     keys = [(name, "dynamo") for name in "abcdef"]
     each = _each(keys, 1, work)
     assert next(each) == (("a", "dynamo"), "exported")
-    threading.Timer(0.05, go_on.set).start()
+    assert second_begun.wait(60)
+    monkeypatch.setattr(concurrent.futures.ThreadPoolExecutor, "shutdown", told)
     with pytest.raises(KeyboardInterrupt):
         each.throw(KeyboardInterrupt())
     assert begun == keys[:2]

@@ -36,10 +36,10 @@ def load(model: Any) -> None:
 
 
 def refused(model: Any, words: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()  # a busy machine does not add to it
     with pytest.raises((dmlvk.ModelError, dmlvk.UnsupportedNodeError), match=words):
         load(model)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 # -- the file

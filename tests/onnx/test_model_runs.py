@@ -117,18 +117,20 @@ def test_other_words_are_a_failure(said: str, dispatches: int, message: str | No
 
 
 @pytest.mark.parametrize(
-    ("program", "message"),
+    ("program", "timeout", "message"),
     [
-        ("import time; time.sleep(60)", "takes longer than 1 s"),
-        ("import os; os.abort()", "died of signal 6"),
-        ("raise ValueError('no such thing')", "ValueError: no such thing"),
+        ("import time; time.sleep(600)", 1, "takes longer than 1 s"),
+        ("import os; os.abort()", 60, "died of signal 6"),
+        ("raise ValueError('no such thing')", 60, "ValueError: no such thing"),
     ],
 )
-def test_what_ends_a_process_fails_its_model(program: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ends_a_process_fails_its_model(
+    program: str, timeout: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda command, **rest: run([sys.executable, "-c", program], **rest))
     with pytest.raises(MismatchError, match=message):
-        run_apart(PNET, timeout=1)
+        run_apart(PNET, timeout=timeout)
 
 
 def test_a_model_runs_in_a_process_of_its_own(model_path: Callable[[str], Path]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import logging
 import re
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -280,10 +280,14 @@ class Scene:
 def answers(session: Any, feeds: dict[str, Any]) -> list[Any]:
     """What ``run_async`` gives its callback, once it has."""
     found: list[Any] = []
-    session.run_async(["y"], feeds, lambda *given: found.append(given), "mine")
-    end = time.monotonic() + 30
-    while not found and time.monotonic() < end:
-        time.sleep(0.001)
+    told = threading.Event()
+
+    def take(*given: Any) -> None:
+        found.append(given)
+        told.set()
+
+    session.run_async(["y"], feeds, take, "mine")
+    assert told.wait(120), "no answer"
     return found
 
 

@@ -1,4 +1,5 @@
 // The Python face of everything here. src/dmlvk/runtime/_native.pyi is its contract.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -33,6 +34,23 @@ struct PyBuffer {
 struct PyKernel {
     std::shared_ptr<Device> device;
     std::shared_ptr<Kernel> kernel;
+};
+
+/// What the launches of a plan have in common whatever their sizes.
+struct PyLaunches {
+    /// A binding's resource: its place in Python's Resources, and the slot there.
+    struct Place {
+        size_t resource;
+        size_t slot;
+    };
+    /// A copy has no kernel.
+    struct Launch {
+        PyKernel kernel;
+        uint64_t writes;
+        std::vector<Place> places;
+    };
+    uint64_t alignment;
+    std::vector<Launch> launches;
 };
 
 using PyRange = std::tuple<const PyBuffer*, uint64_t, uint64_t>;
@@ -337,6 +355,127 @@ void dispatch(CommandList& list, const PyKernel& kernel, nb::sequence buffers, u
     list.dispatch(std::move(arguments));
 }
 
+std::unique_ptr<PyLaunches> make_launches(Device& device, uint64_t alignment, nb::sequence given) {
+    using Given = std::tuple<const PyKernel*, uint64_t, nb::sequence>;
+    auto made = std::make_unique<PyLaunches>();
+    made->alignment = std::max<uint64_t>(alignment, 1);
+    for (const auto& [kernel, writes, places] : values_of<Given>(given, "launches: a kernel, what it writes, places")) {
+        if (kernel != nullptr) {
+            require_same_device(device, kernel->device, "launches: a kernel");
+        }
+        PyLaunches::Launch launch{kernel == nullptr ? PyKernel{} : *kernel, writes, {}};
+        for (const auto& [resource, slot] : values_of<std::pair<size_t, size_t>>(places, "places: two numbers")) {
+            launch.places.push_back({resource, slot});
+        }
+        if (kernel == nullptr && launch.places.size() != 2) {
+            throw std::invalid_argument("launches: a copy has a source and a target");
+        }
+        made->launches.push_back(std::move(launch));
+    }
+    return made;
+}
+
+/// An item of a tuple or a list, which keeps it.
+nb::handle item_of(nb::handle sequence, size_t index) {
+    const bool is_tuple = PyTuple_Check(sequence.ptr());
+    if (!is_tuple && !PyList_Check(sequence.ptr())) {
+        throw nb::type_error("launch: takes tuples and lists");
+    }
+    if (index >= static_cast<size_t>(is_tuple ? PyTuple_GET_SIZE(sequence.ptr()) : PyList_GET_SIZE(sequence.ptr()))) {
+        throw std::invalid_argument("launch: item " + std::to_string(index) + " is not there");
+    }
+    const auto place = static_cast<Py_ssize_t>(index);
+    return is_tuple ? PyTuple_GET_ITEM(sequence.ptr(), place) : PyList_GET_ITEM(sequence.ptr(), place);
+}
+
+uint64_t number_of(nb::handle sequence, size_t index) {
+    const nb::object whole = nb::steal(PyNumber_Index(item_of(sequence, index).ptr()));
+    const uint64_t number = whole.is_valid() ? PyLong_AsUnsignedLongLong(whole.ptr()) : 0;
+    if (PyErr_Occurred() != nullptr) {
+        throw nb::python_error();
+    }
+    return number;
+}
+
+/// The bytes that a plan's range means. `buffers` holds the native buffers of Python's that were met so far.
+BoundRange located(const Device& device, nb::handle resources, const PyLaunches::Place& place, nb::handle range,
+                   std::vector<std::pair<PyObject*, const PyBuffer*>>& buffers) {
+    const nb::handle resource = item_of(resources, place.resource);
+    const bool is_alone = place.resource == 2 || place.resource == 3;  // the temporary and the persistent resource
+    const nb::handle whole = is_alone ? resource : item_of(resource, place.slot);
+    if (whole.is_none()) {
+        throw std::invalid_argument("launch: the plan uses a resource where nothing is bound");
+    }
+    const nb::handle buffer = item_of(whole, 0);
+    auto known = std::find_if(buffers.begin(), buffers.end(), [&](const auto& entry) { return entry.first == buffer.ptr(); });
+    if (known == buffers.end()) {
+        const nb::object native = buffer.attr("native");
+        const PyBuffer& found = nb::cast<const PyBuffer&>(native);  // lives as long as the Python object, which holds it
+        require_same_device(device, found.device, "launch: a bound buffer");
+        known = buffers.insert(known, {buffer.ptr(), &found});
+    }
+    const uint64_t start = number_of(range, 2);
+    const uint64_t bytes = number_of(whole, 2);
+    const uint64_t length = number_of(range, 3);
+    if (start > bytes || length > bytes - start) {
+        throw std::invalid_argument("launch: bytes " + std::to_string(start) + " + " + std::to_string(length) +
+                                    " leave a resource of " + std::to_string(bytes));
+    }
+    return {known->second->buffer, number_of(whole, 1) + start, length == 0 ? bytes - start : length};
+}
+
+nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object values, nb::object blocks,
+                 nb::object resources) {
+    const Device& device = *list.device();
+    device.logical.require_here();
+    std::vector<std::pair<PyObject*, const PyBuffer*>> buffers;
+    nb::list left_out;
+    for (size_t index = 0; index < nb::len(values); index++) {
+        const PyLaunches::Launch& own = launches.launches.at(index);
+        const nb::handle value = item_of(values, index);
+        const nb::handle ranges = item_of(value, 2);
+        const auto range = [&](size_t binding) {
+            return located(device, resources, own.places[binding], item_of(ranges, binding), buffers);
+        };
+        if (own.kernel.kernel == nullptr) {
+            const BoundRange source = range(0), target = range(1);
+            if (source.bytes != target.bytes) {
+                throw std::invalid_argument("launch: the ranges of a copy differ in length");
+            }
+            if (source.buffer == target.buffer && source.offset == target.offset) {
+                left_out.append(index);
+            } else {
+                list.copy(source.buffer, source.offset, target.buffer, target.offset, source.bytes);
+            }
+            continue;
+        }
+        DispatchArguments arguments;
+        arguments.kernel = own.kernel.kernel;
+        arguments.writes = own.writes;
+        arguments.buffers.reserve(own.places.size() + 1);
+        arguments.push.reserve(4 * own.places.size());
+        for (size_t binding = 0; binding < own.places.size(); binding++) {
+            BoundRange bound = range(binding);
+            const uint64_t remainder = bound.offset % launches.alignment;
+            bound.offset -= remainder;
+            bound.bytes += remainder;
+            arguments.buffers.push_back(std::move(bound));
+            for (int shift = 0; shift < 32; shift += 8) {
+                arguments.push.push_back(static_cast<char>(remainder >> shift & 0xff));
+            }
+        }
+        const nb::handle block = item_of(blocks, index);
+        if (!block.is_none()) {
+            const auto& native = nb::cast<const PyBuffer&>(item_of(block, 0));
+            arguments.params = bound_range(device, {&native, number_of(block, 1), number_of(block, 2)});
+        }
+        const nb::handle grid = item_of(value, 1);
+        arguments.grid = {number_of(grid, 0), number_of(grid, 1), number_of(grid, 2)};
+        list.dispatch(std::move(arguments));
+    }
+    return nb::tuple(left_out);
+}
+
 void copy(CommandList& list, const PyBuffer& source, uint64_t source_offset, const PyBuffer& target,
           uint64_t target_offset, uint64_t nbytes) {
     list.device()->logical.require_here();
@@ -438,6 +577,12 @@ void bind_device(nb::module_& module) {
         .def("upload", &upload, "buffer"_a, "offset"_a, "data"_a)
         .def("download", &download, "buffer"_a, "offset"_a, "out"_a)
         .def(
+            "launches",
+            [](Device& self, uint64_t alignment, nb::sequence given) {
+                return make_launches(self, alignment, given).release();
+            },
+            "alignment"_a, "launches"_a, nb::rv_policy::take_ownership)
+        .def(
             "command_list",
             [](Device& self, bool timestamps) {
                 return std::make_unique<CommandList>(self.shared_from_this(), timestamps).release();
@@ -466,8 +611,10 @@ void bind_objects(nb::module_& module) {
     nb::class_<PyKernel>(module, "Kernel", nb::is_weak_referenceable())
         .def_prop_ro("name", [](const PyKernel& self) { return self.kernel->name; })
         .def("executables", &executables);
+    nb::class_<PyLaunches>(module, "Launches", nb::is_weak_referenceable());
     nb::class_<CommandList>(module, "CommandList", nb::is_weak_referenceable())
         .def("dispatch", &dispatch, "kernel"_a, "buffers"_a, "writes"_a, "params"_a.none(), "push"_a, "grid"_a)
+        .def("launch", &launch, "launches"_a, "values"_a, "blocks"_a, "resources"_a)
         .def("copy", &copy, "source"_a, "source_offset"_a, "target"_a, "target_offset"_a, "nbytes"_a)
         .def("fill", &fill, "target"_a, "offset"_a, "nbytes"_a, "word"_a)
         .def("submit", &submit, nb::kw_only(), "defer"_a = false)

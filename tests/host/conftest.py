@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -26,6 +27,28 @@ class NativeList:
     def dispatch(self, *arguments: Any) -> None:
         self.commands.append(("dispatch", *arguments))
 
+    def launch(self, launches: Any, values: Any, blocks: Any, resources: Any) -> tuple[int, ...]:
+        """As the native list's, which appends each as ``dispatch`` and ``copy`` do."""
+        alignment, own = launches
+        left_out = []
+        for index, ((kernel, writes, places), (_, grid, ranges)) in enumerate(zip(own, values, strict=True)):
+            buffers, remainders = [], []
+            for (resource, slot), (*_, start, nbytes) in zip(places, ranges, strict=True):
+                whole = resources[resource] if resource in (2, 3) else resources[resource][slot]
+                remainder = (whole.offset + start) % alignment if kernel else 0
+                length = (nbytes or whole.nbytes - start) + remainder
+                buffers.append((whole.buffer.native, whole.offset + start - remainder, length))
+                remainders.append(remainder)
+            if kernel:
+                push = struct.pack(f"<{len(remainders)}I", *remainders)
+                self.dispatch(kernel, buffers, writes, blocks[index], push, grid)
+            elif buffers[0] == buffers[1]:
+                left_out.append(index)
+            else:
+                (source, at, nbytes), (target, to, _) = buffers
+                self.copy(source, at, target, to, nbytes)
+        return tuple(left_out)
+
     def copy(self, *arguments: Any) -> None:
         self.commands.append(("copy", *arguments))
 
@@ -44,7 +67,9 @@ class FakeDevice:
         self.capabilities = Capabilities()
         self.storage_alignment = 64
         self.lists: list[NativeList] = []
-        self.native = SimpleNamespace(command_list=self._command_list)
+        self.native = SimpleNamespace(
+            command_list=self._command_list, launches=lambda alignment, launches: (alignment, launches)
+        )
 
     def _command_list(self, *, timestamps: bool) -> NativeList:
         self.lists.append(NativeList())

@@ -428,9 +428,16 @@ class Places:
     ) -> None:
         self._weights, self._placement, self._arena = weights, placement, arena
         self._outside = outside or {}
+        self._located: dict[Storage, BoundRange] = {}
 
     def locate(self, storage: Storage) -> BoundRange:
         """The bytes of a storage; a constant is uploaded when it is first asked for."""
+        found = self._located.get(storage)
+        if found is None:
+            found = self._located[storage] = self._found(storage)
+        return found
+
+    def _found(self, storage: Storage) -> BoundRange:
         whole, offset, nbytes = self._placement.extent(storage)
         start = self._placement.start(whole)
         if start is not None:

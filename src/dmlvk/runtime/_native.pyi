@@ -97,6 +97,11 @@ class Device:
     def download(self, buffer: Buffer, offset: int, out: BufferProtocol) -> None:
         """Fills the contiguous writable ``out``, after everything submitted before."""
 
+    def launches(self, alignment: int, launches: Sequence[tuple[Kernel | None, int, Sequence[tuple[int, int]]]]) -> Launches:
+        """Launches for CommandList.launch. alignment: of storage bindings. A launch is its kernel, None for a copy of one
+        range into another; which of its bindings it writes, as in CommandList.dispatch; and of each binding the place in
+        ``Resources`` and the slot there, 0 where there is one range alone."""
+
     def command_list(self, *, timestamps: bool = False) -> CommandList: ...
     def flush(self) -> None:
         """Submits what is deferred."""
@@ -135,6 +140,9 @@ class Kernel:
         """The driver's programs of a kernel that was created to be inspected: name, description, subgroup size, statistics
         (name, description, value), and internal representations (name, description, bytes, whether they are text)."""
 
+class Launches:
+    """What the launches of a plan have in common whatever their sizes."""
+
 class CommandList:
     """Recorded once through kp::Sequence, replayed with submit(). Barriers are emitted here and nowhere else: before a
     command whose byte ranges conflict (RAW, WAR, WAW) with an earlier command since the last barrier. The list starts
@@ -150,6 +158,20 @@ class CommandList:
         grid: tuple[int, int, int],
     ) -> None:
         """buffers: (buffer, offset, bytes) a storage binding; bit i of writes is set where binding i is written."""
+
+    def launch(
+        self,
+        launches: Launches,
+        values: Sequence[tuple[bytes | None, tuple[int, int, int] | None, Sequence[tuple[object, int, int, int]]]],
+        blocks: Sequence[tuple[Buffer, int, int] | None],
+        resources: tuple[Any, ...],
+    ) -> tuple[int, ...]:
+        """Appends all launches of a plan, and returns the places of copies that are left out, as there is nothing to do:
+        those of bytes to themselves.
+
+        values: for each its grid, which follows its parameter block, and its ranges: the last two numbers of each are the
+        offset in its resource and the bytes, 0 for the rest of it. blocks: where the parameter block of each lies.
+        resources: ``Resources``; a range in it is a Buffer of dmlvk.runtime.memory, an offset and bytes."""
 
     def copy(self, source: Buffer, source_offset: int, target: Buffer, target_offset: int, nbytes: int) -> None: ...
     def fill(self, target: Buffer, offset: int, nbytes: int, word: int) -> None:

@@ -1,6 +1,6 @@
 """Turns a plan's launches, and the byte ranges bound to it, into commands of a native list.
 
-Nothing here emits a barrier: the native list does, from the ranges that each dispatch reads and writes.
+The native list finds the bytes of each range, all launches of an operator in one call, and emits the barriers.
 
 A storage binding must start at a multiple of the device's alignment, which may be larger than DirectML's 16 bytes. So a
 range is bound from the aligned byte below it, and the kernel learns the remainder: push constants hold one byte offset
@@ -9,11 +9,10 @@ for each storage buffer, in binding order.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dmlvk.kernels.common.plan import BlockCopy, Launch, Range, Source
+from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Range, Source
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterBlock
 
@@ -43,7 +42,7 @@ class BoundRange(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """The ranges that a plan's own ranges refer to.
+    """The ranges that a plan's own ranges refer to, in the order of ``Source``'s members.
 
     Attributes:
         inputs, outputs: A range for each slot, None where nothing is bound.
@@ -57,43 +56,18 @@ class Resources(NamedTuple):
     persistent: BoundRange | None
     constants: Sequence[BoundRange] = ()
 
-    def locate(self, part: Range) -> BoundRange:
-        """The bytes that a plan's range means."""
-        if part.source is Source.INPUT:
-            whole = self.inputs[part.slot]
-        elif part.source is Source.OUTPUT:
-            whole = self.outputs[part.slot]
-        elif part.source is Source.CONSTANT:
-            whole = self.constants[part.slot]
-        else:
-            whole = self.temporary if part.source is Source.TEMPORARY else self.persistent
-        assert whole is not None, f"the plan uses {part}, where nothing is bound"
-        nbytes = part.nbytes or whole.nbytes - part.offset
-        assert part.offset + nbytes <= whole.nbytes, f"the plan's {part} leaves {whole}"
-        return BoundRange(whole.buffer, whole.offset + part.offset, nbytes)
+
+_PLACES: Final = {source: place for place, source in enumerate(Source)}
+"""The place of each source in ``Resources``."""
 
 
-class _Launch(NamedTuple):
-    """A dispatch with its pipeline and its parameter block."""
+class NativeLaunches(NamedTuple):
+    """The arguments of ``_native.CommandList.launch``."""
 
-    name: str
-    kernel: _native.Kernel
-    bindings: tuple[Range, ...]
-    writes: int
-    params: ParameterBlock | None
-    push: struct.Struct
-    grid: tuple[int, int, int]
-
-
-class NativeDispatch(NamedTuple):
-    """The arguments of ``_native.CommandList.dispatch``."""
-
-    kernel: _native.Kernel
-    buffers: list[tuple[_native.Buffer, int, int]]
-    writes: int
-    params: ParameterBlock | None
-    push: bytes
-    grid: tuple[int, int, int]
+    launches: _native.Launches
+    values: Sequence[Filling]
+    blocks: Sequence[ParameterBlock | None]
+    resources: Resources
 
 
 class NativeCopy(NamedTuple):
@@ -107,23 +81,22 @@ class NativeCopy(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A call that appends a dispatch or a copy to a native list.
+    """A call that appends launches or a copy to a native list.
 
     Attributes:
-        operator, kernel: Its name in timings; the kernel of a copy is ``BlockCopy.name``.
+        labels: The operator and the kernel of each, in timings; the kernel of a copy is ``BlockCopy.name``.
         arguments: The arguments of the call.
     """
 
-    operator: str
-    kernel: str
-    arguments: NativeDispatch | NativeCopy
+    labels: Sequence[tuple[str, str]]
+    arguments: NativeLaunches | NativeCopy
 
 
 def copy_between(operator: str, source: BoundRange, target: BoundRange) -> Command:
     """The copy of one range into another of the same length."""
     assert source.nbytes == target.nbytes, f"{source} and {target} differ in length"
     native = NativeCopy(source.buffer.native, source.offset, target.buffer.native, target.offset, source.nbytes)
-    return Command(operator, BlockCopy.name, native)
+    return Command(((operator, BlockCopy.name),), native)
 
 
 Filling = tuple[bytes | None, tuple[int, int, int] | None, tuple[Range, ...]]
@@ -134,30 +107,28 @@ class PreparedLaunches:
     """A plan's launches, ready for a device: pipelines created, parameter blocks uploaded."""
 
     def __init__(self, device: ComputeDevice, operator: str, launches: Sequence[Launch]) -> None:
-        self._operator = operator
-        self._alignment = device.storage_alignment
         params = [None if isinstance(launch, BlockCopy) else launch.params or None for launch in launches]
-        self._varies = [not isinstance(block, bytes | None) for block in params]
+        self._labels = [(operator, launch.name) for launch in launches]
+        self._varies = [place for place, block in enumerate(params) if not isinstance(block, bytes | None)]
+        self._native = device.native.launches(
+            device.storage_alignment,
+            [
+                (
+                    *((None, 0) if isinstance(launch, BlockCopy) else _kernel(device, launch)),
+                    [(_PLACES[part.source], part.slot) for part in launch.bindings],
+                )
+                for launch in launches
+            ],
+        )
         placed = iter(device.place_parameters([block for block in params if isinstance(block, bytes)]))
-        self._launches = [
-            launch
-            if isinstance(launch, BlockCopy)
-            else _Launch(
-                launch.kernel.kernel,
-                device.kernel(launch.kernel),
-                launch.bindings,
-                KERNELS[launch.kernel.kernel].writes,
-                next(placed) if isinstance(block, bytes) else None,
-                struct.Struct(f"<{len(launch.bindings)}I"),
-                launch.grid,
-            )
-            for launch, block in zip(launches, params, strict=True)
+        self._blocks = [next(placed) if isinstance(block, bytes) else None for block in params]
+        self._values: Sequence[Filling] = [
+            (None, None if isinstance(launch, BlockCopy) else launch.grid, launch.bindings) for launch in launches
         ]
 
     def varying(self, filled: Sequence[Filling]) -> list[bytes]:
         """The parameter blocks of ``filled`` that these launches do not have yet."""
-        pairs = zip(filled, self._varies, strict=True)
-        return [params for (params, _, _), varies in pairs if varies and params is not None]
+        return [params for place in self._varies if (params := filled[place][0]) is not None]
 
     def filled(self, filled: Sequence[Filling], placed: Iterator[ParameterBlock]) -> PreparedLaunches:
         """The same launches for certain sizes.
@@ -168,37 +139,23 @@ class PreparedLaunches:
         """
         made = object.__new__(PreparedLaunches)
         made.__dict__.update(self.__dict__)  # as copy.copy, which takes ten times as long
-        made._launches = [
-            launch._replace(bindings=bindings, grid=grid or launch.grid, params=next(placed) if varies else launch.params)
-            if isinstance(launch, _Launch)
-            else BlockCopy(bindings)
-            for launch, varies, (_, grid, bindings) in zip(self._launches, self._varies, filled, strict=True)
-        ]
+        made._values = filled
+        if self._varies:
+            made._blocks = self._blocks.copy()
+            for place in self._varies:
+                made._blocks[place] = next(placed)
         return made
 
     def resolve(self, resources: Resources) -> list[Command]:
         """The commands over these resources; valid as long as the resources stay where they are."""
-        commands = []
-        for launch in self._launches:
-            if isinstance(launch, _Launch):
-                commands.append(self._resolve(launch, resources))
-                continue
-            source, target = map(resources.locate, launch.bindings)
-            if source != target:
-                commands.append(copy_between(self._operator, source, target))
-        return commands
+        if not self._labels:
+            return []
+        return [Command(self._labels, NativeLaunches(self._native, self._values, self._blocks, resources))]
 
-    def _resolve(self, launch: _Launch, resources: Resources) -> Command:
-        buffers = []
-        remainders = []
-        for part in launch.bindings:
-            bound = resources.locate(part)
-            remainder = bound.offset % self._alignment
-            buffers.append((bound.buffer.native, bound.offset - remainder, bound.nbytes + remainder))
-            remainders.append(remainder)
-        push = launch.push.pack(*remainders)
-        native = NativeDispatch(launch.kernel, buffers, launch.writes, launch.params, push, launch.grid)
-        return Command(self._operator, launch.name, native)
+
+def _kernel(device: ComputeDevice, launch: Dispatch) -> tuple[_native.Kernel, int]:
+    """The pipeline of a launch, and which of its bindings it writes."""
+    return device.kernel(launch.kernel), KERNELS[launch.kernel.kernel].writes
 
 
 class DispatchTiming(NamedTuple):
@@ -228,13 +185,13 @@ class Recording:
 
     def add(self, commands: Sequence[Command]) -> None:
         """Appends commands."""
-        dispatch, copy = self._native.dispatch, self._native.copy
-        for operator, kernel, arguments in commands:
-            if isinstance(arguments, NativeDispatch):
-                dispatch(*arguments)
+        for labels, arguments in commands:
+            if isinstance(arguments, NativeCopy):
+                self._native.copy(*arguments)
+                self.labels += labels
             else:
-                copy(*arguments)
-            self.labels.append((operator, kernel))
+                left_out = self._native.launch(*arguments)
+                self.labels += [label for place, label in enumerate(labels) if place not in left_out] if left_out else labels
 
     def submit(self, *, defer: bool = False) -> None:
         """Submits; the first call ends recording. Waits for the previous submit of this recording.

@@ -205,7 +205,7 @@ _LAZY = {
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}
 
-_SUBMODULES = ("eager", "onnx", "pydirectml", "xp")
+_SUBMODULES = ("eager", "onnx", "pydirectml", "torch", "xp")
 
 
 def _open_device() -> Device:

@@ -26,14 +26,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("xp",),
     ("pydirectml",),
     ("onnx",),
-    ("llm", "ort", "dxdispatch"),
+    ("llm", "ort", "dxdispatch", "torch"),
     ("verify", "doctor"),
     ("cli",),
     ("__main__",),
 )
 """The rooms from the bottom up. A module may import from the rows below its own and from its own package."""
 
-DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm", "ort", "dxdispatch")
+DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm", "ort", "dxdispatch", "torch")
 """What a user imports to describe networks; each translates into steps for the engine."""
 ALLOWED: dict[str, frozenset[str]] = {
     "builder": frozenset({"directml.device", "directml.operator"}),  # Function.operator is a compiled operator of DirectML's
@@ -45,6 +45,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             *("onnx.network", "onnx.node_facts", "onnx.program", "onnx.registry", "onnx.weights"),
         }
     ),
+    "torch": frozenset({"directml.device"}),  # its options choose a Device
     "llm": frozenset({"directml.device", "onnx.session"}),  # a decoder may be an ONNX file
     "dxdispatch": frozenset(  # its files say which of DirectML's calls to make, and name ONNX models
         {

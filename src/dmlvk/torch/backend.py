@@ -1,0 +1,101 @@
+"""The backend of ``torch.compile``: graphs through AOTAutograd to the device, forward and backward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+
+from dmlvk.directml.device import Device
+from dmlvk.engine.default_device import default_device
+from dmlvk.runtime.device import ComputeDevice
+from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.torch.calls import DeviceGraph
+from dmlvk.torch.decompositions import decompositions
+from dmlvk.torch.memory import register
+from dmlvk.torch.report import note
+
+
+class Options(NamedTuple):
+    """The options of ``torch.compile(..., options=...)``.
+
+    Attributes:
+        device: A ``dmlvk.Device``, or what its constructor takes; ``dmlvk.default_device()`` where None.
+        allow_fallback: Whether PyTorch runs operators that have no converter, on the host. Else they are an error.
+    """
+
+    device: Any = None
+    allow_fallback: bool = False
+
+    @staticmethod
+    def of(given: Mapping[str, Any] | None) -> Options:
+        """Options as a user gives them.
+
+        Raises:
+            InvalidArgumentError: there is no such option.
+        """
+        for name in given or ():
+            if name not in Options._fields:
+                rule = f"must be one of {', '.join(Options._fields)}"
+                raise InvalidArgumentError(rule, operator="torch.compile", field="options", value=name)
+        return Options(**(given or {}))
+
+    def opened(self) -> ComputeDevice:
+        """The device."""
+        if isinstance(self.device, ComputeDevice):
+            return self.device
+        return default_device() if self.device is None else _opened(self.device)
+
+
+@functools.cache
+def _opened(choice: Any) -> Device:
+    """One device for all graphs that name the same one."""
+    return Device(choice)
+
+
+def backend(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """The backend ``dmlvk``, for ``torch.compile(model, backend="dmlvk", options={...})``; see ``Options``.
+
+    Raises:
+        UnsupportedError: the graph has operators without a converter, and ``allow_fallback`` is not set.
+    """
+    if mode is not None:
+        raise InvalidArgumentError("must be left out", operator="torch.compile", field="mode", value=mode)
+    register()
+    chosen = Options.of(options)
+    compiler = functools.partial(compiled, options=chosen)
+    made: Callable[..., Any] = aot_autograd(
+        fw_compiler=functools.partial(compiler, kind="forward"),
+        bw_compiler=functools.partial(compiler, kind="backward"),
+        inference_compiler=functools.partial(compiler, kind="inference"),
+        decompositions=decompositions(),
+        keep_inference_input_mutations=True,
+    )(module, inputs)
+    return made
+
+
+def compiled(
+    module: fx.GraphModule, inputs: Sequence[Any], *, options: Options, kind: str
+) -> Callable[[list[Any]], list[Any]]:
+    """A graph of core operators as a function of a list of tensors, which it empties."""
+    kept_from = _forward_outputs() if kind == "forward" else None
+    graph = DeviceGraph(options.opened(), module, kind, kept_from)
+    note(graph)
+    return graph
+
+
+def _forward_outputs() -> int | None:
+    """The number of outputs of a forward graph that are its user's, and not kept for the backward one."""
+    context = TracingContext.try_get()
+    known = None if context is None else context.fw_metadata
+    return None if known is None else int(known.num_forward)

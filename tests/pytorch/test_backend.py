@@ -1,0 +1,77 @@
+"""``torch.compile(backend="dmlvk")``: what it finds, what it runs, what it refuses."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import torch
+
+import dmlvk.torch
+from dmlvk.spec.errors import UnsupportedError
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+class Scaled(torch.nn.Module):
+    """relu(x w + 1.5) - x + n, where n counts calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.linspace(-1, 1, 12).reshape(4, 3))
+        self.register_buffer("n", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.n.add_(1.0)
+        return torch.relu(x * self.w + 1.5) - x + self.n
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch.compiler.reset()
+
+
+def test_the_entry_point_of_the_backend_is_the_backend() -> None:
+    """An installed package is found by its entry point."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, name = project["entry-points"]["torch_dynamo_backends"]["dmlvk"].split(":")
+    assert getattr(importlib.import_module(module), name) is dmlvk.torch.backend
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    code = "import sys, dmlvk; dmlvk.Device, dmlvk.Graph; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_module_runs_on_the_device_and_changes_its_buffers() -> None:
+    module, reference, x = Scaled(), Scaled(), torch.linspace(-3, 3, 12).reshape(4, 3)
+    compiled = torch.compile(module, backend=dmlvk.torch.backend)
+    with torch.no_grad():
+        for _ in range(2):
+            assert torch.equal(compiled(x), reference(x))
+    assert torch.equal(module.n, reference.n)
+    (graph,) = dmlvk.torch.report().graphs
+    assert (graph.kind, graph.runs) == ("inference", 2)
+    assert {label.op_type for label in graph.device_nodes} <= {"aten.add.Tensor", "aten.relu.default", "aten.sub.Tensor"}
+
+
+def test_a_changed_parameter_is_read_anew() -> None:
+    module, x = Scaled(), torch.ones(4, 3)
+    compiled = torch.compile(module, backend=dmlvk.torch.backend)
+    with torch.no_grad():
+        before = compiled(x)
+        module.w.add_(1.0)
+        assert torch.equal(compiled(x), before + 2.0)  # the product grows by 1, and so does n
+
+
+def test_all_operators_without_a_converter_are_named() -> None:
+    def lacking(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.bessel_j0(x) + torch.special.airy_ai(x)
+
+    with pytest.raises(Exception, match=r"aten\.special_airy_ai\.default, aten\.special_bessel_j0\.default") as caught:
+        torch.compile(lacking, backend=dmlvk.torch.backend)(torch.ones(3))
+    assert isinstance(getattr(caught.value, "inner_exception", caught.value), UnsupportedError)

@@ -1,6 +1,6 @@
-"""Prints the perplexity of a GGUF model on a text, for each type of weights that the package gguf makes: a table.
+"""Prints the perplexity of a GGUF model on a text, for each type of weights that there are kernels for: a table.
 
-    python tools/perplexity.py model.gguf [--tokens 512] [--types F16 Q8_0 Q4_0]
+    python tools/perplexity.py model.gguf [--tokens 2048] [--types F16 Q8_0 Q4_K]
 
 The text is scikit-learn's description of its data sets. The model's own types come first; the others are made of the numbers
 that those stand for, so none can be better than what the file has lost already.
@@ -15,6 +15,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 import sklearn.datasets
+from k_quants import quantized
 
 import dmlvk
 from dmlvk.llm.config import Weights, WeightTensor
@@ -22,13 +23,13 @@ from dmlvk.llm.decoder import Decoder
 from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.tokenizer import Tokenizer
 
-TYPES = ("F32", "F16", "BF16", "Q8_0", "Q5_0", "Q4_1", "Q4_0")
+TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_1", "Q4_0")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--types", nargs="*", default=TYPES, choices=TYPES)
     options = parser.parse_args()
     weights = load_gguf(options.model)
@@ -56,7 +57,8 @@ def of_type(weights: Weights, kind: str) -> Weights:
     def changed(tensor: WeightTensor) -> WeightTensor:
         if len(tensor.sizes) < 2:
             return tensor
-        data = gguf.quantize(numbers(tensor), gguf.GGMLQuantizationType[kind])
+        own = numbers(tensor)
+        data = quantized(own, kind) if kind.endswith("_K") else gguf.quantize(own, gguf.GGMLQuantizationType[kind])
         return WeightTensor(kind, tensor.sizes, data.reshape(-1).view(np.uint8))
 
     return dataclasses.replace(weights, tensors={name: changed(tensor) for name, tensor in weights.tensors.items()})

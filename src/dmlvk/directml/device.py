@@ -14,6 +14,7 @@ from dmlvk.directml.command import CommandList, CommandRecorder
 from dmlvk.directml.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Signature, TensorSlot
 from dmlvk.engine.default_device import default_device as engine_default_device
 from dmlvk.engine.operator import SECONDS_BETWEEN_SAVES
+from dmlvk.engine.weights import write_content
 from dmlvk.graph.assemble import assemble
 from dmlvk.graph.desc import GraphDesc, OperatorGraphNodeDesc
 from dmlvk.graph.passes import optimized
@@ -156,9 +157,8 @@ class Device(ComputeDevice):
         )
         constants = []
         for storage in assembly.constants:
-            assert storage.constant is not None, "a constant has a value"
             constants.append(self.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS))
-            constants[-1].write(storage.constant)
+            write_content(constants[-1], storage)
         return self.compile_plan(signature, assembly.plan, flags, constants)
 
     def capabilities_under(self, flags: ExecutionFlags) -> Capabilities:

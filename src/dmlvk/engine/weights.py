@@ -12,8 +12,6 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-import numpy as np
-
 from dmlvk.engine.operator import PreparedOperator, initialization_scratch
 from dmlvk.engine.progress import Count
 from dmlvk.graph.step import Storage
@@ -94,8 +92,7 @@ class Weights:
 
     def _uploaded(self, storage: Storage) -> Buffer:
         buffer = self._device.create_buffer(storage.nbytes, purpose=Purpose.WEIGHTS)
-        assert storage.constant is not None, "constants have a value"
-        buffer.write(np.ascontiguousarray(storage.constant))
+        write_content(buffer, storage)
         return buffer
 
     def initialize(self, targets: Sequence[Target], count: Count, to_come: int = 0) -> None:
@@ -140,6 +137,14 @@ class Weights:
 
     def _created(self, nbytes: int, purpose: Purpose) -> BoundRange | None:
         return BoundRange(self._device.create_buffer(nbytes, purpose=purpose), 0, nbytes) if nbytes else None
+
+
+def write_content(buffer: Buffer, storage: Storage) -> None:
+    """Starts to write a constant into memory of its own."""
+    end = 0
+    for array in storage.content():
+        buffer.write(array, end)
+        end += array.nbytes
 
 
 def _batches(targets: Sequence[Target], sizes: Mapping[PreparedOperator, int], to_come: int) -> Iterator[list[Target]]:

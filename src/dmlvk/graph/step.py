@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,17 @@ class Place(NamedTuple):
     offset: int
 
 
+@dataclass(frozen=True, eq=False)
+class JoinedArrays:
+    """Arrays whose bytes come one after the other, as one constant. The host puts them together only for who asks for an
+    array."""
+
+    arrays: tuple[npt.NDArray[np.generic], ...]
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in self.arrays])
+
+
 @dataclass(eq=False)
 class Storage:
     """Bytes on the device that operators write and read; two storages are equal only if they are the same.
@@ -39,8 +50,14 @@ class Storage:
     """
 
     nbytes: int
-    constant: npt.NDArray[np.generic] | None = field(default=None, repr=False)
+    constant: npt.NDArray[np.generic] | JoinedArrays | None = field(default=None, repr=False)
     part_of: Place | None = field(default=None, repr=False)
+
+    def content(self) -> Iterator[npt.NDArray[np.generic]]:
+        """The constant as contiguous arrays that come one after the other; none of a storage that is no constant."""
+        own = self.constant
+        arrays = own.arrays if isinstance(own, JoinedArrays) else () if own is None else (own,)
+        return map(np.ascontiguousarray, arrays)
 
     @property
     def place(self) -> Place:

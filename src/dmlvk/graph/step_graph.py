@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.graph.step import Origin, Place, Step, Storage
+from dmlvk.graph.step import JoinedArrays, Origin, Place, Step, Storage
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.tensor import TensorDesc
 
@@ -223,6 +223,14 @@ class StepGraph:
         if key not in self._memory:
             array = make().astype(_DTYPES[data_type], copy=False).reshape(-1)
             self._memory[key] = Storage(-(-array.nbytes // 4) * 4, array)
+        return self._memory[key]
+
+    def joined(self, sources: Sequence[Storage]) -> Storage:
+        """The bytes of constants one after the other, as a new constant of which the host makes no copy."""
+        key = ("joined", *sources)
+        if key not in self._memory:
+            arrays = tuple(array for source in sources for array in source.content())
+            self._memory[key] = Storage(-(-sum(array.nbytes for array in arrays) // 4) * 4, JoinedArrays(arrays))
         return self._memory[key]
 
     def replace(self, old: Sequence[Step], *new: Step, early: bool = False) -> None:

@@ -38,9 +38,9 @@ def _write_through(graph: StepGraph, copy: Step) -> None:
     assert target is not None and written is not None, "both write something"
     output = _moved(written, windows[0].tensor, target)
     if output is not None:
-        graph.replace(
-            (writer, copy), dataclasses.replace(writer, desc=writer.desc.replace(output_tensor=output), outputs=copy.outputs)
-        )
+        outputs = (copy.outputs[0], *writer.outputs[1:])
+        moved = dataclasses.replace(writer, desc=writer.desc.replace(output_tensor=output), outputs=outputs)
+        graph.replace((writer, copy), moved)
 
 
 def _read_through(graph: StepGraph, copy: Step) -> None:

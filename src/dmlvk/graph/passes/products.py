@@ -8,54 +8,92 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.graph.passes.copies import windows_of
+from dmlvk.graph.passes.copies import PLACE_ALIGNMENT, windows_of
 from dmlvk.graph.passes.match import operand, row_of_c
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _MOST_BYTES: Final = 2**24
-"""The most bytes of a constant that is joined with others: a product with a larger one fills a device by itself, and the
-host would keep a second copy of much."""
+"""The most bytes of a constant that is joined with others on the host: a product with a larger one fills a device by itself,
+and the host would keep a second copy of much."""
+_MOST_BOUND: Final = 2**27
+"""The most bytes of joined weights in blocks: as many as every device binds."""
+_BLOCKS: Final = ("weight_tensor", "scales_tensor", "zero_points_tensor")
 
 
 def join_products(graph: StepGraph) -> None:
-    """GEMMs of one A with constants, and with constant rows as C, become one whose output their readers see in part.
+    """Products of one tensor with constants, and with constant rows that are added, become one whose output their readers
+    see in part.
 
-    Only where all readers can read a part of a row where it lies, or copy it themselves. The constants are joined on the
-    host, once for all sizes.
+    Only where all readers can read a part of a row where it lies, or copy it themselves. The constants of GEMMs are joined
+    on the host, once for all sizes; weights in blocks come one after the other on the device.
     """
     of_source: dict[Storage, list[Step]] = {}
     for step in graph.steps:
         if _is_joinable(graph, step):
-            source = step.storage("a_tensor")
-            assert source is not None, "a GEMM has its A"
+            source = step.inputs[0]
+            assert source is not None, "a product has its first factor"
             of_source.setdefault(source, []).append(step)
     for waiting in of_source.values():
         while waiting:
             first, *others = waiting
-            alike = [first, *(other for other in others if _are_alike(first, other))]
+            alike = [first]
+            for other in others:
+                if _are_alike(first, other) and _fit(alike, other):
+                    alike.append(other)
             waiting = [other for other in others if other not in alike]
             if len(alike) > 1:
-                graph.replace(alike, *_joined(graph, alike), early=True)  # so that all readers come later
+                join = _joined_blocks if isinstance(first.desc, BlockQuantizedGemm) else _joined
+                graph.replace(alike, *join(graph, alike), early=True)  # so that all readers come later
 
 
 def _is_joinable(graph: StepGraph, step: Step) -> bool:
-    """Whether a step is a GEMM with one constant matrix, whose output is read where it lies or copied."""
-    desc = step.desc
-    if not isinstance(desc, ops.Gemm) or desc.fused_activation is not None:
-        return False
+    """Whether a step is a product with one constant matrix, whose output is read where it lies or copied."""
+    match step.desc:
+        case ops.Gemm():
+            good = _is_joinable_gemm(graph, step, step.desc)
+        case BlockQuantizedGemm():
+            good = _are_joinable_blocks(graph, step, step.desc)
+        case _:
+            return False
+    storage = step.outputs[0]
+    return good and storage is not None and storage not in graph.outputs and all(map(_reads_parts, graph.readers(storage)))
+
+
+def _is_joinable_gemm(graph: StepGraph, step: Step, desc: ops.Gemm) -> bool:
     output, weights = desc.tensor("output_tensor"), desc.tensor("b_tensor")
-    if any(size != 1 for size in output.sizes[:-2]) or output.strides is not None:
+    if desc.fused_activation is not None or any(size != 1 for size in output.sizes[:-2]) or output.strides is not None:
         return False
     if graph.constant(*operand(step, "b_tensor")) is None or weights.total_tensor_size_in_bytes > _MOST_BYTES:
         return False
-    if desc.c_tensor is not None and (desc.beta != 1.0 or graph.constant(step.storage("c_tensor"), row_of_c(desc)) is None):
+    row = row_of_c(desc)
+    return desc.c_tensor is None or (desc.beta == 1.0 and graph.constant(step.storage("c_tensor"), row) is not None)
+
+
+def _are_joinable_blocks(graph: StepGraph, step: Step, desc: BlockQuantizedGemm) -> bool:
+    """Those of which each makes whole words of a row, so that parts of it lie as tensors do."""
+    output, bias = desc.tensor("output_tensor"), desc.bias_tensor
+    if desc.addend_tensor is not None or output.strides is not None:
         return False
-    storage = step.outputs[0]
-    return storage is not None and storage not in graph.outputs and all(map(_reads_parts, graph.readers(storage)))
+    if output.sizes[1] * element_bits(output.data_type) // 8 % PLACE_ALIGNMENT:
+        return False
+    if bias is not None and graph.constant(step.storage("bias_tensor"), bias) is None:
+        return False
+    return all(_is_all_of_a_constant(graph, step.storage(name), getattr(desc, name)) for name in _BLOCKS)
+
+
+def _is_all_of_a_constant(graph: StepGraph, storage: Storage | None, tensor: TensorDesc | None) -> bool:
+    """Whether a tensor is absent, or each byte of a constant in its order."""
+    if storage is None or tensor is None:
+        return True
+    nbytes = tensor.element_count * element_bits(tensor.data_type) // 8
+    is_constant = storage.constant is not None and not graph.outlives_a_run(storage)
+    return is_constant and sum(array.nbytes for array in storage.content()) == nbytes
 
 
 def _reads_parts(reader: Step) -> bool:
@@ -63,13 +101,80 @@ def _reads_parts(reader: Step) -> bool:
 
 
 def _are_alike(one: Step, other: Step) -> bool:
-    """Whether two GEMMs of one storage see it alike, and do the same with it."""
+    """Whether two products of one storage see it alike, and do the same with it."""
+    if type(one.desc) is not type(other.desc):
+        return False
+    if isinstance(one.desc, BlockQuantizedGemm):
+        same = all(getattr(one.desc, name) == getattr(other.desc, name) for name in ("input_tensor", "format", "block_size"))
+        return same and all(_type(one.desc, name) is _type(other.desc, name) for name in _BLOCKS)
     names = ("a_tensor", "trans_a", "trans_b", "alpha")
     return all(getattr(one.desc, name) == getattr(other.desc, name) for name in names)
 
 
+def _type(desc: OperatorDesc, name: str) -> object:
+    tensor: TensorDesc | None = getattr(desc, name)
+    return None if tensor is None else tensor.data_type
+
+
+def _fit(products: list[Step], other: Step) -> bool:
+    """Whether weights in blocks may be joined with others, for all that they take."""
+    if not isinstance(other.desc, BlockQuantizedGemm):
+        return True
+    return sum(step.desc.tensor("weight_tensor").element_count for step in (*products, other)) <= _MOST_BOUND
+
+
+def _joined_blocks(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
+    """The product with all weights in blocks, and the split of what it makes."""
+    first = products[0]
+    pieces = tuple(product.desc.tensor("output_tensor") for product in products)
+    rows, _ = pieces[0].sizes
+    width = sum(piece.sizes[1] for piece in pieces)
+    whole = TensorDesc(pieces[0].data_type, (rows, width))
+    storages: dict[str, Storage | None] = {"input_tensor": first.storage("input_tensor")}
+    changes: dict[str, Any] = {}
+    for name in _BLOCKS:
+        sources = [source for product in products if (source := product.storage(name)) is not None]
+        if sources:
+            storages[name] = graph.joined(sources)
+            tensors = [product.desc.tensor(name) for product in products]
+            sizes = (sum(tensor.sizes[0] for tensor in tensors), *tensors[0].sizes[1:])
+            changes[name] = TensorDesc(tensors[0].data_type, sizes)
+    biases = [product.desc.bias_tensor for product in products if isinstance(product.desc, BlockQuantizedGemm)]
+    if any(bias is not None for bias in biases):
+        storages["bias_tensor"] = _joined_rows(graph, [own.storage("bias_tensor") for own in products], biases, pieces)
+        changes["bias_tensor"] = TensorDesc(whole.data_type, (width,))
+    return _and_split(first, first.desc.replace(**changes, output_tensor=whole), storages, pieces, products)
+
+
+def _joined_rows(
+    graph: StepGraph, sources: list[Storage | None], rows: list[TensorDesc | None], pieces: tuple[TensorDesc, ...]
+) -> Storage:
+    """Rows that are added to pieces of an output, one after the other; zeros where there are none."""
+
+    def new_row() -> npt.NDArray[Any]:
+        known = zip(map(graph.constant, sources, rows), pieces, strict=True)
+        return np.concatenate([np.zeros(piece.sizes[-1]) if row is None else row for row, piece in known])
+
+    return graph.derived(f"joined rows: {rows}", sources, pieces[0].data_type, new_row)
+
+
+def _and_split(
+    first: Step,
+    desc: OperatorDesc,
+    storages: dict[str, Storage | None],
+    pieces: tuple[TensorDesc, ...],
+    products: list[Step],
+) -> tuple[Step, Step]:
+    """The joined product as a step, and the split of its output into those of all products."""
+    whole = desc.tensor("output_tensor")
+    storages["output_tensor"] = Storage(whole.total_tensor_size_in_bytes)
+    joined = Step.of(first.origin, desc, storages)
+    split = ops.Split(input_tensor=whole, output_tensors=pieces, axis=whole.dimension_count - 1)
+    return joined, Step(first.origin, split, joined.outputs, tuple(product.outputs[0] for product in products))
+
+
 def _joined(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
-    """The product with all constants, and the split of what it makes."""
+    """The GEMM with all constants, and the split of what it makes."""
     first = products[0]
     descs = [product.desc for product in products if isinstance(product.desc, ops.Gemm)]
     output, along = descs[0].tensor("output_tensor"), -1 if descs[0].trans_b is MatrixTransform.NONE else -2
@@ -91,17 +196,8 @@ def _joined(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
     changes: dict[str, Any] = {"b_tensor": TensorDesc(output.data_type, tuple(sizes))}
     if any(desc.c_tensor is not None for desc in descs):
         rows = [row_of_c(desc) for desc in descs]
-        biases = [product.storage("c_tensor") for product in products]
-
-        def new_row() -> npt.NDArray[Any]:
-            known = zip(map(graph.constant, biases, rows), pieces, strict=True)
-            return np.concatenate([np.zeros(piece.sizes[-1]) if row is None else row for row, piece in known])
-
-        storages["c_tensor"] = graph.derived(f"joined rows: {rows}", biases, output.data_type, new_row)
+        storages["c_tensor"] = _joined_rows(graph, [product.storage("c_tensor") for product in products], rows, pieces)
         repeated = (0,) * (output.dimension_count - 1)
         changes |= {"c_tensor": TensorDesc(output.data_type, (*output.sizes[:-1], width), (*repeated, 1)), "beta": 1.0}
     whole = TensorDesc(output.data_type, (*output.sizes[:-1], width))
-    storages["output_tensor"] = Storage(whole.total_tensor_size_in_bytes)
-    joined = Step.of(first.origin, descs[0].replace(output_tensor=whole, **changes), storages)
-    split = ops.Split(input_tensor=whole, output_tensors=pieces, axis=output.dimension_count - 1)
-    return joined, Step(first.origin, split, joined.outputs, tuple(product.outputs[0] for product in products))
+    return _and_split(first, descs[0].replace(output_tensor=whole, **changes), storages, pieces, products)

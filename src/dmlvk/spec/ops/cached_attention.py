@@ -84,6 +84,7 @@ class CachedAttention(
         _tables,
         _window,
     ),
+    traits=_s.Traits(strided=True),
 ):
     """New rows of keys and values go into a cache, and queries meet all rows that it then has.
 

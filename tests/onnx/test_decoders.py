@@ -217,7 +217,7 @@ def test_a_folder_of_the_model_builder(
         assert token == model.logits([*prompt, *first[:index]])[-1].argmax()
     drawn = [list(model.generate(prompt, 4, ignore_ends=True, temperature=2.0, seed=seed)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-    own: Any = model._decoder
+    own: Any = model.decoder
     assert own._session.report().plans <= 3 and own._session.report().host_reads == 0, "a token makes no plan"
     chat = list(model.chat([{"role": "user", "content": "w5"}], 1, ignore_ends=True))
     assert chat == list(model.generate("w5", 1, ignore_ends=True))

@@ -27,13 +27,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("pydirectml",),
     ("onnx",),
     ("llm", "ort", "dxdispatch", "torch"),
+    ("ray",),
     ("verify", "doctor"),
     ("cli",),
     ("__main__",),
 )
 """The rooms from the bottom up. A module may import from the rows below its own and from its own package."""
 
-DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm", "ort", "dxdispatch", "torch")
+DOORS = ("directml", "eager", "builder", "pydirectml", "onnx", "llm", "ort", "dxdispatch", "torch", "ray")
 """What a user imports to describe networks; each translates into steps for the engine."""
 ALLOWED: dict[str, frozenset[str]] = {
     "builder": frozenset({"directml.device", "directml.operator"}),  # Function.operator is a compiled operator of DirectML's
@@ -47,6 +48,11 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     "torch": frozenset({"directml.device"}),  # its options choose a Device
     "llm": frozenset({"directml.device", "onnx.session"}),  # a decoder may be an ONNX file
+    "ray": frozenset(  # its actors run the sessions and models of other doors
+        {
+            *("directml.device", "llm.model", "onnx.batches", "onnx.external", "onnx.options", "onnx.session"),
+        }
+    ),
     "dxdispatch": frozenset(  # its files say which of DirectML's calls to make, and name ONNX models
         {
             "directml.command",

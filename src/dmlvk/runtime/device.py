@@ -2,6 +2,7 @@
 
 Environment variables:
     DMLVK_DEVICE: The default choice: an index, a UUID or part of a name.
+    DMLVK_VISIBLE_DEVICES: UUIDs with commas between: the process sees no other devices.
     DMLVK_PROFILE, DMLVK_DISABLE, DMLVK_SUBGROUP_SIZE, DMLVK_CLAIMED_SUBGROUP_SIZE, DMLVK_LIMITS, DMLVK_MODEL: What devices
         are to do without; see ``Mask``.
     DMLVK_CACHE_DIR: Folder of the pipeline caches and measured models, instead of ``dmlvk`` where the system keeps caches:
@@ -118,11 +119,13 @@ def _physical_devices() -> list[_native.PhysicalDevice]:
 
 
 def devices() -> list[DeviceInfo]:
-    """Every device of at least Vulkan 1.3 with a compute queue, in the loader's order. Opens none of them.
+    """Every device of at least Vulkan 1.3 with a compute queue, in the loader's order, but for those that
+    DMLVK_VISIBLE_DEVICES leaves out. Opens none of them.
 
     Raises:
         NoDeviceError: no Vulkan loader or driver is installed.
     """
+    visible = os.environ.get("DMLVK_VISIBLE_DEVICES")
     return [
         DeviceInfo(
             native.index,
@@ -137,6 +140,7 @@ def devices() -> list[DeviceInfo]:
             native.device_id,
         )
         for native in _physical_devices()
+        if visible is None or native.uuid in visible.lower().split(",")
     ]
 
 

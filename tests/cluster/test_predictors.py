@@ -1,0 +1,71 @@
+"""Predictors on a Ray cluster of two logical nodes: every row once, in order and right, whatever fails on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx_models import make_model
+from ray_cluster import run_on_cluster
+
+pytestmark = pytest.mark.slow  # starts Ray
+
+PROGRAM = '''
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+import ray.data
+import dmlvk.ray
+from dmlvk.spec.errors import DeviceLostError
+from ray_cluster import cluster
+
+path = Path(sys.argv[1])
+COUNT = 2_000
+
+
+class Failing(dmlvk.ray.OnnxPredictor):
+    """Fails twice, once killed and once without its device, each time after a batch is computed."""
+
+    def __call__(self, batch):
+        made = super().__call__(batch)
+        if 1_001 in batch["id"] and self.first("killed"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        with self._new_process_on_failure():
+            if 501 in batch["id"] and self.first("lost"):
+                raise DeviceLostError("the device is lost", result=-4, call="vkQueueSubmit")
+        return made
+
+    def first(self, what):
+        try:
+            os.close(os.open(path.with_name(what), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+with cluster():
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    ids = np.arange(COUNT)
+    x = (ids[:, None] * np.ones(4)).astype(np.float32)
+    rows = ray.data.from_pandas([
+        __import__("pandas").DataFrame({"id": ids[start : start + 70], "x": list(x[start : start + 70])})
+        for start in range(0, COUNT, 70)
+    ])
+    made = dmlvk.ray.predict(rows, Failing, dmlvk.ray.share(path), batch_size=70, num_cpus=0.5).take_all()
+
+failed = sorted(item.name for item in path.parent.iterdir() if item != path)
+assert failed == ["killed", "lost"], failed
+assert [row["id"] for row in made] == list(range(COUNT))
+assert all(np.array_equal(row["y"], row["id"] * np.float32([1, 2, 3, 4])) for row in made)
+print("right")
+'''
+
+
+def test_every_row_is_there_once_though_processes_fail(tmp_path: Path) -> None:
+    node = helper.make_node("Mul", ["x", "w"], ["y"])
+    model = make_model(node, {"x": (np.float32, (32, 4))}, constants={"w": np.float32([1, 2, 3, 4])})
+    onnx.save(model, tmp_path / "model.onnx")
+    assert run_on_cluster(PROGRAM, str(tmp_path / "model.onnx")).splitlines()[-1] == "right"

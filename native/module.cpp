@@ -424,14 +424,14 @@ BoundRange located(const Device& device, nb::handle resources, const PyLaunches:
     return {known->second->buffer, number_of(whole, 1) + start, length == 0 ? bytes - start : length};
 }
 
-nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object values, nb::object blocks,
+nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object order, nb::object values, nb::object blocks,
                  nb::object resources) {
     const Device& device = *list.device();
     device.logical.require_here();
     std::vector<std::pair<PyObject*, const PyBuffer*>> buffers;
     nb::list left_out;
     for (size_t index = 0; index < nb::len(values); index++) {
-        const PyLaunches::Launch& own = launches.launches.at(index);
+        const PyLaunches::Launch& own = launches.launches.at(order.is_none() ? index : number_of(order, index));
         const nb::handle value = item_of(values, index);
         const nb::handle ranges = item_of(value, 2);
         const auto range = [&](size_t binding) {
@@ -614,7 +614,7 @@ void bind_objects(nb::module_& module) {
     nb::class_<PyLaunches>(module, "Launches", nb::is_weak_referenceable());
     nb::class_<CommandList>(module, "CommandList", nb::is_weak_referenceable())
         .def("dispatch", &dispatch, "kernel"_a, "buffers"_a, "writes"_a, "params"_a.none(), "push"_a, "grid"_a)
-        .def("launch", &launch, "launches"_a, "values"_a, "blocks"_a, "resources"_a)
+        .def("launch", &launch, "launches"_a, "order"_a.none(), "values"_a, "blocks"_a, "resources"_a)
         .def("copy", &copy, "source"_a, "source_offset"_a, "target"_a, "target_offset"_a, "nbytes"_a)
         .def("fill", &fill, "target"_a, "offset"_a, "nbytes"_a, "word"_a)
         .def("submit", &submit, nb::kw_only(), "defer"_a = false)

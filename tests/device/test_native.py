@@ -794,7 +794,9 @@ def test_launches_find_their_ranges(native: _native.Device) -> None:
     commands = native.command_list()
     given = [(None, None, own) for own in ranges]
     resources[0][1] = (x, 512, 64)
-    assert commands.launch(launches, given, [None] * 4, resources) == (3,), "bytes are not copied to themselves"
+    assert commands.launch(launches, [0, 1, 2, 3], given, [None] * 4, resources) == (3,), (
+        "bytes are not copied to themselves"
+    )
     commands.submit()
     expected = np.zeros(COUNT, np.uint32)
     expected[0:12], expected[16:24], expected[40:48] = values[132:144], values[0:8], values[72:80]
@@ -810,10 +812,10 @@ def test_launches_find_their_ranges(native: _native.Device) -> None:
         ([theirs] * 2, "another"),
     ):
         with pytest.raises(ValueError, match=message):
-            native.command_list().launch(launches, given, [None] * 4, (inputs, *resources[1:]))
+            native.command_list().launch(launches, None, given, [None] * 4, (inputs, *resources[1:]))
     beyond = [(None, None, (("", 0, 48, 32), ("", 0, 0, 32)))]
     with pytest.raises(ValueError, match=r"48 \+ 32 leave a resource of 64"):
-        native.command_list().launch(launches, beyond, [None], resources)
+        native.command_list().launch(launches, [3], beyond, [None], resources)
     with pytest.raises(ValueError, match="a source and a target"):
         native.launches(16, [(None, 0, [(0, 0)])])
 

@@ -27,9 +27,10 @@ class NativeList:
     def dispatch(self, *arguments: Any) -> None:
         self.commands.append(("dispatch", *arguments))
 
-    def launch(self, launches: Any, values: Any, blocks: Any, resources: Any) -> tuple[int, ...]:
+    def launch(self, launches: Any, order: Any, values: Any, blocks: Any, resources: Any) -> tuple[int, ...]:
         """As the native list's, which appends each as ``dispatch`` and ``copy`` do."""
         alignment, own = launches
+        own = own if order is None else [own[place] for place in order]
         left_out = []
         for index, ((kernel, writes, places), (_, grid, ranges)) in enumerate(zip(own, values, strict=True)):
             buffers, remainders = [], []

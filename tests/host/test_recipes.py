@@ -20,6 +20,7 @@ from dmlvk.spec.enums import (
     MatrixTransform,
     MultiheadAttentionMaskType,
     PaddingMode,
+    RecurrentNetworkDirection,
     ReduceFunction,
     TensorDataType,
 )
@@ -102,7 +103,8 @@ def shown(plan: Plan) -> FilledPlan:
     """A plan of plain sizes, as a recipe fills it."""
 
     def launch(item: Launch) -> FilledLaunch:
-        return FilledLaunch(*((item.params, item.grid) if isinstance(item, Dispatch) else (None, None)), item.bindings)
+        params, grid = (item.params, item.grid) if isinstance(item, Dispatch) else (None, None)
+        return FilledLaunch(params, grid, item.bindings)
 
     dispatches, initialize = tuple(map(launch, plan.dispatches)), tuple(map(launch, plan.initialize))
     return FilledPlan(dispatches, initialize, plan.temporary_bytes, plan.persistent_bytes, plan.persistent_inputs)
@@ -479,12 +481,12 @@ def test_pieces_have_recipes_of_their_own(split: bool, device: str) -> None:
     assert len(lowered) < 40, "of three pieces, each with at most so many choices"
 
 
-def lstm(steps: int, batch: int) -> OperatorDesc:
+def lstm(steps: int, batch: int, hidden: int = 32) -> OperatorDesc:
     return ops.Lstm(
         input_tensor=tensor(1, steps, batch, 8),
-        weight_tensor=tensor(1, 1, 4 * 32, 8),
-        recurrence_tensor=tensor(1, 1, 4 * 32, 32),
-        output_sequence_tensor=tensor(steps, 1, batch, 32),
+        weight_tensor=tensor(1, 1, 4 * hidden, 8),
+        recurrence_tensor=tensor(1, 1, 4 * hidden, hidden),
+        output_sequence_tensor=tensor(steps, 1, batch, hidden),
         activation_descs=(ops.ActivationTanh(),) * 3,
     )
 
@@ -498,24 +500,88 @@ def test_a_long_sequence_of_another_length_has_the_same_recipe() -> None:
     assert sized.filled(200_000) is None
 
 
+def gru(steps: int, direction: RecurrentNetworkDirection, *, before: bool) -> OperatorDesc:
+    """A network with one dispatch a step, or two."""
+    directions = 2 if direction == RecurrentNetworkDirection.BIDIRECTIONAL else 1
+    return ops.Gru(
+        input_tensor=tensor(1, steps, 3, 8),
+        weight_tensor=tensor(1, directions, 3 * 700, 8),
+        recurrence_tensor=tensor(1, directions, 3 * 700, 700),
+        output_sequence_tensor=tensor(steps, directions, 3, 700),
+        output_single_tensor=tensor(1, directions, 3, 700),
+        activation_descs=(ops.ActivationTanh(),) * 2 * directions,
+        direction=direction,
+        linear_before_reset=before,
+    )
+
+
+STEPS: dict[str, Callable[[int], OperatorDesc]] = {
+    "LSTM": lambda steps: lstm(steps, 3, hidden=700),
+    "GRU": lambda steps: gru(steps, RecurrentNetworkDirection.BACKWARD, before=True),
+    "GRU, two dispatches": lambda steps: gru(steps, RecurrentNetworkDirection.BIDIRECTIONAL, before=False),
+}
+
+
+@pytest.mark.parametrize(
+    "caps", [DEVICES["CPU"], Capabilities(features=frozenset(), max_launches=100)], ids=["step", "naive"]
+)
+@pytest.mark.parametrize("name", STEPS)
+def test_a_dispatch_a_step_is_made_for_any_number_of_steps(name: str, caps: Capabilities) -> None:
+    """The launches of two steps come again, with no more in the plan, whatever the number."""
+    build = STEPS[name]
+    sized = Sized(build, 20, caps)
+    again = sized.plan.repetition
+    assert again is not None
+    for steps in (9, 10, 19, 20, 23):
+        wanted = lower(build(steps), caps)
+        filled = sized.filled(steps)
+        assert filled == shown(wanted), (steps, guards_of(sized.trace))
+        order = again.order(len(sized.plan.dispatches), steps * again.each)
+        prepared = kernels(sized.plan)
+        assert [prepared[place] for place in order] == kernels(wanted), steps
+
+
+def test_steps_of_a_network_that_is_cut_are_those_of_each_part() -> None:
+    """A plan of other plans has each launch once: another number of steps is lowered anew."""
+    caps = Capabilities(storage_buffer_bytes=2**12)
+
+    def build(steps: int) -> OperatorDesc:
+        return ops.Rnn(
+            input_tensor=tensor(1, steps, 64, 8),
+            weight_tensor=tensor(1, 1, 8, 8),
+            recurrence_tensor=tensor(1, 1, 8, 8),
+            output_sequence_tensor=tensor(steps, 1, 64, 8),
+            activation_descs=(ops.ActivationTanh(),),
+        )
+
+    sized = Sized(build, 5, caps)
+    assert sized.plan.repetition is None and sized.filled(6) is None
+    assert sized.filled(5) == shown(lower(build(5), caps))
+    assert len({item.params for item in lower(build(5), caps).dispatches if isinstance(item, Dispatch)}) > 5
+
+
 def test_a_number_that_is_pinned_each_time_is_no_symbol() -> None:
-    """A dispatch a step: each length has a recipe of its own, all of which take any number of sequences that kernels may."""
-    caps = DEVICES["CPU"]
+    """Each number of rows has a recipe of its own, all of which take any number of columns that kernels may."""
     outer = SizeTrace()
-    mould = Mould(lstm(outer.symbol("steps", 5), outer.symbol("batch", 33)))
+    caps = DEVICES["CPU"]
+    mould = Mould(product((1, 1, outer.symbol("rows", 5), 64), (1, 1, 64, outer.symbol("n", 33)), (1, 1, 5, 33)))
     symbols = function_of(outer, mould.symbols)
     plain = []
 
+    def desc_with(rows: int, columns: int) -> OperatorDesc:
+        return product((1, 1, rows, 64), (1, 1, 64, columns), (1, 1, rows, columns))
+
     def lower_one(desc: OperatorDesc) -> tuple[OperatorDesc, Plan]:
-        steps, batch = desc.tensor("input_tensor").sizes[1:3]
-        plain.append(type(steps) is int)
-        assert type(batch) is not int
-        return desc, lower(desc, caps)
+        rows, columns = desc.tensor("a_tensor").sizes[2], desc.tensor("b_tensor").sizes[3]
+        plain.append(type(rows) is int)
+        assert type(columns) is not int
+        own = desc_with(len(range(rows)), columns)  # a loop that only a plain number can end
+        return own, lower(own, caps)
 
     recipes = Recipes(mould, lower_one)
-    for steps in range(5, 15):
-        for batch in (33, 35):
-            recipe, filled = recipes.filled(symbols(steps, batch))
-            wanted = lower(lstm(steps, batch), caps)
-            assert filled == shown(wanted) and kernels(recipe.plan) == kernels(wanted), (steps, batch)
+    for rows in range(5, 15):
+        for columns in (33, 35):
+            recipe, filled = recipes.filled(symbols(rows, columns))
+            wanted = lower(desc_with(rows, columns), caps)
+            assert filled == shown(wanted) and kernels(recipe.plan) == kernels(wanted), (rows, columns)
     assert plain == [False, False, True, False, True, True, True, False, True, True]

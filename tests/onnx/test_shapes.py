@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
+from dmlvk.engine.recipe import Recipes
 from dmlvk.onnx.network import Network
 
 rng = np.random.default_rng(0)
@@ -70,7 +71,28 @@ IMAGE = model(
     16,
     "width",
 )
+SEQUENCE = model(
+    [
+        ("LSTM", "x wl rl", "l", {"hidden_size": 8, "direction": "bidirectional"}),
+        ("Transpose", "l", "turned", {"perm": [0, 2, 1, 3]}),
+        ("Reshape", "turned flat", "joined"),
+        ("GRU", "joined wg rg", "g", {"hidden_size": 4}),
+        ("Squeeze", "g one", "y"),
+    ],
+    {
+        "wl": normal(2, 32, 6),
+        "rl": normal(2, 32, 8),
+        "flat": np.array([0, 0, 16]),
+        "wg": normal(1, 12, 16),
+        "rg": normal(1, 12, 4),
+        "one": np.array([1]),
+    },
+    "steps",
+    2,
+    6,
+)
 CASES = {
+    "sequences of any length": (SEQUENCE, lambda size: (size, 2, 6), (9, 10, 11, 12, 21, 16, 30)),
     "a growing cache": (CACHE, lambda size: (1, size, 16), (9, 10, 11, 12, 13, 25, 40, 41, 100)),
     "images of any width": (IMAGE, lambda size: (1, 3, 16, size), (32, 48, 64, 80, 96, 112, 128, 160, 192)),
 }
@@ -109,6 +131,21 @@ def test_new_sizes_have_the_bits_of_a_session_of_their_own(
         (own,) = make_session(proto).run(None, feed)
         assert result.shape == own.shape
         assert result.tobytes() == own.tobytes()
+
+
+def test_a_longer_sequence_lowers_nothing(make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network with a launch a step has the same recipe for any number of steps."""
+    proto, sizes_of, _ = CASES["sequences of any length"]
+    session = make_session(proto)
+    learned = []
+    learn = Recipes._learned
+    monkeypatch.setattr(Recipes, "_learned", lambda self, values: (learned.append(values), learn(self, values))[1])
+    counts = []
+    for size in (10, 11, 12, 13, 14, 15, 16):
+        session.run(None, {"x": normal(*sizes_of(size))})
+        counts.append(len(learned))
+    assert counts[:2] == [0, 0] and counts[2] > 0, "the first of them with symbols is the third"
+    assert counts[2:] == [counts[2]] * 5
 
 
 def test_further_sizes_upload_and_repack_no_weights(make_session: Callable[..., Any]) -> None:

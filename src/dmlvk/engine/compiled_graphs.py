@@ -89,9 +89,7 @@ class CompiledGraph:
         self.exact: Callable[[], CompiledGraph] | None = None
         self.seconds = 0.0
         self.dispatches = sum(
-            len(operator.plan.dispatches)
-            for step, operator in zip(trace.steps, operators, strict=True)
-            if not step.runs_once
+            operator.launches for step, operator in zip(trace.steps, operators, strict=True) if not step.runs_once
         )
 
     def runs(self) -> Iterator[RunStep]:

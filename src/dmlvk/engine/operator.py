@@ -51,9 +51,14 @@ class PreparedOperator:
         self.temporary_bytes = self.plan.temporary_bytes
         self.persistent: BoundRange | None = None
         self.initialized = False
-        self._execution = PreparedLaunches(device, desc.dml_name, self.plan.dispatches)
+        self._execution = PreparedLaunches(device, desc.dml_name, self.plan.dispatches, self.plan.repetition)
         self._initialization = PreparedLaunches(device, desc.dml_name, self.plan.initialize)
         device.save_pipeline_cache(at_most_every=SECONDS_BETWEEN_SAVES)
+
+    @property
+    def launches(self) -> int:
+        """The launches of an execution."""
+        return self._execution.count
 
     def initialization(self, owned: Ranges, temporary: BoundRange | None, persistent: BoundRange | None) -> list[Command]:
         """The commands of the initialisation; ``keep`` what they write once they are submitted.

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Repetition, numbered
 from dmlvk.spec.mould import Mould
 from dmlvk.spec.schema import OperatorDesc
-from dmlvk.spec.size import SizeTrace, settled
+from dmlvk.spec.size import Deferred, SizeTrace, settled
 from dmlvk.spec.size_function import function_of
 
 _MOST_RECIPES: Final = 16
@@ -99,8 +99,8 @@ class JointRecipe(Recipe):
 class Recipes:
     """The recipes of operators that differ in nothing but the numbers of sizes: one for each choice of kernels so far.
 
-    A number that guards have pinned in every one of them, as the steps of a network with a dispatch a step, is no symbol in
-    the next, which is lowered with the plain number and costs less. The 1st, 2nd, 4th, 8th and so on have symbols for all:
+    A number that guards have pinned in every one of them, as one that the lowering counts with, is no symbol in the next,
+    which is lowered with the plain number and costs less. The 1st, 2nd, 4th, 8th and so on have symbols for all:
     there a number may turn out to be free.
 
     Args:
@@ -194,8 +194,22 @@ def _joint(plans: Sequence[FilledPlan]) -> FilledPlan:
 
 
 def _plan(plan: Plan) -> FilledPlan:
-    dispatches, initialize = tuple(map(_launch, plan.dispatches)), tuple(map(_launch, plan.initialize))
+    initialize = tuple(map(_launch, plan.initialize))
+    dispatches: Any = tuple(map(_launch, plan.dispatches))
+    if plan.repetition is not None:
+        dispatches = Deferred(_repeated, (dispatches, plan.repetition))
     return FilledPlan(dispatches, initialize, plan.temporary_bytes, plan.persistent_bytes, plan.persistent_inputs)
+
+
+def _repeated(launches: tuple[FilledLaunch, ...], again: Repetition) -> tuple[FilledLaunch, ...]:
+    """The launches of all rounds, each of which has its number in its parameter block."""
+    made = [launches[place] for place in again.order(len(launches), again.launches)]
+    for index in range(again.launches):
+        launch = made[again.first + index]
+        assert launch.params is not None, "copies have no number"
+        params = numbered(launch.params, again.counter, index // again.each)
+        made[again.first + index] = launch._replace(params=params)
+    return tuple(made)
 
 
 def _launch(launch: Launch) -> FilledLaunch:

@@ -162,6 +162,7 @@ class CommandList:
     def launch(
         self,
         launches: Launches,
+        order: Sequence[int] | None,
         values: Sequence[tuple[bytes | None, tuple[int, int, int] | None, Sequence[tuple[object, int, int, int]]]],
         blocks: Sequence[tuple[Buffer, int, int] | None],
         resources: tuple[Any, ...],
@@ -169,9 +170,10 @@ class CommandList:
         """Appends all launches of a plan, and returns the places of copies that are left out, as there is nothing to do:
         those of bytes to themselves.
 
-        values: for each its grid, which follows its parameter block, and its ranges: the last two numbers of each are the
-        offset in its resource and the bytes, 0 for the rest of it. blocks: where the parameter block of each lies.
-        resources: ``Resources``; a range in it is a Buffer of dmlvk.runtime.memory, an offset and bytes."""
+        order: which of ``launches`` each is; None where they are these in order. values: for each its grid, which follows
+        its parameter block, and its ranges: the last two numbers of each are the offset in its resource and the bytes, 0
+        for the rest of it. blocks: where the parameter block of each lies. resources: ``Resources``; a range in it is a
+        Buffer of dmlvk.runtime.memory, an offset and bytes."""
 
     def copy(self, source: Buffer, source_offset: int, target: Buffer, target_offset: int, nbytes: int) -> None: ...
     def fill(self, target: Buffer, offset: int, nbytes: int, word: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Range, Source
+from dmlvk.kernels.common.plan import BlockCopy, Dispatch, Launch, Range, Repetition, Source
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import Buffer, ParameterBlock
 
@@ -65,6 +65,7 @@ class NativeLaunches(NamedTuple):
     """The arguments of ``_native.CommandList.launch``."""
 
     launches: _native.Launches
+    order: Sequence[int] | None
     values: Sequence[Filling]
     blocks: Sequence[ParameterBlock | None]
     resources: Resources
@@ -104,12 +105,24 @@ Filling = tuple[bytes | None, tuple[int, int, int] | None, tuple[Range, ...]]
 
 
 class PreparedLaunches:
-    """A plan's launches, ready for a device: pipelines created, parameter blocks uploaded."""
+    """A plan's launches, ready for a device: pipelines created, parameter blocks uploaded.
 
-    def __init__(self, device: ComputeDevice, operator: str, launches: Sequence[Launch]) -> None:
+    Args:
+        device: The device.
+        operator: The name of the operator, in timings.
+        launches: The launches.
+        repetition: Which of them come again, where they are to be filled.
+    """
+
+    def __init__(
+        self, device: ComputeDevice, operator: str, launches: Sequence[Launch], repetition: Repetition | None = None
+    ) -> None:
+        self._repetition = repetition
         params = [None if isinstance(launch, BlockCopy) else launch.params or None for launch in launches]
         self._labels = [(operator, launch.name) for launch in launches]
-        self._varies = [place for place, block in enumerate(params) if not isinstance(block, bytes | None)]
+        again = range(repetition.first, repetition.end) if repetition else ()
+        self._varies = [place for place, block in enumerate(params) if place in again or not isinstance(block, bytes | None)]
+        self._order: Sequence[int] | None = None
         self._native = device.native.launches(
             device.storage_alignment,
             [
@@ -126,9 +139,25 @@ class PreparedLaunches:
             (None, None if isinstance(launch, BlockCopy) else launch.grid, launch.bindings) for launch in launches
         ]
 
+    @property
+    def count(self) -> int:
+        """How many launches there are."""
+        return len(self._values)
+
     def varying(self, filled: Sequence[Filling]) -> list[bytes]:
         """The parameter blocks of ``filled`` that these launches do not have yet."""
-        return [params for place in self._varies if (params := filled[place][0]) is not None]
+        places, _ = self._places(len(filled))
+        return [params for place in places if (params := filled[place][0]) is not None]
+
+    def _places(self, count: int) -> tuple[Sequence[int], Sequence[int] | None]:
+        """Which of so many launches have parameter blocks of their own, and which prepared launch each is made of, None
+        where they are these in order."""
+        if self._repetition is None:
+            return self._varies, None
+        prepared = len(self._labels)
+        again = count - prepared + self._repetition.end - self._repetition.first
+        order = self._repetition.order(prepared, again)
+        return [place for place, own in enumerate(order) if own in self._varies], order
 
     def filled(self, filled: Sequence[Filling], placed: Iterator[ParameterBlock]) -> PreparedLaunches:
         """The same launches for certain sizes.
@@ -140,9 +169,12 @@ class PreparedLaunches:
         made = object.__new__(PreparedLaunches)
         made.__dict__.update(self.__dict__)  # as copy.copy, which takes ten times as long
         made._values = filled
-        if self._varies:
-            made._blocks = self._blocks.copy()
-            for place in self._varies:
+        places, order = self._places(len(filled))
+        if order is not None:
+            made._order, made._labels = order, [self._labels[own] for own in order]
+        if places:
+            made._blocks = self._blocks.copy() if order is None else [self._blocks[own] for own in order]
+            for place in places:
                 made._blocks[place] = next(placed)
         return made
 
@@ -150,7 +182,7 @@ class PreparedLaunches:
         """The commands over these resources; valid as long as the resources stay where they are."""
         if not self._labels:
             return []
-        return [Command(self._labels, NativeLaunches(self._native, self._values, self._blocks, resources))]
+        return [Command(self._labels, NativeLaunches(self._native, self._order, self._values, self._blocks, resources))]
 
 
 def _kernel(device: ComputeDevice, launch: Dispatch) -> tuple[_native.Kernel, int]:

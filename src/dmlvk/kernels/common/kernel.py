@@ -202,6 +202,11 @@ class KernelSpec:
             return self._block.pack(*words)
         return self._deferred(words)
 
+    def place_of(self, name: str) -> int:
+        """The place of a member in the parameter block, in bytes."""
+        before = itertools.takewhile(lambda member: member.name != name, self.members)
+        return 4 * sum(max(member.length, 1) for member in before)
+
     def _deferred(self, words: list[int | float]) -> bytes:
         """The call that packs the words that vary between runs of bytes that do not."""
         layout, arguments = "<", list[Any]()

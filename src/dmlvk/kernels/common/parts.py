@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Launch, Plan, Range, Source
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Source, numbered
 from dmlvk.kernels.common.registry import lowering_of
 from dmlvk.kernels.common.rule import choose
 from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.size import Deferred, pinned
 
 
 def chosen_plan(desc: OperatorDesc, caps: Capabilities) -> Plan:
@@ -37,4 +40,21 @@ def placed(
         assert place is not None, "a launch reads and writes what is there"
         return place._replace(offset=place.offset + part.offset, nbytes=part.nbytes or place.nbytes)
 
-    return tuple(dataclasses.replace(launch, bindings=tuple(map(moved, launch.bindings))) for launch in plan.dispatches)
+    return tuple(dataclasses.replace(launch, bindings=tuple(map(moved, launch.bindings))) for launch in _launches(plan))
+
+
+def _launches(plan: Plan) -> Iterator[Launch]:
+    """The launches of a plan; of symbolic sizes each of those that come again, how often ever these say so."""
+    again = plan.repetition
+    if again is None:
+        yield from plan.dispatches
+        return
+    for index, place in enumerate(again.order(len(plan.dispatches), pinned(again.launches))):
+        launch = plan.dispatches[place]
+        if again.first <= place < again.end:
+            assert isinstance(launch, Dispatch), "copies have no number"
+            number = (index - again.first) // again.each
+            params: Any = Deferred(numbered, (launch.params, again.counter, number))
+            yield dataclasses.replace(launch, params=params)
+        else:
+            yield launch

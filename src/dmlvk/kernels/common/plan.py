@@ -123,6 +123,35 @@ Launch = Dispatch | BlockCopy
 """A launch of a plan. Both kinds count as a dispatch, and both are timed."""
 
 
+class Repetition(NamedTuple):
+    """Dispatches that come again, of a plan of symbolic sizes: those of a network with a launch a step, for any number of
+    steps.
+
+    Attributes:
+        first, end: The plan's dispatches that come again, which are as many rounds as differ in more than their number.
+        launches: The launches that they become, a size.
+        each: The launches of a round.
+        counter: The place of the round's number in their parameter blocks, in bytes.
+    """
+
+    first: int
+    end: int
+    launches: int
+    each: int
+    counter: int
+
+    def order(self, dispatches: int, launches: int) -> list[int]:
+        """Which of so many dispatches of the plan each launch is made of, with so many launches of those that come again."""
+        again = self.end - self.first
+        repeated = [self.first + index % again for index in range(launches)]
+        return [*range(self.first), *repeated, *range(self.end, dispatches)]
+
+
+def numbered(params: bytes, counter: int, number: int) -> bytes:
+    """A parameter block with the number of its round at a place."""
+    return params[:counter] + number.to_bytes(4, "little") + params[counter + 4 :]
+
+
 @dataclass(frozen=True)
 class Plan:
     """All that running an operator takes: launches and memory.
@@ -134,6 +163,7 @@ class Plan:
         initialize: Dispatches of the initialisation, reading OWNED_BY_DML inputs and writing PERSISTENT ranges.
         persistent_inputs: The OWNED_BY_DML inputs that are kept as they are: input slot -> byte offset in the persistent
             resource. Initialisation copies it there, and execution reads it from there.
+        repetition: Which of the dispatches come again, of symbolic sizes alone.
     """
 
     dispatches: tuple[Launch, ...]
@@ -141,3 +171,4 @@ class Plan:
     persistent_bytes: int = 0
     initialize: tuple[Launch, ...] = ()
     persistent_inputs: tuple[tuple[int, int], ...] = field(default=())
+    repetition: Repetition | None = None

@@ -10,7 +10,7 @@ of float32, unless it lies in memory like that already.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
@@ -18,9 +18,10 @@ from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LAUNCHES, LOOP_ROUNDS
 from dmlvk.kernels.common.parts import chosen_plan, placed
-from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Resource, Source, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, Range, Repetition, Resource, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, part_starts, power_of_two
+from dmlvk.kernels.manifest import KERNELS
 from dmlvk.kernels.recurrent.manifest import MOST_ENTRIES, Cell
 from dmlvk.kernels.recurrent.rules import (
     RECURRENT,
@@ -34,6 +35,7 @@ from dmlvk.kernels.recurrent.rules import (
 )
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, RecurrentNetworkDirection, TensorDataType
+from dmlvk.spec.size import is_symbolic
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Recurrent = ops.Rnn | ops.Lstm | ops.Gru
@@ -58,6 +60,23 @@ class _Work:
         self.persistent = Resource(Source.PERSISTENT)
         self.launches: list[Launch] = []
         self.initialize: list[Launch] = []
+        self._repetition: Repetition | None = None
+
+    def launch_steps(self, steps: int, turn: Callable[[int], Sequence[Dispatch]]) -> None:
+        """Launches so many steps, of which every second one differs in its number alone.
+
+        Args:
+            steps: The steps. Of a symbolic number there are the first two, which come again.
+            turn: The launches of a step.
+        """
+        if not is_symbolic(steps):
+            self.launches += [launch for step in range(steps) for launch in turn(step)]
+            return
+        turns = (*turn(0), *turn(1))
+        each = len(turns) // 2
+        first, counter = len(self.launches), KERNELS[turns[0].kernel.kernel].place_of("step")
+        self._repetition = Repetition(first, first + 2 * each, steps * each, each, counter)
+        self.launches += turns
 
     def plan(self) -> Plan:
         """The plan of the launches so far, with the bytes of both resources."""
@@ -66,6 +85,7 @@ class _Work:
             temporary_bytes=self.temporary.end,
             persistent_bytes=self.persistent.end,
             initialize=tuple(self.initialize),
+            repetition=self._repetition,
         )
 
 
@@ -352,20 +372,15 @@ def _cell(desc: Recurrent, problem: RecurrentProblem, states: _States) -> _Cell:
     return _Cell(constants, params, (*map(bound, names), states.range, *map(bound, outs)))
 
 
-def _steps(desc: Recurrent, problem: RecurrentProblem, states: _States) -> Iterator[tuple[int, dict[str, int]]]:
-    """CELL and the parameters of each dispatch of each step, the states taking turns."""
-    for step in range(problem.steps):
-        previous, following = states.hidden[step % 2], states.hidden[1 - step % 2]
-        for cell in _cells(desc):
-            yield (
-                cell,
-                {
-                    "step": step,
-                    "previous": previous,
-                    "next": states.reset if cell == Cell.GRU_RESET else following,
-                    "vector": states.reset if cell == Cell.GRU_STATE else previous,
-                },
-            )
+def _step_params(states: _States, step: int, cell: int) -> dict[str, int | tuple[int, ...]]:
+    """The parameters of a dispatch of a step, the states taking turns."""
+    previous, following = states.hidden[step % 2], states.hidden[1 - step % 2]
+    return {
+        "step": step,
+        "previous": previous,
+        "next": states.reset if cell == Cell.GRU_RESET else following,
+        "vector": states.reset if cell == Cell.GRU_STATE else previous,
+    }
 
 
 def _dispatch(
@@ -407,18 +422,23 @@ def _naive(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Pl
     x, w, r = (desc.tensor(name).effective_strides[1:] for name in names)
     own: dict[str, int | tuple[int, ...]] = {"count": count, "inputs": problem.inputs}
     own |= {"x_strides": x, "w_strides": w, "r_strides": r}
-    for kind, params in _steps(desc, problem, states):
-        work.launches.append(
+
+    def turn(step: int) -> list[Dispatch]:
+        bindings, grid = [_slot(desc, name) for name in names], linear_grid(-(-count // local), caps)
+        return [
             _dispatch(
                 desc,
                 "recurrent_naive",
                 cell,
-                [_slot(desc, name) for name in names],
+                bindings,
                 {"LOCAL_SIZE_X": local, "CELL": kind},
-                {**own, **params},
-                linear_grid(-(-count // local), caps),
+                own | _step_params(states, step, kind),
+                grid,
             )
-        )
+            for kind in _cells(desc)
+        ]
+
+    work.launch_steps(problem.steps, turn)
     return work.plan()
 
 
@@ -473,9 +493,22 @@ def _step(desc: Recurrent, problem: RecurrentProblem, caps: Capabilities) -> Pla
         -(-problem.batch // shape.entries),
         problem.directions,
     )
-    for kind, params in _steps(desc, problem, states):
-        constants = {**shape.constants, "CELL": kind}
-        work.launches.append(_dispatch(desc, "recurrent_step", cell, (xw.range, r), constants, {**product, **params}, grid))
+
+    def turn(step: int) -> list[Dispatch]:
+        return [
+            _dispatch(
+                desc,
+                "recurrent_step",
+                cell,
+                (xw.range, r),
+                {**shape.constants, "CELL": kind},
+                product | _step_params(states, step, kind),
+                grid,
+            )
+            for kind in _cells(desc)
+        ]
+
+    work.launch_steps(problem.steps, turn)
     return work.plan()
 
 

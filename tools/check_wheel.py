@@ -30,7 +30,7 @@ KEPT = ROOT / ".cache" / "wheels"
 #: Compiled in, besides dmlvk's own code; each has a text in native/licenses/.
 LICENCES = ("LICENSE", "Kompute.txt", "VulkanMemoryAllocator.txt", "Vulkan-Headers.txt", "nanobind.txt")
 EXPRESSION = {"Apache-2.0", "BSD-3-Clause", "MIT"}
-EXTRAS = {"dispatch", "docs", "llm", "onnx", "report", "test"}
+EXTRAS = {"dispatch", "docs", "llm", "onnx", "ray", "report", "serve", "test", "torch"}
 
 #: Files that are made among the sources by running or building in place, by suffix.
 MADE = (".partial", ".pyc", ".pyd", ".so", ".zip")

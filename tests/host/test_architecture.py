@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("pydirectml",),
     ("onnx",),
     ("llm", "ort", "dxdispatch", "torch"),
+    ("serving",),
     ("ray",),
     ("verify", "doctor"),
     ("cli",),

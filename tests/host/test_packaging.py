@@ -42,8 +42,11 @@ Provides-Extra: dispatch
 Provides-Extra: docs
 Provides-Extra: llm
 Provides-Extra: onnx
+Provides-Extra: ray
 Provides-Extra: report
+Provides-Extra: serve
 Provides-Extra: test
+Provides-Extra: torch
 Description-Content-Type: text/markdown
 """
 INFORMATION = "dmlvk-0.dist-info"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk.llm.model import Model, common_length
-from dmlvk.llm.scheduler import QueueFullError, Request, Scheduler, Update
+from dmlvk.llm.scheduler import Request, Scheduler, Update
 
 
 class TellingDecoder(CountingDecoder):
@@ -148,7 +148,7 @@ def test_requests_get_sequences_in_the_order_in_which_they_came() -> None:
 def test_a_queue_has_an_end() -> None:
     scheduler, model, _ = made(1, most_waiting=2)
     scheduler.submit([Told(model, [1]), Told(model, [2])])
-    with pytest.raises(QueueFullError, match="2 requests wait"):
+    with pytest.raises(dmlvk.QueueFullError, match="2 requests wait"):
         scheduler.submit([Told(model, [3]), Told(model, [4])])
     scheduler.submit([Told(model, [3])])
     assert scheduler.load[:3] == (3, 0, 1)

@@ -249,13 +249,16 @@ class Model:
             raise UnsupportedError("the model's file has no chat template: generate continues text")
         return self._template.text(messages, **(variables or {}))
 
-    def job(self, prompt: Prompt, max_new_tokens: int, *, stop: Any = (), **options: Any) -> Job:
+    def job(self, prompt: Prompt, max_new_tokens: int, *, stop: Any = (), as_text: bool = False, **options: Any) -> Job:
         """What ``generate`` would do, for a ``Scheduler`` to do it.
+
+        Args:
+            as_text: Whether the answer is text, and ``stop`` are strings, though the prompt be tokens.
 
         Raises:
             InvalidArgumentError: as ``generate``.
         """
-        (job,) = self._jobs([prompt], max_new_tokens, stop, options)
+        (job,) = self._jobs([prompt], max_new_tokens, stop, options, as_text=as_text)
         return job
 
     def logits(self, prompt: Prompt) -> npt.NDArray[np.float32]:
@@ -287,7 +290,9 @@ class Model:
                 raise InvalidArgumentError(f"must be tokens from 0 to {known - 1}", field="prompt", value=token)
         return tokens
 
-    def _jobs(self, prompts: Sequence[Prompt], most: int, stop: Any, options: dict[str, Any]) -> list[Job]:
+    def _jobs(
+        self, prompts: Sequence[Prompt], most: int, stop: Any, options: dict[str, Any], *, as_text: bool = False
+    ) -> list[Job]:
         if not isinstance(most, int) or most < 1:
             raise InvalidArgumentError("must be a whole number, 1 or more", field="max_new_tokens", value=most)
         ends = frozenset() if options.pop("ignore_ends", False) else self.tokenizer.ends
@@ -300,7 +305,7 @@ class Model:
         stops = (stop,) if isinstance(stop, str | int) else tuple(stop)
         jobs = []
         for index, prompt in enumerate(prompts):
-            is_text = isinstance(prompt, str)
+            is_text = as_text or isinstance(prompt, str)
             if not all(isinstance(item, str if is_text else int) and item != "" for item in stops):
                 rule = "must be strings that are not empty" if is_text else "must be tokens, as the prompt is"
                 raise InvalidArgumentError(rule, field="stop", value=stop)

@@ -12,11 +12,7 @@ from typing import Literal, NamedTuple
 from dmlvk.llm.answers import Job, Piece
 from dmlvk.llm.model import MOST_AHEAD, SECONDS_AHEAD, WORTH_WAITING, Model, common_length
 from dmlvk.llm.sampling import Sampling
-from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, StateError
-
-
-class QueueFullError(StateError):
-    """As many requests wait as may. Later there is room."""
+from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, QueueFullError, StateError
 
 
 class Update(NamedTuple):

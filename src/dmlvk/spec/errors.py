@@ -93,6 +93,10 @@ class StateError(DmlvkError, RuntimeError):
     """A call in the wrong order: executing before initialising, initialising twice, using a table of another device."""
 
 
+class QueueFullError(StateError):
+    """As many requests wait as may. Later there is room."""
+
+
 def other_device(what: str, device: object, other: str, wanted: object) -> StateError:
     """The error for two objects of one call that belong to different devices.
 

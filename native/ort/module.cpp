@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -37,6 +38,11 @@ std::string* provider_name = nullptr;
 
 OrtStatus* status_of(const Interface& ort, int code, const std::string& message) {
     return ort.api.CreateStatus(code, message.c_str());
+}
+
+/// What is said where memory has run out: nothing is made of pieces here.
+OrtStatus* out_of_memory(const Interface& ort) noexcept {
+    return ort.api.CreateStatus(kFail, "MemoryError: dmlvk's provider has no memory");
 }
 
 /// The status for a Python exception: that of its kind, with its message.
@@ -71,9 +77,13 @@ OrtStatus* guarded(const Interface& ort, Function&& function) noexcept {
             return status_of(ort, error);
         } catch (const OrtFailure& failure) {
             return failure.status;
+        } catch (const std::bad_alloc&) {
+            return out_of_memory(ort);
         } catch (const std::exception& error) {
             return status_of(ort, kFail, std::string("dmlvk: ") + error.what());
         }
+    } catch (const std::bad_alloc&) {  // what an error says was being put together
+        return out_of_memory(ort);
     } catch (...) {
         return ort.api.CreateStatus(kFail, "dmlvk: an error without a message");
     }
@@ -318,12 +328,14 @@ struct Provider : OrtEp {
         GetName = [](const OrtEp*) -> const char* { return provider_name->c_str(); };
         GetCapability = [](OrtEp* self, const OrtGraph* graph, OrtEpGraphSupportInfo* info) -> OrtStatus* {
             Provider& mine = *static_cast<Provider*>(self);
-            return guarded(mine.ort, [&] { mine.choose(graph, info); });
+            OrtStatus* failed = guarded(mine.ort, [&] { mine.choose(graph, info); });
+            return failed == nullptr ? nullptr : guarded(mine.ort, [&] { mine.keep(failed, graph, info); });
         };
         Compile = [](OrtEp* self, const OrtGraph** graphs, const OrtNode** nodes, size_t count, OrtNodeComputeInfo** made,
                      OrtNode** contexts) -> OrtStatus* {
             Provider& mine = *static_cast<Provider*>(self);
             return guarded(mine.ort, [&] {
+                check(std::exchange(mine.failure, nullptr));
                 for (size_t index = 0; index < count; index++) {
                     nb::object graph = nb::cast(new PyGraph(mine.ort, graphs[index], graph_bytes(mine.ort, graphs[index])),
                                                 nb::rv_policy::take_ownership);
@@ -348,12 +360,16 @@ struct Provider : OrtEp {
         if (failed != nullptr) {  // There is nobody left to tell.
             ort.api.ReleaseStatus(failed);
         }
+        if (failure != nullptr) {
+            ort.api.ReleaseStatus(failure);
+        }
         released(session);
     }
     Provider(const Provider&) = delete;
     Provider& operator=(const Provider&) = delete;
 
     void choose(const OrtGraph* graph, OrtEpGraphSupportInfo* info) {
+        has_taken = false;
         auto* given = new PyGraph(ort, graph, graph_bytes(ort, graph));
         nb::object held = nb::cast(given, nb::rv_policy::take_ownership);
         const auto parts = nb::cast<std::vector<std::vector<size_t>>>(session.attr("choose")(held));
@@ -364,11 +380,31 @@ struct Provider : OrtEp {
                 nodes.push_back(given->nodes().at(index));
             }
             check(ort.ep.EpGraphSupportInfo_AddNodesToFuse(info, nodes.data(), nodes.size(), &options));
+            has_taken = true;
+        }
+    }
+
+    /// Keeps why nodes could not be chosen for Compile, which is called once one is taken: ONNX Runtime takes an error of
+    /// GetCapability for a provider that wants no node, and goes on.
+    void keep(OrtStatus* failed, const OrtGraph* graph, OrtEpGraphSupportInfo* info) {
+        if (failure != nullptr) {
+            ort.api.ReleaseStatus(failure);
+        }
+        failure = failed;
+        size_t count = 0;
+        check(ort.api.Graph_GetNumNodes(graph, &count));
+        std::vector<const OrtNode*> nodes(count);
+        check(ort.api.Graph_GetNodes(graph, nodes.data(), count));
+        if (count > 0 && !has_taken) {
+            const OrtNodeFusionOptions options{ort.version, true};
+            check(ort.ep.EpGraphSupportInfo_AddNodesToFuse(info, nodes.data(), 1, &options));
         }
     }
 
     const Interface& ort;
     nb::object session;
+    OrtStatus* failure = nullptr;
+    bool has_taken = false;
 };
 
 /// The provider's devices, and its sessions.

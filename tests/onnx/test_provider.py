@@ -107,6 +107,13 @@ def test_wrong_options(options: dict[str, str], message: str, opened: Opened) ->
         opened(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, ["y"]), **options)
 
 
+def test_a_provider_that_fails_to_choose_fails_the_session(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime takes an error there for a provider that wants no node, and would go on with the processor."""
+    monkeypatch.setattr(dmlvk.ort.provider.ProviderSession, "choose", lambda *_: "no lists of numbers")
+    with pytest.raises(Exception, match="dmlvk: std::bad_cast"):
+        opened(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, ["y"]), alone=False)
+
+
 def test_a_failing_run_leaves_the_session_usable(opened: Opened) -> None:
     nodes = [helper.make_node("Reshape", ["x", "to"], ["y"])]
     session = opened(model_of(nodes, {"x": ["n"]}, ["y"], to=np.array([2, -1], np.int64)))

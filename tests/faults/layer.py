@@ -10,11 +10,14 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from types import ModuleType
 from typing import Final
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import registry
+
+from dmlvk.runtime import _native
 
 NAME: Final = "VK_LAYER_DMLVK_faults"
 FOLDER: Final = pathlib.Path(__file__).parents[2] / "build" / "faults"
@@ -67,14 +70,12 @@ def environment() -> dict[str, str]:
     return {"VK_ADD_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": NAME, "LD_PRELOAD": str(folder / "libfaults.so")}
 
 
-def _code_of_native() -> tuple[int, int]:
-    """The addresses between which the native module's code lies. Its C++ runtime is linked into it, operator new too."""
-    from dmlvk.runtime import _native
-
+def _code_of(module: ModuleType) -> tuple[int, int]:
+    """The addresses between which a native module's code lies. Its C++ runtime is linked into it, operator new too."""
     spans = [
         [int(address, 16) for address in line.split()[0].split("-")]
         for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
-        if line.endswith(str(pathlib.Path(_native.__file__).resolve())) and "x" in line.split()[1]
+        if line.endswith(str(pathlib.Path(module.__file__ or "").resolve())) and "x" in line.split()[1]
     ]
     return min(begin for begin, _ in spans), max(end for _, end in spans)
 
@@ -90,8 +91,12 @@ class Layer:
         self._library.faults_memory.restype = ctypes.c_uint64
         self._library.faults_misused.restype = ctypes.c_uint64
         self._library.faults_allocations.restype = ctypes.c_uint64
-        self._library.faults_watch_allocations(*map(ctypes.c_uint64, _code_of_native()))
+        self.watch_allocations(_native)
         self._numbers = {command.name: number for number, command in enumerate(registry.commands())}
+
+    def watch_allocations(self, module: ModuleType) -> None:
+        """Counts the allocations of a native module, too."""
+        self._library.faults_watch_allocations(*map(ctypes.c_uint64, _code_of(module)))
 
     def plan(self, function: str, first: int, times: int, result: str) -> None:
         """Makes calls of a function fail, counted from here and from 1: ``times`` calls from ``first`` on."""

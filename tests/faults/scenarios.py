@@ -5,20 +5,31 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import functools
 import os
+import pathlib
+import re
+import sys
 import tempfile
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
 from unittest import mock
 
 import numpy as np
 import onnx
+import onnxruntime
 from layer import Layer
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlvk
 import dmlvk.onnx
+import dmlvk.ort
+from dmlvk.llm.config import Weights
+from dmlvk.llm.decoder import Decoder
+from dmlvk.llm.gguf_file import load_gguf
+from dmlvk.llm.sampling import Sampling
 
 _RNG: Final = np.random.default_rng(7)
 
@@ -118,16 +129,34 @@ class Scenario:
     Attributes:
         fresh: Whether it needs a process that has not used Vulkan yet.
         own_device: Whether it makes its devices itself.
+        keeps_device: Whether all of the class in a process work on one device, until it is lost. A fault is cheap then:
+            nearly all of the time goes into pipelines. It finds what the ones before have left there. Faults in the
+            making of devices and pipelines are the other scenarios'.
         last_allocations: How many allocations at its end are not ours, and may not fail.
     """
 
     fresh = False
     own_device = False
+    keeps_device = False
     last_allocations = 0
+    _kept: ClassVar[dict[type[Scenario], dmlvk.Device]] = {}
 
     def __init__(self, device: dmlvk.Device | None = None) -> None:
-        self.device: dmlvk.Device | None = device or dmlvk.Device()
+        self.device: dmlvk.Device | None = device or (self.kept_device() if self.keeps_device else dmlvk.Device())
         self.prepare()
+
+    @classmethod
+    def kept_device(cls) -> dmlvk.Device:
+        """The device that is kept, on which the work has been done before."""
+        kept = cls._kept.get(cls)
+        if kept is None or kept.get_device_removed_reason() is not None:
+            kept = cls._kept[cls] = dmlvk.Device()
+            cls(kept).again()
+        return kept
+
+    @classmethod
+    def forget_device(cls) -> None:
+        cls._kept.pop(cls, None)
 
     def prepare(self) -> None:
         """What comes before the faults."""
@@ -148,8 +177,10 @@ class Scenario:
         return type(self)()
 
     def live_bytes(self) -> int:
-        """Bytes of buffers that are alive on the device."""
-        return self.device.memory()["live"] if self.device is not None else 0
+        """Bytes of buffers that are alive on the device, without parameters where it is kept: when they need another chunk
+        depends on what was there before."""
+        memory = {} if self.device is None else self.device.memory()
+        return memory.get("live", 0) - (memory.get("parameters", 0) if self.keeps_device else 0)
 
 
 class OpenInstance(Scenario):
@@ -218,6 +249,7 @@ class EagerCall(Scenario):
 class DeviceArrays(Scenario):
     """To the device and back: small ones, and one of more than a chunk of the staging ring."""
 
+    keeps_device = True
     large = np.arange(3 << 20, dtype=np.float32)
 
     def work(self) -> list[np.ndarray]:
@@ -270,6 +302,8 @@ class FirstRun(SessionScenario):
 
 
 class SecondShape(FirstRun):
+    keeps_device = True
+
     def prepare(self) -> None:
         super().prepare()
         self.session.run(None, {"x": ROWS[2]})
@@ -289,6 +323,8 @@ class FourthShape(SecondShape):
 
 
 class LoopModel(SessionScenario):
+    keeps_device = True
+
     def prepare(self) -> None:
         self.session = dmlvk.onnx.InferenceSession(LOOP, device=self.device)
 
@@ -301,6 +337,8 @@ class LoopModel(SessionScenario):
 
 class DecoderStep(SessionScenario):
     """The cache stays on the device and is the next step's input."""
+
+    keeps_device = True
 
     def prepare(self) -> None:
         self.session = dmlvk.onnx.InferenceSession(STEP, device=self.device)
@@ -322,6 +360,8 @@ class DecoderStep(SessionScenario):
 
 class IOBinding(SessionScenario):
     """A run, then one with other arrays bound, for which the copies are recorded anew."""
+
+    keeps_device = True
 
     def prepare(self) -> None:
         self.session = dmlvk.onnx.InferenceSession(LAYERS, device=self.device)
@@ -362,12 +402,100 @@ class IOBinding(SessionScenario):
 
 
 class ProfiledRun(SessionScenario):
+    keeps_device = True
+
     def prepare(self) -> None:
         self.session = dmlvk.onnx.InferenceSession(FIXED, device=self.device)
 
     def work(self) -> list[np.ndarray]:
         self.session.profile({"x": ROWS[3]})
         return self.session.run(None, {"x": ROWS[3]})
+
+
+@functools.cache
+def _weights() -> Weights:
+    """Of a tiny language model."""
+    sys.path.append(str(pathlib.Path(__file__).parents[1]))
+    from language_models import write_model
+
+    sizes = {"block_count": 1, "embedding_length": 32, "feed_forward_length": 32}
+    with tempfile.TemporaryDirectory() as folder:
+        return load_gguf(write_model(pathlib.Path(folder, "model.gguf"), "llama", **sizes))
+
+
+class LoadDecoder(Scenario):
+    """The weights and the cache of a language model come to the device."""
+
+    def work(self) -> list[np.ndarray]:
+        assert self.device is not None
+        self.decoder = Decoder(self.device, _weights(), capacity=12)
+        return []
+
+    def again(self) -> list[np.ndarray]:
+        self.work()
+        return self.decoder.feed([[3, 1, 4]])
+
+
+class StepDecoder(Scenario):
+    """A prompt, and steps that choose tokens on the device."""
+
+    keeps_device = True
+
+    def prepare(self) -> None:
+        assert self.device is not None
+        self.decoder = Decoder(self.device, _weights(), capacity=12)
+
+    def work(self) -> list[np.ndarray]:
+        decoder, greedy = self.decoder, [Sampling()]
+        (logits,) = decoder.feed([[3, 1, 4]])
+        return [logits, decoder.step(greedy, [5]), decoder.step(greedy), decoder.steps(greedy, 2)]
+
+    def again(self) -> list[np.ndarray]:
+        """From an empty cache, and from where a prompt has ended."""
+        self.decoder.truncate(0, 0)
+        found = self.work()
+        self.decoder.truncate(0, 3)
+        return [*found, self.decoder.step([Sampling()], [5])]
+
+
+class ProviderRun(Scenario):
+    """A session of ONNX Runtime's is made with the provider, and run."""
+
+    def prepare(self) -> None:
+        self.session: onnxruntime.InferenceSession | None = None
+        dmlvk.ort.register()
+        Layer().watch_allocations(dmlvk.ort._plugin)
+
+    def work(self) -> list[np.ndarray]:
+        self.session = None
+        with self._errors(), mock.patch.object(dmlvk.ort.provider, "default_device", lambda: self.device):
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level, options.intra_op_num_threads = 4, 1
+            options.add_provider_for_devices(dmlvk.ort.get_devices()[:1], {})
+            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+            self.session = onnxruntime.InferenceSession(LAYERS, options, enable_fallback=0)
+            return list(self.session.run(None, {"x": ROWS[3]}))
+
+    def again(self) -> list[np.ndarray]:
+        """In the session that there is, and in a new one."""
+        before = self.session
+        found = [*self.work(), *self.work()]
+        if before is not None and not np.array_equal(before.run(None, {"x": ROWS[3]})[0], found[0]):
+            return []
+        return found
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _errors() -> Iterator[None]:
+        """Raises the error of dmlvk's that ONNX Runtime's names, in its place."""
+        try:
+            yield
+        except Exception as error:
+            found = re.search(r"\b(\w+Error): |std::(bad_alloc)", str(error))
+            name = "MemoryError" if found and found[2] else found[1] if found else ""
+            if kind := {**vars(builtins), **vars(dmlvk)}.get(name):
+                raise kind.__new__(kind, str(error)) from error  # whatever else it is made of
+            raise
 
 
 class Recovery(FirstRun):
@@ -406,6 +534,9 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
     "decoder step": DecoderStep,
     "io-binding": IOBinding,
     "profiled run": ProfiledRun,
+    "llm load": LoadDecoder,
+    "llm step": StepDecoder,
+    "provider run": ProviderRun,
     "recovery": Recovery,
     "close": CloseDevice,
 }

@@ -8,7 +8,7 @@ Vulkan specification allows it, a new scenario is made, whose N-th call alone, o
 wrong is printed, and makes the exit status 1: anything but an error of dmlvk's own or the right result, a crash or a hang,
 a leak, a message of the validation layer, wrong bits afterwards. ``--write`` puts the table of outcomes into
 docs/faults.md; ``--short`` tries every error of every function once, for the suite. With ``--results`` a sweep may be ended
-and goes on where it was: the folder keeps what each scenario ended in.
+and goes on where it was: the folder keeps what the faults of each function in each scenario ended in.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -26,7 +27,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import IO, Any, Final, TypeVar
@@ -42,6 +43,8 @@ BEGIN, END = "<!-- sweep -->\n", "<!-- end of sweep -->\n"
 PATIENCE: Final = 120.0
 """Seconds after which a worker hangs."""
 FOR_GOOD: Final = 1 << 40
+NANOBIND: Final = "Critical nanobind error: nanobind: malloc() failed!"
+"""With which nanobind ends a process that has no memory for its notes of Python objects."""
 T = TypeVar("T")
 ONCE: Final = frozenset({"VK_ERROR_DEVICE_LOST", "VK_TIMEOUT", "VK_INCOMPLETE"})
 """Results that are not given for good: a lost device stays lost anyway, the others ask for another call."""
@@ -68,6 +71,7 @@ class Worker:
         self._environment = {**os.environ, **layer.environment()}
         self._process: subprocess.Popen[str] | None = None
         self._cache = tempfile.TemporaryDirectory()
+        self._said = pathlib.Path(self._cache.name, "said")
 
     def __enter__(self) -> Worker:
         return self
@@ -87,9 +91,11 @@ class Worker:
         if self._process is None:
             environment = {**self._environment, "DMLVK_CACHE_DIR": self._cache.name}
             command = [sys.executable, str(pathlib.Path(__file__).with_name("worker.py"))]
-            self._process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-            )
+            pipe = subprocess.PIPE
+            with self._said.open("w") as said:
+                self._process = subprocess.Popen(
+                    command, env=environment, stdin=pipe, stdout=pipe, stderr=said, text=True, bufsize=1
+                )
         given, taken = _pipes(self._process)
         given.write(json.dumps(request) + "\n")
         given.flush()
@@ -99,9 +105,13 @@ class Worker:
         line = taken.readline() if answered else ""
         if line:
             return dict(json.loads(line))
-        what = "crash" if answered else "hang"
         self.end()
-        return {"outcome": what, "fired": 1, "problems": [f"a {what} of the process"]}
+        said = self._said.read_text()
+        if not answered:
+            return {"outcome": "hang", "fired": 1, "problems": [f"a hang of the process, which said {said}"]}
+        if NANOBIND in said:
+            return {"outcome": "end in nanobind", "fired": 1, "problems": []}
+        return {"outcome": "crash", "fired": 1, "problems": [f"a crash of the process, which said {said}"]}
 
 
 def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
@@ -113,7 +123,7 @@ def places(calls: int, most: int) -> list[int]:
     """Which calls fail: all, or so many of them, spread evenly from the first to the last."""
     if calls <= most:
         return list(range(1, calls + 1))
-    return sorted({1 + round(place * (calls - 1) / (most - 1)) for place in range(most)})
+    return sorted({1 + round(place * (calls - 1) / max(most - 1, 1)) for place in range(most)})
 
 
 def faults(calls: Mapping[str, int], most: int, most_allocations: int) -> Iterator[Fault]:
@@ -134,6 +144,7 @@ class Row:
     function: str
     calls: int
     outcomes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    wrong: int = 0
 
     @property
     def injected(self) -> int:
@@ -181,33 +192,30 @@ def count(scenario: str, worker: Worker) -> dict[str, Any]:
     return worker.ask({"scenario": scenario})
 
 
-def try_all(scenario: str, chosen: Sequence[Fault], wanted: Mapping[str, Any], worker: Worker) -> tuple[list[Row], int]:
-    """The rows of a scenario, and how many of its faults something is wrong with; prints what."""
-    rows = {name: Row(scenario, name, calls) for name, calls in wanted["calls"].items()}
-    wrong = 0
+def try_all(row: Row, chosen: Sequence[Fault], wanted: Mapping[str, Any], worker: Worker) -> None:
+    """Tries the faults of one function in one scenario, and prints what is wrong."""
     for fault in chosen:
-        if SCENARIOS[scenario].fresh:
+        if SCENARIOS[row.scenario].fresh:
             worker.end()
-        answer = worker.ask({"scenario": scenario, "wanted": wanted, **dataclasses.asdict(fault)})
-        rows[fault.function].outcomes[answer["outcome"]] += 1
+        answer = worker.ask({"scenario": row.scenario, "wanted": wanted, **dataclasses.asdict(fault)})
+        row.outcomes[answer["outcome"]] += 1
         if answer["problems"]:
-            wrong += 1
-            print(f"{scenario}: {fault} -> {answer['outcome']}: {'; '.join(answer['problems'])}", flush=True)
-    return [row for row in rows.values() if row.injected], wrong
+            row.wrong += 1
+            print(f"{row.scenario}: {fault} -> {answer['outcome']}: {'; '.join(answer['problems'])}", flush=True)
 
 
-def kept(folder: pathlib.Path | None, scenario: str) -> tuple[list[Row], int] | None:
-    """What an earlier sweep has found of a scenario, if it has."""
+def kept(folder: pathlib.Path | None, scenario: str) -> dict[str, Row]:
+    """What an earlier sweep has found of a scenario, by function."""
     if folder is None or not (path := folder / f"{scenario}.json").exists():
-        return None
-    found = json.loads(path.read_text())
-    return [Row(**{**row, "outcomes": collections.Counter(row["outcomes"])}) for row in found["rows"]], found["wrong"]
+        return {}
+    rows = [Row(**{**row, "outcomes": collections.Counter(row["outcomes"])}) for row in json.loads(path.read_text())]
+    return {row.function: row for row in rows}
 
 
-def keep(folder: pathlib.Path | None, scenario: str, rows: Sequence[Row], wrong: int) -> None:
+def keep(folder: pathlib.Path | None, scenario: str, rows: Iterable[Row]) -> None:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{scenario}.json").write_text(json.dumps({"rows": [vars(row) for row in rows], "wrong": wrong}))
+        (folder / f"{scenario}.json").write_text(json.dumps([vars(row) for row in rows]))
 
 
 def main() -> int:
@@ -237,23 +245,26 @@ def main() -> int:
         for _ in range(given.jobs):
             idle.put(stack.enter_context(Worker()))
         pool = stack.enter_context(futures.ThreadPoolExecutor(given.jobs))
-        known = {name: found for name in scenarios if (found := kept(given.results, name)) is not None}
-        missing = [name for name in scenarios if name not in known]
-        wanted = dict(pool.map(lambda name: (name, with_worker(lambda worker: count(name, worker))), missing))
-        chosen = {name: list(faults(wanted[name]["calls"], given.places, given.allocations)) for name in missing}
+        known = {name: kept(given.results, name) for name in scenarios}
+        wanted = dict(pool.map(lambda name: (name, with_worker(lambda worker: count(name, worker))), scenarios))
+        chosen = {name: list(faults(wanted[name]["calls"], given.places, given.allocations)) for name in scenarios}
         if given.function:
             chosen = {name: [item for item in found if item.function in given.function] for name, found in chosen.items()}
         if given.short:
             chosen = short(chosen)
 
         def try_scenario(name: str, worker: Worker) -> None:
-            known[name] = try_all(name, chosen[name], wanted[name], worker)
-            keep(given.results, name, *known[name])
+            rows = known[name]
+            for function, found in itertools.groupby(chosen[name], key=lambda fault: fault.function):
+                if function not in rows:
+                    row = Row(name, function, wanted[name]["calls"][function])
+                    try_all(row, list(found), wanted[name], worker)
+                    rows[function] = row
+                    keep(given.results, name, rows.values())
 
-        list(pool.map(lambda name: with_worker(lambda worker: try_scenario(name, worker)), missing))
-    done = [known[name] for name in scenarios]
-    rows = [row for found, _ in done for row in found]
-    wrong = sum(number for _, number in done)
+        list(pool.map(lambda name: with_worker(lambda worker: try_scenario(name, worker)), scenarios))
+    rows = [row for name in scenarios for row in known[name].values()]
+    wrong = sum(row.wrong for row in rows)
     assert rows, "the Vulkan loader has not loaded the layer"
     text = table(rows)
     total = f"{sum(row.injected for row in rows):,} faults, {wrong} of them with something wrong"

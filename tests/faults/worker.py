@@ -82,8 +82,14 @@ def outcome(
 
 
 def try_fault(layer: Layer, kind: type[Scenario], fault: dict[str, Any]) -> dict[str, Any]:
+    if fault["result"] == LOST:
+        kind.forget_device()
+    elif kind.keeps_device:
+        kind.kept_device()
     wanted, before, misused = fault["wanted"], layer.live(), layer.misused
     name, fired, problems = faulty(layer, kind, wanted, fault)
+    if fault["result"] == LOST:
+        kind.forget_device()  # with it all goes that was on it
     problems += [f"leaks {amount} {kind}" for kind, amount in leaks(layer, before).items()]
     problems += ["submits a command buffer that could not be ended"] * (layer.misused > misused)
     # The loader says through the same channel that it could not make a device, which is the fault itself.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, overload
 
@@ -39,7 +40,7 @@ from dmlvk.onnx.control import LongLoopError
 from dmlvk.onnx.explain import NodeExplanation, explain_node
 from dmlvk.onnx.feeds import Fed, Feed, check_feeds, fixed_sizes, stand_in_sizes
 from dmlvk.onnx.iobinding import IOBinding
-from dmlvk.onnx.model import Array, ModelMetadata, Source, ValueInfo, data_type_of, load_model
+from dmlvk.onnx.model import Array, Model, ModelMetadata, Source, ValueInfo, data_type_of, load_model
 from dmlvk.onnx.model_run import ModelRun, known_data_type
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.notices import tell_once, tell_without_effect
@@ -51,6 +52,7 @@ from dmlvk.onnx.program import NodeRegion
 from dmlvk.onnx.providers import Providers, asked_device_id, device_of, normalized, tell_of_providers
 from dmlvk.onnx.refusals import with_refused_methods
 from dmlvk.onnx.report import SessionReport
+from dmlvk.onnx.side_by_side import Turns, in_order
 from dmlvk.onnx.states import shareable, totals
 from dmlvk.onnx.timeline import Timeline
 from dmlvk.runtime.device import DeviceChoice
@@ -90,6 +92,10 @@ class InferenceSession:
     are uploaded once. A plan is made for each new set of input shapes, at the first run that has them, or when the session
     is made if the model leaves no size open. Runs may come from several threads; they take turns.
 
+    With several ``devices`` there is a copy of the model on each, and of the weights one on the host. Each ``run`` takes a
+    copy that no other run has: runs from as many threads, or the batches of ``run_many``, are computed side by side.
+    Everything else, such as bindings, reports and arrays that stay on a device, is of the first one.
+
     Random nodes give new numbers at each run. With a ``seed`` they are the same ones in every session of the model, run for
     run, though not those of another runtime; without, nobody knows them.
 
@@ -101,6 +107,7 @@ class InferenceSession:
         device: A ``Device``, a choice of one (see ``Device``), or None for the process-wide one.
         options: See ``SessionOptions``.
         provider_options: The options of each provider; their ``device_id`` chooses the device, see ``OrtDevice.make``.
+        devices: Several devices, instead of one: each as ``device``. One that is chosen twice is opened twice.
         progress: Told how far the loading is, see ``dmlvk.onnx.Progress``; and later how far the making of plans is.
         path_or_bytes, sess_options, providers: ONNX Runtime's names of the first three arguments.
         keywords: What else ONNX Runtime takes by name, such as ``enable_fallback``, without effect.
@@ -119,6 +126,7 @@ class InferenceSession:
         device: Device | DeviceChoice = None,
         options: SessionOptions | None = None,
         *,
+        devices: Sequence[Device | DeviceChoice] | None = None,
         progress: Progress | None = None,
     ) -> None: ...
 
@@ -141,6 +149,7 @@ class InferenceSession:
         options: SessionOptions | Providers | None = None,
         provider_options: Sequence[Mapping[Any, Any]] | None = None,
         *,
+        devices: Sequence[Device | DeviceChoice] | None = None,
         progress: Progress | None = None,
         path_or_bytes: Source | None = None,
         sess_options: SessionOptions | None = None,
@@ -165,9 +174,14 @@ class InferenceSession:
         if device is None and number:
             device = device_of(number)
             self._shared = functools.partial(device_of, number)
+        if devices is not None:
+            if device is not None or not devices:
+                rule = "must be one device or more, and given without device"
+                raise InvalidArgumentError(rule, field="devices", value=devices)
+            self._shared = None
         hosts = self._options.on_unsupported == "host"
         self._progress = progress = progress or silent
-        opening = Opening(device)
+        opening, *others = [Opening(choice) for choice in ((device,) if devices is None else devices)]
         parsing = Count(progress, PARSING, 1)
         loaded = load_model(
             source,
@@ -177,25 +191,39 @@ class InferenceSession:
         )
         loaded = overridden(loaded, self._options.sizes, self._options.initializers)
         parsing()
-        folding = Count(progress, FOLDING, 1)
+        self._name = os.path.basename(source) if is_path else loaded.metadata.graph_name or "a model"
+        self._timeline = Timeline() if self._options.enable_profiling else None
+        self._begin(loaded, opening)
+        tell_of_providers(asked, self._providers, self.device)
+        self._others = [self._copied(loaded, other) for other in others]
+        self._turns = Turns(1 + len(others))
+
+    def _copied(self, loaded: Model, opening: Opening) -> InferenceSession:
+        """A session of the same model on another device. The host has one copy of the weights for both."""
+        copied = copy.copy(self)
+        copied._shared = copied._timeline = None
+        copied._others = []
+        copied._begin(loaded, opening)
+        return copied
+
+    def _begin(self, loaded: Model, opening: Opening) -> None:
+        """Makes a model that has been read ready for a device."""
+        folding = Count(self._progress, FOLDING, 1)
         self._network = Network(
             loaded,
             self._options.passes_left_out,
             lambda constants: self._computed(opening, constants),
-            hosts=hosts,
+            hosts=self._options.on_unsupported == "host",
             limits=self._options.limits,
         )
         self._model = self._network.model
-        self._name = os.path.basename(source) if is_path else self._model.metadata.graph_name or "a model"
         self._types = {info.name: info.dtype for info in self._model.inputs}
         self._states, self._totals = shareable(self._network.model.nodes), totals(self._network.model.nodes)
         ahead = self._trace_ahead()  # while the device opens
         folding()
         self._home = self._home_on(opening.result())
-        tell_of_providers(asked, self._providers, self.device)
         self._lock = threading.Lock()
         self._account: Account | None = None
-        self._timeline = Timeline() if self._options.enable_profiling else None
         logger("onnx.session").info("loaded a model of %d nodes", len(loaded.nodes))
         if ahead is not None:
             self._plan_ahead(ahead)
@@ -206,8 +234,13 @@ class InferenceSession:
 
     @property
     def device(self) -> Device:
-        """The device that it runs on."""
+        """The device that it runs on, of several the first."""
         return self._home.device
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices that it runs on."""
+        return [session.device for session in (self, *self._others)]
 
     @property
     def _graphs(self) -> CompiledGraphs:
@@ -227,7 +260,14 @@ class InferenceSession:
         Raises:
             NoDeviceError: there is no such device.
             UnsupportedNodeError: a node cannot run there; the session stays where it is.
+            InvalidArgumentError: a device for a session of several: each of those stays, or is opened anew.
         """
+        if device is not None and self._others:
+            raise InvalidArgumentError("must be None for a session of several devices", field="device", value=device)
+        for session in (self, *self._others):
+            session._recover(device)
+
+    def _recover(self, device: Device | DeviceChoice) -> None:
         with self._lock:
             if device is None:
                 if self.device.get_device_removed_reason() is None:
@@ -483,7 +523,33 @@ class InferenceSession:
         """
         check_run_options(run_options)
         names = self._output_names(output_names)
-        arrays = self._checked(input_feed if feeds is None else feeds)
+        fed = input_feed if feeds is None else feeds
+        if not self._others or _has_device_arrays(fed):
+            return self._run(names, fed)
+        with self._turns.free() as number:
+            return (self, *self._others)[number]._run(names, fed)
+
+    def run_many(
+        self,
+        output_names: Sequence[str] | None,
+        batches: Iterable[Mapping[str, Any]],
+        run_options: RunOptions | None = None,
+    ) -> Iterator[list[Any]]:
+        """Runs batches that do not depend on each other, on all devices of the session at once. They are taken as they are
+        needed, two for each device ahead of what is returned.
+
+        Args:
+            output_names, run_options: The arguments of ``run``.
+            batches: The feeds of each run.
+
+        Returns:
+            The results of each run, in the order of the batches. Where one fails, its error comes in its place, and ends it.
+        """
+        names = self._output_names(output_names)
+        return in_order(lambda feeds: self.run(names, feeds, run_options), batches, 1 + len(self._others))
+
+    def _run(self, names: Sequence[str], feeds: Any) -> list[Any]:
+        arrays = self._checked(feeds)
         with self._lock:
             plan = self._planned(arrays)
             if plan is None:
@@ -904,6 +970,14 @@ def _tensors(items: Mapping[str, Item], names: Iterable[str]) -> dict[str, Tenso
     for name in found.keys() - tensors.keys():
         raise ModelError(f"output {name!r} must be a tensor, as the model declares; this run made a sequence or nothing")
     return tensors
+
+
+def _has_device_arrays(feeds: Any) -> bool:
+    """Whether any feed is on a device already, where it stays."""
+    if not isinstance(feeds, Mapping):
+        return False
+    contents = (feed.content if isinstance(feed, OrtValue) else feed for feed in feeds.values())
+    return any(isinstance(content, DeviceArray) for content in contents)
 
 
 def _on_host(item: Item) -> Any:

@@ -1,4 +1,4 @@
-"""What PyTorch takes apart before converters see it: all that is no core operator, but what has a converter."""
+"""What PyTorch takes apart before converters see it: all that it can, but what has a converter."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from dmlvk.torch import convert  # noqa: F401  # fills the registry
 from dmlvk.torch.registry import ROWS
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's decompositions into core operators, without those of operators that have a row."""
-    table = torch._decomp.core_aten_decompositions()
+    """PyTorch's decompositions, without those of operators that have a row."""
+    table = {**torch._decomp.decomposition_table, **torch._decomp.core_aten_decompositions()}
     return {operator: function for operator, function in table.items() if str(operator) not in ROWS}

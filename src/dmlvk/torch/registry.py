@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dmlvk.engine.values import Value
 from dmlvk.torch.conversion import Conversion
@@ -21,6 +22,8 @@ from dmlvk.torch.conversion import Conversion
 Result = Value | tuple[Value | None, ...] | list[Value]
 Converter = Callable[..., Result]
 """Launches what an operator takes and returns what it makes: a value, or one for each of several outputs."""
+
+Own = TypeVar("Own", bound=Converter)
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,10 @@ ROWS: dict[str, Row] = {}
 """The rows by name, filled by the files of ``dmlvk.torch.convert``."""
 
 
-def converter(*names: str, moves: bool = False) -> Callable[[Converter], Converter]:
+def converter(*names: str, moves: bool = False) -> Callable[[Own], Own]:
     """Registers the decorated converter for operators; see ``Row``."""
 
-    def register(convert: Converter) -> Converter:
+    def register(convert: Own) -> Own:
         for name in names:
             assert name not in ROWS, f"{name} has two converters"
             ROWS[name] = Row(name, convert, moves)

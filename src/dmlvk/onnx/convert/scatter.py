@@ -1,30 +1,25 @@
 """Copies of a tensor in which a tensor of indices says what is replaced, or what something is added to and the like.
 
 Where ONNX leaves the order of updates open, the last one of those for one place counts; an update with an index out of
-range, which ONNX forbids, is dropped. DirectML's scatters only replace. Where updates are to be added, multiplied or
-compared, those of one place are brought together first: sorted by their places, then joined by twos, fours and so on as
-far as they are for one place (a segmented scan of log2(updates) rounds), so that the last of each place holds all of
-them. It is joined with what stood there, and replaces it. No atomic decides an order: the same bits every time. Each
-round moves the updates about 10 times, which is far more than a kernel with atomics would move; indices that are known
-before the run are sorted then, and take no more rounds than their repetitions need.
+range, which ONNX forbids, is dropped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
+from dmlvk.engine.scatters import joined, replaced
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.convert.cast import cast_to
 from dmlvk.onnx.convert.sampling import split
-from dmlvk.onnx.model import Array, Node, data_type_of
+from dmlvk.onnx.model import Array, Node
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.registry import converts
 from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
-from dmlvk.spec.enums import AxisDirection, PaddingMode, TensorDataType
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import NUMERIC, OperatorDesc
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
@@ -66,8 +61,8 @@ def scatter_elements(node: Conversion) -> Value:
     row = _reduction(node)
     if row is not None:
         places = _places(node, (x.sizes[axis],))
-        return _joined(node, x, places, updates, row, axis)
-    return _replaced(node, x, indices, updates, axis)
+        return joined(node, x, places, updates, row, axis)
+    return replaced(node, x, indices, updates, axis)
 
 
 @converts("ScatterND", 11, 13, 16, 18, types=_ANY, check=_refuse_scatter, moves=_replaces)
@@ -87,7 +82,7 @@ def scatter_nd(node: Conversion) -> Value:
         blocks, block = math.prod(x.sizes[:length]), math.prod(x.sizes[length:])
         places = _places(node, x.sizes[:length])
         shape = (math.prod(array), block)
-        y = _joined(node, node.reshape(x, (blocks, block)), places, node.reshape(updates, shape), row, 0)
+        y = joined(node, node.reshape(x, (blocks, block)), places, node.reshape(updates, shape), row, 0)
         return node.reshape(y, x.sizes)
     count = max(x.rank, indices.rank, updates.rank)
     values = [value.broadcast_to((*(1,) * (count - value.rank), *value.sizes)) for value in (x, indices, updates)]
@@ -128,98 +123,3 @@ def _places(node: Conversion, sizes: tuple[int, ...]) -> Value | Array:
         total = column
     assert total is not None, "an index has at least one number"
     return total
-
-
-def _joined(node: Conversion, x: Value, places: Value | Array, updates: Value, row: type[OperatorDesc], axis: int) -> Value:
-    """x with the updates joined to it at their places along an axis. Along the other axes, there may be fewer updates than
-    elements, and one place for all of them."""
-    if isinstance(places, Value):
-        places, updates, same = _sorted(node, places, updates, axis)
-    else:
-        places, updates, same = _sorted_before(node, places, updates, axis)
-    distance = 1
-    while distance < updates.sizes[axis] and (follows := same(distance)) is not None:
-        total = node.elementwise(row, updates, _moved_on(node, updates, axis, distance, 0))
-        updates = node.elementwise(ops.ElementWiseIf, follows, total, updates, dtype=updates.dtype)
-        distance *= 2
-    places = places.broadcast_to(updates.sizes)
-    part = _corner(x, updates, axis)
-    old = node.launch(ops.GatherElements, part, places, output_tensor=node.new(updates.sizes, x.dtype), axis=axis)
-    return _replaced(node, x, places, node.elementwise(row, old, updates), axis)
-
-
-def _replaced(node: Conversion, x: Value, indices: Value, updates: Value, axis: int) -> Value:
-    """x with updates along an axis. Where there are fewer of them along other axes, the rest is copied first."""
-    part = _corner(x, updates, axis)
-    y = node.new(x.sizes, x.dtype) if part.sizes == x.sizes else node.copy(x)
-    node.launch(ops.ScatterElements, part, indices, updates, output_tensor=_corner(y, updates, axis), axis=axis)
-    return y
-
-
-def _corner(x: Value, updates: Value, axis: int) -> Value:
-    """The part of x that updates along an axis can reach."""
-    for at, size in enumerate(updates.sizes):
-        x = x if at == axis else x.shorten(at, size)
-    return x
-
-
-_Same = Callable[[int], Value | None]
-"""Distance -> which updates have the place of the one that far before them; None where none has."""
-
-
-def _sorted(node: Conversion, places: Value, updates: Value, axis: int) -> tuple[Value, Value, _Same]:
-    """Places and updates in the order of the places."""
-    ordered, order = node.new(places.sizes, _INT), node.new(places.sizes, np.dtype(np.uint32))
-    node.launch(
-        ops.TopK1,
-        places,
-        output_value_tensor=ordered,
-        output_index_tensor=order,
-        axis=axis,
-        k=places.sizes[axis],
-        axis_direction=AxisDirection.INCREASING,
-    )
-
-    def same(distance: int) -> Value:
-        before = _moved_on(node, ordered, axis, distance, -1)
-        return node.elementwise(ops.ElementWiseLogicalEquals, ordered, before, dtype=_BOOL)
-
-    return ordered, _picked(node, updates, order, axis), same
-
-
-def _sorted_before(node: Conversion, places: Array, updates: Value, axis: int) -> tuple[Value, Value, _Same]:
-    """``_sorted`` for places that are known."""
-    order = np.argsort(places, axis, kind="stable")
-    ordered = np.take_along_axis(places, order, axis)
-    count = places.shape[axis]
-
-    def same(distance: int) -> Value | None:
-        follows = np.zeros(places.shape, np.bool_)
-        later, earlier = (np.take(ordered, numbers, axis) for numbers in (range(distance, count), range(count - distance)))
-        np.moveaxis(follows, axis, 0)[distance:] = np.moveaxis(later == earlier, axis, 0)
-        return node.upload(follows) if follows.any() else None
-
-    if (order == np.arange(count).reshape([-1 if at == axis else 1 for at in range(places.ndim)])).all():
-        return node.upload(ordered), updates, same
-    return node.upload(ordered), _picked(node, updates, node.upload(order.astype(np.uint32)), axis), same
-
-
-def _picked(node: Conversion, updates: Value, order: Value, axis: int) -> Value:
-    order = order.broadcast_to(updates.sizes)
-    return node.launch(ops.GatherElements, updates, order, output_tensor=node.new(updates.sizes, updates.dtype), axis=axis)
-
-
-def _moved_on(node: Conversion, values: Value, axis: int, distance: int, first: int) -> Value:
-    """The values a distance further along an axis, with a number before them."""
-    padding = [0] * values.rank
-    padding[axis] = distance
-    return node.launch(
-        ops.Padding1,
-        values.shorten(axis, values.sizes[axis] - distance),
-        output_tensor=node.new(values.sizes, values.dtype),
-        padding_mode=PaddingMode.CONSTANT,
-        padding_value_data_type=data_type_of(values.dtype),
-        padding_value=first,
-        start_padding=tuple(padding),
-        end_padding=(0,) * values.rank,
-    )

@@ -1,5 +1,35 @@
 """The converters, one file a family; importing this package fills the registry."""
 
-from dmlvk.torch.convert import elementwise, views
+from dmlvk.torch.convert import (
+    attention,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    movement,
+    normalization,
+    pooling,
+    products,
+    random,
+    reductions,
+    resample,
+    sorting,
+    views,
+)
 
-__all__ = ["elementwise", "views"]
+__all__ = [
+    "attention",
+    "convolution",
+    "creation",
+    "elementwise",
+    "indexing",
+    "movement",
+    "normalization",
+    "pooling",
+    "products",
+    "random",
+    "reductions",
+    "resample",
+    "sorting",
+    "views",
+]

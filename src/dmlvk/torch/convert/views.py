@@ -32,3 +32,26 @@ def permute(node: Conversion, x: Value, dims: Sequence[int]) -> Value:
 @converter("aten.expand.default", moves=True)
 def expand(node: Conversion, x: Value, sizes: Sequence[int], *, implicit: bool = False) -> Value:
     return x.broadcast_to(node.sizes)
+
+
+@converter("aten._to_copy.default")
+def to_copy(node: Conversion, x: Value, **options: object) -> Value:
+    return node.cast(x, node.dtype)
+
+
+@converter("aten.copy.default")
+def copy(node: Conversion, x: Value, source: Value, non_blocking: bool = False) -> Value:
+    return node.cast(source, node.dtype).broadcast_to(node.sizes)
+
+
+@converter("aten.t.default", "aten.numpy_T.default", moves=True)
+def turned(node: Conversion, x: Value) -> Value:
+    return x.transpose(tuple(reversed(range(x.rank))))
+
+
+@converter("aten.transpose.int", moves=True)
+def transpose(node: Conversion, x: Value, dim0: int, dim1: int) -> Value:
+    order = [*range(x.rank)]
+    if order:
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+    return x.transpose(order)

@@ -1,0 +1,267 @@
+"""PyTorch's own samples of each operator (its OpInfo database), run on a device and compared with PyTorch on the CPU.
+
+    python tools/torch_operators.py --out results.jsonl            # all operators, resumes where it was stopped
+    python tools/torch_operators.py --only "nn.functional.conv*"   # some
+
+A sample is right, wrong, or refused: an operator that has no converter, or a type or a case that a converter says no to,
+before anything runs. It needs PyTorch's test requirements, expecttest and hypothesis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import functools
+import json
+import multiprocessing
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._functorch.aot_autograd import aot_function
+from torch.utils import _pytree as pytree
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool)
+_RANDOM = (
+    "bernoulli",
+    "dropout",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "multinomial",
+    "normal",
+    "rand",
+    "rrelu",
+    "uniform",
+)
+_RANDOM += ("cauchy", "pca_lowrank", "svd_lowrank")
+_UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+_SLACK = 4.0
+"""How many times as far from the exact numbers as PyTorch's CPU results ours may be, where they are not close to these."""
+
+
+def wants(name: str) -> bool:
+    """Whether an operator gives the same each time, so that results can be compared."""
+    last = name.rsplit(".", 1)[-1]
+    return last not in _UNDEFINED and not any(part in last for part in _RANDOM)
+
+
+def operators() -> list[Any]:
+    """PyTorch's descriptions of its operators."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [op for op in op_db if wants(op.name)]
+
+
+class Refused(Exception):
+    """A sample that dmlvk does not run."""
+
+
+def run_on_device(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
+    """What a function of tensors returns, by the door's compiler without TorchDynamo."""
+    from dmlvk.spec.errors import UnsupportedError
+    from dmlvk.torch.backend import Options, compiled
+
+    def compile_graph(module: Any, inputs: Any) -> Any:
+        return compiled(module, inputs, options=Options(), kind="inference")
+
+    try:
+        made = aot_function(function, fw_compiler=compile_graph, inference_compiler=compile_graph, decompositions=_table())
+        with torch.no_grad():
+            return list(made(*tensors))
+    except UnsupportedError as error:
+        raise Refused(str(error)) from error
+
+
+@functools.cache
+def _table() -> Any:
+    from dmlvk.torch.decompositions import decompositions
+
+    return decompositions()
+
+
+def flattened(op: Any, sample: Any) -> tuple[Callable[..., list[torch.Tensor]], list[torch.Tensor]]:
+    """A sample as a function of its tensors, which returns a list of tensors."""
+    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def function(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        filled = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            filled[place] = tensor
+        given, args, kwargs = pytree.tree_unflatten(filled, spec)
+        found = pytree.tree_flatten(op(given, *args, **kwargs))[0]
+        return [item for item in found if isinstance(item, torch.Tensor)]
+
+    return function, [leaves[place] for place in places]
+
+
+def difference(found: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor | None) -> str:
+    """What is wrong with a result; "" for nothing."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return f"{tuple(found.shape)} {found.dtype} instead of {tuple(wanted.shape)} {wanted.dtype}"
+    try:
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+        return ""
+    except AssertionError as error:
+        text = " ".join(str(error).split())
+    if exact is None or not wanted.dtype.is_floating_point or exact.shape != wanted.shape:
+        return text
+    same = (found == wanted) | (found.isnan() & wanted.isnan())
+    ours, theirs = (torch.where(same, 0, (item.double() - exact).abs()) for item in (found, wanted))
+    scale = exact[exact.isfinite()].abs().max().item() if exact.isfinite().any() else 0.0
+    unit = torch.finfo(wanted.dtype).eps * scale
+    limit = _SLACK * max(theirs[theirs.isfinite()].max().item() if theirs.isfinite().any() else 0.0, unit)
+    return "" if bool((ours <= limit).all()) else text
+
+
+def exactly(function: Callable[..., list[torch.Tensor]], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+    """The results in float64."""
+    try:
+        return function(*(item.double() if item.is_floating_point() else item.clone() for item in tensors))
+    except Exception:
+        return None
+
+
+def tried(op: Any, sample: Any) -> tuple[str, str]:
+    """What became of a sample: "right", "wrong", "refused" or "failed", and why."""
+    try:
+        function, tensors = flattened(op, sample)
+        wanted = function(*(item.clone() for item in tensors))
+    except Exception:
+        return "skipped", "PyTorch does not run it"
+    if any(item.is_complex() or item.layout != torch.strided or item.is_quantized for item in (*tensors, *wanted)):
+        return "refused", "complex, sparse or quantized tensors"
+    if any(item.dtype == torch.float64 for item in (*tensors, *wanted)):
+        return "refused", "float64"
+    try:
+        found = run_on_device(function, [item.clone() for item in tensors])
+    except Refused as error:
+        return "refused", str(error)
+    except Exception as error:
+        kind = type(error).__name__
+        if "DynamicOutputShape" in kind or "DataDependent" in kind or "data-dependent" in str(error):
+            return "refused", "sizes or values that follow from numbers on the device"
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return "failed", f"{kind}: {' '.join(str(error).split())[:300]} ({Path(where.filename).name}:{where.lineno})"
+    exact = exactly(function, tensors)
+    if len(found) != len(wanted):
+        return "wrong", f"{len(found)} results instead of {len(wanted)}"
+    for index, (own, theirs) in enumerate(zip(found, wanted, strict=True)):
+        text = difference(own, theirs, None if exact is None else exact[index])
+        if text:
+            return "wrong", text
+    return "right", ""
+
+
+def samples(op: Any, dtype: torch.dtype, most: int) -> Iterator[Any]:
+    """PyTorch's samples of an operator, evenly chosen where there are more than the most."""
+    torch.manual_seed(0)
+    try:
+        found = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+    except Exception:
+        return
+    step = max(len(found) / most, 1.0) if most else 1.0
+    for number in range(len(found) if not most else min(most, len(found))):
+        yield found[int(number * step)]
+
+
+def row(op: Any, most: int, dtypes: Sequence[torch.dtype]) -> dict[str, Any]:
+    """The counts of an operator."""
+    counts: Counter[str] = Counter()
+    reasons: dict[str, str] = {}
+    for dtype in dtypes:
+        if dtype not in op.supported_dtypes("cpu"):
+            continue
+        for number, sample in enumerate(samples(op, dtype, most)):
+            what, why = tried(op, sample)
+            counts[what] += 1
+            if what != "right":
+                reasons.setdefault(f"{what} {str(dtype)[6:]}", f"sample {number}: {why[:500]}")
+    return {"name": title(op), "counts": dict(counts), "reasons": reasons}
+
+
+def title(op: Any) -> str:
+    """The name of a description, with its variant."""
+    return f"{op.name} ({op.variant_test_name})" if op.variant_test_name else str(op.name)
+
+
+def _work(names: Sequence[str], most: int, dtypes: Sequence[torch.dtype], pipe: Any, limit: int) -> None:
+    torch.set_num_threads(1)
+    known = {title(op): op for op in operators()}
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, stop)
+    for name in names:
+        pipe.send(("begin", name))
+        signal.alarm(limit)
+        try:
+            made = row(known[name], most, dtypes)
+        except TimeoutError:
+            made = {"name": name, "counts": {"failed": 1}, "reasons": {"failed": f"more than {limit} s"}}
+        signal.alarm(0)
+        pipe.send(("row", made))
+    pipe.send(("end", ""))
+
+
+def run(names: Sequence[str], most: int, dtypes: Sequence[torch.dtype], limit: int) -> Iterator[dict[str, Any]]:
+    """Rows of operators, made in a process of its own, which is begun anew where one ends it."""
+    rest = list(names)
+    context = multiprocessing.get_context("spawn")
+    while rest:
+        here, there = context.Pipe()
+        worker = context.Process(target=_work, args=(rest, most, dtypes, there, limit))
+        worker.start()
+        there.close()
+        begun = rest[0]
+        try:
+            while True:
+                if not here.poll(2 * limit + 120):
+                    worker.kill()
+                    raise EOFError
+                kind, what = here.recv()
+                if kind == "begin":
+                    begun = what
+                elif kind == "row":
+                    rest.remove(what["name"])
+                    yield what
+                else:
+                    break
+        except EOFError:
+            rest.remove(begun)
+            yield {"name": begun, "counts": {"failed": 1}, "reasons": {"failed": "the process ended"}}
+        worker.join(60)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="*", help="names, with wildcards")
+    parser.add_argument("--out", type=Path, help="rows, one a line; names in it are not run again")
+    parser.add_argument("--samples", type=int, default=0, help="the most for each operator and type; all where 0")
+    parser.add_argument("--types", default="", help="PyTorch's types, with commas between them")
+    parser.add_argument("--limit", type=int, default=300, help="seconds an operator")
+    given = parser.parse_args()
+    dtypes = tuple(getattr(torch, name) for name in given.types.split(",")) if given.types else DTYPES
+    done = set()
+    if given.out is not None and given.out.exists():
+        done = {json.loads(line)["name"] for line in given.out.read_text().splitlines()}
+    names = [title(op) for op in operators() if fnmatch.fnmatch(title(op), given.only)]
+    total: Counter[str] = Counter()
+    for made in run([name for name in names if name not in done], given.samples, dtypes, given.limit):
+        total.update(made["counts"])
+        print(made["name"], made["counts"], *(f"\n    {kind}: {why}" for kind, why in made["reasons"].items()), flush=True)
+        if given.out is not None:
+            with given.out.open("a") as file:
+                file.write(json.dumps(made, sort_keys=True) + "\n")
+    print(dict(total), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -107,6 +107,11 @@ std::optional<uint64_t> UploadRing::reserve(uint64_t bytes, uint64_t& oldest) {
     }
     std::lock_guard<std::mutex> lock(queue_.mutex());
     collect_locked();
+    if (in_flight_.empty() && pending_.empty()) {
+        // All of the ring is free. Its beginning is in the caches, and a process that uploads little and often keeps no more
+        // of it resident.
+        tail_ = position = round_up(head_, kRingBytes);
+    }
     if (position + bytes - tail_ <= kRingBytes) {
         return position;
     }

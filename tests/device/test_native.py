@@ -212,6 +212,24 @@ def test_upload_travels_with_the_next_submit(native: _native.Device, step: _nati
     assert np.array_equal(read(native, buffer), expected_step(values, 1))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_uploads_that_are_over_leave_their_staging_memory_to_the_next() -> None:
+    """Small uploads one after the other do not walk through all of the staging memory, which would make it resident."""
+    native = _native.Device(0)
+    values = np.zeros(2**14, np.uint32)
+    buffer = native.allocate(values.nbytes)
+
+    def upload(times: int) -> int:
+        """Uploads so often, and returns the process's resident bytes."""
+        for _ in range(times):
+            native.upload(buffer, 0, values)
+            native.wait_idle()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    before = upload(4)
+    assert upload(256) - before < 64 * values.nbytes, "of 16 MiB, a quarter at most"
+
+
 def test_uploads_and_submits_keep_their_order(native: _native.Device, step: _native.Kernel) -> None:
     buffer = native.allocate(NBYTES)
     kept = native.allocate(NBYTES)

@@ -75,3 +75,47 @@ def test_all_operators_without_a_converter_are_named() -> None:
     with pytest.raises(Exception, match=r"aten\.special_airy_ai\.default, prims\.bessel_j0\.default") as caught:
         torch.compile(lacking, backend=dmlvk.torch.backend)(torch.ones(3))
     assert isinstance(getattr(caught.value, "inner_exception", caught.value), UnsupportedError)
+
+
+def test_a_changed_size_compiles_nothing_anew_where_sizes_are_dynamic() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2 + x.shape[0]).view(-1)
+
+    torch._dynamo.utils.counters.clear()
+    compiled = torch.compile(function, backend=dmlvk.torch.backend, dynamic=True)
+    for rows in (3, 4, 5, 6):
+        x = torch.linspace(-9, 9, rows * 5).reshape(rows, 5)
+        assert torch.equal(compiled(x), function(x))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_what_has_no_converter_runs_in_pytorch_where_that_is_allowed() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(x * 2 + 1)
+        z = torch.special.bessel_j0(y)
+        return torch.relu(z * 3) - y, z
+
+    name = "aten.special_bessel_j0.default"
+    before = dmlvk.torch.report().fallbacks.get(name, 0)
+    x = torch.linspace(-1, 1, 12)
+    compiled = torch.compile(function, backend=dmlvk.torch.backend, options={"allow_fallback": True})
+    assert all(map(torch.equal, compiled(x), function(x)))
+    assert dmlvk.torch.report().fallbacks[name] == before + 1
+
+
+def test_a_model_is_exported_to_a_session_that_keeps_its_buffers() -> None:
+    module, reference, x = Scaled(), Scaled(), torch.linspace(-3, 3, 12).reshape(4, 3)
+    session = dmlvk.torch.export(module, (x,))
+    assert session.inputs == ("x",)
+    for _ in range(2):
+        (y,) = session.run(None, {"x": x.numpy()})
+        assert torch.equal(torch.from_numpy(y), reference(x))
+    assert torch.equal(module.n, torch.zeros(3))  # the session has its own
+
+
+def test_bfloat16_is_rounded_as_pytorch_rounds_it() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 1.7) + x
+
+    x = torch.linspace(-4, 4, 35).bfloat16()
+    assert torch.equal(torch.compile(function, backend=dmlvk.torch.backend)(x), function(x))

@@ -1,5 +1,7 @@
 """PyTorch's door: ``torch.compile(model, backend="dmlvk")``, and tensors on PyTorch's device ``dmlvk``.
 
+Importing it makes ``dmlvk`` a device of PyTorch, so that ``model.to("dmlvk")`` works.
+
 Raises:
     MissingPackageError: PyTorch is not installed.
 """
@@ -14,6 +16,11 @@ except ImportError as error:
     raise MissingPackageError("dmlvk.torch needs PyTorch: pip install dmlvk[torch]") from error
 
 from dmlvk.torch.backend import backend
+from dmlvk.torch.device import install as _install
+from dmlvk.torch.exported import ExportedSession, export
+from dmlvk.torch.memory import array_of, tensor_of
 from dmlvk.torch.report import GraphReport, Report, report
 
-__all__ = ["GraphReport", "Report", "backend", "report"]
+_install()
+
+__all__ = ["ExportedSession", "GraphReport", "Report", "array_of", "backend", "export", "report", "tensor_of"]

@@ -16,7 +16,9 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.torch.calls import DeviceGraph
 from dmlvk.torch.decompositions import decompositions
-from dmlvk.torch.memory import register
+from dmlvk.torch.device import install
+from dmlvk.torch.facts import missing_operators
+from dmlvk.torch.fallback import MixedGraph
 from dmlvk.torch.report import note
 
 
@@ -71,7 +73,7 @@ def backend(
     """
     if mode is not None:
         raise InvalidArgumentError("must be left out", operator="torch.compile", field="mode", value=mode)
-    register()
+    install()
     chosen = Options.of(options)
     compiler = functools.partial(compiled, options=chosen)
     made: Callable[..., Any] = aot_autograd(
@@ -89,6 +91,8 @@ def compiled(
 ) -> Callable[[list[Any]], list[Any]]:
     """A graph of core operators as a function of a list of tensors, which it empties."""
     kept_from = _forward_outputs() if kind == "forward" else None
+    if options.allow_fallback and missing_operators(module.graph):
+        return MixedGraph(options.opened(), module, kind, kept_from)
     graph = DeviceGraph(options.opened(), module, kind, kept_from)
     note(graph)
     return graph

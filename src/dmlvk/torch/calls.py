@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,7 @@ class DeviceGraph:
         module: The graph, of core operators.
         kind: What the graph is for, as reports name it.
         kept_from: The outputs from which on all stay on the device: what a backward graph reads. None if there are none.
+        constants: Inputs that are always the same, by name, and are not given.
 
     Attributes:
         kind: As given.
@@ -51,10 +53,17 @@ class DeviceGraph:
 
     _boxed_call = True
 
-    def __init__(self, device: ComputeDevice, module: fx.GraphModule, kind: str, kept_from: int | None = None) -> None:
+    def __init__(
+        self,
+        device: ComputeDevice,
+        module: fx.GraphModule,
+        kind: str,
+        kept_from: int | None = None,
+        constants: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    ) -> None:
         self.device = device
         self.kind = kind
-        self.network = Network(module)
+        self.network = Network(module, constants)
         self.account = Account({})
         self.runs = 0
         self._kept_from = len(self.network.outputs) if kept_from is None else kept_from

@@ -153,6 +153,18 @@ def from_host(array: np.ndarray[Any, np.dtype[Any]], dtype: torch.dtype) -> torc
     return torch.from_numpy(array)
 
 
+def to_device(tensor: torch.Tensor, device: ComputeDevice) -> torch.Tensor:
+    """A packed copy of a CPU tensor on the device."""
+    array = DeviceArray.from_numpy(np.ascontiguousarray(on_host(tensor)), device)
+    return tensor_of(array, tensor.dtype)
+
+
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """A packed copy of a tensor of the device in the host's memory. Waits for it."""
+    array = array_of(tensor)
+    return from_host(array.numpy() if array.size else np.empty(array.shape, array.dtype), tensor.dtype)
+
+
 class Lying(NamedTuple):
     """How a tensor lies in memory.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -87,9 +88,10 @@ class Network:
 
     Args:
         module: The graph, of core operators, with what the compiler knows of its values.
+        constants: Inputs that are always the same, by name.
 
     Attributes:
-        inputs: The nodes of its inputs in order.
+        inputs: The nodes of its inputs in order, without those that are constants.
         outputs: What it returns: nodes, whole numbers or None.
         facts: What is known of each node's value.
         written: The node of what each input holds after a run, for those that a run changes.
@@ -99,7 +101,7 @@ class Network:
         UnsupportedError: it has operators without a converter; the message names them all.
     """
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, constants: Mapping[str, torch.Tensor] = MappingProxyType({})) -> None:
         graph = module.graph
         lacking = missing_operators(graph)
         if lacking:
@@ -109,13 +111,14 @@ class Network:
         self._nodes = tuple(graph.nodes)
         self._parts = {node: Part(node.name, operator_name(node)) for node in self._nodes if node.op == "call_function"}
         self._derived: DerivedConstants = {}
-        self._constants: dict[str, Value] = {}
+        self._constants: dict[str, Value] = {name: _constant(tensor) for name, tensor in constants.items()}
         self._states: dict[tuple[str, Sizes], Storage] = {}
         self._regions: dict[Any, GraphRegion] = {}
-        self.inputs = tuple(node for node in self._nodes if node.op == "placeholder")
+        placeholders = [node for node in self._nodes if node.op == "placeholder"]
+        self._fixed = tuple(node for node in placeholders if node.name in constants)
+        self.inputs = tuple(node for node in placeholders if node.name not in constants)
         (returned,) = (node.args[0] for node in self._nodes if node.op == "output")
-        assert isinstance(returned, list | tuple), "compiled graphs return a list"
-        self.outputs: tuple[Any, ...] = tuple(returned)
+        self.outputs: tuple[Any, ...] = tuple(returned) if isinstance(returned, list | tuple) else (returned,)
         self.facts: dict[fx.Node, Facts] = {node: facts_of(node.meta.get("val")) for node in self._nodes}
         names = set(self.inputs)
         self.written: dict[fx.Node, fx.Node] = {
@@ -170,6 +173,7 @@ class Network:
         assert isinstance(region, GraphRegion), "the network's regions are of graphs"
         walk = _Walk()
         inputs = self._read_inputs(region, walk, specs, host_values)
+        walk.values.update((node, self._constants[node.name]) for node in self._fixed)
         for node in self._nodes:
             if node.op == "get_attr":
                 walk.values[node] = self._constant(str(node.target))

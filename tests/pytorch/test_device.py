@@ -1,0 +1,63 @@
+"""PyTorch's device ``dmlvk``: tensors that live on a device, their views, and what runs of them eagerly."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+import dmlvk
+import dmlvk.torch
+from dmlvk.spec.errors import UnsupportedError
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def test_tensors_go_to_the_device_and_come_back() -> None:
+    t = X.t().to("dmlvk")
+    assert (t.device.type, tuple(t.shape)) == ("dmlvk", (3, 2))
+    assert torch.equal(t.cpu(), X.t())
+    assert t[1, 1].item() == X.t()[1, 1]
+
+
+def test_views_share_memory() -> None:
+    t, own = X.to("dmlvk"), X.clone()
+    for tensor in (t, own):
+        tensor[1:].add_(10)
+        tensor[:, 1:].mul_(2)
+    assert torch.equal(t.cpu(), own)
+    assert torch.equal(t.view(3, 2).cpu(), own.view(3, 2))
+    assert torch.equal(t.detach().t().cpu(), own.t())
+
+
+def test_gradients_are_on_the_device() -> None:
+    w = torch.nn.Parameter(X.to("dmlvk"))
+    y = w * 3 + w
+    y.backward(torch.relu(y.detach()))
+    assert w.grad is not None and w.grad.device.type == "dmlvk"
+    assert torch.equal(w.grad.cpu(), 4 * torch.relu(X * 3 + X))
+
+
+def test_device_arrays_and_tensors_share_memory() -> None:
+    array = dmlvk.DeviceArray.from_numpy(X.numpy())
+    t = dmlvk.torch.tensor_of(array, torch.float32)
+    t.add_(1)
+    assert torch.equal(torch.from_dlpack(array), X + 1)  # by the host, as DLPack has it for other libraries
+    assert dmlvk.torch.array_of(t).buffer is array.buffer
+
+
+def test_memory_is_freed_with_the_last_tensor() -> None:
+    t = X.to("dmlvk")
+    view = t[0]
+    buffer = dmlvk.torch.array_of(t).buffer
+    references = len(gc.get_referrers(buffer))
+    assert references > 0
+    del t, view
+    gc.collect()
+    assert len(gc.get_referrers(buffer)) < references
+
+
+def test_an_operator_without_a_converter_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"aten\.special_bessel_j0\.default"):
+        torch.special.bessel_j0(X.to("dmlvk"))

@@ -36,7 +36,7 @@ struct DispatchArguments {
 
 /// Thread-safe. Misuse throws std::invalid_argument and leaves the list as it was. After a failure while a command is recorded
 /// the list takes and submits nothing more: that throws WrongState.
-class CommandList {
+class CommandList : public std::enable_shared_from_this<CommandList> {
   public:
     CommandList(std::shared_ptr<Device> device, bool timestamps);
     /// A list that still runs leaves its resources to the device until they are free.

@@ -1,9 +1,10 @@
 // A device as Python sees it: everything made on it lives in one place and is taken down in the right order.
 #pragma once
 
+#include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,8 +53,8 @@ class Device : public std::enable_shared_from_this<Device> {
     PipelineCache pipeline_cache;
     std::atomic<uint64_t> pipelines_created{0};
     std::atomic<uint64_t> dispatches{0};
-    /// The most seconds that one wait may take; guarded by the GIL.
-    std::optional<double> wait_timeout;
+    /// The most seconds that one wait may take.
+    std::atomic<double> wait_timeout{std::numeric_limits<double>::infinity()};
 
   private:
     Device(uint32_t index, const std::vector<std::string>& disabled, const std::string& cache_path);

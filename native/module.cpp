@@ -17,6 +17,7 @@
 #include "device.h"
 #include "errors.h"
 #include "gil.h"
+#include "prepared_run.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -29,6 +30,10 @@ namespace {
 struct PyBuffer {
     std::shared_ptr<Device> device;
     std::shared_ptr<DeviceBuffer> buffer;
+};
+
+struct PyRun {
+    std::shared_ptr<PreparedRun> run;
 };
 
 struct PyKernel {
@@ -151,9 +156,9 @@ bool in_slices(std::optional<double> timeout, Step&& step) {
 template <typename Step>
 void within_limit(const Device& device, Step&& step) {
     device.logical.require_here();
-    const std::optional<double> limit = device.wait_timeout;
+    const double limit = device.wait_timeout;
     if (!in_slices(limit, step)) {
-        throw WaitTimeout(*limit);
+        throw WaitTimeout(limit);
     }
 }
 
@@ -315,7 +320,7 @@ void set_wait_timeout(Device& device, std::optional<double> seconds) {
     if (seconds.has_value() && !(*seconds > 0.0)) {
         throw std::invalid_argument("wait_timeout must be a number of seconds above 0 or None");
     }
-    device.wait_timeout = seconds;
+    device.wait_timeout = seconds.value_or(std::numeric_limits<double>::infinity());
 }
 
 nb::dict memory_dict(Device& device) {
@@ -476,6 +481,29 @@ nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object order
     return nb::tuple(left_out);
 }
 
+PyRun prepared_run(Device& device, nb::sequence feeds, nb::object commands, nb::sequence results) {
+    const auto shared = device.shared_from_this();
+    std::vector<BoundRange> inputs;
+    for (const PyRange& range : values_of<PyRange>(feeds, "feeds: tuples of a buffer, its offset and bytes")) {
+        inputs.push_back(bound_range(device, range));
+    }
+    std::vector<PreparedRun::Result> outputs;
+    for (const nb::object& result : values_of<nb::object>(results, "results: tuples as feeds, or bytes")) {
+        if (nb::isinstance<nb::bytes>(result)) {
+            const auto known = nb::cast<nb::bytes>(result);
+            outputs.push_back({{}, std::string(known.c_str(), known.size())});
+        } else {
+            outputs.push_back({bound_range(device, nb::cast<PyRange>(result)), {}});
+        }
+    }
+    std::shared_ptr<CommandList> list;
+    if (!commands.is_none()) {
+        list = nb::cast<std::shared_ptr<CommandList>>(commands);
+        require_same_device(device, list->device(), "prepared_run: the list");
+    }
+    return {std::make_shared<PreparedRun>(shared, std::move(inputs), std::move(list), std::move(outputs))};
+}
+
 void copy(CommandList& list, const PyBuffer& source, uint64_t source_offset, const PyBuffer& target,
           uint64_t target_offset, uint64_t nbytes) {
     list.device()->logical.require_here();
@@ -507,6 +535,51 @@ void translate_failure(const std::exception_ptr& thrown, void*) {
     } catch (const std::system_error& failure) {
         raise(nb::handle(PyExc_OSError)(failure.code().value(), failure.what()));
     }
+}
+
+// ---- for other native modules
+
+/// Raises what a call through the door threw.
+void raise_thrown(const std::exception_ptr& thrown) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (nb::python_error& error) {
+        error.restore();
+    } catch (const std::invalid_argument& error) {
+        PyErr_SetString(PyExc_ValueError, error.what());
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (...) {
+        try {
+            translate_failure(std::current_exception(), nullptr);
+        } catch (const std::exception& error) {
+            PyErr_SetString(PyExc_RuntimeError, error.what());
+        }
+    }
+}
+
+PyObject* buffer_object(const HeldObject& held) {
+    return nb::cast(PyBuffer{held.device, held.buffer}).release().ptr();
+}
+
+bool hold(PyObject* object, HeldObject& held) {
+    const nb::handle given(object);
+    if (nb::isinstance<Device>(given)) {
+        held.device = nb::cast<std::shared_ptr<Device>>(given);
+    } else if (nb::isinstance<PyBuffer>(given)) {
+        const auto& buffer = nb::cast<const PyBuffer&>(given);
+        held.device = buffer.device;
+        held.buffer = buffer.buffer;
+    } else if (nb::isinstance<PyRun>(given)) {
+        held.run = nb::cast<const PyRun&>(given).run;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+nb::capsule door_capsule() {
+    return nb::capsule(&door(&raise_thrown, &buffer_object, &hold), kDoorName);
 }
 
 void bind_physical_device(nb::module_& module) {
@@ -565,11 +638,18 @@ void bind_device(nb::module_& module) {
         .def_prop_ro("pipelines_created", [](const Device& self) { return self.pipelines_created.load(); })
         .def_prop_ro("submissions", [](const Device& self) { return self.queue.submissions(); })
         .def_prop_ro("dispatches", [](const Device& self) { return self.dispatches.load(); })
+        .def_prop_ro("uploads", [](const Device& self) { return self.uploads.count(); })
+        .def_prop_ro("downloads", [](const Device& self) { return self.downloads.count(); })
         .def_prop_ro("lost", [](const Device& self) { return self.logical.lost(); })
         .def_prop_ro("left_behind", [](const Device& self) { return self.logical.is_left_behind(); })
         .def("require_alive", [](const Device& self) { self.logical.require_alive(); })
         .def_prop_rw(
-            "wait_timeout", [](const Device& self) { return self.wait_timeout; }, &set_wait_timeout,
+            "wait_timeout",
+            [](const Device& self) {
+                const double limit = self.wait_timeout;
+                return std::isinf(limit) ? std::nullopt : std::optional<double>(limit);
+            },
+            &set_wait_timeout,
             nb::for_setter(nb::arg("seconds").none()))
         .def("allocate", &allocate, "nbytes"_a, "purpose"_a = 0)
         .def("kernel", &make_kernel, "spirv"_a, nb::kw_only(), "name"_a, "storage_buffers"_a, "has_params"_a,
@@ -585,9 +665,10 @@ void bind_device(nb::module_& module) {
         .def(
             "command_list",
             [](Device& self, bool timestamps) {
-                return std::make_unique<CommandList>(self.shared_from_this(), timestamps).release();
+                return std::make_shared<CommandList>(self.shared_from_this(), timestamps);
             },
-            nb::kw_only(), "timestamps"_a = false, nb::rv_policy::take_ownership)
+            nb::kw_only(), "timestamps"_a = false)
+        .def("prepared_run", &prepared_run, "feeds"_a, "commands"_a.none(), "results"_a)
         .def("flush", [](Device& self) {
             self.logical.require_here();
             const WithoutGil without_gil;
@@ -608,6 +689,10 @@ void bind_objects(nb::module_& module) {
     nb::class_<PyBuffer>(module, "Buffer", nb::is_weak_referenceable())
         .def_prop_ro("size", [](const PyBuffer& self) { return self.buffer->size; })
         .def_prop_ro("device", [](const PyBuffer& self) { return self.device; });
+    nb::class_<PyRun>(module, "PreparedRun", nb::is_weak_referenceable())
+        .def_prop_ro("is_open", [](const PyRun& self) { return self.run->is_open(); })
+        .def("close", [](const PyRun& self) { self.run->close(); });
+    module.def("door", &door_capsule);
     nb::class_<PyKernel>(module, "Kernel", nb::is_weak_referenceable())
         .def_prop_ro("name", [](const PyKernel& self) { return self.kernel->name; })
         .def("executables", &executables);

@@ -96,6 +96,7 @@ bool UploadRing::upload(Upload& rest, uint64_t timeout) {
             return false;
         }
     }
+    count_++;
     return true;
 }
 
@@ -221,6 +222,7 @@ Downloader::Download::Download(Downloader& downloader, std::shared_ptr<DeviceBuf
       bytes_(bytes),
       chunks_((bytes + kDownloadChunk - 1) / kDownloadChunk) {
     owner_.device_.require_alive();
+    owner_.count_++;
     std::lock_guard<std::mutex> lock(owner_.mutex_);
     if (owner_.free_.empty()) {
         stage_.emplace_back(owner_.device_);

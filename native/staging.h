@@ -2,6 +2,7 @@
 // read-backs. Nothing here waits with a mutex held, nor longer than it is told.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -49,6 +50,8 @@ class UploadRing final : public PendingCommands {
     bool upload(Upload& rest, uint64_t timeout);
     /// Lets go of the ring space and the buffers of copies that are over.
     void collect();
+    /// Uploads so far.
+    uint64_t count() const { return count_; }
 
     VkCommandBuffer close_pending() override;
     void pending_submitted(uint64_t value) noexcept override;
@@ -76,6 +79,7 @@ class UploadRing final : public PendingCommands {
     void open_batch();
     void collect_locked();
 
+    std::atomic<uint64_t> count_{0};
     LogicalDevice& device_;
     Queue& queue_;
     Memory& memory_;
@@ -109,6 +113,8 @@ class Downloader {
 
   public:
     Downloader(LogicalDevice& device, Queue& queue, Memory& memory, CopyThreads& copies);
+    /// Reads so far.
+    uint64_t count() const { return count_; }
 
     /// Bytes of a buffer on their way to the host. One that is given up leaves copies that run to a later one.
     class Download {
@@ -140,6 +146,7 @@ class Downloader {
     };
 
   private:
+    std::atomic<uint64_t> count_{0};
     LogicalDevice& device_;
     Queue& queue_;
     Memory& memory_;

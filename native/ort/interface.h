@@ -26,7 +26,6 @@ using PathChar = char;
 #endif
 
 // What ONNX Runtime keeps to itself.
-struct OrtAllocator;
 struct OrtEpApi;
 struct OrtEpDevice;
 struct OrtEpGraphSupportInfo;
@@ -35,14 +34,18 @@ struct OrtHardwareDevice;
 struct OrtKernelContext;
 struct OrtKeyValuePairs;
 struct OrtLogger;
+struct OrtMemoryDevice;
 struct OrtMemoryInfo;
 struct OrtNode;
 struct OrtNodeComputeContext;
 struct OrtOpAttr;
 struct OrtOptionalTypeInfo;
+struct OrtProfilingEvent;
+struct OrtProfilingEventsContainer;
 struct OrtSequenceTypeInfo;
 struct OrtSessionOptions;
 struct OrtStatus;
+struct OrtSyncStream;
 struct OrtTensorTypeAndShapeInfo;
 struct OrtTypeInfo;
 struct OrtValue;
@@ -62,6 +65,10 @@ enum AttributeType : int {
 };
 enum ValueType : int { kTensorValue = 1, kSequenceValue = 2, kOptionalValue = 6 };
 enum HardwareType : int { kCpu = 0, kGpu = 1 };
+enum MemoryDeviceType : int { kCpuMemory = 0, kGpuMemory = 1 };
+enum DeviceMemoryType : int { kDefaultMemory = 0 };
+enum AllocatorType : int { kDeviceAllocator = 0 };
+enum ProfilingCategory : int { kKernelEvent = 2 };
 
 // ---- what the provider implements; the slots behind those named are later than kNewest or not used
 
@@ -84,15 +91,15 @@ struct OrtEp {
     Unused GetCompiledModelCompatibilityInfo;
     Unused GetKernelRegistry;
     Unused IsConcurrentRunSupported;
-    Unused Sync;
-    Unused CreateProfiler;
+    OrtStatus*(DMLVK_ORT_CALL* Sync)(OrtEp*);
+    OrtStatus*(DMLVK_ORT_CALL* CreateProfiler)(OrtEp*, struct OrtEpProfilerImpl**);
     Unused IsGraphCaptureEnabled;
     Unused IsGraphCaptured;
     Unused ReplayGraph;
     Unused GetGraphCaptureNodeAssignmentPolicy;
     Unused GetAvailableResource;
     Unused OnSessionInitializationEnd;
-    Unused GetDefaultMemoryDevice;
+    OrtStatus*(DMLVK_ORT_CALL* GetDefaultMemoryDevice)(const OrtEp*, const OrtMemoryDevice**);
     Unused ReleaseCapturedGraph;
     Unused GetWeightlessSupport;
 };
@@ -109,8 +116,9 @@ struct OrtEpFactory {
     uint32_t(DMLVK_ORT_CALL* GetVendorId)(const OrtEpFactory*);
     const char*(DMLVK_ORT_CALL* GetVersion)(const OrtEpFactory*);
     Unused ValidateCompiledModelCompatibilityInfo;
-    OrtStatus*(DMLVK_ORT_CALL* CreateAllocator)(OrtEpFactory*, const OrtMemoryInfo*, const OrtKeyValuePairs*, OrtAllocator**);
-    void(DMLVK_ORT_CALL* ReleaseAllocator)(OrtEpFactory*, OrtAllocator*);
+    OrtStatus*(DMLVK_ORT_CALL* CreateAllocator)(OrtEpFactory*, const OrtMemoryInfo*, const OrtKeyValuePairs*,
+                                                struct OrtAllocator**);
+    void(DMLVK_ORT_CALL* ReleaseAllocator)(OrtEpFactory*, struct OrtAllocator*);
     OrtStatus*(DMLVK_ORT_CALL* CreateDataTransfer)(OrtEpFactory*, struct OrtDataTransferImpl**);
     bool(DMLVK_ORT_CALL* IsStreamAware)(const OrtEpFactory*);
     Unused CreateSyncStreamForDevice;
@@ -121,6 +129,33 @@ struct OrtEpFactory {
     Unused InitGraphicsInterop;
     Unused DeinitGraphicsInterop;
     Unused SelectBestModelCandidate;
+};
+
+struct OrtAllocator {
+    uint32_t version;
+    void*(DMLVK_ORT_CALL* Alloc)(OrtAllocator*, size_t);
+    void(DMLVK_ORT_CALL* Free)(OrtAllocator*, void*);
+    const OrtMemoryInfo*(DMLVK_ORT_CALL* Info)(const OrtAllocator*);
+    Unused Reserve;
+    Unused GetStats;
+    Unused AllocOnStream;
+    Unused Shrink;
+};
+
+struct OrtDataTransferImpl {
+    uint32_t ort_version_supported;
+    void(DMLVK_ORT_CALL* Release)(OrtDataTransferImpl*);
+    bool(DMLVK_ORT_CALL* CanCopy)(const OrtDataTransferImpl*, const OrtMemoryDevice*, const OrtMemoryDevice*);
+    OrtStatus*(DMLVK_ORT_CALL* CopyTensors)(OrtDataTransferImpl*, const OrtValue**, OrtValue**, OrtSyncStream**, size_t);
+};
+
+struct OrtEpProfilerImpl {
+    uint32_t ort_version_supported;
+    void(DMLVK_ORT_CALL* Release)(OrtEpProfilerImpl*);
+    OrtStatus*(DMLVK_ORT_CALL* StartProfiling)(OrtEpProfilerImpl*, int64_t);
+    Unused StartEvent;
+    Unused StopEvent;
+    OrtStatus*(DMLVK_ORT_CALL* EndProfiling)(OrtEpProfilerImpl*, OrtProfilingEventsContainer*);
 };
 
 struct OrtNodeComputeInfo {
@@ -151,6 +186,7 @@ struct OrtNodeFusionOptions {
     CALL(90, 1, OrtStatus*, KernelContext_GetInput, (const OrtKernelContext*, size_t, const OrtValue**))                     \
     CALL(91, 1, OrtStatus*, KernelContext_GetOutput, (OrtKernelContext*, size_t, const int64_t*, size_t, OrtValue**))        \
     CALL(93, 1, void, ReleaseStatus, (OrtStatus*))                                                                           \
+    CALL(94, 1, void, ReleaseMemoryInfo, (OrtMemoryInfo*))                                                                   \
     CALL(96, 1, void, ReleaseValue, (OrtValue*))                                                                             \
     CALL(98, 1, void, ReleaseTypeInfo, (OrtTypeInfo*))                                                                       \
     CALL(99, 1, void, ReleaseTensorTypeAndShapeInfo, (OrtTensorTypeAndShapeInfo*))                                           \
@@ -175,6 +211,7 @@ struct OrtNodeFusionOptions {
     CALL(310, 22, uint32_t, HardwareDevice_DeviceId, (const OrtHardwareDevice*))                                             \
     CALL(317, 22, const OrtEpApi*, GetEpApi, ())                                                                             \
     CALL(318, 23, OrtStatus*, GetTensorSizeInBytes, (const OrtValue*, size_t*))                                              \
+    CALL(320, 23, OrtStatus*, CreateMemoryInfo_V2, (const char*, int, uint32_t, int32_t, int, size_t, int, OrtMemoryInfo**)) \
     CALL(326, 23, OrtStatus*, ValueInfo_GetInitializerValue, (const OrtValueInfo*, const OrtValue**))                        \
     CALL(331, 23, OrtStatus*, ValueInfo_IsConstantInitializer, (const OrtValueInfo*, bool*))                                 \
     CALL(333, 23, OrtStatus*, Graph_GetName, (const OrtGraph*, const char**))                                                \
@@ -212,7 +249,19 @@ struct OrtNodeFusionOptions {
          (OrtEpFactory*, const OrtHardwareDevice*, const OrtKeyValuePairs*, const OrtKeyValuePairs*, OrtEpDevice**))         \
     CALL(1, 22, void, ReleaseEpDevice, (OrtEpDevice*))                                                                       \
     CALL(2, 23, OrtStatus*, EpGraphSupportInfo_AddNodesToFuse,                                                               \
-         (OrtEpGraphSupportInfo*, const OrtNode* const*, size_t, const OrtNodeFusionOptions*))
+         (OrtEpGraphSupportInfo*, const OrtNode* const*, size_t, const OrtNodeFusionOptions*))                               \
+    CALL(5, 23, OrtStatus*, EpDevice_AddAllocatorInfo, (OrtEpDevice*, const OrtMemoryInfo*))                                 \
+    CALL(6, 23, const OrtMemoryDevice*, MemoryInfo_GetMemoryDevice, (const OrtMemoryInfo*))                                  \
+    CALL(7, 23, const OrtMemoryDevice*, Value_GetMemoryDevice, (const OrtValue*))                                            \
+    CALL(9, 23, int, MemoryDevice_GetDeviceType, (const OrtMemoryDevice*))                                                   \
+    CALL(11, 23, uint32_t, MemoryDevice_GetVendorId, (const OrtMemoryDevice*))                                               \
+    CALL(12, 23, uint32_t, MemoryDevice_GetDeviceId, (const OrtMemoryDevice*))                                               \
+    CALL(65, 25, OrtStatus*, CreateProfilingEvent,                                                                           \
+         (int, int32_t, int32_t, const char*, int64_t, int64_t, const char* const*, const char* const*, size_t,              \
+          OrtProfilingEvent**))                                                                                              \
+    CALL(66, 25, void, ReleaseProfilingEvent, (OrtProfilingEvent*))                                                          \
+    CALL(72, 25, OrtStatus*, ProfilingEventsContainer_AddEvents,                                                             \
+         (OrtProfilingEventsContainer*, const OrtProfilingEvent* const*, size_t))
 
 #define DMLVK_ORT_MODEL_EDITOR_API(CALL)                                                                                     \
     CALL(6, 22, OrtStatus*, CreateNode,                                                                                      \

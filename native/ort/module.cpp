@@ -5,9 +5,13 @@
 // Whatever fails in Python, or here, becomes a status with its message; nothing is thrown past an exported function or one
 // in a table. ONNX Runtime may call from any thread, with Python's lock or without; it may release what it has when the
 // interpreter has ended, and then only memory of the process is left behind.
+#include <algorithm>
+#include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +25,7 @@
 #include "../gil.h"
 #include "graph.h"
 #include "interface.h"
+#include "memory.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -33,6 +38,11 @@ constexpr const char* kVendor = "dmlvk";
 /// What `serve` was given: never released, as the interpreter may be gone before the last session.
 nb::object* server = nullptr;
 std::string* provider_name = nullptr;
+int (*has_gil)() = nullptr;
+
+/// What our memory infos say of their vendor: no PCI number, lest another provider for the same GPU takes them for its own.
+constexpr uint32_t kVendorId = 0x444D4C56;
+constexpr uint64_t kKeptPart = 16;  // Of a device's memory: what may stay with us once it is freed.
 
 // ---- errors
 
@@ -79,6 +89,10 @@ OrtStatus* guarded(const Interface& ort, Function&& function) noexcept {
             return failure.status;
         } catch (const std::bad_alloc&) {
             return out_of_memory(ort);
+        } catch (const DoorFailure&) {
+            behind->raise();
+            nb::python_error error;
+            return status_of(ort, error);
         } catch (const std::exception& error) {
             return status_of(ort, kFail, std::string("dmlvk: ") + error.what());
         }
@@ -88,6 +102,47 @@ OrtStatus* guarded(const Interface& ort, Function&& function) noexcept {
         return ort.api.CreateStatus(kFail, "dmlvk: an error without a message");
     }
 }
+
+/// Runs a function that may throw but needs no Python; null where it does not.
+template <typename Function>
+OrtStatus* answered(const Interface& ort, Function&& function) noexcept {
+    try {
+        function();
+        return nullptr;
+    } catch (const OrtFailure& failure) {
+        return failure.status;
+    } catch (const DoorFailure&) {
+        return guarded(ort, [] { throw DoorFailure{}; });
+    } catch (const std::bad_alloc&) {
+        return out_of_memory(ort);
+    } catch (const std::exception& error) {
+        return ort.api.CreateStatus(kFail, (std::string("dmlvk: ") + error.what()).c_str());
+    } catch (...) {
+        return ort.api.CreateStatus(kFail, "dmlvk: an error without a message");
+    }
+}
+
+/// A mutex for its lifetime. Who has Python's lock lets go of it to wait: whoever has the mutex may want that.
+class Turn {
+  public:
+    explicit Turn(std::mutex& mutex) : mutex_(mutex) {
+        if (mutex_.try_lock()) {
+            return;
+        }
+        if (Py_IsInitialized() && has_gil() != 0) {
+            const WithoutGil without_gil;
+            mutex_.lock();
+        } else {
+            mutex_.lock();
+        }
+    }
+    ~Turn() { mutex_.unlock(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+  private:
+    std::mutex& mutex_;
+};
 
 /// Gives a Python object back; where the interpreter has ended, nobody has use for it any more.
 void released(nb::object& object) noexcept {
@@ -151,59 +206,170 @@ class PyGraph {
     GraphBytes bytes_;
 };
 
+/// A tensor of ONNX Runtime's.
+struct Tensor {
+    int elements = 0;
+    std::vector<int64_t> sizes;
+    void* data = nullptr;
+    size_t bytes = 0;
+};
+
+Tensor tensor_of(const Interface& ort, const OrtValue* value) {
+    Tensor found;
+    OrtTensorTypeAndShapeInfo* info = nullptr;
+    check(ort.api.GetTensorTypeAndShape(value, &info));
+    const std::unique_ptr<OrtTensorTypeAndShapeInfo, void(DMLVK_ORT_CALL*)(OrtTensorTypeAndShapeInfo*)> held(
+        info, ort.api.ReleaseTensorTypeAndShapeInfo);
+    size_t rank = 0;
+    check(ort.api.GetTensorElementType(info, &found.elements));
+    check(ort.api.GetDimensionsCount(info, &rank));
+    found.sizes.resize(rank);
+    if (rank > 0) {
+        check(ort.api.GetDimensions(info, found.sizes.data(), rank));
+    }
+    check(ort.api.GetTensorMutableData(const_cast<OrtValue*>(value), &found.data));
+    check(ort.api.GetTensorSizeInBytes(value, &found.bytes));
+    return found;
+}
+
+/// Where tensors are: on the host, or in the memory of one of the devices. From any thread, without Python.
+class Memories {
+  public:
+    DeviceMemory& of(const void* address) const {
+        const uint32_t number = DeviceMemory::number_of(reinterpret_cast<uint64_t>(address));
+        std::lock_guard<std::mutex> lock(mutex_);
+        return *memories_.at(number);
+    }
+
+    Place place(void* data, uint64_t bytes) const {
+        static char nothing = 0;
+        if (bytes == 0) {
+            return {&nothing, nullptr, 0};
+        }
+        if (data == nullptr) {
+            throw std::runtime_error("a tensor of " + std::to_string(bytes) + " bytes has no memory: there was no room");
+        }
+        return DeviceMemory::is_ours(data) ? of(data).at(reinterpret_cast<uint64_t>(data), bytes) : Place{data, nullptr, 0};
+    }
+
+    /// A place that is about to be written.
+    Place target(void* data, uint64_t bytes) const {
+        if (bytes > 0 && DeviceMemory::is_ours(data)) {
+            of(data).forget(reinterpret_cast<uint64_t>(data), bytes);
+        }
+        return place(data, bytes);
+    }
+
+    /// Copies a tensor's bytes to the host.
+    void read(void* data, void* out, uint64_t bytes) const {
+        const Place source = place(data, bytes);
+        if (source.host != nullptr) {
+            std::memcpy(out, source.host, bytes);
+        } else if (!of(data).known(reinterpret_cast<uint64_t>(data), out, bytes)) {
+            check(behind->download(source.buffer, source.offset, out, bytes));
+        }
+    }
+
+    /// Copies bytes from one tensor to another, wherever they are.
+    void copy(void* source_data, void* target_data, uint64_t bytes) const {
+        if (bytes == 0) {
+            return;
+        }
+        const Place to = target(target_data, bytes);
+        if (to.host != nullptr) {
+            read(source_data, to.host, bytes);
+            return;
+        }
+        const Place from = place(source_data, bytes);
+        if (from.host != nullptr) {
+            check(behind->upload(to.buffer, to.offset, from.host, bytes));
+            of(target_data).note(reinterpret_cast<uint64_t>(target_data), from.host, bytes);
+        } else {
+            check(behind->copy(from.buffer, from.offset, to.buffer, to.offset, bytes));
+        }
+    }
+
+    /// The memory of the device with a UUID; made where there is none.
+    DeviceMemory& add(const std::string& uuid, uint64_t most_kept) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (const auto& memory : memories_) {
+            if (memory->uuid == uuid) {
+                return *memory;
+            }
+        }
+        memories_.push_back(std::make_unique<DeviceMemory>(uuid, static_cast<uint32_t>(memories_.size()), most_kept));
+        return *memories_.back();
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<std::unique_ptr<DeviceMemory>> memories_;
+};
+
 /// The inputs and outputs of one run of a part, for as long as that lasts.
 class PyRun {
   public:
-    PyRun(const Interface& ort, OrtKernelContext* context) : ort_(ort), context_(context) {}
+    /// `device` is that of the part.
+    PyRun(const Interface& ort, const Memories& memories, Held* device, OrtKernelContext* context)
+        : ort_(ort), memories_(memories), device_(device), context_(context) {}
+    PyRun(const PyRun&) = delete;
+    PyRun& operator=(const PyRun&) = delete;
+
+    /// To be called once Python has computed the outputs.
+    void finish() {
+        for (const auto& [bytes, data] : elsewhere_) {
+            if (data != nullptr) {
+                memories_.copy(bytes->data(), data, bytes->size());
+            }
+        }
+    }
 
     void end() { context_ = nullptr; }
 
-    /// ONNX's number of the element type, the sizes and the bytes.
-    nb::tuple input(size_t index) const {
+    /// ONNX's number of the element type, the sizes and the bytes, or a buffer of the part's device and an offset there.
+    nb::tuple input(size_t index) {
         const OrtValue* value = nullptr;
         check(ort_.api.KernelContext_GetInput(context(), index, &value));
         if (value == nullptr) {
             throw std::runtime_error("input " + std::to_string(index) + " has no value");
         }
-        OrtTensorTypeAndShapeInfo* info = nullptr;
-        check(ort_.api.GetTensorTypeAndShape(value, &info));
-        const std::unique_ptr<OrtTensorTypeAndShapeInfo, void(DMLVK_ORT_CALL*)(OrtTensorTypeAndShapeInfo*)> held(
-            info, ort_.api.ReleaseTensorTypeAndShapeInfo);
-        int elements = 0;
-        size_t rank = 0;
-        check(ort_.api.GetTensorElementType(info, &elements));
-        check(ort_.api.GetDimensionsCount(info, &rank));
-        std::vector<int64_t> sizes(rank);
-        if (rank > 0) {
-            check(ort_.api.GetDimensions(info, sizes.data(), rank));
-        }
-        void* data = nullptr;
-        size_t bytes = 0;
-        check(ort_.api.GetTensorMutableData(const_cast<OrtValue*>(value), &data));
-        check(ort_.api.GetTensorSizeInBytes(value, &bytes));
+        const Tensor tensor = tensor_of(ort_, value);
         nb::list shape;
-        for (const int64_t size : sizes) {
+        for (const int64_t size : tensor.sizes) {
             shape.append(size);
         }
-        return nb::make_tuple(elements, nb::tuple(shape), view(data, bytes, false));
+        return nb::make_tuple(tensor.elements, nb::tuple(shape), bytes_of(tensor, false));
     }
 
-    /// The bytes of an output of these sizes.
-    nb::object output(size_t index, nb::sequence shape) const {
+    /// How many bytes an output of these sizes has, and where they are to be written, as `input` says it.
+    nb::tuple output(size_t index, nb::sequence shape) {
         std::vector<int64_t> sizes;
         for (nb::handle size : shape) {
             sizes.push_back(nb::cast<int64_t>(size));
         }
         OrtValue* value = nullptr;
         check(ort_.api.KernelContext_GetOutput(context(), index, sizes.data(), sizes.size(), &value));
-        void* data = nullptr;
-        size_t bytes = 0;
-        check(ort_.api.GetTensorMutableData(value, &data));
-        check(ort_.api.GetTensorSizeInBytes(value, &bytes));
-        return view(data, bytes, true);
+        const Tensor tensor = tensor_of(ort_, value);
+        return nb::make_tuple(tensor.bytes, bytes_of(tensor, true));
     }
 
   private:
+    nb::object bytes_of(const Tensor& tensor, bool is_output) {
+        const Place place = is_output ? memories_.target(tensor.data, tensor.bytes) : memories_.place(tensor.data, tensor.bytes);
+        if (place.host != nullptr) {
+            return view(place.host, tensor.bytes, is_output);
+        }
+        if (behind->is_of(place.buffer, device_)) {
+            return nb::make_tuple(nb::steal(behind->buffer_object(place.buffer)), place.offset);
+        }
+        elsewhere_.emplace_back(std::make_unique<std::string>(tensor.bytes, '\0'), is_output ? tensor.data : nullptr);
+        std::string& host = *elsewhere_.back().first;
+        if (!is_output) {
+            memories_.read(tensor.data, host.data(), tensor.bytes);
+        }
+        return view(host.data(), tensor.bytes, is_output);
+    }
+
     OrtKernelContext* context() const {
         if (context_ == nullptr) {
             throw std::runtime_error("the run is over");
@@ -212,7 +378,10 @@ class PyRun {
     }
 
     const Interface& ort_;
+    const Memories& memories_;
+    Held* const device_;
     OrtKernelContext* context_;
+    std::vector<std::pair<std::unique_ptr<std::string>, void*>> elsewhere_;  // Of tensors on other devices.
 };
 
 nb::dict dict_of(const Interface& ort, const OrtKeyValuePairs* pairs) {
@@ -292,39 +461,254 @@ OrtNode* context_node(const Interface& ort, const OrtNode* part, nb::bytes conte
 
 // ---- what ONNX Runtime sees
 
-/// A part of a session's model that has been compiled: Python's function that computes it.
+/// A part of a session's model that has been compiled. Python prepares a run for sizes that are new; known ones are run
+/// without it.
 struct Part : OrtNodeComputeInfo {
-    Part(const Interface& ort_, nb::object compute_) : OrtNodeComputeInfo{}, ort(ort_), compute(std::move(compute_)) {
+    Part(const Interface& ort_, const Memories& memories_, nb::object part_)
+        : OrtNodeComputeInfo{}, ort(ort_), memories(memories_), part(std::move(part_)) {
         ort_version_supported = ort.version;
+        device = Holding(behind->hold(nb::object(part.attr("device")).ptr()));
+        check(device.get() != nullptr);
+        host_inputs = nb::cast<std::vector<size_t>>(part.attr("host_inputs"));
         CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*, void** state) -> OrtStatus* {
             *state = self;
             return nullptr;
         };
         Compute = [](OrtNodeComputeInfo*, void* state, OrtKernelContext* context) -> OrtStatus* {
             Part& self = *static_cast<Part*>(state);
-            return guarded(self.ort, [&] {
-                nb::object run = nb::cast(new PyRun(self.ort, context), nb::rv_policy::take_ownership);
-                struct Ending {
-                    PyRun* run;
-                    ~Ending() { run->end(); }
-                } const ending{nb::cast<PyRun*>(run)};
-                self.compute(run);
-            });
+            return answered(self.ort, [&] { self.compute(context); });
         };
         ReleaseState = [](OrtNodeComputeInfo*, void*) {};
     }
-    ~Part() { released(compute); }
+    ~Part() {
+        ready.clear();
+        released(part);
+    }
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
 
+    /// A run for inputs of certain sizes, and of the bytes of those that the host must know.
+    struct Ready {
+        std::vector<std::vector<int64_t>> sizes;
+        std::vector<std::string> known;
+        Holding run;
+        std::vector<std::tuple<size_t, uint64_t>> feeds;
+        std::vector<std::tuple<size_t, std::vector<int64_t>, uint64_t>> results;
+    };
+
+    void compute(OrtKernelContext* context) {
+        const Turn turn(mutex);
+        if (!is_driven) {
+            size_t count = 0;
+            check(ort.api.KernelContext_GetInputCount(context, &count));
+            given.resize(count);
+            for (size_t index = 0; index < count; index++) {
+                const OrtValue* value = nullptr;
+                check(ort.api.KernelContext_GetInput(context, index, &value));
+                given[index] = value == nullptr ? Tensor{} : tensor_of(ort, value);
+            }
+            if (Ready* const found = prepared()) {
+                run(*found, context);
+                return;
+            }
+        }
+        check(guarded(ort, [&] {
+            nb::object run = nb::cast(new PyRun(ort, memories, device.get(), context), nb::rv_policy::take_ownership);
+            struct Ending {
+                PyRun* run;
+                ~Ending() { run->end(); }
+            } const ending{nb::cast<PyRun*>(run)};
+            part.attr("compute")(run);
+            ending.run->finish();
+        }));
+    }
+
+    /// The run for what is given, made by Python where there is none; null where Python has to drive each run.
+    Ready* prepared() {
+        std::vector<std::string> known = known_bytes();
+        ready.erase(std::remove_if(ready.begin(), ready.end(), [](const Ready& item) { return !behind->is_open(item.run.get()); }),
+                    ready.end());
+        const auto found = std::find_if(ready.begin(), ready.end(), [&](const Ready& item) {
+            return item.known == known && std::equal(item.sizes.begin(), item.sizes.end(), given.begin(), given.end(),
+                                                     [](const auto& sizes, const Tensor& tensor) { return sizes == tensor.sizes; });
+        });
+        if (found != ready.end()) {
+            std::rotate(ready.begin(), found, found + 1);  // The last one used is the first.
+            return &ready.front();
+        }
+        check(guarded(ort, [&] { prepare(std::move(known)); }));
+        return is_driven ? nullptr : &ready.front();
+    }
+
+    std::vector<std::string> known_bytes() {
+        std::vector<std::string> known;
+        for (const size_t index : host_inputs) {
+            const Tensor& tensor = given.at(index);
+            known.emplace_back(tensor.bytes, '\0');
+            memories.read(tensor.data, known.back().data(), tensor.bytes);
+        }
+        return known;
+    }
+
+    void prepare(std::vector<std::string> known) {
+        nb::list sizes;
+        nb::dict values;
+        Ready made;
+        for (const Tensor& tensor : given) {
+            nb::list shape;
+            for (const int64_t size : tensor.sizes) {
+                shape.append(size);
+            }
+            sizes.append(nb::tuple(shape));
+            made.sizes.push_back(tensor.sizes);
+        }
+        for (size_t index = 0; index < known.size(); index++) {
+            const size_t at = host_inputs[index];
+            values[nb::int_(at)] =
+                nb::make_tuple(given[at].elements, view(known[index].data(), known[index].size(), false));
+        }
+        nb::object answer = part.attr("prepare")(sizes, values);
+        if (answer.is_none()) {
+            is_driven = true;
+            return;
+        }
+        nb::tuple parts(answer);
+        made.run = Holding(behind->hold(nb::object(parts[0]).ptr()));
+        check(made.run.get() != nullptr);
+        made.feeds = nb::cast<decltype(made.feeds)>(parts[1]);
+        made.results = nb::cast<decltype(made.results)>(parts[2]);
+        made.known = std::move(known);
+        ready.insert(ready.begin(), std::move(made));
+    }
+
+    void run(const Ready& item, OrtKernelContext* context) {
+        inputs.clear();
+        outputs.clear();
+        for (const auto& [index, bytes] : item.feeds) {
+            require(given.at(index), bytes);
+            inputs.push_back(memories.place(given[index].data, bytes));
+        }
+        for (const auto& [index, sizes, bytes] : item.results) {
+            OrtValue* value = nullptr;
+            check(ort.api.KernelContext_GetOutput(context, index, sizes.data(), sizes.size(), &value));
+            const Tensor tensor = tensor_of(ort, value);
+            require(tensor, bytes);
+            outputs.push_back(memories.target(tensor.data, bytes));
+        }
+        check(behind->run(item.run.get(), inputs.data(), outputs.data()));
+    }
+
+    static void require(const Tensor& tensor, uint64_t bytes) {
+        if (tensor.bytes != bytes) {
+            throw std::runtime_error("ONNX Runtime has a tensor of " + std::to_string(tensor.bytes) + " bytes where " +
+                                     std::to_string(bytes) + " are wanted");
+        }
+    }
+
     const Interface& ort;
-    nb::object compute;
+    const Memories& memories;
+    nb::object part;
+    Holding device;
+    std::mutex mutex;  // Guards what follows, and the part's runs.
+    bool is_driven = false;
+    std::vector<size_t> host_inputs;
+    std::vector<Ready> ready;
+    std::vector<Tensor> given;           // Kept, so that a run allocates little.
+    std::vector<Place> inputs, outputs;  // The same.
+};
+
+/// The allocator of a device's memory.
+struct Allocator : OrtAllocator {
+    Allocator(const Interface& ort_, DeviceMemory& memory_, const OrtMemoryInfo* info_)
+        : OrtAllocator{}, ort(ort_), memory(memory_), info(info_) {
+        version = ort.version;
+        Alloc = [](OrtAllocator* self, size_t bytes) -> void* {
+            Allocator& mine = *static_cast<Allocator*>(self);
+            void* made = nullptr;
+            OrtStatus* failed = answered(mine.ort, [&] {
+                if (bytes > 0) {
+                    made = reinterpret_cast<void*>(mine.memory.allocate(bytes, [&](uint64_t whole) { return mine.buffer(whole); }));
+                }
+            });
+            if (failed != nullptr) {  // Whoever uses the memory says that there is none; Python's log has why.
+                mine.ort.api.ReleaseStatus(failed);
+            }
+            return made;
+        };
+        Free = [](OrtAllocator* self, void* data) {
+            if (data != nullptr) {
+                static_cast<Allocator*>(self)->memory.free(reinterpret_cast<uint64_t>(data));
+            }
+        };
+        Info = [](const OrtAllocator* self) { return static_cast<const Allocator*>(self)->info; };
+    }
+
+    Holding buffer(uint64_t bytes) {
+        Holding made;
+        check(guarded(ort, [&] {
+            nb::object native = server->attr("allocate")(memory.uuid, bytes);
+            made = Holding(behind->hold(native.ptr()));
+            check(made.get() != nullptr);
+        }));
+        return made;
+    }
+
+    const Interface& ort;
+    DeviceMemory& memory;
+    const OrtMemoryInfo* const info;
+};
+
+/// Copies between the devices' memory and the host's.
+struct DataTransfer : OrtDataTransferImpl {
+    DataTransfer(const Interface& ort_, const Memories& memories_) : OrtDataTransferImpl{}, ort(ort_), memories(memories_) {
+        ort_version_supported = ort.version;
+        Release = [](OrtDataTransferImpl* self) { delete static_cast<DataTransfer*>(self); };
+        CanCopy = [](const OrtDataTransferImpl* self, const OrtMemoryDevice* source, const OrtMemoryDevice* target) {
+            const EpApi& ep = static_cast<const DataTransfer*>(self)->ort.ep;
+            const auto is_ours = [&](const OrtMemoryDevice* device) {
+                return ep.MemoryDevice_GetDeviceType(device) == kGpuMemory && ep.MemoryDevice_GetVendorId(device) == kVendorId;
+            };
+            const auto is_host = [&](const OrtMemoryDevice* device) {
+                return ep.MemoryDevice_GetDeviceType(device) == kCpuMemory;
+            };
+            return (is_ours(source) && (is_ours(target) || is_host(target))) || (is_host(source) && is_ours(target));
+        };
+        CopyTensors = [](OrtDataTransferImpl* self, const OrtValue** sources, OrtValue** targets, OrtSyncStream**,
+                         size_t count) -> OrtStatus* {
+            DataTransfer& mine = *static_cast<DataTransfer*>(self);
+            return answered(mine.ort, [&] {
+                for (size_t index = 0; index < count; index++) {
+                    void *source = nullptr, *target = nullptr;
+                    size_t bytes = 0;
+                    check(mine.ort.api.GetTensorMutableData(const_cast<OrtValue*>(sources[index]), &source));
+                    check(mine.ort.api.GetTensorMutableData(targets[index], &target));
+                    check(mine.ort.api.GetTensorSizeInBytes(sources[index], &bytes));
+                    mine.memories.copy(source, target, bytes);
+                }
+            });
+        };
+    }
+
+    const Interface& ort;
+    const Memories& memories;
 };
 
 /// A session's provider: Python's object that chooses and compiles.
 struct Provider : OrtEp {
-    Provider(const Interface& ort_, nb::object session_) : OrtEp{}, ort(ort_), session(std::move(session_)) {
+    Provider(const Interface& ort_, const Memories& memories_, const OrtMemoryInfo* info_, nb::object session_)
+        : OrtEp{}, ort(ort_), memories(memories_), info(info_), session(std::move(session_)) {
         ort_version_supported = ort.version;
+        device = Holding(behind->hold(nb::object(session.attr("device")).ptr()));
+        check(device.get() != nullptr);
+        Sync = [](OrtEp* self) -> OrtStatus* {
+            Provider& mine = *static_cast<Provider*>(self);
+            return answered(mine.ort, [&] { check(behind->settle(mine.device.get())); });
+        };
+        GetDefaultMemoryDevice = [](const OrtEp* self, const OrtMemoryDevice** found) -> OrtStatus* {
+            const Provider& mine = *static_cast<const Provider*>(self);
+            *found = mine.info == nullptr ? nullptr : mine.ort.ep.MemoryInfo_GetMemoryDevice(mine.info);
+            return nullptr;
+        };
         GetName = [](const OrtEp*) -> const char* { return provider_name->c_str(); };
         GetCapability = [](OrtEp* self, const OrtGraph* graph, OrtEpGraphSupportInfo* info) -> OrtStatus* {
             Provider& mine = *static_cast<Provider*>(self);
@@ -341,7 +725,7 @@ struct Provider : OrtEp {
                                                 nb::rv_policy::take_ownership);
                     nb::list inputs = names_of(mine.ort, nodes[index], false), outputs = names_of(mine.ort, nodes[index], true);
                     nb::tuple compiled = nb::tuple(mine.session.attr("compile")(graph, inputs, outputs));
-                    made[index] = new Part(mine.ort, nb::object(compiled[0]));
+                    made[index] = new Part(mine.ort, mine.memories, nb::object(compiled[0]));
                     if (!compiled[1].is_none()) {
                         contexts[index] = context_node(mine.ort, nodes[index], nb::cast<nb::bytes>(compiled[1]), inputs, outputs);
                     }
@@ -402,9 +786,12 @@ struct Provider : OrtEp {
     }
 
     const Interface& ort;
+    const Memories& memories;
+    const OrtMemoryInfo* const info;  // Of the session's device, if that is one of those that it was given.
     nb::object session;
     OrtStatus* failure = nullptr;
     bool has_taken = false;
+    Holding device;
 };
 
 /// The provider's devices, and its sessions.
@@ -428,14 +815,20 @@ struct Factory : OrtEpFactory {
             return guarded(mine.ort, [&] { *made = mine.provider(metadata, count, options, logger); });
         };
         ReleaseEp = [](OrtEpFactory*, OrtEp* provider) { delete static_cast<Provider*>(provider); };
-        CreateAllocator = [](OrtEpFactory*, const OrtMemoryInfo*, const OrtKeyValuePairs*, OrtAllocator** made) -> OrtStatus* {
-            *made = nullptr;  // the host's memory, as everyone's
-            return nullptr;
-        };
-        ReleaseAllocator = [](OrtEpFactory*, OrtAllocator*) {};
-        CreateDataTransfer = [](OrtEpFactory*, OrtDataTransferImpl** made) -> OrtStatus* {
+        CreateAllocator = [](OrtEpFactory* self, const OrtMemoryInfo* info, const OrtKeyValuePairs*,
+                             OrtAllocator** made) -> OrtStatus* {
+            Factory& mine = *static_cast<Factory*>(self);
             *made = nullptr;
-            return nullptr;
+            return answered(mine.ort, [&] {
+                const uint32_t number = mine.ort.ep.MemoryDevice_GetDeviceId(mine.ort.ep.MemoryInfo_GetMemoryDevice(info));
+                *made = new Allocator(mine.ort, *mine.memory_of.at(number), mine.infos.at(number).get());
+            });
+        };
+        ReleaseAllocator = [](OrtEpFactory*, OrtAllocator* allocator) { delete static_cast<Allocator*>(allocator); };
+        CreateDataTransfer = [](OrtEpFactory* self, OrtDataTransferImpl** made) -> OrtStatus* {
+            Factory& mine = *static_cast<Factory*>(self);
+            *made = nullptr;
+            return answered(mine.ort, [&] { *made = new DataTransfer(mine.ort, mine.memories); });
         };
         IsStreamAware = [](const OrtEpFactory*) { return false; };
     }
@@ -466,8 +859,24 @@ struct Factory : OrtEpFactory {
             }
             check(ort.ep.CreateEpDevice(this, hardware, pairs, nullptr, &made[number]));
             number++;
+            const auto uuid = nb::cast<std::string>(metadata["device_uuid"]);
+            const auto bytes = std::stoull(nb::cast<std::string>(metadata["memory_bytes"]));
+            check(ort.ep.EpDevice_AddAllocatorInfo(made[number - 1], info_of(uuid, bytes)));
         }
         return number;
+    }
+
+    /// What ONNX Runtime calls the memory of a device.
+    const OrtMemoryInfo* info_of(const std::string& uuid, uint64_t bytes) {
+        DeviceMemory& memory = memories.add(uuid, bytes / kKeptPart);
+        if (memory.number == infos.size()) {
+            OrtMemoryInfo* info = nullptr;
+            check(ort.api.CreateMemoryInfo_V2(kVendor, kGpuMemory, kVendorId, static_cast<int32_t>(memory.number),
+                                              kDefaultMemory, 0, kDeviceAllocator, &info));
+            infos.emplace_back(info, ort.api.ReleaseMemoryInfo);
+            memory_of.push_back(&memory);
+        }
+        return infos[memory.number].get();
     }
 
     OrtEp* provider(const OrtKeyValuePairs* const* metadata, size_t count, const OrtSessionOptions* options,
@@ -485,10 +894,21 @@ struct Factory : OrtEpFactory {
             static const PathChar file[] = {'d', 'm', 'l', 'v', 'k', 0};
             check(ort.api.Logger_LogMessage(logger, level, message.c_str(), file, 0, provider_name->c_str()));
         });
-        return new Provider(ort, server->attr("session")(devices, dict_of(ort, entries), log));
+        nb::object session = server->attr("session")(devices, dict_of(ort, entries), log, ort.version);
+        const auto uuid = nb::cast<std::string>(session.attr("device_uuid"));
+        const OrtMemoryInfo* info = nullptr;
+        for (nb::handle device : devices) {
+            if (nb::cast<std::string>(nb::cast<nb::dict>(device)["device_uuid"]) == uuid) {
+                info = info_of(uuid, 0);
+            }
+        }
+        return new Provider(ort, memories, info, std::move(session));
     }
 
     const Interface ort;
+    Memories memories;
+    std::vector<std::unique_ptr<OrtMemoryInfo, void(DMLVK_ORT_CALL*)(OrtMemoryInfo*)>> infos;
+    std::vector<DeviceMemory*> memory_of;  // By the number in each of those.
 };
 
 }  // namespace
@@ -552,10 +972,15 @@ NB_MODULE(_plugin, module) {
     nb::class_<PyRun>(module, "Run")
         .def("input", &PyRun::input, "index"_a)
         .def("output", &PyRun::output, "index"_a, "shape"_a);
-    module.def("serve", [](nb::str name, nb::object given) {
+    module.def("serve", [](nb::str name, nb::object given, nb::capsule door, nb::object gil_check) {
         if (server == nullptr) {
+            behind = static_cast<const dmlvk::Door*>(PyCapsule_GetPointer(door.ptr(), dmlvk::kDoorName));
+            if (behind == nullptr) {
+                throw nb::python_error();
+            }
+            has_gil = reinterpret_cast<int (*)()>(nb::cast<uintptr_t>(gil_check));
             provider_name = new std::string(name.c_str());
             server = new nb::object(std::move(given));
         }
-    }, "name"_a, "server"_a);
+    }, "name"_a, "server"_a, "door"_a, "gil_check"_a);
 }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -157,6 +160,142 @@ def test_several_threads_and_sessions(opened: Opened) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(1, 9)))
+
+
+def test_runs_that_feed_each_other_move_nothing(opened: Opened, device: dmlvk.Device) -> None:
+    """Two tensors on the device take turns as input and output: no byte goes to the host, or comes from there."""
+    weight = np.random.default_rng(0).standard_normal((64, 64), np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Tanh", ["a"], ["y"])]
+    session = opened(model_of(nodes, {"x": ["n", 64]}, ["y"], w=weight))
+    (chosen,) = [item for item in dmlvk.ort.get_devices() if item.ep_metadata["device_uuid"] == device.info.uuid]
+    x = np.random.default_rng(1).standard_normal((30, 64), np.float32)
+    place = dmlvk.ort.memory_of(chosen)
+    pair = [onnxruntime.OrtValue.ortvalue_from_numpy(array, *place) for array in (x, np.zeros_like(x))]
+    binding = session.io_binding()
+
+    def turn(number: int) -> None:
+        binding.bind_ortvalue_input("x", pair[number % 2])
+        binding.bind_ortvalue_output("y", pair[1 - number % 2])
+        session.run_with_iobinding(binding)
+
+    turn(0)
+    native = dmlvk.default_device().native
+    before = native.uploads, native.downloads
+    for number in range(1, 6):
+        turn(number)
+    binding.synchronize_outputs()
+    assert (native.uploads, native.downloads) == before
+    wanted = x
+    for _ in range(6):
+        wanted = np.tanh(wanted @ weight)
+    np.testing.assert_allclose(pair[0].numpy(), wanted, rtol=1e-3, atol=1e-3)
+    for rows in (30, 7):
+        dmlvk.ort.bind_output(binding, "y", chosen)
+        binding.bind_ortvalue_input("x", onnxruntime.OrtValue.ortvalue_from_numpy(x[:rows], *place))
+        session.run_with_iobinding(binding)
+        (made,) = binding.get_outputs()
+        np.testing.assert_allclose(made.numpy(), np.tanh(x[:rows] @ weight), rtol=1e-4, atol=1e-4)
+
+
+def test_shapes_that_the_host_must_know_may_be_on_the_device(opened: Opened, device: dmlvk.Device) -> None:
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    graph = model_of(nodes, {"x": ["n"]}, ["y"])
+    graph.graph.input.append(helper.make_tensor_value_info("to", TensorProto.INT64, [2]))
+    session = opened(graph)
+    (chosen,) = [item for item in dmlvk.ort.get_devices() if item.ep_metadata["device_uuid"] == device.info.uuid]
+    x = np.arange(12, dtype=np.float32)
+    for sizes in ([3, 4], [2, 6], [3, 4]):
+        binding = session.io_binding()
+        for name, array in (("x", x), ("to", np.array(sizes))):
+            value = onnxruntime.OrtValue.ortvalue_from_numpy(array, *dmlvk.ort.memory_of(chosen))
+            binding.bind_ortvalue_input(name, value)
+        dmlvk.ort.bind_output(binding, "y", chosen)
+        session.run_with_iobinding(binding)
+        np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], x.reshape(sizes))
+
+
+def test_known_sizes_run_without_python(opened: Opened) -> None:
+    """Another thread's run reaches the device while this one has Python's lock and keeps it."""
+    session = opened(model_of([helper.make_node("Tanh", ["x"], ["y"])], {"x": ["n"]}, ["y"]))
+    x = np.linspace(-1, 1, 5, dtype=np.float32)
+    session.run(None, {"x": x})
+    native = dmlvk.default_device().native
+    before = native.dispatches
+    ended = threading.Event()
+    results: list[Any] = []
+
+    def done(outputs: list[Any], ended: threading.Event, error: str) -> None:
+        results.append(error or outputs[0])
+        ended.set()
+
+    usual = sys.getswitchinterval()
+    deadline = time.monotonic() + 60
+    sys.setswitchinterval(100)
+    try:
+        session.run_async(None, {"x": x}, done, ended)
+        while native.dispatches == before and time.monotonic() < deadline:
+            pass
+        has_run = native.dispatches > before
+    finally:
+        sys.setswitchinterval(usual)
+    assert ended.wait(60)
+    assert has_run
+    np.testing.assert_allclose(results[0], np.tanh(x), rtol=1e-5)
+
+
+IN_THE_LOOP = helper.make_graph(
+    [
+        helper.make_node("MatMul", ["state", "w"], ["next"]),
+        helper.make_node("Cast", ["next"], ["text"], to=TensorProto.STRING),
+        helper.make_node("Cast", ["text"], ["row"], to=TensorProto.FLOAT),
+        helper.make_node("Identity", ["go"], ["go_on"]),
+    ],
+    "body",
+    [
+        helper.make_tensor_value_info("round", TensorProto.INT64, []),
+        helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("state", TensorProto.FLOAT, None),
+    ],
+    [
+        helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("next", TensorProto.FLOAT, None),
+        helper.make_tensor_value_info("row", TensorProto.FLOAT, None),
+    ],
+)
+PRODUCT = helper.make_node("MatMul", ["x", "w"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        pytest.param(
+            [helper.make_node("Loop", ["three", "", "x"], ["a", "rows"], body=IN_THE_LOOP)],
+            ["a", "rows"],
+            id="inside a loop",
+        ),
+        pytest.param(
+            [PRODUCT, helper.make_node("Identity", ["x"], ["same"])], ["a", "same", "w"], id="inputs and constants"
+        ),
+        pytest.param([helper.make_node("MatMul", ["x", "w"], ['输出 {}%s\n"'], name='"é\\')], ['输出 {}%s\n"'], id="names"),
+        pytest.param([helper.make_node("Clip", ["x", "", "one"], ["c"]), PRODUCT], ["c", "a"], id="an optional input"),
+        pytest.param(
+            [PRODUCT, helper.make_node("Split", ["a"], ["left", "middle", "right"], axis=1)], ["right"], id="unused outputs"
+        ),
+        pytest.param([helper.make_node("NonZero", ["x"], ["nz"]), PRODUCT], ["nz", "a"], id="sizes that the device finds"),
+        pytest.param([PRODUCT, helper.make_node("Shape", ["a"], ["sizes"])], ["a", "sizes"], id="a result that is known"),
+    ],
+)
+def test_what_goes_in_and_comes_out(nodes: list[onnx.NodeProto], outputs: list[str], opened: Opened) -> None:
+    """ONNX Runtime's processor gives the same, for any number of rows."""
+    weight = np.random.default_rng(0).standard_normal((6, 6), np.float32)
+    model = model_of(nodes, {"x": ["n", 6]}, outputs, w=weight, three=np.array(3), one=np.float32(1))
+    wanted = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = opened(model, alone=False)
+    for rows in (2, 0, 3, 2):
+        x = np.random.default_rng(rows).standard_normal((rows, 6), np.float32)
+        for mine, theirs in zip(session.run(None, {"x": x}), wanted.run(None, {"x": x}), strict=True):
+            assert mine.shape == theirs.shape
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.full

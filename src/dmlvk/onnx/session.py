@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 import os
 import threading
 import time
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from dmlvk.directml.device import Device, default_device
 from dmlvk.engine.compiled_graphs import CompiledGraph
-from dmlvk.engine.copies import Copies, Copy
+from dmlvk.engine.copies import Copies, Copy, recorded_copies
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.progress import FOLDING, PARSING, Count, Progress, silent
@@ -57,6 +58,7 @@ from dmlvk.onnx.states import shareable, totals
 from dmlvk.onnx.timeline import Timeline
 from dmlvk.runtime.device import DeviceChoice
 from dmlvk.runtime.measure import copy_bandwidth
+from dmlvk.runtime.prepared_run import prepared_run
 from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.runtime.threads import start_thread
 from dmlvk.spec.errors import (
@@ -68,7 +70,7 @@ from dmlvk.spec.errors import (
     other_device,
 )
 from dmlvk.spec.log import logger
-from dmlvk.spec.tensor import packed_strides
+from dmlvk.spec.tensor import element_bits, packed_strides
 
 _MOST_NAMES: Final = 50
 """The most inputs and outputs that a notebook shows."""
@@ -224,6 +226,7 @@ class InferenceSession:
         self._home = self._home_on(opening.result())
         self._lock = threading.Lock()
         self._account: Account | None = None
+        self._prepared: list[tuple[Any, CompiledGraph, Recording]] = []
         logger("onnx.session").info("loaded a model of %d nodes", len(loaded.nodes))
         if ahead is not None:
             self._plan_ahead(ahead)
@@ -558,12 +561,13 @@ class InferenceSession:
             self._submit(plan, arrays)
             return [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
 
-    def run_into(self, feeds: Mapping[str, Any], place: Callable[[str, Sizes], Array]) -> None:
+    def run_into(self, feeds: Mapping[str, Any], place: Callable[[str, Sizes], Array | BoundRange]) -> None:
         """Runs the model and leaves its outputs in the caller's memory.
 
         Args:
             feeds: The feeds of ``run``.
-            place: Gives the memory for the bytes of an output, of its name and sizes: a contiguous array of UINT8.
+            place: Gives the memory for the bytes of an output, of its name and sizes: a contiguous array of UINT8, or a
+                range of the session's device.
 
         Raises:
             What ``run`` raises.
@@ -575,20 +579,89 @@ class InferenceSession:
             made = _tensors(items, items)
             if plan is not None:
                 self._submit(plan, arrays)
+            copies = []
             for info in self._model.outputs:
                 result: TracedTensor | Array | Tensor = made[info.name] if plan is None else plan.trace.outputs[info.name]
                 sizes = result.shape if isinstance(result, (np.ndarray, Tensor)) else result.sizes
                 target = place(info.name, sizes)
                 if not target.nbytes:
                     continue
-                if isinstance(result, (np.ndarray, Tensor)):
+                if isinstance(result, np.ndarray) or (isinstance(result, Tensor) and result.is_on_host):
                     values = result.on_host() if isinstance(result, Tensor) else result
-                    written = np.ascontiguousarray(to_bytes(values, data_type_of(values.dtype)))
-                    target[:] = written.reshape(-1).view(np.uint8)
+                    written = np.ascontiguousarray(to_bytes(values, data_type_of(values.dtype))).reshape(-1).view(np.uint8)
+                    if isinstance(target, BoundRange):
+                        target.buffer.write(written, target.offset)
+                    else:
+                        target[:] = written
                     continue
-                assert plan is not None, "traced tensors are a graph's"
-                source = self._graphs.locate(plan, result.storage)
-                source.buffer.read_into(target, source.offset)
+                if isinstance(result, Tensor):
+                    array = result.on_device()
+                    source = BoundRange(array.buffer, array.offset, target.nbytes)
+                else:
+                    assert plan is not None, "traced tensors are a graph's"
+                    source = self._graphs.locate(plan, result.storage)._replace(nbytes=target.nbytes)
+                if isinstance(target, BoundRange):
+                    copies.append(Copy(source, target))
+                else:
+                    source.buffer.read_into(target, source.offset)
+            if copies:
+                recorded_copies(self.device, copies).submit(defer=True)
+                self.device.flush()
+
+    def prepared(self, feeds: Mapping[str, Any]) -> Prepared | None:
+        """What native code needs to run the model for feeds of these sizes, again and again, without Python. It takes no
+        turns with the session's other calls: its caller sees that none runs meanwhile.
+
+        Args:
+            feeds: The feeds of ``run``; only of ``host_inputs`` do the elements matter.
+
+        Returns:
+            None of a model that the host drives, and while the session profiles.
+
+        Raises:
+            What ``run`` raises before it runs.
+        """
+        arrays = self._checked(feeds)
+        with self._lock:
+            plan = None if self._timeline is not None else self._planned(arrays)
+            if plan is None:
+                return None
+            recording = self._graphs.recorded(plan)
+            places: dict[str, BoundRange] = {}
+            for name, value in plan.trace.inputs.items():
+                if nbytes := _bytes_of(value):
+                    places[name] = self._graphs.locate(plan, value.storage)._replace(nbytes=nbytes)
+            outputs: dict[str, tuple[Sizes, BoundRange | bytes]] = {}
+            for info in self._model.outputs:
+                result = plan.trace.outputs[info.name]
+                if isinstance(result, np.ndarray):
+                    known = np.ascontiguousarray(to_bytes(result, data_type_of(result.dtype)))
+                    outputs[info.name] = result.shape, known.tobytes()
+                elif nbytes := _bytes_of(result):
+                    outputs[info.name] = result.sizes, self._graphs.locate(plan, result.storage)._replace(nbytes=nbytes)
+                else:
+                    outputs[info.name] = result.sizes, b""
+            run = prepared_run(
+                self.device,
+                [*places.values()],
+                recording if plan.dispatches else None,
+                [item for _, item in outputs.values()],
+            )
+            # Those of graphs that are gone, or that are recorded anew, would keep their memory.
+            current = {id(graph): graph.recording for graph in self._graphs.cached.values()}
+            for older, graph, commands in self._prepared:
+                if current.get(id(graph)) is not commands:
+                    older.close()
+            self._prepared = [item for item in self._prepared if item[0].is_open]
+            self._prepared.append((run, plan, recording))
+            return Prepared(
+                run,
+                {name: place.nbytes for name, place in places.items()},
+                {
+                    name: (sizes, len(item) if isinstance(item, bytes) else item.nbytes)
+                    for name, (sizes, item) in outputs.items()
+                },
+            )
 
     def run_async(
         self,
@@ -945,6 +1018,20 @@ class InferenceSession:
         self._graphs.compiler.check(ahead.trace)
 
 
+class Prepared(NamedTuple):
+    """A run without Python.
+
+    Attributes:
+        run: The ``_native.PreparedRun``.
+        inputs: The bytes of each input that it is fed, in its order; inputs without any are left out.
+        outputs: The sizes and the bytes of each output, in its order.
+    """
+
+    run: Any
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, tuple[Sizes, int]]
+
+
 class _Ahead(NamedTuple):
     """A trace made when the model is loaded.
 
@@ -978,6 +1065,11 @@ def _has_device_arrays(feeds: Any) -> bool:
         return False
     contents = (feed.content if isinstance(feed, OrtValue) else feed for feed in feeds.values())
     return any(isinstance(content, DeviceArray) for content in contents)
+
+
+def _bytes_of(tensor: TracedTensor) -> int:
+    """Bytes of the elements of a packed tensor."""
+    return -(-math.prod(tensor.sizes) * element_bits(tensor.data_type) // 8)
 
 
 def _on_host(item: Item) -> Any:

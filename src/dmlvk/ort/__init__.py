@@ -18,17 +18,19 @@ Needs the package onnx: ``pip install dmlvk[onnx]``.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 from typing import Any
 
 from dmlvk.ort import _plugin
 from dmlvk.ort.parts import NAME
 from dmlvk.ort.provider import Server
+from dmlvk.runtime.prepared_run import door
 from dmlvk.spec.errors import MissingPackageError
 
-__all__ = ["get_devices", "get_ep_name", "get_ep_names", "get_library_path", "register"]
+__all__ = ["bind_output", "get_devices", "get_ep_name", "get_ep_names", "get_library_path", "memory_of", "register"]
 
-_plugin.serve(NAME, Server())
+_plugin.serve(NAME, Server(), door(), ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value)
 
 
 def get_library_path() -> str:
@@ -66,6 +68,32 @@ def get_devices() -> list[Any]:
         What ``register`` raises.
     """
     return [device for device in _onnxruntime().get_ep_devices() if device.ep_name == NAME]
+
+
+def memory_of(device: Any) -> tuple[str, int, int]:
+    """The name, the number and the vendor by which ONNX Runtime knows a device's memory, in the order that its functions
+    take them: ``OrtValue.ortvalue_from_numpy(array, *memory_of(device))``.
+
+    Args:
+        device: One of ``get_devices``.
+    """
+    runtime = _onnxruntime()
+    info = device.memory_info(runtime.OrtDeviceMemoryType.DEFAULT)
+    return "gpu", info.device_id, info.device_vendor_id
+
+
+def bind_output(binding: Any, name: str, device: Any) -> None:
+    """Asks for an output in new memory of a device at each run. ``IOBinding.bind_output`` takes no vendor, and means
+    another's memory.
+
+    Args:
+        binding: An ``IOBinding`` of ONNX Runtime's.
+        name: The output.
+        device: One of ``get_devices``: the session's.
+    """
+    place = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state").OrtDevice
+    _, number, vendor = memory_of(device)
+    binding._iobinding.bind_output(name, place(place.gpu(), place.default_memory(), vendor, number))
 
 
 def _onnxruntime() -> Any:

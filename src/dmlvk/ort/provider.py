@@ -5,21 +5,24 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 import onnx
 
 from dmlvk.directml.device import Device, default_device
+from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.transfer import from_bytes
 from dmlvk.graph.passes import PASSES
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx import InferenceSession, SessionOptions
-from dmlvk.onnx.model import FOUR_BITS, Array, element_kind, element_type, load_model
+from dmlvk.onnx.model import FOUR_BITS, Array, data_type_of, element_kind, element_type, load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.weights import SplitModel, with_weights
 from dmlvk.ort.parts import NAME, SharedGraph, kept_in
 from dmlvk.runtime.device import choose_device, devices
+from dmlvk.runtime.memory import Buffer
+from dmlvk.runtime.recorder import BoundRange
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, NoDeviceError, UnsupportedError, UnsupportedNodeError
 from dmlvk.spec.log import logger
@@ -29,6 +32,8 @@ _PREFIX: Final = f"ep.{NAME.lower()}."
 _WITHOUT_CPU: Final = "session.disable_cpu_ep_fallback"
 _WITH_CONTEXT: Final = "ep.context_enable"
 _INFO: Final = 1
+_WITH_INNER_PARTS: Final = 25
+"""The first version that gives the parts of inner graphs names of their own."""
 
 Log = Callable[[int, str], None]
 """Takes a severity of ONNX Runtime's and a message for its log."""
@@ -61,14 +66,18 @@ class Graph(Protocol):
         """The node around this graph, as a graph by itself; None of the outermost."""
 
 
+Bytes = memoryview | tuple[Any, int]
+"""Where a tensor of ONNX Runtime's lies: its bytes, or a ``_native.Buffer`` of the part's device and an offset there."""
+
+
 class Run(Protocol):
     """The inputs and outputs of one run of a part, which may be used during the call that brings it."""
 
-    def input(self, index: int) -> tuple[int, Sizes, memoryview]:
+    def input(self, index: int) -> tuple[int, Sizes, Bytes]:
         """ONNX's number of the element type, sizes and bytes."""
 
-    def output(self, index: int, shape: Sizes) -> memoryview:
-        """The bytes of an output of these sizes, to be written."""
+    def output(self, index: int, shape: Sizes) -> tuple[int, Bytes]:
+        """How many bytes an output of these sizes has, and where they are to be written."""
 
 
 class Options(NamedTuple):
@@ -149,13 +158,16 @@ class Server:
             for info in found
         ]
 
-    def session(self, chosen: Sequence[Mapping[str, str]], entries: Mapping[str, str], log: Log) -> ProviderSession:
+    def session(
+        self, chosen: Sequence[Mapping[str, str]], entries: Mapping[str, str], log: Log, version: int
+    ) -> ProviderSession:
         """The provider of a session.
 
         Args:
             chosen: What ``devices`` said of each device that the session was given.
             entries: The session's entries, the provider's options among them.
             log: ONNX Runtime's log.
+            version: The number of its interface: 24 is 1.24's.
 
         Raises:
             InvalidArgumentError: an option of an unknown name or value.
@@ -164,7 +176,20 @@ class Server:
         options = Options.read(entries)
         uuids = {options.device_uuid} if options.device_uuid else {item.get("device_uuid", "") for item in chosen}
         alone, keeps = (entries.get(key) == "1" for key in (_WITHOUT_CPU, _WITH_CONTEXT))
-        return ProviderSession(self._device(uuids), options, alone, keeps, log)
+        return ProviderSession(self._device(uuids), options, alone, keeps, log, version)
+
+    def allocate(self, uuid: str, nbytes: int) -> Any:
+        """The native buffer of new memory of a device.
+
+        Raises:
+            OutOfDeviceMemoryError: there is no room.
+            NoDeviceError: there is no such device any more.
+        """
+        try:
+            return self._device({uuid}).create_buffer(nbytes).native
+        except DmlvkError as error:  # of which ONNX Runtime's allocators say no more than that there is no memory
+            logger("ort").warning("%s", error)
+            raise
 
     def _device(self, uuids: Collection[str]) -> Device:
         """The device to run on: of several, which a session has that asks for the provider by its name, the default one, or
@@ -189,14 +214,26 @@ class ProviderSession:
         alone: Whether the session may not leave anything to the processor.
         keeps: Whether ONNX Runtime writes a model that keeps the parts, each as the model that ``compile`` gives for it.
         log: ONNX Runtime's log.
+        version: The number of its interface.
     """
 
-    def __init__(self, device: Device, options: Options, alone: bool, keeps: bool, log: Log) -> None:
+    def __init__(self, device: Device, options: Options, alone: bool, keeps: bool, log: Log, version: int) -> None:
+        self._takes_inner = version >= _WITH_INNER_PARTS
         self._device, self._options, self._alone, self._keeps, self._log = device, options, alone, keeps, log
         self._ready: dict[_Key, InferenceSession] = {}
         self._failure: Exception | None = None
         self._parts_run: list[InferenceSession] = []
         self._numbers = itertools.count()
+
+    @property
+    def device(self) -> Any:
+        """The native device."""
+        return self._device.native
+
+    @property
+    def device_uuid(self) -> str:
+        """Which one that is."""
+        return self._device.info.uuid
 
     def choose(self, given: Graph) -> list[list[int]]:
         """The parts of a graph that the device takes, each the places of its nodes.
@@ -212,6 +249,9 @@ class ProviderSession:
             if around is not None and self._runs(_shared(around), [0]):
                 return []
             graph = _shared(given)
+            if around is not None and not self._takes_inner:
+                rule = "it is in an inner graph, whose parts ONNX Runtime names as those of the graph around it before 1.25"
+                graph.refused.update(dict.fromkeys(range(len(graph.proto.node)), rule))
             parts, left = self._parts(graph)
             kept = [at for at, node in enumerate(graph.proto.node) if kept_in(node)]
             for at in kept:
@@ -222,10 +262,8 @@ class ProviderSession:
             self._failure = error
             return [[at] for at in range(len(onnx.GraphProto.FromString(given.proto).node))]
 
-    def compile(
-        self, given: Graph, inputs: Sequence[str], outputs: Sequence[str]
-    ) -> tuple[Callable[[Run], None], bytes | None]:
-        """The function that runs a part, and the part as a model where it is to be kept.
+    def compile(self, given: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Part, bytes | None]:
+        """What runs a part, and the part as a model where it is to be kept.
 
         Args:
             given: The part, as a graph.
@@ -259,9 +297,9 @@ class ProviderSession:
         for session in self._parts_run:
             session.end_profiling()
 
-    def _part(self, session: InferenceSession, inputs: Sequence[str], outputs: Sequence[str]) -> Callable[[Run], None]:
+    def _part(self, session: InferenceSession, inputs: Sequence[str], outputs: Sequence[str]) -> Part:
         self._parts_run.append(session)
-        return Part(session, inputs, outputs).compute
+        return Part(session, inputs, outputs)
 
     def _session_options(self) -> SessionOptions:
         made = SessionOptions(without_passes=self._options.left_out())
@@ -367,13 +405,48 @@ class Part:
     Args:
         session: The session.
         inputs, outputs: The names of what ONNX Runtime gives to it and takes from it, in its order.
+
+    Attributes:
+        device: The native device that it runs on.
     """
 
     def __init__(self, session: InferenceSession, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self._session = session
         places = {name: index for index, name in enumerate(inputs)}
-        self._inputs = [(info.name, places[info.name]) for info in session.get_inputs()]
+        self._inputs = {info.name: places[info.name] for info in session.get_inputs()}
         self._outputs = {name: index for index, name in enumerate(outputs)}
+        self._types = {info.name: info.dtype for info in session.get_inputs()}
+        self.device = session.device.native
+
+    @property
+    def host_inputs(self) -> list[int]:
+        """The places of the inputs whose elements the host must know, such as shapes."""
+        return [self._inputs[name] for name in self._session.host_inputs if name in self._inputs]
+
+    def prepare(self, sizes: Sequence[Sizes], known: Mapping[int, tuple[int, memoryview]]) -> PreparedPart | None:
+        """A run for inputs of these sizes, which needs Python no more; None where each run does.
+
+        Args:
+            sizes: Those of the inputs, in ONNX Runtime's order.
+            known: ONNX's number of the element type and the bytes of each of ``host_inputs``.
+
+        Raises:
+            What ``InferenceSession.run`` raises.
+        """
+        feeds = {
+            name: _array(known[at][0], sizes[at], known[at][1])
+            if at in known
+            else np.broadcast_to(np.zeros((), self._types[name]), sizes[at])
+            for name, at in self._inputs.items()
+        }
+        prepared = self._session.prepared(feeds)
+        if prepared is None:
+            return None
+        return PreparedPart(
+            prepared.run,
+            [(self._inputs[name], nbytes) for name, nbytes in prepared.inputs.items()],
+            [(self._outputs[name], sizes, nbytes) for name, (sizes, nbytes) in prepared.outputs.items()],
+        )
 
     def compute(self, run: Run) -> None:
         """Runs it once.
@@ -382,10 +455,39 @@ class Part:
             What ``InferenceSession.run`` raises.
         """
 
-        def place(name: str, sizes: Sizes) -> Array:
-            return np.frombuffer(run.output(self._outputs[name], sizes), np.uint8)
+        def place(name: str, sizes: Sizes) -> Array | BoundRange:
+            nbytes, found = run.output(self._outputs[name], sizes)
+            if isinstance(found, memoryview):
+                return np.frombuffer(found, np.uint8, nbytes)
+            return BoundRange(self._buffer(found[0]), found[1], nbytes)
 
-        self._session.run_into({name: _array(*run.input(index)) for name, index in self._inputs}, place)
+        feeds = {name: self._fed(name, *run.input(index)) for name, index in self._inputs.items()}
+        self._session.run_into(feeds, place)
+
+    def _fed(self, name: str, code: int, shape: Sizes, data: Bytes) -> Array | DeviceArray:
+        if isinstance(data, memoryview):
+            return _array(code, shape, data)
+        kind = data_type_of(self._types[name])
+        assert kind is not None, "no part is given such a type"
+        is_bool = self._types[name] == np.dtype(bool)
+        return DeviceArray(self._session.device, self._buffer(data[0]), kind, shape, offset=data[1], is_bool=is_bool)
+
+    def _buffer(self, native: Any) -> Buffer:
+        return Buffer(self._session.device, native)
+
+
+class PreparedPart(NamedTuple):
+    """A run of a part without Python.
+
+    Attributes:
+        run: The ``_native.PreparedRun``.
+        inputs: The place and the bytes of each input that it is fed, in its order.
+        outputs: The place, the sizes and the bytes of each output, in its order.
+    """
+
+    run: Any
+    inputs: list[tuple[int, int]]
+    outputs: list[tuple[int, Sizes, int]]
 
 
 def _array(code: int, shape: Sizes, data: memoryview) -> Array:

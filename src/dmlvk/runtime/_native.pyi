@@ -70,6 +70,11 @@ class Device:
     dispatches: int
     """Dispatches submitted so far, replays counted each time."""
 
+    uploads: int
+    """Writes of buffers from the host so far, parameter blocks among them."""
+    downloads: int
+    """Reads of buffers for the host so far."""
+
     def allocate(self, nbytes: int, purpose: int = 0) -> Buffer:
         """Device-local storage, sub-allocated from pooled blocks, contents undefined. nbytes > 0. purpose: which member of
         Purpose it is counted under."""
@@ -103,6 +108,15 @@ class Device:
         ``Resources`` and the slot there, 0 where there is one range alone."""
 
     def command_list(self, *, timestamps: bool = False) -> CommandList: ...
+    def prepared_run(
+        self,
+        feeds: Sequence[tuple[Buffer, int, int]],
+        commands: CommandList | None,
+        results: Sequence[tuple[Buffer, int, int] | bytes],
+    ) -> PreparedRun:
+        """A run that native code repeats without Python: what it is fed goes to ``feeds``, ``commands`` run, and what it
+        makes comes from ``results``, ranges or bytes that are known."""
+
     def flush(self) -> None:
         """Submits what is deferred."""
 
@@ -131,6 +145,16 @@ class Device:
 class Buffer:
     size: int
     device: Device
+
+class PreparedRun:
+    """Is run through the door, not for two threads at once."""
+
+    is_open: bool
+    def close(self) -> None:
+        """Lets go of what it has. Not while it runs."""
+
+def door() -> object:
+    """A capsule with what other native modules of ours call without Python: see native/door.h."""
 
 class Kernel:
     name: str

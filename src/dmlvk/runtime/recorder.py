@@ -209,20 +209,21 @@ class Recording:
 
     Attributes:
         labels: (operator, kernel) of each command in order.
+        native: The native list; for ``dmlvk.runtime`` only.
     """
 
     def __init__(self, device: ComputeDevice, *, timestamps: bool) -> None:
-        self._native = device.native.command_list(timestamps=timestamps)
+        self.native = device.native.command_list(timestamps=timestamps)
         self.labels: list[tuple[str, str]] = []
 
     def add(self, commands: Sequence[Command]) -> None:
         """Appends commands."""
         for labels, arguments in commands:
             if isinstance(arguments, NativeCopy):
-                self._native.copy(*arguments)
+                self.native.copy(*arguments)
                 self.labels += labels
             else:
-                left_out = self._native.launch(*arguments)
+                left_out = self.native.launch(*arguments)
                 self.labels += [label for place, label in enumerate(labels) if place not in left_out] if left_out else labels
 
     def submit(self, *, defer: bool = False) -> None:
@@ -231,21 +232,21 @@ class Recording:
         Args:
             defer: Whether it may wait for the next submit, upload or download of anybody, and go with that.
         """
-        self._native.submit(defer=defer)
+        self.native.submit(defer=defer)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Whether the last submit finished within ``timeout`` seconds (None: waits as long as the device's ``wait_timeout``
         allows)."""
-        return self._native.wait(timeout)
+        return self.native.wait(timeout)
 
     def timings(self) -> list[DispatchTiming]:
         """Every command of the last submit, in order, once it is done."""
-        return [DispatchTiming(*label, *times) for label, times in zip(self.labels, self._native.timings(), strict=True)]
+        return [DispatchTiming(*label, *times) for label, times in zip(self.labels, self.native.timings(), strict=True)]
 
     def timestamp(self) -> None:
         """Appends the taking of the device's time."""
-        self._native.timestamp()
+        self.native.timestamp()
 
     def timestamps(self) -> list[int]:
         """The times that the last submit's ``timestamp`` took, in ticks: see ``ComputeDevice.nanoseconds``."""
-        return self._native.timestamps()
+        return self.native.timestamps()

@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("runtime",),
     ("engine",),
     ("directml",),
-    ("arguments",),
+    ("arguments", "images"),
     ("empty_calls",),
     ("eager_calls", "graph_methods"),
     ("eager", "builder"),

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from dmlvk.directml.device import Device
 from dmlvk.dxdispatch.buffers import Buffers
-from dmlvk.dxdispatch.images import CHANNELS, IMAGES, write_image
 from dmlvk.dxdispatch.model import (
     BindingSource,
     Command,
@@ -26,6 +25,7 @@ from dmlvk.dxdispatch.model import (
 from dmlvk.dxdispatch.operator_run import Run, graph_run, operator_run
 from dmlvk.dxdispatch.options import Options
 from dmlvk.dxdispatch.printing import times_text, values_text
+from dmlvk.images import CHANNELS, IMAGES, write_image
 
 
 class Executor:

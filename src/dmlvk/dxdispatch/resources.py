@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.dxdispatch.document import Place
-from dmlvk.dxdispatch.images import IMAGES, read_image
 from dmlvk.engine.numpy_types import data_type_of, dtype_of
+from dmlvk.images import IMAGES, read_image
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -19,12 +18,15 @@ CHANNELS: Final = tuple(_MODES)
 """The numbers of channels that a picture may have."""
 
 
-def read_image(path: pathlib.Path, sizes: Sequence[int]) -> npt.NDArray[np.float32]:
+def read_image(
+    path: pathlib.Path, channels: int = 3, rows: int | None = None, columns: int | None = None
+) -> npt.NDArray[np.float32]:
     """A picture as channels, rows and columns of numbers from 0 to 1.
 
     Args:
         path: The file.
-        sizes: N, C, H and W to scale it to; () for its own size, in 3 channels.
+        channels: One of ``CHANNELS``.
+        rows, columns: What it is scaled to; None for its own.
 
     Raises:
         MissingPackageError: Pillow is not installed.
@@ -32,10 +34,12 @@ def read_image(path: pathlib.Path, sizes: Sequence[int]) -> npt.NDArray[np.float
     """
     pillow = _pillow()
     with pillow.open(path) as opened:
-        picture = opened.convert(_MODES[sizes[1] if sizes else 3])
-    if sizes:
-        picture = picture.resize((sizes[3], sizes[2]), pillow.Resampling.BICUBIC)
-    return (np.asarray(picture, np.float32) / np.float32(255)).transpose(2, 0, 1)
+        picture = opened.convert(_MODES[channels])
+    size = (columns or picture.width, rows or picture.height)
+    if size != picture.size:
+        picture = picture.resize(size, pillow.Resampling.BICUBIC)
+    pixels = np.asarray(picture, np.float32) / np.float32(255)
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
 
 
 def write_image(path: pathlib.Path, values: npt.NDArray[Any]) -> None:

@@ -33,7 +33,7 @@ class Failing(dmlvk.ray.OnnxPredictor):
         made = super().__call__(batch)
         if 1_001 in batch["id"] and self.first("killed"):
             os.kill(os.getpid(), signal.SIGKILL)
-        with self._new_process_on_failure():
+        with self.new_process_on_failure():
             if 501 in batch["id"] and self.first("lost"):
                 raise DeviceLostError("the device is lost", result=-4, call="vkQueueSubmit")
         return made

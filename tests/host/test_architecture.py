@@ -51,7 +51,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "llm": frozenset({"directml.device", "onnx.session"}),  # a decoder may be an ONNX file
     "ray": frozenset(  # its actors run the sessions and models of other doors
         {
-            *("directml.device", "llm.model", "onnx.batches", "onnx.external", "onnx.options", "onnx.session"),
+            *("directml.device", "llm.model", "onnx.batches", "onnx.external", "onnx.folder", "onnx.options"),
+            "onnx.session",
         }
     ),
     "dxdispatch": frozenset(  # its files say which of DirectML's calls to make, and name ONNX models

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from dmlvk.onnx.session import InferenceSession
 
 
+def _numbers(text: str) -> tuple[float, ...]:
+    numbers = tuple(map(float, text.split(",")))
+    if len(numbers) not in (1, 3, 4):
+        raise ValueError("must be one number, or one for each channel, with commas between")
+    return numbers
+
+
 @click.command(
     "run",
     cls=Command,
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
         "model.onnx",
         "model.onnx --size batch=8 --repeat 20",
         "model.onnx --profile trace.json --html report.html",
+        "model.onnx --folder pictures --out results --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225",
+        "model.onnx --folder arrays --out results --ray auto",
     ),
 )
 @click.argument("model", type=click.Path(path_type=pathlib.Path))
@@ -48,6 +57,53 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Time every kernel in two more runs, and write what each node became and took as a page.",
 )
+@option(
+    "--folder",
+    type=click.Path(path_type=pathlib.Path, file_okay=False),
+    metavar="FOLDER",
+    needs=("--out",),
+    excludes=("--input", "--output", "--size", "--repeat", "--profile", "--html"),
+    help="Run each .npy, .npz or picture in this folder, on all devices. Those that have results already are left out.",
+)
+@option(
+    "--out",
+    "results",
+    type=click.Path(path_type=pathlib.Path, file_okay=False),
+    metavar="FOLDER",
+    needs=("--folder",),
+    help="Write an .npz file of the outputs here for each file.",
+)
+@option(
+    "--batch",
+    type=click.IntRange(min=1),
+    needs=("--folder",),
+    help="Files that are run together where the model leaves the number open; default: 8.",
+)
+@option(
+    "--workers", type=click.IntRange(min=1), needs=("--folder",), help="Copies of the model; default: one on each device."
+)
+@option(
+    "--mean",
+    type=_numbers,
+    needs=("--folder",),
+    metavar="NUMBERS",
+    help="Of a picture, whose numbers are 0 to 1: taken away.",
+)
+@option(
+    "--std",
+    type=_numbers,
+    needs=("--folder",),
+    metavar="NUMBERS",
+    help="What pictures are divided by then. One, or one a channel.",
+)
+@option(
+    "--ray",
+    "cluster",
+    metavar="ADDRESS",
+    needs=("--folder",),
+    excludes=("--device",),
+    help="Run on the devices of this Ray cluster, whose nodes all have both folders; auto: the one that runs here.",
+)
 @device_option
 @json_option
 def command(
@@ -58,13 +114,30 @@ def command(
     repeat: int,
     profile: pathlib.Path | None,
     html: pathlib.Path | None,
+    folder: pathlib.Path | None,
+    results: pathlib.Path | None,
+    batch: int | None,
+    workers: int | None,
+    mean: tuple[float, ...] | None,
+    std: tuple[float, ...] | None,
+    cluster: str | None,
     device: str | None,
     out: Output,
 ) -> int:
-    """Run an ONNX model.
+    """Run an ONNX model, once or on all files of a folder.
 
-    Ctrl-C ends the repetitions, with the report of the runs that were.
+    Ctrl-C ends the repetitions, with the report of the runs that were; of a folder, a second run does what is left. The
+    status is 1 where files of a folder could not be run.
     """
+    if folder is not None:
+        from dmlvk.cli.run_folder import run_folder
+        from dmlvk.onnx.folder import PictureScale
+
+        assert results is not None, "it goes with the folder"
+        scale = PictureScale(mean or (0.0,), std or (1.0,))
+        return run_folder(
+            model, folder, results, out, batch=batch, workers=workers, device=device, cluster=cluster, scale=scale
+        )
     import numpy as np
 
     from dmlvk.engine.progress import UntilInterrupted

@@ -164,7 +164,7 @@ def _file(place: Place, source: Place, folder: pathlib.Path, data_type: TensorDa
         sizes = () if size is None else size.wholes(1, 2**16)
         if size is not None and (len(sizes) != 4 or sizes[0] != 1 or sizes[1] not in (3, 4)):
             size.refuse("must be the sizes N, C, H and W, with N 1 and C 3 or 4", sizes)
-        pixels = _reading(source, lambda: read_image(path, sizes))
+        pixels = _reading(source, lambda: read_image(path, *sizes[1:]))
         return _made(data_type, pixels.astype(dtype_of(data_type)))
     if path.suffix.lower() != ".npy":
         if data_type is TensorDataType.UNKNOWN:

@@ -7,7 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dmlvk.onnx.model import Array, ValueInfo
-from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, UnsupportedError
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, OutOfDeviceMemoryError, UnsupportedError, broken_rule
+
+
+def of_type(info: ValueInfo, array: Array) -> Array:
+    """Numbers for an input as ones of its type: files and tables often have more bits than a model.
+
+    Raises:
+        ModelError: they are of another kind.
+    """
+    if array.dtype != info.dtype and not np.can_cast(array.dtype, info.dtype, "same_kind"):
+        raise ModelError(broken_rule(f"input {info.name!r} must be {info.dtype}", array.dtype))
+    return array.astype(info.dtype, copy=False)
 
 
 class Batches:

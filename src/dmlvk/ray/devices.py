@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import ray
 
 from dmlvk.directml.device import Device, default_device
-from dmlvk.runtime.device import DeviceChoice, choose_device, devices
+from dmlvk.runtime.device import DeviceChoice, choose_device, devices, worthy
 from dmlvk.spec.errors import InvalidArgumentError, NoDeviceError, StateError, UnsupportedError
 
 RESOURCE: Final = "vulkan"
@@ -51,7 +51,7 @@ def resources(choices: Iterable[DeviceChoice] | None = None, *, copies: int = 1)
         raise InvalidArgumentError("must be at least 1", field="copies", value=copies)
     found = devices()
     if choices is None:
-        chosen = [info for info in found if info.type != "cpu"] or found[:1]
+        chosen = worthy(found)
         if not chosen:
             raise NoDeviceError("there is no Vulkan 1.3 device")
     else:

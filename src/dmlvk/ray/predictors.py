@@ -14,7 +14,7 @@ import numpy.typing as npt
 import ray
 import ray.data
 
-from dmlvk.onnx.batches import Batches
+from dmlvk.onnx.batches import Batches, of_type
 from dmlvk.onnx.options import SessionOptions
 from dmlvk.onnx.session import InferenceSession
 from dmlvk.ray.devices import RESOURCE, assigned_device
@@ -35,13 +35,13 @@ _FAILURES: Final = (DeviceLostError, OutOfDeviceMemoryError, WaitTimeoutError)
 """What a new process, with the device opened anew, may not meet again."""
 
 
-class _OnDevice:
-    """What both predictors do when their device fails."""
+class Predictor:
+    """A callable class for ``Dataset.map_batches``, in an actor that has a device."""
 
     _worked = False
 
     @contextmanager
-    def _new_process_on_failure(self) -> Iterator[None]:
+    def new_process_on_failure(self) -> Iterator[None]:
         """Ends the process where the device fails inside, so that Ray starts another one, which opens the device anew, and
         hands it the batch again. A batch with which a new process begins and fails, too, raises its error."""
         try:
@@ -55,7 +55,7 @@ class _OnDevice:
         self._worked = True
 
 
-class OnnxPredictor(_OnDevice):
+class OnnxPredictor(Predictor):
     """An ONNX model for ``Dataset.map_batches``; see ``predict``.
 
     Rows are items along the first axis of the model's inputs and outputs. A batch is cut and filled up to what the model
@@ -106,9 +106,9 @@ class OnnxPredictor(_OnDevice):
             raise ModelError(f"the rows have a column {min(taken)!r} already, which is an output's name")
         count = len(next(iter(feeds.values())))
         rows: list[list[npt.NDArray[Any]]] = [[] for _ in range(count)]
-        with self._new_process_on_failure():
+        with self.new_process_on_failure():
             for places in _of_one_shape(feeds, count):
-                part = {name: self._items(name, items[places]) for name, items in feeds.items()}
+                part = {name: of_type(self._inputs[name], _array(items[places])) for name, items in feeds.items()}
                 made = self._batches.run(lambda batch: self._session.run(self._outputs, batch), part)
                 if len(places) == count:
                     return {**kept, **dict(zip(self._outputs, made, strict=True))}
@@ -121,13 +121,9 @@ class OnnxPredictor(_OnDevice):
             return dict(zip(self._inputs, batch, strict=True))
         return {name: name for name in self._inputs}
 
-    def _items(self, name: str, items: Column) -> Column:
-        """The items of an input, of its type: numbers of a dataset often have more bits than those of a model."""
-        array = np.stack([np.asarray(item) for item in items]) if items.dtype == object else items
-        wanted = self._inputs[name].dtype
-        if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
-            raise ModelError(f"input {name!r} must be {wanted}; its column is {array.dtype}")
-        return array.astype(wanted, copy=False)
+
+def _array(items: Column) -> Column:
+    return np.stack([np.asarray(item) for item in items]) if items.dtype == object else items
 
 
 def _of_one_shape(feeds: Mapping[str, Column], count: int) -> list[list[int]]:
@@ -150,12 +146,12 @@ def _column(items: list[Any]) -> Column:
     return column
 
 
-class LlmPredictor(_OnDevice):
+class LlmPredictor(Predictor):
     """A language model for ``Dataset.map_batches``; see ``predict``. Prompts of a batch are continued together.
 
     Args:
         model: The path of a file, or of a folder, that each node has, or what ``share`` has made of one.
-        prompt: The column of prompts: texts.
+        prompt: The column of prompts: texts, or conversations as ``Model.chat`` takes them.
         answer: The column that gets the answers.
         max_new_tokens: The most tokens of an answer.
         sequences: Prompts that are continued at once, see ``dmlvk.llm.load``.
@@ -188,9 +184,9 @@ class LlmPredictor(_OnDevice):
         """The rows with their answers, in their order."""
         if self._prompt not in batch:
             raise ModelError(f"the rows have no column {self._prompt!r}; they have {', '.join(map(repr, batch))}")
-        prompts = [str(text) for text in batch[self._prompt]]
+        prompts = [item if isinstance(item, str) else self._model.prompt(list(item)) for item in batch[self._prompt]]
         answers: list[list[str]] = [[] for _ in prompts]
-        with self._new_process_on_failure():
+        with self.new_process_on_failure():
             for index, piece in self._model.generate_batch(prompts, self._most, **self._options):
                 answers[index].append(str(piece))
         return {**batch, self._answer: np.array(["".join(pieces) for pieces in answers], object)}
@@ -198,7 +194,7 @@ class LlmPredictor(_OnDevice):
 
 def predict(
     dataset: ray.data.Dataset,
-    predictor: type[OnnxPredictor] | type[LlmPredictor],
+    predictor: type[Predictor],
     model: ModelSource,
     *,
     batch_size: int = 32,
@@ -214,7 +210,7 @@ def predict(
 
     Args:
         dataset: The rows.
-        predictor: ``OnnxPredictor`` or ``LlmPredictor``.
+        predictor: ``OnnxPredictor`` or ``LlmPredictor``, or a class of your own that is derived from one.
         model: Its model.
         batch_size: Rows that a predictor is given at once.
         num_devices: The share of a device that a copy takes, at most 1.

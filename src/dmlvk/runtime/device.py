@@ -144,6 +144,14 @@ def devices() -> list[DeviceInfo]:
     ]
 
 
+def worthy(candidates: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """Those of several devices on which all work is shared out: all that are no processor's, or where there are none the
+    first. A device that is listed twice is there once."""
+    found = {info.uuid: info for info in reversed(candidates)}
+    chosen = [info for info in candidates if info.type != "cpu" and info is found[info.uuid]]
+    return chosen or list(candidates[:1])
+
+
 def choose_device(choice: DeviceChoice = None, candidates: Sequence[DeviceInfo] | None = None) -> DeviceInfo:
     """The device that a choice means; of several the first of the best type: discrete, integrated, virtual, cpu.
 

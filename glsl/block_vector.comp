@@ -2,10 +2,13 @@
 //
 //   y[m, n] = activation(alpha * sum over k of a[m, k] * number (include/block_codes.glsl) of code k of column n + beta * c[n])
 //
+// With a GATE there are twice as many columns of weights as of Y, and Y is the gate of column n times column n + p.columns.
+//
 // Bindings: A; B, weights as block_pack.comp lays them out; C, Y; see include/gemm.glsl.
 // Constants: the format's. ROWS (1), rows of A that an invocation sums; LOCAL_SIZE_X invocations; LANES (8), how many of them share four
 // columns and take turns at their chunks, of which LANES_NEAR (8, both powers of two, the latter no more than a subgroup) are neighbours;
-// UNROLL (2) chunks of each column are in flight at a time, and with 1 loops stay loops, for drivers that are slow to compile.
+// UNROLL (2) chunks are in flight at a time, of each column or with a gate of both, and with 1 loops stay loops, for drivers that are
+// slow to compile.
 // VECTOR_A (1): rows of A start on 16 bytes and have a multiple of 8 neighbours. VECTOR_Y, HAS_C, ADDEND, the activation's id.
 // Grid: linear over groups of ROWS rows and groups of LOCAL_SIZE_X / LANES quads of columns, the latter neighbours.
 //
@@ -19,6 +22,9 @@
 #include "block_codes.glsl"
 #include "subgroups.glsl"
 
+const uint HALVES = GATE != GATE_NONE ? 2 : 1;
+const uint DEEP = UNROLL > HALVES ? UNROLL / HALVES : 1;
+const uint SUMS = HALVES * ROWS;
 const uint TEAMS = LOCAL_SIZE_X / LANES;
 const uint SPANS = LOCAL_SIZE_X / LANES_NEAR;
 const uint BLOCKS_EACH = BLOCK < CHUNK ? CHUNK / BLOCK : 1;
@@ -26,9 +32,9 @@ const uint GROUPS_EACH = GROUPS_OF_EIGHT / BLOCKS_EACH;
 
 layout(set = 0, binding = BINDING_A, std430) readonly buffer WordsA { uvec4 words_a[]; };
 
-shared vec4 span_sums[LANES > LANES_NEAR ? ROWS * SPANS : 1];
+shared vec4 span_sums[LANES > LANES_NEAR ? SUMS * SPANS : 1];
 
-vec4 sums[ROWS];
+vec4 sums[SUMS];
 
 // Eight numbers of a row of A from k on, zeros past the end.
 void load_eight(uint row, uint k, out float values[8]) {
@@ -72,8 +78,8 @@ void multiply_eight(uint first_row, uint chunk, uint g, Chunk codes[4]) {
     }
 }
 
-// Adds those of a chunk's block number `part`.
-void multiply_block(uint first_row, uint chunk, uint part, Chunk codes[4], Terms terms) {
+// Adds those of a chunk's block number `part` to the sums from `to` on.
+void multiply_block(uint to, uint first_row, uint chunk, uint part, Chunk codes[4], Terms terms) {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) products[r] = vec4(0), totals[r] = 0.0;
     const uint first = part * GROUPS_EACH;
     if (UNROLL > 1) {
@@ -83,9 +89,34 @@ void multiply_block(uint first_row, uint chunk, uint part, Chunk codes[4], Terms
     }
     const vec4 rest = fma(terms.scale, vec4(float(CENTRE)) - terms.zero, terms.minimum);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        sums[r] = fma(terms.scale, products[r], sums[r]);
-        if (OFFSET != OFFSET_NONE) sums[r] = fma(rest, vec4(totals[r]), sums[r]);
+        sums[to + r] = fma(terms.scale, products[r], sums[to + r]);
+        if (OFFSET != OFFSET_NONE) sums[to + r] = fma(rest, vec4(totals[r]), sums[to + r]);
     }
+}
+
+// 2 sqrt(2 / pi), and that times 0.044715.
+const float GELU_SLOPE = 1.5957691216057308, GELU_CUBE = 0.07135481627260026;
+
+// The gate of a finished sum, as the activation and the chain of operators that it stands for compute it.
+float gated(float x) {
+    if (GATE == GATE_SILU) return activate(OP_ACTIVATION_SWISH, x, 1.0, 0.0);
+    precise const float square = x * x;
+    precise const float slope = GELU_CUBE * square + GELU_SLOPE;
+    precise const float angle = x * slope;
+    return x * sigmoid(angle);
+}
+
+// Finishes the sums of columns n .. n + 3 of row m and of those behind them, and stores the gates of the first times the second.
+// Columns are a multiple of 4.
+void store_gated(uint m, uint n, vec4 gates, vec4 others) {
+    if (m >= p.rows) return;
+    vec4 values;
+    [[unroll]] for (uint c = 0; c < 4; ++c)
+        values[c] = gated(finished(0, 0, m, n + c, gates[c])) * finished(0, 0, m, p.columns + n + c, others[c]);
+    const uint element = BYTE_OFFSET_Y / T_BYTES + m * p.y_strides[2] + n * p.y_strides[3];
+    if (VECTOR_Y != 0) y_quads[element / 4] = pack_quad(values);
+    else
+        [[unroll]] for (uint c = 0; c < 4; ++c) y[element + c * p.y_strides[3]] = T(values[c]);
 }
 
 void main() {
@@ -100,32 +131,36 @@ void main() {
     const uint first_quad = (linear_workgroup() - row_group * groups) * TEAMS;
     const uint quad = min(first_quad + team, quads - 1);
 
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = vec4(0);
-    for (uint first = far * LANES_NEAR + near; first < p.chunks; first += UNROLL * LANES) {
-        Chunk codes[UNROLL][4];
-        Terms terms[UNROLL][BLOCKS_EACH];
-        [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
-            const uint chunk = min(first + u * LANES, p.chunks - 1);
-            [[unroll]] for (uint c = 0; c < 4; ++c) codes[u][c] = load_chunk(min(quad * 4 + c, p.columns - 1), chunk);
+    const uint ends = HALVES * p.columns, behind = HALVES > 1 ? quads : 0;
+    [[unroll]] for (uint r = 0; r < SUMS; ++r) sums[r] = vec4(0);
+    for (uint first = far * LANES_NEAR + near; first < p.chunks; first += DEEP * LANES) {
+        Chunk codes[DEEP * HALVES][4];
+        Terms terms[DEEP * HALVES][BLOCKS_EACH];
+        [[unroll]] for (uint u = 0; u < DEEP * HALVES; ++u) {
+            const uint chunk = min(first + u / HALVES * LANES, p.chunks - 1), own = quad + u % HALVES * behind;
+            [[unroll]] for (uint c = 0; c < 4; ++c) codes[u][c] = load_chunk(min(own * 4 + c, ends - 1), chunk);
             [[unroll]] for (uint i = 0; i < BLOCKS_EACH; ++i)
-                terms[u][i] = terms_of(quad, min(BLOCK < CHUNK ? chunk * BLOCKS_EACH + i : chunk * CHUNK / BLOCK, p.blocks - 1));
+                terms[u][i] = terms_of(own, min(BLOCK < CHUNK ? chunk * BLOCKS_EACH + i : chunk * CHUNK / BLOCK, p.blocks - 1));
         }
-        [[unroll]] for (uint u = 0; u < UNROLL; ++u)
+        [[unroll]] for (uint u = 0; u < DEEP * HALVES; ++u)
             [[unroll]] for (uint i = 0; i < BLOCKS_EACH; ++i)
-                multiply_block(first_row, first + u * LANES, i, codes[u], terms[u][i]);
+                multiply_block(u % HALVES * ROWS, first_row, first + u / HALVES * LANES, i, codes[u], terms[u][i]);
     }
 
     [[unroll]] for (uint distance = 1; distance < LANES_NEAR; distance *= 2)
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] += subgroupShuffleXor(sums[r], distance);
+        [[unroll]] for (uint r = 0; r < SUMS; ++r) sums[r] += subgroupShuffleXor(sums[r], distance);
     if (LANES > LANES_NEAR) {
         if (near == 0)
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) span_sums[r * SPANS + span] = sums[r];
+            [[unroll]] for (uint r = 0; r < SUMS; ++r) span_sums[r * SPANS + span] = sums[r];
         barrier();
         if (far > 0) return;
-        [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        [[unroll]] for (uint r = 0; r < SUMS; ++r)
             for (uint i = 1; i < LANES / LANES_NEAR; ++i) sums[r] += span_sums[r * SPANS + i * TEAMS + team];
     }
     if (first_quad + team >= quads) return;
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
-        if (near == r % LANES_NEAR) store_quad(0, 0, first_row + r, quad * 4, sums[r]);
+        if (near == r % LANES_NEAR) {
+            if (GATE != GATE_NONE) store_gated(first_row + r, quad * 4, sums[r], sums[SUMS - ROWS + r]);
+            else store_quad(0, 0, first_row + r, quad * 4, sums[r]);
+        }
 }

@@ -15,10 +15,10 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.model import H200
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec.block_formats import BlockFormat
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, Gate
 from dmlvk.verify.cases.layouts import GuardedTensor, place
 from dmlvk.verify.cases.problem import Problem
-from dmlvk.verify.check import Execution, run
+from dmlvk.verify.check import Execution
 from dmlvk.verify.oracle.block_quantized import block_quantized_gather, block_quantized_gemm
 
 F32, F16, U8, I8, U16, I64 = (TensorDataType[name] for name in ("FLOAT32", "FLOAT16", "UINT8", "INT8", "UINT16", "INT64"))
@@ -93,12 +93,25 @@ FORMATS = {
     "16, codes": apart(4, 37, 75, 16, F32, "codes"),
     "32, signed": apart(4, 37, 104, 32, F16, "codes", signed=True),
     "128, real": apart(4, 37, 300, 128, U16, "real"),
+    "gated": of_file(BlockFormat.Q4_K, 48, 512),
+    "gated, codes": apart(4, 48, 304, 32, F16, "codes"),
+    "of parts": of_file(BlockFormat.Q4_K, 200, 512),
     "64, bytes": apart(8, 37, 200, 64, F16),
     "256, bytes": apart(8, 6, 300, 256, F32, "codes"),
 }
 DEPTHS = {"long": 2048, "half a group": 328, "a single column": 4096, "16, codes": 75, "32, signed": 104, "128, real": 300}
-DEPTHS |= {"64, bytes": 200, "256, bytes": 300}
+DEPTHS |= {"gated, codes": 304, "64, bytes": 200, "256, bytes": 300}
 QUICK = ("Q4_K", "16, codes")
+
+
+def lesser(device: dmlvk.Device, nbytes: int) -> Capabilities:
+    """The device's, with smaller bindings."""
+    return dataclasses.replace(device.capabilities, storage_buffer_bytes=nbytes)
+
+
+def gpu(device: dmlvk.Device) -> Capabilities:
+    """The device's, as those of a large GPU."""
+    return dataclasses.replace(device.capabilities, is_cpu=False, model=H200, workgroup_invocations=1024)
 
 
 def check_product(
@@ -108,12 +121,16 @@ def check_product(
     data_type: TensorDataType,
     layout: str = "packed",
     caps: Capabilities | None = None,
+    gate: Gate = Gate.NONE,
 ) -> None:
-    """A product with a bias and something added, by every rule that is possible or with the plan of others, twice."""
+    """A product with a bias and something added, or with a gate, by every rule that is possible or with the plan of others,
+    twice."""
     weights, depth, rng = FORMATS[name], DEPTHS.get(name, 512), np.random.default_rng(1)
     columns, dtype = len(weights.codes), NUMPY[data_type]
-    arrays = [rng.standard_normal((rows, depth)).astype(dtype), *weights.tensors]
+    arrays: list[Any] = [rng.standard_normal((rows, depth)).astype(dtype), *weights.tensors]
     arrays += [rng.standard_normal(sizes).astype(dtype) for sizes in ((columns,), (rows, columns))]
+    if gate:
+        columns, arrays[-1] = columns // 2, None
     inputs = [placed(array, layout if index == 0 else "packed") for index, array in enumerate(arrays)]
     output = place(data_type, (rows, columns), layout, 0, is_output=True)
     fields = [spec.name for spec in BlockQuantizedGemm.fields if spec.kind.is_input]
@@ -122,6 +139,7 @@ def check_product(
         output_tensor=output.desc,
         format=weights.format,
         block_size=weights.block,
+        gate=gate,
     )
     desc.validate()
     expected = block_quantized_gemm(desc, *arrays)
@@ -137,7 +155,7 @@ def check_product(
         assert (error <= 2 * unit * expected.magnitude).all(), (rule, (error / expected.magnitude).max())
 
 
-def check_rows(device: dmlvk.Device, name: str, data_type: TensorDataType) -> None:
+def check_rows(device: dmlvk.Device, name: str, data_type: TensorDataType, caps: Capabilities | None = None) -> None:
     """Rows, chosen by indices of which some are negative and some out of range: the format's numbers, rounded once."""
     weights, depth = FORMATS[name], DEPTHS.get(name, 512)
     count = len(weights.codes)
@@ -152,7 +170,8 @@ def check_rows(device: dmlvk.Device, name: str, data_type: TensorDataType) -> No
         block_size=weights.block,
     )
     desc.validate()
-    found = run(device, Problem(desc, tuple(inputs), (output,))).buffers[0]
+    plan = None if caps is None else lower(desc, caps)
+    found = Execution(device, Problem(desc, tuple(inputs), (output,)), plan=plan).run().buffers[0]
     expected = block_quantized_gather(desc, indices, *weights.tensors).astype(NUMPY[data_type])
     np.testing.assert_array_equal(output.view(found), expected)
 
@@ -161,6 +180,27 @@ def check_rows(device: dmlvk.Device, name: str, data_type: TensorDataType) -> No
 def test_one_row(device: dmlvk.Device, name: str) -> None:
     check_product(device, name, 1, F32)
     check_rows(device, name, F32)
+
+
+@pytest.mark.parametrize("gate", [Gate.SILU, Gate.GELU])
+def test_gates(device: dmlvk.Device, gate: Gate) -> None:
+    """As a chain behind the product; rows in parts, where bindings are small."""
+    check_product(device, "gated", 11, F32, caps=lesser(device, 20_000), gate=gate)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("gate", [Gate.SILU, Gate.GELU])
+@pytest.mark.parametrize("name", ["gated", "gated, codes"])
+def test_gates_at_the_end_of_a_gpus_product(device: dmlvk.Device, name: str, gate: Gate) -> None:
+    check_product(device, name, 3, F16, caps=gpu(device), gate=gate)
+    check_product(device, name, 3, F32, "strided", gate=gate)
+
+
+def test_parts_that_bindings_hold(device: dmlvk.Device) -> None:
+    """Of weights, of rows, and of both; a row of the table is found in the part that has it."""
+    caps = lesser(device, 20_000)
+    check_product(device, "of parts", 11, F32, caps=caps)
+    check_rows(device, "of parts", F32, caps)
 
 
 @pytest.mark.full
@@ -175,5 +215,4 @@ def test_rows_of_float16(device: dmlvk.Device, name: str, layout: str) -> None:
 @pytest.mark.parametrize("name", ["long", "a single column"])
 def test_lanes_of_a_gpu(device: dmlvk.Device, name: str) -> None:
     """The plan of a large GPU, whose lanes share columns through shared memory."""
-    caps = dataclasses.replace(device.capabilities, is_cpu=False, model=H200, workgroup_invocations=1024)
-    check_product(device, name, 3, F16, caps=caps)
+    check_product(device, name, 3, F16, caps=gpu(device))

@@ -16,6 +16,7 @@ from dmlvk.graph.passes.bias import fuse_additions, fuse_operand_scales, fuse_re
 from dmlvk.graph.passes.chain import merge_chains
 from dmlvk.graph.passes.constants import run_constants_once
 from dmlvk.graph.passes.copies import remove_identities, share_ranges
+from dmlvk.graph.passes.gate import fuse_gates
 from dmlvk.graph.passes.gelu import recognise_gelu
 from dmlvk.graph.passes.images import lay_channels_last
 from dmlvk.graph.passes.join import join_in_place
@@ -63,6 +64,7 @@ PASSES: Final = (
     Pass("batch_normalization", "a read and a write of a convolution's output", fold_batch_normalization),
     Pass("scale", "a read and a write of a product's output", fuse_scales),
     Pass("addition", "a read and a write of a product's output", fuse_additions),
+    Pass("gate", "the launches of a product and of its gate, and a write and a read of what both make", fuse_gates),
     Pass("products", "the launches of several products of one tensor but those of one", join_products),
     Pass("residual", "a read and a write of a product's output", fuse_residuals),
     Pass("activation", "a read and a write of the tensor", fuse_activations),

@@ -44,11 +44,11 @@ def join_products(graph: StepGraph) -> None:
             first, *others = waiting
             alike = [first]
             for other in others:
-                if _are_alike(first, other) and _fit(alike, other):
+                if are_alike([*alike, other]):
                     alike.append(other)
             waiting = [other for other in others if other not in alike]
             if len(alike) > 1:
-                join = _joined_blocks if isinstance(first.desc, BlockQuantizedGemm) else _joined
+                join = joined_blocks if isinstance(first.desc, BlockQuantizedGemm) else _joined
                 graph.replace(alike, *join(graph, alike), early=True)  # so that all readers come later
 
 
@@ -58,7 +58,7 @@ def _is_joinable(graph: StepGraph, step: Step) -> bool:
         case ops.Gemm():
             good = _is_joinable_gemm(graph, step, step.desc)
         case BlockQuantizedGemm():
-            good = _are_joinable_blocks(graph, step, step.desc)
+            good = are_joinable_blocks(graph, step)
         case _:
             return False
     storage = step.outputs[0]
@@ -75,10 +75,14 @@ def _is_joinable_gemm(graph: StepGraph, step: Step, desc: ops.Gemm) -> bool:
     return desc.c_tensor is None or (desc.beta == 1.0 and graph.constant(step.storage("c_tensor"), row) is not None)
 
 
-def _are_joinable_blocks(graph: StepGraph, step: Step, desc: BlockQuantizedGemm) -> bool:
-    """Those of which each makes whole words of a row, so that parts of it lie as tensors do."""
+def are_joinable_blocks(graph: StepGraph, step: Step) -> bool:
+    """Whether a step is a product with constant weights in blocks that makes whole words of a row, so that parts of a row
+    lie as tensors do."""
+    desc = step.desc
+    if not isinstance(desc, BlockQuantizedGemm) or desc.gate or desc.addend_tensor is not None:
+        return False
     output, bias = desc.tensor("output_tensor"), desc.bias_tensor
-    if desc.addend_tensor is not None or output.strides is not None:
+    if output.strides is not None:
         return False
     if output.sizes[1] * element_bits(output.data_type) // 8 % PLACE_ALIGNMENT:
         return False
@@ -100,15 +104,20 @@ def _reads_parts(reader: Step) -> bool:
     return reader.desc.traits.pointwise or reader.desc.traits.strided or windows_of(reader) is not None
 
 
-def _are_alike(one: Step, other: Step) -> bool:
-    """Whether two products of one storage see it alike, and do the same with it."""
-    if type(one.desc) is not type(other.desc):
+def are_alike(products: list[Step]) -> bool:
+    """Whether products of one storage see it alike, and do the same with it; and whether their weights in blocks may be
+    joined, for all that they take."""
+    one, *others = products
+    if any(type(other.desc) is not type(one.desc) or other.inputs[0] is not one.inputs[0] for other in others):
         return False
-    if isinstance(one.desc, BlockQuantizedGemm):
-        same = all(getattr(one.desc, name) == getattr(other.desc, name) for name in ("input_tensor", "format", "block_size"))
-        return same and all(_type(one.desc, name) is _type(other.desc, name) for name in _BLOCKS)
-    names = ("a_tensor", "trans_a", "trans_b", "alpha")
-    return all(getattr(one.desc, name) == getattr(other.desc, name) for name in names)
+    is_of_blocks = isinstance(one.desc, BlockQuantizedGemm)
+    names = ("input_tensor", "format", "block_size") if is_of_blocks else ("a_tensor", "trans_a", "trans_b", "alpha")
+    if any(getattr(one.desc, name) != getattr(other.desc, name) for name in names for other in others):
+        return False
+    if not is_of_blocks:
+        return True
+    same = all(_type(one.desc, name) is _type(other.desc, name) for name in _BLOCKS for other in others)
+    return same and sum(step.desc.tensor("weight_tensor").element_count for step in products) <= _MOST_BOUND
 
 
 def _type(desc: OperatorDesc, name: str) -> object:
@@ -116,14 +125,7 @@ def _type(desc: OperatorDesc, name: str) -> object:
     return None if tensor is None else tensor.data_type
 
 
-def _fit(products: list[Step], other: Step) -> bool:
-    """Whether weights in blocks may be joined with others, for all that they take."""
-    if not isinstance(other.desc, BlockQuantizedGemm):
-        return True
-    return sum(step.desc.tensor("weight_tensor").element_count for step in (*products, other)) <= _MOST_BOUND
-
-
-def _joined_blocks(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
+def joined_blocks(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
     """The product with all weights in blocks, and the split of what it makes."""
     first = products[0]
     pieces = tuple(product.desc.tensor("output_tensor") for product in products)

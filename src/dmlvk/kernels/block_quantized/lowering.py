@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.block_quantized.manifest import CHUNK
-from dmlvk.kernels.block_quantized.packed import PackedWeights, with_packed
+from dmlvk.kernels.block_quantized.packed import PackedPart, PackedWeights, with_packed
 from dmlvk.kernels.block_quantized.rules import (
     BLOCK_GATHER,
     BLOCK_GEMM,
@@ -18,17 +22,24 @@ from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.cooperative_tile import cooperative_constants, whole_words
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
+from dmlvk.kernels.common.parts import chosen_plan, placed
+from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
-from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, power_of_two
+from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, part_starts, power_of_two
 from dmlvk.kernels.matmul.lowering import Product, factor_access, output_quads, parts_and_merge, product_dispatch, split_sum
 from dmlvk.kernels.matmul.tiles import CPU_TILES, TiledProduct, fastest_tiles
+from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, Gate
+from dmlvk.spec.ops.chain import FIRST_RESULT, NONE, PointwiseChain
+from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _BIAS, _ADDEND = 4, 5
 """Slots."""
+_WEIGHTS = frozenset({"weight_tensor", "scales_tensor", "zero_points_tensor"})
+_ROWS_STEP = 8
+"""Rows of which a part has a multiple, so that it starts on whole words where all rows do."""
 _GROUPS = CHUNK // 8
 
 
@@ -39,7 +50,7 @@ def _two(tensor: TensorDesc) -> tuple[int, int]:
 
 
 def _problem(desc: BlockQuantizedGemm) -> BlockProblem:
-    rows, columns = desc.tensor("output_tensor").sizes
+    rows, columns = desc.tensor("output_tensor").sizes[0], desc.tensor("weight_tensor").sizes[0]
     x = desc.tensor("input_tensor")
     own = x.data_type, input_range(0), (0, 0, *_two(x)), 3, desc.depth
     return BlockProblem(
@@ -52,30 +63,157 @@ def _problem(desc: BlockQuantizedGemm) -> BlockProblem:
     )
 
 
-def _product(desc: BlockQuantizedGemm, weights: Range) -> Product:
-    x, y, bias, addend = desc.tensor("input_tensor"), desc.tensor("output_tensor"), desc.bias_tensor, desc.addend_tensor
-    rows, columns = y.sizes
+class _Span(NamedTuple):
+    """Rows, or columns, of which a part of an operator has some: the first one and how many, or all."""
+
+    first: int
+    size: int
+    all: bool
+
+
+def _spans(starts: Sequence[int], length: int) -> list[_Span]:
+    """Those that begin with some of a length, which all begins with 0."""
+    each = starts[1] if len(starts) > 1 else length
+    return [_Span(start, length - start if start == starts[-1] else each, len(starts) == 1) for start in starts]
+
+
+def _bound(whole: Range, tensor: TensorDesc, rows: _Span, columns: _Span) -> Range:
+    """The bytes of a part of a tensor {rows, columns}."""
+    if rows.all and columns.all:
+        return whole
+    row, column = tensor.effective_strides
+    first = (rows.first * row + columns.first * column) * element_bits(tensor.data_type) // 8
+    part = TensorDesc(tensor.data_type, (rows.size, columns.size), tensor.effective_strides)
+    return whole._replace(offset=whole.offset + first, nbytes=part.total_tensor_size_in_bytes)
+
+
+def _product(
+    desc: BlockQuantizedGemm, weights: Range, rows: _Span, columns: _Span, place: Range, output: TensorDesc
+) -> Product:
+    """A part of an operator's product.
+
+    Args:
+        desc: The operator.
+        weights: The packed weights of the columns.
+        rows, columns: The part.
+        place, output: What it is written to: the bytes, and the tensor that they are a part of.
+    """
+    x, bias, addend = desc.tensor("input_tensor"), desc.bias_tensor, desc.addend_tensor
+    c = input_range(0 if bias is None else _BIAS)
+    if bias is not None:
+        c = _bound(
+            c, TensorDesc(bias.data_type, (1, *bias.sizes), (0, *bias.effective_strides)), _Span(0, 1, all=True), columns
+        )
     return Product(
         data_type=x.data_type,
         batch=(1, 1),
-        rows=rows,
-        columns=columns,
+        rows=rows.size,
+        columns=columns.size,
         depth=desc.depth,
-        a=input_range(0),
+        a=_bound(input_range(0), x, rows, _Span(0, desc.depth, all=True)),
         b=weights,
-        c=input_range(0 if bias is None else _BIAS),
-        y=output_range(),
+        c=c,
+        y=place,
         a_strides=(0, 0, *_two(x)),
         b_strides=(0, 0, 0, 0),
         c_strides=(0, 0, 0, 0 if bias is None else bias.effective_strides[0]),
-        y_strides=(0, 0, *_two(y)),
+        y_strides=(0, 0, *_two(output)),
         has_c=bias is not None,
         alpha=1.0,
         beta=1.0,
         activation=fused(None),
-        addend=None if addend is None else input_range(_ADDEND),
+        addend=None if addend is None else _bound(input_range(_ADDEND), addend, rows, columns),
         addend_strides=(0, 0, 0, 0) if addend is None else (0, 0, *_two(addend)),
     ).trimmed()
+
+
+def _row_spans(desc: BlockQuantizedGemm, caps: Capabilities) -> list[_Span]:
+    """The parts of the rows of which bindings hold all tensors."""
+    y = desc.tensor("output_tensor")
+    tensors = [desc.tensor("input_tensor"), y, *filter(None, (desc.addend_tensor,))]
+    each = max((own.effective_strides[0] or 1) * element_bits(own.data_type) // 8 for own in tensors)
+    if desc.gate:
+        each = max(each, 2 * y.sizes[1] * element_bits(y.data_type) // 8)
+    most = max(caps.storage_buffer_bytes // each // _ROWS_STEP, 1) * _ROWS_STEP
+    return _spans([0] if y.sizes[0] <= most else part_starts(y.sizes[0], most), y.sizes[0])
+
+
+Multiply = Callable[[Product, PackedWeights, int], Plan]
+"""The plan of a product, given the packed weights and the bytes of temporary memory that are taken."""
+
+
+def _in_parts(desc: BlockQuantizedGemm, caps: Capabilities, multiply: Multiply, *, gates: bool = False) -> Plan:
+    """The plan of an operator: its weights are packed before, and where bindings do not hold its tensors there is a product
+    for each part of them.
+
+    Args:
+        desc: The operator.
+        caps: The device.
+        multiply: Makes the plan of a product.
+        gates: Whether it goes through the gate, too. Else the product is written to temporary memory, where a chain of
+            operators takes it from.
+    """
+
+    def build(parts: Sequence[PackedPart], taken: int) -> Plan:
+        launches: list[Launch] = []
+        temporary, y = taken, desc.tensor("output_tensor")
+        apart = desc.gate and not (gates and len(parts) == 1)
+        for rows in _row_spans(desc, caps):
+            place, output, end = output_range(), y, taken
+            if apart:
+                output = TensorDesc(y.data_type, (rows.size, desc.tensor("weight_tensor").sizes[0]))
+                place = Range(Source.TEMPORARY, 0, taken, output.total_tensor_size_in_bytes)
+                end += aligned(place.nbytes)
+            spans = _spans([part.first for part in parts], output.sizes[1])
+            for part, columns in zip(parts, spans, strict=True):
+                own = _bound(place, output, rows._replace(first=0) if apart else rows, columns)
+                plan = multiply(_product(desc, part.home, rows, columns, own, output), part.weights, end)
+                launches += plan.dispatches
+                temporary = max(temporary, end, plan.temporary_bytes)
+            if apart:
+                launches += _gate(desc, caps, rows, place, end)
+        return Plan(tuple(launches), temporary)
+
+    return with_packed(desc, caps, build)
+
+
+_TO_SIGMOID = 2 * math.sqrt(2 / math.pi)
+_GATES: dict[Gate, tuple[tuple[OperatorDesc, ...], tuple[int, ...]]] = {
+    Gate.SILU: ((ops.ActivationSwish(sigmoid_input_scale=1.0),), (0, NONE, NONE)),
+    Gate.GELU: (
+        (
+            ops.ElementWiseMultiply(),
+            ops.ActivationLinear(alpha=_TO_SIGMOID * 0.044715, beta=_TO_SIGMOID),
+            ops.ElementWiseMultiply(),
+            ops.ActivationSigmoid(),
+            ops.ElementWiseMultiply(),
+        ),
+        tuple(
+            operand if operand in (0, NONE) else FIRST_RESULT + operand - 1
+            for operand in (0, 0, NONE, 1, NONE, NONE, 0, 2, NONE, 3, NONE, NONE, 0, 4, NONE)
+        ),
+    ),
+}
+"""The operations of a chain that each gate is, and their operands, as ``PointwiseChain`` counts them."""
+
+
+def _gate(desc: BlockQuantizedGemm, caps: Capabilities, rows: _Span, place: Range, taken: int) -> tuple[Launch, ...]:
+    """The gate of a product's first columns times the others, of rows that lie in temporary memory."""
+    y = desc.tensor("output_tensor")
+    operations, operands = _GATES[desc.gate]
+    half = TensorDesc(y.data_type, (rows.size, y.sizes[1]), (2 * y.sizes[1], 1))
+    chain = PointwiseChain(
+        input_tensors=(half, half),
+        output_tensor=TensorDesc(y.data_type, half.sizes, y.effective_strides),
+        operator_descs=(*operations, ops.ElementWiseMultiply()),
+        operands=(*operands, FIRST_RESULT + len(operations) - 1, 1, NONE),
+        numbers=(0.0,) * 2 * (len(operations) + 1),
+    )
+    whole = _Span(0, y.sizes[1], all=True)
+    parts = [_bound(place, half, _Span(0, rows.size, all=False), whole._replace(first=first)) for first in (0, y.sizes[1])]
+    return placed(
+        chosen_plan(chain, caps), inputs=tuple(parts), outputs=(_bound(output_range(), y, rows, whole),), temporary=taken
+    )
 
 
 def _whole_rows(product: Product) -> bool:
@@ -95,23 +233,25 @@ _WAVE = 0.5
 
 
 def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
-    def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
-        product = _product(desc, home)
-        rows = min(problem.rows, _MOST_CPU_ROWS if caps.is_cpu else MOST_ROWS)
-        row_groups = -(-problem.rows // rows)
-        quads = -(-problem.columns // 4)
+    def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
+        rows = min(product.rows, _MOST_CPU_ROWS if caps.is_cpu else MOST_ROWS)
+        row_groups = -(-product.rows // rows)
+        quads = -(-product.columns // 4)
         unroll = 1 if caps.is_cpu else 2
+        gated = weights.columns != product.columns
+        deep = max(unroll // 2, 1) if gated else unroll
         near = min(_LEAST_LANES, caps.least_subgroup)
         most = min(128, most_invocations(caps))
-        useful = power_of_two(-(-weights.chunks // unroll))
+        useful = power_of_two(-(-weights.chunks // deep))
         to_fill = 1 if caps.is_cpu else caps.model.invocations(_WAVE) // (quads * row_groups)
         wanted = power_of_two(max(to_fill, 1))
         lanes = max(min(max(wanted, _LEAST_LANES), useful, most), near)
         local = 32 if caps.is_cpu else min(max(128, _TEAMS * lanes), most_invocations(caps))
-        check_rounds(-(-weights.chunks // (lanes * unroll)) * (1 + _GROUPS), caps, desc.dml_name)
+        check_rounds(-(-weights.chunks // (lanes * deep)) * (1 + _GROUPS), caps, desc.dml_name)
         constants = {
             "LOCAL_SIZE_X": local,
             **weights.constants,
+            **({"GATE": desc.gate} if gated else {}),
             "ROWS": rows,
             "LANES": lanes,
             "LANES_NEAR": near,
@@ -122,29 +262,29 @@ def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
         grid = linear_grid(row_groups * -(-quads // (local // lanes)), caps)
         return Plan((product_dispatch("block_vector", product, constants, grid, {}, 0, **weights.params),))
 
-    return with_packed(desc, caps, build)
+    # A launch costs a CPU little, and its driver takes long to compile another variant of this kernel.
+    return _in_parts(desc, caps, multiply, gates=not caps.is_cpu)
 
 
 def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
-    def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
-        product = _product(desc, home)
+    def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
         matrix = cooperative_matrix(caps, "float16", "float32")
         assert matrix is not None, "the rule asks for one"
-        parts = matrix_parts(problem.rows, problem.columns, problem.depth, caps)
+        parts = matrix_parts(product.rows, product.columns, product.depth, caps)
         return parts_and_merge(
             "block_cooperative",
             product,
             caps,
             {**cooperative_constants(parts.tile, matrix, caps), **weights.constants, "A_ALONG_K": 1, "B_ALONG_K": 1},
             parts.workgroups,
-            split_sum(product, caps, -(-problem.depth // parts.tile.depth), parts.parts),
+            split_sum(product, caps, -(-product.depth // parts.tile.depth), parts.parts),
             tiles=False,
             subgroup_size=caps.subgroup_size,
             taken=taken,
             more=weights.params,
         )
 
-    return with_packed(desc, caps, build)
+    return _in_parts(desc, caps, multiply)
 
 
 _CPU_TILES = CPU_TILES._replace(depth=8)
@@ -152,26 +292,25 @@ _CPU_TILES = CPU_TILES._replace(depth=8)
 
 
 def _tiled(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities) -> Plan:
-    def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
-        product = _product(desc, home)
+    def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
         a = factor_access(product.data_type, product.a, product.a_strides, 2)
         vector = a.vector and a.along_depth
-        sizes = TiledProduct(problem.rows, problem.columns, problem.depth, 1, vector, True)
+        sizes = TiledProduct(product.rows, product.columns, product.depth, 1, vector, True)
         tiles = _CPU_TILES if caps.is_cpu else fastest_tiles(sizes, caps, split=False)
-        check_rounds(-(-problem.depth // tiles.depth), caps, desc.dml_name)
+        check_rounds(-(-product.depth // tiles.depth), caps, desc.dml_name)
         return parts_and_merge(
             "block_tiled",
             product,
             caps,
             {**tiles.constants, **weights.constants, "VECTOR_A": int(vector)},
-            tiles.shape.tiles(problem.rows, problem.columns),
-            split_sum(product, caps, -(-problem.depth // tiles.depth), 1),
+            tiles.shape.tiles(product.rows, product.columns),
+            split_sum(product, caps, -(-product.depth // tiles.depth), 1),
             tiles=False,
             taken=taken,
             more=weights.params,
         )
 
-    return with_packed(desc, caps, build)
+    return _in_parts(desc, caps, multiply)
 
 
 register(
@@ -181,6 +320,7 @@ register(
     schedules={"vector": _vector, "cooperative": _cooperative, "tiled": _tiled},
     limitations=(LOOP_ROUNDS,),
     features=subgroup_features,
+    any_size=frozenset({"input_tensor", *_WEIGHTS, "addend_tensor", "output_tensor"}),
 )
 
 
@@ -191,14 +331,25 @@ def _gather_problem(desc: BlockQuantizedGather) -> BlockGatherProblem:
 
 def _eights(desc: BlockQuantizedGather, problem: BlockGatherProblem, caps: Capabilities) -> Plan:
     indices, y = desc.tensor("indices_tensor"), desc.tensor("output_tensor")
+    local = min(128, most_invocations(caps))
+    each = max((y.effective_strides[0] or 1) * element_bits(y.data_type), indices.effective_strides[0] * 64) // 8
+    most = max(caps.storage_buffer_bytes // each // _ROWS_STEP, 1) * _ROWS_STEP
 
-    def build(weights: PackedWeights, home: Range, taken: int) -> Plan:
-        local = min(128, most_invocations(caps))
-        count = problem.count * -(-problem.depth // 8)
-        dispatch = make_dispatch(
+    def build(parts: Sequence[PackedPart], taken: int) -> Plan:
+        starts = [0] if problem.count <= most else part_starts(problem.count, most)
+        return Plan(tuple(launch(part, rows) for rows in _spans(starts, problem.count) for part in parts))
+
+    def launch(part: PackedPart, rows: _Span) -> Launch:
+        weights, one = part.weights, _Span(0, 1, all=True)
+        column = TensorDesc(indices.data_type, (problem.count, 1), (*indices.effective_strides, 0))
+        return make_dispatch(
             "block_gather",
-            (home, input_range(0), output_range()),
-            linear_grid(-(-count // local), caps),
+            (
+                part.home,
+                _bound(input_range(0), column, rows, one),
+                _bound(output_range(), y, rows, one._replace(size=problem.depth)),
+            ),
+            linear_grid(-(-(rows.size * -(-problem.depth // 8)) // local), caps),
             variant={"T": y.data_type.name},
             constants={
                 "LOCAL_SIZE_X": local,
@@ -206,16 +357,23 @@ def _eights(desc: BlockQuantizedGather, problem: BlockGatherProblem, caps: Capab
                 "INDEX_WORDS": element_bits(indices.data_type) // 32,
                 "INDEX_SIGNED": indices.data_type is not TensorDataType.UINT32,
             },
-            count=problem.count,
+            count=rows.size,
             columns=weights.columns,
+            first=part.first,
+            rows=desc.tensor("weight_tensor").sizes[0],
             depth=weights.depth,
             index_stride=indices.effective_strides[0],
             y_strides=y.effective_strides,
             **weights.params,
         )
-        return Plan((dispatch,))
 
     return with_packed(desc, caps, build)
 
 
-register(BlockQuantizedGather, problem=_gather_problem, rules=BLOCK_GATHER, schedules={"eights": _eights})
+register(
+    BlockQuantizedGather,
+    problem=_gather_problem,
+    rules=BLOCK_GATHER,
+    schedules={"eights": _eights},
+    any_size=frozenset({"indices_tensor", *_WEIGHTS, "output_tensor"}),
+)

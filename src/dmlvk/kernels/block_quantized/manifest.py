@@ -6,6 +6,7 @@ from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
 from dmlvk.kernels.matmul.manifest import GEMM_BUFFERS, GEMM_PARAMS, GEMM_SHARED, SPLIT_PARAMS
 from dmlvk.spec.block_formats import CodeOrder, OffsetKind, ScaleKind
+from dmlvk.spec.ops.block_quantized import Gate
 
 CHUNK = 32
 """Codes of a column that are loaded at once."""
@@ -40,7 +41,10 @@ ROWS: tuple[KernelSpec, ...] = (
         "block_gather",
         "block_gather.comp",
         buffers=("b", "indices", "y:w"),
-        params=("uint count", "uint columns", "uint depth", "uint index_stride", "uint y_strides[2]", *_PLANES),
+        params=(
+            *("uint count", "uint columns", "uint first", "uint rows", "uint depth"),
+            *("uint index_stride", "uint y_strides[2]", *_PLANES),
+        ),
         constants=(("LOCAL_SIZE_X", 128), *_FORMAT, ("INDEX_WORDS", 1), ("INDEX_SIGNED", 1)),
         variants=(("T", FLOATS),),
         shared=_SHARED,
@@ -57,6 +61,7 @@ ROWS: tuple[KernelSpec, ...] = (
                 ("ACTIVATION", 0),
                 ("HAS_C", 1),
                 ("ADDEND", 0),
+                ("GATE", 0),
                 ("ROWS", 1),
                 ("LANES", 8),
                 ("LANES_NEAR", 8),
@@ -67,7 +72,7 @@ ROWS: tuple[KernelSpec, ...] = (
         ),
         variants=(("T", FLOATS),),
         extensions=SUBGROUP_SUMS,
-        shared=(*_SHARED, *GEMM_SHARED),
+        shared=(*_SHARED, *GEMM_SHARED, ("GATE", Gate)),
     ),
     KernelSpec(
         "block_cooperative",

@@ -1,24 +1,28 @@
-"""Weights in blocks as the kernels read them: planes in one buffer, made once of a file's bytes."""
+"""Weights in blocks as the kernels read them: planes in one buffer, or in several where no binding holds them all, made once
+of a file's bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.block_quantized.manifest import CHUNK
 from dmlvk.kernels.common.dispatch import make_dispatch
-from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, aligned, input_range
-from dmlvk.kernels.common.shapes import WORD_BITS, linear_grid
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Resource, Source, aligned, input_range
+from dmlvk.kernels.common.shapes import WORD_BITS, linear_grid, part_starts
 from dmlvk.spec.block_formats import BlockLayout, OffsetKind, ScaleKind
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, layout_of
+from dmlvk.spec.tensor import TensorDesc, element_bits
 
 Desc = BlockQuantizedGather | BlockQuantizedGemm
-Build = Callable[["PackedWeights", Range, int], Plan]
+Build = Callable[["Sequence[PackedPart]", int], Plan]
 
 _WORD = WORD_BITS // 8
 _WEIGHT, _SCALES, _ZERO_POINTS = range(1, 4)
 """The slots, which are the same in both rows: so they share what initialisation leaves."""
+_STEP = 64
+"""Columns of which a part has a multiple: then all that is of a part starts on whole words."""
 _SCALE_BYTES = {ScaleKind.FLOAT32: 4, ScaleKind.FLOAT16: 2, ScaleKind.BFLOAT16: 2, ScaleKind.SIXES: 1, ScaleKind.BYTES: 1}
 
 
@@ -88,39 +92,81 @@ class PackedWeights(NamedTuple):
         return {"BITS": own.bits, "BLOCK": own.block, "GROUP": own.group, "SCALE": own.scale, "OFFSET": own.offset}
 
 
+class PackedPart(NamedTuple):
+    """Weights of neighbouring columns, packed.
+
+    Attributes:
+        first: The first column.
+        weights: The planes of these columns.
+        home: Where they lie.
+    """
+
+    first: int
+    weights: PackedWeights
+    home: Range
+
+
 def with_packed(desc: Desc, caps: Capabilities, build: Build) -> Plan:
     """The plan of a product or a gather, and before it the packing: at initialisation where the tensors are OWNED_BY_DML.
 
     Args:
         desc: The operator.
         caps: The device.
-        build: Makes the plan, given the packed weights, their range, and the bytes of temporary memory that are taken.
+        build: Makes the plan, given the parts that the weights are in, and the bytes of temporary memory that are taken.
     """
-    weights = PackedWeights.of(desc)
-    tensors = [desc.input_slots()[slot].tensor for slot in (_WEIGHT, _SCALES, _ZERO_POINTS)]
-    once = all(tensor is None or tensor.owned_by_dml for tensor in tensors)
-    home = Range(Source.PERSISTENT if once else Source.TEMPORARY, 0, 0, weights.nbytes)
-    launch = _packing(desc, weights, home, caps)
-    taken = 0 if once else aligned(weights.nbytes)
-    plan = build(weights, home, taken)
+    weights, tensors = PackedWeights.of(desc), _tensors(desc)
+    once = all(tensor.owned_by_dml for tensor in tensors.values())
+    resource = Resource(Source.PERSISTENT if once else Source.TEMPORARY)
+    starts = _starts(weights, tensors, caps)
+    parts = []
+    for first, end in zip(starts, (*starts[1:], weights.columns), strict=True):
+        own = weights._replace(columns=end - first)
+        parts.append(PackedPart(first, own, resource.take(own.nbytes)))
+    packing = tuple(_packing(desc, part, caps) for part in parts)
+    taken = 0 if once else aligned(resource.end)
+    plan = build(parts, taken)
     if once:
-        return Plan(plan.dispatches, plan.temporary_bytes, aligned(weights.nbytes), (launch,))
-    return Plan((launch, *plan.dispatches), max(plan.temporary_bytes, taken))
+        return Plan(plan.dispatches, plan.temporary_bytes, aligned(resource.end), packing)
+    return Plan((*packing, *plan.dispatches), max(plan.temporary_bytes, taken))
 
 
-def _packing(desc: Desc, weights: PackedWeights, home: Range, caps: Capabilities) -> Dispatch:
-    own, points = weights.layout, desc.zero_points_tensor
+def _tensors(desc: Desc) -> dict[int, TensorDesc]:
+    """The tensors that weights come in, by slot."""
+    slots = desc.input_slots()
+    found = {slot: slots[slot].tensor for slot in (_WEIGHT, _SCALES, _ZERO_POINTS)}
+    return {slot: tensor for slot, tensor in found.items() if tensor is not None}
+
+
+def _row_bytes(tensor: TensorDesc) -> int:
+    return tensor.sizes[1] * element_bits(tensor.data_type) // 8
+
+
+def _starts(weights: PackedWeights, tensors: dict[int, TensorDesc], caps: Capabilities) -> list[int]:
+    """The first columns of parts that bindings hold, as they come and as they are packed."""
+    most = caps.storage_buffer_bytes
+    if max(weights.nbytes, *(weights.columns * _row_bytes(tensor) for tensor in tensors.values())) <= most:
+        return [0]
+    packed = weights._replace(columns=_STEP).nbytes  # with what fills planes up, which larger parts have once
+    raw = _STEP * max(map(_row_bytes, tensors.values()))
+    return part_starts(weights.columns, max(most // max(packed, raw), 1) * _STEP)
+
+
+def _packing(desc: Desc, part: PackedPart, caps: Capabilities) -> Dispatch:
+    weights, points, tensors = part.weights, desc.zero_points_tensor, _tensors(desc)
+    columns = desc.tensor("weight_tensor").sizes[0]
+    own = weights.layout
     local = min(128, caps.workgroup_invocations)
     count = -(-weights.columns // 4) * weights.chunks
-    codes = input_range(_WEIGHT)
+
+    def rows(slot: int) -> Range:
+        if slot not in tensors or weights.columns == columns:
+            return input_range(slot if slot in tensors else _WEIGHT)
+        each = _row_bytes(tensors[slot])
+        return Range(Source.INPUT, slot, part.first * each, -(-weights.columns * each // 4) * 4)
+
     return make_dispatch(
         "block_pack",
-        (
-            codes,
-            codes if desc.scales_tensor is None else input_range(_SCALES),
-            codes if points is None else input_range(_ZERO_POINTS),
-            home,
-        ),
+        (*map(rows, (_WEIGHT, _SCALES, _ZERO_POINTS)), part.home),
         linear_grid(-(-count // local), caps),
         variant={},
         constants={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
 
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
@@ -10,13 +10,24 @@ from dmlvk.spec.block_formats import BlockFormat, BlockLayout, OffsetKind, Scale
 from dmlvk.spec.enums import TensorDataType as _T
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 
-__all__ = ["BlockQuantizedGather", "BlockQuantizedGemm", "layout_of"]
+__all__ = ["BlockQuantizedGather", "BlockQuantizedGemm", "Gate", "layout_of"]
 
 _WEIGHT, _SCALES, _ZERO_POINTS, _OUTPUT = "weight_tensor", "scales_tensor", "zero_points_tensor", "output_tensor"
 _CODES = (_T.UINT8, _T.INT8)
 _SCALE_TYPES = (_T.FLOAT16, _T.FLOAT32, _T.UINT16)
 _SCALE_KINDS = {_T.FLOAT16: ScaleKind.FLOAT16, _T.FLOAT32: ScaleKind.FLOAT32, _T.UINT16: ScaleKind.BFLOAT16}
 _LEAST_BLOCK = 16
+
+
+class Gate(enum.IntEnum):
+    """What the first half of a product's columns goes through before it is multiplied with the other half."""
+
+    NONE = 0
+    """Nothing is multiplied: all columns are the output's."""
+    SILU = 1
+    """z * sigmoid(z)."""
+    GELU = 2
+    """z * sigmoid(2 a), by GELU's tanh: a = sqrt(2 / pi) * (z + 0.044715 z^3)."""
 
 
 def layout_of(desc: BlockQuantizedGemm | BlockQuantizedGather) -> BlockLayout:
@@ -83,11 +94,19 @@ def _packed(desc: BlockQuantizedGemm | BlockQuantizedGather) -> _s.Violation | N
 _RULES = (_weights, _scales, _zero_points, _packed)
 
 
-@_c.constraint("sizes", "must be {rows, columns} for an input {rows, depth} and weights {columns, bytes}; a bias {columns}")
+@_c.constraint(
+    "sizes",
+    "must be {rows, columns} for an input {rows, depth} and weights {columns, bytes}, or with a gate half as many columns, "
+    "of which there are a multiple of 8 and to which nothing is added; a bias {columns of the weights}",
+)
 def _product_sizes(desc: BlockQuantizedGemm) -> _s.Violation | None:
     (columns, _), bias = desc.tensor(_WEIGHT).sizes, desc.bias_tensor
     if bias is not None and bias.sizes != (columns,):
         return _s.Violation("bias_tensor", bias.sizes, (columns,))
+    if desc.gate is not Gate.NONE:
+        if columns % 16 or desc.addend_tensor is not None:
+            return _s.Violation("gate", desc.gate)
+        columns //= 2
     wanted = (desc.tensor("input_tensor").sizes[0], columns)
     found, addend = desc.tensor(_OUTPUT).sizes, desc.addend_tensor
     if addend is not None and addend.sizes != wanted:
@@ -102,7 +121,8 @@ class BlockQuantizedGemm(
     traits=_s.Traits(strided=True),
     constraints=(_c.same_data_type("input_tensor", "bias_tensor", "addend_tensor", _OUTPUT), _product_sizes, *_RULES),
 ):
-    """y = x w^T + bias + addend, of weights in blocks. Sums are float32.
+    """y = x w^T + bias + addend, of weights in blocks; or the gate of the first half of the columns of that times the other
+    half. Sums are float32.
 
     Weights that are OWNED_BY_DML are repacked at initialisation, into about as many bytes; others in every execution.
 
@@ -114,7 +134,7 @@ class BlockQuantizedGemm(
         Without them the zero point is the middle of the codes.
     bias_tensor: {columns}.
     addend_tensor: {rows, columns}: what is added besides, such as what goes round a layer.
-    output_tensor: {rows, columns}.
+    output_tensor: {rows, columns}, with a gate half as many.
     block_size: The codes that have a scale in common, of a format APART; 0 of others.
     """
 
@@ -127,6 +147,7 @@ class BlockQuantizedGemm(
     output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 2))
     format: BlockFormat = _s.enumeration(BlockFormat)
     block_size: int = _s.uint(0)
+    gate: Gate = _s.enumeration(Gate, Gate.NONE)
 
     @property
     def depth(self) -> int:
@@ -140,18 +161,12 @@ class BlockQuantizedGemm(
 
     def flops(self) -> int:
         """A multiplication and an addition for each weight and row."""
-        rows, columns = self.tensor(_OUTPUT).sizes
-        return 2 * rows * columns * self.depth
+        return 2 * self.tensor(_OUTPUT).sizes[0] * self.tensor(_WEIGHT).sizes[0] * self.depth
 
     def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """Rows of the input, columns of the weights."""
-        return ((self.tensor("input_tensor").sizes[0], self.tensor(_WEIGHT).sizes[0]),)
-
-    def cuts(self) -> Sequence[_s.Cut]:
-        """By columns and by rows."""
-        columns = dict.fromkeys((_WEIGHT, _SCALES, _ZERO_POINTS, "bias_tensor"), 0)
-        both = ("addend_tensor", _OUTPUT)
-        return [_s.Cut(columns | dict.fromkeys(both, 1)), _s.Cut(dict.fromkeys(("input_tensor", *both), 0))]
+        """Rows of the input, columns of the weights, or with a gate half of them."""
+        columns = self.tensor(_WEIGHT).sizes[0]
+        return ((self.tensor("input_tensor").sizes[0], columns // (1 if self.gate is Gate.NONE else 2)),)
 
 
 @_c.constraint("sizes", "must be {indices, depth}")
@@ -188,7 +203,3 @@ class BlockQuantizedGather(
     def title(self) -> str:
         """The title with the format: "BlockQuantizedGather(Q4_K)"."""
         return f"{super().title}({self.format.name})"
-
-    def cuts(self) -> Sequence[_s.Cut]:
-        """By indices."""
-        return [_s.Cut(dict.fromkeys(("indices_tensor", _OUTPUT), 0))]

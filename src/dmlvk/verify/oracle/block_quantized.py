@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.spec.block_formats import BlockFormat
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, Gate
 from dmlvk.verify.oracle import Scaled
 
 Array = NDArray[Any]
@@ -130,7 +131,13 @@ def block_quantized_gemm(
     for term in (bias, addend):
         if term is not None:
             value, magnitude = value + term.astype(np.float64), magnitude + np.abs(term.astype(np.float64))
-    return Scaled(value, magnitude)
+    if desc.gate is Gate.NONE:
+        return Scaled(value, magnitude)
+    (gate, other), (first, second) = (np.split(both, 2, axis=1) for both in (value, magnitude))
+    slope = 1.0 if desc.gate is Gate.SILU else 2 * math.sqrt(2 / math.pi) * (1 + 0.044715 * gate**2)
+    gate = gate * (0.5 + 0.5 * np.tanh(slope * gate / 2))
+    # Neither activation is steeper than 1.13.
+    return Scaled(gate * other, 1.13 * first * np.abs(other) + np.abs(gate) * second + np.abs(gate * other))
 
 
 def block_quantized_gather(

@@ -38,6 +38,8 @@ struct Door {
     bool (*upload)(Held* buffer, uint64_t offset, const void* data, uint64_t bytes);
     bool (*download)(Held* buffer, uint64_t offset, void* out, uint64_t bytes);
     bool (*copy)(Held* source, uint64_t source_offset, Held* target, uint64_t target_offset, uint64_t bytes);
+    /// Hands over what waits for the next submit, as a run leaves it.
+    bool (*flush)(Held* device);
     /// Waits until the device has done all that was submitted.
     bool (*settle)(Held* device);
 

@@ -105,6 +105,12 @@ const Door kDoor = {
     [](Held* source, uint64_t source_offset, Held* target, uint64_t target_offset, uint64_t bytes) {
         return kept_failure([&] { copied(object(source), source_offset, object(target), target_offset, bytes); });
     },
+    [](Held* device) {
+        return kept_failure([&] {
+            object(device).device->logical.require_here();
+            object(device).device->queue.flush();
+        });
+    },
     [](Held* device) { return kept_failure([&] { settle(*object(device).device); }); },
     [](Held* run) { return object(run).run->is_open(); },
     [](Held* run, const Place* inputs, const Place* outputs) {
@@ -223,22 +229,17 @@ void PreparedRun::run(const Place* inputs, const Place* outputs) {
         }
     }
     submit(std::move(copies), leaving_);
-    bool has_waited = false;
     for (size_t index = 0; index < results_.size(); index++) {
         const Result& result = results_[index];
         const Place& place = outputs[index];
         if (result.bytes() == 0 || result.range.buffer == nullptr || is_here(place)) {
             continue;
         }
-        has_waited = true;
         if (place.host != nullptr) {
             download(*device_, result.range.buffer, result.range.offset, place.host, result.range.bytes);
         } else {
             copied({device_, result.range.buffer, nullptr}, result.range.offset, held(place), place.offset, result.range.bytes);
         }
-    }
-    if (!has_waited) {
-        device_->queue.flush();
     }
 }
 

@@ -42,6 +42,7 @@ struct OrtOpAttr;
 struct OrtOptionalTypeInfo;
 struct OrtProfilingEvent;
 struct OrtProfilingEventsContainer;
+struct OrtRunOptions;
 struct OrtSequenceTypeInfo;
 struct OrtSessionOptions;
 struct OrtStatus;
@@ -85,7 +86,7 @@ struct OrtEp {
     Unused ShouldConvertDataLayoutForOp;
     Unused SetDynamicOptions;
     Unused OnRunStart;
-    Unused OnRunEnd;
+    OrtStatus*(DMLVK_ORT_CALL* OnRunEnd)(OrtEp*, const OrtRunOptions*, bool);
     Unused CreateAllocator;
     Unused CreateSyncStreamForDevice;
     Unused GetCompiledModelCompatibilityInfo;
@@ -215,6 +216,7 @@ struct OrtNodeFusionOptions {
     CALL(326, 23, OrtStatus*, ValueInfo_GetInitializerValue, (const OrtValueInfo*, const OrtValue**))                        \
     CALL(331, 23, OrtStatus*, ValueInfo_IsConstantInitializer, (const OrtValueInfo*, bool*))                                 \
     CALL(333, 23, OrtStatus*, Graph_GetName, (const OrtGraph*, const char**))                                                \
+    CALL(334, 23, OrtStatus*, Graph_GetModelPath, (const OrtGraph*, const PathChar**))                                       \
     CALL(335, 23, OrtStatus*, Graph_GetOnnxIRVersion, (const OrtGraph*, int64_t*))                                           \
     CALL(336, 23, OrtStatus*, Graph_GetNumOperatorSets, (const OrtGraph*, size_t*))                                          \
     CALL(337, 23, OrtStatus*, Graph_GetOperatorSets, (const OrtGraph*, const char**, int64_t*, size_t))                      \

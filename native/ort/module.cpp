@@ -189,6 +189,16 @@ class PyGraph {
 
     int64_t format_version() const { return bytes_.format_version; }
 
+    nb::object model_path() const {
+        const PathChar* path = nullptr;
+        check(ort_.api.Graph_GetModelPath(graph_, &path));
+#ifdef _WIN32
+        return nb::steal(PyUnicode_FromWideChar(path, -1));
+#else
+        return nb::steal(PyUnicode_DecodeFSDefault(path));
+#endif
+    }
+
     const std::vector<const OrtNode*>& nodes() const { return bytes_.nodes; }
 
     /// The node around this graph, as a graph by itself; None of the outermost.
@@ -415,10 +425,10 @@ nb::list names_of(const Interface& ort, const OrtNode* node, bool of_outputs) {
     return names;
 }
 
-/// The node that stands for a part in a model that keeps what was compiled: `context` are bytes that `compile` reads.
-OrtNode* context_node(const Interface& ort, const OrtNode* part, nb::bytes context, nb::list inputs, nb::list outputs) {
-    const char* name = nullptr;  // by which ONNX Runtime finds the part that the node stands for
-    check(ort.api.Node_GetName(part, &name));
+/// The node that stands for a part in a model that keeps what was compiled: `context` is what `compile` gave. ONNX Runtime
+/// finds the part by `name`.
+OrtNode* context_node(const Interface& ort, const char* name, nb::bytes context, bool is_embedded, nb::list inputs,
+                      nb::list outputs) {
     const auto texts = [](nb::list names) {
         std::vector<std::string> found;
         for (nb::handle name : names) {
@@ -441,9 +451,9 @@ OrtNode* context_node(const Interface& ort, const OrtNode* part, nb::bytes conte
         check(ort.api.CreateOpAttr(called, data, length, type, &created));
         held.emplace_back(created, ort.api.ReleaseOpAttr);
     };
-    const int64_t yes = 1;
+    const int64_t yes = 1, embedded = is_embedded ? 1 : 0;
     attribute("main_context", &yes, 1, kInt);
-    attribute("embed_mode", &yes, 1, kInt);
+    attribute("embed_mode", &embedded, 1, kInt);
     attribute("ep_cache_context", context.c_str(), static_cast<int>(context.size()), kString);
     attribute("source", provider_name->c_str(), static_cast<int>(provider_name->size()), kString);
     std::vector<OrtOpAttr*> attributes;
@@ -704,6 +714,10 @@ struct Provider : OrtEp {
             Provider& mine = *static_cast<Provider*>(self);
             return answered(mine.ort, [&] { check(behind->settle(mine.device.get())); });
         };
+        OnRunEnd = [](OrtEp* self, const OrtRunOptions*, bool) -> OrtStatus* {
+            Provider& mine = *static_cast<Provider*>(self);
+            return answered(mine.ort, [&] { check(behind->flush(mine.device.get())); });
+        };
         GetDefaultMemoryDevice = [](const OrtEp* self, const OrtMemoryDevice** found) -> OrtStatus* {
             const Provider& mine = *static_cast<const Provider*>(self);
             *found = mine.info == nullptr ? nullptr : mine.ort.ep.MemoryInfo_GetMemoryDevice(mine.info);
@@ -723,11 +737,15 @@ struct Provider : OrtEp {
                 for (size_t index = 0; index < count; index++) {
                     nb::object graph = nb::cast(new PyGraph(mine.ort, graphs[index], graph_bytes(mine.ort, graphs[index])),
                                                 nb::rv_policy::take_ownership);
+                    const char* name = nullptr;
+                    check(mine.ort.api.Node_GetName(nodes[index], &name));
                     nb::list inputs = names_of(mine.ort, nodes[index], false), outputs = names_of(mine.ort, nodes[index], true);
-                    nb::tuple compiled = nb::tuple(mine.session.attr("compile")(graph, inputs, outputs));
+                    nb::tuple compiled = nb::tuple(mine.session.attr("compile")(graph, name, inputs, outputs));
                     made[index] = new Part(mine.ort, mine.memories, nb::object(compiled[0]));
                     if (!compiled[1].is_none()) {
-                        contexts[index] = context_node(mine.ort, nodes[index], nb::cast<nb::bytes>(compiled[1]), inputs, outputs);
+                        nb::tuple context(compiled[1]);
+                        contexts[index] = context_node(mine.ort, name, nb::cast<nb::bytes>(context[0]),
+                                                       nb::cast<bool>(context[1]), inputs, outputs);
                     }
                 }
             });
@@ -968,6 +986,7 @@ NB_MODULE(_plugin, module) {
         .def_prop_ro("weights", &PyGraph::weights)
         .def_prop_ro("opsets", &PyGraph::opsets)
         .def_prop_ro("format_version", &PyGraph::format_version)
+        .def_prop_ro("model_path", &PyGraph::model_path)
         .def("parent", &PyGraph::parent);
     nb::class_<PyRun>(module, "Run")
         .def("input", &PyRun::input, "index"_a)

@@ -30,7 +30,7 @@ def opened(device: dmlvk.Device) -> Opened:
     dmlvk.ort.register()
 
     def make(
-        model: onnx.ModelProto, alone: bool = True, entries: dict[str, str] | None = None, **options: str
+        model: onnx.ModelProto | Path, alone: bool = True, entries: dict[str, str] | None = None, **options: str
     ) -> onnxruntime.InferenceSession:
         (chosen,) = [item for item in dmlvk.ort.get_devices() if item.ep_metadata["device_uuid"] == device.info.uuid]
         asked = onnxruntime.SessionOptions()
@@ -40,7 +40,8 @@ def opened(device: dmlvk.Device) -> Opened:
             asked.add_session_config_entry(key, value)
         if alone:
             asked.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        return onnxruntime.InferenceSession(model.SerializeToString(), asked, enable_fallback=0)
+        source = str(model) if isinstance(model, Path) else model.SerializeToString()
+        return onnxruntime.InferenceSession(source, asked, enable_fallback=0)
 
     return make
 
@@ -131,13 +132,36 @@ def test_a_model_that_keeps_its_parts(opened: Opened, tmp_path: Path) -> None:
     path = tmp_path / "kept.onnx"
     weight = np.random.default_rng(0).standard_normal((64, 8), np.float32)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
-    entries = {"ep.context_enable": "1", "ep.context_file_path": str(path)}
+    entries = {"ep.context_enable": "1", "ep.context_file_path": str(path), "ep.context_embed_mode": "1"}
     first = opened(model_of(nodes, {"x": ["n", 64]}, ["y"], w=weight), entries=entries)
     kept = onnx.load(path)
     assert [(node.domain, node.op_type) for node in kept.graph.node] == [("com.microsoft", "EPContext")]
     assert not kept.graph.initializer
     x = np.random.default_rng(1).standard_normal((3, 64), np.float32)
     np.testing.assert_array_equal(opened(kept).run(None, {"x": x})[0], first.run(None, {"x": x})[0])
+
+
+def test_a_model_that_keeps_its_parts_beside_it(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "kept.onnx"
+    weight = np.random.default_rng(0).standard_normal((64, 8), np.float32)
+    entries = {"ep.context_enable": "1", "ep.context_file_path": str(path), "ep.context_embed_mode": "0"}
+    first = opened(model_of([PRODUCT], {"x": ["n", 64]}, ["a"], w=weight), entries=entries)
+    (file,) = set(tmp_path.iterdir()) - {path}
+    kept = onnx.load(path)
+    (node,) = kept.graph.node
+    known = {item.name: item for item in node.attribute}
+    assert known["ep_cache_context"].s.decode() == file.name and not known["embed_mode"].i
+    x = np.random.default_rng(1).standard_normal((3, 64), np.float32)
+    np.testing.assert_array_equal(opened(path).run(None, {"x": x})[0], first.run(None, {"x": x})[0])
+    beside = {"ep.context_file_path": str(path)}
+    np.testing.assert_array_equal(opened(kept, entries=beside).run(None, {"x": x})[0], first.run(None, {"x": x})[0])
+    for name in ("/etc/passwd", "../kept.bin", "C:\\kept.bin", ""):
+        known["ep_cache_context"].s = name.encode()
+        with pytest.raises(Exception, match="must be in the model's folder"):
+            opened(kept, entries=beside)
+    file.unlink()
+    with pytest.raises(Exception, match="cannot be read"):
+        opened(path)
 
 
 def test_a_profile_is_written_when_the_session_is_closed(opened: Opened, tmp_path: Path) -> None:

@@ -71,8 +71,6 @@ class SharedGraph:
 
     def _refusal(self, proto: onnx.NodeProto, opsets: Mapping[str, int], codes: Mapping[str, int]) -> str:
         """Why the device cannot take a node, as far as its operator and the types tell; "" where it may."""
-        if kept_in(proto):
-            return "it is a part by itself"
         try:
             node = read_node(proto, opsets)
             kinds = {at: element_kind(codes[name]) for at, name in enumerate(node.inputs) if name in codes}
@@ -214,12 +212,6 @@ def _is_default(attribute: onnx.AttributeProto, schema: onnx.defs.OpSchema) -> b
         return False
     found = onnx.helper.get_attribute_value(attribute)
     return bool(found == onnx.helper.get_attribute_value(definition.default_value))
-
-
-def kept_in(node: onnx.NodeProto) -> bytes:
-    """The model of a part that ``compile`` gave, in the node that ONNX Runtime keeps it in; nothing of any other node."""
-    found = {item.name: item.s for item in node.attribute} if node.op_type == "EPContext" else {}
-    return bytes(found["ep_cache_context"]) if found.get("source") == NAME.encode() else b""
 
 
 def _runs(node: Node) -> bool:

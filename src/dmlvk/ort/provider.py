@@ -19,7 +19,8 @@ from dmlvk.onnx import InferenceSession, SessionOptions
 from dmlvk.onnx.model import FOUR_BITS, Array, data_type_of, element_kind, element_type, load_model
 from dmlvk.onnx.network import Network
 from dmlvk.onnx.weights import SplitModel, with_weights
-from dmlvk.ort.parts import NAME, SharedGraph, kept_in
+from dmlvk.ort.contexts import Context, is_kept, read, written
+from dmlvk.ort.parts import NAME, SharedGraph
 from dmlvk.runtime.device import choose_device, devices
 from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange
@@ -48,6 +49,7 @@ class Graph(Protocol):
         weights: The bytes of those, where ONNX Runtime has them.
         opsets: Domain -> version.
         format_version: Of ONNX's file format.
+        model_path: The model's path; "" where it came as bytes.
     """
 
     @property
@@ -61,6 +63,9 @@ class Graph(Protocol):
 
     @property
     def format_version(self) -> int: ...
+
+    @property
+    def model_path(self) -> str: ...
 
     def parent(self) -> Graph | None:
         """The node around this graph, as a graph by itself; None of the outermost."""
@@ -175,8 +180,7 @@ class Server:
         """
         options = Options.read(entries)
         uuids = {options.device_uuid} if options.device_uuid else {item.get("device_uuid", "") for item in chosen}
-        alone, keeps = (entries.get(key) == "1" for key in (_WITHOUT_CPU, _WITH_CONTEXT))
-        return ProviderSession(self._device(uuids), options, alone, keeps, log, version)
+        return ProviderSession(self._device(uuids), options, entries, log, version)
 
     def allocate(self, uuid: str, nbytes: int) -> Any:
         """The native buffer of new memory of a device.
@@ -211,15 +215,15 @@ class ProviderSession:
     Args:
         device: Where it runs.
         options: Its options.
-        alone: Whether the session may not leave anything to the processor.
-        keeps: Whether ONNX Runtime writes a model that keeps the parts, each as the model that ``compile`` gives for it.
+        entries: The session's entries.
         log: ONNX Runtime's log.
         version: The number of its interface.
     """
 
-    def __init__(self, device: Device, options: Options, alone: bool, keeps: bool, log: Log, version: int) -> None:
+    def __init__(self, device: Device, options: Options, entries: Mapping[str, str], log: Log, version: int) -> None:
+        self._device, self._options, self._entries, self._log = device, options, entries, log
+        self._alone, self._keeps = (entries.get(key) == "1" for key in (_WITHOUT_CPU, _WITH_CONTEXT))
         self._takes_inner = version >= _WITH_INNER_PARTS
-        self._device, self._options, self._alone, self._keeps, self._log = device, options, alone, keeps, log
         self._ready: dict[_Key, InferenceSession] = {}
         self._failure: Exception | None = None
         self._parts_run: list[InferenceSession] = []
@@ -249,11 +253,12 @@ class ProviderSession:
             if around is not None and self._runs(_shared(around), [0]):
                 return []
             graph = _shared(given)
+            kept = [at for at, node in enumerate(graph.proto.node) if is_kept(node)]
+            graph.refused.update(dict.fromkeys(kept, "it is a part by itself"))
             if around is not None and not self._takes_inner:
                 rule = "it is in an inner graph, whose parts ONNX Runtime names as those of the graph around it before 1.25"
                 graph.refused.update(dict.fromkeys(range(len(graph.proto.node)), rule))
             parts, left = self._parts(graph)
-            kept = [at for at, node in enumerate(graph.proto.node) if kept_in(node)]
             for at in kept:
                 del graph.refused[at]
             self._tell(graph, [*parts, *([at] for at in kept)], left)
@@ -262,11 +267,12 @@ class ProviderSession:
             self._failure = error
             return [[at] for at in range(len(onnx.GraphProto.FromString(given.proto).node))]
 
-    def compile(self, given: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Part, bytes | None]:
-        """What runs a part, and the part as a model where it is to be kept.
+    def compile(self, given: Graph, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Part, Context | None]:
+        """What runs a part, and what a model says of it where it is to be kept.
 
         Args:
             given: The part, as a graph.
+            name: ONNX Runtime's name for it.
             inputs, outputs: The names of what ONNX Runtime gives to it and takes from it, in its order.
 
         Raises:
@@ -276,10 +282,11 @@ class ProviderSession:
         if self._failure is not None:
             raise self._failure
         graph = _shared(given)
-        if kept := kept_in(graph.proto.node[0]):
-            return self._part(InferenceSession(kept, self._device, self._session_options()), inputs, outputs), (
-                kept if self._keeps else None
-            )
+        first = graph.proto.node[0]
+        if is_kept(first):
+            kept = read(first, self._entries, given.model_path)
+            session = InferenceSession(kept, self._device, self._session_options())
+            return self._part(session, inputs, outputs), self._context(onnx.ModelProto.FromString(kept), name, given)
         whole = range(len(graph.proto.node))
         ready = self._ready.pop(_key(graph, whole), None)
         made = set() if ready is None else {info.name for info in ready.get_outputs()}
@@ -289,8 +296,11 @@ class ProviderSession:
             graph = SharedGraph(graph.proto, graph.weights, graph.opsets, graph.format_version)
             ready = None
         session = self._opened(graph, whole) if ready is None else ready
-        model = with_weights(*graph.model(whole, graph.names())).SerializeToString() if self._keeps else None
-        return self._part(session, inputs, outputs), model
+        context = self._context(with_weights(*graph.model(whole, graph.names())), name, given) if self._keeps else None
+        return self._part(session, inputs, outputs), context
+
+    def _context(self, part: onnx.ModelProto, name: str, given: Graph) -> Context | None:
+        return written(part, name, self._entries, given.model_path) if self._keeps else None
 
     def close(self) -> None:
         """Writes the profiles, if there are to be any; no part runs any more."""

@@ -19,6 +19,7 @@ from dmlvk.spec import ops
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.torch.conversion import Conversion, Number
 from dmlvk.torch.convert.elementwise import BOOL, FLOAT, chosen, compared, minus, over, plus, times
+from dmlvk.torch.convert.movement import taken, wide_index
 from dmlvk.torch.registry import converter
 
 _INT: Final = np.dtype(np.int32)
@@ -29,21 +30,6 @@ _REDUCTIONS: Final[dict[str, type[OperatorDesc]]] = {
     "amax": ops.ElementWiseMax,
     "amin": ops.ElementWiseMin,
 }
-
-
-def taken(node: Conversion, x: Value, indices: Value, axis: int) -> Value:
-    """The elements that indices choose along an axis, whose place theirs take. One below 0 counts from the end."""
-    sizes = (*x.sizes[:axis], *indices.sizes, *x.sizes[axis + 1 :])
-    if 0 in sizes:
-        return node.new(sizes, x.dtype)
-    flat = node.reshape(x, (math.prod(x.sizes[:axis]), x.sizes[axis], math.prod(x.sizes[axis + 1 :])))
-    places = node.reshape(_wide_index(node, indices), (1, 1, math.prod(indices.sizes)))
-    y = node.new((flat.sizes[0], places.sizes[2], flat.sizes[2]), x.dtype)
-    return node.reshape(node.launch(ops.Gather, flat, places, output_tensor=y, axis=1, index_dimensions=1), sizes)
-
-
-def _wide_index(node: Conversion, indices: Value) -> Value:
-    return indices if indices.dtype.itemsize >= _INT.itemsize else node.cast(indices, _INT)
 
 
 @converter("aten.index_select.default", moves=True)
@@ -72,7 +58,7 @@ def gather(node: Conversion, x: Value, dim: int, index: Value, *, sparse_grad: b
     axis = dim % x.rank
     for at, size in enumerate(index.sizes):
         x = x if at == axis else x.shorten(at, size)
-    places = _wide_index(node, index)
+    places = wide_index(node, index)
     return node.launch(ops.GatherElements, x, places, output_tensor=node.new(index.sizes, x.dtype), axis=axis)
 
 
@@ -159,7 +145,7 @@ def index_put(node: Conversion, x: Value, indices: Sequence[Value | None], value
     if accumulate:
         made = added(node, target, places.places, updates, blocks)
     else:
-        index = node.reshape(_wide_index(node, places.places), (number, 1))
+        index = node.reshape(wide_index(node, places.places), (number, 1))
         made = node.new(target.sizes, x.dtype)
         node.launch(
             ops.ScatterNd,
@@ -242,7 +228,7 @@ def scatter(node: Conversion, x: Value, dim: int, index: Value, source: Value) -
     line, axis, index, updates = _lines(node, x, dim, index, node.tensor(source, x.dtype))
     if updates is None or 0 in index.sizes:
         return x
-    return node.reshape(replaced(node, line, _wide_index(node, index), updates, axis), x.sizes)
+    return node.reshape(replaced(node, line, wide_index(node, index), updates, axis), x.sizes)
 
 
 @converter("aten.scatter.value")

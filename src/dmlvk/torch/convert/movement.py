@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from dmlvk.spec.enums import PaddingMode
 from dmlvk.torch.conversion import Conversion, Number
 from dmlvk.torch.registry import converter
 
+_INT: Final = np.dtype(np.int32)
 Range = tuple[int, int, int]
 """First element, elements and step along a dimension."""
 
@@ -182,6 +185,25 @@ def diagonal(node: Conversion, x: Value, offset: int = 0, dim1: int = 0, dim2: i
     return replace(x, sizes=node.sizes, strides=strides)
 
 
+# -- rows by their places
+
+
+def taken(node: Conversion, x: Value, indices: Value, axis: int) -> Value:
+    """The elements that indices choose along an axis, whose place theirs take. One below 0 counts from the end."""
+    sizes = (*x.sizes[:axis], *indices.sizes, *x.sizes[axis + 1 :])
+    if 0 in sizes:
+        return node.new(sizes, x.dtype)
+    flat = node.reshape(x, (math.prod(x.sizes[:axis]), x.sizes[axis], math.prod(x.sizes[axis + 1 :])))
+    places = node.reshape(wide_index(node, indices), (1, 1, math.prod(indices.sizes)))
+    y = node.new((flat.sizes[0], places.sizes[2], flat.sizes[2]), x.dtype)
+    return node.reshape(node.launch(ops.Gather, flat, places, output_tensor=y, axis=1, index_dimensions=1), sizes)
+
+
+def wide_index(node: Conversion, indices: Value) -> Value:
+    """Indices of 32 or 64 bits, as the operators take them."""
+    return indices if indices.dtype.itemsize >= _INT.itemsize else node.cast(indices, _INT)
+
+
 # -- padding
 
 
@@ -223,9 +245,24 @@ def constant_pad(node: Conversion, x: Value, pad: Sequence[int], value: Number =
 
 @converter("aten.reflection_pad1d.default", "aten.reflection_pad2d.default", "aten.reflection_pad3d.default", moves=True)
 def reflection_pad(node: Conversion, x: Value, padding: Sequence[int]) -> Value:
-    return padded(node, x, PaddingMode.REFLECTION, *_outer(x, padding))
+    return _continued(node, x, PaddingMode.REFLECTION, padding)
 
 
 @converter("aten.replication_pad1d.default", "aten.replication_pad2d.default", "aten.replication_pad3d.default", moves=True)
 def replication_pad(node: Conversion, x: Value, padding: Sequence[int]) -> Value:
-    return padded(node, x, PaddingMode.EDGE, *_outer(x, padding))
+    return _continued(node, x, PaddingMode.EDGE, padding)
+
+
+def _continued(node: Conversion, x: Value, mode: PaddingMode, padding: Sequence[int]) -> Value:
+    """x continued by its own elements. Where some are cut off on one side, those on the other may still come from there."""
+    starts, ends = _outer(x, padding)
+    if min(padding) >= 0:
+        return padded(node, x, mode, starts, ends)
+    for axis, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        last = x.sizes[axis] - 1
+        places = np.arange(-start, last + 1 + end)
+        if mode == PaddingMode.REFLECTION:
+            places = last - abs(last - abs(places))
+        if start or end:
+            x = taken(node, x, node.upload(np.clip(places, 0, last).astype(np.int32)), axis)
+    return x

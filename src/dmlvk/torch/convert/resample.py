@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.engine.values import Value
 from dmlvk.torch.conversion import Conversion
-from dmlvk.torch.convert.indexing import taken
+from dmlvk.torch.convert.movement import taken
 from dmlvk.torch.convert.pooling import weighed
 from dmlvk.torch.registry import converter
 

@@ -1,0 +1,346 @@
+"""Architectures of torchvision and transformers through ``torch.compile(backend="dmlvk")``: inference and a training step.
+
+    python tools/torch_architectures.py --out benchmarks.json            # all, resumes where it was stopped
+    python tools/torch_architectures.py --only "resnet*" --out rows.json
+
+Weights are random and sizes small, so that lavapipe takes a minute for one. Each runs in a process of its own. What it gives
+is compared with float32 and float64 on the CPU: outputs, and after a step all gradients and the statistics that batch
+normalization keeps. Nothing may run elsewhere: a converter that is missing is an error, and graphs are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import fnmatch
+import json
+import multiprocessing
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+SEED: Final = 0
+TOLERANCE: Final = 1e-3
+"""The largest difference, relative to the largest number of a tensor, of results that agree."""
+_SLACK: Final = 4.0
+"""How many times as far from float64 as float32 on the CPU a result may be, where that is more than the tolerance."""
+_WORDS: Final = 16
+_VOCABULARY: Final = 128
+
+
+# -- the architectures
+
+
+_SIDES: Final = {"inception_v3": 96, "maxvit_t": 224, "alexnet": 64, "googlenet": 64}
+_PICTURES: Final = (
+    *("alexnet", "vgg11", "vgg11_bn", "resnet18", "resnet34", "resnet50", "resnext50_32x4d", "wide_resnet50_2"),
+    *("densenet121", "densenet169", "squeezenet1_0", "squeezenet1_1", "inception_v3", "googlenet"),
+    *("shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"),
+    *("mnasnet0_5", "mnasnet1_0", "efficientnet_b0", "efficientnet_b1", "efficientnet_v2_s", "regnet_x_400mf"),
+    *("regnet_x_800mf", "regnet_y_400mf", "regnet_y_800mf", "convnext_tiny", "vit_b_16", "vit_b_32", "swin_t"),
+    *("swin_v2_t", "maxvit_t"),
+)
+_OTHERS: Final = {
+    "fcn_resnet50": (2, 3, 64, 64),
+    "deeplabv3_mobilenet_v3_large": (2, 3, 64, 64),
+    "lraspp_mobilenet_v3_large": (2, 3, 64, 64),
+    "r3d_18": (2, 3, 4, 32, 32),
+    "mc3_18": (2, 3, 4, 32, 32),
+    "r2plus1d_18": (2, 3, 4, 32, 32),
+}
+
+
+def _vision(name: str) -> tuple[Any, dict[str, torch.Tensor]]:
+    import torchvision
+
+    options: dict[str, Any] = {"weights": None, "num_classes": 10}
+    if name in ("googlenet", "inception_v3"):
+        options.update(init_weights=False, aux_logits=False)
+    if name in _OTHERS and len(_OTHERS[name]) == 4:
+        options["weights_backbone"] = None
+    side = _SIDES.get(name, 64)
+    if name.startswith("vit"):
+        options["image_size"] = side
+    model = torchvision.models.get_model(name, **options)
+    return model, {"x": torch.rand(_OTHERS.get(name, (2, 3, side, side)))}
+
+
+def _ids() -> dict[str, torch.Tensor]:
+    return {"input_ids": torch.randint(3, _VOCABULARY, (2, _WORDS))}
+
+
+def _words() -> dict[str, torch.Tensor]:
+    return {**_ids(), "attention_mask": torch.ones(2, _WORDS, dtype=torch.int64)}
+
+
+def _pairs() -> dict[str, torch.Tensor]:
+    return {**_words(), "decoder_input_ids": torch.randint(3, _VOCABULARY, (2, 8))}
+
+
+def _picture() -> dict[str, torch.Tensor]:
+    return {"pixel_values": torch.rand(2, 3, 64, 64) * 2 - 1}
+
+
+_ENDS: Final = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_SMALL: Final = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": _VOCABULARY,
+    **_ENDS,
+}
+_GROUPED: Final = {**_SMALL, "num_key_value_heads": 2, "head_dim": 16}
+_GPT: Final = {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": _VOCABULARY, **_ENDS}
+_TRANSLATOR: Final = {
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+    "vocab_size": _VOCABULARY,
+    "decoder_start_token_id": 1,
+    **_ENDS,
+}
+_T5: Final = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4, "vocab_size": _VOCABULARY}
+_SEEN: Final = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "image_size": 64,
+}
+_TRANSFORMERS: Final[Mapping[str, tuple[Mapping[str, Any], Callable[[], dict[str, torch.Tensor]]]]] = {
+    "AlbertModel": ({**_SMALL, "embedding_size": 32}, _words),
+    "BertModel": (_SMALL, _words),
+    "CamembertModel": (_SMALL, _words),
+    "ConvBertModel": (_SMALL, _words),
+    "DebertaV2Model": (_SMALL, _words),
+    "DistilBertModel": ({"dim": 64, "hidden_dim": 128, "n_layers": 2, "n_heads": 4, "vocab_size": _VOCABULARY}, _words),
+    "ElectraModel": ({**_SMALL, "embedding_size": 32}, _words),
+    "ErnieModel": (_SMALL, _words),
+    "MPNetModel": (_SMALL, _words),
+    "MegatronBertModel": (_SMALL, _words),
+    "MobileBertModel": ({"num_hidden_layers": 2, "vocab_size": _VOCABULARY}, _words),
+    "ModernBertModel": ({**_SMALL, "cls_token_id": 1, "sep_token_id": 2}, _words),
+    "RemBertModel": ({**_SMALL, "input_embedding_size": 32, "output_embedding_size": 32}, _words),
+    "RoFormerModel": (_SMALL, _words),
+    "RobertaModel": (_SMALL, _words),
+    "SqueezeBertModel": ({**_SMALL, "embedding_size": 64}, _words),
+    "BioGptForCausalLM": (_SMALL, _words),
+    "BloomForCausalLM": ({"hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": _VOCABULARY, **_ENDS}, _words),
+    "FalconForCausalLM": (_SMALL, _words),
+    "GPT2LMHeadModel": (_GPT, _words),
+    "GPTJForCausalLM": ({**_GPT, "rotary_dim": 8}, _words),
+    "GPTNeoXForCausalLM": (_SMALL, _words),
+    "Gemma2ForCausalLM": (_GROUPED, _words),
+    "GemmaForCausalLM": (_GROUPED, _words),
+    "GraniteForCausalLM": (_GROUPED, _words),
+    "LlamaForCausalLM": (_GROUPED, _words),
+    "MistralForCausalLM": (_GROUPED, _words),
+    "OPTForCausalLM": ({**_SMALL, "ffn_dim": 128, "word_embed_proj_dim": 64}, _words),
+    "Olmo2ForCausalLM": (_GROUPED, _words),
+    "Phi3ForCausalLM": (_GROUPED, _words),
+    "PhiForCausalLM": (_SMALL, _words),
+    "Qwen2ForCausalLM": (_GROUPED, _words),
+    "Qwen3ForCausalLM": (_GROUPED, _words),
+    "StableLmForCausalLM": (_GROUPED, _words),
+    "Starcoder2ForCausalLM": (_GROUPED, _words),
+    "BartModel": (_TRANSLATOR, _pairs),
+    "MBartModel": (_TRANSLATOR, _pairs),
+    "PegasusModel": (_TRANSLATOR, _pairs),
+    "T5Model": ({**_T5, "decoder_start_token_id": 0}, _pairs),
+    "T5EncoderModel": (_T5, _words),
+    "ViTModel": (_SEEN, _picture),
+    "DeiTModel": (_SEEN, _picture),
+    "Dinov2Model": ({**_SEEN, "patch_size": 16}, _picture),
+    "ConvNextModel": ({"hidden_sizes": [16, 24, 32, 40], "depths": [1, 1, 1, 1]}, _picture),
+    "ResNetModel": ({"hidden_sizes": [16, 24, 32, 40], "depths": [1, 1, 1, 1], "embedding_size": 16}, _picture),
+    "SwinModel": ({"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "image_size": 64, "window_size": 4}, _picture),
+}
+
+
+def _transformer(name: str) -> tuple[Any, dict[str, torch.Tensor]]:
+    import transformers
+
+    options, inputs = _TRANSFORMERS[name]
+    model_class = getattr(transformers, name)
+    config = model_class.config_class(**options)
+    config.use_cache = False
+    return model_class(config), inputs()
+
+
+def architectures() -> dict[str, Callable[[], tuple[Any, dict[str, torch.Tensor]]]]:
+    """Makes each architecture and its inputs, by name."""
+    found = {name: partial(_vision, name) for name in (*_PICTURES, *_OTHERS)}
+    return {**found, **{name: partial(_transformer, name) for name in _TRANSFORMERS}}
+
+
+# -- what is compared
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value] if value.is_floating_point() else []
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]
+
+
+class Flat(torch.nn.Module):
+    """A model that returns a list of tensors."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors of numbers that the model returns, in its order."""
+        if list(inputs) == ["x"]:
+            return _tensors(self.model(inputs["x"]))
+        return _tensors(self.model(**inputs))
+
+
+def without_chance(model: torch.nn.Module) -> None:
+    """Leaves out what is random in training: no two runs could be compared."""
+    for part in model.modules():
+        for name in ("p", "dropout", "attention_dropout", "dropout_p", "drop_prob", "hidden_dropout", "layerdrop"):
+            if isinstance(getattr(part, name, None), float):
+                setattr(part, name, 0.0)
+
+
+def difference(found: torch.Tensor, near: torch.Tensor, exact: torch.Tensor) -> float:
+    """How far a result is from float64, relative to its largest number; 0 where it is as near as slack times float32."""
+    if found.shape != exact.shape:
+        return float("inf")
+    if not found.numel():
+        return 0.0
+    scale = max(float(exact.abs().max()), 1e-12)
+    ours, theirs = (float((item.double() - exact).abs().max()) / scale for item in (found, near))
+    return 0.0 if ours <= _SLACK * theirs else ours if ours == ours else float("inf")
+
+
+def _loss(outputs: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack([(output * output).mean() + output.mean() for output in outputs]).sum()
+
+
+def _stepped(run: Callable[..., list[torch.Tensor]], model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> Any:
+    """What a step leaves: outputs, gradients and statistics."""
+    outputs = run(**inputs)
+    _loss(outputs).backward()
+    gradients = [item.grad for item in model.parameters() if item.grad is not None]
+    return [*outputs, *gradients, *(item for item in model.buffers() if item.is_floating_point())]
+
+
+def _judged(found: list[Any], near: list[Any], exact: list[Any]) -> dict[str, Any]:
+    if len(found) != len(near):
+        return {"state": "wrong", "why": f"{len(found)} results instead of {len(near)}"}
+    worst = max(map(difference, found, near, exact), default=0.0)
+    return {"state": "right" if worst <= TOLERANCE else "wrong", "difference": float(f"{worst:.3g}")}
+
+
+def _compiled(model: torch.nn.Module) -> Callable[..., list[torch.Tensor]]:
+    import dmlvk.torch
+
+    run: Any = torch.compile(model, backend=dmlvk.torch.backend)
+    return run
+
+
+def _counted(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:
+    """Graphs that TorchDynamo makes of a model: 1 unless Python between them has to run."""
+    return int(torch._dynamo.explain(model)(**inputs).graph_count)
+
+
+def tried(name: str, kind: str) -> dict[str, Any]:
+    """A row: inference or a training step of an architecture."""
+    torch.manual_seed(SEED)
+    model, inputs = architectures()[name]()
+    model = Flat(model)
+    without_chance(model)
+    model.train(kind == "training")
+    wide = copy.deepcopy(model).double()
+    narrow = copy.deepcopy(model)
+    doubles = {key: item.double() if item.is_floating_point() else item for key, item in inputs.items()}
+    start = time.perf_counter()
+    if kind == "training":
+        exact, near = _stepped(wide, wide, doubles), _stepped(narrow, narrow, inputs)
+        made = _judged(_stepped(_compiled(model), model, inputs), near, exact)
+    else:
+        with torch.no_grad():
+            made = _judged(_compiled(model)(**inputs), narrow(**inputs), wide(**doubles))
+    made["seconds"] = round(time.perf_counter() - start, 1)
+    torch.compiler.reset()
+    with torch.no_grad():
+        made["graphs"] = _counted(narrow, inputs)
+    return made
+
+
+# -- runs
+
+
+def _define_missing() -> None:
+    """Declares what torchvision registers shapes for, where its extension is not of this PyTorch."""
+    for name, types in (("nms", "Tensor dets, Tensor scores, float t"), ("qnms", "Tensor dets, Tensor scores, float t")):
+        with contextlib.suppress(RuntimeError):
+            torch.library.define(f"torchvision::{name}", f"({types}) -> Tensor")
+
+
+def _work(name: str, kind: str, pipe: Any) -> None:
+    torch.set_num_threads(1)
+    _define_missing()
+    try:
+        pipe.send(tried(name, kind))
+    except BaseException as error:
+        cause: BaseException = getattr(error, "inner_exception", error)
+        refused = type(cause).__name__ in ("UnsupportedError", "BackendCompilerFailed")
+        where = traceback.extract_tb(cause.__traceback__)
+        place = f"{Path(where[-1].filename).name}:{where[-1].lineno}" if where else ""
+        text = f"{type(cause).__name__}: {' '.join(str(cause).split())[:400]} ({place})"
+        pipe.send({"state": "refused" if refused else "failed", "why": text})
+
+
+def _run(name: str, kind: str, limit: int) -> dict[str, Any]:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    worker = context.Process(target=_work, args=(name, kind, there))
+    worker.start()
+    there.close()
+    try:
+        made = here.recv() if here.poll(limit) else {"state": "failed", "why": f"more than {limit} s"}
+    except EOFError:
+        made = {"state": "failed", "why": "the process ended"}
+    worker.join(5)
+    if worker.is_alive():
+        worker.kill()
+    result: dict[str, Any] = {"name": name, "kind": kind, **made}
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="rows, one a line; what is in it is not run again")
+    parser.add_argument("--only", default="*", help="names, with wildcards")
+    parser.add_argument("--kinds", default="inference,training")
+    parser.add_argument("--limit", type=int, default=600, help="seconds for one")
+    given = parser.parse_args()
+    lines = given.out.read_text().splitlines() if given.out.exists() else []
+    done = {(made["name"], made["kind"]) for made in map(json.loads, lines)}
+    for kind in given.kinds.split(","):
+        for name in architectures():
+            if fnmatch.fnmatch(name, given.only) and (name, kind) not in done:
+                made = _run(name, kind, given.limit)
+                print(json.dumps(made), file=sys.stderr, flush=True)
+                with given.out.open("a") as file:
+                    file.write(json.dumps(made, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from dmlvk.torch import convert  # noqa: F401  # fills the registry
 from dmlvk.torch.registry import ROWS
 
+_OF_CONSTANTS: Final = ("aten.lift.default", "aten.lift_fresh.default")
+"""Operators by which PyTorch makes a constant of a program a value of the graph, and which it removes itself."""
+
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """PyTorch's decompositions, without those of operators that have a row."""
     table = {**torch._decomp.decomposition_table, **torch._decomp.core_aten_decompositions()}
-    return {operator: function for operator, function in table.items() if str(operator) not in ROWS}
+    kept = {*ROWS, *_OF_CONSTANTS}
+    return {operator: function for operator, function in table.items() if str(operator) not in kept}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,26 @@ def test_a_product_and_a_gather_share_what_initialisation_leaves() -> None:
     table.validate()
     plans = [lower(desc, Capabilities()) for desc in (product, table)]
     assert plans[0].initialize == plans[1].initialize and plans[0].persistent_bytes == plans[1].persistent_bytes > 0
+
+
+def test_a_vocabulary_larger_than_a_binding_is_packed_once_in_windows() -> None:
+    """Llama 3's, where a binding has 128 MiB at most."""
+    caps = dataclasses.replace(Capabilities(), storage_buffer_bytes=2**27)
+    product = gemm(BlockFormat.Q6_K, 128_256, 4096)
+    table = BlockQuantizedGather(
+        indices_tensor=TensorDesc(TensorDataType.INT64, (3,)),
+        weight_tensor=product.weight_tensor,
+        output_tensor=TensorDesc(F32, (3, 4096)),
+        format=BlockFormat.Q6_K,
+    )
+    plans = [lower(desc, caps) for desc in (product, table)]
+    whole = lower(product, Capabilities())
+    assert plans[0].initialize == plans[1].initialize and [len(plan.dispatches) for plan in plans] == [4, 4]
+    assert plans[0].persistent_bytes < whole.persistent_bytes + 4 * 256
+    launches = [*plans[0].initialize, *plans[0].dispatches, *plans[1].dispatches]
+    assert all(place.nbytes <= 2**27 for launch in launches for place in launch.bindings)
+    homes = [launch.bindings[-1] for launch in plans[0].initialize]
+    assert all(one.offset + one.nbytes <= other.offset for one, other in itertools.pairwise(homes))
 
 
 def test_weights_that_are_not_kept_are_packed_each_time() -> None:

@@ -7,6 +7,7 @@ may be outside.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -54,12 +55,13 @@ def is_external(tensor: onnx.TensorProto) -> bool:
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
-def read_external(proto: onnx.ModelProto, folder: Path) -> dict[str, memoryview]:
+def read_external(proto: onnx.ModelProto, folder: Path, maps: bool = False) -> dict[str, memoryview]:
     """Reads the bytes of all external tensors: into the model but for its initializers, which get a stand-in.
 
     Args:
         proto: The model; it is changed.
         folder: The folder of the model's file.
+        maps: Whether those of initializers stay in their files, which are mapped.
 
     Returns:
         The bytes of the initializers, by name.
@@ -78,17 +80,23 @@ def read_external(proto: onnx.ModelProto, folder: Path) -> dict[str, memoryview]
             f"the tensors' external data are {total} bytes out of files of {sum(sizes.values())}: too much is read twice"
         )
     weights: dict[str, memoryview] = {}
+    mapped: dict[Path, memoryview] = {}
     initializers = len(proto.graph.initializer)  # the first of the tensors
     for index, (tensor, path, offset, length) in found:
         try:
             with path.open("rb") as file:
-                file.seek(offset)
-                data = file.read(length)
+                if maps and length and index < initializers:
+                    if path not in mapped:
+                        mapped[path] = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                    content: bytes | memoryview = mapped[path][offset : offset + length]
+                else:
+                    file.seek(offset)
+                    content = file.read(length)
         except (OSError, MemoryError) as error:
             raise _refused(tensor, f"cannot be read from {str(path)!r}: {error or 'out of memory'}") from error
         if index < initializers:
-            weights[tensor.name] = memoryview(data)
-        tensor.raw_data = STAND_IN[:length] if index < initializers else data
+            weights[tensor.name] = memoryview(content)
+        tensor.raw_data = STAND_IN[:length] if index < initializers else bytes(content)
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
     return weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -227,6 +228,7 @@ def load_model(
     float64_as_float32: bool = False,
     hosts: bool = False,
     max_function_nodes: int = MOST_FUNCTION_NODES,
+    maps: bool = False,
 ) -> Model:
     """Reads and checks a model.
 
@@ -235,6 +237,7 @@ def load_model(
         float64_as_float32: Whether 64-bit floats become 32-bit ones, but for those that are fed and given back.
         hosts: Whether the model may take text, and make text and what is no tensor.
         max_function_nodes: The most nodes that the calls of its own functions may stand for.
+        maps: Whether the bytes of large weights stay in the files, which are mapped and must not change.
 
     Raises:
         ModelError: there is no such file, it is no ONNX model, or ONNX's checker refuses it.
@@ -242,7 +245,7 @@ def load_model(
             model needs what the installed onnx does not know yet.
     """
     try:
-        proto, weights = _read(source)
+        proto, weights = _read(source, maps)
         return _model(_checked(completed(proto), weights, max_function_nodes), weights, float64_as_float32, hosts)
     except UnicodeDecodeError as error:  # a name, an attribute, or the checker's message about one
         raise ModelError(f"the model is broken: it has text that is not UTF-8: {error}") from error
@@ -290,7 +293,7 @@ _OVERRIDABLE_SINCE: Final = 4
 """The version of the format from which an input with an initializer has a default, and not a constant."""
 
 
-def _read(source: Source) -> tuple[onnx.ModelProto, Weights]:
+def _read(source: Source, maps: bool) -> tuple[onnx.ModelProto, Weights]:
     """The model, and apart from it the bytes of its large initializers."""
     if isinstance(source, SplitModel):
         return source
@@ -303,7 +306,7 @@ def _read(source: Source) -> tuple[onnx.ModelProto, Weights]:
             return source, {}
         source = written
     try:
-        file = source if isinstance(source, bytes) else _content(Path(os.fsdecode(source)))
+        file = source if isinstance(source, bytes) else _content(Path(os.fsdecode(source)), maps)
     except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
         reason = getattr(error, "strerror", None) or error
         kind = NoSuchFileError if isinstance(error, FileNotFoundError) else ModelError
@@ -316,11 +319,13 @@ def _read(source: Source) -> tuple[onnx.ModelProto, Weights]:
         raise ModelError(f"the model is broken: {what} no ONNX model: {error}") from error
     if isinstance(source, bytes):
         return proto, weights
-    return proto, {**weights, **read_external(proto, Path(os.fsdecode(source)).parent)}
+    return proto, {**weights, **read_external(proto, Path(os.fsdecode(source)).parent, maps)}
 
 
-def _content(path: Path) -> memoryview:
+def _content(path: Path, maps: bool) -> memoryview:
     with path.open("rb") as file:
+        if maps and os.fstat(file.fileno()).st_size:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         # Not read(): numpy's large arrays are of large pages, and it is touching pages that takes the time.
         content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
         length = file.readinto(content.data)

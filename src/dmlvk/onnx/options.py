@@ -76,6 +76,8 @@ class SessionOptions(_Checked):
         max_sequence_length: Tensors of a sequence, and elements along the axis of a Scan that the host drives.
         max_host_elements: Elements that nodes may make on the host before a run, all in all, of constants and shapes.
         max_function_nodes: Nodes that the calls of the model's own functions may stand for.
+        map_files: Whether large weights stay in the model's files, which are mapped: all processes of a machine then have
+            one copy in memory. The files may not change while the session lives; one that is cut short ends the process.
         on_unsupported: What becomes of nodes that no device can do, such as those of text, trees of ``ai.onnx.ml`` and
             operators without a converter: "error" refuses the model, "host" has ONNX Runtime run them on the host, where
             the package is installed; the report names each with the bytes that it moved.
@@ -92,6 +94,7 @@ class SessionOptions(_Checked):
     max_sequence_length: int = LIMITS.max_sequence_length
     max_host_elements: int = LIMITS.max_host_elements
     max_function_nodes: int = LIMITS.max_function_nodes
+    map_files: bool = False
     on_unsupported: Literal["error", "host"] = "error"
     graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
     enable_profiling: bool = False

@@ -190,6 +190,7 @@ class InferenceSession:
             float64_as_float32=self._options.float64_as_float32,
             hosts=hosts,
             max_function_nodes=self._options.max_function_nodes,
+            maps=self._options.map_files,
         )
         loaded = overridden(loaded, self._options.sizes, self._options.initializers)
         parsing()

@@ -10,10 +10,9 @@ import numpy as np
 import ray.data
 
 from dmlvk.onnx.folder import FolderRun, PictureScale
-from dmlvk.onnx.session import InferenceSession
 from dmlvk.ray.devices import assigned_device
-from dmlvk.ray.predictors import Batch, Predictor, predict
-from dmlvk.ray.shared_model import ModelSource, files_of, share
+from dmlvk.ray.predictors import Batch, Predictor, predict, session_on
+from dmlvk.ray.shared_model import ModelSource, share
 
 _BATCHES: Final = 4
 """Batches of the device that an actor is given at once: fewer of Ray's tasks, and still many for all devices."""
@@ -23,7 +22,7 @@ class FolderPredictor(Predictor):
     """Runs files by their names, and gives what is wrong with each; see ``FolderRun``."""
 
     def __init__(self, model: ModelSource, *, folder: str, out: str, batch: int, scale: PictureScale) -> None:
-        session = InferenceSession(files_of(model), assigned_device())
+        session = session_on(assigned_device(), model)
         self._run = FolderRun(session, Path(folder), Path(out), batch=batch, scale=scale)
 
     def __call__(self, batch: Batch) -> Batch:

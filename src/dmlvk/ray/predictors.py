@@ -14,6 +14,7 @@ import numpy.typing as npt
 import ray
 import ray.data
 
+from dmlvk.directml.device import Device
 from dmlvk.onnx.batches import Batches, of_type
 from dmlvk.onnx.options import SessionOptions
 from dmlvk.onnx.session import InferenceSession
@@ -66,7 +67,7 @@ class OnnxPredictor(Predictor):
         inputs: The column of each input; None for columns of the inputs' names, or for one input the only column.
         outputs: The outputs that become columns of their names, None for all. The columns of inputs go, others stay.
         max_batch: The most rows that the device is given at once where the model leaves it open, None for all of a batch.
-        options: The session's.
+        options: The session's; None for ``SessionOptions(map_files=True)``: a node has the weights in its memory once.
 
     Raises:
         StateError, NoDeviceError: see ``assigned_device``; and what ``InferenceSession`` raises.
@@ -84,7 +85,7 @@ class OnnxPredictor(Predictor):
         options: SessionOptions | None = None,
     ) -> None:
         device = assigned_device()
-        self._session = InferenceSession(files_of(model), device, options)
+        self._session = session_on(device, model, options)
         known = {info.name: info for info in self._session.get_outputs()}
         self._outputs = list(known if outputs is None else outputs)
         if missing := [name for name in self._outputs if name not in known]:
@@ -120,6 +121,11 @@ class OnnxPredictor(Predictor):
         if len(self._inputs) == len(batch) == 1:
             return dict(zip(self._inputs, batch, strict=True))
         return {name: name for name in self._inputs}
+
+
+def session_on(device: Device, model: ModelSource, options: SessionOptions | None = None) -> InferenceSession:
+    """A session whose weights all processes of the node share, unless the options say otherwise."""
+    return InferenceSession(files_of(model), device, options or SessionOptions(map_files=True))
 
 
 def _array(items: Column) -> Column:

@@ -20,12 +20,17 @@ def letters() -> dict[int, str]:
     return {byte: chr(byte) for byte in plain} | {byte: chr(256 + index) for index, byte in enumerate(others)}
 
 
-def byte_tokenizer(**keys: Any) -> Tokenizer:
-    """A token for each byte, one for "th", and an end."""
+def byte_tokens(**keys: Any) -> dict[str, Any]:
+    """The metadata of a tokenizer with a token for each byte, one for "th", and an end."""
     written = letters()
     texts = [written[byte] for byte in range(256)] + ["th", "<|im_end|>"]
     metadata = {"model": "gpt2", "pre": "gpt-2", "tokens": texts, "token_type": [1] * 257 + [3], "merges": ["t h"], **keys}
-    return Tokenizer.of_metadata({f"tokenizer.ggml.{name}": value for name, value in metadata.items()})
+    return {f"tokenizer.ggml.{name}": value for name, value in metadata.items()}
+
+
+def byte_tokenizer(**keys: Any) -> Tokenizer:
+    """The tokenizer of ``byte_tokens``."""
+    return Tokenizer.of_metadata(byte_tokens(**keys))
 
 
 class CountingDecoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,14 @@ def quantized(values: Array, kind: str, rng: np.random.Generator) -> Array:
         return blocks.reshape(*values.shape[:-1], -1)
 
 
-def write_model(path: Path, name: str, kind: str = "F32", seed: int = 0, **more: Any) -> Path:
-    """A GGUF file with a tiny model whose matrices have a format; ``more`` are other keys, and tensors."""
+def write_model(
+    path: Path, name: str, kind: str = "F32", seed: int = 0, tokenizer: Mapping[str, Any] | None = None, **more: Any
+) -> Path:
+    """A GGUF file with a tiny model whose matrices have a format; ``more`` are other keys, and tensors.
+
+    Args:
+        tokenizer: Texts and lists that describe a tokenizer, by names that begin with "tokenizer.".
+    """
     rng = np.random.default_rng(seed)
     keys = MODELS[name] | {key.replace("__", "."): value for key, value in more.items() if not isinstance(value, np.ndarray)}
     tensors = tensors_of(name, keys, rng) | {
@@ -90,6 +97,15 @@ def write_model(path: Path, name: str, kind: str = "F32", seed: int = 0, **more:
     for key, value in keys.items():
         add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
         add(f"{name}.{key}", value)
+    for key, value in (tokenizer or {}).items():
+        add = (
+            writer.add_array
+            if isinstance(value, list)
+            else writer.add_uint32
+            if isinstance(value, int)
+            else writer.add_string
+        )
+        add(key, value)
     for part, values in tensors.items():
         if values.ndim == 1:
             writer.add_tensor(part, values)

@@ -106,7 +106,7 @@ def test_a_command_that_is_not_there_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         f"dmlvk: MissingPackageError: there is no command {name!r}, only devices, doctor, ops, explain, verify, run, "
-        "dispatch, chat, completion; a distribution adds bench: pip install dmlvk-bench"
+        "dispatch, chat, serve, completion; a distribution adds bench: pip install dmlvk-bench"
     )
 
 
@@ -143,7 +143,9 @@ def test_unknown_options_are_refused(words: tuple[str, ...], capsys: pytest.Capt
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_each_takes_the_same_json(words: tuple[str, ...]) -> None:
     places = [item for item in command_of(words).params if "--json" in item.opts]
-    assert len(places) == (words not in {("completion",), ("bench", "report")}), "these two have nothing to say in JSON"
+    assert len(places) == (words not in {("completion",), ("serve",), ("bench", "report")}), (
+        "these have nothing to say in JSON"
+    )
     assert all(item.metavar == "[FILE]" and item.flag_value == "-" for item in places)
 
 

@@ -177,6 +177,7 @@ def test_bodies_that_are_refused(client: Client) -> None:
         status, _, code = error_of(client.post(COMPLETIONS, body))
         assert (status, code) in ((400, "invalid_json"), (400, "invalid_value"))
     assert error_of(client.post(COMPLETIONS, b"x" * 4001)) == (413, None, "body_too_large")
+    assert error_of(client.post(COMPLETIONS, b"x" * 100_000)) == (413, None, "body_too_large")
     long = client.post(COMPLETIONS, b"", headers={"Content-Length": "99999999999999999999999"})
     assert error_of(long) == (413, None, "body_too_large")
     assert error_of(client.post(COMPLETIONS, {"model": "other", "prompt": "x"})) == (404, "model", "model_not_found")

@@ -1,4 +1,5 @@
-"""``python -m dmlvk``: devices, doctor, ops, explain, verify, run, dispatch, chat and completion. Each prints text, or JSON
+"""``python -m dmlvk``: devices, doctor, ops, explain, verify, run, dispatch, chat, serve
+and completion. Each prints text, or JSON
 with ``--json``.
 
 Another distribution adds a command by an entry point of the group ``dmlvk.commands``: its name is the command's, and its
@@ -28,7 +29,7 @@ from dmlvk.spec.errors import DmlvkError, MissingPackageError
 
 COMMANDS: Final = "dmlvk.commands"
 """The group of the entry points that add commands."""
-OWN: Final = ("devices", "doctor", "ops", "explain", "verify", "run", "dispatch", "chat", "completion")
+OWN: Final = ("devices", "doctor", "ops", "explain", "verify", "run", "dispatch", "chat", "serve", "completion")
 """Each is a module of this package with a ``command``."""
 
 

@@ -346,3 +346,29 @@ class Scheduler:
         for place, own in enumerate(self._sequences):
             if own.request is not None and not own.left:
                 yield place, own.request
+
+
+def warmed(model: Model, piece: int | None = None) -> Model:
+    """A model that has read a prompt and given an answer, so that the first one who asks waits for no pipelines.
+
+    Args:
+        model: The model.
+        piece: As of the scheduler that it is for.
+
+    Raises:
+        Exception: what made that fail.
+    """
+    scheduler = Scheduler(model, piece=piece)
+    failures: list[Exception] = []
+
+    def take(update: Update) -> None:
+        if update.error is not None:
+            failures.append(update.error)
+
+    prompt = [0] * min(2, model.capacity)
+    scheduler.submit([Request(model.job(prompt, 1), take)])
+    while scheduler.is_busy:
+        scheduler.round()
+    if failures:
+        raise failures[0]
+    return model

@@ -61,7 +61,7 @@ class Batches:
             raise InvalidArgumentError("must be at least 1", field="most_rows", value=most_rows)
         if most_rows > 1:
             for info in (*session.get_inputs(), *session.get_outputs()):
-                if not info.shape or isinstance(info.shape[0], int):
+                if info.shape is not None and (not info.shape or isinstance(info.shape[0], int)):
                     rule = f"must be 1: the first dimension of {info.name!r} is not open, its shape is {info.shape}"
                     raise InvalidArgumentError(rule, field="most_rows", value=most_rows)
         self._session, self._most_rows, self._most_waiting = session, most_rows, most_waiting

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from dmlvk.serving.limits import Limits
 from dmlvk.serving.metrics import Metrics
@@ -21,7 +21,7 @@ try:
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, PlainTextResponse, Response
     from starlette.routing import Route
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 except ImportError as error:
     raise MissingPackageError("serving needs the package starlette: pip install 'dmlvk[serve]'") from error
 
@@ -29,6 +29,9 @@ Answered = TypeVar("Answered")
 Endpoint = Callable[[Request], Awaitable[Response]]
 GONE = 499
 """The status of a client that did not wait, in the metrics: nobody gets it."""
+
+_THROWN_AWAY: Final = 4
+"""How many times the bytes that a request may have are read of one that has more."""
 
 
 class Frame:
@@ -67,19 +70,17 @@ class Frame:
             for (method, path), endpoint in {**own, **routes}.items()
         ]
 
-    def application(self) -> ASGIApp:
-        """The application."""
+    def application(self) -> Starlette:
+        """The application. Its ``state.failure()`` says why it does not work any more, None while it does."""
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
             yield
             await asyncio.to_thread(self._close)
 
-        return Starlette(
-            routes=self._routes,
-            lifespan=lifespan,
-            exception_handlers={HTTPException: self._no_such_route},
-        )
+        made = Starlette(routes=self._routes, lifespan=lifespan, exception_handlers={HTTPException: self._no_such_route})
+        made.state.failure = self._failure
+        return made
 
     # -- endpoints
 
@@ -154,20 +155,26 @@ async def body_of(request: Request, limits: Limits) -> bytes:
     """The body of a request.
 
     Raises:
-        Refusal: it is larger than it may be; no more of it is read then.
+        Refusal: it is larger than it may be. What is not much too large is read all the same, and thrown away: who is
+            refused while still sending gets no answer from many servers, but a connection that breaks.
         TimeoutError: it does not come.
     """
-    too_large = Refusal(413, f"the body must have at most {limits.body_bytes} bytes", code="body_too_large")
     said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said[:20]) > limits.body_bytes:
-        raise too_large
-    parts, size = [], 0
+    parts: list[bytes] = []
+    size = 0
+    is_too_large = said.isdecimal() and int(said[:20]) > limits.body_bytes
     async with asyncio.timeout(limits.seconds):
         async for part in request.stream():
             size += len(part)
-            if size > limits.body_bytes:
-                raise too_large
-            parts.append(part)
+            is_too_large = is_too_large or size > limits.body_bytes
+            if is_too_large:
+                parts.clear()
+                if size > _THROWN_AWAY * limits.body_bytes:
+                    break
+            else:
+                parts.append(part)
+    if is_too_large:
+        raise Refusal(413, f"the body must have at most {limits.body_bytes} bytes", code="body_too_large")
     return b"".join(parts)
 
 

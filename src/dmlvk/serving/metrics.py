@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dmlvk.spec.errors import MissingPackageError
 
 try:
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 except ImportError as error:
     raise MissingPackageError("serving needs the package prometheus-client: pip install 'dmlvk[serve]'") from error
@@ -16,7 +16,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 
 class Metrics:
-    """The metrics of one application: those of requests, and its own.
+    """The metrics of one application: those of its process, of requests, and its own.
 
     Args:
         gauges: What is looked up when somebody asks, by name, each with its meaning.
@@ -31,6 +31,7 @@ class Metrics:
         histograms: Mapping[str, str],
     ) -> None:
         self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         self._requests = Counter("dmlvk_requests", "Requests that were answered", ["route", "status"], registry=registry)
         self._seconds = Histogram(
             "dmlvk_request_seconds",

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp
 
 import dmlvk
 from dmlvk.serving.batches import Batches, Results
@@ -47,7 +47,7 @@ class ServedModel:
         self.batches = Batches(session, most_rows=most_rows, most_waiting=most_waiting)
 
 
-def model_application(models: Mapping[str, ServedModel], *, limits: Limits | None = None) -> ASGIApp:
+def model_application(models: Mapping[str, ServedModel], *, limits: Limits | None = None) -> Starlette:
     """ONNX models behind ``/v2/models/NAME/infer``, and what else the open inference protocol asks for, with ``/health``,
     ``/ready`` and ``/metrics`` beside it.
 

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from dmlvk.llm.answers import Job
 from dmlvk.llm.model import Model
@@ -35,7 +36,7 @@ cache."""
 _SAMPLING: Final = ("temperature", "top_p", "min_p", "repetition_penalty")
 
 
-def text_application(service: Service, name: str, *, limits: Limits | None = None) -> ASGIApp:
+def text_application(service: Service, name: str, *, limits: Limits | None = None) -> Starlette:
     """A language model behind OpenAI's interface: ``/v1/completions``, ``/v1/chat/completions`` and ``/v1/models``, with
     ``/health``, ``/ready`` and ``/metrics`` beside them.
 

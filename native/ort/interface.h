@@ -154,8 +154,8 @@ struct OrtEpProfilerImpl {
     uint32_t ort_version_supported;
     void(DMLVK_ORT_CALL* Release)(OrtEpProfilerImpl*);
     OrtStatus*(DMLVK_ORT_CALL* StartProfiling)(OrtEpProfilerImpl*, int64_t);
-    Unused StartEvent;
-    Unused StopEvent;
+    OrtStatus*(DMLVK_ORT_CALL* StartEvent)(OrtEpProfilerImpl*, uint64_t);
+    OrtStatus*(DMLVK_ORT_CALL* StopEvent)(OrtEpProfilerImpl*, uint64_t, const OrtProfilingEvent*);
     OrtStatus*(DMLVK_ORT_CALL* EndProfiling)(OrtEpProfilerImpl*, OrtProfilingEventsContainer*);
 };
 

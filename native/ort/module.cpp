@@ -6,7 +6,9 @@
 // in a table. ONNX Runtime may call from any thread, with Python's lock or without; it may release what it has when the
 // interpreter has ended, and then only memory of the process is left behind.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -471,6 +474,91 @@ OrtNode* context_node(const Interface& ort, const char* name, nb::bytes context,
 
 // ---- what ONNX Runtime sees
 
+/// Hands a session's kernels to ONNX Runtime's own trace.
+struct Profiler : OrtEpProfilerImpl {
+    using Clock = std::chrono::steady_clock;
+    /// A kernel's name, the times of its start and end in seconds, and what there is to say of it.
+    using Kernel = std::tuple<std::string, double, double, std::map<std::string, std::string>>;
+
+    explicit Profiler(const Interface& ort_) : OrtEpProfilerImpl{}, ort(ort_) {
+        ort_version_supported = ort.version;
+        Release = [](OrtEpProfilerImpl* self) { delete static_cast<Profiler*>(self); };
+        StartProfiling = [](OrtEpProfilerImpl* self, int64_t offset) -> OrtStatus* {
+            Profiler& mine = *static_cast<Profiler*>(self);
+            mine.start = Clock::now() - std::chrono::nanoseconds(offset);
+            return nullptr;
+        };
+        // ONNX Runtime runs what an event is of in the thread that it tells of the event.
+        StartEvent = [](OrtEpProfilerImpl* self, uint64_t) -> OrtStatus* {
+            Profiler& mine = *static_cast<Profiler*>(self);
+            return answered(mine.ort, [&] { listening.push_back(&mine); });
+        };
+        StopEvent = [](OrtEpProfilerImpl* self, uint64_t, const OrtProfilingEvent*) -> OrtStatus* {
+            const auto found = std::find(listening.rbegin(), listening.rend(), static_cast<Profiler*>(self));
+            if (found != listening.rend()) {
+                listening.erase(found.base() - 1);
+            }
+            return nullptr;
+        };
+        EndProfiling = [](OrtEpProfilerImpl* self, OrtProfilingEventsContainer* container) -> OrtStatus* {
+            Profiler& mine = *static_cast<Profiler*>(self);
+            return answered(mine.ort, [&] { mine.hand_over(container); });
+        };
+    }
+
+    /// Whether the events of this thread go to any profiler.
+    static bool is_any() { return !listening.empty(); }
+
+    /// Notes kernels that have just ended, whose times count from the first one's start, with all profilers of this thread.
+    static void note(const std::vector<Kernel>& kernels) {
+        double length = 0;
+        for (const auto& kernel : kernels) {
+            length = std::max(length, std::get<2>(kernel));
+        }
+        const Clock::time_point end = Clock::now();
+        std::vector<Profiler*> noted;
+        for (Profiler* profiler : listening) {
+            if (std::find(noted.begin(), noted.end(), profiler) != noted.end()) {
+                continue;
+            }
+            noted.push_back(profiler);
+            std::lock_guard<std::mutex> lock(profiler->mutex);
+            const double began = std::chrono::duration<double>(end - profiler->start).count() - length;
+            for (const auto& [name, from, to, said] : kernels) {
+                profiler->kernels.emplace_back(name, began + from, began + to, said);
+            }
+        }
+    }
+
+    void hand_over(OrtProfilingEventsContainer* container) {
+        std::lock_guard<std::mutex> lock(mutex);
+        for (const auto& [name, from, to, said] : kernels) {
+            std::vector<const char*> keys, values;
+            for (const auto& [key, value] : said) {
+                keys.push_back(key.c_str());
+                values.push_back(value.c_str());
+            }
+            OrtProfilingEvent* event = nullptr;
+            check(ort.ep.CreateProfilingEvent(kKernelEvent, -1, -1, name.c_str(), static_cast<int64_t>(from * 1e6),
+                                              static_cast<int64_t>((to - from) * 1e6), keys.data(), values.data(), keys.size(),
+                                              &event));
+            const std::unique_ptr<OrtProfilingEvent, void(DMLVK_ORT_CALL*)(OrtProfilingEvent*)> held(
+                event, ort.ep.ReleaseProfilingEvent);
+            const OrtProfilingEvent* const one = event;
+            check(ort.ep.ProfilingEventsContainer_AddEvents(container, &one, 1));
+        }
+        kernels.clear();
+    }
+
+    const Interface& ort;
+    Clock::time_point start = Clock::now();
+    std::mutex mutex;
+    std::vector<Kernel> kernels;  // Guarded by it.
+    static thread_local std::vector<Profiler*> listening;
+};
+
+thread_local std::vector<Profiler*> Profiler::listening;
+
 /// A part of a session's model that has been compiled. Python prepares a run for sizes that are new; known ones are run
 /// without it.
 struct Part : OrtNodeComputeInfo {
@@ -508,7 +596,8 @@ struct Part : OrtNodeComputeInfo {
 
     void compute(OrtKernelContext* context) {
         const Turn turn(mutex);
-        if (!is_driven) {
+        const bool is_timed = Profiler::is_any();
+        if (!is_driven && !is_timed) {
             size_t count = 0;
             check(ort.api.KernelContext_GetInputCount(context, &count));
             given.resize(count);
@@ -528,7 +617,10 @@ struct Part : OrtNodeComputeInfo {
                 PyRun* run;
                 ~Ending() { run->end(); }
             } const ending{nb::cast<PyRun*>(run)};
-            part.attr("compute")(run);
+            nb::object kernels = part.attr("compute")(run, is_timed);
+            if (is_timed) {
+                Profiler::note(nb::cast<std::vector<Profiler::Kernel>>(kernels));
+            }
             ending.run->finish();
         }));
     }
@@ -710,6 +802,11 @@ struct Provider : OrtEp {
         ort_version_supported = ort.version;
         device = Holding(behind->hold(nb::object(session.attr("device")).ptr()));
         check(device.get() != nullptr);
+        CreateProfiler = [](OrtEp* self, OrtEpProfilerImpl** made) -> OrtStatus* {
+            Provider& mine = *static_cast<Provider*>(self);
+            *made = nullptr;
+            return answered(mine.ort, [&] { *made = new Profiler(mine.ort); });
+        };
         Sync = [](OrtEp* self) -> OrtStatus* {
             Provider& mine = *static_cast<Provider*>(self);
             return answered(mine.ort, [&] { check(behind->settle(mine.device.get())); });

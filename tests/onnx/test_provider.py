@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -30,12 +31,18 @@ def opened(device: dmlvk.Device) -> Opened:
     dmlvk.ort.register()
 
     def make(
-        model: onnx.ModelProto | Path, alone: bool = True, entries: dict[str, str] | None = None, **options: str
+        model: onnx.ModelProto | Path,
+        alone: bool = True,
+        entries: dict[str, str] | None = None,
+        traced: Path | None = None,
+        **options: str,
     ) -> onnxruntime.InferenceSession:
         (chosen,) = [item for item in dmlvk.ort.get_devices() if item.ep_metadata["device_uuid"] == device.info.uuid]
         asked = onnxruntime.SessionOptions()
         asked.log_severity_level = 4
         asked.add_provider_for_devices([chosen], options)
+        if traced:
+            asked.enable_profiling, asked.profile_file_prefix = True, str(traced / "trace")
         for key, value in (entries or {}).items():
             asked.add_session_config_entry(key, value)
         if alone:
@@ -171,6 +178,21 @@ def test_a_profile_is_written_when_the_session_is_closed(opened: Opened, tmp_pat
     del session
     (written,) = tmp_path.iterdir()
     assert "Relu" in written.read_text()
+
+
+def test_kernels_are_in_the_trace_of_onnx_runtime(opened: Opened, tmp_path: Path) -> None:
+    """Where its interface has a place for them, which is from 1.25 on."""
+    session = opened(model_of([helper.make_node("Tanh", ["x"], ["y"], name="mine")], {"x": ["n"]}, ["y"]), traced=tmp_path)
+    x = np.ones(4, np.float32)
+    for _ in range(2):
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], np.tanh(x), rtol=1e-5)
+    events = json.loads(Path(session.end_profiling()).read_text())
+    kernels = [event for event in events if event["cat"] == "Kernel"]
+    has_place = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 25)
+    assert [event["args"]["node"] for event in kernels] == (["mine"] * 2 if has_place else [])
+    parts = [event for event in events if event["cat"] == "Node" and event["name"].endswith("_kernel_time")]
+    for kernel, part in zip(kernels, parts, strict=has_place):
+        assert part["ts"] <= kernel["ts"] <= kernel["ts"] + kernel["dur"] <= part["ts"] + part["dur"] + 1
 
 
 def test_several_threads_and_sessions(opened: Opened) -> None:

@@ -21,6 +21,7 @@ from dmlvk.engine.compiled_graphs import CompiledGraph
 from dmlvk.engine.copies import Copies, Copy, recorded_copies
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.graph_cache import CompiledGraphs
+from dmlvk.engine.profile import StepReport
 from dmlvk.engine.progress import FOLDING, PARSING, Count, Progress, silent
 from dmlvk.engine.run import Account
 from dmlvk.engine.single_operators import packed
@@ -562,24 +563,30 @@ class InferenceSession:
             self._submit(plan, arrays)
             return [self._downloaded(plan, plan.trace.outputs[name]) for name in names]
 
-    def run_into(self, feeds: Mapping[str, Any], place: Callable[[str, Sizes], Array | BoundRange]) -> None:
+    def run_into(
+        self, feeds: Mapping[str, Any], place: Callable[[str, Sizes], Array | BoundRange], *, timed: bool = False
+    ) -> Sequence[StepReport]:
         """Runs the model and leaves its outputs in the caller's memory.
 
         Args:
             feeds: The feeds of ``run``.
             place: Gives the memory for the bytes of an output, of its name and sizes: a contiguous array of UINT8, or a
                 range of the session's device.
+            timed: Whether the run has timestamps.
+
+        Returns:
+            The operators of a timed run, in order.
 
         Raises:
             What ``run`` raises.
         """
         arrays = self._checked(feeds)
         with self._lock:
-            plan = self._planned(arrays)
-            items = self._drive(arrays) if plan is None else {}
+            plan = self._planned(arrays, exact=timed)
+            items = self._drive(arrays, timed=timed) if plan is None else {}
             made = _tensors(items, items)
             if plan is not None:
-                self._submit(plan, arrays)
+                self._submit(plan, arrays, timed=timed)
             copies = []
             for info in self._model.outputs:
                 result: TracedTensor | Array | Tensor = made[info.name] if plan is None else plan.trace.outputs[info.name]
@@ -608,6 +615,7 @@ class InferenceSession:
             if copies:
                 recorded_copies(self.device, copies).submit(defer=True)
                 self.device.flush()
+            return self._account.steps() if timed and self._account else ()
 
     def prepared(self, feeds: Mapping[str, Any]) -> Prepared | None:
         """What native code needs to run the model for feeds of these sizes, again and again, without Python. It takes no

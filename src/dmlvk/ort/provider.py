@@ -458,8 +458,15 @@ class Part:
             [(self._outputs[name], sizes, nbytes) for name, (sizes, nbytes) in prepared.outputs.items()],
         )
 
-    def compute(self, run: Run) -> None:
+    def compute(self, run: Run, timed: bool) -> list[tuple[str, float, float, dict[str, str]]]:
         """Runs it once.
+
+        Args:
+            run: The run.
+            timed: Whether its kernels are timed.
+
+        Returns:
+            Of a timed run each kernel, when it started and ended in seconds, and of what node it was.
 
         Raises:
             What ``InferenceSession.run`` raises.
@@ -472,7 +479,12 @@ class Part:
             return BoundRange(self._buffer(found[0]), found[1], nbytes)
 
         feeds = {name: self._fed(name, *run.input(index)) for name, index in self._inputs.items()}
-        self._session.run_into(feeds, place)
+        steps = self._session.run_into(feeds, place, timed=timed)
+        return [
+            (span.kernel, span.start, span.end, {"node": step.node, "op_type": step.op_type, "operator": step.operator})
+            for step in steps
+            for span in step.times or ()
+        ]
 
     def _fed(self, name: str, code: int, shape: Sizes, data: Bytes) -> Array | DeviceArray:
         if isinstance(data, memoryview):

@@ -77,10 +77,12 @@ def test_importing_has_no_effect_on_the_process(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("dmlvk", {"numpy", "onnx", "ctypes"}),
+        ("dmlvk", {"numpy", "onnx", "ctypes", "ray"}),
         ("dmlvk.eager", {"onnx", "google", "dmlvk.onnx", "dmlvk.verify"}),
         ("dmlvk.builder", {"onnx", "google", "dmlvk.onnx", "dmlvk.verify"}),
-        ("dmlvk.cli", {"onnx", "google", "dmlvk.onnx", "dmlvk.verify"}),
+        ("dmlvk.cli", {"onnx", "google", "ray", "dmlvk.onnx", "dmlvk.verify"}),
+        ("dmlvk.onnx", {"ray", "dmlvk.ray"}),
+        ("dmlvk.onnx.folder", {"ray", "dmlvk.ray"}),
     ],
 )
 def test_importing_brings_only_what_was_asked_for(module: str, absent: set[str]) -> None:

@@ -92,10 +92,20 @@ def compiled(
     """A graph of core operators as a function of a list of tensors, which it empties."""
     kept_from = _forward_outputs() if kind == "forward" else None
     if options.allow_fallback and missing_operators(module.graph):
-        return MixedGraph(options.opened(), module, kind, kept_from)
+        return _boxed(MixedGraph(options.opened(), module, kind, kept_from))
     graph = DeviceGraph(options.opened(), module, kind, kept_from)
     note(graph)
-    return graph
+    return _boxed(graph)
+
+
+def _boxed(graph: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+    """The graph as a function that PyTorch calls with a list of all arguments, and not with each."""
+
+    def call(args: list[Any]) -> list[Any]:
+        return graph(args)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
 
 
 def _forward_outputs() -> int | None:

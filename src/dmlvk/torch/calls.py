@@ -51,8 +51,6 @@ class DeviceGraph:
         UnsupportedError: it has operators without a converter.
     """
 
-    _boxed_call = True
-
     def __init__(
         self,
         device: ComputeDevice,

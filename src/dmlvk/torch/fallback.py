@@ -26,8 +26,6 @@ class MixedGraph:
         kept_from: The outputs from which on all stay where they are. None if there are none.
     """
 
-    _boxed_call = True
-
     def __init__(self, device: ComputeDevice, module: fx.GraphModule, kind: str, kept_from: int | None) -> None:
         parts, hosted = _parts(module.graph)
         (returned,) = (node.args[0] for node in module.graph.nodes if node.op == "output")

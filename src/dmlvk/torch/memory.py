@@ -39,7 +39,7 @@ class _DeviceModule:
     def is_initialized(self) -> bool:
         return True
 
-    def is_in_bad_fork(self) -> bool:
+    def _is_in_bad_fork(self) -> bool:
         return False
 
     def current_device(self) -> int:

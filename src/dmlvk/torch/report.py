@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ class Report:
     Attributes:
         graphs: The graphs, in the order in which they were compiled.
         fallbacks: How often PyTorch has run each operator that has no converter.
-        graph_breaks: How often PyTorch's compiler went on in a new graph, by its own reason.
+        graph_breaks: How often PyTorch's compiler went on in a new graph, by the first line of its reason.
     """
 
     graphs: tuple[GraphReport, ...]
@@ -86,4 +87,7 @@ def report() -> Report:
                 account.removed_labels,
             )
         )
-    return Report(tuple(graphs), dict(FALLBACKS), dict(counters["graph_break"]))
+    breaks: Counter[str] = Counter()
+    for reason, count in counters["graph_break"].items():
+        breaks[reason.partition("\n")[0]] += count
+    return Report(tuple(graphs), dict(FALLBACKS), breaks)

@@ -40,13 +40,13 @@ def _swish(graph: StepGraph, x: Operand, gate: Operand, number: float) -> Operat
         if inner is not None and inner[0] == x and is_near(number * desc.max, 1.0):
             return ops.ActivationHardSwish(alpha=1.0 / desc.max, beta=inner[1] / desc.max)
         return None
-    if number != 1.0 or step.inputs[0] is not x.storage or desc.input_slots()[0].tensor != x.tensor:
+    if number != 1.0 or not isinstance(desc, ops.ActivationSigmoid | ops.ActivationHardSigmoid):
+        return None
+    if step.inputs[0] is not x.storage or desc.input_tensor != x.tensor:
         return None
     if isinstance(desc, ops.ActivationSigmoid):
         return ops.ActivationSwish(sigmoid_input_scale=1.0)
-    if isinstance(desc, ops.ActivationHardSigmoid):
-        return ops.ActivationHardSwish(alpha=desc.alpha, beta=desc.beta)
-    return None
+    return ops.ActivationHardSwish(alpha=desc.alpha, beta=desc.beta)
 
 
 def fuse_activations(graph: StepGraph) -> None:

@@ -557,3 +557,9 @@ def gelu(node: Conversion, x: Value, approximate: str = "none") -> Value:
 @converter("aten.silu.default")
 def silu(node: Conversion, x: Value) -> Value:
     return node.elementwise(ops.ActivationSwish, x, sigmoid_input_scale=1.0)
+
+
+@converter("prims.fma.default")
+def fma(node: Conversion, a: Value, b: Value, c: Value) -> Value:
+    product = node.elementwise(ops.ElementWiseMultiply, a, b)
+    return node.elementwise(ops.ElementWiseAdd, product, c)

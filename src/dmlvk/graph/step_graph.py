@@ -24,6 +24,17 @@ DerivedConstants = dict[tuple[object, ...], Storage]
 """Constants that have been derived from others, to be used again where the same steps come with other sizes."""
 
 
+def needed_steps(steps: Sequence[Step], outputs: Iterable[Storage]) -> list[Step]:
+    """The steps, in their order, of which something is read in the end."""
+    needed = set(outputs)
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if not needed.isdisjoint(step.written()):
+            needed.update(step.read())
+            kept.append(step)
+    return kept[::-1]
+
+
 class StepGraph:
     """Steps in an order in which each comes after what it reads.
 
@@ -82,7 +93,8 @@ class StepGraph:
         self._guarantees.pop(step, None)
         self._after[before], self._before[after] = after, before
         for storage in step.written():
-            del self._writers[storage]
+            if self._writers[storage] is step:  # and no later one, which writes a part of it anew
+                del self._writers[storage]
         for storage in step.read():
             self._readers[storage].pop(step, None)
             self._last_readers[storage] = step

@@ -19,8 +19,8 @@ import numpy as np
 from dmlvk.engine.trace import Label, Numbers, Region, Spec, Trace
 from dmlvk.graph.connected import connected
 from dmlvk.graph.passes import optimized
-from dmlvk.graph.step import Origin, Step, Storage
-from dmlvk.graph.step_graph import DerivedConstants
+from dmlvk.graph.step import Origin, Step
+from dmlvk.graph.step_graph import DerivedConstants, needed_steps
 from dmlvk.graph.views import Sizes
 from dmlvk.kernels.common.kernel import GLSL_TYPES
 from dmlvk.onnx import convert, loops, sequences  # noqa: F401  # fill the registry
@@ -576,14 +576,9 @@ class Network:
         outputs: Mapping[str, Value | Array],
         numbers: Mapping[str, Numbers],
     ) -> Trace:
-        needed: set[Storage] = {value.storage for value in outputs.values() if isinstance(value, Value)}
-        kept: list[Step] = []
-        for step in reversed(walk.steps):
-            if not needed.isdisjoint(step.written()):
-                needed.update(step.read())
-                kept.append(step)
         results = [value.storage for value in outputs.values() if isinstance(value, Value)]
-        optimal = optimized(reversed(kept), results, without=self._without, memory=self._derived)
+        kept = needed_steps(walk.steps, results)
+        optimal = optimized(kept, results, without=self._without, memory=self._derived)
         read: set[Origin] = {step.origin for step in kept}
         launches = {step.origin for step in optimal}
         merged = {origin for step in optimal for origin in step.merged}

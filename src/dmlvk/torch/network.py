@@ -17,7 +17,7 @@ from dmlvk.engine.transfer import Array
 from dmlvk.engine.values import Value
 from dmlvk.graph.passes import optimized
 from dmlvk.graph.step import Origin, Step, Storage
-from dmlvk.graph.step_graph import DerivedConstants
+from dmlvk.graph.step_graph import DerivedConstants, needed_steps
 from dmlvk.graph.views import Sizes
 from dmlvk.spec import ops
 from dmlvk.spec.errors import DmlvkError, UnsupportedError
@@ -182,7 +182,8 @@ class Network:
         outputs = self._finish(walk)
         changes = self._changes(walk, region, inputs)
         results = [value.storage for value in outputs.values() if isinstance(value, Value)]
-        steps = optimized(walk.steps, [*results, *(value.storage for _, _, value in changes)], memory=self._derived)
+        read = [*results, *(value.storage for _, _, value in changes)]
+        steps = optimized(needed_steps(walk.steps, read), read, memory=self._derived)
         steps = written_back(steps, changes, results)
         labels: dict[str, Any] = self._labels(walk, steps)
         outside = frozenset(inputs[name].storage for name in region.kept if name in inputs)

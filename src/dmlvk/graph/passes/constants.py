@@ -24,6 +24,8 @@ def run_constants_once(graph: StepGraph) -> None:
 def _is_constant(graph: StepGraph, step: Step, known: set[Storage]) -> bool:
     if any(storage in graph.outputs or storage.constant is not None for storage in step.written()):
         return False
+    if any(graph.writer(storage) is not step for storage in step.written()):  # a later one writes a part anew in every run
+        return False
     if is_symbolic(step.desc):  # other sizes make it another step
         return False
     read = [

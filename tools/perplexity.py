@@ -1,15 +1,19 @@
 """Prints the perplexity of a GGUF model on a text, for each type of weights that there are kernels for: a table.
 
-    python tools/perplexity.py model.gguf [--tokens 2048] [--types F16 Q8_0 Q4_K]
+    python tools/perplexity.py model.gguf [--tokens 2048] [--types F16 Q8_0 Q4_K] [--numpy]
 
 The text is scikit-learn's description of its data sets. The model's own types come first; the others are made of the numbers
-that those stand for, so none can be better than what the file has lost already.
+that those stand for, so none can be better than what the file has lost already. ``--numpy`` computes what the tests compare the
+device with, in float32 on the processor, instead of asking the device.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
+import pathlib
+import sys
 
 import gguf
 import numpy as np
@@ -31,6 +35,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--types", nargs="*", default=TYPES, choices=TYPES)
+    parser.add_argument("--numpy", action="store_true")
     options = parser.parse_args()
     weights = load_gguf(options.model)
     text = "\n".join(getattr(sklearn.datasets, f"load_{name}")().DESCR for name in ("wine", "diabetes", "breast_cancer"))
@@ -39,12 +44,16 @@ def main() -> None:
     for kind in ("as in the file", *options.types):
         own = weights if kind == "as in the file" else of_type(weights, kind)
         nbytes = sum(tensor.data.nbytes for tensor in own.tensors.values())
-        print(f"| {kind} | {nbytes:,} | {perplexity(own, tokens):.3f} |", flush=True)
+        print(f"| {kind} | {nbytes:,} | {perplexity(own, tokens, on_device=not options.numpy):.3f} |", flush=True)
 
 
-def perplexity(weights: Weights, tokens: list[int]) -> float:
+def perplexity(weights: Weights, tokens: list[int], *, on_device: bool) -> float:
     """How many tokens a model is in doubt about, as a geometric mean over all tokens but the first."""
-    (logits,) = Decoder(dmlvk.default_device(), weights, capacity=len(tokens)).feed([tokens], all_logits=True)
+    if on_device:
+        (logits,) = Decoder(dmlvk.default_device(), weights, capacity=len(tokens)).feed([tokens], all_logits=True)
+    else:
+        sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests"))
+        logits = importlib.import_module("language_models").Reference(weights, len(tokens)).feed(tokens)
     exact = logits[:-1].astype(np.float64)
     most = exact.max(-1)
     chosen = exact[np.arange(len(exact)), tokens[1:]]

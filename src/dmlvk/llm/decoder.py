@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from dmlvk.engine.trace import Region
 from dmlvk.engine.transfer import Array
 from dmlvk.graph.step import Storage
 from dmlvk.llm.config import Weights
-from dmlvk.llm.network import Network
+from dmlvk.llm.network import Network, Wanted
 from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tensors import check_tensors
 from dmlvk.runtime.device import ComputeDevice
@@ -46,7 +47,7 @@ class Decoder:
     Attributes:
         config: The model's numbers.
         capacity: As given.
-        nbytes: Bytes on the device: weights, cache and all else.
+        nbytes: Bytes on the device: weights, cache and all else, but for the logits of every row while they are asked for.
         pieces: Rows of the pieces in which a sequence's prompt can come, fewest first.
         lengths: For each sequence, the rows of its cache that count. What follows them in the cache is without effect.
 
@@ -79,10 +80,11 @@ class Decoder:
         network = self._network
         outside: dict[Storage, BoundRange] = {}
         graphs = self._graphs = CompiledGraphs(device, network, capacity=1, outside=outside)
-        regions = (network.step, network.piece(self.pieces[-1], False))
+        regions = (network.step, network.piece(self.pieces[-1], Wanted.LAST))
         traces = [network.trace(region, network.inputs(region), {}) for region in regions]
         state = sum(value.storage.nbytes for value in network.state.values())
         self.nbytes = state + graphs.compiler.needed_bytes(traces)
+        self._costs = _costs(device, weights, self.pieces, sequences, len(traces[0].steps))
         _check_room(device, self.nbytes)
         self._state = {
             name: BoundRange(device.create_buffer(value.storage.nbytes), 0, value.storage.nbytes)
@@ -112,9 +114,15 @@ class Decoder:
                 changed then.
         """
         found: list[list[Logits]] = [[] for _ in tokens]
-        for parts, size in self._parts(tokens, self.pieces):
-            for own, logits in zip(found, self._fed(parts, size, all_logits), strict=True):
-                own[:] = [*own, logits] if all_logits or not len(logits) else [logits]
+        left = [len(own) for own in tokens]
+        for parts, size in self._parts(tokens, self._cheapest):
+            left = [count - len(part) for count, part in zip(left, parts, strict=True)]
+            ends = [bool(part) and not count for count, part in zip(left, parts, strict=True)]
+            if all_logits or any(ends):
+                for own, logits, wanted in zip(found, self._fed(parts, size, all_logits), ends, strict=True):
+                    own += [logits] * (all_logits or wanted)
+            else:
+                self._submit_piece(parts, size, Wanted.NONE)
         none = np.empty((0, self.config.vocabulary), np.float32)
         return [np.concatenate(own) if own else none for own in found]
 
@@ -126,36 +134,47 @@ class Decoder:
             rows: One of ``pieces``: all pieces are of so many rows of each sequence, however few tokens come. Then what a
                 sequence's cache holds of these tokens has the same bits, whatever comes for the other sequences.
         """
-        for parts, size in self._parts(tokens, self.pieces if rows is None else (rows,)):
-            self._submit_piece(parts, size, False)
+        for parts, size in self._parts(tokens, self._cheapest if rows is None else lambda _: rows):
+            self._submit_piece(parts, size, Wanted.NONE)
 
-    def _parts(self, tokens: Sequence[Sequence[int]], pieces: Sequence[int]) -> Iterator[tuple[list[Sequence[int]], int]]:
-        """The tokens of each sequence in pieces, with the rows of the piece, from sizes that there are."""
+    def _parts(
+        self, tokens: Sequence[Sequence[int]], size_of: Callable[[int], int]
+    ) -> Iterator[tuple[list[Sequence[int]], int]]:
+        """The tokens of each sequence in pieces, with the rows of the piece: what ``size_of`` says for so many."""
         _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)} lists", len(tokens))
         for sequence, new in enumerate(tokens):
             self._check_tokens(new)
             self._check_room(sequence, len(new))
         done = 0
         while done < (longest := max(map(len, tokens))):
-            size = next((size for size in pieces if size >= longest - done), pieces[-1])
+            size = size_of(longest - done)
             yield [new[done : done + size] for new in tokens], size
             done += size
 
+    def _cheapest(self, count: int) -> int:
+        """The rows of the first piece for so many tokens: what is filled up costs time, and so does each piece."""
+        if count >= self.pieces[-1]:
+            return self.pieces[-1]
+        best = [(0.0, 0)]
+        for rows in range(1, count + 1):
+            best.append(min((self._costs[size] + best[max(rows - size, 0)][0], -size) for size in self.pieces))
+        return -best[count][1]
+
     def _fed(self, parts: Sequence[Sequence[int]], size: int, every: bool) -> list[Logits]:
         """The logits of one piece: of every row, or of the last that is no padding."""
-        logits = self._logits(self._submit_piece(parts, size, every))
+        logits = self._logits(self._submit_piece(parts, size, Wanted.EVERY if every else Wanted.LAST))
         if every:
             return [own[: len(part)] for own, part in zip(np.split(logits, len(parts)), parts, strict=True)]
         return [logits[row : row + bool(part)] for row, part in enumerate(parts)]
 
-    def _submit_piece(self, parts: Sequence[Sequence[int]], size: int, every: bool) -> CompiledGraph:
+    def _submit_piece(self, parts: Sequence[Sequence[int]], size: int, wanted: Wanted) -> CompiledGraph:
         padded = np.zeros((len(parts), size), np.int32)
         for row, part in zip(padded, parts, strict=True):
             row[: len(part)] = part
         last = np.array([max(len(part), 1) - 1 + size * row for row, part in enumerate(parts)], np.int32)
         for sequence, part in enumerate(parts):
             self._remember(sequence, part)
-        region = self._network.piece(size, every)
+        region = self._network.piece(size, wanted)
         feeds = {"tokens": padded.reshape(-1), "last": last}
         graph = self._ready(region)
         self._run.submit(graph, {name: feeds[name] for name in region.inputs})
@@ -330,6 +349,19 @@ def _pieces(capacity: int, sequences: int) -> list[int]:
         if found[-1] < capacity and size * sequences <= _PIECES[-1]:
             found.append(size)
     return found
+
+
+def _costs(
+    device: ComputeDevice, weights: Weights, pieces: Sequence[int], sequences: int, dispatches: int
+) -> dict[int, float]:
+    """For each size of pieces the microseconds that the device's model says: of its dispatches, and of reading all matrices
+    or multiplying with them."""
+    model = device.capabilities.model
+    matrices = [tensor for name, tensor in weights.tensors.items() if len(tensor.sizes) > 1 and name != "token_embd.weight"]
+    reading = sum(tensor.data.nbytes for tensor in matrices) / model.bytes_per_microsecond
+    rate = (model.half_products_per_microsecond or model.products_per_microsecond) * model.processors
+    row = sequences * sum(math.prod(tensor.sizes) for tensor in matrices) / rate
+    return {size: dispatches * model.dispatch_microseconds + max(reading, size * row) for size in pieces}
 
 
 def _suited(device: ComputeDevice) -> TensorDataType:

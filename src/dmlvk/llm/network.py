@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -117,8 +118,17 @@ def _made(data_type: TensorDataType, sizes: Sizes, constant: Array | None = None
     return _Value(Storage(desc.total_tensor_size_in_bytes, constant), desc)
 
 
+class Wanted(enum.Enum):
+    """The rows of a prompt's piece whose logits are wanted."""
+
+    NONE = enum.auto()
+    LAST = enum.auto()
+    """One of each sequence."""
+    EVERY = enum.auto()
+
+
 class Network:
-    """A decoder network, as the engine knows one: a region that takes a step, and two for each size of prompts' pieces.
+    """A decoder network, as the engine knows one: a region that takes a step, and some for each size of prompts' pieces.
 
     Args:
         weights: The model.
@@ -154,43 +164,40 @@ class Network:
             for key, rotation in {id(own): own for own in config.rotations}.items()
         }
         self.step = Region((), frozenset(), ("logits",))
-        self._pieces = {
-            Region(("tokens", *(("last",) * (not every))), frozenset(), ("logits",)): (size, every)
-            for size in pieces
-            for every in (False, True)
-        }
+        self._pieces = {(size, wanted): _piece(wanted) for size in pieces for wanted in Wanted}
+        self._rows = {region: size for (size, _), region in self._pieces.items()}
 
     @property
     def region_count(self) -> int:
         return 1 + len(self._pieces)
 
-    def piece(self, size: int, every: bool) -> Region:
-        """The region that feeds each sequence so many rows, for the logits of every row or of one row each.
+    def piece(self, size: int, wanted: Wanted) -> Region:
+        """The region that feeds each sequence so many rows.
 
-        Its inputs: ``tokens``, of all sequences' rows, and of the second kind ``last``, the rows whose logits are wanted,
-        counted over all sequences.
+        Its inputs: ``tokens``, of all sequences' rows, and for the logits of one row each ``last``, these rows, counted over
+        all sequences.
         """
-        return next(region for region, own in self._pieces.items() if own == (size, every))
+        return self._pieces[size, wanted]
 
     def inputs(self, region: Region) -> dict[str, Spec]:
         """The types and sizes of a region's inputs."""
-        size, _ = self._pieces.get(region, (1, True))
-        sizes = {"tokens": (self._sequences * size,), "last": (self._sequences,)}
+        sizes = {"tokens": (self._sequences * self._rows.get(region, 1),), "last": (self._sequences,)}
         return {name: (np.dtype(np.int32), sizes[name]) for name in region.inputs}
 
     def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array | Numbers]) -> Trace:
         steps = _Steps()
         inputs = {name: _made(_INT, sizes) for name, (_, sizes) in specs.items()}
-        logits = self._logits(steps, inputs.get("tokens", self.state["tokens"]), inputs.get("last"))
-        results = [logits.storage, *(state.storage for state in self.state.values())]
+        sums = self._layers(steps, inputs.get("tokens", self.state["tokens"]))
+        outputs = {"logits": self._logits(steps, sums, inputs.get("last"))} if region.outputs else {}
+        results = [value.storage for value in (*outputs.values(), *self.state.values())]
         kept = optimized(steps.steps, results, memory=self._derived)
         if region is self.step:
-            kept = (*kept, *self._chosen(logits))
+            kept = (*kept, *self._chosen(outputs["logits"]))
         labels = {step.origin: Label(step.origin.name, step.origin.op_type) for step in steps.steps}
         return Trace(
             kept,
             {name: value.packed() for name, value in inputs.items()},
-            {"logits": logits.packed()},
+            {name: value.packed() for name, value in outputs.items()},
             outside=frozenset(value.storage for value in self.state.values()),
             device_labels=labels,
         )
@@ -200,13 +207,16 @@ class Network:
 
     # -- the network
 
-    def _logits(self, steps: _Steps, tokens: _Value, last: _Value | None) -> _Value:
-        """The logits of rows, {rows, vocabulary}: of those that ``last`` names, else of all."""
-        config = self._config
+    def _layers(self, steps: _Steps, tokens: _Value) -> _Sums:
+        """What the layers make of tokens, one a row."""
         steps.part = Part("token_embd", "embedding")
         sums = _Sums(self._embedded(steps, tokens))
-        for layer in range(config.layers):
+        for layer in range(self._config.layers):
             sums = self._layer(steps, sums, layer)
+        return sums
+
+    def _logits(self, steps: _Steps, sums: _Sums, last: _Value | None) -> _Value:
+        """The logits of rows, {rows, vocabulary}: of those that ``last`` names, else of all."""
         steps.part = Part("output", "logits")
         if last is not None:
             sums = _Sums(_rows(steps, sums.x, last), sums.addend and _rows(steps, sums.addend, last))
@@ -216,7 +226,7 @@ class Network:
         addend = sums.addend and _cast(steps, sums.addend, _F32)
         x, _ = self._normalised(steps, _Sums(sums.x, addend), "output_norm", exact)
         logits = _cast(steps, self._product(steps, x, output), _F32)
-        if cap := config.output_softcap:
+        if cap := self._config.output_softcap:
             logits = steps.launch(
                 ops.ActivationScaledTanh, {"input_tensor": logits}, logits.sizes, _F32, alpha=cap, beta=1 / cap
             )
@@ -346,6 +356,12 @@ class Network:
         if value.desc.data_type is not TensorDataType.UINT16:
             return _cast(steps, value, data_type)
         return steps.launch(FormatCast, {"input_tensor": value}, value.sizes, data_type, format=NumberFormat.BFLOAT16)
+
+
+def _piece(wanted: Wanted) -> Region:
+    """The region of a piece."""
+    inputs = ("tokens", "last") if wanted is Wanted.LAST else ("tokens",)
+    return Region(inputs, frozenset(), () if wanted is Wanted.NONE else ("logits",))
 
 
 class _Weight(NamedTuple):

@@ -200,13 +200,13 @@ class Reference:
         past = self._cache[layer]
         past[:] = [np.concatenate(both) for both in zip(past, (key, value), strict=True)] if past else [key, value]
         keys, values = (np.repeat(part, config.heads // config.key_heads, 1) for part in past)
-        scores = np.einsum("qhd,khd->hqk", query, keys) * np.float32(config.attention_scale)
+        scores = query.swapaxes(0, 1) @ keys.transpose(1, 2, 0) * np.float32(config.attention_scale)
         scores = _capped(scores, config.attention_softcap)
         distance = np.arange(self.length, self.length + count)[:, None] - np.arange(self.length + count)
         seen = (distance >= 0) & (distance < (config.windows[layer] or np.inf))
         scores = np.where(seen, scores, -np.inf)
         shares = np.exp(scores - scores.max(-1, keepdims=True))
-        y = np.einsum("hqk,khd->qhd", shares / shares.sum(-1, keepdims=True), values)
+        y = (shares / shares.sum(-1, keepdims=True) @ values.swapaxes(0, 1)).swapaxes(0, 1)
         return self._product(y.reshape(count, -1), f"{name}_output")
 
     def _turned(self, x: Array, layer: int) -> Array:

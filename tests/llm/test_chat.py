@@ -17,7 +17,7 @@ from dmlvk.llm import Model, load
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
-pytestmark = pytest.mark.full  # 98 MB to fetch, and a minute on a processor
+full = pytest.mark.full  # a minute on a processor; the example alone takes some seconds
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,7 @@ def test_the_example(device: dmlvk.Device, model_path: Callable[[str], Path], ca
     assert account == "[37 tokens read, 8 written]"
 
 
+@full
 def test_the_command(device: dmlvk.Device, model_path: Callable[[str], Path], tmp_path: Path) -> None:
     words = ["chat", str(model_path(FILE)), "--prompt", QUESTION[0]["content"], "--temperature", "0", "--max-tokens", "4"]
     assert cli.main([*words, "--capacity", "64", "--device", device.info.uuid, "--json", str(tmp_path / "o.json")]) == 0
@@ -41,6 +42,7 @@ def test_the_command(device: dmlvk.Device, model_path: Callable[[str], Path], tm
     assert (found["answer"], found["prompt_tokens"], found["new_tokens"]) == ("The capital of France", 37, 4)
 
 
+@full
 def test_the_same_seed_gives_the_same_text_alone_and_in_a_batch(model: Model) -> None:
     options: dict[str, Any] = {"temperature": 1.2, "top_p": 0.9, "top_k": 50, "repetition_penalty": 1.1, "seed": 11}
     prompts = ["Once upon a time", "The best way to learn"]
@@ -52,6 +54,7 @@ def test_the_same_seed_gives_the_same_text_alone_and_in_a_batch(model: Model) ->
     assert "".join(model.generate(prompts[0], 12, **{**options, "seed": 12})) != alone[0]
 
 
+@full
 def test_a_conversation_goes_on_where_it_was(model: Model) -> None:
     first = "".join(model.chat(QUESTION, 12))
     assert first == "The capital of France is Paris."

@@ -3,8 +3,8 @@
     python tools/perplexity.py model.gguf [--tokens 2048] [--types F16 Q8_0 Q4_K] [--numpy]
 
 The text is scikit-learn's description of its data sets. The model's own types come first; the others are made of the numbers
-that those stand for, so none can be better than what the file has lost already. ``--numpy`` computes what the tests compare the
-device with, in float32 on the processor, instead of asking the device.
+that those stand for, so none can be better than what the file has lost already. ``--numpy`` does not ask the device, but
+computes on the processor, in float32, what the tests compare it with.
 """
 
 from __future__ import annotations

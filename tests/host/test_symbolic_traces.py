@@ -339,6 +339,38 @@ def test_a_trace_of_a_cache_is_that_of_any_length(name: str) -> None:
                 np.testing.assert_allclose(found, plainly[key], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("start", "is_free"), [(0.0, True), (3.0, True), (0.5, False)])
+def test_floats_are_counted_at_any_length_while_they_are_whole(start: float, is_free: bool) -> None:
+    """As detectors make the places of a map. Sums of others round, which the host does."""
+    length = 7
+    nodes: Nodes = [
+        ("Shape", "x", "sizes"),
+        ("Gather", "sizes one", "count"),
+        ("Cast", "count", "limit", {"to": onnx.TensorProto.FLOAT}),
+        ("Range", "start limit step", "places"),
+        ("Reshape", "x rest", "flat"),
+        ("Gather", "places zero", "first"),
+        ("Add", "first flat", "y"),
+    ]
+    constants = {
+        "one": np.array(1, np.int64),
+        "start": np.float32(start),
+        "step": np.float32(1),
+        "rest": np.array([-1], np.int64),
+        "zero": np.array([2], np.int64),
+    }
+    small = network(nodes, constants, 1, "past")
+    recorder = SizeTrace()
+    trace = small.trace_whole({"x": (1, recorder.symbol("past", length))}, {})
+    fits = function_of(recorder, ())
+    assert fits(length) is not None
+    assert (fits(2**24) is not None) == is_free, guards_of(recorder)
+    assert fits(2**24 + 1) is None, "which no float32 is"
+    feeds = {"x": normal(1, length)}
+    (found,), (plainly,) = (computed(own, feeds).values() for own in (trace, small.trace_whole({"x": (1, length)}, {})))
+    assert found.tobytes() == plainly.tobytes()
+
+
 def test_an_index_beyond_a_table_is_refused_at_every_length() -> None:
     nodes: Nodes = [
         ("Shape", "x", "sizes"),

@@ -91,7 +91,35 @@ SEQUENCE = model(
     2,
     6,
 )
+ANCHORS = model(
+    [
+        ("Conv", "x w", "c", {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ("Shape", "c", "sizes"),
+        ("Gather", "sizes three", "count", {"axis": 0}),
+        ("Cast", "count", "limit", {"to": TensorProto.FLOAT}),
+        ("Range", "zero limit one", "places"),
+        ("Add", "places half", "centres"),
+        ("Mul", "centres stride", "scaled"),
+        ("Unsqueeze", "limit axis", "listed"),
+        ("Mul", "c listed", "product"),
+        ("Sub", "product scaled", "y"),
+    ],
+    {
+        "w": normal(4, 3, 3, 3),
+        "three": np.array(3),
+        "axis": np.array([0]),
+        "zero": np.float32(0),
+        "one": np.float32(1),
+        "half": np.float32(0.5),
+        "stride": np.float32(0.3),
+    },
+    1,
+    3,
+    8,
+    "width",
+)
 CASES = {
+    "places in a map of any width": (ANCHORS, lambda size: (1, 3, 8, size), (32, 48, 64, 80, 96, 52, 128)),
     "sequences of any length": (SEQUENCE, lambda size: (size, 2, 6), (9, 10, 11, 12, 21, 16, 30)),
     "a growing cache": (CACHE, lambda size: (1, size, 16), (9, 10, 11, 12, 13, 25, 40, 41, 100)),
     "images of any width": (IMAGE, lambda size: (1, 3, 16, size), (32, 48, 64, 80, 96, 112, 128, 160, 192)),

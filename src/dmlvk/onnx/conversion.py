@@ -13,7 +13,7 @@ from dmlvk.graph.views import Sizes
 from dmlvk.onnx.limits import Limits
 from dmlvk.onnx.model import Array, ElementKind, Node, data_type_of, kind_of
 from dmlvk.onnx.node_facts import NodeFacts, invalid_axis
-from dmlvk.onnx.shape_arithmetic import element_of, plain, records
+from dmlvk.onnx.shape_arithmetic import element_of, exact_whole_numbers, plain, records, whole_numbers
 from dmlvk.onnx.values import Operand, Postponed, Value, constant_value, packed_value
 from dmlvk.spec import ops
 from dmlvk.spec.size import Size
@@ -85,7 +85,9 @@ class Conversion(NodeFacts, Launches[Value]):
         value = self._inputs[index] if index < len(self._inputs) else None
         if isinstance(value, Postponed):
             return value.host()
-        return None if isinstance(value, Value) else value
+        if value is None or isinstance(value, Value):
+            return None
+        return plain(value) if element_of(value).kind == "f" else value
 
     def dtype(self, index: int) -> np.dtype[Any]:
         """numpy's type for the elements of a required input."""
@@ -108,6 +110,16 @@ class Conversion(NodeFacts, Launches[Value]):
         """A required input of one element, which is a size that is known before the run. One that records still does."""
         (number,) = self.known(index).reshape(-1)
         return number if isinstance(number, Size) else int(number)
+
+    def whole(self, index: int) -> int | None:
+        """A required input of one float that is known before the run, where it is a whole number and one that the type holds
+        with all between it and 0. It may be a size that records."""
+        value = self._inputs[index]
+        dtype = self.dtype(index)
+        (number,) = (value if isinstance(value, np.ndarray) else self.known(index)).reshape(-1)
+        if isinstance(number, Size):
+            return number
+        return int(number) if abs(number) <= exact_whole_numbers(dtype) and number == int(number) else None
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
@@ -136,6 +148,12 @@ class Conversion(NodeFacts, Launches[Value]):
     def recorded(self, array: Array) -> Value:
         """A new tensor of sizes that record; they are pinned where they are many and neither equal nor evenly spaced."""
         dtype, numbers = element_of(array), array.reshape(-1).tolist()
+        if dtype.kind == "f":
+            return self.launch(
+                ops.Cast,
+                self.recorded(whole_numbers(numbers, np.dtype(np.int32), array.shape)),
+                output_tensor=self.new(array.shape, dtype),
+            )
         data_type = data_type_of(dtype)
         steps = [after - before for before, after in pairwise(numbers)] or [0]
         if not any(isinstance(step, Size) or step != steps[0] for step in steps):

@@ -541,12 +541,19 @@ class Network:
             if row is not None:
                 with suppress(UnsupportedNodeError):  # of the device; the host can
                     made = self._on_device(node, row, operands, walk)[name]
-                    if isinstance(made, Value) and (made.dtype.kind != "f" or node.op_type in _SAME_ON_HOST):
+                    if isinstance(made, Value) and (made.dtype.kind != "f" or self._is_same_on_host(node, operands, walk)):
                         return made
             return self._conversion(node, (), walk).upload(postponed.host())
 
         postponed = Postponed(lambda: evaluated()[name], on_device)
         return {name: postponed}
+
+    def _is_same_on_host(self, node: Node, operands: Sequence[Operand | None], walk: _Walk) -> bool:
+        """Whether host and device give the same bits of floats."""
+        if node.op_type != "Range":
+            return node.op_type in _SAME_ON_HOST
+        conversion = self._conversion(node, operands, walk)
+        return all(conversion.whole(index) is not None for index in range(len(operands)))
 
     def _packed_outputs(self, region: NodeRegion, walk: _Walk) -> tuple[dict[str, Value | Array], dict[str, Numbers]]:
         """The outputs, of strided views copies: what is downloaded or handed on is row-major; and those whose numbers

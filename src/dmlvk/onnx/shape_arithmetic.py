@@ -2,13 +2,14 @@
 positions and tables.
 
 A tensor whose elements are sizes that record what is computed of them is an array of objects, which knows the type that ONNX
-sees. No index and no count can be such a size.
+sees. No index and no count can be such a size. Floats that record are whole numbers, which a float holds exactly: they are
+only moved here, and whatever is computed of them the device computes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -64,7 +65,10 @@ def evaluate(node: Node, inputs: _Inputs) -> list[Array] | None:
         ModelError: the node does not fit its inputs.
     """
     present = [array for array in inputs if array is not None]
-    if any(map(records, present)) and node.op_type not in _RECORDING:
+    recording = [array for array in present if records(array)]
+    if recording and node.op_type not in _RECORDING:
+        raise NotPlainError
+    if any(element_of(array).kind == "f" for array in recording) and node.op_type not in _OF_FLOATS:
         raise NotPlainError
     data, others = _data(node, inputs), _others(inputs)
     try:
@@ -205,7 +209,19 @@ def _cast(node: Node, inputs: Sequence[Array]) -> Any:
     _, dtype = element_type(node.attributes["to"])
     if dtype is None or not _is_plain(dtype):
         return None
-    return x if x.dtype == object and dtype in (np.int32, np.int64) else _told(x).astype(dtype)
+    is_kept = records(x) and (dtype in (np.int32, np.int64) or _holds(dtype, x.flat))
+    return x if is_kept else _told(x).astype(dtype)
+
+
+def _holds(dtype: np.dtype[Any], numbers: Iterable[int]) -> bool:
+    """Whether a float, and a 32-bit integer, hold these whole numbers and all between them and 0 exactly."""
+    most = exact_whole_numbers(dtype) if dtype.kind == "f" else 0
+    return all(-most <= number <= most for number in numbers)
+
+
+def exact_whole_numbers(dtype: np.dtype[Any]) -> int:
+    """The bound up to which a float type holds every whole number, as does a 32-bit integer."""
+    return min(1 << np.finfo(dtype).nmant + 1, 2**31 - 1)
 
 
 def _gathered(node: Node, inputs: Sequence[Array]) -> Any:
@@ -475,3 +491,5 @@ _MOVING: Final = frozenset(
         *("Squeeze", "Tile", "Transpose", "Unsqueeze"),
     }
 )
+_OF_FLOATS: Final = _MOVING | {"Cast"}
+"""What floats that record go through as well."""

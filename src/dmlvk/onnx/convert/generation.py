@@ -20,6 +20,7 @@ from dmlvk.onnx.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import NUMERIC
+from dmlvk.spec.size import Size
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
 _COUNTED = (TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.INT64, TensorDataType.INT32, TensorDataType.INT16)
@@ -48,9 +49,20 @@ def _check_stash(node: NodeFacts) -> None:
 def counting(node: Conversion) -> Value:
     """start + i * delta, while that is before the limit. Numbers of 16 bits count in float32, in which their products with
     i are exact as far as they go, so that ``stash_type`` makes no difference."""
-    start, limit, delta = (node.known(index).reshape(()) for index in range(3))
     dtype = node.dtype(0)
     is_float = dtype.kind == "f"
+    numbers = [node.whole(index) for index in range(3)] if is_float else []
+    if any(isinstance(number, Size) for number in numbers) and None not in numbers and numbers[2] != 0:
+        first, end, step = (0 if number is None else number for number in numbers)
+        whole = node.launch(
+            ops.FillValueSequence,
+            output_tensor=node.new((max(-((end - first) // -step), 0),), _INT32),
+            value_data_type=TensorDataType.INT32,
+            value_start=first,
+            value_delta=step,
+        )
+        return cast_to(node, whole, dtype)
+    start, limit, delta = (node.known(index).reshape(()) for index in range(3))
     if delta == 0 or (is_float and not np.isfinite([start, limit, delta]).all()):
         raise node.invalid("start, limit and delta must be finite, and delta not 0", (start, limit, delta))
     wide = np.promote_types(dtype, np.float32) if is_float else dtype

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlvk.spec.ops import Cast
 from dmlvk.spec.ops.chain import FIRST_NUMBER, FIRST_RESULT, NONE, PointwiseChain
 from dmlvk.verify.oracle import Scaled, oracle
 from dmlvk.verify.oracle.activation import FORMULAS, activated
@@ -20,8 +21,10 @@ def pointwise_chain(desc: PointwiseChain, *inputs: NDArray[Any]) -> NDArray[Any]
             known[FIRST_NUMBER + place] = np.float64(np.float32(desc.numbers[2 * index + place]))
         given = [known[operand] for operand in desc.operands[3 * index : 3 * index + 3] if operand != NONE]
         function = oracle(type(operator))
-        if type(operator) in FORMULAS:
-            result: Any = activated(operator, *given)
+        if isinstance(operator, Cast):  # of truth values and INT32, to FLOAT32
+            result: Any = np.asarray(given[0]).astype(np.float32).astype(np.float64)
+        elif type(operator) in FORMULAS:
+            result = activated(operator, *given)
         else:
             assert function is not None, f"{type(operator).__name__} has no oracle"
             result = function(operator, *given)

@@ -141,3 +141,17 @@ def test_a_model_that_cannot_be_loaded_anew_is_a_failure() -> None:
     assert isinstance(service.failure, StopIteration) and not service.is_ready
     with pytest.raises(dmlvk.StateError, match="the model is not there"):
         _ = service.model
+
+
+def test_a_fault_of_the_program_is_a_failure_and_no_silence() -> None:
+    service = Service(lambda: counting("abcdefgh")[0])
+
+    def faulty(_: Update) -> None:
+        raise ZeroDivisionError
+
+    asked = Asked(service, "xx")
+    with service._changed:  # so that both are there before the first round
+        service.submit([Request(service.model.job("x", 5), faulty), asked.request])
+    assert asked.rest() == ("", "failed")
+    service._thread.join(LONG)
+    assert isinstance(service.failure, ZeroDivisionError) and not service.is_ready

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from counting_model import byte_tokenizer
 from language_models import VOCABULARY, write_model
 
@@ -39,8 +40,9 @@ class Told(Request):
         self.tokens += update.pieces
 
 
-def test_answers_have_the_same_tokens_alone_and_among_others(device: dmlvk.Device, tmp_path: Path) -> None:
-    weights = load_gguf(write_model(tmp_path / "model.gguf", "llama", "Q8_0"))
+@pytest.mark.parametrize("kind", ["F32", pytest.param("Q8_0", marks=pytest.mark.full)])
+def test_answers_have_the_same_tokens_alone_and_among_others(device: dmlvk.Device, tmp_path: Path, kind: str) -> None:
+    weights = load_gguf(write_model(tmp_path / "model.gguf", "llama", kind))
     model = Model(Decoder(device, weights, capacity=64, sequences=3), byte_tokenizer())
     scheduler = Scheduler(model, piece=8)
     expected = []

@@ -91,18 +91,25 @@ class Service:
 
     def _work(self) -> None:
         while (scheduler := self._scheduler) is not None:
-            with self._changed:
-                self._changed.wait_for(lambda own=scheduler: self._is_closed or own.is_busy)  # type: ignore[misc]
-            if not self._is_closed:
-                scheduler.round()
-                if scheduler.failure is None:
-                    continue
+            try:
+                self._rounds(scheduler)
+            except Exception as error:  # what a round does not tell anybody is a fault of this program
+                self.failure = error
             self._model = self._scheduler = None  # its memory, before it is taken once more
-            if self._is_closed:
-                scheduler.end(StateError("the service is closed"))
+            if self._is_closed or self.failure is not None:
+                scheduler.end(self.failure or StateError("the service is closed"))
             else:
                 del scheduler
                 self._renew()
+
+    def _rounds(self, scheduler: Scheduler) -> None:
+        """Does rounds until the service is closed or the model of no use any more."""
+        while scheduler.failure is None:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closed or scheduler.is_busy)
+                if self._is_closed:
+                    return
+            scheduler.round()
 
     def _renew(self) -> None:
         try:

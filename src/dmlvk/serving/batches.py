@@ -107,10 +107,14 @@ class Batches:
         self._thread.join()
 
     def _work(self) -> None:
-        while (batch := self._next()) is not None:
-            alive = [item for item in batch if item.result.set_running_or_notify_cancel()]
-            if alive:
-                self._run(alive)
+        try:
+            while (batch := self._next()) is not None:
+                alive = [item for item in batch if item.result.set_running_or_notify_cancel()]
+                if alive:
+                    self._run(alive)
+        except Exception as error:  # what no request is told is a fault of this program
+            with self._changed:
+                self.failure = error
         with self._changed:
             left, self._waiting = list(self._waiting), deque()
         for item in left:

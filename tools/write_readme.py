@@ -37,7 +37,7 @@ TABLE = """\
 | **dmlvk** | any GPU with a driver for Vulkan 1.3 (tried: an NVIDIA H200, and drivers \
 for processors) | ONNX, numpy, DirectML's calls and [language models](docs/language-models.md) of GGUF files; \
 177 operators with [measured errors](docs/accuracy.md); the same bits in every run | \
-a backend for PyTorch, a model on several GPUs. In float16 [matrix products reach {least:.2f} to {most:.2f} of \
+a model on several GPUs. In float16 [matrix products reach {least:.2f} to {most:.2f} of \
 PyTorch's speed, attention {attention:.2f}]({headline}) | 1. [{right.right_architectures} of {right.architectures} \
 architectures]({zoo}) of torchvision and transformers are right, in {right.right_files} of {right.files} files |
 | ONNX Runtime, WebGPU | any GPU, and browsers | ONNX; the processor for nodes without a kernel | \

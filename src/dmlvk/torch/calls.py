@@ -41,6 +41,7 @@ class DeviceGraph:
         kind: What the graph is for, as reports name it.
         kept_from: The outputs from which on all stay on the device: what a backward graph reads. None if there are none.
         constants: Inputs that are always the same, by name, and are not given.
+        binds: Whether inputs on the device are bound where they lie, though the next run may have others.
 
     Attributes:
         kind: As given.
@@ -58,7 +59,10 @@ class DeviceGraph:
         kind: str,
         kept_from: int | None = None,
         constants: Mapping[str, torch.Tensor] = MappingProxyType({}),
+        *,
+        binds: bool = False,
     ) -> None:
+        self._binds = binds
         self.device = device
         self.kind = kind
         self.network = Network(module, constants)
@@ -98,6 +102,9 @@ class DeviceGraph:
                 kept[name] = array
             if node.users:
                 feeds[name] = array
+        buffers = {kept[name].buffer for name in written}
+        for name in [own for own, array in kept.items() if own not in written and array.buffer in buffers]:
+            del kept[name]  # a run may change it before it is read: it gets a copy
         if network.uses_random:
             feeds[RANDOM_STATE] = _random_state()
             specs[RANDOM_STATE] = (np.dtype(np.uint32), feeds[RANDOM_STATE].shape)
@@ -122,7 +129,7 @@ class DeviceGraph:
     ) -> tuple[Array | DeviceArray, bool]:
         """Where an input is read: an array with its dimensions in the order in which they lie, and whether the graph is
         bound to its memory rather than fed a copy."""
-        stays = is_written or isinstance(tensor, torch.nn.Parameter)
+        stays = is_written or isinstance(tensor, torch.nn.Parameter) or (self._binds and is_on_device(tensor))
         if is_on_device(tensor):
             array = array_of(tensor)
             if array.device is not self.device:

@@ -133,7 +133,7 @@ class _Operator:
         samples = [torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device="meta") for own in tensors]
         self.shape: Any = None
         module = _traced(function, samples, self)
-        self.graph = DeviceGraph(default_device(), module, "operator", 0)
+        self.graph = DeviceGraph(default_device(), module, "operator", 0, binds=True)
 
 
 def _traced(function: Callable[..., Any], samples: Sequence[torch.Tensor], operator: _Operator) -> fx.GraphModule:

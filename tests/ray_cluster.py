@@ -46,8 +46,14 @@ def cluster(nodes: int = 2, copies: int = 1, cpus: float = 1) -> Iterator[Any]:
     made = Cluster()
     try:
         for index in range(nodes):
-            head = {"include_dashboard": False, "temp_dir": folder} if index == 0 else {}
-            made.add_node(num_cpus=cpus, object_store_memory=80 << 20, resources=dmlvk.ray.resources(copies=copies), **head)
+            head = {"include_dashboard": False, "no_monitor": True, "temp_dir": folder} if index == 0 else {}
+            made.add_node(
+                num_cpus=cpus,
+                object_store_memory=80 << 20,
+                resources=dmlvk.ray.resources(copies=copies),
+                include_log_monitor=False,  # each is a process more
+                **head,
+            )
         ray.init(address=made.address, log_to_driver=False)
         yield made
     finally:

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dmlvk.ray import devices as module
 from dmlvk.ray.devices import Place, assigned_device, resources, take
+from dmlvk.runtime import device as runtime
 from dmlvk.runtime.device import DeviceInfo
 from dmlvk.spec.errors import InvalidArgumentError, NoDeviceError, StateError
 
@@ -72,6 +74,19 @@ def test_what_a_process_held_is_free_when_it_is_killed(tmp_path: Path) -> None:
         other.kill()
         other.wait()
     assert take(tmp_path, [ONE], 1, seconds=0)[0] == ONE
+
+
+def test_a_process_sees_the_devices_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("index", "name", "uuid", "driver", "type", "api_version", "memory_bytes", "features", "vendor_id", "device_id")
+    rows = [(at, f"device {at}", f"uuid{at}", "driver", "cpu", (1, 3, 0), 1, {}, 0, 0) for at in range(3)]
+    there = [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in rows]
+    monkeypatch.setattr(runtime, "_physical_devices", lambda: there)
+    monkeypatch.setenv("DMLVK_VISIBLE_DEVICES", "UUID2,uuid1")
+    assert [item.uuid for item in runtime.devices()] == ["uuid1", "uuid2"]
+    with pytest.raises(NoDeviceError, match=r"no Vulkan 1\.3 device matches 0"):
+        runtime.choose_device(0)
+    monkeypatch.setenv("DMLVK_VISIBLE_DEVICES", "")
+    assert runtime.devices() == []
 
 
 def test_only_an_actor_is_given_a_device() -> None:

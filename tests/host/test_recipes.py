@@ -220,11 +220,11 @@ def product(a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...], *, trans
     return ops.Gemm(a_tensor=tensor(*a), b_tensor=tensor(*b), output_tensor=tensor(*y), trans_b=trans)
 
 
-def convolution(width: int, *, kernel: int = 3, groups: int = 1) -> OperatorDesc:
+def convolution(width: int, height: int = 12, *, kernel: int = 3, groups: int = 1) -> OperatorDesc:
     return ops.Convolution(
-        input_tensor=tensor(1, 64, 12, width),
+        input_tensor=tensor(1, 64, height, width),
         filter_tensor=tensor(64, 64 // groups, kernel, kernel),
-        output_tensor=tensor(1, 64, 12, width),
+        output_tensor=tensor(1, 64, height, width),
         strides=(1, 1),
         dilations=(1, 1),
         start_padding=(kernel // 2, kernel // 2),
@@ -419,6 +419,7 @@ SYMBOLIC: dict[str, tuple[Callable[[int], OperatorDesc], int, int]] = {
     "convolution": (convolution, 320, 8),
     "convolution, 1x1": (lambda n: convolution(n, kernel=1), 320, 8),
     "convolution, depthwise": (lambda n: convolution(n, groups=64), 320, 8),
+    "convolution, wide or high": (lambda n: convolution(n, 480 - n), 200, 8),
     "pooling": (pooled, 320, 8),
     "padding": (padded, 320, 8),
     "resampling": (enlarged, 320, 8),

@@ -30,24 +30,24 @@ _MOST_CORNER = 1 << 15
 
 def cooperative_fits(desc: ops.Convolution, geometry: Geometry) -> bool:
     """Whether ``convolution_cooperative`` computes it: float16, planes, no divided positions, whole words of channels."""
-    reach = max(
-        size * step + taps * dilation + abs(start)
-        for size, step, taps, dilation, start in zip(
-            map(max, geometry.output_sizes[2:], geometry.input_sizes),
-            geometry.position_step,
-            geometry.window,
-            map(abs, geometry.tap_step),
-            geometry.position_start,
-            strict=True,
-        )
-    )
     return (
         desc.tensor("input_tensor").data_type == TensorDataType.FLOAT16
         and geometry.divisor == (1, 1, 1)
         and geometry.output_sizes[2] == geometry.input_sizes[0] == geometry.window[0] == 1
         and geometry.position_start[0] == 0
         and geometry.group_channels % WORD == 0
-        and reach < _MOST_CORNER
+        and all(
+            size * step + taps * abs(dilation) + abs(start) < _MOST_CORNER
+            for sizes in (geometry.output_sizes[2:], geometry.input_sizes)
+            for size, step, taps, dilation, start in zip(
+                sizes,
+                geometry.position_step,
+                geometry.window,
+                geometry.tap_step,
+                geometry.position_start,
+                strict=True,
+            )
+        )
     )
 
 

@@ -81,11 +81,12 @@ def geometry_of(desc: ops.Convolution) -> Geometry:
     group_channels = input_sizes[1] // desc.group_count
     group_outputs = output_sizes[1] // desc.group_count
     by_output, by_input = filter_strides[:2] if forward else filter_strides[1::-1]
-    reach = max(
+    # Each by itself: which of them is the largest is of no matter, and would be another recipe for other sizes.
+    farthest = [
         output * (stride if forward else 1) + (taps - 1) * dilation + start
         for output, stride, taps, dilation, start in zip(output_sizes[2:], strides, window, dilations, starts, strict=True)
-    )
-    if max(reach, *strides, *dilations) >= 2**31:
+    ]
+    if any(number >= 2**31 for number in (*farthest, *strides, *dilations)):
         raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.type.dml_name)
     offset = 0
     if desc.mode == ConvolutionMode.CONVOLUTION:

@@ -134,8 +134,7 @@ def _spatial(values: tuple[int, ...], fill: int) -> Pair:
 
 def _images(desc: ops.ConvolutionInteger | ops.QuantizedLinearConvolution, tensors: dict[str, TensorDesc]) -> _Geometry:
     x, w, y = tensors["x"], tensors["w"], desc.tensor("output_tensor")
-    reach = max(map(sum, zip(x.sizes[2:], desc.start_padding, desc.end_padding, strict=True)))
-    if reach >= 2**31:
+    if any(sum(sizes) >= 2**31 for sizes in zip(x.sizes[2:], desc.start_padding, desc.end_padding, strict=True)):
         raise POSITIONS.error("positions in the padded input must stay below 2**31", desc.type.dml_name)
     group_channels, group_columns = w.sizes[1], w.sizes[0] // desc.group_count
     x_steps, w_steps, y_steps = (tensor.effective_strides for tensor in (x, w, y))

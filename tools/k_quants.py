@@ -32,11 +32,9 @@ def _halves(values: npt.NDArray[Any]) -> Bytes:
 
 def _over(numbers: npt.NDArray[Any], divisor: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """A quotient that is rounded; 0 where nothing is divided by."""
-    return np.rint(
-        np.divide(
-            numbers, divisor, out=np.zeros(np.broadcast_shapes(numbers.shape, divisor.shape), np.float32), where=divisor != 0
-        )
-    )
+    sizes = np.broadcast_shapes(numbers.shape, divisor.shape)
+    quotient = np.divide(numbers, divisor, out=np.zeros(sizes, np.float32), where=divisor != 0)
+    return np.asarray(np.rint(quotient), np.float32)
 
 
 def _with_minimums(groups: Numbers, bits: int) -> Bytes:

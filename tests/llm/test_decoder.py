@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +144,14 @@ def test_padding_does_not_reach_rows_that_count(device: dmlvk.Device, llama: Wei
     np.testing.assert_allclose(logits[0], again.feed(PROMPT[:33])[-1], atol=ROUNDING)
 
 
-def test_memory_is_what_was_announced(llama: Weights) -> None:
-    device = dmlvk.Device(0)
-    decoder = Decoder(device, llama, capacity=32, sequences=2)
+@pytest.mark.parametrize("first", ["a prompt", "a step"])
+def test_memory_is_what_was_announced(tmp_path: Path, first: str) -> None:
+    """Weights are there once, embeddings too that are the logits' matrix as well, whichever graph needs them first."""
+    device, weights = dmlvk.Device(0), load_gguf(write_model(tmp_path / "model.gguf", "llama", "Q8_0"))
+    shared = {name: tensor for name, tensor in weights.tensors.items() if name != "output.weight"}
+    decoder = Decoder(device, dataclasses.replace(weights, tensors=shared), capacity=32, sequences=2)
+    if first == "a step":
+        decoder.step([None, None], [0, 0])
     decoder.feed([PROMPT[:32], PROMPT[:3]])
     decoder.step([None, GREEDY], [0, 1])
     memory = device.memory()

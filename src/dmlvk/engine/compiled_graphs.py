@@ -298,8 +298,9 @@ class Compiler:
         self._share_initializations(later)
         bound = prepared.bound()
         # What is twice on the device for a moment comes first.
-        fresh = [target for target in later if not target.operator.initialized]
+        fresh = self._first_initializations(later)
         self.weights.initialize(fresh, uploading, self.weights.missing_bytes({*bound}))
+        self._share_initializations(later)
         if any(step.runs_once for step in trace.steps):
             self._run_once(trace, targets, uploading)
         self.weights.upload(bound, uploading)
@@ -320,6 +321,21 @@ class Compiler:
                 other = self._initialized.setdefault(_initialization(plan, target.owned), target.operator)
                 if other is not target.operator and other.initialized:
                     self.weights.share(other, target.operator)
+
+    def _first_initializations(self, targets: Iterable[Target]) -> list[Target]:
+        """Of the operators that nobody has initialised one for each result: the others are given what it leaves, as a table
+        of which a graph reads rows and with which it multiplies."""
+        found, keys = list[Target](), set[_Initialization]()
+        for target in targets:
+            plan = target.operator.plan
+            key = _initialization(plan, target.owned)
+            if target.operator.initialized or key in keys:
+                continue
+            found.append(target)
+            if plan.persistent_bytes:
+                keys.add(key)
+                self._initialized[key] = target.operator
+        return found
 
     def _work(self, step: Step, given: Collection[Storage], plans: dict[_OperatorKey, Plan], recipe: Recipe | None) -> _Work:
         """The step's desc, or its recipe, with those constants OWNED_BY_DML that its initialisation would repack."""

@@ -1,6 +1,6 @@
 """Ctrl-C at any moment: SIGINT while scenarios work, whose every later run must be right.
 
-    python tests/faults/interrupts.py [--runs 10000] [--seed 1]
+    python tests/faults/interrupts.py [--runs 10000] [--seed 1] [--only SCENARIO]...
     python tests/faults/interrupts.py --steps N [--only SCENARIO]...
 
 Each run makes a scenario on a device that many share, works, and is sent a real SIGINT after a random time, or, every other
@@ -99,12 +99,12 @@ def made(kind: type[Scenario], device: dmlvk.Device) -> Scenario:
     return kind() if kind.own_device else kind(device)
 
 
-def interrupt(runs: int, seed: int) -> int:
+def interrupt(names: list[str], runs: int, seed: int) -> int:
     """How many runs something is wrong with."""
     faults = layer.Layer()
     interrupter = Interrupter(faults)
     draw = random.Random(seed)
-    kinds = {name: kind for name, kind in SCENARIOS.items() if not kind.fresh}
+    kinds = {name: SCENARIOS[name] for name in names}
     device = dmlvk.Device()
     wanted = {name: expected(faults, kind, device) for name, kind in kinds.items()}
     kept: collections.deque[BaseException] = collections.deque(maxlen=KEPT)
@@ -217,17 +217,15 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=0, help="places of each scenario's work, at most, that are interrupted")
-    parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario, with --steps; may be repeated")
+    parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario; may be repeated")
     given = parser.parse_args()
     if os.environ.get("VK_INSTANCE_LAYERS") != layer.NAME:  # the loader reads it when the process begins to use Vulkan
         command = [sys.executable, __file__, *sys.argv[1:]]
         os.execve(sys.executable, command, {**os.environ, **layer.environment()})
     watch()
     gc.freeze()  # so that a collection looks at what a scenario made, not at every module
-    if given.steps:
-        names = given.only or [name for name, kind in SCENARIOS.items() if not kind.fresh]
-        return int(step_through(names, given.steps) > 0)
-    return int(interrupt(given.runs, given.seed) > 0)
+    names = given.only or [name for name, kind in SCENARIOS.items() if not kind.fresh]
+    return int((step_through(names, given.steps) if given.steps else interrupt(names, given.runs, given.seed)) > 0)
 
 
 if __name__ == "__main__":

@@ -491,7 +491,7 @@ class ProviderRun(Scenario):
         try:
             yield
         except Exception as error:
-            found = re.search(r"\b(\w+Error): |std::(bad_alloc)", str(error))
+            found = re.search(r"\b(\w+Error|KeyboardInterrupt): |std::(bad_alloc)", str(error))
             name = "MemoryError" if found and found[2] else found[1] if found else ""
             if kind := {**vars(builtins), **vars(dmlvk)}.get(name):
                 raise kind.__new__(kind, str(error)) from error  # whatever else it is made of

@@ -14,7 +14,7 @@ from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels import lowering
 from dmlvk.kernels.common import limitation
 from dmlvk.kernels.common.data_types import unsupported_types
-from dmlvk.kernels.common.limitation import EVERY_OPERATOR, LAUNCHES, LOOP_ROUNDS, POSITIONS, SAMPLES, Limitation
+from dmlvk.kernels.common.limitation import EVERY_OPERATOR, LOOP_ROUNDS, POSITIONS, SAMPLES, Limitation
 from dmlvk.kernels.common.registry import LOWERINGS, has_kernels, limitations_of, lowered_as
 from dmlvk.kernels.lowering import check_data_types, lower
 from dmlvk.spec import ops
@@ -29,7 +29,7 @@ from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.suppression import NonMaxSuppression
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Size2D
-from dmlvk.spec.tensor import TensorDesc
+from dmlvk.spec.tensor import TensorDesc, packed_strides
 from dmlvk.verify.cases import all_cases
 from dmlvk.verify.cases.model import OperatorCases
 from dmlvk.verify.cases.problem import Variation, build
@@ -174,10 +174,6 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     ),
     (LOOP_ROUNDS, ops.Gemm(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),
     (LOOP_ROUNDS, GemmAdd(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), addend=(64, 64), output=(64, 64)))),
-    *(
-        (LAUNCHES, _recurrent(row, gates, functions, steps=2**14 + 1, inputs=1, hidden=4096))
-        for row, gates, functions in ((ops.Rnn, 1, 1), (ops.Gru, 3, 2), (ops.Lstm, 4, 3))
-    ),
     *(
         (LOOP_ROUNDS, _recurrent(row, gates, functions))
         for row, gates, functions in ((ops.Rnn, 1, 1), (ops.Gru, 3, 2), (ops.Lstm, 4, 3))
@@ -373,6 +369,41 @@ def test_limitations_of_every_operator(name: str, change: dict[str, Any], desc: 
         lower(desc, dataclasses.replace(GPU, **change))
     assert caught.value.limitation == name
     assert name in {limitation.name for limitation in EVERY_OPERATOR}
+
+
+def far(data_type: str, *sizes: int) -> TensorDesc:
+    """A tensor whose last elements lie 2**31 apart."""
+    return TensorDesc(TensorDataType[data_type], sizes, (*packed_strides(sizes)[:-1], 2**31))
+
+
+@pytest.mark.parametrize(
+    ("name", "desc"),
+    [
+        *(
+            ("launches", _recurrent(row, gates, functions, steps=2**14 + 1, inputs=1, hidden=4096))
+            for row, gates, functions in ((ops.Rnn, 1, 1), (ops.Gru, 3, 2), (ops.Lstm, 4, 3))
+        ),
+        ("launches", ops.ActivationTanh(input_tensor=far("FLOAT16", 3, 2**20), **tensors("FLOAT16", output=(3, 2**20)))),
+        ("launches", ops.ElementWiseIdentity(input_tensor=far("UINT8", 3, 2**20), **tensors("UINT8", output=(3, 2**20)))),
+        (
+            "storage_binding",
+            ops.Gather(
+                input_tensor=far("UINT16", 2, 5),
+                **tensors("INT64", indices=(1, 3)),
+                **tensors("UINT16", output=(3, 5)),
+                axis=0,
+                index_dimensions=1,
+            ),
+        ),
+    ],
+    ids=lambda item: getattr(item, "name", type(item).__name__),
+)
+def test_what_reaches_too_far_is_refused_at_once(name: str, desc: OperatorDesc) -> None:
+    """Neither are millions of parts made, nor numbers that parameters have no room for."""
+    desc.validate()
+    with pytest.raises(UnsupportedError) as caught:
+        lower(desc, GPU)
+    assert caught.value.limitation == name
 
 
 def test_a_table_larger_than_a_binding_is_a_limitation_too() -> None:

@@ -65,17 +65,17 @@ def _parts(desc: OperatorDesc, caps: Capabilities) -> list[Part]:
     tensors = (slot.tensor for slot in slots if slot.tensor is not None and slot.field.name not in free)
     if all(tensor.total_tensor_size_in_bytes <= _most_bytes(tensor, caps) for tensor in tensors):
         return []
-    return parts(desc, lambda tensor: _most_bytes(tensor, caps), free)
+    return parts(desc, lambda tensor: _most_bytes(tensor, caps), free, caps)
 
 
-def _copied(slab: Slab, caps: Capabilities) -> tuple[Launch, ...]:
+def _copied(slab: Slab, operator: str, caps: Capabilities) -> tuple[Launch, ...]:
     """The copy of what a part reads into packed memory, or of what it writes out of it."""
     tensor, (whole, packed) = slab.tensor, (slab.whole, slab.packed)
     strides, starts, ranges = (tensor.effective_strides, packed_strides(tensor.sizes)), (slab.start, 0), (whole, packed)
     if whole.source is Source.OUTPUT:
         strides, starts, ranges = strides[::-1], starts[::-1], ranges[::-1]
     problem = copy_problem(element_bits(tensor.data_type), tensor.sizes, strides, starts)
-    return copy_launches(problem, ranges, (ranges[0].nbytes, ranges[1].nbytes), caps)
+    return copy_launches(problem, ranges, (ranges[0].nbytes, ranges[1].nbytes), caps, operator)
 
 
 def _whole(desc: OperatorDesc, caps: Capabilities) -> OperatorDesc:
@@ -112,7 +112,9 @@ def lower(desc: OperatorDesc, caps: Capabilities, *, force: str = "") -> Plan:
     """
     desc = newest(desc)
     if cut := _parts(desc, caps):
-        return joined(cut, lambda part: lower(part, caps, force=force), lambda slab: _copied(slab, caps))
+        return joined(
+            cut, lambda part: lower(part, caps, force=force), lambda slab: _copied(slab, desc.dml_name, caps), caps
+        )
     lowering, problem = _problem(desc, caps)
     name = force or choose(lowering.rules, problem, caps).name
     plan = lowering.schedules[name](desc, problem, caps)

@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
+from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.parts import placed
 from dmlvk.kernels.common.plan import Launch, Plan, Range, Resource, Source, aligned
-from dmlvk.kernels.common.shapes import part_starts
+from dmlvk.kernels.common.shapes import check_launches, part_starts
 from dmlvk.spec.enums import TensorFlags
 from dmlvk.spec.schema import Cut, OperatorDesc, Slot
 from dmlvk.spec.tensor import TensorDesc, element_bits
@@ -102,7 +103,9 @@ class _Choice(NamedTuple):
     packed: frozenset[int]
 
 
-def parts(desc: OperatorDesc, most_bytes: Callable[[TensorDesc], int], free: Collection[str]) -> list[Part]:
+def parts(
+    desc: OperatorDesc, most_bytes: Callable[[TensorDesc], int], free: Collection[str], caps: Capabilities
+) -> list[Part]:
     """The parts of a desc by the first of its ``cuts`` along which each tensor that is too large and cut gets smaller. Where
     there is no such cut, by the first with parts that are copied into packed memory. None where there is neither. A part may
     have to be cut again.
@@ -111,10 +114,17 @@ def parts(desc: OperatorDesc, most_bytes: Callable[[TensorDesc], int], free: Col
         desc: A desc with a tensor that is too large.
         most_bytes: The most bytes that a tensor may have, by its type.
         free: The fields whose tensors may have any size.
+        caps: The device.
+
+    Raises:
+        UnsupportedError: there are more parts than the device may have launches.
     """
     choices = [found for cut in desc.cuts() if (found := _choice(desc, cut, most_bytes, free)) is not None]
     choices.sort(key=lambda choice: bool(choice.packed))
-    return _cut(desc, choices[0]) if choices else []
+    if not choices:
+        return []
+    check_launches(-(-choices[0].size // choices[0].each), caps, desc.dml_name)
+    return _cut(desc, choices[0])
 
 
 def _choice(desc: OperatorDesc, cut: Cut, most_bytes: Callable[[TensorDesc], int], free: Collection[str]) -> _Choice | None:
@@ -200,13 +210,22 @@ def _part(desc: OperatorDesc, choice: _Choice, first: int, count: int, persisten
     return Part(part, inputs, outputs, tuple(before), tuple(after), tuple(once), aligned(temporary.end))
 
 
-def joined(cut: list[Part], lower: Callable[[OperatorDesc], Plan], copied: Callable[[Slab], tuple[Launch, ...]]) -> Plan:
+def joined(
+    cut: list[Part],
+    lower: Callable[[OperatorDesc], Plan],
+    copied: Callable[[Slab], tuple[Launch, ...]],
+    caps: Capabilities,
+) -> Plan:
     """The plan of an operator of those of its parts, which share temporary memory.
 
     Args:
-        cut: The parts.
+        cut: The parts; all but the last are equally large.
         lower: The plan of a part's desc.
         copied: The launches that copy a slab, into packed memory if it is of an input.
+        caps: The device.
+
+    Raises:
+        UnsupportedError: there are more launches than the device may have.
     """
     launches, initialize = list[Launch](), list[Launch]()
     temporary = persistent = 0
@@ -215,6 +234,8 @@ def joined(cut: list[Part], lower: Callable[[OperatorDesc], Plan], copied: Calla
         launches += _copies(part.before, copied)
         launches += placed(plan, inputs=part.inputs, outputs=part.outputs, temporary=part.scratch)
         launches += _copies(part.after, copied)
+        if part is cut[0]:
+            check_launches(len(launches) * (len(cut) - 1), caps, part.desc.dml_name)
         initialize += _copies(part.once, copied)
         temporary = max(temporary, part.scratch + plan.temporary_bytes)
         persistent = max([persistent, *(slab.packed.offset + slab.packed.nbytes for slab in part.once)])

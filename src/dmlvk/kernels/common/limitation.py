@@ -68,7 +68,7 @@ LAUNCHES: Final = Limitation(
     "launches",
     "an operator takes no more launches than Device(max_launches=...) allows, 16384 where nothing is said",
     "every device: the host prepares each launch, of a recurrent network one or two for each step, or for many steps where "
-    "a workgroup can take them",
+    "a workgroup can take them; of what is cut into parts that bindings hold one or more for each part",
 )
 POSITIONS: Final = Limitation(
     "positions",
@@ -81,5 +81,5 @@ SAMPLES: Final = Limitation(
     "every device: a dispatch that takes seconds counts as hung",
 )
 
-EVERY_OPERATOR: Final = (FEATURES, STORAGE_BINDING, WORKGROUPS)
+EVERY_OPERATOR: Final = (FEATURES, STORAGE_BINDING, WORKGROUPS, LAUNCHES)
 """The limitations that any desc may meet."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.limitation import LOOP_ROUNDS
+from dmlvk.kernels.common.limitation import LAUNCHES, LOOP_ROUNDS
 from dmlvk.spec.tensor import TensorDesc
 
 WORD_BITS = 128
@@ -90,6 +90,19 @@ def divisors(sizes: Sequence[int]) -> tuple[int, ...]:
         bits = (size - 1).bit_length()
         words += [2**32 * (2**bits - size) // size + 1, max(2 * bits - 1, 0)]
     return tuple(words)
+
+
+def check_launches(launches: int, caps: Capabilities, operator: str) -> None:
+    """Refuses what is cut into more launches than ``Device(max_launches=...)`` allows, at best before they are made.
+
+    Args:
+        launches: How many there will be at least.
+        caps: The device's.
+        operator: The operator's DirectML name.
+    """
+    if launches > caps.max_launches:
+        found = f"is cut into {launches} launches or more; Device(max_launches=...) allows {caps.max_launches}"
+        raise LAUNCHES.error(found, operator)
 
 
 def part_starts(length: int, part: int) -> list[int]:

@@ -17,6 +17,7 @@ from dmlvk.kernels.common.shapes import (
     WAVES_OF_ITEMS,
     WORD_BITS,
     Coalesced,
+    check_launches,
     coalesce,
     divisors,
     linear_grid,
@@ -98,7 +99,12 @@ def copy_launch(problem: CopyProblem, bindings: tuple[Range, Range], caps: Capab
 
 
 def copy_launches(
-    problem: CopyProblem, bindings: tuple[Range, Range], nbytes: tuple[int, int], caps: Capabilities, rule: str = ""
+    problem: CopyProblem,
+    bindings: tuple[Range, Range],
+    nbytes: tuple[int, int],
+    caps: Capabilities,
+    operator: str,
+    rule: str = "",
 ) -> tuple[Launch, ...]:
     """The launches of a copy of tensors of any size: one, or one for each part whose bytes two bindings hold.
 
@@ -107,13 +113,18 @@ def copy_launches(
         bindings: Where the source and the target lie, from a multiple of 16 bytes on.
         nbytes: The bytes of either tensor.
         caps: The device.
+        operator: The DirectML name of the operator that copies.
         rule: The rule to use for each part that it suits, without one the rule that is chosen.
+
+    Raises:
+        UnsupportedError: there are more parts than the device may have launches.
     """
     if max(nbytes) <= caps.storage_buffer_bytes:
         return (copy_launch(problem, bindings, caps, rule),)
     by_name = {each.name: each for each in COPY}
-    launches = []
-    for part in _fitting(problem, caps.storage_buffer_bytes):
+    launches = list[Launch]()
+    for part in _fitting(problem, caps, operator):
+        check_launches(len(launches) + 1, caps, operator)
         moved, ranges = part, []
         for index, (binding, (low, high)) in enumerate(zip(bindings, map(part.extent, (0, 1)), strict=True)):
             base = low * part.bits // WORD_BITS
@@ -128,9 +139,9 @@ def copy_launches(
     return tuple(launches)
 
 
-def _fitting(problem: CopyProblem, most_bytes: int) -> Iterator[CopyProblem]:
+def _fitting(problem: CopyProblem, caps: Capabilities, operator: str) -> Iterator[CopyProblem]:
     """The parts of a copy that touch so many bytes at most of either tensor, each cut along its longest steps."""
-    most = most_bytes // _WORD_BYTES * WORD_BITS // problem.bits
+    most = caps.storage_buffer_bytes // _WORD_BYTES * WORD_BITS // problem.bits
     for tensor in (0, 1):
         low, high = problem.extent(tensor)
         strides, in_word = problem.walk.strides[tensor], WORD_BITS // problem.bits
@@ -142,11 +153,12 @@ def _fitting(problem: CopyProblem, most_bytes: int) -> Iterator[CopyProblem]:
         step = abs(strides[axis])
         each = max((most - in_word - (high - low - step * (sizes[axis] - 1))) // step + 1, 1)
         each = max(each // in_word * in_word, min(each, in_word))
+        check_launches(-(-sizes[axis] // each), caps, operator)
         for first in part_starts(sizes[axis], each):
             own = (*sizes[:axis], min(each, sizes[axis] - first), *sizes[axis + 1 :])
             starts = [start + first * steps[axis] for start, steps in zip(problem.starts, problem.walk.strides, strict=True)]
             walk = coalesce(own, problem.walk.strides)
-            yield from _fitting(CopyProblem(problem.bits, walk, (starts[0], starts[1])), most_bytes)
+            yield from _fitting(CopyProblem(problem.bits, walk, (starts[0], starts[1])), caps, operator)
         return
     yield problem
 
@@ -440,7 +452,7 @@ def copy_plan(desc: OperatorDesc, problem: CopyProblem, rule: str, caps: Capabil
         desc.tensor("input_tensor").total_tensor_size_in_bytes,
         desc.tensor("output_tensor").total_tensor_size_in_bytes,
     )
-    return Plan(copy_launches(problem, (input_range(0), output_range(0)), nbytes, caps, rule))
+    return Plan(copy_launches(problem, (input_range(0), output_range(0)), nbytes, caps, desc.dml_name, rule))
 
 
 register(

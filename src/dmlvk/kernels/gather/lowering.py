@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.limitation import STORAGE_BINDING
 from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import WORD_BITS, Coalesced, coalesce, divisors, part_starts
@@ -165,6 +166,9 @@ def _units(desc: OperatorDesc, problem: GatherProblem, caps: Capabilities) -> Pl
     total = problem.input_bytes
     if total <= caps.storage_buffer_bytes:
         return Plan((_dispatch(desc, problem, caps, input_range(0), _ALL, in_words=False),))
+    if total * 8 // problem.bits > 2**32:
+        found = f"reads a tensor that reaches over {total * 8 // problem.bits} elements, and kernels count 2**32"
+        raise STORAGE_BINDING.error(found, desc.dml_name)
     each = caps.storage_buffer_bytes * 8 // WORD_BITS * WORD_BITS // 8
     dispatches = []
     for first in part_starts(total, each):

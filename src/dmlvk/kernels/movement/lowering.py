@@ -109,7 +109,8 @@ class _Piece(NamedTuple):
         slots = (0, self.slot) if self.is_split else (self.slot, 0)
         nbytes = (self.whole.total_tensor_size_in_bytes, self.part.total_tensor_size_in_bytes)
         ordered = nbytes if self.is_split else nbytes[::-1]
-        return copy_launches(self.problem, (input_range(slots[0]), output_range(slots[1])), ordered, caps, rule)
+        operator = (Split if self.is_split else Join).dml_name
+        return copy_launches(self.problem, (input_range(slots[0]), output_range(slots[1])), ordered, caps, operator, rule)
 
     def plan(self, caps: Capabilities) -> Plan:
         """A plan of the launches, without memory of its own."""

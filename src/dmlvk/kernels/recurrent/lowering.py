@@ -567,5 +567,5 @@ register(
     problem=_problem,
     rules=RECURRENT,
     schedules={"whole": _whole, "step": _step, "block": _block, "naive": _naive},
-    limitations=(LOOP_ROUNDS, LAUNCHES),
+    limitations=(LOOP_ROUNDS,),
 )

@@ -119,3 +119,15 @@ def test_bfloat16_is_rounded_as_pytorch_rounds_it() -> None:
 
     x = torch.linspace(-4, 4, 35).bfloat16()
     assert torch.equal(torch.compile(function, backend=dmlvk.torch.backend)(x), function(x))
+
+
+def test_dropout_follows_pytorchs_seed() -> None:
+    compiled = torch.compile(lambda x: torch.nn.functional.dropout(x, 0.5), backend=dmlvk.torch.backend)
+    x, runs = torch.ones(1000), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        runs += [compiled(x), compiled(x)]
+    assert torch.equal(runs[0], runs[2]) and torch.equal(runs[1], runs[3])
+    assert not torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[4])
+    assert set(runs[0].tolist()) == {0.0, 2.0}
+    assert 400 < int((runs[0] == 0).sum()) < 600  # 6 deviations on either side of half

@@ -128,7 +128,7 @@ class Network:
             if node.op == "call_function" and operator_name(node) == WRITES and node.args[0] in names
         }
         self._is_read = {node for node in self.inputs if node.users}
-        self.uses_random = any(name in _RANDOM for name in (part.op_type for part in self._parts.values()))
+        self.uses_random = any(part.op_type in ROWS and ROWS[part.op_type].random for part in self._parts.values())
 
     @property
     def region_count(self) -> int:
@@ -335,22 +335,6 @@ class Network:
             elif part.op_type not in ASSERTIONS and part.op_type != WRITES:
                 removed[part] = Label(*part, MERGED if part in merged else UNREAD if part in asked else VIEW)
         return {"device_labels": device, "host_labels": host, "removed_labels": removed}
-
-
-_RANDOM: Final = frozenset(
-    {
-        *("aten.rand.default", "aten.randn.default", "aten.rand_like.default", "aten.randn_like.default"),
-        *("aten.bernoulli.default", "aten.bernoulli.p", "aten.native_dropout.default", "aten.randperm.default"),
-        *("aten.randint.default", "aten.randint.low", "aten.normal_functional.default", "aten.uniform.default"),
-        *(
-            "aten.multinomial.default",
-            "aten.exponential.default",
-            "aten.randint_like.default",
-            "aten.randint_like.low_dtype",
-        ),
-    }
-)
-"""Operators that make random numbers."""
 
 
 def _converted(row: Row, conversion: Conversion, args: Any, options: Any) -> Any:

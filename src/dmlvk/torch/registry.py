@@ -34,24 +34,26 @@ class Row:
         name: PyTorch's name with its overload, such as "aten.add.Tensor".
         convert: The converter.
         moves: Whether it only moves elements, so that what it makes of bfloat16 needs no rounding.
+        random: Whether it asks for random words.
     """
 
     name: str
     convert: Callable[..., Result] = field(repr=False)
     moves: bool = False
+    random: bool = False
 
 
 ROWS: dict[str, Row] = {}
 """The rows by name, filled by the files of ``dmlvk.torch.convert``."""
 
 
-def converter(*names: str, moves: bool = False) -> Callable[[Own], Own]:
+def converter(*names: str, moves: bool = False, random: bool = False) -> Callable[[Own], Own]:
     """Registers the decorated converter for operators; see ``Row``."""
 
     def register(convert: Own) -> Own:
         for name in names:
             assert name not in ROWS, f"{name} has two converters"
-            ROWS[name] = Row(name, convert, moves)
+            ROWS[name] = Row(name, convert, moves, random)
         return convert
 
     return register

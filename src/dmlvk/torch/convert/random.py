@@ -52,32 +52,32 @@ def _below(node: Conversion, probability: Value | Number, sizes: Sizes) -> Value
     return compared(node, ops.ElementWiseLogicalLessThan, _fractions(node, sizes), node.tensor(probability, FLOAT))
 
 
-@converter("aten.rand.default", "aten.rand_like.default")
+@converter("aten.rand.default", "aten.rand_like.default", random=True)
 def rand(node: Conversion, *sizes: Any, **options: Any) -> Value:
     return node.cast(_fractions(node, node.sizes), node.dtype)
 
 
-@converter("aten.randn.default", "aten.randn_like.default")
+@converter("aten.randn.default", "aten.randn_like.default", random=True)
 def randn(node: Conversion, *sizes: Any, **options: Any) -> Value:
     return node.cast(_normal(node, node.sizes), node.dtype)
 
 
-@converter("aten.uniform.default")
+@converter("aten.uniform.default", random=True)
 def uniform(node: Conversion, x: Value, low: float = 0.0, high: float = 1.0, **options: Any) -> Value:
     return node.cast(scaled(node, _fractions(node, node.sizes), high - low, low), node.dtype)
 
 
-@converter("aten.normal_functional.default")
+@converter("aten.normal_functional.default", random=True)
 def normal(node: Conversion, x: Value, mean: float = 0.0, std: float = 1.0, **options: Any) -> Value:
     return node.cast(scaled(node, _normal(node, node.sizes), std, mean), node.dtype)
 
 
-@converter("aten.randint.default")
+@converter("aten.randint.default", random=True)
 def randint(node: Conversion, high: int, size: Sequence[int], **options: Any) -> Value:
     return randint_from(node, 0, high, size)
 
 
-@converter("aten.randint.low")
+@converter("aten.randint.low", random=True)
 def randint_from(node: Conversion, low: int, high: int, size: Sequence[int], **options: Any) -> Value:
     if high - low > 2**_BITS:
         raise node.unsupported(f"random numbers of {high - low} values are not supported, only of {2**_BITS} at most")
@@ -87,7 +87,7 @@ def randint_from(node: Conversion, low: int, high: int, size: Sequence[int], **o
     return node.cast(whole, node.dtype)
 
 
-@converter("aten.randperm.default")
+@converter("aten.randperm.default", random=True)
 def randperm(node: Conversion, n: int, **options: Any) -> Value:
     """The order of random words."""
     if n < 2:
@@ -95,17 +95,17 @@ def randperm(node: Conversion, n: int, **options: Any) -> Value:
     return node.cast(ordered(node, node.random_bits((n,)), 0, None, False)[1], node.dtype)
 
 
-@converter("aten.bernoulli.default")
+@converter("aten.bernoulli.default", random=True)
 def bernoulli(node: Conversion, x: Value, **options: Any) -> Value:
     return node.cast(_below(node, node.tensor(x, FLOAT), x.sizes), node.dtype)
 
 
-@converter("aten.bernoulli.p")
+@converter("aten.bernoulli.p", random=True)
 def bernoulli_of(node: Conversion, x: Value, p: float = 0.5, **options: Any) -> Value:
     return node.cast(_below(node, p, x.sizes), node.dtype)
 
 
-@converter("aten.native_dropout.default")
+@converter("aten.native_dropout.default", random=True)
 def dropout(node: Conversion, x: Value, p: float, train: bool | None) -> tuple[Value, Value]:
     """What is kept is scaled, so that its mean stays."""
     if train is False or p == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +20,6 @@ from dmlvk.spec.tensor import packed_strides
 from dmlvk.torch.types import computed_as, torchs
 
 Number = bool | int | float
-_KINDS: Final = "biuf"
-"""numpy's kinds in the order of PyTorch's categories; whole numbers with and without sign are one."""
 
 
 class Part(NamedTuple):

@@ -105,9 +105,9 @@ class Network:
         graph = module.graph
         lacking = missing_operators(graph)
         if lacking:
-            names = ", ".join(lacking)
+            listed = ", ".join(lacking)
             hint = "options={'allow_fallback': True} lets PyTorch run them"
-            raise UnsupportedError(f"no converter for the operators {names}; {hint}")
+            raise UnsupportedError(f"no converter for the operators {listed}; {hint}")
         self._module = module
         self._nodes = tuple(graph.nodes)
         self._parts = {node: Part(node.name, operator_name(node)) for node in self._nodes if node.op == "call_function"}

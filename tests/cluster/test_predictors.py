@@ -17,6 +17,7 @@ PROGRAM = '''
 import os, signal, sys
 from pathlib import Path
 import numpy as np
+import ray
 import ray.data
 import dmlvk.ray
 from dmlvk.spec.errors import DeviceLostError
@@ -54,10 +55,14 @@ with cluster():
         __import__("pandas").DataFrame({"id": ids[start : start + 70], "x": list(x[start : start + 70])})
         for start in range(0, COUNT, 70)
     ])
-    made = dmlvk.ray.predict(rows, Failing, dmlvk.ray.share(path), batch_size=70, num_cpus=0.5).take_all()
+    model = dmlvk.ray.share(path)
+    os.utime(path, (0, 0))  # no longer the file that is shared, so that each node fetches that one
+    made = dmlvk.ray.predict(rows, Failing, model, batch_size=70, num_cpus=0.5).take_all()
+    fetched = list(Path(ray.get_runtime_context().get_temp_dir()).rglob("models/*/model.onnx"))
 
 failed = sorted(item.name for item in path.parent.iterdir() if item != path)
 assert failed == ["killed", "lost"], failed
+assert len(fetched) == 2, fetched
 assert [row["id"] for row in made] == list(range(COUNT))
 assert all(np.array_equal(row["y"], row["id"] * np.float32([1, 2, 3, 4])) for row in made)
 print("right")

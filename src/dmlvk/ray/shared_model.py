@@ -35,15 +35,15 @@ class SharedModel:
         path: The model's path on the node that shares it.
     """
 
-    def __init__(self, path: Path, files: tuple[_File, ...], server: Any) -> None:
+    def __init__(self, path: Path, root: Path, files: tuple[_File, ...], server: Any) -> None:
         self.path = path
+        self._root = root
         self._files = files
         self._server = server
 
     def local(self) -> Path:
         """The model's path on the node of the caller, which fetches it where no other process has."""
-        root = _root(self.path)
-        if all(_is_there(root / file.name, file) for file in self._files):
+        if all(_is_there(self._root / file.name, file) for file in self._files):
             return self.path
         name = hashlib.sha256(repr((self.path, self._files)).encode()).hexdigest()
         own = node_folder() / "models" / name[:16]
@@ -51,7 +51,7 @@ class SharedModel:
             for file in self._files:
                 if not _is_there(own / file.name, file):
                     self._fetch(file, own / file.name)
-        return own / self.path.relative_to(root)
+        return own / self.path.relative_to(self._root)
 
     def _fetch(self, file: _File, place: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -86,14 +86,14 @@ def share(path: str | os.PathLike[str]) -> SharedModel:
     model = Path(path).absolute()
     if not model.exists():
         raise NoSuchFileError(f"there is no file {model}")
-    root = _root(model)
+    root = model if model.is_dir() else model.parent
     files = []
     for name in sorted(set(_names(model))):
         found = (root / name).stat()
         files.append(_File(name, found.st_size, found.st_mtime_ns))
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     server = ray.remote(_Server).options(num_cpus=0, scheduling_strategy=here).remote(str(root))
-    return SharedModel(model, tuple(files), server)
+    return SharedModel(model, root, tuple(files), server)
 
 
 class _Server:
@@ -106,10 +106,6 @@ class _Server:
         with (self._root / name).open("rb") as file:
             file.seek(start)
             return file.read(_PIECE)
-
-
-def _root(model: Path) -> Path:
-    return model if model.is_dir() else model.parent
 
 
 def _is_there(path: Path, file: _File) -> bool:

@@ -1,0 +1,28 @@
+"""Operators that are cut into parts: where each part starts, and that together they are the whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlvk.devices.capabilities import Capabilities
+from dmlvk.kernels.common.plan import Range, Source
+from dmlvk.kernels.lowering import lower
+from dmlvk.spec import ops
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.tensor import TensorDesc, element_bits
+
+
+@pytest.mark.parametrize("data_type", [TensorDataType.FLOAT32, TensorDataType.FLOAT16])
+@pytest.mark.parametrize("most", [100, 250, 1000])
+def test_parts_start_at_whole_words_and_are_the_whole(data_type: TensorDataType, most: int) -> None:
+    """Kernels rely on ranges that start at a multiple of 16 bytes, whatever the largest binding is."""
+    count = 1003
+    tensor = TensorDesc(data_type, (1, 1, 1, count))
+    desc = ops.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+    plan = lower(desc, Capabilities(features=Capabilities().features | {"storage16", "float16"}, storage_buffer_bytes=most))
+    for place in (Range(Source.INPUT, 0), Range(Source.INPUT, 1), Range(Source.OUTPUT, 0)):
+        own = [part for item in plan.dispatches for part in item.bindings if part[:2] == place[:2]]
+        assert len(own) > 1 and all(part.offset % 16 == 0 and part.nbytes <= most for part in own)
+        ends = [part.offset + part.nbytes for part in own]
+        assert [part.offset for part in own] == [0, *ends[:-1]], "each starts where the one before ends"
+        assert count * element_bits(data_type) // 8 <= ends[-1] <= count * element_bits(data_type) // 8 + 3

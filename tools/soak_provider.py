@@ -52,7 +52,7 @@ def model() -> bytes:
         [numpy_helper.from_array(weight, "w")],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return onnx.ModelProto.SerializeToString(made)
+    return bytes(made.SerializeToString())
 
 
 def opened(source: bytes, device: object) -> onnxruntime.InferenceSession:

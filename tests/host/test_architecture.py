@@ -45,6 +45,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         {
             *("directml.device", "onnx", "onnx.control", "onnx.functions", "onnx.host_nodes", "onnx.model"),
             *("onnx.network", "onnx.node_facts", "onnx.program", "onnx.registry", "onnx.weights"),
+            *("onnx.external", "onnx.saved_by_runtime"),
         }
     ),
     "torch": frozenset({"directml.device"}),  # its options choose a Device

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -342,6 +343,61 @@ def test_what_goes_in_and_comes_out(nodes: list[onnx.NodeProto], outputs: list[s
         for mine, theirs in zip(session.run(None, {"x": x}), wanted.run(None, {"x": x}), strict=True):
             assert mine.shape == theirs.shape
             np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_operators_that_onnx_runtime_puts_into_onnx_s_domain(opened: Opened) -> None:
+    node = helper.make_node("SimplifiedLayerNormalization", ["x", "scale"], ["y"], axis=-1, epsilon=1e-6)
+    session = opened(model_of([node], {"x": ["n", 6]}, ["y"], scale=np.full(6, 2, np.float32)))
+    x = np.random.default_rng(0).standard_normal((3, 6), np.float32)
+    wanted = 2 * x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True))
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], wanted, rtol=1e-4)
+
+
+ENDS = {
+    "a session that is global": "",
+    "a tensor on the device": "value = onnxruntime.OrtValue.ortvalue_from_numpy(x, *dmlvk.ort.memory_of(device))",
+    "a library that is unregistered": "del session; onnxruntime.unregister_execution_provider_library(name)",
+    "a child": "\n".join(
+        [
+            "child = os.fork()",
+            "if not child:",
+            "    try:",
+            "        session.run(None, {'x': x})",
+            "    except Exception as error:",
+            "        os._exit(0 if 'StateError' in str(error) else 3)",
+            "    os._exit(4)",
+            "assert os.waitpid(child, 0)[1] == 0",
+            "session.run(None, {'x': x})",
+        ]
+    ),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("way", ENDS)
+def test_how_a_process_may_end(way: str) -> None:
+    """Whatever is still there when the interpreter ends, the process ends well."""
+    if way == "a child" and not hasattr(os, "fork"):
+        pytest.skip("the system has no fork")
+    node = helper.make_node("Tanh", ["x"], ["y"])
+    model = model_of([node], {"x": [4]}, ["y"]).SerializeToString()
+    program = f"""
+import os
+import numpy as np, onnxruntime
+import dmlvk.ort
+dmlvk.ort.register()
+name = dmlvk.ort.get_ep_name()
+device = dmlvk.ort.get_devices()[0]
+options = onnxruntime.SessionOptions()
+options.add_provider_for_devices([device], {{}})
+session = onnxruntime.InferenceSession({model!r}, options)
+x = np.ones(4, np.float32)
+session.run(None, {{"x": x}})
+{ENDS[way]}
+print("the end")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr
 
 
 @pytest.mark.full

@@ -21,14 +21,24 @@ def completed(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The model, changed in place: operators of ONNX Runtime's that it puts in ONNX's domain are in its own, and those on
     channels in blocks say how many channels a block has."""
     opset = max((item.version for item in proto.opset_import if item.domain in ("", "ai.onnx")), default=0)
-    adopted = False
-    for node in nodes_within(proto.graph.node):
-        if node.domain in ("", "ai.onnx") and _is_own(node.op_type, opset):
-            node.domain, adopted = MICROSOFT, True
-    if adopted and all(item.domain != MICROSOFT for item in proto.opset_import):
+    adopted = [adopt(node, opset) for node in nodes_within(proto.graph.node)]
+    if any(adopted) and all(item.domain != MICROSOFT for item in proto.opset_import):
         proto.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
     _say_block_sizes(proto)
     return proto
+
+
+def adopt(node: onnx.NodeProto, opset: int) -> bool:
+    """Puts a node of ONNX's domain that is one of ONNX Runtime's into its own; whether it was one.
+
+    Args:
+        node: The node.
+        opset: The version of ONNX's domain.
+    """
+    if node.domain not in ("", "ai.onnx") or not _is_own(node.op_type, opset):
+        return False
+    node.domain = MICROSOFT
+    return True
 
 
 def _is_own(op_type: str, opset: int) -> bool:

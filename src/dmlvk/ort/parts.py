@@ -16,12 +16,14 @@ from typing import Final
 import onnx
 
 from dmlvk.onnx.control import names_of
+from dmlvk.onnx.external import nodes_within
 from dmlvk.onnx.functions import expanded
 from dmlvk.onnx.host_nodes import may_run_on_host
 from dmlvk.onnx.model import Node, element_kind, read_node
 from dmlvk.onnx.node_facts import NodeFacts
 from dmlvk.onnx.program import find_driven
 from dmlvk.onnx.registry import find_counting, find_row, missing_reason
+from dmlvk.onnx.saved_by_runtime import adopt
 from dmlvk.onnx.weights import SplitModel
 from dmlvk.spec.errors import DmlvkError
 
@@ -56,6 +58,8 @@ class SharedGraph:
     refused: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for node in nodes_within(self.proto.node):
+            adopt(node, self.opsets.get("", self.opsets.get("ai.onnx", 0)))
         for node in self.proto.node:
             _leave_out_defaults(node, self.opsets)
         self.types = {item.name: item.type for item in self.proto.value_info}

@@ -207,7 +207,7 @@ _LAZY = {
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names}
 
-_SUBMODULES = ("eager", "onnx", "pydirectml", "torch", "xp")
+_SUBMODULES = ("eager", "onnx", "pydirectml", "xp")
 
 
 def _open_device() -> Device:

@@ -7,6 +7,7 @@ import models_page
 import operators_page
 import performance_page
 import runtime_names_page
+import torch_page
 import zoo_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -26,6 +27,7 @@ def pages() -> dict[str, str]:
         "performance.md": performance_page.page(found),
         "models.md": models_page.page(models_page.Record.read(), models_page.read_saved()),
         "zoo.md": zoo_page.page(),
+        "torch-operators.md": torch_page.page(),
         "drivers.md": drivers_page.page(),
         "images/roofline.svg": figures.roofline(found, alone=True),
         "images/copy-shares.svg": figures.copy_shares(found, alone=True),

@@ -185,6 +185,25 @@ def minimum(node: Conversion, a: Value, b: Value) -> Value:
     return node.elementwise(ops.ElementWiseMin, node.tensor(a, node.dtype), node.tensor(b, node.dtype))
 
 
+@converter("aten.fmax.default")
+def fmax(node: Conversion, a: Value, b: Value) -> Value:
+    return _but_nan(node, ops.ElementWiseMax, a, b)
+
+
+@converter("aten.fmin.default")
+def fmin(node: Conversion, a: Value, b: Value) -> Value:
+    return _but_nan(node, ops.ElementWiseMin, a, b)
+
+
+def _but_nan(node: Conversion, row: type[OperatorDesc], a: Value, b: Value) -> Value:
+    """What a function gives of two numbers; where one is NaN, the other."""
+    dtype = node.dtype
+    a, b = node.tensor(a, dtype), node.tensor(b, dtype)
+    if dtype.kind != "f":
+        return node.elementwise(row, a, b)
+    return node.elementwise(row, chosen(node, isnan(node, a), b, a, dtype), chosen(node, isnan(node, b), a, b, dtype))
+
+
 @converter("aten.clamp.default", "aten.clamp.Tensor")
 def clamp(node: Conversion, x: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
     """Where the bounds cross, the upper one counts."""
@@ -469,6 +488,28 @@ def negative(node: Conversion, x: Value) -> Value:
 @converter("aten.sign.default")
 def sign(node: Conversion, x: Value) -> Value:
     return x if x.dtype == BOOL else node.elementwise(ops.ElementWiseSign, x)
+
+
+@converter("aten.signbit.default")
+def signbit(node: Conversion, x: Value) -> Value:
+    """Whether the sign's bit is set, as it is of -0."""
+    if x.dtype.kind in "bu":
+        return node.fill(x.sizes, np.bool_(False))
+    return compared(node, ops.ElementWiseLogicalLessThan, x.reinterpret(np.dtype(f"i{x.dtype.itemsize}")), 0)
+
+
+@converter("aten.angle.default")
+def angle(node: Conversion, x: Value) -> Value:
+    """0 or, below 0, pi; of NaN NaN."""
+    y = node.tensor(x, node.dtype)
+    turned = chosen(node, compared(node, ops.ElementWiseLogicalLessThan, y, 0.0), math.pi, 0.0, y.dtype)
+    return chosen(node, isnan(node, y), y, turned, y.dtype)
+
+
+@converter("aten.exp2.default")
+def exp2(node: Conversion, x: Value) -> Value:
+    x = node.tensor(x, node.dtype)
+    return node.elementwise(ops.ElementWisePow, node.tensor(2.0, x.dtype), x)
 
 
 @converter("aten.rsqrt.default")

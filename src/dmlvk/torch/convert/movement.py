@@ -185,6 +185,28 @@ def diagonal(node: Conversion, x: Value, offset: int = 0, dim1: int = 0, dim2: i
     return replace(x, sizes=node.sizes, strides=strides)
 
 
+@converter("aten.diagonal_scatter.default", moves=True)
+def diagonal_scatter(node: Conversion, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """x with the elements whose places in two dimensions differ by the offset replaced."""
+    first, last = dim1 % x.rank, dim2 % x.rank
+    before, count = max(-offset, 0), source.sizes[-1]
+    behind = x.sizes[first] - before - count
+    if not count or 0 in x.sizes:
+        return x
+    source = node.tensor(source, x.dtype)
+    line = (0,) * (source.rank - 1)
+    rows = padded(node, source, PaddingMode.CONSTANT, (*line, before), (*line, behind))
+    rest = [axis for axis in range(x.rank) if axis not in (first, last)]
+    order = [*rest, first]
+    rows = rows.transpose([order.index(axis) for axis in sorted(order)])
+    rows = node.reshape(rows, tuple(1 if axis == last else size for axis, size in enumerate(x.sizes)))
+    mask = np.eye(x.sizes[first], x.sizes[last], offset, dtype=np.bool_)
+    mask = mask if first < last else mask.T
+    shown = node.upload(mask.reshape([x.sizes[axis] if axis in (first, last) else 1 for axis in range(x.rank)]))
+    values = (item.broadcast_to(x.sizes) for item in (shown, rows, x))
+    return node.elementwise(ops.ElementWiseIf, *values, dtype=x.dtype)
+
+
 # -- rows by their places
 
 

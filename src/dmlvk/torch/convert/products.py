@@ -34,6 +34,14 @@ def dot(node: Conversion, a: Value, b: Value) -> Value:
     return node.reshape(multiplied(node, node.reshape(a, (1, *a.sizes)), node.reshape(b, (*b.sizes, 1))), ())
 
 
+@converter("aten.addbmm.default")
+def addbmm(node: Conversion, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
+    """The sum of the products of a stack is one product of matrices side by side."""
+    count, rows, inner = a.sizes
+    wide = node.reshape(a.transpose((1, 0, 2)), (rows, count * inner))
+    return addmm(node, c, wide, node.reshape(b, (count * inner, b.sizes[2])), beta=beta, alpha=alpha)
+
+
 @converter("aten.addmm.default", "aten.baddbmm.default")
 def addmm(node: Conversion, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
     """beta c + alpha a b. With a beta of 0 what c holds does not count, be it NaN."""

@@ -87,6 +87,8 @@ def _linear(count: int) -> Callable[..., Value]:
         scale_factors: Sequence[float | None] | None,
     ) -> Value:
         """A product with a matrix of weights a dimension."""
+        if x.dtype.kind != "f":
+            raise node.unsupported(f"interpolation of {x.dtype} is not supported, only of floating-point types")
         sizes = zip(x.sizes[-count:], node.sizes[-count:], _factors(count, scale_factors), strict=True)
         return weighed(node, x, [_linear_matrix(*item, align_corners) for item in sizes])
 

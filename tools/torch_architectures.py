@@ -195,7 +195,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [tensor for part in parts for tensor in _tensors(part)]
 
 
-class Flat(torch.nn.Module):
+class Flat(torch.nn.Module):  # type: ignore[misc]  # PyTorch's types are not followed
     """A model that returns a list of tensors."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -251,7 +251,7 @@ def _compiled(model: torch.nn.Module) -> Callable[..., list[torch.Tensor]]:
     import dmlvk.torch
 
     run: Any = torch.compile(model, backend=dmlvk.torch.backend)
-    return run
+    run: Callable[..., list[torch.Tensor]] = torch.compile(model, backend=dmlvk.torch.backend)
 
 
 def _counted(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:

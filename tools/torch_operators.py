@@ -29,17 +29,19 @@ from torch.utils import _pytree as pytree
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool)
 _RANDOM = (
     "bernoulli",
+    "cauchy",
     "dropout",
     "exponential",
     "geometric",
     "log_normal",
     "multinomial",
     "normal",
+    "pca_lowrank",
     "rand",
     "rrelu",
+    "svd_lowrank",
     "uniform",
 )
-_RANDOM += ("cauchy", "pca_lowrank", "svd_lowrank")
 _UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 _SLACK = 4.0
 """How many times as far from the exact numbers as PyTorch's CPU results ours may be, where they are not close to these."""

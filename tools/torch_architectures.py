@@ -250,8 +250,8 @@ def _judged(found: list[Any], near: list[Any], exact: list[Any]) -> dict[str, An
 def _compiled(model: torch.nn.Module) -> Callable[..., list[torch.Tensor]]:
     import dmlvk.torch
 
-    run: Any = torch.compile(model, backend=dmlvk.torch.backend)
     run: Callable[..., list[torch.Tensor]] = torch.compile(model, backend=dmlvk.torch.backend)
+    return run
 
 
 def _counted(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:

@@ -37,6 +37,7 @@ def test_the_diff_is_all_there_is_of_the_operator() -> None:
     operator = next(kind for kind in REGISTRY if class_name(kind) == operator_name())
     names = re.compile(rf"\b({operator_name()}|{operator.name.lower()}|(OP_)?{operator.name})\b")
     for path, lines in lines_that_name(names, "src/dmlvk", "glsl", "tools").items():
-        # A converter from ONNX is another matter than the operator, and so are one from PyTorch, a function of numpy's and a sign of Python's.
+        # A converter from ONNX or PyTorch is another matter than the operator, and so are a function of numpy's and a sign
+        # of Python's.
         if path not in (EVERY_OPERATOR, *PYTHONS_NAMES) and not re.search(r"/(onnx|torch/convert)/", path):
             assert set(lines) <= set(ADDED.get(path, ())), path

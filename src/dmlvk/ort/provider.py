@@ -256,7 +256,9 @@ class ProviderSession:
             kept = [at for at, node in enumerate(graph.proto.node) if is_kept(node)]
             graph.refused.update(dict.fromkeys(kept, "it is a part by itself"))
             if around is not None and not self._takes_inner:
-                reason = "it is in an inner graph, whose parts ONNX Runtime names as those of the graph around it before 1.25"
+                reason = (
+                    "it is in an inner graph, whose parts ONNX Runtime names as those of the graph around it before 1.25"
+                )
                 graph.refused.update(dict.fromkeys(range(len(graph.proto.node)), reason))
             parts, left = self._parts(graph)
             for at in kept:

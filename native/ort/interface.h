@@ -175,6 +175,7 @@ struct OrtNodeFusionOptions {
 
 #define DMLVK_ORT_API(CALL)                                                                                                  \
     CALL(0, 1, OrtStatus*, CreateStatus, (int, const char*))                                                                 \
+    CALL(2, 1, const char*, GetErrorMessage, (const OrtStatus*))                                                             \
     CALL(51, 1, OrtStatus*, GetTensorMutableData, (OrtValue*, void**))                                                       \
     CALL(55, 1, OrtStatus*, CastTypeInfoToTensorInfo, (const OrtTypeInfo*, const OrtTensorTypeAndShapeInfo**))               \
     CALL(56, 1, OrtStatus*, GetOnnxTypeFromTypeInfo, (const OrtTypeInfo*, int*))                                             \

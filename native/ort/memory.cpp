@@ -96,6 +96,21 @@ void DeviceMemory::free(uint64_t address) {
     blocks_.erase(found);
 }
 
+void DeviceMemory::keep_only(Held* device) {
+    std::vector<Block> dropped;  // Freed without the mutex.
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& [bytes, same] : kept_) {
+        const auto others = std::stable_partition(
+            same.begin(), same.end(), [&](const auto& kept) { return behind->is_of(kept.second.buffer.get(), device); });
+        for (auto kept = others; kept != same.end(); ++kept) {
+            dropped.push_back(std::move(kept->second));
+            spare_[bytes].push_back(kept->first);
+            kept_bytes_ -= bytes;
+        }
+        same.erase(others, same.end());
+    }
+}
+
 Place DeviceMemory::at(uint64_t address, uint64_t bytes) const {
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = blocks_.upper_bound(address);

@@ -64,6 +64,8 @@ class DeviceMemory {
         return placed(made(whole), whole);
     }
     void free(uint64_t address);
+    /// Frees kept memory that is not of this device object: one of the same GPU that was opened before, and may be lost.
+    void keep_only(Held* device);
     /// Where an address of this device is; throws std::runtime_error where nothing is. The buffer lives as long as its memory
     /// is not freed.
     Place at(uint64_t address, uint64_t bytes) const;

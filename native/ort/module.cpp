@@ -245,6 +245,9 @@ Tensor tensor_of(const Interface& ort, const OrtValue* value) {
     return found;
 }
 
+/// Why this thread's last allocation of a device's memory failed, which ONNX Runtime does not ask for.
+thread_local std::string no_memory;
+
 /// Where tensors are: on the host, or in the memory of one of the devices. From any thread, without Python.
 class Memories {
   public:
@@ -260,7 +263,8 @@ class Memories {
             return {&nothing, nullptr, 0};
         }
         if (data == nullptr) {
-            throw std::runtime_error("a tensor of " + std::to_string(bytes) + " bytes has no memory: there was no room");
+            throw std::runtime_error("a tensor of " + std::to_string(bytes) + " bytes has no memory: " +
+                                     std::exchange(no_memory, "ONNX Runtime has given none"));
         }
         return DeviceMemory::is_ours(data) ? of(data).at(reinterpret_cast<uint64_t>(data), bytes) : Place{data, nullptr, 0};
     }
@@ -732,7 +736,8 @@ struct Allocator : OrtAllocator {
                     made = reinterpret_cast<void*>(mine.memory.allocate(bytes, [&](uint64_t whole) { return mine.buffer(whole); }));
                 }
             });
-            if (failed != nullptr) {  // Whoever uses the memory says that there is none; Python's log has why.
+            if (failed != nullptr) {  // Whoever uses the memory says that there is none, and why.
+                no_memory = mine.ort.api.GetErrorMessage(failed);
                 mine.ort.api.ReleaseStatus(failed);
             }
             return made;
@@ -1017,7 +1022,11 @@ struct Factory : OrtEpFactory {
                 info = info_of(uuid, 0);
             }
         }
-        return new Provider(ort, memories, info, std::move(session));
+        auto made = std::make_unique<Provider>(ort, memories, info, std::move(session));
+        if (info != nullptr) {
+            memories.add(uuid, 0).keep_only(made->device.get());
+        }
+        return made.release();
     }
 
     const Interface ort;

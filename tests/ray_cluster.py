@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dmlvk
+
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -25,7 +27,8 @@ def run_on_cluster(code: str, *arguments: str, seconds: float = 900) -> str:
     """What a program prints that makes a ``cluster``; with all its processes it is gone then. The time is for a program that
     hangs, and no measure of anything."""
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_prestart_worker_first_driver": "0"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    home = str(Path(dmlvk.__file__).parents[1])  # first: tools that tests import put the sources in front
+    environment["PYTHONPATH"] = os.pathsep.join([home, *filter(None, sys.path)])
     with _no_process_left():
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=seconds

@@ -166,7 +166,7 @@ def test_a_call_records_only_what_touches_its_own_memory(
     add = Recording.add
 
     def adding(self: Recording, commands: Sequence[Command]) -> None:
-        recorded.extend(command.kernel for command in commands)
+        recorded.extend(kernel for command in commands for _, kernel in command.labels)
         add(self, commands)
 
     monkeypatch.setattr(Recording, "add", adding)

@@ -13,6 +13,7 @@ import pytest
 import toy_door
 
 import dmlvk
+from dmlvk.kernels.common.plan import BlockCopy
 from dmlvk.runtime.recorder import Command, Recording
 
 HERE = pathlib.Path(__file__).parent
@@ -37,7 +38,7 @@ def test_a_network_of_another_door(
     add = Recording.add
 
     def adding(self: Recording, commands: Sequence[Command]) -> None:
-        recorded.extend(command.kernel for command in commands if command.kernel != "copy")
+        recorded.extend(kernel for command in commands for _, kernel in command.labels if kernel != BlockCopy.name)
         add(self, commands)
 
     monkeypatch.setattr(Recording, "add", adding)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -16,6 +18,8 @@ from dmlvk.spec.errors import DmlvkError, InvalidArgumentError, UnsupportedError
 from dmlvk.spec.schema import OperatorDesc
 
 V = TypeVar("V", bound=Value)
+Range = tuple[int, int, int]
+"""First element, elements and step along a dimension."""
 
 
 class Launches(ABC, Generic[V]):
@@ -158,6 +162,23 @@ class Launches(ABC, Generic[V]):
             desc = desc.replace(**{name: fields[name].desc() for name in missing})
         desc.validate()
         return desc, fields
+
+    def sliced(self, x: V, ranges: Sequence[Range]) -> V:
+        """The elements in the ranges: a view where they start with x's first and step forward, else a copy."""
+        sizes = tuple(count for _, count, _ in ranges)
+        if 0 in sizes:
+            return self.new(sizes, x.dtype)
+        if all(start == 0 and step > 0 for start, _, step in ranges):
+            strides = tuple(own * step for own, (_, _, step) in zip(x.strides, ranges, strict=True))
+            return replace(x, sizes=sizes, strides=strides)
+        return self.launch(
+            ops.Slice1,
+            x,
+            output_tensor=self.new(sizes, x.dtype),
+            input_window_offsets=tuple(min(start, start + (count - 1) * step) for start, count, step in ranges),
+            input_window_sizes=tuple((count - 1) * abs(step) + 1 for _, count, step in ranges),
+            input_window_strides=tuple(step for _, _, step in ranges),
+        )
 
 
 def _sized_as_first(row: type[OperatorDesc]) -> bool:

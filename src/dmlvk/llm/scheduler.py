@@ -76,7 +76,7 @@ class _Leader(NamedTuple):
 
     Attributes:
         place: Its sequence.
-        request: It.
+        request: Whose prompt it reads.
         rows: What both begin with.
     """
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
-from dmlvk.onnx.convert.movement import sliced
 from dmlvk.onnx.model import Array
 from dmlvk.onnx.registry import always, converts
 from dmlvk.onnx.values import Value
@@ -33,7 +32,7 @@ def gather(node: Conversion) -> Value:
         return taken(node, x, node[1], axis)
     ranges = [(0, size, 1) for size in x.sizes]
     ranges[axis] = places
-    return node.reshape(sliced(node, x, ranges), (*x.sizes[:axis], *indices.shape, *x.sizes[axis + 1 :]))
+    return node.reshape(node.sliced(x, ranges), (*x.sizes[:axis], *indices.shape, *x.sizes[axis + 1 :]))
 
 
 def _range(indices: Array, size: int) -> tuple[int, int, int] | None:

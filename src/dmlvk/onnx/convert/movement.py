@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
+from dmlvk.engine.launches import Range
 from dmlvk.graph.views import Sizes
 from dmlvk.onnx.conversion import Conversion
 from dmlvk.onnx.model import Array, data_type_of
@@ -18,8 +18,6 @@ from dmlvk.spec.enums import DepthSpaceOrder, PaddingMode, TensorDataType
 from dmlvk.spec.schema import NUMERIC
 
 _ANY = (TensorDataType.FLOAT64, *NUMERIC)
-_Range = tuple[int, int, int]
-"""First element, elements and step along a dimension."""
 
 _MODES = {
     "constant": PaddingMode.CONSTANT,
@@ -56,34 +54,16 @@ def _slice(
         if step == 0:
             raise node.invalid("no step may be 0", list(steps))
         ranges[axis] = _range(x.sizes[axis], start, end, step)
-    return sliced(node, x, ranges)
+    return node.sliced(x, ranges)
 
 
-def _range(size: int, start: int, end: int, step: int) -> _Range:
+def _range(size: int, start: int, end: int, step: int) -> Range:
     """ONNX's clamping: a start before the first element is the first one, for steps back too, where Python has none."""
     first, last = (0, size) if step > 0 else (-1, size - 1)
     start, end = (place + size if place < 0 else place for place in (start, end))
     start, end = min(max(start, 0), last), min(max(end, first), last)
     count = max(-((start - end) // step), 0)
     return (start, count, step) if count > 1 else (start, count, 1)
-
-
-def sliced(node: Conversion, x: Value, ranges: Sequence[_Range]) -> Value:
-    """The elements in the ranges: x itself, a view where they start with x's first and step forward, or a copy."""
-    sizes = tuple(count for _, count, _ in ranges)
-    if 0 in sizes:
-        return node.new(sizes, x.dtype)
-    if all(start == 0 and step > 0 for start, _, step in ranges):
-        strides = tuple(own * step for own, (_, _, step) in zip(x.strides, ranges, strict=True))
-        return replace(x, sizes=sizes, strides=strides)
-    return node.launch(
-        ops.Slice1,
-        x,
-        output_tensor=node.new(sizes, x.dtype),
-        input_window_offsets=tuple(min(start, start + (count - 1) * step) for start, count, step in ranges),
-        input_window_sizes=tuple((count - 1) * abs(step) + 1 for _, count, step in ranges),
-        input_window_strides=tuple(step for _, _, step in ranges),
-    )
 
 
 @converts("Split", 2, 11, types=_ANY, moves=always)
@@ -189,7 +169,7 @@ def _padded(node: Conversion, mode: str, pads: list[int], value: np.generic, axe
     kept = [(max(-start, 0), min(start, 0) + size + min(end, 0), 1) for start, size, end in dimensions]
     if min((count for _, count, _ in kept), default=0) < 0:
         raise node.invalid(f"negative pads must not cut off more than the sizes {x.sizes} have", pads)
-    x = sliced(node, x, kept)
+    x = node.sliced(x, kept)
     starts, ends = (tuple(max(count, 0) for count in counts) for counts in (before, after))
     sizes = tuple(start + size + end for start, size, end in zip(starts, x.sizes, ends, strict=True))
     if sizes == x.sizes:

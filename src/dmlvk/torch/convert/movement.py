@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from dmlvk.engine.launches import Range
 from dmlvk.engine.values import Value
 from dmlvk.spec import ops
 from dmlvk.spec.enums import PaddingMode
@@ -16,26 +17,6 @@ from dmlvk.torch.conversion import Conversion, Number
 from dmlvk.torch.registry import converter
 
 _INT: Final = np.dtype(np.int32)
-Range = tuple[int, int, int]
-"""First element, elements and step along a dimension."""
-
-
-def sliced(node: Conversion, x: Value, ranges: Sequence[Range]) -> Value:
-    """The elements in the ranges: a view where they start with x's first and step forward, else a copy."""
-    sizes = tuple(count for _, count, _ in ranges)
-    if 0 in sizes:
-        return node.new(sizes, x.dtype)
-    if all(start == 0 and step > 0 for start, _, step in ranges):
-        strides = tuple(own * step for own, (_, _, step) in zip(x.strides, ranges, strict=True))
-        return replace(x, sizes=sizes, strides=strides)
-    return node.launch(
-        ops.Slice1,
-        x,
-        output_tensor=node.new(sizes, x.dtype),
-        input_window_offsets=tuple(min(start, start + (count - 1) * step) for start, count, step in ranges),
-        input_window_sizes=tuple((count - 1) * abs(step) + 1 for _, count, step in ranges),
-        input_window_strides=tuple(step for _, _, step in ranges),
-    )
 
 
 def whole(x: Value) -> list[Range]:
@@ -56,14 +37,14 @@ def slice_(
 ) -> Value:
     ranges = whole(x)
     ranges[dim] = _range(x.sizes[dim], start, end, step)
-    return sliced(node, x, ranges)
+    return node.sliced(x, ranges)
 
 
 @converter("aten.select.int", moves=True)
 def select(node: Conversion, x: Value, dim: int, index: int) -> Value:
     ranges = whole(x)
     ranges[dim] = (index + x.sizes[dim] if index < 0 else index, 1, 1)
-    return node.reshape(sliced(node, x, ranges), node.sizes)
+    return node.reshape(node.sliced(x, ranges), node.sizes)
 
 
 @converter("aten.flip.default", moves=True)
@@ -72,7 +53,7 @@ def flip(node: Conversion, x: Value, dims: Sequence[int]) -> Value:
     for dim in dims if x.rank else ():
         size = x.sizes[dim]
         ranges[dim] = (size - 1, size, -1) if size > 1 else ranges[dim]
-    return sliced(node, x, ranges)
+    return node.sliced(x, ranges)
 
 
 @converter("aten.cat.default", moves=True)
@@ -129,7 +110,7 @@ def slice_scatter(
 def _part(node: Conversion, x: Value, axis: int, start: int, count: int) -> Value:
     ranges = whole(x)
     ranges[axis] = (start, count, 1)
-    return sliced(node, x, ranges)
+    return node.sliced(x, ranges)
 
 
 def _between(node: Conversion, x: Value, source: Value, axis: int, places: Range) -> Value:
@@ -140,7 +121,7 @@ def _between(node: Conversion, x: Value, source: Value, axis: int, places: Range
         own = count if offset == 0 else count - 1
         ranges = whole(x)
         ranges[axis] = (first + offset, own, step)
-        rows.append(source.shorten(axis, own) if offset == 0 else sliced(node, x, ranges))
+        rows.append(source.shorten(axis, own) if offset == 0 else node.sliced(x, ranges))
     most = [row.shorten(axis, count - 1) for row in rows]
     split = [node.reshape(row, (*row.sizes[: axis + 1], 1, *row.sizes[axis + 1 :])) for row in most]
     woven = joined(node, split, axis + 1)
@@ -179,7 +160,7 @@ def diagonal(node: Conversion, x: Value, offset: int = 0, dim1: int = 0, dim2: i
         ranges = whole(x)
         axis, start = (last, offset) if offset > 0 else (first, -offset)
         ranges[axis] = (start, x.sizes[axis] - start, 1)
-        x = sliced(node, x, ranges)
+        x = node.sliced(x, ranges)
     rest = [axis for axis in range(x.rank) if axis not in (first, last)]
     strides = (*(x.strides[axis] for axis in rest), x.strides[first] + x.strides[last])
     return replace(x, sizes=node.sizes, strides=strides)
@@ -234,7 +215,7 @@ def padded(
 ) -> Value:
     """x with elements before and after it; negative counts are cut off first."""
     pairs = list(zip(starts, x.sizes, ends, strict=True))
-    x = sliced(node, x, [(max(-start, 0), min(start, 0) + size + min(end, 0), 1) for start, size, end in pairs])
+    x = node.sliced(x, [(max(-start, 0), min(start, 0) + size + min(end, 0), 1) for start, size, end in pairs])
     starts, ends = (tuple(max(count, 0) for count in counts) for counts in (starts, ends))
     if not any((*starts, *ends)):
         return x

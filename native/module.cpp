@@ -386,11 +386,11 @@ nb::handle item_of(nb::handle sequence, size_t index) {
     if (!is_tuple && !PyList_Check(sequence.ptr())) {
         throw nb::type_error("launch: takes tuples and lists");
     }
-    if (index >= static_cast<size_t>(is_tuple ? PyTuple_GET_SIZE(sequence.ptr()) : PyList_GET_SIZE(sequence.ptr()))) {
+    if (index >= static_cast<size_t>(is_tuple ? PyTuple_Size(sequence.ptr()) : PyList_Size(sequence.ptr()))) {
         throw std::invalid_argument("launch: item " + std::to_string(index) + " is not there");
     }
     const auto place = static_cast<Py_ssize_t>(index);
-    return is_tuple ? PyTuple_GET_ITEM(sequence.ptr(), place) : PyList_GET_ITEM(sequence.ptr(), place);
+    return is_tuple ? PyTuple_GetItem(sequence.ptr(), place) : PyList_GetItem(sequence.ptr(), place);
 }
 
 uint64_t number_of(nb::handle sequence, size_t index) {

@@ -216,3 +216,15 @@ def test_a_workflow_is_one(path: pathlib.Path) -> None:
 
 def test_there_are_workflows() -> None:
     assert {path.name for path in WORKFLOWS} == {"ci.yml", "wheels.yml"}
+
+
+def test_the_native_modules_keep_to_the_interface_that_a_wheel_for_several_versions_has() -> None:
+    """3.12's wheel has Python's stable interface, in which the macros that look into objects (``PyList_GET_ITEM``) are not:
+    a build for 3.11 takes them, and the wheel for all later versions fails to compile."""
+    macro = re.compile(r"\bPy[A-Z][A-Za-z]+_(?:GET|SET|AS)_[A-Z_]+\b")
+    found = {
+        f"{path.name}: {name}"
+        for path in sorted((ROOT / "native").rglob("*.[ch]*"))
+        for name in macro.findall(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()

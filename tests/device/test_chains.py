@@ -212,6 +212,7 @@ def test_rounding_to_bfloat16(device: dmlvk.Device) -> None:
     sums = numbers(5, 3, 36)
     bits_ = sums.view(np.uint32) & 0xFFFF0000 | np.random.default_rng(6).choice([0, 0x7FFF, 0x8000, 0x8001], sums.shape)
     x = bits_.astype(np.uint32).view(np.float32)
+    x[np.abs(x) < np.finfo(np.float32).tiny] = 0  # a device may flush subnormals when it negates
     x[0, :2] = np.array([0x7F7FFFFF, 0xFF7F8000], np.uint32).view(np.float32)
     tensor = TensorDesc(F32, x.shape)
     program = Program(1, x.shape)

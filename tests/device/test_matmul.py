@@ -132,7 +132,9 @@ def test_long_sums_of_few_rows_meet_in_temporary_memory(device: dmlvk.Device, ro
     a, b = random(rows, 40_001), random(40_001, 18)
     given = np.ascontiguousarray(b.T) if transposed else b
     desc = describe(a, given, trans_b=MatrixTransform(int(transposed)))
-    assert len(lower(desc, device.capabilities, force="vector").dispatches) == 2
+    # A GPU's workgroup is wide enough for a whole column that lies in a row.
+    in_one = transposed and not device.capabilities.is_cpu
+    assert len(lower(desc, device.capabilities, force="vector").dispatches) == (1 if in_one else 2)
     assert_close(run(device, a, given, "vector", trans_b=MatrixTransform(int(transposed))), a.astype(np.float64) @ b)
 
 

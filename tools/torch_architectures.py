@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, Final
 
@@ -286,16 +287,19 @@ def tried(name: str, kind: str) -> dict[str, Any]:
 # -- runs
 
 
-def _define_missing() -> None:
-    """Declares what torchvision registers shapes for, where its extension is not of this PyTorch."""
-    for name, types in (("nms", "Tensor dets, Tensor scores, float t"), ("qnms", "Tensor dets, Tensor scores, float t")):
-        with contextlib.suppress(RuntimeError):
-            torch.library.define(f"torchvision::{name}", f"({types}) -> Tensor")
+def define_missing() -> None:
+    """Declares what torchvision registers shapes for, where its extension is not of this PyTorch and cannot be loaded."""
+    try:
+        import torchvision  # noqa: F401
+    except RuntimeError:
+        for name, types in (("nms", "Tensor dets, Tensor scores, float t"), ("qnms", "Tensor dets, Tensor scores, float t")):
+            with contextlib.suppress(RuntimeError):
+                torch.library.define(f"torchvision::{name}", f"({types}) -> Tensor")
 
 
 def _work(name: str, kind: str, pipe: Any) -> None:
     torch.set_num_threads(1)
-    _define_missing()
+    define_missing()
     try:
         pipe.send(tried(name, kind))
     except BaseException as error:
@@ -330,16 +334,21 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="names, with wildcards")
     parser.add_argument("--kinds", default="inference,training")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one")
+    parser.add_argument("--jobs", type=int, default=1, help="how many run at once")
     given = parser.parse_args()
     lines = given.out.read_text().splitlines() if given.out.exists() else []
     done = {(made["name"], made["kind"]) for made in map(json.loads, lines)}
-    for kind in given.kinds.split(","):
-        for name in architectures():
-            if fnmatch.fnmatch(name, given.only) and (name, kind) not in done:
-                made = _run(name, kind, given.limit)
-                print(json.dumps(made), file=sys.stderr, flush=True)
-                with given.out.open("a") as file:
-                    file.write(json.dumps(made, sort_keys=True) + "\n")
+    wanted = [
+        (name, kind, given.limit)
+        for kind in given.kinds.split(",")
+        for name in architectures()
+        if fnmatch.fnmatch(name, given.only) and (name, kind) not in done
+    ]
+    with ThreadPool(given.jobs) as pool:
+        for made in pool.imap_unordered(lambda task: _run(*task), wanted):
+            print(json.dumps(made), file=sys.stderr, flush=True)
+            with given.out.open("a") as file:
+                file.write(json.dumps(made, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

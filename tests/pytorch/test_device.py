@@ -21,6 +21,13 @@ def test_tensors_go_to_the_device_and_come_back() -> None:
     assert t[1, 1].item() == X.t()[1, 1]
 
 
+def test_synchronize_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[object] = []
+    monkeypatch.setattr(type(dmlvk.default_device()), "wait_idle", lambda device: waited.append(device))
+    torch.dmlvk.synchronize()
+    assert waited == [dmlvk.default_device()]
+
+
 def test_views_share_memory() -> None:
     t, own = X.to("dmlvk"), X.clone()
     for tensor in (t, own):

@@ -49,7 +49,7 @@ class _DeviceModule:
         return 1
 
     def synchronize(self, device: object = None) -> None:
-        default_device().flush()
+        default_device().wait_idle()
 
     def manual_seed_all(self, seed: int) -> None:
         """Random numbers follow from PyTorch's own generator."""

@@ -46,6 +46,7 @@ def cluster(nodes: int = 2, copies: int = 1, cpus: float = 1) -> Iterator[Any]:
     import dmlvk.ray
 
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # a short path: names of sockets have 107 bytes
+    Path("/tmp/ray").mkdir(exist_ok=True)  # where Ray's cluster of tests writes its address, whatever its own folder is
     made = Cluster()
     try:
         for index in range(nodes):

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from counting_model import byte_tokens
+from language_models import write_model
 from onnx import helper
 from onnx_models import make_model
 from ray_cluster import run_on_cluster
@@ -45,3 +47,72 @@ def test_a_folder_on_a_cluster(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "model.onnx")
     assert run_on_cluster(FOLDER, str(tmp_path)).splitlines()[-1] == "right"
     assert '"broken.npy"' in (tmp_path / "told.json").read_text()
+
+
+TEXTS = '''
+import os, signal, sys
+from pathlib import Path
+import ray
+import ray.data
+import dmlvk.ray
+from dmlvk import llm
+from dmlvk.llm.decoder import Decoder
+from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError
+from ray_cluster import cluster
+
+path = Path(sys.argv[1])
+
+
+class Failing(dmlvk.ray.LlmPredictor):
+    """Fails three times in the middle of answers: killed, without its device, and without memory."""
+
+    def __call__(self, batch):
+        step = Decoder.step
+        due = {10: "killed", 30: "lost", 50: "full"}
+
+        def failing(decoder, *arguments, **options):
+            found = step(decoder, *arguments, **options)
+            for row, what in due.items():
+                if row in batch["id"] and max(decoder.lengths) > 12 and self.first(what):
+                    if what == "killed":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    raise {"lost": DeviceLostError, "full": OutOfDeviceMemoryError}[what](what)
+            return found
+
+        Decoder.step = failing
+        try:
+            return super().__call__(batch)
+        finally:
+            Decoder.step = step
+
+    def first(self, what):
+        try:
+            os.close(os.open(path.with_name(what), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+prompts = [f"{'abc' * (number % 5)} {number}" for number in range(64)]
+options = dict(max_new_tokens=12, temperature=1.0, seed=5)
+with cluster():
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    rows = ray.data.from_items([{"id": number, "prompt": prompt} for number, prompt in enumerate(prompts)])
+    made = dmlvk.ray.predict(
+        rows, Failing, dmlvk.ray.share(path), batch_size=6, num_cpus=0.5, sequences=3, capacity=64, **options
+    ).take_all()
+failed = sorted(item.name for item in path.parent.iterdir() if item != path)
+assert failed == ["full", "killed", "lost"], failed
+assert [row["id"] for row in made] == list(range(64))
+model = llm.load(path, capacity=64)
+for row in made:
+    assert row["answer"] == "".join(model.generate(row["prompt"], **options)), row
+print("right")
+'''
+
+
+def test_prompts_on_a_cluster_though_processes_fail(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    tables = {name: rng.standard_normal((258, 64)).astype(np.float32) for name in ("token_embd", "output")}
+    path = write_model(tmp_path / "tiny.gguf", "llama", tokenizer=byte_tokens(), **tables)
+    assert run_on_cluster(TEXTS, str(path)).splitlines()[-1] == "right"

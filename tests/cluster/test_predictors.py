@@ -20,7 +20,7 @@ import numpy as np
 import ray
 import ray.data
 import dmlvk.ray
-from dmlvk.spec.errors import DeviceLostError
+from dmlvk.spec.errors import DeviceLostError, OutOfDeviceMemoryError
 from ray_cluster import cluster
 
 path = Path(sys.argv[1])
@@ -28,10 +28,21 @@ COUNT = 2_000
 
 
 class Failing(dmlvk.ray.OnnxPredictor):
-    """Fails twice, once killed and once without its device, each time after a batch is computed."""
+    """Fails three times: once killed and once without its device, each time after a batch is computed, and once without
+    memory in the middle of one."""
 
     def __call__(self, batch):
+        run = self._session.run
+
+        def full(*arguments):
+            made = run(*arguments)
+            if 1_501 in batch["id"] and self.first("full"):
+                raise OutOfDeviceMemoryError("the device is full")
+            return made
+
+        self._session.run = full
         made = super().__call__(batch)
+        self._session.run = run
         if 1_001 in batch["id"] and self.first("killed"):
             os.kill(os.getpid(), signal.SIGKILL)
         with self.new_process_on_failure():
@@ -61,7 +72,7 @@ with cluster():
     fetched = list(Path(ray.get_runtime_context().get_temp_dir()).rglob("models/*/model.onnx"))
 
 failed = sorted(item.name for item in path.parent.iterdir() if item != path)
-assert failed == ["killed", "lost"], failed
+assert failed == ["full", "killed", "lost"], failed
 assert len(fetched) == 2, fetched
 assert [row["id"] for row in made] == list(range(COUNT))
 assert all(np.array_equal(row["y"], row["id"] * np.float32([1, 2, 3, 4])) for row in made)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dmlvk.llm.chat_template import ChatTemplate
+from dmlvk.llm.decoder import Told
 from dmlvk.llm.model import Model
 from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tokenizer import Tokenizer
@@ -35,6 +37,8 @@ def byte_tokenizer(**keys: Any) -> Tokenizer:
 
 class CountingDecoder:
     """The token after t is t + 1 for an even place, and that after its neighbour for others, of a text given ahead."""
+
+    has_logprobs = True
 
     def __init__(self, text: Sequence[int], capacity: int = 64, sequences: int = 1) -> None:
         self.text, self.capacity = list(text), capacity
@@ -67,6 +71,13 @@ class CountingDecoder:
                 assert len(self.rows[slot]) <= self.capacity
                 self.chosen[slot] = self.text[len(self.rows[slot]) % len(self.text)]
         return np.array(self.chosen, np.int32)
+
+    def step_told(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> tuple[Any, Told]:
+        """The token that is chosen has half of the probability, the byte after it a quarter, and 7 none."""
+        chosen = self.step(sampling, tokens)
+        best = np.stack([chosen, (chosen + 1) % 258, np.full_like(chosen, 7)], 1)
+        values = np.tile(np.float32([math.log(0.5), math.log(0.25), -math.inf]), (len(chosen), 1))
+        return chosen, Told(values[:, :1], best, values)
 
     def steps(self, sampling: Sequence[Sampling | None], count: int) -> Any:
         self.ahead.append(count)

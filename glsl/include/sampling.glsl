@@ -28,10 +28,13 @@ struct Control {
     uint window;               // tokens of the history's end that are penalised
     uvec2 seed;
     bool is_active;
+    float presence;            // what logits of tokens in the answer lose, and
+    float frequency;           // what they lose for each time that it has them
+    uint answer;               // tokens of the history before the answer
 };
 
 Control control_of(uint sequence) {
-    const uint at = BYTE_OFFSET_CONTROLS / 4 + sequence * 10u;
+    const uint at = BYTE_OFFSET_CONTROLS / 4 + sequence * CONTROL_WORDS;
     Control c;
     c.inverse_temperature = uintBitsToFloat(controls[at]);
     c.top_k = controls[at + 1u];
@@ -42,6 +45,9 @@ Control control_of(uint sequence) {
     c.window = controls[at + 6u];
     c.seed = uvec2(controls[at + 7u], controls[at + 8u]);
     c.is_active = controls[at + 9u] != 0u;
+    c.presence = uintBitsToFloat(controls[at + 10u]);
+    c.frequency = uintBitsToFloat(controls[at + 11u]);
+    c.answer = controls[at + 12u];
     return c;
 }
 

@@ -29,6 +29,10 @@ _WAYS: tuple[dict[str, Any], ...] = (
     {"repetition_penalty": 1e4, "repetition_window": 7},
     {"temperature": 2.0, "top_p": 0.0, "seed": 6},
     {"temperature": 1.0, "top_k": 2**20, "top_p": 0.999999, "seed": 7},
+    {"presence_penalty": 3.3, "answer_start": 3},
+    {"temperature": 1.0, "frequency_penalty": 1.7, "presence_penalty": -0.3, "answer_start": 1, "seed": 8},
+    {"temperature": 0.8, "frequency_penalty": -0.9, "repetition_penalty": 1.2, "answer_start": 2**31, "seed": 9},
+    {"frequency_penalty": 0.1},
     {"active": False},
 )
 

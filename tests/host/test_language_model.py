@@ -10,6 +10,7 @@ from counting_model import byte_tokenizer, model
 
 from dmlvk.llm.chat_template import ChatTemplate
 from dmlvk.llm.model import Model
+from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tokenizer import TextStream, Tokenizer
 from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError
 
@@ -86,6 +87,16 @@ def test_steps_ahead_that_an_end_makes_worthless_are_cut_off() -> None:
     assert len(list(own.generate([120, 121], 7, ignore_ends=True))) == 7
 
 
+def test_a_job_says_where_its_answer_begins() -> None:
+    own, _ = model("abcdefgh")
+    job = own.job("xyz", 3, presence_penalty=0.5, frequency_penalty=-1.0, logprobs=2)
+    assert job.sampling == Sampling(presence_penalty=0.5, frequency_penalty=-1.0, answer_start=3) and job.logprobs == 2
+    with pytest.raises(InvalidArgumentError, match="0 to 20"):
+        own.job("xyz", 3, logprobs=21)
+    with pytest.raises(InvalidArgumentError, match="options"):
+        own.job("xyz", 3, answer_start=1)
+
+
 def test_an_answer_ends_with_the_capacity() -> None:
     own, decoder = model("abcdefgh", capacity=6)
     assert "".join(own.generate("xyzw", 50)) == "efg"
@@ -153,6 +164,8 @@ def test_sentence_pieces_are_merged_by_their_scores() -> None:
     assert own.encode("aba") == [1, 11, 7], "the better pieces first, not the longest"
     assert own.encode("€", begins=False) == [6, 3, 4, 5]
     assert own.decode([11, 10]) == "ab a"
+    assert [own.piece(token) for token in (2, 3, 11)] == [b"</s>", b"\xe2", b" ab"]
+    assert byte_tokenizer().piece(32) == b" " and byte_tokenizer().piece(256) == b"th"
     assert sentence_pieces(add_space_prefix=False).encode("ab a", begins=False) == [9, 10]
     assert own.encode("</s>", begins=False)[-1] == 2 and 2 not in own.encode("</s>", begins=False, special=False)
 

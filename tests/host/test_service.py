@@ -116,7 +116,7 @@ def test_after_a_lost_device_the_model_is_loaded_anew() -> None:
     service.submit([asked.request])
     decoder.failure = dmlvk.DeviceLostError("lost")
     decoder.may_step.set()
-    assert asked.next() == ((), 0, "failed", decoder.failure)
+    assert asked.next() == Update((), 0, "failed", decoder.failure)
     with pytest.raises(dmlvk.StateError):
         service.submit([Request(asked.request.job, print)])
     may_load.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -95,6 +96,33 @@ def test_streams(client: Client) -> None:
         assert [item["finish_reason"] for item in own] == [None] * (len(own) - 1) + ["length"]
 
 
+def test_how_probable_tokens_were(client: Client) -> None:
+    asked = {"prompt": "xy", "max_tokens": 2, "logprobs": 3}
+    expected = {
+        "tokens": ["c", "d"],
+        "token_logprobs": pytest.approx([math.log(0.5)] * 2),
+        "top_logprobs": [
+            pytest.approx({"c": math.log(0.5), "d": math.log(0.25), "\x07": -9999.0}),
+            pytest.approx({"d": math.log(0.5), "e": math.log(0.25), "\x07": -9999.0}),
+        ],
+        "text_offset": [0, 1],
+    }
+    assert client.post(COMPLETIONS, asked).json["choices"][0]["logprobs"] == expected
+    *parts, _ = client.post(COMPLETIONS, {**asked, "stream": True}).events
+    told = [part["choices"][0]["logprobs"] for part in parts]
+    assert [item for own in told for item in own["tokens"]] == ["c", "d"]
+    assert [item for own in told for item in own["text_offset"]] == [0, 1]
+    asked = {"messages": [{"role": "user", "content": "xy"}], "max_tokens": 2, "logprobs": True}
+    first, _ = client.post(CHAT, asked).json["choices"][0]["logprobs"]["content"]
+    assert first == {"token": "c", "logprob": pytest.approx(math.log(0.5)), "bytes": [99], "top_logprobs": []}
+    *parts, _ = client.post(CHAT, {**asked, "top_logprobs": 1, "stream": True}).events
+    told = [item for part in parts if (own := part["choices"][0]["logprobs"]) for item in own["content"]]
+    assert [item["token"] for item in told] == ["c", "d"]
+    assert [item["top_logprobs"][0]["bytes"] for item in told] == [[99], [100]]
+    answer = client.post(CHAT, {"messages": [{"role": "user", "content": "x"}], "top_logprobs": 1})
+    assert error_of(answer) == (400, "top_logprobs", "invalid_value")
+
+
 def test_models_and_health(client: Client) -> None:
     (model,) = client.get("/v1/models").json["data"]
     assert model["id"] == "letters" and model["max_model_len"] == 64
@@ -137,8 +165,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": "x", "stop": [""]}, "stop", "invalid_value"),
     ({"prompt": "x", "stop": ["a"] * 17}, "stop", "invalid_value"),
     ({"prompt": "x", "stream": 1}, "stream", "invalid_value"),
-    ({"prompt": "x", "logprobs": 0}, "logprobs", "unsupported_parameter"),
-    ({"prompt": "x", "presence_penalty": 0.5}, "presence_penalty", "unsupported_parameter"),
+    ({"prompt": "x", "logprobs": 6}, "logprobs", "invalid_value"),
+    ({"prompt": "x", "logprobs": True}, "logprobs", "invalid_value"),
+    ({"prompt": "x", "top_logprobs": 1}, "top_logprobs", "unsupported_parameter"),
+    ({"prompt": "x", "frequency_penalty": 2.1}, "frequency_penalty", "invalid_value"),
+    ({"prompt": "x", "presence_penalty": "much"}, "presence_penalty", "invalid_value"),
     ({"prompt": "x", "echo": True}, "echo", "unsupported_parameter"),
     ({"prompt": "x", "warmth": 1}, "warmth", "unsupported_parameter"),
     ({"prompt": "x", "stream_options": []}, "stream_options", "invalid_value"),
@@ -166,7 +197,7 @@ def test_messages_that_are_refused(client: Client, messages: Any, param: str) ->
 
 
 def test_neutral_values_of_what_is_not_supported(client: Client) -> None:
-    neutral = {"logprobs": False, "presence_penalty": 0, "frequency_penalty": 0.0, "tools": [], "logit_bias": {}}
+    neutral = {"logprobs": False, "presence_penalty": 0, "frequency_penalty": -1.5, "tools": [], "logit_bias": {}}
     messages = [{"role": "user", "content": "x"}]
     more = {"top_k": -1, "min_p": 0.0, "response_format": {"type": "text"}, "tool_choice": "none", "store": False}
     assert client.post(CHAT, {"messages": messages, "max_tokens": 1, **neutral, **more}).status == 200

@@ -118,6 +118,42 @@ def test_tokens_of_the_history_are_chosen_less_often(device: dmlvk.Device, llama
     assert decoder.lengths == [0, 24]
 
 
+def test_how_probable_chosen_tokens_were(device: dmlvk.Device, llama: Weights) -> None:
+    plain, told = (Decoder(device, llama, capacity=32, sequences=2) for _ in range(2))
+    reference = Reference(llama)
+    warm = Sampling(temperature=2.0, seed=4, frequency_penalty=1.5, answer_start=6)
+    history = [*PROMPT[:6]]
+    for decoder in (plain, told):
+        decoder.extend([[], PROMPT[:5]])
+    reference.feed(PROMPT[:5])
+    for index in range(5):
+        given = None if index else [0, PROMPT[5]]
+        chosen, how = told.step_told([None, warm], given)
+        assert chosen[1] == plain.step([None, warm], given)[1]
+        logits = reference.feed(history[-1:])[-1].astype(np.float64)
+        logprobs = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+        np.testing.assert_allclose(how.logprobs[1], logprobs[chosen[1]], atol=ROUNDING)
+        best = how.top_tokens[1]
+        assert best.tolist() == np.argsort(-logits, kind="stable")[:20].tolist()
+        np.testing.assert_allclose(how.top_logprobs[1], logprobs[best], atol=ROUNDING)
+        history.append(int(chosen[1]))
+    assert told.lengths == plain.lengths == [0, 10]
+
+
+def test_tokens_of_an_answer_are_chosen_less_often_the_more_it_has_them(device: dmlvk.Device, llama: Weights) -> None:
+    decoder, reference = Decoder(device, llama, capacity=64), Reference(llama)
+    decoder.extend([PROMPT[:20]])
+    reference.feed(PROMPT[:20])
+    wary, token, counts = Sampling(presence_penalty=0.5, frequency_penalty=0.3, answer_start=21), 7, np.zeros(VOCABULARY)
+    for index in range(20):
+        chosen = decoder.step([wary], None if index else [token])[0]
+        logits = reference.feed([token])[-1] - 0.3 * counts - 0.5 * (counts > 0)
+        token = int(logits.argmax())
+        assert chosen == token
+        counts[token] += 1
+    assert counts.max() > 1, "a penalty, and no ban"
+
+
 def test_a_full_cache_is_a_typed_error_and_changes_nothing(device: dmlvk.Device, llama: Weights) -> None:
     decoder, reference = Decoder(device, llama, capacity=12), Reference(llama)
     decoder.feed([PROMPT[:11]])

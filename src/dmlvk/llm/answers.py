@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tokenizer import TextStream
@@ -57,6 +57,20 @@ class StoppedText:
         return text
 
 
+class TokenLogprobs(NamedTuple):
+    """How probable a token was, by the model itself: before penalties, temperature and what leaves tokens out.
+
+    Attributes:
+        token: The token that was chosen.
+        logprob: The natural logarithm of its probability.
+        top: The most probable tokens with theirs, the best first.
+    """
+
+    token: int
+    logprob: float
+    top: Sequence[tuple[int, float]]
+
+
 @dataclass(eq=False)
 class Job:
     """One sequence to be continued.
@@ -68,6 +82,7 @@ class Job:
         room: Tokens that it may have more.
         ends: Tokens that end it, which are no part of it.
         text: What makes text of its tokens; None where tokens are wanted.
+        logprobs: How many of the most probable tokens are told beside each one; None where nobody asks.
         last: The newest token, which is not in the cache yet.
         made: Tokens that have been chosen.
         ended: Why it has ended: "stop" where the model or a stop ended it, "length" where its room did; "" before.
@@ -79,6 +94,7 @@ class Job:
     room: int
     ends: Collection[int]
     text: StoppedText | None
+    logprobs: int | None = None
     last: int = field(init=False)
     made: int = 0
     ended: Literal["", "stop", "length"] = ""
@@ -102,6 +118,11 @@ class Job:
             self.ended = "stop"
             return pieces, True
         return (self._closed(pieces), True) if is_last else (pieces, False)
+
+    @property
+    def ended_by_token(self) -> bool:
+        """Whether its last token ended it, which is no part of it."""
+        return self.ended == "stop" and self.last in self.ends
 
     def _closed(self, pieces: list[Piece]) -> list[Piece]:
         left = self.text.close() if self.text is not None else ""

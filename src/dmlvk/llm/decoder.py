@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dmlvk.engine.compiled_graphs import CompiledGraph
 from dmlvk.engine.copies import Copy, recorded_copies
 from dmlvk.engine.graph_cache import CompiledGraphs
-from dmlvk.engine.numpy_types import data_type_of
+from dmlvk.engine.numpy_types import data_type_of, dtype_of
 from dmlvk.engine.run import Account, Run
 from dmlvk.engine.trace import Region
 from dmlvk.engine.transfer import Array
@@ -34,6 +34,20 @@ _PIECES: Final = (8, 32, 128, 512)
 """Rows of the pieces in which prompts come, of all sequences together, but the first."""
 
 
+class Told(NamedTuple):
+    """How probable tokens were that a step has chosen, by the model itself: before penalties and all else.
+
+    Attributes:
+        logprobs: The natural logarithm of the probability of each sequence's token: (sequences, 1).
+        top_tokens: The most probable tokens of each, the best first, of equal ones the first: (sequences, tokens).
+        top_logprobs: Theirs.
+    """
+
+    logprobs: Array
+    top_tokens: Array
+    top_logprobs: Array
+
+
 class Decoder:
     """A model with the cache of some sequences, which take their steps together. Not for several threads at once.
 
@@ -45,9 +59,11 @@ class Decoder:
         data_type: The type of activations and of the cache, FLOAT16 or FLOAT32; what the device is good at where None.
 
     Attributes:
+        has_logprobs: True: ``step_told`` is there.
         config: The model's numbers.
         capacity: As given.
-        nbytes: Bytes on the device: weights, cache and all else, but for the logits of every row while they are asked for.
+        nbytes: Bytes on the device: weights, cache and all else, but for the logits of every row, and
+            log-probabilities, while they are asked for.
         pieces: Rows of the pieces in which a sequence's prompt can come, fewest first.
         lengths: For each sequence, the rows of its cache that count. What follows them in the cache is without effect.
 
@@ -56,6 +72,8 @@ class Decoder:
         UnsupportedError: a weight of a type, or an architecture, for which there are no kernels.
         OutOfDeviceMemoryError: the device has not got as much memory as is needed; none is taken then.
     """
+
+    has_logprobs = True
 
     def __init__(
         self,
@@ -162,7 +180,7 @@ class Decoder:
 
     def _fed(self, parts: Sequence[Sequence[int]], size: int, every: bool) -> list[Logits]:
         """The logits of one piece: of every row, or of the last that is no padding."""
-        logits = self._logits(self._submit_piece(parts, size, Wanted.EVERY if every else Wanted.LAST))
+        logits = self._read(self._submit_piece(parts, size, Wanted.EVERY if every else Wanted.LAST), "logits")
         if every:
             return [own[: len(part)] for own, part in zip(np.split(logits, len(parts)), parts, strict=True)]
         return [logits[row : row + bool(part)] for row, part in enumerate(parts)]
@@ -197,6 +215,29 @@ class Decoder:
             InvalidArgumentError: a sequence has no room, or a token is none of the model's. Nothing has changed then.
             StateError: no tokens, and no step that has succeeded before.
         """
+        self._append(sampling, tokens)
+        self._submit_steps(sampling, 1)
+        return self._chosen()
+
+    def step_told(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> tuple[Tokens, Told]:
+        """As ``step``, which chooses the same tokens, with how probable they were.
+
+        Args:
+            sampling, tokens: As of ``step``.
+
+        Raises:
+            InvalidArgumentError, StateError: as ``step``.
+        """
+        self._append(sampling, tokens)
+        self._place_sampling(sampling)
+        graph = self._ready(self._network.told_step)
+        self._on_device, self._has_tokens = [], False  # until it is submitted
+        self._run.submit(graph, {})
+        self._have_stepped(sampling, 1)
+        return self._chosen(), Told(*(self._read(graph, name) for name in ("logprobs", "top_tokens", "top_logprobs")))
+
+    def _append(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None) -> None:
+        """Puts the tokens that the next step appends where it reads them."""
         self._check_sampling(sampling, 1)
         if tokens is None:
             self._check_has_tokens()
@@ -206,7 +247,9 @@ class Decoder:
             self._place("tokens", np.array(tokens, np.int32))
             for sequence, token in enumerate(tokens):
                 self._remember(sequence, [token])
-        self._submit_steps(sampling, 1)
+
+    def _chosen(self) -> Tokens:
+        """The tokens that the last step has chosen."""
         place = self._state["tokens"]
         return place.buffer.read(place.nbytes, place.offset).view(np.int32)
 
@@ -249,11 +292,7 @@ class Decoder:
             self._check_room(sequence, 0 if own is None else count)
 
     def _submit_steps(self, sampling: Sequence[Sampling | None], count: int) -> None:
-        if [*sampling] != self._sampling:
-            words = [sampling_words(active=False) if own is None else sampling_words(**vars(own)) for own in sampling]
-            self._sampling = []  # until it is there
-            self._place("controls", np.array(words, np.uint32))
-            self._sampling = [*sampling]
+        self._place_sampling(sampling)
         graph = self._ready(self._network.step)
         # A recording waits for its own last submit, so each step in flight has one.
         first = self._graphs.recorded(graph)
@@ -264,6 +303,16 @@ class Decoder:
         self._on_device, self._has_tokens = [], False  # until all are submitted: one of them may fail
         for recording in self._recordings[:count]:
             recording.submit(defer=True)
+        self._have_stepped(sampling, count)
+
+    def _place_sampling(self, sampling: Sequence[Sampling | None]) -> None:
+        if [*sampling] != self._sampling:
+            words = [sampling_words(active=False) if own is None else sampling_words(**vars(own)) for own in sampling]
+            self._sampling = []  # until it is there
+            self._place("controls", np.array(words, np.uint32))
+            self._sampling = [*sampling]
+
+    def _have_stepped(self, sampling: Sequence[Sampling | None], count: int) -> None:
         self.lengths = [length + (0 if own is None else count) for length, own in zip(self.lengths, sampling, strict=True)]
         self._on_device, self._has_tokens = [*self.lengths], True
 
@@ -308,12 +357,12 @@ class Decoder:
             self._on_device = [*self.lengths]
         return graph
 
-    def _logits(self, graph: CompiledGraph) -> Logits:
-        """The logits of a graph that has been submitted."""
-        result = graph.trace.outputs["logits"]
-        assert not isinstance(result, np.ndarray), "logits are computed on the device"
+    def _read(self, graph: CompiledGraph, name: str) -> Array:
+        """An output of a graph that has been submitted."""
+        result = graph.trace.outputs[name]
+        assert not isinstance(result, np.ndarray), "outputs are computed on the device"
         place = self._graphs.locate(graph, result.storage)
-        return place.buffer.read(place.nbytes, place.offset).view(np.float32).reshape(result.sizes)
+        return place.buffer.read(place.nbytes, place.offset).view(dtype_of(result.data_type)).reshape(result.sizes)
 
     def _place(self, name: str, values: Array, offset: int = 0) -> None:
         """Writes to a tensor that outlives runs."""

@@ -7,7 +7,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, overload
 
@@ -20,6 +20,7 @@ from dmlvk.llm.answers import Job, Piece, StoppedText
 from dmlvk.llm.chat_template import ChatTemplate, Message
 from dmlvk.llm.decoder import Decoder
 from dmlvk.llm.gguf_file import load_gguf
+from dmlvk.llm.network import MOST_LOGPROBS
 from dmlvk.llm.sampling import Sampling
 from dmlvk.llm.tokenizer import TextStream, Tokenizer
 from dmlvk.runtime.device import ComputeDevice
@@ -191,9 +192,9 @@ class Model:
             prompt: Text, or tokens.
             max_new_tokens: The most tokens of the answer, which also ends where the capacity does.
             stop: Strings before the first of which the answer ends; of a prompt in tokens, tokens.
-            options: ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``repetition_penalty``, ``repetition_window`` and
-                ``seed``: the fields of ``Sampling``; without them the most probable token is chosen. ``ignore_ends``:
-                whether an answer goes on where the model ends it.
+            options: ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``repetition_penalty``, ``repetition_window``,
+                ``presence_penalty``, ``frequency_penalty`` and ``seed``: the fields of ``Sampling``; without them the most
+                probable token is chosen. ``ignore_ends``: whether an answer goes on where the model ends it.
 
         Returns:
             Text, cut only between whole characters, or tokens. Another call ends it.
@@ -249,16 +250,28 @@ class Model:
             raise UnsupportedError("the model's file has no chat template: generate continues text")
         return self._template.text(messages, **(variables or {}))
 
-    def job(self, prompt: Prompt, max_new_tokens: int, *, stop: Any = (), as_text: bool = False, **options: Any) -> Job:
+    def job(
+        self,
+        prompt: Prompt,
+        max_new_tokens: int,
+        *,
+        stop: Any = (),
+        as_text: bool = False,
+        logprobs: int | None = None,
+        **options: Any,
+    ) -> Job:
         """What ``generate`` would do, for a ``Scheduler`` to do it.
 
         Args:
             as_text: Whether the answer is text, and ``stop`` are strings, though the prompt be tokens.
+            logprobs: How many of the most probable tokens are told beside each that is chosen, 0 to 20; None where nobody
+                wants to know how probable tokens were. Steps with them come one by one.
 
         Raises:
             InvalidArgumentError: as ``generate``.
+            UnsupportedError: log-probabilities of a folder's model.
         """
-        (job,) = self._jobs([prompt], max_new_tokens, stop, options, as_text=as_text)
+        (job,) = self._jobs([prompt], max_new_tokens, stop, options, as_text=as_text, logprobs=logprobs)
         return job
 
     def logits(self, prompt: Prompt) -> npt.NDArray[np.float32]:
@@ -291,15 +304,26 @@ class Model:
         return tokens
 
     def _jobs(
-        self, prompts: Sequence[Prompt], most: int, stop: Any, options: dict[str, Any], *, as_text: bool = False
+        self,
+        prompts: Sequence[Prompt],
+        most: int,
+        stop: Any,
+        options: dict[str, Any],
+        *,
+        as_text: bool = False,
+        logprobs: int | None = None,
     ) -> list[Job]:
         if not isinstance(most, int) or most < 1:
             raise InvalidArgumentError("must be a whole number, 1 or more", field="max_new_tokens", value=most)
         ends = frozenset() if options.pop("ignore_ends", False) else self.tokenizer.ends
+        if logprobs is not None and not (isinstance(logprobs, int) and 0 <= logprobs <= MOST_LOGPROBS):
+            raise InvalidArgumentError(f"must be None, or 0 to {MOST_LOGPROBS}", field="logprobs", value=logprobs)
+        if logprobs is not None and not self.decoder.has_logprobs:
+            raise UnsupportedError("log-probabilities are not there for a model of a folder")
         try:
-            sampling = Sampling(**options)
+            sampling = Sampling(**options, answer_start=0)  # of each prompt its own
         except TypeError:
-            known = {"ignore_ends", *Sampling.__dataclass_fields__}
+            known = {"ignore_ends", *Sampling.__dataclass_fields__} - {"answer_start"}
             wrong = sorted(options.keys() - known)
             raise InvalidArgumentError(f"must be one of {', '.join(sorted(known))}", field="options", value=wrong) from None
         stops = (stop,) if isinstance(stop, str | int) else tuple(stop)
@@ -313,7 +337,7 @@ class Model:
             room = min(most, self.capacity - len(tokens) + 1)
             text = StoppedText(TextStream(self.tokenizer, tokens), stops) if is_text else None
             own_ends = ends if is_text else ends | frozenset(cast("tuple[int, ...]", stops))
-            jobs.append(Job(index, tokens, sampling, room, own_ends, text))
+            jobs.append(Job(index, tokens, replace(sampling, answer_start=len(tokens)), room, own_ends, text, logprobs))
         return jobs
 
     # -- the loop

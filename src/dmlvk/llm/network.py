@@ -20,7 +20,7 @@ from dmlvk.llm.config import Weights, WeightTensor
 from dmlvk.llm.tensors import PLAIN_TYPES
 from dmlvk.spec import ops
 from dmlvk.spec.block_formats import BlockFormat
-from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.enums import MatrixTransform, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.spec.formats import NumberFormat
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
@@ -32,6 +32,10 @@ from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
 _F32, _INT = TensorDataType.FLOAT32, TensorDataType.INT32
+
+
+MOST_LOGPROBS = 20
+"""The most probable tokens of which a step can tell how probable they are, if the vocabulary has so many."""
 
 
 class Part(NamedTuple):
@@ -118,6 +122,13 @@ def _made(data_type: TensorDataType, sizes: Sizes, constant: Array | None = None
     return _Value(Storage(desc.total_tensor_size_in_bytes, constant), desc)
 
 
+class _Told(NamedTuple):
+    """Steps behind the choice of tokens, and what they tell."""
+
+    steps: Sequence[Step]
+    outputs: Mapping[str, _Value]
+
+
 class Wanted(enum.Enum):
     """The rows of a prompt's piece whose logits are wanted."""
 
@@ -143,6 +154,8 @@ class Network:
             each sequence, these among them, and how the next ones are chosen.
         caches: The names of the caches among them: {sequences, key heads, rows, head size}.
         step: The region that takes a step.
+        told_step: One that takes a step, with the most probable tokens and their log-probabilities, ``top_tokens`` and
+            ``top_logprobs`` {sequences, tokens}, and that of the token that was chosen, ``logprobs`` {sequences, 1}.
     """
 
     def __init__(
@@ -164,12 +177,13 @@ class Network:
             for key, rotation in {id(own): own for own in config.rotations}.items()
         }
         self.step = Region((), frozenset(), ("logits",))
+        self.told_step = Region((), frozenset(), ("logits", "top_logprobs", "top_tokens", "logprobs"))
         self._pieces = {(size, wanted): _piece(wanted) for size in pieces for wanted in Wanted}
         self._rows = {region: size for (size, _), region in self._pieces.items()}
 
     @property
     def region_count(self) -> int:
-        return 1 + len(self._pieces)
+        return 2 + len(self._pieces)
 
     def piece(self, size: int, wanted: Wanted) -> Region:
         """The region that feeds each sequence so many rows.
@@ -191,8 +205,11 @@ class Network:
         outputs = {"logits": self._logits(steps, sums, inputs.get("last"))} if region.outputs else {}
         results = [value.storage for value in (*outputs.values(), *self.state.values())]
         kept = optimized(steps.steps, results, memory=self._derived)
-        if region is self.step:
+        if region in (self.step, self.told_step):  # the same steps up to the logits in both
             kept = (*kept, *self._chosen(outputs["logits"]))
+        if region is self.told_step:
+            told = self._told(outputs["logits"])
+            kept, outputs = (*kept, *told.steps), {**outputs, **told.outputs}
         labels = {step.origin: Label(step.origin.name, step.origin.op_type) for step in steps.steps}
         return Trace(
             kept,
@@ -344,6 +361,27 @@ class Network:
         outputs = {f"output_{name}_tensor": self.state[name] for name in ("history", "lengths")}
         steps.into(self.state["tokens"], SampleToken, {"logits_tensor": logits, **inputs, **outputs}, pending=1)
         return steps.steps
+
+    def _told(self, logits: _Value) -> _Told:
+        """How probable the chosen tokens are, and the most probable ones, by the logits as the network gives them."""
+        steps = _Steps()
+        steps.part = Part("output", "log-probabilities")
+        rows, vocabulary = logits.sizes
+        best = (rows, min(MOST_LOGPROBS, vocabulary))
+        top, tokens = _made(_F32, best), _made(TensorDataType.UINT32, best)
+        best_ones = ops.TopK1(
+            input_tensor=logits.desc, output_value_tensor=top.desc, output_index_tensor=tokens.desc, axis=1, k=best[1]
+        )
+        best_ones.validate()
+        steps.steps.append(Step(steps.part, best_ones, (logits.storage,), (top.storage, tokens.storage)))
+        whole = steps.launch(
+            ops.Reduce, {"input_tensor": logits}, (rows, 1), _F32, function=ReduceFunction.LOG_SUM_EXP, axes=(1,)
+        )
+        indices = self.state["tokens"].seen_as(rows, 1)
+        own = steps.launch(ops.GatherElements, {"input_tensor": logits, "indices_tensor": indices}, (rows, 1), _F32, axis=1)
+        logprobs = steps.pointwise(ops.ElementWiseSubtract, own, whole)
+        top_logprobs = steps.pointwise(ops.ElementWiseSubtract, top, whole.repeated(*best))
+        return _Told(steps.steps, {"top_logprobs": top_logprobs, "top_tokens": tokens, "logprobs": logprobs})
 
     # -- weights
 

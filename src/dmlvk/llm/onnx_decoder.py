@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,7 @@ class OnnxDecoder:
         capacity: Rows of the cache.
 
     Attributes:
+        has_logprobs: False.
         config: As given.
         capacity: As given.
         pieces: Rows of the pieces in which a prompt can come, fewest first.
@@ -80,6 +81,8 @@ class OnnxDecoder:
         InvalidArgumentError: a capacity that the model was not made for.
         UnsupportedError: a node that the device cannot run.
     """
+
+    has_logprobs = False
 
     def __init__(self, device: Device, folder: Path, config: FolderConfig, *, capacity: int) -> None:
         if not 1 <= capacity <= config.context:
@@ -140,7 +143,7 @@ class OnnxDecoder:
         if own is None:
             return np.zeros(1, np.int32)
         logits = self._run([self._next if tokens is None else tokens[0]], 1)
-        count = 0 if own.repetition_penalty == 1 else len(self._tokens)
+        count = len(self._tokens) if own.reads_history else 0
         history = np.zeros((1, self.capacity), np.int32)
         history[0, :count] = self._tokens[:count]
         arrays = {
@@ -153,6 +156,10 @@ class OnnxDecoder:
         chosen = array_runs.run(SampleToken, inputs, np.dtype(np.int32), (1,)).numpy()
         self._next = int(chosen[0])
         return chosen
+
+    def step_told(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> NoReturn:
+        """Raises UnsupportedError, see ``has_logprobs``."""
+        raise UnsupportedError("log-probabilities are not there for a model of a folder")
 
     def steps(self, sampling: Sequence[Sampling | None], count: int) -> npt.NDArray[np.int32]:
         """So many steps, (count, 1): the host hands each token on."""

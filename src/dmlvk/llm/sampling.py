@@ -19,6 +19,10 @@ class Sampling:
         min_p: Before both, only tokens count that are at least so probable as the most probable one times this.
         repetition_penalty: Logits of tokens that the sequence has are divided by it, or multiplied where negative.
         repetition_window: How many of the sequence's last tokens that concerns; all where None.
+        presence_penalty: What logits of tokens lose that the answer has already.
+        frequency_penalty: What they lose besides for each time that the answer has them; both as OpenAI defines them, behind
+            the penalty for repetition. Less than 0 makes such tokens more likely.
+        answer_start: How many tokens the sequence has before the answer, which both do not concern.
         seed: Decides what chance decides: the same seed gives the same tokens. Of 64 bits.
 
     Raises:
@@ -31,6 +35,9 @@ class Sampling:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     repetition_window: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    answer_start: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -44,11 +51,19 @@ class Sampling:
                 "must be None or a whole number, 0 or more",
                 self.repetition_window is None or _is_whole(self.repetition_window, 2**32),
             ),
+            "presence_penalty": ("must be finite", math.isfinite(self.presence_penalty)),
+            "frequency_penalty": ("must be finite", math.isfinite(self.frequency_penalty)),
+            "answer_start": ("must be a whole number from 0 to 2^32 - 1", _is_whole(self.answer_start, 2**32)),
             "seed": ("must be a whole number from 0 to 2^64 - 1", _is_whole(self.seed, 2**64)),
         }
         for name, (rule, good) in rules.items():
             if not good:
                 raise InvalidArgumentError(rule, operator="Sampling", field=name, value=getattr(self, name))
+
+    @property
+    def reads_history(self) -> bool:
+        """Whether it matters which tokens the sequence has."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
 
 def _is_whole(value: object, end: int) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from dmlvk.llm.answers import Job, Piece
+from dmlvk.llm.answers import Job, Piece, TokenLogprobs
+from dmlvk.llm.decoder import Told
 from dmlvk.llm.model import MOST_AHEAD, SECONDS_AHEAD, WORTH_WAITING, Model, common_length
 from dmlvk.llm.sampling import Sampling
 from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, QueueFullError, StateError
@@ -23,12 +24,14 @@ class Update(NamedTuple):
         tokens: Tokens that were chosen, one that ended it included.
         ended: Why it is over, as of a ``Job``; "cancelled" or "failed"; "" where it goes on.
         error: What made it fail.
+        told: How probable the tokens were, but for one that ended it, where the job asks for that.
     """
 
     pieces: Sequence[Piece]
     tokens: int
     ended: Literal["", "stop", "length", "cancelled", "failed"]
     error: Exception | None = None
+    told: Sequence[TokenLogprobs] = ()
 
 
 @dataclass(eq=False)
@@ -314,9 +317,13 @@ class Scheduler:
         sampling: list[Sampling | None] = [running[place].job.sampling if place in running else None for place in places]
         has_joined = not self._stepped or any(self._stepped[place] is not request for place, request in running.items())
         is_alone = not has_joined and not any(own.left for own in self._sequences)
+        tokens = [running[place].job.last if place in running else 0 for place in places] if has_joined else None
+        told: Told | None = None
         before = time.perf_counter()
-        if not is_alone or self._ahead == 1:
-            tokens = [running[place].job.last if place in running else 0 for place in places] if has_joined else None
+        if any(request.job.logprobs is not None for request in running.values()):
+            one, told = self._decoder.step_told(sampling, tokens)
+            chosen = one[None]
+        elif not is_alone or self._ahead == 1:
             chosen = self._decoder.step(sampling, tokens)[None]
         else:
             room = self._decoder.capacity
@@ -339,13 +346,22 @@ class Scheduler:
                     break
             if is_over:
                 self._free(place)
-            request.take(Update(pieces, count, request.job.ended))
+            probable = [] if told is None or request.job.ended_by_token else _told(told, place, request.job)
+            request.take(Update(pieces, count, request.job.ended, told=probable))
 
     def _running(self) -> Iterator[tuple[int, Request]]:
         """The requests whose prompts have been read, by their places."""
         for place, own in enumerate(self._sequences):
             if own.request is not None and not own.left:
                 yield place, own.request
+
+
+def _told(told: Told, place: int, job: Job) -> list[TokenLogprobs]:
+    """What a job hears of its last token."""
+    if job.logprobs is None:
+        return []
+    best = zip(told.top_tokens[place].tolist(), told.top_logprobs[place].tolist(), strict=True)
+    return [TokenLogprobs(job.last, float(told.logprobs[place, 0]), list(best)[: job.logprobs])]
 
 
 def warmed(model: Model, piece: int | None = None) -> Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -30,6 +31,13 @@ class _Kind(enum.IntEnum):
 
 _SPACE: Final = "\u2581"
 """What SentencePiece writes for a space."""
+_BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
+"""What it calls a byte by itself."""
+_PLAIN: Final = (*range(33, 127), *range(161, 173), *range(174, 256))
+_BYTES: Final = {chr(byte): byte for byte in _PLAIN} | {
+    chr(256 + index): byte for index, byte in enumerate(sorted({*range(256)} - {*_PLAIN}))
+}
+"""The letters as which byte-level tokenizers write bytes."""
 _BROKEN: Final = "\ufffd"
 """What bytes decode to that are no whole character."""
 _ENDS: Final = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "</s>")
@@ -55,6 +63,7 @@ class Tokenizer:
         special: Mapping[str, str] | None = None,
     ) -> None:
         self._backend = backend
+        self._added = frozenset(backend.get_added_tokens_decoder())
         self.begin = begin
         self.ends = frozenset(ends)
         self.special = dict(special or {})
@@ -98,6 +107,17 @@ class Tokenizer:
         tokens: list[int] = self._backend.encode(text, add_special_tokens=False).ids
         first = [self.begin] if begins and self.begin is not None and tokens[:1] != [self.begin] else []
         return first + tokens
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that a token stands for inside a text, which need not be whole characters; a control token's name."""
+        name = self._backend.id_to_token(token)
+        if name is None or token in self._added:
+            return (name or "").encode()
+        if isinstance(self._backend.decoder, decoders.ByteLevel):
+            return bytes(_BYTES.get(letter, 32) for letter in name)
+        if byte := _BYTE.fullmatch(name):
+            return bytes.fromhex(byte[1])
+        return str(name.replace(_SPACE, " ")).encode()
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """The text of tokens, with those of control tokens where ``special``."""

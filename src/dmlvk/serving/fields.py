@@ -149,11 +149,20 @@ _COMMON: Final[dict[str, Reader]] = {
     "top_k": whole(-1, 2**32 - 1),
     "min_p": number(0, 1),
     "repetition_penalty": number(1e-6, 1e6),
+    "presence_penalty": number(-2, 2),
+    "frequency_penalty": number(-2, 2),
     "ignore_eos": flag,
 }
-COMPLETION: Final[dict[str, Reader]] = {"prompt": prompts, **_COMMON}
-"""The fields of a request for a completion. The last four are not OpenAI's, but those of many servers."""
-CHAT: Final[dict[str, Reader]] = {"messages": messages, "max_completion_tokens": whole(1, 2**31), **_COMMON}
+COMPLETION: Final[dict[str, Reader]] = {"prompt": prompts, "logprobs": whole(0, 5), **_COMMON}
+"""The fields of a request for a completion. ``top_k``, ``min_p``, ``repetition_penalty`` and ``ignore_eos`` are not
+OpenAI's, but those of many servers."""
+CHAT: Final[dict[str, Reader]] = {
+    "messages": messages,
+    "max_completion_tokens": whole(1, 2**31),
+    "logprobs": flag,
+    "top_logprobs": whole(0, 20),
+    **_COMMON,
+}
 """The fields of a request for an answer in a conversation."""
 _WITHOUT_EFFECT: Final = frozenset(
     ("metadata", "parallel_tool_calls", "prompt_cache_key", "safety_identifier", "service_tier", "store", "user")
@@ -162,18 +171,14 @@ _WITHOUT_EFFECT: Final = frozenset(
 _NEUTRAL: Final[dict[str, tuple[Any, ...]]] = {
     "best_of": (1,),
     "echo": (False,),
-    "frequency_penalty": (0, 0.0),
     "function_call": ("none",),
     "functions": ([],),
     "logit_bias": ({},),
-    "logprobs": (False,),
     "modalities": (["text"],),
-    "presence_penalty": (0, 0.0),
     "response_format": ({"type": "text"},),
     "suffix": ("",),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
-    "top_logprobs": (0,),
 }
 """Fields of what is not supported, with the values that do not ask for it."""
 

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -18,10 +18,11 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from dmlvk.llm.answers import Job
+from dmlvk.llm.answers import Job, TokenLogprobs
 from dmlvk.llm.model import Model
 from dmlvk.llm.scheduler import Request, Update
 from dmlvk.llm.service import Service
+from dmlvk.llm.tokenizer import Tokenizer
 from dmlvk.serving.fields import CHAT, COMPLETION, json_object, read_fields
 from dmlvk.serving.frame import GONE, Frame, body_of, while_connected
 from dmlvk.serving.limits import Limits
@@ -33,7 +34,9 @@ _Event = Callable[[Any], Awaitable[None]]
 _USUAL_TOKENS: Final = 16
 """The most tokens of a completion that says nothing of them, as OpenAI has it. An answer in a conversation may fill the
 cache."""
-_SAMPLING: Final = ("temperature", "top_p", "min_p", "repetition_penalty")
+_SAMPLING: Final = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+_LEAST_LOGPROB: Final = -9999.0
+"""What OpenAI says of tokens that are next to impossible; JSON has no infinity."""
 
 
 def text_application(service: Service, name: str, *, limits: Limits | None = None) -> Starlette:
@@ -62,12 +65,30 @@ class _Choice:
     Attributes:
         job: What is to be done.
         pieces: Its text as far as it has come.
+        told: How probable its tokens were, where the request asks for that.
         ended: Why it has ended.
     """
 
     job: Job
     pieces: list[str] = field(default_factory=list)
+    told: list[TokenLogprobs] = field(default_factory=list)
     ended: str = ""
+
+
+class _Part(NamedTuple):
+    """A part of an answer, or a whole one.
+
+    Attributes:
+        answer: Its number.
+        text: The text.
+        ended: Why the answer has ended with it; "" where it goes on.
+        told: How probable its tokens were; None where the request does not ask for that.
+    """
+
+    answer: int
+    text: str
+    ended: str
+    told: Sequence[TokenLogprobs] | None
 
 
 class _Answers:
@@ -111,8 +132,8 @@ class _Answers:
             "prompt_tokens_details": details,
         }
 
-    async def updates(self) -> AsyncIterator[tuple[int, str, str]]:
-        """The number of an answer, its next text, and why it has ended where it has, until all have.
+    async def updates(self) -> AsyncIterator[_Part]:
+        """The parts of all answers as they come, until all have ended.
 
         Raises:
             Exception: what has made the model fail.
@@ -131,10 +152,11 @@ class _Answers:
             text = "".join(map(str, update.pieces))
             choice = self.choices[index]
             choice.pieces.append(text)
+            choice.told += update.told
             choice.ended = update.ended
             left -= bool(update.ended)
-            if text or update.ended:
-                yield index, text, update.ended
+            if text or update.ended or update.told:
+                yield _Part(index, text, update.ended, update.told if choice.job.logprobs is not None else None)
 
     def close(self) -> None:
         """Ends what nobody waits for any more."""
@@ -254,22 +276,26 @@ class _TextServer:
         if "prompt" not in asked:
             raise Refusal(400, "prompt: must be there", field="prompt", code="missing_field")
         asked.setdefault("max_tokens", _USUAL_TOKENS)
-        return await self._answer(request, asked, lambda model: asked["prompt"], _Completion(self._name))
+        return await self._answer(request, asked, lambda model: asked["prompt"], _Completion)
 
     async def chat(self, request: HttpRequest) -> Response:
         """Answers a conversation."""
         asked = read_fields(json_object(await body_of(request, self._limits)), CHAT)
         if "messages" not in asked:
             raise Refusal(400, "messages: must be there", field="messages", code="missing_field")
+        if "top_logprobs" in asked and not asked.get("logprobs"):
+            raise Refusal(400, "top_logprobs: needs logprobs to be true", field="top_logprobs", code="invalid_value")
+        asked["logprobs"] = asked.get("top_logprobs", 0) if asked.get("logprobs") else None
         asked["max_tokens"] = asked.get("max_completion_tokens", asked.get("max_tokens", self._service.model.capacity))
-        return await self._answer(request, asked, lambda model: [_conversation(model, asked["messages"])], _Chat(self._name))
+        return await self._answer(request, asked, lambda model: [_conversation(model, asked["messages"])], _Chat)
 
     async def _answer(
-        self, request: HttpRequest, asked: Mapping[str, Any], prompts: Callable[[Model], Sequence[Any]], form: _Form
+        self, request: HttpRequest, asked: Mapping[str, Any], prompts: Callable[[Model], Sequence[Any]], kind: type[_Form]
     ) -> Response:
         if "model" in asked:
             self._check_name(asked["model"])
         model = self._service.model
+        form = kind(self._name, model.tokenizer)
         jobs, count = await asyncio.to_thread(self._jobs, model, asked, prompts)
         answers = _Answers(self._service, jobs, self._metrics, self._limits.seconds)
         if asked.get("stream"):
@@ -291,6 +317,7 @@ class _TextServer:
         options = {name: asked[name] for name in _SAMPLING if name in asked}
         options.setdefault("temperature", 1.0)
         options["top_k"] = max(asked.get("top_k", 0), 0)
+        options["logprobs"] = asked.get("logprobs")
         options["ignore_ends"] = asked.get("ignore_eos", False)
         seed = asked.get("seed", secrets.randbits(63))
         jobs = []
@@ -307,7 +334,10 @@ class _TextServer:
     async def _whole(self, answers: _Answers, form: _Form, prompts: int) -> dict[str, Any]:
         async for _ in answers.updates():
             pass
-        choices = [form.whole(index, "".join(choice.pieces), choice.ended) for index, choice in enumerate(answers.choices)]
+        choices = []
+        for index, choice in enumerate(answers.choices):
+            told = choice.told if choice.job.logprobs is not None else None
+            choices.append(form.whole(_Part(index, "".join(choice.pieces), choice.ended, told)))
         return form.object(choices, usage=answers.usage(prompts))
 
     async def _streamed(self, event: _Event, answers: _Answers, form: _Form, counted_prompts: int) -> None:
@@ -315,8 +345,8 @@ class _TextServer:
             for index in range(len(answers.choices)):
                 if (first := form.first(index)) is not None:
                     await event(form.part([first]))
-            async for index, text, ended in answers.updates():
-                for piece in form.pieces(index, text, ended):
+            async for part in answers.updates():
+                for piece in form.pieces(part):
                     await event(form.part([piece]))
             if counted_prompts:
                 await event(form.part([], usage=answers.usage(counted_prompts)))
@@ -340,11 +370,13 @@ class _Form:
 
     Args:
         model: The model's name.
+        tokenizer: Its tokenizer.
     """
 
     prefix = kind = part_kind = ""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
         self._shared = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
     def object(self, choices: Sequence[Any], **more: Any) -> dict[str, Any]:
@@ -355,7 +387,7 @@ class _Form:
         """An event of a stream."""
         return {**self._shared, "object": self.part_kind, "choices": choices, **more}
 
-    def whole(self, index: int, text: str, ended: str) -> dict[str, Any]:
+    def whole(self, part: _Part) -> dict[str, Any]:
         """A whole answer."""
         raise NotImplementedError
 
@@ -363,9 +395,13 @@ class _Form:
         """What comes before an answer in a stream."""
         raise NotImplementedError
 
-    def pieces(self, index: int, text: str, ended: str) -> list[dict[str, Any]]:
+    def pieces(self, part: _Part) -> list[dict[str, Any]]:
         """A part of an answer in a stream."""
         raise NotImplementedError
+
+    def _text(self, token: int) -> str:
+        """A token's text; U+FFFD where it is a part of a character."""
+        return self._tokenizer.piece(token).decode(errors="replace")
 
 
 class _Completion(_Form):
@@ -373,14 +409,33 @@ class _Completion(_Form):
 
     prefix, kind, part_kind = "cmpl", "text_completion", "text_completion"
 
-    def whole(self, index: int, text: str, ended: str) -> dict[str, Any]:
-        return {"index": index, "text": text, "logprobs": None, "finish_reason": ended or None}
+    def __init__(self, model: str, tokenizer: Tokenizer) -> None:
+        super().__init__(model, tokenizer)
+        self._offsets: dict[int, int] = {}
+
+    def whole(self, part: _Part) -> dict[str, Any]:
+        logprobs = None if part.told is None else self._logprobs(part.answer, part.told)
+        return {"index": part.answer, "text": part.text, "logprobs": logprobs, "finish_reason": part.ended or None}
 
     def first(self, index: int) -> None:
         return None
 
-    def pieces(self, index: int, text: str, ended: str) -> list[dict[str, Any]]:
-        return [self.whole(index, text, ended)]
+    def pieces(self, part: _Part) -> list[dict[str, Any]]:
+        return [self.whole(part)]
+
+    def _logprobs(self, index: int, told: Sequence[TokenLogprobs]) -> dict[str, Any]:
+        """Tokens with how probable they were, and where each begins in the answer."""
+        texts = [self._text(item.token) for item in told]
+        offsets = [self._offsets.get(index, 0)]
+        for text in texts:
+            offsets.append(offsets[-1] + len(text))
+        self._offsets[index] = offsets.pop()
+        return {
+            "tokens": texts,
+            "token_logprobs": [_finite(item.logprob) for item in told],
+            "top_logprobs": [{self._text(token): _finite(value) for token, value in item.top} for item in told],
+            "text_offset": offsets,
+        }
 
 
 class _Chat(_Form):
@@ -388,16 +443,33 @@ class _Chat(_Form):
 
     prefix, kind, part_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
-    def whole(self, index: int, text: str, ended: str) -> dict[str, Any]:
-        message = {"role": "assistant", "content": text}
-        return {"index": index, "message": message, "logprobs": None, "finish_reason": ended}
+    def whole(self, part: _Part) -> dict[str, Any]:
+        message = {"role": "assistant", "content": part.text}
+        return {"index": part.answer, "message": message, "logprobs": self._logprobs(part), "finish_reason": part.ended}
 
     def first(self, index: int) -> dict[str, Any]:
-        return self._delta(index, {"role": "assistant", "content": ""})
+        return self._delta(_Part(index, "", "", None), {"role": "assistant", "content": ""})
 
-    def pieces(self, index: int, text: str, ended: str) -> list[dict[str, Any]]:
-        found = [self._delta(index, {"content": text})] if text else []
-        return [*found, self._delta(index, {}, ended)] if ended else found
+    def pieces(self, part: _Part) -> list[dict[str, Any]]:
+        found = [self._delta(part, {"content": part.text})] if part.text or part.told else []
+        return [*found, self._delta(part._replace(told=None), {}, part.ended)] if part.ended else found
 
-    def _delta(self, index: int, delta: Mapping[str, str], ended: str = "") -> dict[str, Any]:
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": ended or None}
+    def _delta(self, part: _Part, delta: Mapping[str, str], ended: str = "") -> dict[str, Any]:
+        logprobs = self._logprobs(part)
+        return {"index": part.answer, "delta": delta, "logprobs": logprobs, "finish_reason": ended or None}
+
+    def _logprobs(self, part: _Part) -> dict[str, Any] | None:
+        if part.told is None:
+            return None
+        content = [
+            {**self._told(item.token, item.logprob), "top_logprobs": [self._told(*best) for best in item.top]}
+            for item in part.told
+        ]
+        return {"content": content, "refusal": None}
+
+    def _told(self, token: int, logprob: float) -> dict[str, Any]:
+        return {"token": self._text(token), "logprob": _finite(logprob), "bytes": list(self._tokenizer.piece(token))}
+
+
+def _finite(logprob: float) -> float:
+    return logprob if logprob > _LEAST_LOGPROB else _LEAST_LOGPROB

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import FLOATS
+from dmlvk.spec.ops.sample_token import CONTROL_WORDS
 
 CHUNK = 1024
 """Tokens of a workgroup."""
@@ -15,7 +16,7 @@ BIN_WORDS = 3
 """Words of a bin: how many tokens, and their mass of 64 bits."""
 
 _PARAMS = ("uint sequences", "uint vocabulary", "uint chunks")
-_SHARED = (("CHUNK", CHUNK), ("BINS", BINS), ("BIN_WORDS", BIN_WORDS))
+_SHARED = (("CHUNK", CHUNK), ("BINS", BINS), ("BIN_WORDS", BIN_WORDS), ("CONTROL_WORDS", CONTROL_WORDS))
 
 ROWS: tuple[KernelSpec, ...] = (
     KernelSpec(

@@ -15,7 +15,7 @@ _LOGITS, _CONTROLS, _HISTORY, _LENGTHS = "logits_tensor", "controls_tensor", "hi
 _TOKENS, _NEW_HISTORY, _NEW_LENGTHS = "output_tensor", "output_history_tensor", "output_lengths_tensor"
 _INT32 = (TensorDataType.INT32,)
 
-CONTROL_WORDS = 10
+CONTROL_WORDS = 13
 """Words that say how a sequence's token is chosen."""
 MOST_TOKENS = 2**19
 """The largest vocabulary: the masses of so many tokens have a sum of 64 bits."""
@@ -31,6 +31,9 @@ def sampling_words(
     min_p: float = 0.0,
     repetition_penalty: float = 1.0,
     repetition_window: int | None = None,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    answer_start: int = 0,
     seed: int = 0,
     active: bool = True,
 ) -> tuple[int, ...]:
@@ -43,6 +46,10 @@ def sampling_words(
         min_p: Before both, only tokens that are at least so probable as the most probable one times this.
         repetition_penalty: Positive logits of tokens in the history are divided by it, others multiplied.
         repetition_window: How many tokens of the history's end that concerns; all of them where None.
+        presence_penalty: What logits of tokens lose that the history has from ``answer_start`` on, behind the repetition's
+            penalty.
+        frequency_penalty: What they lose besides for each time that it has them there.
+        answer_start: Tokens of the history before those.
         seed: Of 64 bits. The same seed, history and logits give the same token.
         active: Whether the sequence takes part. Of one that does not, nothing is written.
     """
@@ -52,11 +59,15 @@ def sampling_words(
         math.inf if min_p <= 0 else abs(math.log(min_p) * softened),
         repetition_penalty,
         1 / repetition_penalty,
+        presence_penalty,
+        frequency_penalty,
     )
-    inverse, furthest, penalty, reward = struct.unpack("<4I", struct.pack("<4f", *floats))
+    inverse, furthest, penalty, reward, presence, frequency = struct.unpack("<6I", struct.pack("<6f", *floats))
     part = 0 if top_p >= 1 else max(int(top_p * 2**32), 1)
     window = _ALL if repetition_window is None else min(repetition_window, _ALL)
-    return (inverse, top_k, part, furthest, penalty, reward, window, seed & _ALL, seed >> 32 & _ALL, int(active))
+    chance = (seed & _ALL, seed >> 32 & _ALL)
+    answer = (presence, frequency, answer_start)
+    return (inverse, top_k, part, furthest, penalty, reward, window, *chance, int(active), *answer)
 
 
 @_c.constraint("sizes", "must have a row for each sequence, and the vocabulary 1 to 524,288 tokens")
@@ -96,7 +107,7 @@ class SampleToken(
     A NaN counts as -infinity.
 
     logits_tensor: {sequences, vocabulary}.
-    controls_tensor: {sequences, 10}.
+    controls_tensor: {sequences, 13}.
     history_tensor: {sequences, room}: tokens that a sequence has, in order.
     lengths_tensor: {sequences}: how many of them, but for ``pending`` more, which count as well.
     output_tensor: {sequences}, the tokens.

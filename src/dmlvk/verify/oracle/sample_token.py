@@ -38,6 +38,11 @@ def _token(logits: Array, controls: Array, history: Array, count: int) -> int:
         tokens = tokens[(tokens >= 0) & (tokens < len(values))]
         own = values[tokens]
         values[tokens] = own * np.where(own > 0, np.float32(reward), np.float32(penalty))
+    presence, frequency = np.array(words[10:12], np.uint32).view(np.float32)
+    if presence or frequency:
+        answer = history[words[12] : min(count, len(history))]
+        tokens, times = np.unique(answer[(answer >= 0) & (answer < len(values))], return_counts=True)
+        values[tokens] = (values[tokens] - presence) - frequency * times.astype(np.float32)
     best = values.max()
     if inverse == 0:
         return int(np.argmax(values))

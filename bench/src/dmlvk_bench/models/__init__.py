@@ -12,7 +12,7 @@ import gc
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from dmlvk.directml.device import Device
@@ -76,7 +76,7 @@ def measure_all(
             for which, parts in zip(("first", "second"), started, strict=True):
                 words = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in parts.items())
                 print(f"{which} start of {NETWORKS[0].name}: {words}", flush=True)
-        for candidate in _candidates(chosen, folder, only):
+        for candidate in candidates(chosen, folder, [only]):
             rows.append(measure(candidate, device_choice, available, quick=quick))
             found(rows[-1])
     return rows, started
@@ -97,17 +97,19 @@ def _empty_caches() -> Iterator[None]:
                 os.environ |= {} if value is None else {name: value}
 
 
-def _candidates(networks: list[Network], folder: pathlib.Path | None, only: str) -> Iterator[Candidate]:
-    """The networks, then the files."""
+def candidates(networks: Iterable[Network], folder: pathlib.Path | None, words: Collection[str]) -> Iterator[Candidate]:
+    """The networks, then the files of a folder, whose names contain one of some words."""
     weights = Weights()
     for network in networks:
+        if not any(word in network.name for word in words):
+            continue
         feeds = (network.feeds(SEEDS[0]), network.feeds(SEEDS[1]))
         tolerance = FLOAT16_TOLERANCE if network.dtype.itemsize == 2 else FLOAT32_TOLERANCE
         yield Candidate(network.name, onnx_model(network, weights), feeds, tolerance, True, network, weights)
     if folder is not None:
         for path in find_files(folder):
             described = describe(path, folder)
-            if only in described.name:
+            if any(word in described.name for word in words):
                 model, random = load(path)
                 feeds = (described.arrays(model, SEEDS[0]), described.arrays(model, SEEDS[1]))
                 yield Candidate(described.name, model, feeds, described.tolerance, random)

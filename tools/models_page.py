@@ -12,6 +12,7 @@ from fetch_models import LIST, ROOT
 
 RECORD = ROOT / "bench" / "results" / "lavapipe-models.json"
 SAVED = ROOT / "bench" / "results" / "lavapipe-saved-models.json"
+PROVIDER = ROOT / "bench" / "results" / "lavapipe-provider.json"
 
 HEAD = """# Models
 
@@ -40,6 +41,19 @@ the original model's in ONNX Runtime, as a share of what is allowed. `python too
 
 | model | {levels} |
 | --- | {columns} |
+"""
+
+PROVIDER_HEAD = """
+## Through ONNX Runtime, on the provider
+
+{count} of {all} models are right in ONNX Runtime {onnxruntime} with [dmlvk's provider](onnxruntime-provider.md) before its
+CPU's: {taken} of {nodes} nodes are the provider's, of {whole} models all. Nodes are those that ONNX Runtime's optimiser
+leaves, inner graphs included. The difference is that from ONNX Runtime's CPU, as a share of what is allowed. `python
+tools/run_provider.py --write` makes `bench/results/lavapipe-provider.json`, of which this table is made. Device: {device},
+{driver}; commit {commit}, {date}.
+
+| model | nodes | on the provider | in parts | difference | left to the processor |
+| --- | ---: | ---: | ---: | ---: | --- |
 """
 
 
@@ -94,6 +108,59 @@ class Record:
         path.write_text(f"{text}\n", encoding="utf-8")
 
 
+@dataclass(frozen=True)
+class ProviderOutcome:
+    """The outcome of a model's run through ONNX Runtime.
+
+    Attributes:
+        taken, nodes: How many nodes the provider takes, and of how many.
+        parts: In how many parts it takes them.
+        difference: The largest one in any output, as a share of what is allowed.
+        left: How many nodes are left to the processor, by their operator and the provider's reason.
+    """
+
+    taken: int
+    nodes: int
+    parts: int
+    difference: float
+    left: dict[str, int]
+
+
+@dataclass
+class ProviderRecord:
+    """The outcomes of models in ONNX Runtime on the provider.
+
+    Attributes:
+        device, driver: What ran them.
+        onnxruntime: Its version.
+        commit, date: Those of the last run that was recorded.
+        outcomes: The outcome of each model that passed, by its name.
+    """
+
+    device: str = ""
+    driver: str = ""
+    onnxruntime: str = ""
+    commit: str = ""
+    date: str = ""
+    outcomes: dict[str, ProviderOutcome] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: pathlib.Path = PROVIDER) -> ProviderRecord:
+        """The record in a file; an empty one where there is no file."""
+        if not path.exists():
+            return ProviderRecord()
+        found = json.loads(path.read_text(encoding="utf-8"))
+        outcomes = {name: ProviderOutcome(**fields) for name, fields in found.pop("models").items()}
+        return ProviderRecord(**found, outcomes=outcomes)
+
+    def write(self, path: pathlib.Path = PROVIDER) -> None:
+        """Writes the file, the models in the order of the list."""
+        found = dataclasses.asdict(self)
+        models = found.pop("outcomes")
+        found["models"] = {name: models[name] for name in listed() if name in models}
+        path.write_text(f"{json.dumps(found, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
+
+
 def name_of(row: dict[str, Any]) -> str:
     """The name of a model of the list."""
     return f"{row['package']}/{row['file']}"
@@ -139,9 +206,31 @@ def page_of_saved(saved: dict[str, Any]) -> str:
     return head + "".join(lines)
 
 
-def page(record: Record, saved: dict[str, Any]) -> str:
-    """The page of the record and of that of saved models."""
+def page_of_provider(record: ProviderRecord) -> str:
+    """The page's part on ONNX Runtime with the provider; empty where none is on record."""
+    if not record.outcomes:
+        return ""
+    outcomes = record.outcomes.values()
+    head = PROVIDER_HEAD.format(
+        **{name: getattr(record, name) for name in ("device", "driver", "onnxruntime", "commit")},
+        date=record.date[:10],
+        count=len(outcomes),
+        all=len(listed()),
+        taken=sum(outcome.taken for outcome in outcomes),
+        nodes=sum(outcome.nodes for outcome in outcomes),
+        whole=sum(outcome.taken == outcome.nodes for outcome in outcomes),
+    )
+    return head + "".join(_provider_line(name, outcome) for name, outcome in record.outcomes.items())
+
+
+def _provider_line(name: str, outcome: ProviderOutcome) -> str:
+    left = "; ".join(f"{count} x {reason}" for reason, count in outcome.left.items()).replace("|", "/")
+    return f"| {name} | {outcome.nodes} | {outcome.taken} | {outcome.parts} | {outcome.difference:.2g} | {left} |\n"
+
+
+def page(record: Record, saved: dict[str, Any], provider: ProviderRecord) -> str:
+    """The page of the record, of that of saved models, and of that of the provider."""
     rows = listed()
     lines = [line_of(row, record.outcomes[name]) for name, row in rows.items() if name in record.outcomes]
     head = HEAD.format(count=len(lines), all=len(rows), device=record.device)
-    return head + "".join(lines) + page_of_saved(saved)
+    return head + "".join(lines) + page_of_saved(saved) + page_of_provider(provider)

@@ -25,7 +25,9 @@ def pages() -> dict[str, str]:
         "operators.md": operators_page.page(),
         "onnxruntime-names.md": runtime_names_page.page(),
         "performance.md": performance_page.page(found),
-        "models.md": models_page.page(models_page.Record.read(), models_page.read_saved()),
+        "models.md": models_page.page(
+            models_page.Record.read(), models_page.read_saved(), models_page.ProviderRecord.read()
+        ),
         "zoo.md": zoo_page.page(),
         "torch-operators.md": torch_page.page(),
         "drivers.md": drivers_page.page(),

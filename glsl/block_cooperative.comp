@@ -6,7 +6,7 @@
 // float16 on their way to shared memory, and so is A where it is FLOAT32: only for operators compiled with
 // ALLOW_HALF_PRECISION_COMPUTATION.
 // Constants: the format's; those of include/cooperative_tile.glsl, both operands along the depth; VECTOR_Y (1), HAS_C (1), ADDEND (0),
-// the activation's id; PARTIAL (0), as in gemm_tiled. Rows of A start on 16 bytes of float16 (32 of float32) and have whole words of 8.
+// the activation's id; PARTIAL (0), as in gemm_tiled. Variant ADDS: whether there is an addend beside C. Rows of A start on 16 bytes of float16 (32 of float32) and have whole words of 8.
 // Grid: linear over splits and tiles, the latter neighbours.
 //
 // Chosen for so many rows that summing them one by one takes longer than unpacking each weight once for a tile of them.

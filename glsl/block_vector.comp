@@ -19,6 +19,7 @@
 
 #include "tensor.glsl"
 #include "gemm_quads.glsl"
+#include "gate.glsl"
 #include "block_codes.glsl"
 #include "subgroups.glsl"
 
@@ -94,31 +95,6 @@ void multiply_block(uint to, uint first_row, uint chunk, uint part, Chunk codes[
     }
 }
 
-// 2 sqrt(2 / pi), and that times 0.044715.
-const float GELU_SLOPE = 1.5957691216057308, GELU_CUBE = 0.07135481627260026;
-
-// The gate of a finished sum, as the activation and the chain of operators that it stands for compute it.
-float gated(float x) {
-    if (GATE == GATE_SILU) return activate(OP_ACTIVATION_SWISH, x, 1.0, 0.0);
-    precise const float square = x * x;
-    precise const float slope = GELU_CUBE * square + GELU_SLOPE;
-    precise const float angle = x * slope;
-    return x * sigmoid(angle);
-}
-
-// Finishes the sums of columns n .. n + 3 of row m and of those behind them, and stores the gates of the first times the second.
-// Columns are a multiple of 4.
-void store_gated(uint m, uint n, vec4 gates, vec4 others) {
-    if (m >= p.rows) return;
-    vec4 values;
-    [[unroll]] for (uint c = 0; c < 4; ++c)
-        values[c] = gated(finished(0, 0, m, n + c, gates[c])) * finished(0, 0, m, p.columns + n + c, others[c]);
-    const uint element = BYTE_OFFSET_Y / T_BYTES + m * p.y_strides[2] + n * p.y_strides[3];
-    if (VECTOR_Y != 0) y_quads[element / 4] = pack_quad(values);
-    else
-        [[unroll]] for (uint c = 0; c < 4; ++c) y[element + c * p.y_strides[3]] = T(values[c]);
-}
-
 void main() {
     const uint invocation = workgroup_invocation();
     const uint near = invocation % LANES_NEAR, span = invocation / LANES_NEAR;
@@ -160,7 +136,7 @@ void main() {
     if (first_quad + team >= quads) return;
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
         if (near == r % LANES_NEAR) {
-            if (GATE != GATE_NONE) store_gated(first_row + r, quad * 4, sums[r], sums[SUMS - ROWS + r]);
+            if (GATE != GATE_NONE) store_gated(0, 0, first_row + r, quad * 4, sums[r], sums[SUMS - ROWS + r]);
             else store_quad(0, 0, first_row + r, quad * 4, sums[r]);
         }
 }

@@ -8,7 +8,7 @@
 // 16 bytes of float16 (32 of float32) and their elements are neighbours, and lines along the depth hold whole words of 8, so that a word is a
 // load or two; VECTOR_Y (1): how Y is stored (gemm_quads.glsl); HAS_C (1), ADDEND (0), the activation's id;
 // PARTIAL (0), as in gemm_tiled.
-// Variant WHOLE: 1 where both operands have whole words, 0 where one of them may not.
+// Variant WHOLE: 1 where both operands have whole words, 0 where one of them may not. Variant ADDS: whether there is an addend beside C.
 // Grid: linear over matrices, splits and tiles, a matrix's tiles neighbours.
 //
 // Chosen where the device multiplies such matrices and the product fills tiles: on an H200 331 TFLOP/s at 4096^3 in float16. The matrices
@@ -116,11 +116,14 @@ Raw fetch_b(uint place, uint line, uint word, uint k) {
     return eight_of_b(first, p.b_strides[3], p.columns - 1 - across(first_n + 8 * word, p.columns), 8);
 }
 
+#if ADDS
 void begin_sums();
 #define SUMS_BEGIN if (ADDEND >= ADDEND_FIRST) begin_sums();
+#endif
 #include "cooperative_tile.glsl"
 #include "cooperative_store.glsl"
 
+#if ADDS
 // Quads of outputs that an invocation has of MAT_M rows of a subgroup's block.
 const uint QUADS = MAT_M * SUB_N / 4;
 const uint QUAD_SHARE = (QUADS * SUBGROUPS + LOCAL_SIZE_X - 1) / LOCAL_SIZE_X;
@@ -150,6 +153,7 @@ void begin_sums() {
     }
     barrier();
 }
+#endif
 
 void main() {
     const uint tiles_m = (p.rows + TILE_M - 1) / TILE_M;
@@ -165,7 +169,9 @@ void main() {
     const uint inner = matrix - outer * p.inner_batch;
     start_a = BYTE_OFFSET_A / T_BYTES + matrix_start(outer, inner, p.a_strides);
     start_b = BYTE_OFFSET_B / T_BYTES + matrix_start(outer, inner, p.b_strides);
+#if ADDS
     addend_start = BYTE_OFFSET_ADDEND / T_BYTES + matrix_start(outer, inner, p.addend_strides);
+#endif
 
     const uint first = split * p.split_rounds * TILE_K;
     multiply(first, min(first + p.split_rounds * TILE_K, p.depth));

@@ -2,35 +2,42 @@
 //
 //   y = activation(alpha * sum over k of a[m, k] * b[k, n] + beta * c[m, n] + addend[m, n])
 //
+// With a GATE B has twice as many columns as Y, and Y is the gate of column n times column n + p.columns.
+//
 // Bindings: A, B, C, Addend, Y; see include/gemm.glsl. Where the columns, not the rows, are few, the host swaps the operands.
 // Constants: ROWS (1), all rows of A; LOCAL_SIZE_X invocations, LANES (32, at least 2) of which share four columns and split
 // their depth. ALONG_K (1): neighbouring invocations read neighbours along the depth (its stride in B is the smaller one),
-// else neighbouring columns. UNROLL (2) blocks of B are in flight at a time. VECTOR_A (1): A's rows are read four depths at
-// a time; VECTOR_B (1): so is B, in the direction of ALONG_K; VECTOR_Y (1); PARTIAL (0); HAS_C (1), ADDEND (0), the
-// activation's id.
+// else neighbouring columns. LANES_NEAR (32): lanes along the depth that a subgroup surely has together, a power of two as LANES is.
+// UNROLL (2) blocks of B are in flight at a time, with a gate half as many of both; VECTOR_A (1): A's rows are read four depths at
+// a time; VECTOR_B (1): so is B, in the direction of ALONG_K; VECTOR_Y (1); PARTIAL (0), not with a gate; HAS_C (1), ADDEND (0), the
+// activation's id; GATE (0), columns of Y then a multiple of 4.
 // Grid: linear over matrices, splits and groups of LOCAL_SIZE_X / LANES quads of columns.
 //
-// An invocation multiplies blocks of four depths by four columns: four accesses of B, one of each row of A. The lanes' sums
-// meet in shared memory, two rows at a time, and are added in their order. With PARTIAL the depth is split into p.splits
-// parts of p.split_rounds times 4 * LANES, whose sums go to temporary memory as gemm_tiled's do.
+// An invocation multiplies blocks of four depths by four columns: four accesses of B, one of each row of A. The sums of lanes along the
+// depth meet in their subgroups and, of these, in shared memory; those of other lanes in shared memory, two at a time. They are added
+// in a fixed order. With PARTIAL the depth is split into p.splits parts of p.split_rounds times 4 * LANES, whose sums go to temporary
+// memory as gemm_tiled's do.
 // Chosen where the rows are too few for tiles.
 
 #include "tensor.glsl"
 #include "gemm_quads.glsl"
+#include "gate.glsl"
+#include "subgroups.glsl"
 
 const uint COLUMNS = LOCAL_SIZE_X / LANES;
-// A lane's four sums lie PITCH_LANE vec4 from the next lane's and PITCH_COLUMN from the next columns': padded where
-// neighbouring invocations are lanes, because later they are columns.
-const uint PITCH_LANE = ALONG_K != 0 ? 1 : COLUMNS;
-const uint PITCH_COLUMN = ALONG_K != 0 ? LANES + 1 : 1;
-const uint SLOTS = LOCAL_SIZE_X + COLUMNS;
+const uint HALVES = GATE != GATE_NONE ? 2 : 1;
+const uint SUMS = HALVES * ROWS; // those of a row beside each other
+const uint DEEP = UNROLL > HALVES ? UNROLL / HALVES : 1;
+const uint NEAR = LANES < LANES_NEAR ? LANES : LANES_NEAR;
+const uint SPANS = LOCAL_SIZE_X / NEAR;
+const uint PAIRED = 2 * LOCAL_SIZE_X;
 
-shared vec4 lane_sums[2 * SLOTS];
+shared vec4 lane_sums[ALONG_K == 0 ? PAIRED : LANES > NEAR ? SUMS * SPANS : 1];
 
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Partials { vec4 partials[]; };
 
-vec4 sums[ROWS];
-uint a_start, b_start, n;
+vec4 sums[SUMS];
+uint a_start, b_start;
 
 vec4 load_row(uint row, uint k) {
     const uint at = a_start + row * p.a_strides[2];
@@ -43,8 +50,9 @@ vec4 load_row(uint row, uint k) {
 // Part i of the block of four depths from k on: ALONG_K, those depths of column n + i, else columns n .. n + 3 of depth
 // k + i.
 // Rows, columns and depths past the end read the last one.
-vec4 load_block(uint k, uint i) {
-    const uint column = min(n + (ALONG_K != 0 ? i : 0), p.columns - 1);
+vec4 load_block(uint n, uint k, uint i) {
+    const uint last = HALVES * p.columns - 1;
+    const uint column = min(n + (ALONG_K != 0 ? i : 0), last);
     const uint depth = ALONG_K != 0 ? min(k, (p.depth - 1) / 4 * 4) : min(k + i, p.depth - 1);
     if (VECTOR_B != 0) {
         const uint quad = ALONG_K != 0 ? depth + column * p.b_strides[3] : column / 4 * 4 + depth * p.b_strides[2];
@@ -52,7 +60,7 @@ vec4 load_block(uint k, uint i) {
     }
     vec4 values;
     [[unroll]] for (uint c = 0; c < 4; ++c) {
-        const uint x = ALONG_K != 0 ? column : min(n + c, p.columns - 1);
+        const uint x = ALONG_K != 0 ? column : min(n + c, last);
         const uint z = ALONG_K != 0 ? min(k + c, p.depth - 1) : depth;
         values[c] = load_b(b_start + x * p.b_strides[3] + z * p.b_strides[2]);
     }
@@ -62,21 +70,27 @@ vec4 load_block(uint k, uint i) {
 // load_row and load_block with zeros for depths past the end.
 bvec4 inside(uint k) { return lessThan(uvec4(k, k + 1, k + 2, k + 3), uvec4(p.depth)); }
 vec4 inside_row(uint row, uint k) { return mix(vec4(0), load_row(row, min(k, (p.depth - 1) / 4 * 4)), inside(k)); }
-vec4 inside_block(uint k, uint i) {
-    return mix(vec4(0), load_block(k, i), ALONG_K != 0 ? inside(k) : bvec4(k + i < p.depth));
+vec4 inside_block(uint n, uint k, uint i) {
+    return mix(vec4(0), load_block(n, k, i), ALONG_K != 0 ? inside(k) : bvec4(k + i < p.depth));
 }
 
-void multiply_block(uint row, vec4 values, vec4 block[4]) {
+void multiply_block(uint sum, vec4 values, vec4 block[4]) {
     if (ALONG_K != 0) {
         [[unroll]] for (uint i = 0; i < 4; ++i)
-            [[unroll]] for (uint c = 0; c < 4; ++c) sums[row][i] = fma(values[c], block[i][c], sums[row][i]);
+            [[unroll]] for (uint c = 0; c < 4; ++c) sums[sum][i] = fma(values[c], block[i][c], sums[sum][i]);
     } else {
-        [[unroll]] for (uint c = 0; c < 4; ++c) sums[row] = fma(vec4(values[c]), block[c], sums[row]);
+        [[unroll]] for (uint c = 0; c < 4; ++c) sums[sum] = fma(vec4(values[c]), block[c], sums[sum]);
     }
 }
 
+// Where the partial sums of a row and columns n .. n + 3 go.
+void store_partial(uint matrix, uint split, uint row, uint n, vec4 sum) {
+    const uint line = (split * p.matrices + matrix) * ROWS + row;
+    if (n < p.columns) partials[BYTE_OFFSET_Y / 16 + line * (p.partial_pitch / 4) + n / 4] = sum;
+}
+
 void main() {
-    const uint invocation = gl_LocalInvocationID.x;
+    const uint invocation = workgroup_invocation();
     const uint lane = ALONG_K != 0 ? invocation % LANES : invocation / COLUMNS;
     const uint column = ALONG_K != 0 ? invocation / LANES : invocation % COLUMNS;
     const uint groups = ((p.columns + 3) / 4 + COLUMNS - 1) / COLUMNS;
@@ -87,51 +101,78 @@ void main() {
     const uint outer = matrix / p.inner_batch;
     const uint inner = matrix - outer * p.inner_batch;
     const uint first_n = (linear_workgroup() - part * groups) * COLUMNS * 4;
-    n = first_n + column * 4;
+    const uint n = first_n + column * 4;
     a_start = matrix_start(outer, inner, p.a_strides);
     b_start = matrix_start(outer, inner, p.b_strides);
 
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = vec4(0);
+    [[unroll]] for (uint s = 0; s < SUMS; ++s) sums[s] = vec4(0);
     // In a round every lane has a block; whole rounds have all of it inside.
     const uint step = 4 * LANES;
     const uint end = min((split + 1) * p.split_rounds, (p.depth + step - 1) / step);
     const uint whole = min(end, p.depth / step);
     uint round = split * p.split_rounds;
-    for (; round + UNROLL <= whole; round += UNROLL) {
-        vec4 blocks[UNROLL][4];
-        [[unroll]] for (uint u = 0; u < UNROLL; ++u)
-            [[unroll]] for (uint i = 0; i < 4; ++i) blocks[u][i] = load_block((round + u) * step + lane * 4, i);
-        [[unroll]] for (uint u = 0; u < UNROLL; ++u)
-            [[unroll]] for (uint r = 0; r < ROWS; ++r)
-                multiply_block(r, load_row(r, (round + u) * step + lane * 4), blocks[u]);
+    for (; round + DEEP <= whole; round += DEEP) {
+        vec4 blocks[DEEP * HALVES][4];
+        [[unroll]] for (uint u = 0; u < DEEP * HALVES; ++u)
+            [[unroll]] for (uint i = 0; i < 4; ++i)
+                blocks[u][i] = load_block(n + u % HALVES * p.columns, (round + u / HALVES) * step + lane * 4, i);
+        [[unroll]] for (uint u = 0; u < DEEP; ++u)
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+                const vec4 values = load_row(r, (round + u) * step + lane * 4);
+                [[unroll]] for (uint h = 0; h < HALVES; ++h) multiply_block(r * HALVES + h, values, blocks[u * HALVES + h]);
+            }
     }
     for (; round < end; ++round) {
         const uint k = round * step + lane * 4;
         if (k < p.depth) {
-            vec4 block[4];
-            [[unroll]] for (uint i = 0; i < 4; ++i) block[i] = inside_block(k, i);
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) multiply_block(r, inside_row(r, k), block);
+            [[unroll]] for (uint h = 0; h < HALVES; ++h) {
+                vec4 block[4];
+                [[unroll]] for (uint i = 0; i < 4; ++i) block[i] = inside_block(n + h * p.columns, k, i);
+                [[unroll]] for (uint r = 0; r < ROWS; ++r) multiply_block(r * HALVES + h, inside_row(r, k), block);
+            }
         }
     }
 
-    // (With one loop over the rows, the sums left the registers: half the speed with four rows on an H200.)
-    [[unroll]] for (uint first = 0; first < ROWS; first += 2) {
-        if (first > 0) barrier();
-        [[unroll]] for (uint r = first; r < min(first + 2, ROWS); ++r)
-            lane_sums[(r - first) * SLOTS + lane * PITCH_LANE + column * PITCH_COLUMN] = sums[r];
-        barrier();
-        // The first invocations add: one row of four columns each.
-        const uint row = first + invocation / COLUMNS;
-        if (invocation < 2 * COLUMNS && row < ROWS) {
-            const uint at = invocation % COLUMNS;
-            vec4 sum = vec4(0);
-            for (uint i = 0; i < LANES; ++i) sum += lane_sums[(row - first) * SLOTS + i * PITCH_LANE + at * PITCH_COLUMN];
-            if (PARTIAL == 0) {
-                store_quad(outer, inner, row, first_n + at * 4, sum);
-            } else if (first_n + at * 4 < p.columns) {
-                const uint line = (split * p.matrices + matrix) * ROWS + row;
-                partials[BYTE_OFFSET_Y / 16 + line * (p.partial_pitch / 4) + first_n / 4 + at] = sum;
+    if (ALONG_K != 0) {
+        const uint near = invocation % NEAR, span = invocation / NEAR;
+        [[unroll]] for (uint distance = 1; distance < NEAR; distance *= 2)
+            [[unroll]] for (uint s = 0; s < SUMS; ++s) sums[s] += subgroupShuffleXor(sums[s], distance);
+        if (LANES > NEAR) {
+            if (near == 0)
+                [[unroll]] for (uint s = 0; s < SUMS; ++s) lane_sums[s * SPANS + span] = sums[s];
+            barrier();
+            if (lane >= NEAR) return;
+            [[unroll]] for (uint s = 0; s < SUMS; ++s)
+                for (uint i = 1; i < LANES / NEAR; ++i) sums[s] += lane_sums[s * SPANS + span + i];
+        }
+        [[unroll]] for (uint r = 0; r < ROWS; ++r)
+            if (near == r % NEAR) {
+                if (GATE != GATE_NONE) store_gated(outer, inner, r, n, sums[r * HALVES], sums[r * HALVES + HALVES - 1]);
+                else if (PARTIAL == 0) store_quad(outer, inner, r, n, sums[r]);
+                else store_partial(matrix, split, r, n, sums[r]);
             }
+        return;
+    }
+
+    // (With one loop over the rows, the sums left the registers: half the speed with four rows on an H200.)
+    [[unroll]] for (uint first = 0; first < SUMS; first += 2) {
+        if (first > 0) barrier();
+        [[unroll]] for (uint s = first; s < min(first + 2, SUMS); ++s)
+            lane_sums[(s - first) * LOCAL_SIZE_X + lane * COLUMNS + column] = sums[s];
+        barrier();
+        // The first invocations add: one sum of four columns each, or with a gate two.
+        const uint own = first + invocation / COLUMNS;
+        if (invocation < 2 / HALVES * COLUMNS && own < SUMS) {
+            const uint at = first_n + invocation % COLUMNS * 4;
+            vec4 found[HALVES];
+            [[unroll]] for (uint h = 0; h < HALVES; ++h) {
+                found[h] = vec4(0);
+                const uint slot = (own - first + h) * LOCAL_SIZE_X + invocation % COLUMNS;
+                for (uint i = 0; i < LANES; ++i) found[h] += lane_sums[slot + i * COLUMNS];
+            }
+            if (GATE != GATE_NONE) store_gated(outer, inner, first / HALVES, at, found[0], found[HALVES - 1]);
+            else if (PARTIAL == 0) store_quad(outer, inner, own, at, found[0]);
+            else store_partial(matrix, split, own, at, found[0]);
         }
     }
 }

@@ -5,17 +5,24 @@
 // Needs the parameter block and the bindings of the gemm rows of the manifest, and declares the buffers A, B, C, Addend and Y.
 // Every operand has its strides in the order (outer batch, inner batch, row, column) of the untransposed product, so no
 // shader knows about transposes, and zero strides broadcast. C is unused where HAS_C is 0, Addend where ADDEND is 0.
-// ADDEND says when it is added: see the manifest. NO_SCALED_CLIP: whoever includes this fuses no clip with a ScaleBias.
+// ADDEND says when it is added: see the manifest. NO_SCALED_CLIP: whoever includes this fuses no clip with a ScaleBias. A variant ADDS of
+// 0 has no addend at all: code that never runs costs registers too.
 
 #ifndef DMLVK_GEMM_GLSL
 #define DMLVK_GEMM_GLSL
 
 #include "activation.glsl"
 
+#ifndef ADDS
+#define ADDS 1
+#endif
+
 layout(set = 0, binding = BINDING_A, std430) readonly buffer A { T a[]; };
 layout(set = 0, binding = BINDING_B, std430) readonly buffer B { T b[]; };
 layout(set = 0, binding = BINDING_C, std430) readonly buffer C { T c[]; };
+#if ADDS
 layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer Addend { T addend[]; };
+#endif
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
 
 float load_a(uint element) { return float(a[BYTE_OFFSET_A / T_BYTES + element]); }
@@ -32,10 +39,12 @@ float finished(uint outer, uint inner, uint m, uint n, float sum) {
         const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
         value = fma(p.beta, float(c[BYTE_OFFSET_C / T_BYTES + element]), value);
     }
+#if ADDS
     if (ADDEND == ADDEND_LAST) {
         const uint element = matrix_start(outer, inner, p.addend_strides) + m * p.addend_strides[2] + n * p.addend_strides[3];
         value += float(addend[BYTE_OFFSET_ADDEND / T_BYTES + element]);
     }
+#endif
 #ifdef NO_SCALED_CLIP
     return activate(ACTIVATION, value, p.param0, p.param1);
 #else

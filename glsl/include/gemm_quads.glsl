@@ -11,12 +11,14 @@
 
 layout(set = 0, binding = BINDING_A, std430) readonly buffer AQuads { QUAD a_quads[]; };
 layout(set = 0, binding = BINDING_B, std430) readonly buffer BQuads { QUAD b_quads[]; };
-layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer AddendQuads { QUAD addend_quads[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
 
 // The quad that begins with an element: elements and starts are multiples of 4.
 QUAD load_a_quad(uint element) { return a_quads[(BYTE_OFFSET_A / T_BYTES + element) / 4]; }
 QUAD load_b_quad(uint element) { return b_quads[(BYTE_OFFSET_B / T_BYTES + element) / 4]; }
+
+#if ADDS
+layout(set = 0, binding = BINDING_ADDEND, std430) readonly buffer AddendQuads { QUAD addend_quads[]; };
 
 // The first element of the addend's matrix, which kernels set whose sums begin with it.
 uint addend_start;
@@ -30,6 +32,7 @@ QUAD load_addends(uint m, uint n) {
     [[unroll]] for (uint c = 0; c < 4; ++c) values[c] = float(addend[row + min(n + c, p.columns - 1) * p.addend_strides[3]]);
     return pack_quad(values);
 }
+#endif
 
 // Finishes the sums of columns n .. n + 3 of row m and stores those that there are. n is a multiple of 4.
 void store_quad(uint outer, uint inner, uint m, uint n, vec4 sum) {

@@ -15,7 +15,8 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.model import H200
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.spec.block_formats import BlockFormat
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, Gate
+from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.verify.cases.layouts import GuardedTensor, place
 from dmlvk.verify.cases.problem import Problem
 from dmlvk.verify.check import Execution

@@ -19,7 +19,9 @@ from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.kernels.matmul.tiles import Tiles, TileShape
 from dmlvk.runtime.memory import BufferBinding
-from dmlvk.spec.ops.matmul import GemmAdd
+from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.matmul import GemmAdd, GemmGate
+from dmlvk.verify.oracle.matmul import gemm_gate
 
 Array = NDArray[Any]
 NONE, TRANSPOSE = MatrixTransform
@@ -218,3 +220,28 @@ def test_a_fused_softmax_is_the_softmax(device: dmlvk.Device) -> None:
     plain = eager.gemm(a, b, device=device)
     fused = eager.gemm(a, b, fused_activation=dmlvk.ActivationSoftmax(), device=device)
     np.testing.assert_array_equal(fused, eager.activation_softmax(plain, device=device))
+
+
+@pytest.mark.parametrize("gate", [Gate.SILU, Gate.GELU])
+@pytest.mark.parametrize("lies", ["along the depth", "across it"])
+@pytest.mark.parametrize("rows", [3, pytest.param(11, marks=pytest.mark.full)])
+def test_a_gate_is_of_every_rule(device: dmlvk.Device, rows: int, lies: str, gate: Gate) -> None:
+    """Of two matrices, whose depth is no multiple of what is read at once."""
+    is_turned = lies == "along the depth"
+    a, b = random(2, rows, 70), random(2, *((48, 70) if is_turned else (70, 48)))
+    tensors = [TensorDesc(TensorDataType.FLOAT32, sizes) for sizes in (a.shape, b.shape, (2, rows, 24))]
+    fields = dict(zip(("a_tensor", "b_tensor", "output_tensor"), tensors, strict=True))
+    desc = GemmGate(**fields, trans_b=MatrixTransform(int(is_turned)), gate=gate)
+    desc.validate()
+    expected = gemm_gate(desc, a, b)
+    rules = possible_rules(desc, device.capabilities)
+    assert set(rules) == ({"vector", "apart"} if rows == 3 else {"apart"})
+    inputs = [memory(device, array) for array in (a, b)]
+    output = BufferBinding(device.create_buffer(tensors[2].total_tensor_size_in_bytes))
+    for rule in rules:
+        commands = device.create_command_list()
+        ReadyOperator(device, desc, rule).record(commands, inputs, [output])
+        commands.submit()
+        found = output.buffer.read().view(np.float32).reshape(2, rows, 24)
+        error = np.abs(found - expected.value)
+        assert (error <= 2.0**-21 * expected.magnitude).all(), (rule, (error / expected.magnitude).max())

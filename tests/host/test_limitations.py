@@ -21,10 +21,11 @@ from dmlvk.spec import ops
 from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import InterpolationMode, PaddingMode, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
 from dmlvk.spec.ops.cached_attention import CachedAttention
 from dmlvk.spec.ops.convolution import ConvolutionAdd
-from dmlvk.spec.ops.matmul import GemmAdd
+from dmlvk.spec.ops.matmul import GemmAdd, GemmGate
 from dmlvk.spec.ops.resample import ResampleWeights
 from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.ops.suppression import NonMaxSuppression
@@ -174,6 +175,7 @@ MET: list[tuple[Limitation, OperatorDesc]] = [
     ),
     (LOOP_ROUNDS, ops.Gemm(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 64)))),
     (LOOP_ROUNDS, GemmAdd(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), addend=(64, 64), output=(64, 64)))),
+    (LOOP_ROUNDS, GemmGate(**tensors("FLOAT32", a=(64, 2**20), b=(2**20, 64), output=(64, 32)), gate=Gate.SILU)),
     *(
         (LOOP_ROUNDS, _recurrent(row, gates, functions))
         for row, gates, functions in ((ops.Rnn, 1, 1), (ops.Gru, 3, 2), (ops.Lstm, 4, 3))

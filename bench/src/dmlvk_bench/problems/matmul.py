@@ -7,6 +7,8 @@ from typing import Any
 
 import dmlvk
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.matmul import GemmGate
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk_bench.problems.model import FLOAT16, FLOAT32, FLOATS, Problem, nbytes
 from dmlvk_bench.problems.scale import Scale, Sizes
@@ -64,6 +66,30 @@ def _product(
     )
 
 
+def _gated(scale: Scale, rows: int, depth: int, columns: int) -> Problem:
+    """What a decoder's layer feeds forward: the SiLU of half of the columns times the other half."""
+
+    def rival(torch: Any, a: Any, b: Any) -> Any:
+        gate, other = (a @ b.T).chunk(2, -1)
+        return torch.nn.functional.silu(gate) * other
+
+    sizes = (1, rows, depth, columns)
+    free = [axis for axis, size in enumerate(sizes) if size > _FEW_ROWS]
+    _, rows, depth, columns = scale.fit(sizes, *free, elements=_elements, operations=_operations, least=64)
+    columns = -(-columns // 16) * 16
+    a, b, y = (TensorDesc(FLOAT16, matrix) for matrix in ((rows, depth), (columns, depth), (rows, columns // 2)))
+    return Problem(
+        f"GEMM with a gate depth {depth} FLOAT16 {rows}x{columns}",
+        GemmGate(a_tensor=a, b_tensor=b, output_tensor=y, trans_b=MatrixTransform.TRANSPOSE, gate=Gate.SILU),
+        rival,
+        0.0,
+        bytes_moved=nbytes(a, b, y),
+        copy_target=0.7 if rows <= _FEW_ROWS else 0.0,
+        operations=_operations((1, rows, depth, columns)),
+        tolerance=2e-3,
+    )
+
+
 def problems(scale: Scale) -> list[Problem]:
     """Every problem, in the order of the report."""
     large = 16384
@@ -86,4 +112,4 @@ def problems(scale: Scale) -> list[Problem]:
             for transposed in (False, True):
                 found.append(_product(scale, data_type, rows, large, large, 0.9, copy_target=0.9, transposed=transposed))
         found.append(_product(scale, data_type, large, large, 1, 0.9, copy_target=0.9))
-    return found
+    return [*found, *(_gated(scale, rows, 2048, 16384) for rows in (1, 512))]

@@ -7,16 +7,21 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dmlvk.graph.passes.match import Operand, computed_by, is_near, operand, pairs
-from dmlvk.graph.passes.products import are_alike, are_joinable_blocks, joined_blocks
+from dmlvk.graph.passes.products import are_alike, is_joinable, joined
 from dmlvk.graph.step import Step, Storage
 from dmlvk.graph.step_graph import StepGraph
 from dmlvk.spec import ops
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm, Gate
+from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
+from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
 
 _TO_SIGMOID: Final = 2 * math.sqrt(2 / math.pi)
 _MULTIPLE: Final = 8
 """Columns of which a gated output has a multiple."""
+_MOST_BYTES: Final = 2**27
+"""The most bytes of a product before its gate: as many as every device binds."""
 
 
 class _Activated(NamedTuple):
@@ -34,7 +39,7 @@ class _Activated(NamedTuple):
 
 
 def fuse_gates(graph: StepGraph) -> None:
-    """SiLU or GELU, by its tanh, of a product with weights in blocks times another product of the same tensor, or of the two
+    """SiLU or GELU, by its tanh, of a product with constant weights times another product of the same tensor, or of the two
     halves of one product, becomes a product with a gate."""
     for step in graph.steps:
         if step not in graph or not isinstance(step.desc, ops.ElementWiseMultiply):
@@ -115,17 +120,23 @@ def _fused(graph: StepGraph, multiply: Step, activated: _Activated, other: Opera
         old = inner | {first} | ({product} if product else set())
     else:
         both = [first, second]
-        if not all(are_joinable_blocks(graph, own) for own in both) or not are_alike(both):
+        if not all(_takes_a_gate(own.desc) and is_joinable(graph, own) for own in both) or not are_alike(both):
             return None
-        product, _ = joined_blocks(graph, both)
+        product, _ = joined(graph, both)
         old = inner | {first, second}
     if product is None:
         return None
-    rows, columns = product.desc.tensor("output_tensor").sizes
-    if columns // 2 % _MULTIPLE:
+    *rows, columns = product.desc.tensor("output_tensor").sizes
+    whole = product.desc.tensor("output_tensor").total_tensor_size_in_bytes
+    if columns // 2 % _MULTIPLE or whole > _MOST_BYTES:
         return None
-    output = TensorDesc(result.data_type, (rows, columns // 2))
-    desc = product.desc.replace(gate=activated.gate, output_tensor=output)
+    output = TensorDesc(result.data_type, (*rows, columns // 2))
+    desc: OperatorDesc
+    if isinstance(product.desc, ops.Gemm):
+        fields = {name: getattr(product.desc, name) for name in ("a_tensor", "b_tensor", "trans_a", "trans_b")}
+        desc = GemmGate(**fields, output_tensor=output, gate=activated.gate)
+    else:
+        desc = product.desc.replace(gate=activated.gate, output_tensor=output)
     return old, Step.of(product.origin, desc, {**product.storages(), "output_tensor": multiply.outputs[0]})
 
 
@@ -137,7 +148,7 @@ def _are_packed(tensors: Iterable[TensorDesc]) -> bool:
 
 
 def _halved(graph: StepGraph, split: Step, halves: tuple[Storage, Storage]) -> Step | None:
-    """The product with weights in blocks whose output a step splits into these halves, for nobody else."""
+    """The product whose output a step splits into these halves, for nobody else."""
     desc = split.desc
     if not isinstance(desc, ops.Split) or desc.axis != desc.tensor("input_tensor").dimension_count - 1:
         return None
@@ -145,7 +156,13 @@ def _halved(graph: StepGraph, split: Step, halves: tuple[Storage, Storage]) -> S
     if split.outputs != halves or product is None or graph.only_reader(split.inputs[0]) is not split:
         return None
     one, other = desc.output_tensors
-    own = product.desc
-    if one.sizes != other.sizes or not isinstance(own, BlockQuantizedGemm) or own.gate or own.addend_tensor is not None:
+    if one.sizes != other.sizes or not _takes_a_gate(product.desc):
         return None
-    return product if own.tensor("output_tensor").strides is None else None
+    return product if product.desc.tensor("output_tensor").strides is None else None
+
+
+def _takes_a_gate(desc: OperatorDesc) -> bool:
+    """Whether an operator is a product that a gate may end: with weights in blocks, or one to which nothing else is done."""
+    if isinstance(desc, BlockQuantizedGemm):
+        return not desc.gate and desc.addend_tensor is None
+    return type(desc) is ops.Gemm and desc.c_tensor is None and desc.fused_activation is None and desc.alpha == 1.0

@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 2**24
 """The most bytes of a constant that is joined with others on the host: a product with a larger one fills a device by itself,
 and the host would keep a second copy of much."""
 _MOST_BOUND: Final = 2**27
-"""The most bytes of joined weights in blocks: as many as every device binds."""
+"""The most bytes of weights that are joined on the device: as many as every device binds."""
 _BLOCKS: Final = ("weight_tensor", "scales_tensor", "zero_points_tensor")
 
 
@@ -30,8 +30,9 @@ def join_products(graph: StepGraph) -> None:
     """Products of one tensor with constants, and with constant rows that are added, become one whose output their readers
     see in part.
 
-    Only where all readers can read a part of a row where it lies, or copy it themselves. The constants of GEMMs are joined
-    on the host, once for all sizes; weights in blocks come one after the other on the device.
+    Only where all readers can read a part of a row where it lies, or copy it themselves. Weights in blocks, and constants of
+    GEMMs whose rows are their columns, come one after the other on the device; other constants are joined on the host, once
+    for all sizes.
     """
     of_source: dict[Storage, list[Step]] = {}
     for step in graph.steps:
@@ -48,34 +49,49 @@ def join_products(graph: StepGraph) -> None:
                     alike.append(other)
             waiting = [other for other in others if other not in alike]
             if len(alike) > 1:
-                join = joined_blocks if isinstance(first.desc, BlockQuantizedGemm) else _joined
-                graph.replace(alike, *join(graph, alike), early=True)  # so that all readers come later
+                graph.replace(alike, *joined(graph, alike), early=True)  # so that all readers come later
 
 
 def _is_joinable(graph: StepGraph, step: Step) -> bool:
     """Whether a step is a product with one constant matrix, whose output is read where it lies or copied."""
     match step.desc:
-        case ops.Gemm():
-            good = _is_joinable_gemm(graph, step, step.desc)
-        case BlockQuantizedGemm():
-            good = are_joinable_blocks(graph, step)
+        case ops.Gemm() | BlockQuantizedGemm():
+            good = is_joinable(graph, step)
         case _:
             return False
     storage = step.outputs[0]
     return good and storage is not None and storage not in graph.outputs and all(map(_reads_parts, graph.readers(storage)))
 
 
+def is_joinable(graph: StepGraph, step: Step) -> bool:
+    """Whether a product's weights, and what is added to it, are constants that others may join."""
+    return _is_joinable_gemm(graph, step, step.desc) if isinstance(step.desc, ops.Gemm) else _is_joinable_blocks(graph, step)
+
+
+def _is_stackable(graph: StepGraph, step: Step) -> bool:
+    """Whether the constant matrix of a GEMM is what the device joins: its rows, which are columns of the product, one after
+    the other, and all that the constant has."""
+    desc = step.desc
+    assert isinstance(desc, ops.Gemm)
+    weights = desc.tensor("b_tensor")
+    plain = TensorDesc(weights.data_type, weights.sizes).effective_strides == weights.effective_strides
+    is_turned = desc.trans_b is MatrixTransform.TRANSPOSE
+    return is_turned and plain and _is_all_of_a_constant(graph, step.storage("b_tensor"), weights)
+
+
 def _is_joinable_gemm(graph: StepGraph, step: Step, desc: ops.Gemm) -> bool:
     output, weights = desc.tensor("output_tensor"), desc.tensor("b_tensor")
     if desc.fused_activation is not None or any(size != 1 for size in output.sizes[:-2]) or output.strides is not None:
         return False
-    if graph.constant(*operand(step, "b_tensor")) is None or weights.total_tensor_size_in_bytes > _MOST_BYTES:
+    if graph.constant(*operand(step, "b_tensor")) is None:
+        return False
+    if weights.total_tensor_size_in_bytes > _MOST_BYTES and not _is_stackable(graph, step):
         return False
     row = row_of_c(desc)
     return desc.c_tensor is None or (desc.beta == 1.0 and graph.constant(step.storage("c_tensor"), row) is not None)
 
 
-def are_joinable_blocks(graph: StepGraph, step: Step) -> bool:
+def _is_joinable_blocks(graph: StepGraph, step: Step) -> bool:
     """Whether a step is a product with constant weights in blocks that makes whole words of a row, so that parts of a row
     lie as tensors do."""
     desc = step.desc
@@ -105,8 +121,8 @@ def _reads_parts(reader: Step) -> bool:
 
 
 def are_alike(products: list[Step]) -> bool:
-    """Whether products of one storage see it alike, and do the same with it; and whether their weights in blocks may be
-    joined, for all that they take."""
+    """Whether products of one storage see it alike, and do the same with it; and whether their weights may be joined, for
+    all that they take."""
     one, *others = products
     if any(type(other.desc) is not type(one.desc) or other.inputs[0] is not one.inputs[0] for other in others):
         return False
@@ -114,10 +130,10 @@ def are_alike(products: list[Step]) -> bool:
     names = ("input_tensor", "format", "block_size") if is_of_blocks else ("a_tensor", "trans_a", "trans_b", "alpha")
     if any(getattr(one.desc, name) != getattr(other.desc, name) for name in names for other in others):
         return False
-    if not is_of_blocks:
-        return True
-    same = all(_type(one.desc, name) is _type(other.desc, name) for name in _BLOCKS for other in others)
-    return same and sum(step.desc.tensor("weight_tensor").element_count for step in products) <= _MOST_BOUND
+    weights = [step.desc.tensor("weight_tensor" if is_of_blocks else "b_tensor") for step in products]
+    if sum(tensor.total_tensor_size_in_bytes for tensor in weights) > _MOST_BOUND:
+        return False
+    return not is_of_blocks or all(_type(one.desc, name) is _type(other.desc, name) for name in _BLOCKS for other in others)
 
 
 def _type(desc: OperatorDesc, name: str) -> object:
@@ -125,8 +141,12 @@ def _type(desc: OperatorDesc, name: str) -> object:
     return None if tensor is None else tensor.data_type
 
 
-def joined_blocks(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
-    """The product with all weights in blocks, and the split of what it makes."""
+def joined(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
+    """The product with all weights, and the split of what it makes."""
+    return (_joined_blocks if isinstance(products[0].desc, BlockQuantizedGemm) else _joined_gemms)(graph, products)
+
+
+def _joined_blocks(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
     first = products[0]
     pieces = tuple(product.desc.tensor("output_tensor") for product in products)
     rows, _ = pieces[0].sizes
@@ -175,8 +195,7 @@ def _and_split(
     return joined, Step(first.origin, split, joined.outputs, tuple(product.outputs[0] for product in products))
 
 
-def _joined(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
-    """The GEMM with all constants, and the split of what it makes."""
+def _joined_gemms(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
     first = products[0]
     descs = [product.desc for product in products if isinstance(product.desc, ops.Gemm)]
     output, along = descs[0].tensor("output_tensor"), -1 if descs[0].trans_b is MatrixTransform.NONE else -2
@@ -191,10 +210,11 @@ def _joined(graph: StepGraph, products: list[Step]) -> tuple[Step, Step]:
         known = [graph.constant(source, matrix) for source, matrix in zip(sources, matrices, strict=True)]
         return np.concatenate([matrix for matrix in known if matrix is not None], axis=along)
 
-    storages = {
-        "a_tensor": first.storage("a_tensor"),
-        "b_tensor": graph.derived(f"joined along {along}: {matrices}", sources, output.data_type, new_weights),
-    }
+    storages = {"a_tensor": first.storage("a_tensor")}
+    if all(_is_stackable(graph, product) for product in products):
+        storages["b_tensor"] = graph.joined([source for source in sources if source is not None])
+    else:
+        storages["b_tensor"] = graph.derived(f"joined along {along}: {matrices}", sources, output.data_type, new_weights)
     changes: dict[str, Any] = {"b_tensor": TensorDesc(output.data_type, tuple(sizes))}
     if any(desc.c_tensor is not None for desc in descs):
         rows = [row_of_c(desc) for desc in descs]

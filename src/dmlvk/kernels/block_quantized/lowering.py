@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -21,18 +20,15 @@ from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.cooperative_tile import cooperative_constants, whole_words
 from dmlvk.kernels.common.dispatch import make_dispatch
+from dmlvk.kernels.common.gate import gate_launches
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.parts import chosen_plan, placed
 from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import WORD_BITS, check_rounds, linear_grid, most_invocations, part_starts, power_of_two
 from dmlvk.kernels.matmul.lowering import Product, factor_access, output_quads, parts_and_merge, product_dispatch, split_sum
 from dmlvk.kernels.matmul.tiles import CPU_TILES, TiledProduct, fastest_tiles
-from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, Gate
-from dmlvk.spec.ops.chain import FIRST_RESULT, NONE, PointwiseChain
-from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 _BIAS, _ADDEND = 4, 5
@@ -171,49 +167,12 @@ def _in_parts(desc: BlockQuantizedGemm, caps: Capabilities, multiply: Multiply, 
                 launches += plan.dispatches
                 temporary = max(temporary, end, plan.temporary_bytes)
             if apart:
-                launches += _gate(desc, caps, rows, place, end)
+                gated = TensorDesc(y.data_type, (rows.size, y.sizes[1]), y.effective_strides)
+                home = _bound(output_range(), y, rows, _Span(0, y.sizes[1], all=True))
+                launches += gate_launches(desc.gate, gated, place, home, caps, end)
         return Plan(tuple(launches), temporary)
 
     return with_packed(desc, caps, build)
-
-
-_TO_SIGMOID = 2 * math.sqrt(2 / math.pi)
-_GATES: dict[Gate, tuple[tuple[OperatorDesc, ...], tuple[int, ...]]] = {
-    Gate.SILU: ((ops.ActivationSwish(sigmoid_input_scale=1.0),), (0, NONE, NONE)),
-    Gate.GELU: (
-        (
-            ops.ElementWiseMultiply(),
-            ops.ActivationLinear(alpha=_TO_SIGMOID * 0.044715, beta=_TO_SIGMOID),
-            ops.ElementWiseMultiply(),
-            ops.ActivationSigmoid(),
-            ops.ElementWiseMultiply(),
-        ),
-        tuple(
-            operand if operand in (0, NONE) else FIRST_RESULT + operand - 1
-            for operand in (0, 0, NONE, 1, NONE, NONE, 0, 2, NONE, 3, NONE, NONE, 0, 4, NONE)
-        ),
-    ),
-}
-"""The operations of a chain that each gate is, and their operands, as ``PointwiseChain`` counts them."""
-
-
-def _gate(desc: BlockQuantizedGemm, caps: Capabilities, rows: _Span, place: Range, taken: int) -> tuple[Launch, ...]:
-    """The gate of a product's first columns times the others, of rows that lie in temporary memory."""
-    y = desc.tensor("output_tensor")
-    operations, operands = _GATES[desc.gate]
-    half = TensorDesc(y.data_type, (rows.size, y.sizes[1]), (2 * y.sizes[1], 1))
-    chain = PointwiseChain(
-        input_tensors=(half, half),
-        output_tensor=TensorDesc(y.data_type, half.sizes, y.effective_strides),
-        operator_descs=(*operations, ops.ElementWiseMultiply()),
-        operands=(*operands, FIRST_RESULT + len(operations) - 1, 1, NONE),
-        numbers=(0.0,) * 2 * (len(operations) + 1),
-    )
-    whole = _Span(0, y.sizes[1], all=True)
-    parts = [_bound(place, half, _Span(0, rows.size, all=False), whole._replace(first=first)) for first in (0, y.sizes[1])]
-    return placed(
-        chosen_plan(chain, caps), inputs=tuple(parts), outputs=(_bound(output_range(), y, rows, whole),), temporary=taken
-    )
 
 
 def _whole_rows(product: Product) -> bool:
@@ -270,6 +229,7 @@ def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabili
     def multiply(product: Product, weights: PackedWeights, taken: int) -> Plan:
         matrix = cooperative_matrix(caps, "float16", "float32")
         assert matrix is not None, "the rule asks for one"
+        product = product.with_addend_as_c()
         parts = matrix_parts(product.rows, product.columns, product.depth, caps)
         return parts_and_merge(
             "block_cooperative",
@@ -279,6 +239,7 @@ def _cooperative(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabili
             parts.workgroups,
             split_sum(product, caps, -(-product.depth // parts.tile.depth), parts.parts),
             tiles=False,
+            may_add_nothing=True,
             subgroup_size=caps.subgroup_size,
             taken=taken,
             more=weights.params,

@@ -6,7 +6,7 @@ from dmlvk.kernels.common.kernel import KernelSpec
 from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
 from dmlvk.kernels.matmul.manifest import GEMM_BUFFERS, GEMM_PARAMS, GEMM_SHARED, SPLIT_PARAMS
 from dmlvk.spec.block_formats import CodeOrder, OffsetKind, ScaleKind
-from dmlvk.spec.ops.block_quantized import Gate
+from dmlvk.spec.gate import Gate
 
 CHUNK = 32
 """Codes of a column that are loaded at once."""
@@ -84,7 +84,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *_FORMAT,
             *(("ACTIVATION", 0), ("HAS_C", 1), ("ADDEND", 0), ("VECTOR_Y", 1), ("PARTIAL", 0)),
         ),
-        variants=(("T", FLOATS),),
+        variants=(("T", FLOATS), ("ADDS", ("0", "1"))),
         features=("storage16",),
         extensions=COOPERATIVE_EXTENSIONS,
         shared=(*_SHARED, *GEMM_SHARED),

@@ -13,18 +13,21 @@ from dmlvk.kernels.common.activation import Activation, fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.cooperative_tile import cooperative_constants, cooperative_tile, whole_words
 from dmlvk.kernels.common.dispatch import make_dispatch
-from dmlvk.kernels.common.limitation import LOOP_ROUNDS
-from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, input_range, output_range
-from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.gate import gate_launches
+from dmlvk.kernels.common.limitation import LOOP_ROUNDS, STORAGE_BINDING
+from dmlvk.kernels.common.parts import chosen_plan, placed
+from dmlvk.kernels.common.plan import Dispatch, Plan, Range, Source, aligned, input_range, output_range
+from dmlvk.kernels.common.registry import register, subgroup_features
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid, most_invocations, power_of_two
 from dmlvk.kernels.elementwise.lowering import scalar_words
 from dmlvk.kernels.matmul.manifest import DOUBLE_BLOCK, DOUBLE_DEPTH, DOUBLE_EDGE, Addend
-from dmlvk.kernels.matmul.rules import GEMM, GEMM_DOUBLE, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
+from dmlvk.kernels.matmul.rules import GEMM, GEMM_DOUBLE, GEMM_GATE, GEMM_VECTOR_ROWS, GemmProblem, partial_bytes
 from dmlvk.kernels.matmul.tiles import CPU_TILES, FEW_ROWS, TiledProduct, fastest_tiles
 from dmlvk.kernels.softmax.lowering import over_last_dimension
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
-from dmlvk.spec.ops.matmul import GemmAdd
+from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.matmul import GemmAdd, GemmGate
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
@@ -85,6 +88,20 @@ class Product:
             c_strides=trim(self.c_strides, self.rows, self.columns),
             y_strides=trim(self.y_strides, self.rows, self.columns),
             addend_strides=trim(self.addend_strides, self.rows, self.columns),
+        )
+
+    def with_addend_as_c(self) -> Product:
+        """The product whose addend is C, where there is no other: kernels that read both take more registers."""
+        if self.addend is None or self.has_c:
+            return self
+        return dataclasses.replace(
+            self,
+            c=self.addend,
+            c_strides=self.addend_strides,
+            has_c=True,
+            beta=1.0,
+            addend=None,
+            addend_strides=(0, 0, 0, 0),
         )
 
     def normalized(self) -> Product:
@@ -236,6 +253,7 @@ def parts_and_merge(
     parts: tuple[int, int],
     *,
     tiles: bool = True,
+    may_add_nothing: bool = False,
     variant: Mapping[str, int] | None = None,
     subgroup_size: int = 0,
     taken: int = 0,
@@ -251,6 +269,7 @@ def parts_and_merge(
         workgroups: The workgroups of a part.
         parts: The parts, and the rounds of each.
         tiles: Whether sums may begin with an addend.
+        may_add_nothing: Whether the kernel has a variant that reads no addend.
         variant: What the kernel has beside the data type.
         subgroup_size: The subgroup size that it requires.
         taken: The bytes of temporary memory before those of the sums.
@@ -263,8 +282,9 @@ def parts_and_merge(
     grid = linear_grid(workgroups * splits, caps)
 
     def multiplied(operands: Product) -> Dispatch:
+        own = {**(variant or {}), **({"ADDS": int(operands.addend is not None)} if may_add_nothing else {})}
         return product_dispatch(
-            kernel, operands, constants, grid, variant, subgroup_size, **params, split_rounds=split_rounds, **(more or {})
+            kernel, operands, constants, grid, own, subgroup_size, **params, split_rounds=split_rounds, **(more or {})
         )
 
     if splits == 1:
@@ -319,7 +339,7 @@ def _tiled(product: Product, caps: Capabilities, *, split: bool) -> Plan:
 
 def cooperative(product: Product, caps: Capabilities) -> Plan:
     """Tiles by cooperative matrices, in parts of the depth where they are few."""
-    product = product.normalized()
+    product = product.normalized().with_addend_as_c()
     matrix = cooperative_matrix(caps, "float16", "float32")
     assert matrix is not None, "the rule asks for one"
     a = factor_access(product.data_type, product.a, product.a_strides, 2)
@@ -352,6 +372,7 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
         constants,
         workgroups,
         divided,
+        may_add_nothing=True,
         variant={"WHOLE": all(words)},
         subgroup_size=caps.subgroup_size,
     )
@@ -388,8 +409,11 @@ def _vector_shape(quads: int, depth: int, caps: Capabilities, *, along_depth: bo
 
 def vector(product: Product, caps: Capabilities) -> Plan:
     """Few rows, or few columns after swapping the operands."""
-    if product.rows > GEMM_VECTOR_ROWS:
-        product = product.transposed()
+    return _vector(product.transposed() if product.rows > GEMM_VECTOR_ROWS else product, caps)
+
+
+def _vector(product: Product, caps: Capabilities, gate: Gate = Gate.NONE) -> Plan:
+    """Few rows; with a gate the product's columns are those behind it."""
     product = product.trimmed()
     a = factor_access(product.data_type, product.a, product.a_strides, 2)
     b = factor_access(product.data_type, product.b, product.b_strides, 3)
@@ -399,6 +423,8 @@ def vector(product: Product, caps: Capabilities) -> Plan:
         "LOCAL_SIZE_X": shape.lanes * shape.columns,
         "ROWS": product.rows,
         "LANES": shape.lanes,
+        "LANES_NEAR": min(32, caps.least_subgroup),
+        "GATE": gate,
         "ALONG_K": int(b.along_depth),
         "UNROLL": shape.unroll,
         "VECTOR_A": int(a.vector and a.along_depth),
@@ -406,7 +432,7 @@ def vector(product: Product, caps: Capabilities) -> Plan:
     }
     workgroups = -(-quads // shape.columns) * product.matrices
     rounds = -(-product.depth // (_QUAD * shape.lanes))
-    parts = min(caps.model.workgroups(1) // workgroups, rounds // _LEAST_ROUNDS)
+    parts = 1 if gate else min(caps.model.workgroups(1) // workgroups, rounds // _LEAST_ROUNDS)
     divided = split_sum(product, caps, rounds, parts)
     return parts_and_merge("gemm_vector", product, caps, constants, workgroups, divided, tiles=False)
 
@@ -416,10 +442,14 @@ def _strides(tensor: TensorDesc, transform: MatrixTransform = MatrixTransform.NO
     return (outer, inner, column, row) if transform == MatrixTransform.TRANSPOSE else (outer, inner, row, column)
 
 
-def _product(desc: ops.Gemm) -> Product:
+def _product(desc: ops.Gemm | GemmGate) -> Product:
     a, b, y = desc.tensor("a_tensor"), desc.tensor("b_tensor"), desc.tensor("output_tensor")
     outer, inner, row_count, column_count = (1,) * (4 - y.dimension_count) + y.sizes
-    has_c = desc.c_tensor is not None
+    c, alpha, beta, activation = (
+        (None, 1.0, 1.0, None)
+        if isinstance(desc, GemmGate)
+        else (desc.c_tensor, desc.alpha, desc.beta, None if _is_softmax(desc.fused_activation) else desc.fused_activation)
+    )
     addend = desc.addend_tensor if isinstance(desc, GemmAdd) else None
     return Product(
         data_type=a.data_type,
@@ -429,16 +459,16 @@ def _product(desc: ops.Gemm) -> Product:
         depth=a.sizes[-2] if desc.trans_a == MatrixTransform.TRANSPOSE else a.sizes[-1],
         a=input_range(0),
         b=input_range(1),
-        c=input_range(2 if has_c else 0),
+        c=input_range(0 if c is None else 2),
         y=output_range(),
         a_strides=_strides(a, desc.trans_a),
         b_strides=_strides(b, desc.trans_b),
-        c_strides=(0, 0, 0, 0) if desc.c_tensor is None else _strides(desc.c_tensor),
+        c_strides=(0, 0, 0, 0) if c is None else _strides(c),
         y_strides=_strides(y),
-        has_c=has_c,
-        alpha=desc.alpha,
-        beta=desc.beta,
-        activation=fused(None if _is_softmax(desc.fused_activation) else desc.fused_activation),
+        has_c=c is not None,
+        alpha=alpha,
+        beta=beta,
+        activation=fused(activation),
         addend=None if addend is None else input_range(3),
         addend_strides=(0, 0, 0, 0) if addend is None else _strides(addend),
     )
@@ -448,7 +478,7 @@ def _is_softmax(activation: OperatorDesc | None) -> bool:
     return isinstance(activation, ops.ActivationSoftmax | ops.ActivationSoftmax1)
 
 
-def _problem(desc: ops.Gemm) -> GemmProblem:
+def _problem(desc: ops.Gemm | GemmGate) -> GemmProblem:
     product = _product(desc)
     is_half = product.data_type == TensorDataType.FLOAT16
     scales_clip = product.activation.id == OperatorType.ELEMENT_WISE_CLIP1
@@ -485,6 +515,35 @@ register(
         "naive": _schedule(naive),
     },
     limitations=(LOOP_ROUNDS,),
+)
+
+
+def _gated_vector(desc: GemmGate, problem: GemmProblem, caps: Capabilities) -> Plan:
+    check_rounds(-(-problem.depth // _QUAD), caps, desc.dml_name)
+    return _vector(_product(desc), caps, desc.gate)
+
+
+def _apart(desc: GemmGate, problem: GemmProblem, caps: Capabilities) -> Plan:
+    y = desc.tensor("output_tensor")
+    whole = TensorDesc(y.data_type, (*y.sizes[:-1], 2 * y.sizes[-1]))
+    place = Range(Source.TEMPORARY, 0, 0, whole.total_tensor_size_in_bytes)
+    if place.nbytes > caps.storage_buffer_bytes:
+        raise STORAGE_BINDING.error(f"{place.nbytes} bytes of a product before its gate", desc.dml_name)
+    fields = {name: getattr(desc, name) for name in ("a_tensor", "b_tensor", "trans_a", "trans_b")}
+    product = chosen_plan(ops.Gemm(**fields, output_tensor=whole), caps)
+    taken = aligned(place.nbytes)
+    launches = placed(product, inputs=(input_range(0), input_range(1), None), outputs=(place,), temporary=taken)
+    behind = gate_launches(desc.gate, y, place, output_range(), caps, taken)
+    return Plan((*launches, *behind), temporary_bytes=taken + product.temporary_bytes)
+
+
+register(
+    GemmGate,
+    problem=_problem,
+    rules=GEMM_GATE,
+    schedules={"vector": _gated_vector, "apart": _apart},
+    limitations=(LOOP_ROUNDS,),
+    features=subgroup_features,
 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE, FLOATS, PRODUCT_TILE, SUBGROUP_SUMS
+from dmlvk.spec.gate import Gate
 
 _SHAPE_PARAMS = (
     "uint rows",
@@ -117,7 +118,9 @@ ROWS: tuple[KernelSpec, ...] = (
             ("HAS_C", 1),
             ("ADDEND", 0),
             ("ROWS", 1),
+            ("GATE", 0),
             ("LANES", 32),
+            ("LANES_NEAR", 32),
             ("ALONG_K", 1),
             ("UNROLL", 2),
             ("VECTOR_A", 1),
@@ -126,7 +129,8 @@ ROWS: tuple[KernelSpec, ...] = (
             ("PARTIAL", 0),
         ),
         variants=(("T", FLOATS),),
-        shared=GEMM_SHARED,
+        shared=(*GEMM_SHARED, ("GATE", Gate)),
+        extensions=SUBGROUP_SUMS,
     ),
     KernelSpec(
         "gemm_cooperative",
@@ -143,7 +147,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("VECTOR_Y", 1),
             ("PARTIAL", 0),
         ),
-        variants=(("T", FLOATS), ("WHOLE", ("0", "1"))),
+        variants=(("T", FLOATS), ("WHOLE", ("0", "1")), ("ADDS", ("0", "1"))),
         shared=GEMM_SHARED,
         features=("storage16",),
         extensions=COOPERATIVE_EXTENSIONS,

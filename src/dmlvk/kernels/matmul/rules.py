@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlvk.devices.capabilities import Capabilities
+from dmlvk.devices.capabilities import SUBGROUPS, Capabilities
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix, matrices_pay
 from dmlvk.kernels.common.rule import Rule, always
 from dmlvk.kernels.common.shapes import within_rounds
@@ -33,7 +33,7 @@ def partial_bytes(matrices: int, rows: int, columns: int) -> int:
 
 
 def _few_rows(problem: GemmProblem, caps: Capabilities) -> bool:
-    return min(problem.rows, problem.columns) <= GEMM_VECTOR_ROWS
+    return min(problem.rows, problem.columns) <= GEMM_VECTOR_ROWS and caps.features >= SUBGROUPS
 
 
 def _splittable(problem: GemmProblem, caps: Capabilities) -> bool:
@@ -100,6 +100,17 @@ GEMM = (
     ),
     Rule("naive", when=always, possible=_naive, because="one invocation an output: what the others are checked against"),
 )
+
+GEMM_GATE = (
+    Rule(
+        "vector",
+        when=lambda problem, caps: not caps.is_cpu,
+        possible=lambda problem, caps: problem.rows <= GEMM_VECTOR_ROWS,
+        because="at most 4 rows, on a GPU: an invocation has columns of both halves, and the gate is the product's end",
+    ),
+    Rule("apart", when=always, possible=always, because="the product as any other is made, and a chain behind it"),
+)
+"""The rules of products with a gate."""
 
 GEMM_DOUBLE = (
     Rule(

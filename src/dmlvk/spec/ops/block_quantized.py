@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import enum
-
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.block_formats import BlockFormat, BlockLayout, OffsetKind, ScaleKind
 from dmlvk.spec.enums import TensorDataType as _T
+from dmlvk.spec.gate import Gate
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 
-__all__ = ["BlockQuantizedGather", "BlockQuantizedGemm", "Gate", "layout_of"]
+__all__ = ["BlockQuantizedGather", "BlockQuantizedGemm", "layout_of"]
 
 _WEIGHT, _SCALES, _ZERO_POINTS, _OUTPUT = "weight_tensor", "scales_tensor", "zero_points_tensor", "output_tensor"
 _CODES = (_T.UINT8, _T.INT8)
 _SCALE_TYPES = (_T.FLOAT16, _T.FLOAT32, _T.UINT16)
 _SCALE_KINDS = {_T.FLOAT16: ScaleKind.FLOAT16, _T.FLOAT32: ScaleKind.FLOAT32, _T.UINT16: ScaleKind.BFLOAT16}
 _LEAST_BLOCK = 16
-
-
-class Gate(enum.IntEnum):
-    """What the first half of a product's columns goes through before it is multiplied with the other half."""
-
-    NONE = 0
-    """Nothing is multiplied: all columns are the output's."""
-    SILU = 1
-    """z * sigmoid(z)."""
-    GELU = 2
-    """z * sigmoid(2 a), by GELU's tanh: a = sqrt(2 / pi) * (z + 0.044715 z^3)."""
 
 
 def layout_of(desc: BlockQuantizedGemm | BlockQuantizedGather) -> BlockLayout:

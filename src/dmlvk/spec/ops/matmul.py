@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dmlvk.spec import constraints as _c
 from dmlvk.spec import schema as _s
 from dmlvk.spec.enums import MatrixTransform, OperatorType, TensorDataType
+from dmlvk.spec.gate import Gate
 from dmlvk.spec.tensor import TensorDesc
 
 __all__ = ["Gemm"]
@@ -112,3 +113,57 @@ class GemmAdd(
     """
 
     addend_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))
+
+
+@_c.constraint("gated_columns", "must gate a product of 16 columns or a multiple, half of which are the output's")
+def _gated_columns(desc: GemmGate) -> _s.Violation | None:
+    columns = _transformed(desc.tensor("b_tensor").sizes, desc.trans_b)[1]
+    return _s.Violation("gate", desc.gate) if desc.gate is Gate.NONE or columns % 16 else None
+
+
+class GemmGate(
+    _s.OperatorDesc,
+    internal=True,
+    constraints=(
+        _c.same_data_type(),
+        _c.same_dimension_count(),
+        _inner_sizes,
+        _gated_columns,
+        _c.output_sizes_match(),
+    ),
+    traits=_s.Traits(strided=True),
+):
+    """y = gate(z[first half of the columns]) * z[the other half], z = op(A) op(B), for each leading index: what a decoder's
+    layer feeds forward. A row of our own, which a pass makes of two products of one tensor and of what comes behind them.
+
+    Sums are float32. It rounds to the tensors' type once at least: where the gate is the end of the product, z is not
+    rounded.
+
+    a_tensor: {..., rows, depth}, or its transpose.
+    b_tensor: {..., depth, columns}, or its transpose.
+    output_tensor: {..., rows, columns / 2}.
+    """
+
+    a_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))
+    b_tensor: TensorDesc | None = _s.input_tensor(_s.FLOATS, (2, 4))
+    output_tensor: TensorDesc | None = _s.output_tensor(_s.FLOATS, (2, 4))
+    trans_a: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    trans_b: MatrixTransform = _s.enumeration(MatrixTransform, MatrixTransform.NONE)
+    gate: Gate = _s.enumeration(Gate, Gate.NONE)
+
+    def inferred_output_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Rows of A, half of the columns of B."""
+        a, b = self.tensor("a_tensor").sizes, self.tensor("b_tensor").sizes
+        return ((*a[:-2], _transformed(a, self.trans_a)[0], _transformed(b, self.trans_b)[1] // 2),)
+
+    def cuts(self) -> Sequence[_s.Cut]:
+        """By matrices and by rows."""
+        last = self.tensor("output_tensor").dimension_count - 1
+        batches = [dict.fromkeys(("a_tensor", "b_tensor", "output_tensor"), index) for index in range(last - 1)]
+        row = {"a_tensor": last - (self.trans_a == MatrixTransform.NONE), "output_tensor": last - 1}
+        return [_s.Cut(ways) for ways in (*batches, row)]
+
+    def flops(self) -> int:
+        """A multiplication and an addition for each term of all columns."""
+        depth = _transformed(self.tensor("a_tensor").sizes, self.trans_a)[1]
+        return 4 * depth * self.tensor("output_tensor").element_count

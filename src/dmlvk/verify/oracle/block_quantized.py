@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.spec.block_formats import BlockFormat
-from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm, Gate
+from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.verify.oracle import Scaled
+from dmlvk.verify.oracle.matmul import gated
 
 Array = NDArray[Any]
 Desc = BlockQuantizedGather | BlockQuantizedGemm
@@ -133,11 +134,7 @@ def block_quantized_gemm(
             value, magnitude = value + term.astype(np.float64), magnitude + np.abs(term.astype(np.float64))
     if desc.gate is Gate.NONE:
         return Scaled(value, magnitude)
-    (gate, other), (first, second) = (np.split(both, 2, axis=1) for both in (value, magnitude))
-    slope = 1.0 if desc.gate is Gate.SILU else 2 * math.sqrt(2 / math.pi) * (1 + 0.044715 * gate**2)
-    gate = gate * (0.5 + 0.5 * np.tanh(slope * gate / 2))
-    # Neither activation is steeper than 1.13.
-    return Scaled(gate * other, 1.13 * first * np.abs(other) + np.abs(gate) * second + np.abs(gate * other))
+    return gated(desc.gate, value, magnitude)
 
 
 def block_quantized_gather(

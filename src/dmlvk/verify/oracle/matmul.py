@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlvk.spec.enums import MatrixTransform
+from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.matmul import Gemm as GemmDesc
+from dmlvk.spec.ops.matmul import GemmGate
 from dmlvk.verify.oracle import Scaled, wide
 from dmlvk.verify.oracle.convolution import activated
 
@@ -32,3 +35,18 @@ def gemm(desc: GemmDesc, a: Array, b: Array, c: Array | None, addend: Array | No
 
 
 gemm_add = gemm
+
+
+def gated(kind: Gate, value: Array, magnitude: Array) -> Scaled:
+    """The gate of the first half of the columns of a product times the other half."""
+    (gate, other), (first, second) = (np.split(both, 2, axis=-1) for both in (value, magnitude))
+    slope = 1.0 if kind is Gate.SILU else 2 * math.sqrt(2 / math.pi) * (1 + 0.044715 * gate**2)
+    gate = gate * (0.5 + 0.5 * np.tanh(slope * gate / 2))
+    # Neither activation is steeper than 1.13.
+    return Scaled(gate * other, 1.13 * first * np.abs(other) + np.abs(gate) * second + np.abs(gate * other))
+
+
+def gemm_gate(desc: GemmGate, a: Array, b: Array) -> Scaled:
+    whole = GemmDesc(a_tensor=desc.a_tensor, b_tensor=desc.b_tensor, trans_a=desc.trans_a, trans_b=desc.trans_b)
+    product = gemm(whole, a, b, None)
+    return gated(desc.gate, product.value, product.magnitude)

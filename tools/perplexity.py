@@ -3,8 +3,9 @@
     python tools/perplexity.py model.gguf [--tokens 2048] [--types F16 Q8_0 Q4_K] [--numpy]
 
 The text is scikit-learn's description of its data sets. The model's own types come first; the others are made of the numbers
-that those stand for, so none can be better than what the file has lost already. ``--numpy`` does not ask the device, but
-computes on the processor, in float32, what the tests compare it with.
+that those stand for, so none can be better than what the file has lost already. Matrices whose rows are no whole groups of a
+K type have another type instead, as llama.cpp's quantizer gives them. ``--numpy`` does not ask the device, but computes on
+the processor, in float32, what the tests compare it with.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from dmlvk.llm.decoder import Decoder
 from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.tokenizer import Tokenizer
 
+GROUP = 256
+"""Weights of which rows of a K type have a multiple."""
+INSTEAD = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
+"""The types of matrices whose rows do not: llama.cpp's quantizer takes the same."""
 TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_1", "Q4_0")
 
 
@@ -66,9 +71,9 @@ def of_type(weights: Weights, kind: str) -> Weights:
     def changed(tensor: WeightTensor) -> WeightTensor:
         if len(tensor.sizes) < 2:
             return tensor
-        own = numbers(tensor)
-        data = quantized(own, kind) if kind.endswith("_K") else gguf.quantize(own, gguf.GGMLQuantizationType[kind])
-        return WeightTensor(kind, tensor.sizes, data.reshape(-1).view(np.uint8))
+        own, fitting = numbers(tensor), INSTEAD[kind] if kind in INSTEAD and tensor.sizes[1] % GROUP else kind
+        data = quantized(own, fitting) if fitting in INSTEAD else gguf.quantize(own, gguf.GGMLQuantizationType[fitting])
+        return WeightTensor(fitting, tensor.sizes, data.reshape(-1).view(np.uint8))
 
     return dataclasses.replace(weights, tensors={name: changed(tensor) for name, tensor in weights.tensors.items()})
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from dmlvk.graph.arena import ARENA_ALIGNMENT, Arena, Block, Lifetime, live_bytes, plan_arena
-from dmlvk.graph.placement import Lifetimes, ReservedArena
+from dmlvk.graph.arena import ARENA_ALIGNMENT, Arena, Block, Lifetime, Stacking, live_bytes, plan_arena
+from dmlvk.graph.placement import Lifetimes, StackedArena
+from dmlvk.graph.step import Storage
 
 
 def _check(blocks: Sequence[Block]) -> Arena:
@@ -142,12 +143,98 @@ def test_a_block_costs_about_the_same_among_more(make: Callable[[int], list[Bloc
     assert calls(400) < 6.5 * calls(100)
 
 
-def test_blocks_that_grow_together_are_seldom_placed_anew() -> None:
-    """Each a little sooner or later than the others: four times as wide takes a few plans, not one for each block."""
-    arena = ReservedArena(Lifetimes([], [], []), 40)
-    plans = []
+Lives = list[tuple[int, int]]
+
+
+def _lives(rng: np.random.Generator, count: int, steps: int) -> Lives:
+    """Lifetimes of one step, of a few, and of many, some of them of inputs and outputs."""
+    firsts = rng.integers(-1, steps, count).tolist()
+    return [(first, min(first + int(rng.choice([0, 1, 1, 2, 5, steps])), steps)) for first in firsts]
+
+
+def _check_disjoint(lives: Lives, lengths: Sequence[int], arena: Arena) -> None:
+    """By comparing each block with each."""
+    placed = [
+        (life, start, start + nbytes) for life, nbytes, start in zip(lives, lengths, arena.offsets, strict=True) if nbytes
+    ]
+    assert all(start % ARENA_ALIGNMENT == 0 and end <= arena.nbytes for _, start, end in placed)
+    for ((first, last), start, end), ((since, until), place, stop) in itertools.combinations(placed, 2):
+        if first <= until and since <= last:
+            assert end <= place or stop <= start
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stacked_blocks_of_any_lengths_never_meet(seed: int) -> None:
+    """Lengths that grow, shrink, vanish and come from nothing beside those that the blocks are planned for."""
+    rng = np.random.default_rng(seed)
+    lives = _lives(rng, 60, 30)
+
+    def drawn() -> list[int]:
+        return [int(rng.integers(0, 5000)) * int(rng.choice([0, 1, 1, 1, 7])) for _ in lives]
+
+    planned = drawn()
+    stacking = Stacking(lives, planned)
+    arena = stacking.arena(planned)
+    _check_disjoint(lives, planned, arena)
+    assert (
+        arena.nbytes <= plan_arena([[Lifetime(nbytes, *life)] for nbytes, life in zip(planned, lives, strict=True)]).nbytes
+    )
+    for _ in range(10):
+        lengths = drawn()
+        _check_disjoint(lives, lengths, stacking.arena(lengths))
+
+
+def test_a_stacked_block_costs_about_the_same_among_more() -> None:
+    def edges(count: int) -> int:
+        lives = [(step, 2 * count - step) for step in range(count)] + [(step, step + 1) for step in range(count)]
+        return sum(map(len, Stacking(lives, [1024] * len(lives))._below))
+
+    assert edges(400) < 4.5 * edges(100)
+
+
+def _stacked(lives: Lives, steps: int) -> StackedArena:
+    """An arena without scratch for storages of these lifetimes."""
+    lifetimes = Lifetimes([], [], [])
+    storages = [Storage(4) for _ in lives]
+    lifetimes.first = {item: first for item, (first, _) in zip(storages, lives, strict=True)}
+    lifetimes.last = {item: last for item, (_, last) in zip(storages, lives, strict=True)}
+    lifetimes.members = {item: [item] for item in storages}
+    return StackedArena(lifetimes, steps)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_that_grow_together_are_planned_once(seed: int) -> None:
+    """Four times as wide, each a little sooner or later than the others: as small an arena as a plan of its own gives."""
+    rng = np.random.default_rng(seed)
+    lives = _lives(rng, 40, 40)
+    stacked = _stacked(lives, 40)
+    scratch = [0] * 40
     for width in range(160, 640, 8):
-        lengths = [256 * -(-width * (step + 3) // 50) for step in range(40)]
-        plans.append(arena.fitted(lengths))
-        assert all(length <= room for length, room in zip(lengths, arena.live_bytes[1:], strict=False))
-    assert len({id(plan) for plan in plans}) == 4
+        lengths = [256 * -(-width * (block + 3) // 50) for block in range(40)]
+        arena, live = stacked.fitted(lengths + scratch)
+        _check_disjoint(lives, lengths, Arena(arena.offsets[:40], arena.nbytes))
+        blocks = [[Lifetime(nbytes, *life)] for nbytes, life in zip(lengths, lives, strict=True)]
+        assert tuple(live) == live_bytes(blocks, 40)
+        assert max(live) <= arena.nbytes <= 1.1 * plan_arena(blocks).nbytes
+    assert stacked.plans == 1
+
+
+def test_sizes_that_a_stack_does_not_suit_are_planned_anew_ever_more_seldom() -> None:
+    """Sets of lengths that have nothing to do with each other, in turn: one or two of them waste what suits the others."""
+    rng = np.random.default_rng(0)
+    lives = [(step, step + int(rng.integers(1, 4))) for step in range(24)]
+    stacked = _stacked(lives, 28)
+    sets = [(2**14 * rng.choice([1, 4, 16, 64], 24)).tolist() for _ in range(5)]
+    plans, wasteful = [0], 0
+    for turn in range(40):
+        lengths = sets[turn % 5]
+        arena, live = stacked.fitted([*lengths, *[0] * 28])
+        _check_disjoint(lives, lengths, Arena(arena.offsets[:24], arena.nbytes))
+        if stacked.plans > plans[-1]:
+            own = plan_arena([[Lifetime(nbytes, *life)] for nbytes, life in zip(lengths, lives, strict=True)])
+            assert arena.nbytes <= own.nbytes
+        wasteful += 4 * arena.nbytes > 5 * max(live) + 2**16
+        plans.append(stacked.plans)
+    assert wasteful > 16 and plans[-1] == 6, (
+        "one plan at first, and one for the 1st, 2nd, 4th, 8th and 16th that wastes room"
+    )

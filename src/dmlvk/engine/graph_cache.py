@@ -30,6 +30,8 @@ _Values = tuple[tuple[Any, ...], ...]
 """The host's values as part of a key."""
 _Key = tuple[Region, tuple[Spec, ...], _Values]
 _ShapesKey = tuple[Region, tuple[tuple[np.dtype[Any], int], ...], tuple[tuple[Any, ...], ...], _Values]
+_ROOM: Final = 3
+"""Halves of the bytes of a filled graph that the arena has when it grows: with the next sizes it mostly does for them."""
 _MOST_NUMBERS: Final = 8
 """The most elements of a host's input of whole numbers that count as sizes, such as those of a resized image."""
 
@@ -146,22 +148,25 @@ class CompiledGraphs:
     def recorded(self, graph: CompiledGraph) -> Recording:
         """The graph's commands over the arena, which all graphs share: when one needs a larger arena, the others are
         recorded again at their next run."""
-        self._reserve(graph.placement.nbytes)
+        self._reserve(graph)
         if graph.recording is None:
             graph.recording, _ = self.record(graph)
         return graph.recording
 
-    def _reserve(self, nbytes: int) -> None:
-        """Makes the arena this large. Without room for it there is none, and the next run of any graph makes its own."""
+    def _reserve(self, graph: CompiledGraph) -> None:
+        """Makes the arena as large as a graph needs it; for one that is filled, whose sizes change, with room for larger
+        ones. Without room for it there is none, and the next run of any graph makes its own."""
+        nbytes = graph.placement.nbytes
         if nbytes > self.arena_bytes:
             for other in self.cached.values():
                 other.recording = None
             self._arena = None  # free before the larger one is allocated
-            self._arena = self._device.create_buffer(nbytes, purpose=Purpose.TEMPORARY)
+            room = nbytes if graph.exact is None else nbytes * _ROOM // 2
+            self._arena = self._device.create_buffer(room, purpose=Purpose.TEMPORARY)
 
     def record(self, graph: CompiledGraph, *, timestamps: bool = False) -> tuple[Recording, list[int]]:
         """The graph's commands over the arena, and how many there are up to the end of each step."""
-        self._reserve(graph.placement.nbytes)
+        self._reserve(graph)
         recording = Recording(self._device, timestamps=timestamps)
         places = self._places(graph)
         ends = []

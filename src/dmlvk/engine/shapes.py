@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from dmlvk.engine.operator import PreparedOperator
 from dmlvk.engine.recipe import Recipe
 from dmlvk.engine.trace import Numbers, PackedTensor, Spec, Trace, TracedTensor
 from dmlvk.engine.transfer import Array
-from dmlvk.graph.placement import Lifetimes, ReservedArena
+from dmlvk.graph.placement import Lifetimes, StackedArena
 from dmlvk.graph.step import Step, Storage
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.errors import DmlvkError
@@ -40,30 +40,36 @@ _Sizes = tuple[int, ...]
 """The sizes of all inputs of a region, one after the other, and the numbers among them that the host knows."""
 
 
-class _Extents(NamedTuple):
+class _FilledPlacement(NamedTuple):
     """A filled graph's places.
 
     Attributes:
         nbytes: Length of the arena.
-        live_bytes: The bytes that are reserved before the first step, at each step and after the last.
+        live_bytes: The bytes in use before the first step, at each step and after the last, scratch included.
         scratch: Offset of each step's scratch.
-        starts: The offset in the arena of each storage that lies there and is part of no other.
-        extents: The storage that is part of no other in which each lies, its offset there, and its bytes.
+        homes: The block in which each storage lies that has its place in the arena and is part of no other.
+        offsets: The offset in the arena of each block.
+        wholes: The storage that is part of no other in which each lies, and its index in ``extents``.
+        extents: The offset of each storage there, and its bytes.
     """
 
     nbytes: int
     live_bytes: Sequence[int]
     scratch: Sequence[int]
-    starts: Mapping[Storage, int]
-    extents: Mapping[Storage, tuple[Storage, int, int]]
+    homes: Mapping[Storage, int]
+    offsets: Sequence[int]
+    wholes: Mapping[Storage, tuple[Storage, int]]
+    extents: Sequence[tuple[int, int]]
 
     def start(self, whole: Storage) -> int | None:
         """The offset in the arena of a storage that is part of no other; None of one that lies elsewhere."""
-        return self.starts.get(whole)
+        block = self.homes.get(whole)
+        return None if block is None else self.offsets[block]
 
     def extent(self, storage: Storage) -> tuple[Storage, int, int]:
         """The storage that is part of no other in which one lies, its offset there, and its bytes."""
-        return self.extents[storage]
+        whole, index = self.wholes[storage]
+        return whole, *self.extents[index]
 
 
 class _Filling(NamedTuple):
@@ -72,11 +78,13 @@ class _Filling(NamedTuple):
     Attributes:
         symbols: The values of the symbols of each step's recipes.
         extents: The offset of each storage in the one that it is part of, and its bytes.
+        lengths: The bytes of each block of the arena.
         sizes: The sizes of each input and each output, the elements of an output that the host knows.
     """
 
     symbols: tuple[tuple[int, ...], ...]
     extents: tuple[tuple[int, int], ...]
+    lengths: tuple[int, ...]
     sizes: tuple[tuple[int, ...], ...]
 
 
@@ -113,18 +121,20 @@ class GraphRecipe:
         }
         inputs = [value.storage for value in trace.inputs.values()]
         lifetimes = Lifetimes(trace.steps, inputs, trace.results(), elsewhere(trace))
-        self._homes = lifetimes.homes
-        self._members = lifetimes.members
-        self._arena = ReservedArena(lifetimes, len(trace.steps))
+        blocks = {home: block for block, home in enumerate(lifetimes.members)}
+        self._homes = {whole: blocks[home] for whole, home in lifetimes.homes.items()}
+        self._arena = StackedArena(lifetimes, len(trace.steps))
         storages = [item for step in trace.steps if not step.runs_once for item in (*step.read(), *step.written())]
-        self._wholes = {item: item.place.storage for item in (*inputs, *storages, *trace.results())}
-        extents = tuple((storage.place.offset, storage.nbytes) for storage in self._wholes)
+        everything = dict.fromkeys((*inputs, *storages, *trace.results()))
+        self._wholes = {item: (item.place.storage, index) for index, item in enumerate(everything)}
+        extents = tuple((storage.place.offset, storage.nbytes) for storage in everything)
+        lengths = tuple(map(_length, lifetimes.members.values()))
         results = (value for value in trace.outputs.values() if not isinstance(value, np.ndarray))
         sizes = (
             *(tuple(value.sizes) for value in (*trace.inputs.values(), *results)),
             *(known.values for known in trace.numbers.values()),
         )
-        self._function = function_of(recorder, Deferred(_Filling, (tuple(symbols.values()), extents, sizes)))
+        self._function = function_of(recorder, Deferred(_Filling, (tuple(symbols.values()), extents, lengths, sizes)))
 
     def filled(self, values: Sequence[int]) -> CompiledGraph | None:
         """The graph for these values of the symbols, None where a guard refuses them."""
@@ -141,7 +151,7 @@ class GraphRecipe:
         filled = {step: own.filled(plan, placed) for step, (own, plan) in pairs.items()}
         trace = self._trace
         operators = [filled.get(step, own) for step, own in zip(trace.steps, self._operators, strict=True)]
-        extents = self._placed(operators, numbers.extents)
+        placement = self._placed(operators, numbers)
         rest = iter(numbers.sizes)
         inputs = {
             name: PackedTensor(value.storage, value.data_type, value.dtype, next(rest))
@@ -155,7 +165,7 @@ class GraphRecipe:
         }
         for name, known in trace.numbers.items():
             outputs[name] = np.array(next(rest), known.dtype).reshape(known.sizes)
-        return CompiledGraph(dataclasses.replace(trace, inputs=inputs, outputs=outputs), operators, extents)
+        return CompiledGraph(dataclasses.replace(trace, inputs=inputs, outputs=outputs), operators, placement)
 
     def _prepare(self, recipes: Mapping[Step, Recipe]) -> None:
         """Makes operators of further recipes; those of recipes that are no longer kept go."""
@@ -167,16 +177,18 @@ class GraphRecipe:
             kept = {known: own for known, own in self._sized[step].items() if known in self._recipes[step]}
             self._sized[step] = {**kept, recipe: operator}
 
-    def _placed(self, operators: Sequence[PreparedOperator], numbers: Sequence[tuple[int, int]]) -> _Extents:
-        pairs = zip(self._wholes.items(), numbers, strict=True)
-        extents = {item: (whole, offset, nbytes) for (item, whole), (offset, nbytes) in pairs}
-        lengths = [max(sum(extents[item][1:]) for item in own) for own in self._members.values()]
+    def _placed(self, operators: Sequence[PreparedOperator], numbers: _Filling) -> _FilledPlacement:
         steps = zip(self._trace.steps, operators, strict=True)
         scratch = [0 if step.runs_once else operator.temporary_bytes for step, operator in steps]
-        arena = self._arena.fitted([*lengths, *scratch])
-        offsets = dict(zip(self._members, arena.offsets, strict=False))
-        starts = {whole: offsets[home] for whole, home in self._homes.items()}
-        return _Extents(arena.nbytes, self._arena.live_bytes, arena.offsets[len(lengths) :], starts, extents)
+        arena, live_bytes = self._arena.fitted([*numbers.lengths, *scratch])
+        places = arena.offsets[len(numbers.lengths) :]
+        return _FilledPlacement(arena.nbytes, live_bytes, places, self._homes, arena.offsets, self._wholes, numbers.extents)
+
+
+def _length(storages: Sequence[Storage]) -> Any:
+    """The bytes of storages that lie over each other, symbolic ones without a guard on which of them ends last."""
+    ends = {id(end): end for item in storages for end in [item.place.offset + item.nbytes]}
+    return next(iter(ends.values())) if len(ends) == 1 else Deferred(max, tuple(ends.values()))
 
 
 class _Known(NamedTuple):

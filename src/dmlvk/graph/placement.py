@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from dmlvk.graph.arena import Arena, Lifetime, live_bytes, plan_arena
+import numpy as np
+
+from dmlvk.graph.arena import Arena, Lifetime, Stacking, live_bytes, plan_arena
 from dmlvk.graph.step import Step, Storage
 
-_ROOM: Final = 3
-"""Halves of its length that are reserved for a block that grows: with the next sizes it mostly fits."""
+_SPARE: Final = 2**16
+"""Bytes that blocks may waste beside a quarter: what they are rounded up by is most of it where they are small."""
 
 
 class Lifetimes:
@@ -126,15 +127,17 @@ class Placement:
         return *storage.place, storage.nbytes
 
 
-class ReservedArena:
-    """Places for the blocks of a graph whose sizes change: they stay while every block fits what is reserved for it.
+class StackedArena:
+    """Places for the blocks of a graph whose sizes change.
+
+    They are planned once, and stacked alike for all other sizes, as long as little is wasted.
 
     Args:
         lifetimes: The graph's storages.
         steps: The number of its steps, each of which may have scratch.
 
     Attributes:
-        live_bytes: The bytes that are reserved before the first step, at each step and after the last, scratch included.
+        plans: How often they were planned.
     """
 
     def __init__(self, lifetimes: Lifetimes, steps: int) -> None:
@@ -143,23 +146,40 @@ class ReservedArena:
             (min(first[item] for item in own), max(last[item] for item in own)) for own in lifetimes.members.values()
         ]
         self._lives += [(index, index) for index in range(steps)]
-        self._reserved = [0] * len(self._lives)
-        self._arena: Arena | None = None
+        edges = np.array(self._lives, np.intp).reshape(-1, 2)
+        self._starts, self._ends = edges[:, 0] + 1, edges[:, 1] + 2  # inputs are there from step -1 on
         self._steps = steps
-        self.live_bytes: tuple[int, ...] = ()
+        self._stacking: Stacking | None = None
+        self._wasteful = 0
+        self.plans = 0
 
-    def fitted(self, lengths: Sequence[int]) -> Arena:
-        """The offsets of blocks of these lengths: first those of ``Lifetimes.members``, then the scratch of each step. Where
-        one has outgrown its room, whatever has little left is reserved once more, with room to grow: blocks grow together,
-        and each by itself would have all places planned anew."""
-        if self._arena is None or any(map(operator.gt, lengths, self._reserved)):
-            pairs = zip(lengths, self._reserved, strict=True)
-            reserved = [own if 4 * length <= 3 * own else length * _ROOM // 2 for length, own in pairs]
-            blocks = [[Lifetime(nbytes, *life)] for nbytes, life in zip(reserved, self._lives, strict=True)]
-            self.live_bytes = live_bytes(blocks, self._steps)
-            self._arena = plan_arena(blocks)
-            self._reserved = reserved  # last: after a failure what has grown is reserved once more
-        return self._arena
+    def fitted(self, lengths: Sequence[int]) -> tuple[Arena, Sequence[int]]:
+        """The offsets of blocks of these lengths, and the bytes in use before the first step, at each and after the last.
+
+        Args:
+            lengths: Those of ``Lifetimes.members``, then the scratch of each step.
+        """
+        live = self._live_bytes(lengths)
+        if self._stacking is not None:
+            arena = self._stacking.arena(lengths)
+            if 4 * arena.nbytes <= 5 * max(live) + _SPARE:
+                return arena, live
+            self._wasteful += 1
+            if (
+                self._wasteful.bit_count() > 1
+            ):  # the 1st, 2nd, 4th, 8th: sizes for which no plan does better are not many plans
+                return arena, live
+        self._stacking = Stacking(self._lives, lengths)
+        self.plans += 1
+        return self._stacking.arena(lengths), live
+
+    def _live_bytes(self, lengths: Sequence[int]) -> list[int]:
+        slots = self._steps + 3
+        changes = np.zeros(slots, np.int64)
+        np.add.at(changes, self._starts, lengths)
+        np.subtract.at(changes, self._ends, lengths)
+        live: list[int] = changes.cumsum()[:-1].tolist()
+        return live
 
 
 def _block(uses: Sequence[Lifetime]) -> list[Lifetime]:

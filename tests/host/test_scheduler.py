@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlvk
-from dmlvk.llm.model import Model, common_length
-from dmlvk.llm.scheduler import Request, Scheduler, Update
+from dmlvk.llm.model import Model
+from dmlvk.llm.scheduler import Request, Scheduler, Update, common_length
 
 
 class TellingDecoder(CountingDecoder):
@@ -64,7 +64,7 @@ class Told(Request):
 def made(sequences: int, **options: Any) -> tuple[Scheduler, Model, TellingDecoder]:
     decoder = TellingDecoder(sequences)
     model = Model(decoder, byte_tokenizer())  # type: ignore[arg-type]
-    return Scheduler(model, **options), model, decoder
+    return Scheduler(model.decoder, **options), model, decoder
 
 
 def finish(scheduler: Scheduler) -> None:

@@ -44,7 +44,7 @@ class Told(Request):
 def test_answers_have_the_same_tokens_alone_and_among_others(device: dmlvk.Device, tmp_path: Path, kind: str) -> None:
     weights = load_gguf(write_model(tmp_path / "model.gguf", "llama", kind))
     model = Model(Decoder(device, weights, capacity=64, sequences=3), byte_tokenizer())
-    scheduler = Scheduler(model, piece=8)
+    scheduler = Scheduler(model.decoder, piece=8)
     expected = []
     for number in range(len(PROMPTS)):
         request = Told(model, number)
@@ -52,7 +52,7 @@ def test_answers_have_the_same_tokens_alone_and_among_others(device: dmlvk.Devic
         while scheduler.is_busy:
             scheduler.round()
         expected.append(request.tokens)
-    again = Scheduler(model, piece=8)  # which does not know what the cache holds
+    again = Scheduler(model.decoder, piece=8)  # which does not know what the cache holds
     requests = []
     for number in range(len(PROMPTS)):
         requests.append(Told(model, number))

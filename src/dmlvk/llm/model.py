@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, overload
@@ -22,6 +22,7 @@ from dmlvk.llm.decoder import Decoder
 from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.network import MOST_LOGPROBS
 from dmlvk.llm.sampling import Sampling
+from dmlvk.llm.scheduler import Request, Scheduler, Update
 from dmlvk.llm.tokenizer import TextStream, Tokenizer
 from dmlvk.runtime.device import ComputeDevice
 from dmlvk.spec.enums import TensorDataType
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 Prompt = str | Sequence[int]
 _USUAL_CAPACITY: Final = 4096
-SECONDS_AHEAD, MOST_AHEAD = 0.02, 8
-"""How long, and for how many tokens, the device goes on before the host looks at what it has chosen."""
-WORTH_WAITING: Final = 16
-"""Tokens that two new prompts begin with together, from which on the second waits for the first, to have them from there."""
 
 
 def load(
@@ -159,9 +156,9 @@ class Model:
         self.usage = Usage()
         self.decoder: Final = decoder
         self._template = template
-        self._held: list[list[int]] = [[] for _ in decoder.lengths]
-        """The tokens of each sequence's cache."""
-        self._turn = 0
+        self._scheduler: Scheduler | None = None
+        self._requests: list[Request] = []
+        """What the last call has asked for."""
 
     @property
     def config(self) -> Config:
@@ -175,7 +172,7 @@ class Model:
     @property
     def sequences(self) -> int:
         """Sequences that are continued at once."""
-        return len(self._held)
+        return len(self.decoder.lengths)
 
     @overload
     def generate(
@@ -275,20 +272,16 @@ class Model:
         return job
 
     def logits(self, prompt: Prompt) -> npt.NDArray[np.float32]:
-        """For each token of a prompt, the logits of the one that follows: (tokens, vocabulary).
+        """For each token of a prompt, the logits of the one that follows: (tokens, vocabulary). The cache is forgotten.
 
         Raises:
             InvalidArgumentError: as ``generate``.
         """
         tokens = self._tokens(prompt)
-        self._turn += 1
-        slot = min(range(self.sequences), key=lambda item: len(self._held[item]))
-        self._cut(slot, 0)
-        parts: list[list[int]] = [[] for _ in self._held]
-        parts[slot] = tokens
-        found = self.decoder.feed(parts, all_logits=True)[slot]
-        self._held[slot] = tokens
-        return found
+        self._end_last_call()
+        self._scheduler = None  # which would not know what the cache holds
+        self.decoder.truncate(0, 0)
+        return self.decoder.feed([tokens, *([] for _ in range(self.sequences - 1))], all_logits=True)[0]
 
     # -- what is to be done
 
@@ -344,102 +337,45 @@ class Model:
 
     def _pieces(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Piece]]:
         """The pieces of all jobs, each with the number of its prompt."""
-        self._turn += 1
-        self.usage = Usage(prompt_tokens=sum(len(job.prompt) for job in jobs))
-        return self._run(jobs, self._turn, self.usage)
+        self._end_last_call()
+        self.usage = usage = Usage(prompt_tokens=sum(len(job.prompt) for job in jobs))
+        if self._scheduler is None or self._scheduler.failure is not None:
+            self._scheduler = Scheduler(self.decoder, most_waiting=None, exact=False)
+        made: deque[tuple[int, Update]] = deque()
+        self._requests = [Request(job, _taker(made, job.index)) for job in jobs]
+        return self._run(self._scheduler, self._requests, made, usage)
 
-    def _run(self, jobs: Sequence[Job], turn: int, usage: Usage) -> Iterator[tuple[int, Piece]]:
+    def _run(
+        self, scheduler: Scheduler, requests: list[Request], made: deque[tuple[int, Update]], usage: Usage
+    ) -> Iterator[tuple[int, Piece]]:
         started = time.perf_counter()
-        waiting, running = deque(jobs), dict[int, Job]()
-        ahead = 1
-        while waiting or running:
-            if turn != self._turn:
-                raise StateError("another call has taken the model's cache: an answer is read to its end first")
-            begun = self._begin(waiting, running, usage)
-            tokens = [running[slot].last if slot in running else 0 for slot in range(self.sequences)] if begun else None
-            sampling = [running[slot].sampling if slot in running else None for slot in range(self.sequences)]
-            before = time.perf_counter()
-            if begun or ahead == 1:
-                chosen = self.decoder.step(sampling, tokens)[None]
-            else:
-                left = min(min(job.room - job.made, self.capacity - len(self._held[slot])) for slot, job in running.items())
-                chosen = self.decoder.steps(sampling, min(ahead, left))
+        left = len(requests)
+        self._check_is_last(requests)
+        scheduler.submit(requests)
+        while left:
+            self._check_is_last(requests)
+            scheduler.round()
             usage.seconds = time.perf_counter() - started
-            usage.prompt_seconds = usage.prompt_seconds or usage.seconds
-            if not begun:
-                seconds = (time.perf_counter() - before) / len(chosen)
-                ahead = max(min(int(SECONDS_AHEAD / seconds), MOST_AHEAD), 1)
-            given: list[tuple[int, Piece]] = []
-            for row in chosen:
-                for slot, job in list(running.items()):
-                    usage.new_tokens += 1
-                    self._held[slot].append(job.last)
-                    pieces, is_over = job.push(int(row[slot]))
-                    given += [(job.index, piece) for piece in pieces]
-                    if is_over:
-                        del running[slot]
-            for slot, held in enumerate(self._held):
-                self.decoder.truncate(slot, len(held))  # what came after an end
-            yield from given
+            usage.reused_tokens = sum(request.reused for request in requests)
+            while made:
+                index, update = made.popleft()
+                if update.error is not None:
+                    raise update.error
+                self._check_is_last(requests)
+                usage.new_tokens += update.tokens
+                usage.prompt_seconds = usage.prompt_seconds or usage.seconds
+                left -= bool(update.ended)
+                yield from ((index, piece) for piece in update.pieces)
 
-    def _begin(self, waiting: deque[Job], running: dict[int, Job], usage: Usage) -> bool:
-        """Gives waiting jobs the sequences that are free, and brings their prompts into the cache but for the last token."""
-        begun = len(running)
-        parts: list[list[int]] = [[] for _ in self._held]
-        while waiting and len(running) < self.sequences:
-            job = waiting.popleft()
-            tokens = job.prompt[:-1]
-            planned = max(common_length(held, tokens) for held in self._held)
-            if planned - max(self._known(tokens)) >= WORTH_WAITING:
-                self._feed(parts)
-                parts = [[] for _ in self._held]
-            slot, known = self._place(tokens, running)
-            usage.reused_tokens += known
-            parts[slot] = tokens[known:]
-            self._held[slot] += parts[slot]  # as it is to be
-            running[slot] = job
-        self._feed(parts)
-        return len(running) > begun
+    def _check_is_last(self, requests: list[Request]) -> None:
+        if requests is not self._requests:
+            raise StateError("another call has taken the model's cache: an answer is read to its end first")
 
-    def _feed(self, parts: Sequence[Sequence[int]]) -> None:
-        if any(parts):
-            try:
-                self.decoder.extend(parts)
-            finally:
-                for held, length in zip(self._held, self.decoder.lengths, strict=True):
-                    del held[length:]
-
-    def _known(self, tokens: list[int]) -> list[int]:
-        """How many of the tokens each sequence's cache begins with."""
-        return [
-            min(common_length(held, tokens), length) for held, length in zip(self._held, self.decoder.lengths, strict=True)
-        ]
-
-    def _place(self, tokens: list[int], running: Mapping[int, Job]) -> tuple[int, int]:
-        """A free sequence, and how many of the tokens its cache has now: the longest beginning that any sequence has."""
-        shared = self._known(tokens)
-        free = [slot for slot in range(self.sequences) if slot not in running]
-        best = max(range(self.sequences), key=lambda slot: (shared[slot], slot in free))
-        if best in free:
-            self._cut(best, shared[best])
-            return best, shared[best]
-        slot = min(free, key=lambda item: len(self._held[item]))
-        self.decoder.share(best, slot, shared[best])
-        self._held[slot] = list(tokens[: shared[best]])
-        return slot, shared[best]
-
-    def _cut(self, slot: int, length: int) -> None:
-        self.decoder.truncate(slot, length)
-        del self._held[slot][length:]
+    def _end_last_call(self) -> None:
+        for request in self._requests:
+            request.cancel()
+        self._requests = []
 
 
-def common_length(first: list[int], second: list[int]) -> int:
-    """The length of two lists' common beginning, found by halves: lists are compared as fast as memory."""
-    same, other = 0, min(len(first), len(second)) + 1
-    while other - same > 1:
-        middle = (same + other) // 2
-        if first[same:middle] == second[same:middle]:
-            same = middle
-        else:
-            other = middle
-    return same
+def _taker(made: deque[tuple[int, Update]], index: int) -> Callable[[Update], None]:
+    return lambda update: made.append((index, update))

@@ -7,13 +7,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from dmlvk.llm.answers import Job, Piece, TokenLogprobs
-from dmlvk.llm.decoder import Told
-from dmlvk.llm.model import MOST_AHEAD, SECONDS_AHEAD, WORTH_WAITING, Model, common_length
+from dmlvk.llm.decoder import Decoder, Told
 from dmlvk.llm.sampling import Sampling
 from dmlvk.spec.errors import DeviceLostError, InvalidArgumentError, QueueFullError, StateError
+
+if TYPE_CHECKING:
+    from dmlvk.llm.onnx_decoder import OnnxDecoder
+
+_SECONDS_AHEAD: Final = 0.02
+_MOST_AHEAD: Final = 8
+"""How long, and for how many tokens, the device goes on before the host looks at what it has chosen."""
+_WORTH_WAITING: Final = 16
+"""Tokens that two prompts begin with together, from which on one has them from the other."""
 
 
 class Update(NamedTuple):
@@ -122,16 +130,19 @@ class Scheduler:
     """Continues the sequences of many requests, in rounds: each reads a piece of the prompts that have not been read, and
     takes one step of all answers that go on, or several where nothing else is to be done.
 
-    Requests get sequences in the order in which they came. The tokens of an answer depend on its own prompt, options and
-    seed alone, not on what else is being answered.
+    Requests get sequences in the order in which they came. Where it is exact, the tokens of an answer depend on its own
+    prompt, options and seed alone, not on what else is being answered.
 
     ``round`` is for one thread, the rest for any.
 
     Args:
-        model: The model, which nothing else uses meanwhile.
-        most_waiting: The most requests that wait for a sequence.
-        piece: The most tokens of each prompt that a round reads: one of ``model.decoder.pieces``, the largest where None.
+        decoder: A model's, which nothing else uses meanwhile.
+        most_waiting: The most requests that wait for a sequence; None for any number.
+        piece: The most tokens of each prompt that a round reads: one of ``decoder.pieces``, the largest where None.
             With fewer, answers that go on wait less for prompts of others, and prompts take longer.
+        exact: Whether all pieces are of one size, and only what came in one serves other requests: what another piece, or a
+            step, has computed may differ in its last bits. Where not, prompts come at once, in the cheapest pieces, and all
+            that the cache holds is used again.
 
     Attributes:
         failure: Why nothing is taken any more, such as a lost device; None while it works.
@@ -140,13 +151,16 @@ class Scheduler:
         InvalidArgumentError: the decoder has no such pieces.
     """
 
-    def __init__(self, model: Model, *, most_waiting: int = 256, piece: int | None = None) -> None:
-        self._decoder = model.decoder
+    def __init__(
+        self, decoder: Decoder | OnnxDecoder, *, most_waiting: int | None = 256, piece: int | None = None, exact: bool = True
+    ) -> None:
+        self._decoder = decoder
         pieces = self._decoder.pieces
         if piece is not None and piece not in pieces:
             raise InvalidArgumentError(f"must be one of {', '.join(map(str, pieces))}", field="piece", value=piece)
         self._piece = pieces[-1] if piece is None else piece
         self._most_waiting = most_waiting
+        self._exact = exact
         self._sequences = [_Sequence() for _ in self._decoder.lengths]
         self._waiting: deque[Request] = deque()
         self._lock = threading.Lock()
@@ -168,7 +182,8 @@ class Scheduler:
             if self.failure is not None:
                 raise StateError(f"no requests are taken any more: {self.failure}") from self.failure
             waiting = len(self._waiting)
-            if len(requests) > self._most_waiting + sum(own.request is None for own in self._sequences) - waiting:
+            free = sum(own.request is None for own in self._sequences)
+            if self._most_waiting is not None and len(requests) > self._most_waiting + free - waiting:
                 raise QueueFullError(f"{waiting} requests wait for a sequence already, and {self._most_waiting} may")
             self._waiting.extend(requests)
 
@@ -245,7 +260,7 @@ class Scheduler:
                 place, source = best, None
             else:
                 place = min(free, key=lambda item: self._sequences[item].used)
-                source = best if place != best and known[best] >= WORTH_WAITING else None
+                source = best if place != best and known[best] >= _WORTH_WAITING else None
             own = self._sequences[place]
             self._requests += 1
             own.used = self._requests
@@ -255,7 +270,7 @@ class Scheduler:
             else:
                 self._share(source, place, known[source])
             longest = max(range(len(coming)), key=coming.__getitem__)
-            if coming[longest] - own.read >= WORTH_WAITING:
+            if coming[longest] - own.read >= _WORTH_WAITING:
                 leader = self._sequences[longest].request
                 assert leader is not None and leader is not request
                 own.leader = _Leader(longest, leader, coming[longest])
@@ -265,7 +280,7 @@ class Scheduler:
         """Takes a sequence from its request; what was read stays for others."""
         own = self._sequences[place]
         own.request, own.leader = None, None
-        self._keep(place, own.read)
+        self._keep(place, own.read if self._exact else len(own.tokens))
 
     def _keep(self, place: int, rows: int) -> None:
         """Cuts a sequence back to the first of the tokens that were read."""
@@ -286,9 +301,9 @@ class Scheduler:
         parts: list[list[int]] = [[] for _ in self._sequences]
         for place, own in enumerate(self._sequences):
             if own.left and not self._waits(place, own):
-                parts[place] = own.prompt[own.read : own.read + self._piece]
+                parts[place] = own.prompt[own.read : own.read + self._piece if self._exact else None]
         if any(parts):
-            self._decoder.extend(parts, self._piece)
+            self._decoder.extend(parts, self._piece if self._exact else None)
             for own, part in zip(self._sequences, parts, strict=True):
                 if part:
                     own.tokens += part
@@ -302,7 +317,7 @@ class Scheduler:
         if leader.request is own.leader.request and leader.read < own.leader.rows:
             return True
         rows = common_length(leader.tokens[: leader.read], own.prompt)
-        if own.request is not None and rows - own.read >= WORTH_WAITING:
+        if own.request is not None and rows - own.read >= _WORTH_WAITING:
             self._share(own.leader.place, place, rows)
             own.request.reused = rows
         own.leader = None
@@ -331,7 +346,7 @@ class Scheduler:
             chosen = self._decoder.steps(sampling, min(self._ahead, *left))
         if is_alone:  # nothing else has taken a part of that time
             seconds = (time.perf_counter() - before) / len(chosen)
-            self._ahead = max(min(int(SECONDS_AHEAD / seconds), MOST_AHEAD), 1)
+            self._ahead = max(min(int(_SECONDS_AHEAD / seconds), _MOST_AHEAD), 1)
         self._stepped = [running.get(place) for place in places]
         for place, request in running.items():
             own = self._sequences[place]
@@ -339,6 +354,7 @@ class Scheduler:
             count, is_over = 0, False
             for token in chosen[:, place].tolist():
                 own.tokens.append(request.job.last)
+                own.read += not self._exact
                 more, is_over = request.job.push(token)
                 pieces += more
                 count += 1
@@ -364,27 +380,13 @@ def _told(told: Told, place: int, job: Job) -> list[TokenLogprobs]:
     return [TokenLogprobs(job.last, float(told.logprobs[place, 0]), list(best)[: job.logprobs])]
 
 
-def warmed(model: Model, piece: int | None = None) -> Model:
-    """A model that has read a prompt and given an answer, so that the first one who asks waits for no pipelines.
-
-    Args:
-        model: The model.
-        piece: As of the scheduler that it is for.
-
-    Raises:
-        Exception: what made that fail.
-    """
-    scheduler = Scheduler(model, piece=piece)
-    failures: list[Exception] = []
-
-    def take(update: Update) -> None:
-        if update.error is not None:
-            failures.append(update.error)
-
-    prompt = [0] * min(2, model.capacity)
-    scheduler.submit([Request(model.job(prompt, 1), take)])
-    while scheduler.is_busy:
-        scheduler.round()
-    if failures:
-        raise failures[0]
-    return model
+def common_length(first: list[int], second: list[int]) -> int:
+    """The length of two lists' common beginning, found by halves: lists are compared as fast as memory."""
+    same, other = 0, min(len(first), len(second)) + 1
+    while other - same > 1:
+        middle = (same + other) // 2
+        if first[same:middle] == second[same:middle]:
+            same = middle
+        else:
+            other = middle
+    return same

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from dmlvk.llm.model import Model
-from dmlvk.llm.scheduler import Load, Request, Scheduler
+from dmlvk.llm.scheduler import Load, Request, Scheduler, Update
 from dmlvk.spec.errors import StateError
 
 _NOTHING = Load(0, 0, 0, 0, 0)
@@ -84,7 +84,7 @@ class Service:
 
     def _open(self) -> None:
         model = self._load()
-        scheduler = Scheduler(model, most_waiting=self._most_waiting, piece=self._piece)
+        scheduler = Scheduler(model.decoder, most_waiting=self._most_waiting, piece=self._piece)
         with self._changed:
             self._model, self._scheduler = model, scheduler
             self._changed.notify_all()
@@ -116,3 +116,29 @@ class Service:
             self._open()
         except Exception as error:
             self.failure = error
+
+
+def warmed(model: Model, piece: int | None = None) -> Model:
+    """A model that has read a prompt and given an answer, so that the first one who asks waits for no pipelines.
+
+    Args:
+        model: The model.
+        piece: As of the scheduler that it is for.
+
+    Raises:
+        Exception: what made that fail.
+    """
+    scheduler = Scheduler(model.decoder, piece=piece)
+    failures: list[Exception] = []
+
+    def take(update: Update) -> None:
+        if update.error is not None:
+            failures.append(update.error)
+
+    prompt = [0] * min(2, model.capacity)
+    scheduler.submit([Request(model.job(prompt, 1), take)])
+    while scheduler.is_busy:
+        scheduler.round()
+    if failures:
+        raise failures[0]
+    return model

@@ -47,8 +47,7 @@ def text_of(
         DmlvkError: what ``llm.load`` raises.
     """
     from dmlvk import llm  # here: ONNX files do not need its packages
-    from dmlvk.llm.scheduler import warmed
-    from dmlvk.llm.service import Service
+    from dmlvk.llm.service import Service, warmed
     from dmlvk.serving.text import text_application
 
     file = Path(path)

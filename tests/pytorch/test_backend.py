@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import pathlib
 import subprocess
 import sys
 import tomllib
+from typing import Any
 
 import pytest
 import torch
 
+import dmlvk
 import dmlvk.torch
+from dmlvk.runtime.memory import Buffer
 from dmlvk.spec.errors import UnsupportedError
+from dmlvk.torch.memory import Copies
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -131,3 +136,46 @@ def test_dropout_follows_pytorchs_seed() -> None:
     assert not torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[4])
     assert set(runs[0].tolist()) == {0.0, 2.0}
     assert 400 < int((runs[0] == 0).sum()) < 600  # 6 deviations on either side of half
+
+
+def test_a_run_that_is_interrupted_has_changed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module's buffer is the CPU's: what the device has made of it counts once all of it has come."""
+    module, reference, x = Scaled(), Scaled(), torch.linspace(-3, 3, 12).reshape(4, 3)
+    compiled = torch.compile(module, backend=dmlvk.torch.backend)
+    read, reads = Buffer.read_into, itertools.count()
+
+    def interrupted(buffer: Buffer, *given: Any) -> None:
+        read(buffer, *given)
+        if next(reads) == 1:  # after the result
+            raise KeyboardInterrupt
+
+    with torch.no_grad():
+        compiled(x), reference(x)
+        with monkeypatch.context() as patched:
+            patched.setattr(Buffer, "read_into", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                compiled(x)
+        assert torch.equal(module.n, reference.n)
+        for _ in range(2):
+            assert torch.equal(compiled(x), reference(x))
+        assert torch.equal(module.n, reference.n)
+
+
+def test_a_copy_that_is_half_written_is_written_again(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor that has its old memory back is not taken for the copy of it."""
+    copies, first, second = Copies(), torch.arange(4.0), -torch.arange(4.0)
+    tensor = torch.nn.Parameter(first)
+    copies.of(tensor, device)
+    write = Buffer.write
+
+    def interrupted(buffer: Buffer, *given: Any) -> None:
+        write(buffer, *given)
+        raise KeyboardInterrupt
+
+    tensor.data = second
+    with monkeypatch.context() as patched:
+        patched.setattr(Buffer, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copies.of(tensor, device)
+    tensor.data = first
+    assert copies.of(tensor, device).numpy().tolist() == first.tolist()

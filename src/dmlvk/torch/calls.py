@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from dmlvk.engine.single_operators import packed
 from dmlvk.engine.trace import Spec
 from dmlvk.engine.transfer import Array, empty_on_device, packed_bytes
 from dmlvk.runtime.device import ComputeDevice
-from dmlvk.runtime.recorder import BoundRange
+from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.torch.facts import TensorFacts
 from dmlvk.torch.memory import COPIES, array_of, device_tensor, from_host, is_on_device, lying, on_host
@@ -30,6 +30,20 @@ from dmlvk.torch.types import stored_as
 _GRAPHS: Final = 8
 """Compiled graphs kept for each graph of PyTorch's: so many sets of sizes."""
 _KEY_BITS: Final = 62
+
+
+class _Results(NamedTuple):
+    """What a run returns.
+
+    Attributes:
+        made: The outputs, whose elements come with the run.
+        copies: Brings them to outputs on the device.
+        reads: Where those of outputs on the host come from.
+    """
+
+    made: list[Any]
+    copies: Recording | None
+    reads: list[tuple[BoundRange, Array]]
 
 
 class DeviceGraph:
@@ -117,12 +131,21 @@ class DeviceGraph:
         graph = self._graphs.get(region, specs, numbers)
         self.account = Account({name: tuple(tensor.shape) for name, tensor in tensors.items()})
         run = Run(self.device, self._graphs, self.account, data_type_of)
+        results = self._results(graph, args)  # made first: what fails here has changed nothing
+        changing = [tensors[name] for name in written]
+        on_host = [tensor for tensor in changing if not is_on_device(tensor)]
+        for tensor in changing:
+            if is_on_device(tensor):
+                torch.autograd.graph.increment_version(tensor)
+        COPIES.change(on_host, self.device)
         run.submit(graph, {name: feeds[name] for name in graph.trace.inputs})
-        results = self._results(graph, args)
-        for name in written:
-            self._changed(tensors[name], kept.get(name))
+        if results.copies is not None:
+            results.copies.submit(defer=True)
+        for place, array in results.reads:
+            place.buffer.read_into(array, place.offset)
+        COPIES.changed(on_host, self.device)
         self.runs += 1
-        return results
+        return results.made
 
     def _placed(
         self, tensor: torch.Tensor, order: tuple[int, ...], is_packed: bool, is_written: bool
@@ -148,16 +171,12 @@ class DeviceGraph:
             raise UnsupportedError("a graph that changes a CPU tensor with gaps, or one of torch.inference_mode")
         return np.ascontiguousarray(on_host(tensor.permute(order))), False
 
-    def _changed(self, tensor: torch.Tensor, array: DeviceArray | None) -> None:
-        if is_on_device(tensor):
-            torch.autograd.graph.increment_version(tensor)
-        elif array is not None:
-            COPIES.changed(tensor, self.device)
-
-    def _results(self, graph: Any, args: Sequence[Any]) -> list[Any]:
+    def _results(self, graph: Any, args: Sequence[Any]) -> _Results:
+        """What a run returns, before it runs."""
         network = self.network
         made: list[Any] = []
         copies: list[Copy] = []
+        reads: list[tuple[BoundRange, Array]] = []
         by_node = dict(zip(network.inputs, args, strict=True))
         for index, node in enumerate(network.outputs):
             if not isinstance(node, fx.Node):
@@ -177,7 +196,7 @@ class DeviceGraph:
             if facts.is_on_host and index < self._kept_from:
                 array = np.empty(result.sizes, stored_as(facts.dtype))
                 if place is not None:
-                    place.buffer.read_into(array, place.offset)
+                    reads.append((place, array))
                 tensor = from_host(array, facts.dtype)
                 made.append(tensor.permute([facts.order.index(axis) for axis in range(len(facts.order))]))
                 continue
@@ -188,9 +207,7 @@ class DeviceGraph:
             for axis, step in zip(facts.order, target.strides, strict=True):
                 strides[axis] = step
             made.append(device_tensor(self.device, target.buffer, facts.dtype, sizes, strides, target.buffer.size_in_bytes))
-        if copies:
-            recorded_copies(self.device, copies).submit(defer=True)
-        return made
+        return _Results(made, recorded_copies(self.device, copies) if copies else None, reads)
 
 
 def _bytes(array: DeviceArray) -> int:

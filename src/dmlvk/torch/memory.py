@@ -28,6 +28,8 @@ from dmlvk.torch.types import stored_as
 DEVICE: Final = "dmlvk"
 _CPU: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _ATTRIBUTE: Final = "_dmlvk_buffer"
+_UNEQUAL: Final = -1
+"""A count of changes that no tensor has."""
 
 
 class _DeviceModule:
@@ -193,7 +195,7 @@ class _Copy(NamedTuple):
     """A copy of a CPU tensor.
 
     Attributes:
-        version: PyTorch's count of the tensor's changes when they were equal.
+        version: PyTorch's count of the tensor's changes when they were equal; ``_UNEQUAL`` where they need not be.
         address: Where the tensor's elements were.
         view: How they lay.
         buffer: The copy.
@@ -231,6 +233,8 @@ class Copies:
                 weakref.finalize(tensor, self._copies.pop, key, None)
             elif (copy.version, copy.address, copy.view) == (tensor._version, tensor.data_ptr(), view):
                 return DeviceArray(device, copy.buffer, data_type, sizes)
+            else:
+                self._copies[key] = copy._replace(version=_UNEQUAL)  # until all of it has been written
             is_same = copy is not None and copy.view == view
             nbytes = max(-(-tensor.numel() * tensor.element_size() // 4) * 4, 4)
             buffer = copy.buffer if copy is not None and is_same else device.create_buffer(nbytes)
@@ -240,13 +244,23 @@ class Copies:
             self._copies[key] = _Copy(tensor._version, tensor.data_ptr(), view, buffer)
             return DeviceArray(device, buffer, data_type, sizes)
 
-    def changed(self, tensor: torch.Tensor, device: ComputeDevice) -> None:
-        """Brings a tensor to the host whose copy a run has changed."""
-        key = (id(tensor), device)
-        copy = self._copies[key]
-        copy.buffer.read_into(on_host(tensor.permute(lying(tensor).order)))
-        torch.autograd.graph.increment_version(tensor)
-        self._copies[key] = copy._replace(version=tensor._version)
+    def change(self, tensors: Sequence[torch.Tensor], device: ComputeDevice) -> None:
+        """Notes that a run is about to change the copies of tensors: until ``changed`` they are written anew before use."""
+        for tensor in tensors:
+            key = (id(tensor), device)
+            self._copies[key] = self._copies[key]._replace(version=_UNEQUAL)
+
+    def changed(self, tensors: Sequence[torch.Tensor], device: ComputeDevice) -> None:
+        """Brings tensors to the host whose copies a run has changed: all of them, or none where one cannot be read."""
+        if not tensors:
+            return
+        fresh = [torch.empty_like(tensor) for tensor in tensors]  # of the same strides, as those are packed
+        for tensor, read in zip(tensors, fresh, strict=True):
+            self._copies[id(tensor), device].buffer.read_into(on_host(read.permute(lying(tensor).order)))
+        torch._foreach_copy_([*tensors], fresh)  # one call, so that no interrupt comes in between
+        for tensor in tensors:
+            key = (id(tensor), device)
+            self._copies[key] = self._copies[key]._replace(version=tensor._version)
 
 
 COPIES: Final = Copies()

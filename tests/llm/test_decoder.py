@@ -15,6 +15,7 @@ from dmlvk.llm.config import Weights
 from dmlvk.llm.decoder import Decoder
 from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.sampling import Sampling
+from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import Recording
 
 GREEDY = Sampling()
@@ -257,3 +258,48 @@ def test_after_steps_that_failed_everything_works(
         decoder.step([GREEDY])
     found = [decoder.step([GREEDY], [first])[0], *decoder.steps([GREEDY], 3)[:, 0]]
     assert found == [token for (token,) in expected]
+
+
+def test_a_step_that_is_interrupted_leaves_no_tokens(
+    device: dmlvk.Device, llama: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokens that it was given are none that a step has chosen."""
+    decoder = Decoder(device, llama, capacity=32)
+    (first,) = decoder.step([GREEDY], [1])
+    write = Buffer.write
+
+    def interrupted(buffer: Buffer, *given: Any) -> None:
+        write(buffer, *given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Buffer, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            decoder.step([GREEDY], [2])
+    with pytest.raises(dmlvk.StateError, match="needs tokens"):
+        decoder.step([GREEDY])
+    assert decoder.lengths == [1]
+    again = Decoder(device, llama, capacity=32)
+    again.step([GREEDY], [1])
+    assert decoder.step([GREEDY], [first]) == again.step([GREEDY])
+
+
+def test_a_beginning_that_is_shared_counts_once_it_is_there(
+    device: dmlvk.Device, llama: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an interrupt leaves of the sequence that gets it is neither the old one nor the new."""
+    decoder = Decoder(device, llama, capacity=32, sequences=2)
+    decoder.extend([PROMPT[:6], PROMPT[2:9]])
+    submit = Recording.submit
+
+    def interrupted(recording: Recording, **options: bool) -> None:
+        submit(recording, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Recording, "submit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            decoder.share(0, 1, 4)
+    assert decoder.lengths == [6, 0]
+    decoder.share(0, 1, 4)
+    assert decoder.lengths == [6, 4]

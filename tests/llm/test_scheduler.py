@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -68,3 +69,47 @@ def test_answers_have_the_same_tokens_alone_and_among_others(device: dmlvk.Devic
     assert [request.tokens for request in requests] == expected
     assert [len(tokens) for tokens in expected] == [7 + number for number in range(len(PROMPTS))]
     assert expected[0] == expected[4][:7]
+
+
+def test_a_request_is_not_lost_where_memory_is(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits until it has a sequence, and is told of a failure from then on."""
+    weights = load_gguf(write_model(tmp_path / "model.gguf", "llama"))
+    model = Model(Decoder(device, weights, capacity=64), byte_tokenizer())
+    scheduler = Scheduler(model.decoder, piece=8)
+    request = Told(model, 1)
+    scheduler.submit([request])
+    with monkeypatch.context() as patched:
+        patched.setattr("dmlvk.llm.scheduler.common_length", Mock(side_effect=MemoryError))
+        scheduler.round()
+    assert scheduler.load.waiting == 1
+    while scheduler.is_busy:
+        scheduler.round()
+    assert len(request.tokens) == 8
+
+
+def test_what_an_interrupt_leaves_in_the_cache_is_not_kept(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C just when a sequence has got another one's beginning, in place of its own tokens."""
+    weights = load_gguf(write_model(tmp_path / "model.gguf", "llama"))
+    model, other = (Model(Decoder(device, weights, capacity=64, sequences=2), byte_tokenizer()) for _ in range(2))
+    first, second = TOKENS[:30], TOKENS[30:60]
+
+    def answers(model: Model, *prompts: list[int]) -> list[Any]:
+        return list(model.generate_batch(prompts, 6, ignore_ends=True))
+
+    answers(model, first)
+    answers(model, second)
+    share = model.decoder.share
+
+    def interrupted(*given: int) -> None:
+        share(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(model.decoder, "share", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answers(model, [*first, 1], [*first, 2])
+    assert answers(model, [*second, 3]) == answers(other, [*second, 3])

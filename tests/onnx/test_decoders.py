@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -18,8 +19,9 @@ import dmlvk
 from dmlvk import TensorDataType
 from dmlvk.engine.transfer import to_device
 from dmlvk.llm import load
+from dmlvk.llm.sampling import Sampling
 from dmlvk.onnx import InferenceSession
-from dmlvk.spec.errors import ModelError, UnsupportedError
+from dmlvk.spec.errors import ModelError, StateError, UnsupportedError
 
 Array = NDArray[Any]
 WIDTH, HEADS, KEY_HEADS, SIZE, VOCABULARY, LAYERS, CAPACITY = 24, 4, 2, 16, 32, 2, 20
@@ -203,9 +205,13 @@ def builders_folder(folder: Path) -> Path:
 
 
 def test_a_folder_of_the_model_builder(
-    device: dmlvk.Device, expected: tuple[onnx.ModelProto, Array, list[Array]], tmp_path: Path
+    device: dmlvk.Device,
+    expected: tuple[onnx.ModelProto, Array, list[Array]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its logits are ONNX Runtime's, it chooses the best tokens, and what it has read it does not read again."""
+    """Its logits are ONNX Runtime's, it chooses the best tokens, what it has read it does not read again, and a step that
+    was interrupted has chosen none."""
     _, tokens, wanted = expected
     model = load(builders_folder(tmp_path), device, capacity=20)
     prompt = tokens.tolist()
@@ -221,6 +227,13 @@ def test_a_folder_of_the_model_builder(
     assert own._session.report().plans <= 3 and own._session.report().host_reads == 0, "a token makes no plan"
     chat = list(model.chat([{"role": "user", "content": "w5"}], 1, ignore_ends=True))
     assert chat == list(model.generate("w5", 1, ignore_ends=True))
+    with monkeypatch.context() as patched:
+        patched.setattr("dmlvk.llm.onnx_decoder.sampling_words", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            own.step([Sampling()], [5])
+    with pytest.raises(StateError, match="needs tokens"):
+        own.step([Sampling()])
+    assert list(model.generate(prompt, 4, ignore_ends=True)) == first
 
 
 def test_folders_that_are_refused(device: dmlvk.Device, tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ class Decoder:
         else:
             _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)}", len(tokens))
             self._check_tokens(tokens)
+            self._has_tokens = False  # until they are steps': those that the last one has left are overwritten
             self._place("tokens", np.array(tokens, np.int32))
             for sequence, token in enumerate(tokens):
                 self._remember(sequence, [token])
@@ -343,7 +344,9 @@ class Decoder:
                 for head in range(heads):
                     one, other = ((own * heads + head) * room * row for own in (source, target))
                     copies.append(Copy(BoundRange(buffer, one, length * row), BoundRange(buffer, other, length * row)))
-            recorded_copies(self._device, copies).submit(defer=True)
+            recording = recorded_copies(self._device, copies)
+            self.truncate(target, 0)  # until it is there: one who is interrupted must not take its old tokens for kept
+            recording.submit(defer=True)
         self.lengths = [*self.lengths[:target], length, *self.lengths[target + 1 :]]
 
     # -- runs

@@ -16,7 +16,7 @@ from dmlvk.engine import array_runs
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.llm.sampling import Sampling
 from dmlvk.onnx.session import InferenceSession
-from dmlvk.spec.errors import InvalidArgumentError, ModelError, UnsupportedError
+from dmlvk.spec.errors import InvalidArgumentError, ModelError, StateError, UnsupportedError
 from dmlvk.spec.ops.sample_token import SampleToken, sampling_words
 
 _PIECES: Final = (1, 8, 32, 128, 512)
@@ -112,7 +112,7 @@ class OnnxDecoder:
                 self._caches.append((past, present, DeviceArray.from_numpy(zeros, device)))
         self._device = device
         self._tokens: list[int] = []
-        self._next = 0
+        self._next: int | None = None
 
     def feed(self, tokens: Sequence[Sequence[int]], *, all_logits: bool = False) -> list[npt.NDArray[np.float32]]:
         """Appends tokens, in pieces; see ``Decoder``."""
@@ -142,7 +142,10 @@ class OnnxDecoder:
         (own,) = sampling
         if own is None:
             return np.zeros(1, np.int32)
-        logits = self._run([self._next if tokens is None else tokens[0]], 1)
+        token, self._next = self._next if tokens is None else tokens[0], None  # until the step has succeeded
+        if token is None:
+            raise StateError("step needs tokens: no step before it has left any")
+        logits = self._run([token], 1)
         count = len(self._tokens) if own.reads_history else 0
         history = np.zeros((1, self.capacity), np.int32)
         history[0, :count] = self._tokens[:count]
@@ -167,8 +170,8 @@ class OnnxDecoder:
 
     def truncate(self, sequence: int, length: int) -> None:
         """Cuts the sequence back; see ``Decoder``."""
+        self.lengths = [length]  # first: tokens that follow do not count
         del self._tokens[length:]
-        self.lengths = [length]
 
     def share(self, source: int, target: int, length: int) -> None:
         """As ``truncate``: there is one sequence."""
@@ -190,6 +193,6 @@ class OnnxDecoder:
             self._binding.bind_output(present, array)
         self._binding.bind_output(self._logits)
         self._session.run_with_iobinding(self._binding)
-        self._tokens += tokens
+        self._tokens[start:] = tokens
         self.lengths = [len(self._tokens)]
         return self._binding.results[self._logits]

@@ -201,9 +201,10 @@ class Scheduler:
         return bool(self._waiting) or any(own.request is not None for own in self._sequences)
 
     def round(self) -> None:
-        """Does what is to be done next. What fails is told to those whom it concerns."""
-        self._drop()
+        """Does what is to be done next. What fails is told to those whom it concerns; an interrupt, such as Ctrl-C, to the caller,
+        too."""
         try:
+            self._drop()
             self._admit()
             self._read()
             self._step()
@@ -211,6 +212,9 @@ class Scheduler:
             self.end(error)
         except Exception as error:
             self._fail(error)
+        except BaseException:
+            self._fail(StateError("a round was interrupted"))
+            raise
 
     def end(self, error: Exception) -> None:
         """Ends all requests, those that wait too, and takes no others; between rounds."""
@@ -250,7 +254,7 @@ class Scheduler:
             with self._lock:
                 if not self._waiting:
                     return
-                request = self._waiting.popleft()
+                request = self._waiting[0]  # where it waits until a sequence has it, so that no failure loses it
             wanted = request.job.prompt[:-1]
             known = [common_length(own.tokens[: own.read], wanted) for own in self._sequences]
             coming = [common_length(own.prompt, wanted) if own.left else 0 for own in self._sequences]
@@ -265,6 +269,8 @@ class Scheduler:
             self._requests += 1
             own.used = self._requests
             own.request = request
+            with self._lock:
+                self._waiting.popleft()
             if source is None:
                 self._keep(place, known[place])
             else:

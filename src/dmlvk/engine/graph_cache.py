@@ -185,10 +185,10 @@ class CompiledGraphs:
         at their next run."""
         moved = {storage for storage, place in ranges.items() if self._bound.get(storage) != place}
         if moved:
-            self._bound.update(ranges)
             for graph in self.cached.values():
                 if not moved.isdisjoint(graph.trace.outside):
                     graph.recording = None
+            self._bound.update(ranges)  # last: if this is interrupted, they count as moved at the next run, too
 
     def _places(self, graph: CompiledGraph) -> Places:
         return Places(self.compiler.weights, graph.placement, self._arena, {**self._outside, **self._bound})

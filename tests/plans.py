@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 
-from spirv_modules import shared_bytes
+from spirv_modules import shared_bytes, storage_words
 
 from dmlvk.devices.capabilities import SUBGROUPS, Capabilities, CooperativeMatrix
 from dmlvk.kernels.common.library import spirv
@@ -95,10 +95,12 @@ def check_plan(plan: Plan, caps: Capabilities) -> None:
         for part in launch.bindings:
             if part.source in sizes:
                 check_range(part, sizes[part.source])
-                assert part.offset % 16 == 0 or not isinstance(launch, Dispatch), "kernels may load whole words of 16 bytes"
         if isinstance(launch, Dispatch):
             spec = KERNELS[launch.kernel.kernel]
             assert len(launch.bindings) == len(spec.buffers)
+            words = pipeline_words(launch.kernel)
+            for slot, part in enumerate(launch.bindings):
+                assert part.offset % words.get(slot, 1) == 0, "a range starts with a whole word of its kernel's"
             assert all(1 <= count <= most for count, most in zip(launch.grid, caps.workgroup_counts, strict=True))
             check_pipeline(launch.kernel, caps)
     for _, offset in plan.persistent_inputs:
@@ -123,6 +125,12 @@ def check_pipeline(kernel: KernelVariant, caps: Capabilities) -> None:
     if kernel.subgroup_size:
         assert "subgroup_size_control" in caps.features
         assert caps.minimum_subgroup_size <= kernel.subgroup_size <= caps.maximum_subgroup_size
+
+
+@functools.cache
+def pipeline_words(kernel: KernelVariant) -> dict[int, int]:
+    """The bytes of what the pipeline loads and stores at once, by binding."""
+    return storage_words(spirv(kernel.kernel, kernel.variant))
 
 
 @functools.cache

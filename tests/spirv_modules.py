@@ -18,9 +18,11 @@ from pathlib import Path
 
 OP_CAPABILITY, OP_FUNCTION = 17, 54
 OP_DECORATE, OP_VARIABLE = 71, 59
-SPEC_ID = 1
+SPEC_ID, ARRAY_STRIDE, BINDING = 1, 6, 33
+COOPERATIVE_MATRIX = 6022
 WORKGROUP = 4
 """The storage class of shared memory."""
+STORAGE_BUFFER = 12
 
 _TRUE, _FALSE, _CONSTANT = (41, 48), (42, 49), (43, 50)  # each with its form for specialisation
 _COMPOSITE = (44, 51)
@@ -111,6 +113,33 @@ def _declarations(module: bytes) -> _Declarations:
             found.constants[operands[1]] = (opcode, operands[2:])
         elif opcode == OP_VARIABLE and operands[2] == WORKGROUP:
             found.shared[operands[1]] = operands[0]
+    return found
+
+
+def storage_words(module: bytes) -> dict[int, int]:
+    """Bytes of an element of each storage buffer, by binding: of the largest where it is declared under several types.
+    Matrices that a subgroup loads together start at 16 bytes."""
+    structs: dict[int, tuple[int, ...]] = {}
+    pointers: dict[int, int] = {}
+    steps: dict[int, int] = {}
+    bindings: dict[int, int] = {}
+    found: dict[int, int] = {}
+    least = 1
+    for opcode, operands in instructions(module):
+        if opcode == OP_CAPABILITY and operands[0] == COOPERATIVE_MATRIX:
+            least = 16
+        elif opcode == OP_DECORATE and operands[1] == ARRAY_STRIDE:
+            steps[operands[0]] = operands[2]
+        elif opcode == OP_DECORATE and operands[1] == BINDING:
+            bindings[operands[0]] = operands[2]
+        elif opcode == _STRUCT:
+            structs[operands[0]] = operands[1:]
+        elif opcode == _POINTER:
+            pointers[operands[0]] = operands[2]
+        elif opcode == OP_VARIABLE and operands[2] == STORAGE_BUFFER:
+            own = max((steps.get(member, 1) for member in structs[pointers[operands[0]]]), default=1)
+            slot = bindings[operands[1]]
+            found[slot] = max(found.get(slot, least), own)
     return found
 
 

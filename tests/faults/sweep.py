@@ -68,7 +68,8 @@ class Worker:
     """A process with the layer, started when it is first asked, and anew after a crash or a hang."""
 
     def __init__(self) -> None:
-        self._environment = {**os.environ, **layer.environment()}
+        # Mesa's layer that orders devices takes what a call that failed has not written for names, and crashes.
+        self._environment = {**os.environ, **layer.environment(), "NODEVICE_SELECT": "1"}
         self._process: subprocess.Popen[str] | None = None
         self._cache = tempfile.TemporaryDirectory()
         self._said = pathlib.Path(self._cache.name, "said")

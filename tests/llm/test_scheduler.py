@@ -95,7 +95,7 @@ def test_what_an_interrupt_leaves_in_the_cache_is_not_kept(
     """Ctrl-C just when a sequence has got another one's beginning, in place of its own tokens."""
     weights = load_gguf(write_model(tmp_path / "model.gguf", "llama"))
     model, other = (Model(Decoder(device, weights, capacity=64, sequences=2), byte_tokenizer()) for _ in range(2))
-    first, second = TOKENS[:30], TOKENS[30:60]
+    first, second = TOKENS[:50], TOKENS[50:70]
 
     def answers(model: Model, *prompts: list[int]) -> list[Any]:
         return list(model.generate_batch(prompts, 6, ignore_ends=True))

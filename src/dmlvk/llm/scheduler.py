@@ -201,8 +201,8 @@ class Scheduler:
         return bool(self._waiting) or any(own.request is not None for own in self._sequences)
 
     def round(self) -> None:
-        """Does what is to be done next. What fails is told to those whom it concerns; an interrupt, such as Ctrl-C, to the caller,
-        too."""
+        """Does what is to be done next. What fails is told to those whom it concerns; an interrupt, such as Ctrl-C, to the
+        caller, too."""
         try:
             self._drop()
             self._admit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +117,30 @@ def test_prompts_on_a_cluster_though_processes_fail(tmp_path: Path) -> None:
     tables = {name: rng.standard_normal((258, 64)).astype(np.float32) for name in ("token_embd", "output")}
     path = write_model(tmp_path / "tiny.gguf", "llama", tokenizer=byte_tokens(), **tables)
     assert run_on_cluster(TEXTS, str(path)).splitlines()[-1] == "right"
+
+
+SCALING = """
+import sys
+import scale_devices
+
+status = scale_devices.main(
+    ["--devices", "1", "--copies", "2", "--num-cpus", "0.5", "--batches", "4", "--batch-size", "4", "--out", sys.argv[3]]
+    + ["--onnx", sys.argv[1], "--text", sys.argv[2], "--tokens", "4", "--sequences", "2"]
+)
+sys.exit(status)
+"""
+
+
+def test_the_table_of_more_devices(tmp_path: Path) -> None:
+    """Of one: whether two have work at the same time is a matter of how fast they begin."""
+    rng = np.random.default_rng(0)
+    tables = {name: rng.standard_normal((258, 64)).astype(np.float32) for name in ("token_embd", "output")}
+    text = write_model(tmp_path / "tiny.gguf", "llama", tokenizer=byte_tokens(), **tables)
+    model = make_model(helper.make_node("Neg", ["x"], ["y"]), {"x": (np.float32, ("N", 3, 8, 8))})
+    onnx.save(model, tmp_path / "model.onnx")
+    run_on_cluster(SCALING, str(tmp_path / "model.onnx"), str(text), str(tmp_path / "out.json"))
+    found = json.loads((tmp_path / "out.json").read_text())
+    for kind in ("images", "text"):
+        (item,) = found[kind]
+        assert item["devices"] == len(item["use"]) == 1 and item["rows_a_second"] > 0
+        assert all(0 < part <= 1 for part in item["use"].values())

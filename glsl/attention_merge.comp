@@ -14,6 +14,9 @@
 layout(set = 0, binding = BINDING_PARTIALS, std430) readonly buffer Partials { float partials[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
 
+// Parts whose loads are on their way together.
+const uint TOGETHER = 8;
+
 float partial(uint place) { return partials[BYTE_OFFSET_PARTIALS / 4 + place]; }
 
 void main() {
@@ -32,15 +35,26 @@ void main() {
         parts = (keys - 1) / keys_of_part(keys, p.parts) + 1;
     }
     float highest = -INFINITY;
-    for (uint part = 0; part < parts; ++part) highest = max(highest, partial(p.summaries + 2 * (part * rows + row)));
+    for (uint first = 0; first < parts; first += TOGETHER)
+        [[unroll]] for (uint i = 0; i < TOGETHER; ++i)
+            highest = max(highest, partial(p.summaries + 2 * (min(first + i, parts - 1) * rows + row)));
     highest = is_infinite(highest) && highest < 0.0 ? 0.0 : highest;
     float sum = 0.0;
     float weights = 0.0;
-    for (uint part = 0; part < parts; ++part) {
-        const uint place = part * rows + row;
-        const float factor = exp_accurate(partial(p.summaries + 2 * place) - highest);
-        weights = fma(factor, partial(p.summaries + 2 * place + 1), weights);
-        sum = fma(factor, partial(place * p.value_size + column), sum);
+    for (uint first = 0; first < parts; first += TOGETHER) {
+        float peaks[TOGETHER], own_weights[TOGETHER], sums[TOGETHER];
+        [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
+            const uint place = min(first + i, parts - 1) * rows + row;
+            peaks[i] = partial(p.summaries + 2 * place);
+            own_weights[i] = partial(p.summaries + 2 * place + 1);
+            sums[i] = partial(place * p.value_size + column);
+        }
+        [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
+            if (first + i >= parts) break;
+            const float factor = exp_accurate(peaks[i] - highest);
+            weights = fma(factor, own_weights[i], weights);
+            sum = fma(factor, sums[i], sum);
+        }
     }
     const uint head = key_head * p.group + row % p.group;
     const uint element = entry * p.y_strides[0] + s * p.y_strides[1] + head * p.y_strides[2] + column * p.y_strides[3];

@@ -4,14 +4,14 @@
 // LANES neighbouring invocations have a key at a time, each HEAD_CHUNKS of its 16-byte words and VALUE_CHUNKS of its value's, and
 // as many groups of them as fit the workgroup take the keys of a part in turns, KEYS each at once, so that all of their loads
 // are on their way together. Nothing is shared until the part is done: each group has its own peak, weights and sums for all
-// ROWS rows, which are the queries of all heads that share the keys. Then a row at a time they are brought together.
+// ROWS rows, which are the queries of all heads that share the keys. Then TOGETHER rows at a time they are brought together.
 //
 // The part in which the new rows stand writes them to the cache, keys turned, and reads them from shared memory. No workgroup
 // reads what another one writes.
 //
 // Bindings: Q, BIAS, MASK, RELATIVE, LENGTHS, SINKS, NEW_K, NEW_V, COSINES, SINES, POSITIONS read; K and V, the cache, read and
 // written; Y written, or PARTIALS where SPLIT, as attention_merge reads them. Strides of NEW_K and NEW_V are those of Q.
-// Constants: those above; ROWS = NEW_ROWS * p.group; TURN and POSITION_WORDS, see include/attention_turn.glsl. Rows of K and V
+// Constants: those above; ROWS = NEW_ROWS * p.group, a multiple of TOGETHER; TURN and POSITION_WORDS, see include/attention_turn.glsl. Rows of K and V
 // consist of whole words.
 // Grid: x over parts, y over (batch entry, head of keys). How many keys a part has follows from the length: see
 // include/attention_parts.glsl. Workgroups behind the last part leave at once.
@@ -39,8 +39,8 @@ const uint VALUE_ELEMENTS = VALUE_WORDS * T_PER_WORD;
 shared float queries[ROWS * HEAD_WORDS * T_PER_WORD];
 shared uvec4 new_keys[NEW_ROWS * HEAD_WORDS];
 shared uvec4 new_values[NEW_ROWS * VALUE_WORDS];
-shared float found[GROUPS * VALUE_ELEMENTS];
-shared vec2 summaries[GROUPS]; // peak, weights
+shared float found[TOGETHER * GROUPS * VALUE_ELEMENTS];
+shared vec2 summaries[TOGETHER * GROUPS]; // peak, weights
 
 float weight_of(float difference) {
 #if T_BYTES == 2
@@ -223,32 +223,42 @@ void main() {
     }
 
     const uint first_of_part = (gl_WorkGroupID.x * gl_NumWorkGroups.y + gl_WorkGroupID.y) * ROWS;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        if (lane == 0) summaries[group] = vec2(peaks[r], weights[r]);
-        barrier();
-        float highest = summaries[0].x;
-        for (uint g = 1; g < GROUPS; ++g) highest = max(highest, summaries[g].x);
-        const float base = subtracted(highest);
-        const float factor = weight_of(peaks[r] - base);
-        [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
-            [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e)
-                found[group * VALUE_ELEMENTS + (c * LANES + lane) * T_PER_WORD + e] = factor * sums[r][c][e];
-        float total = 0.0;
-        for (uint g = 0; g < GROUPS; ++g) total = fma(weight_of(summaries[g].x - base), summaries[g].y, total);
-        barrier();
-        const uint y_row = BYTE_OFFSET_Y / T_BYTES + y_start(sequence, r / p.group, key_head * p.group + r % p.group);
-        for (uint column = invocation; column < p.value_size; column += LOCAL_SIZE_X) {
-            float sum = 0.0;
-            for (uint g = 0; g < GROUPS; ++g) sum += found[g * VALUE_ELEMENTS + column];
-            if (SPLIT != 0)
-                partials[BYTE_OFFSET_PARTIALS / 4 + (first_of_part + r) * p.value_size + column] = sum;
-            else
-                y[y_row + column * p.y_strides[3]] = T(share(sum, total));
+    [[unroll]] for (uint first_row = 0; first_row < ROWS; first_row += TOGETHER) {
+        if (first_row > 0) barrier();
+        [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
+            const uint r = first_row + i;
+            if (lane == 0) summaries[i * GROUPS + group] = vec2(peaks[r], weights[r]);
+            [[unroll]] for (uint c = 0; c < VALUE_CHUNKS; ++c)
+                [[unroll]] for (uint e = 0; e < T_PER_WORD; ++e)
+                    found[(i * GROUPS + group) * VALUE_ELEMENTS + (c * LANES + lane) * T_PER_WORD + e] = sums[r][c][e];
         }
-        if (SPLIT != 0 && invocation == 0) {
-            const uint place = BYTE_OFFSET_PARTIALS / 4 + p.summaries + 2 * (first_of_part + r);
-            partials[place] = highest;
-            partials[place + 1] = total;
+        barrier();
+        for (uint at = invocation; at < TOGETHER * p.value_size; at += LOCAL_SIZE_X) {
+            const uint i = at / p.value_size;
+            const uint column = at - i * p.value_size;
+            const uint r = first_row + i;
+            float highest = summaries[i * GROUPS].x;
+            for (uint g = 1; g < GROUPS; ++g) highest = max(highest, summaries[i * GROUPS + g].x);
+            const float base = subtracted(highest);
+            float sum = 0.0;
+            float total = 0.0;
+            for (uint g = 0; g < GROUPS; ++g) {
+                const vec2 summary = summaries[i * GROUPS + g];
+                const float factor = weight_of(summary.x - base);
+                total = fma(factor, summary.y, total);
+                sum = fma(factor, found[(i * GROUPS + g) * VALUE_ELEMENTS + column], sum);
+            }
+            if (SPLIT != 0) {
+                partials[BYTE_OFFSET_PARTIALS / 4 + (first_of_part + r) * p.value_size + column] = sum;
+                if (column == 0) {
+                    const uint place = BYTE_OFFSET_PARTIALS / 4 + p.summaries + 2 * (first_of_part + r);
+                    partials[place] = highest;
+                    partials[place + 1] = total;
+                }
+            } else {
+                const uint y_row = y_start(sequence, r / p.group, key_head * p.group + r % p.group);
+                y[BYTE_OFFSET_Y / T_BYTES + y_row + column * p.y_strides[3]] = T(share(sum, total));
+            }
         }
     }
 }

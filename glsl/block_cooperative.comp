@@ -92,5 +92,5 @@ void main() {
     first_n = tile.y * TILE_N;
     const uint first = split * p.split_rounds * TILE_K;
     multiply(first, min(first + p.split_rounds * TILE_K, p.depth));
-    store_tile(0, 0, 0, split);
+    STORE_TILE(0, 0, 0, split)
 }

@@ -176,5 +176,5 @@ void main() {
     const uint first = split * p.split_rounds * TILE_K;
     multiply(first, min(first + p.split_rounds * TILE_K, p.depth));
 
-    store_tile(outer, inner, matrix, split);
+    STORE_TILE(outer, inner, matrix, split)
 }

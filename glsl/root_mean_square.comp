@@ -89,13 +89,16 @@ vec4 sum_at(uvec3 place, uint d) {
     return values;
 }
 
-void finish(uvec3 place, uint d, vec4 values, float factor) {
+// Elements d to d + 3 of the scale.
+vec4 scale_at(uint d) {
+    vec4 own = vec4(1.0);
+    if (HAS_SCALE != 0) LOAD(U, SCALE, scale, 0, d, p.scale_stride, own)
+    return own;
+}
+
+void finish(uvec3 place, uint d, vec4 values, vec4 scales, float factor) {
     values *= factor;
-    if (HAS_SCALE != 0) {
-        vec4 own;
-        LOAD(U, SCALE, scale, 0, d, p.scale_stride, own)
-        values *= own;
-    }
+    if (HAS_SCALE != 0) values *= scales;
     STORE(T, Y, y, start_of(place, p.y_strides), d, p.y_strides[3], values)
 }
 
@@ -114,11 +117,12 @@ void main() {
     const uint sum_start = start_of(place, p.sum_strides);
 
     float squares = 0.0;
-    vec4 held[HELD_SIZE];
+    vec4 held[HELD_SIZE], scales[HELD_SIZE]; // all loads wait for memory together
     if (HELD != 0) {
         [[unroll]] for (uint i = 0; i < HELD; ++i) {
             const uint d = 4 * (i * LANES + lane);
             held[i] = d < p.width ? sum_at(place, d) : vec4(0.0);
+            scales[i] = d < p.width ? scale_at(d) : vec4(0.0);
         }
         [[unroll]] for (uint i = 0; i < HELD; ++i) {
             const uint d = 4 * (i * LANES + lane);
@@ -138,7 +142,7 @@ void main() {
     if (HELD != 0) {
         [[unroll]] for (uint i = 0; i < HELD; ++i) {
             const uint d = 4 * (i * LANES + lane);
-            if (d < p.width) finish(place, d, held[i], factor);
+            if (d < p.width) finish(place, d, held[i], scales[i], factor);
         }
     } else {
         for (uint d = 4 * lane; d < p.width; d += 4 * LANES) {
@@ -147,7 +151,7 @@ void main() {
                 LOAD(U, SUM, sums, sum_start, d, p.sum_strides[3], values)
             else
                 values = sum_at(place, d);
-            finish(place, d, values, factor);
+            finish(place, d, values, scale_at(d), factor);
         }
     }
 }

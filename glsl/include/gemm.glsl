@@ -34,7 +34,10 @@ uint matrix_start(uint outer, uint inner, uint strides[4]) { return outer * stri
 // The output for a sum: it is scaled, C is added, then the addend unless the sum began with it, and the activation is applied; in this
 // order, so that the bits are those of a Gemm and an addition.
 float finished(uint outer, uint inner, uint m, uint n, float sum) {
-    precise float value = p.alpha * sum;
+#if ADDS
+    precise
+#endif
+    float value = p.alpha * sum;
     if (HAS_C != 0) {
         const uint element = matrix_start(outer, inner, p.c_strides) + m * p.c_strides[2] + n * p.c_strides[3];
         value = fma(p.beta, float(c[BYTE_OFFSET_C / T_BYTES + element]), value);

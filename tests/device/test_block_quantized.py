@@ -197,6 +197,13 @@ def test_gates_at_the_end_of_a_gpus_product(device: dmlvk.Device, name: str, gat
     check_product(device, name, 3, F32, "strided", gate=gate)
 
 
+@pytest.mark.parametrize("name", ["of parts", pytest.param("64, bytes", marks=pytest.mark.full)])
+def test_rows_that_a_gpu_stages(device: dmlvk.Device, name: str) -> None:
+    """Rows in shared memory, where they fit it, and where a word of eight numbers is past the depth."""
+    check_product(device, name, 2, F32, caps=gpu(device))
+    check_product(device, name, 2, F32, caps=dataclasses.replace(gpu(device), shared_memory_bytes=4096))
+
+
 def test_parts_that_bindings_hold(device: dmlvk.Device) -> None:
     """Of weights, of rows, and of both; a row of the table is found in the part that has it."""
     caps = lesser(device, 20_000)

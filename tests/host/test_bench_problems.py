@@ -13,6 +13,7 @@ import pytest
 import dmlvk
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
+from dmlvk.spec.ops.matmul import GemmGate
 from dmlvk.spec.tensor import TensorDesc
 from dmlvk.verify.cases.model import NUMPY_TYPES, distinct_indices, generator, indices_below, uniform
 from dmlvk_bench.problems import FAMILIES, all_problems, twin
@@ -50,6 +51,8 @@ def operations(problem: Problem) -> int:
     match desc:
         case dmlvk.Gemm() | dmlvk.MatrixMultiplyInteger():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]
+        case GemmGate():
+            return 4 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]
         case BlockQuantizedGemm():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("input_tensor").sizes[-1]
         case dmlvk.QuantizedLinearMatrixMultiply() | dmlvk.MatrixMultiplyIntegerToFloat():

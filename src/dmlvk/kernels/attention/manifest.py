@@ -128,6 +128,7 @@ ROWS: tuple[KernelSpec, ...] = (
                 ("ROWS", 1),
                 ("NEW_ROWS", 1),
                 ("KEYS", 1),
+                ("TOGETHER", 1),
                 ("HEAD_CHUNKS", 1),
                 ("VALUE_CHUNKS", 1),
                 ("SPLIT", 0),

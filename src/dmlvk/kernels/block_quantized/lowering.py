@@ -185,8 +185,8 @@ _MOST_CPU_ROWS = 4
 """The most rows that an invocation sums there: a CPU's driver takes seconds to compile the unrolled loops of more."""
 _LEAST_LANES = 8
 """Lanes that share columns: as many read 128 bytes side by side."""
-_TEAMS = 4
-"""Teams of a workgroup, at least: near lanes of so many read the same of the input."""
+_TEAMS, _INVOCATIONS = 4, 256
+"""Teams and invocations of a workgroup, at least: all of them share what it has of the input in shared memory."""
 _WAVE = 0.5
 """Share of a wave that keeps enough loads in flight."""
 
@@ -196,17 +196,19 @@ def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
         rows = min(product.rows, _MOST_CPU_ROWS if caps.is_cpu else MOST_ROWS)
         row_groups = -(-product.rows // rows)
         quads = -(-product.columns // 4)
-        unroll = 1 if caps.is_cpu else 2
         gated = weights.columns != product.columns
-        deep = max(unroll // 2, 1) if gated else unroll
-        near = min(_LEAST_LANES, caps.least_subgroup)
         most = min(128, most_invocations(caps))
-        useful = power_of_two(-(-weights.chunks // deep))
-        to_fill = 1 if caps.is_cpu else caps.model.invocations(_WAVE) // (quads * row_groups)
+        useful = power_of_two(weights.chunks)
+        to_fill = 1 if caps.is_cpu else caps.model.invocations(_WAVE) // (quads * row_groups * (1 + gated))
         wanted = power_of_two(max(to_fill, 1))
-        lanes = max(min(max(wanted, _LEAST_LANES), useful, most), near)
-        local = 32 if caps.is_cpu else min(max(128, _TEAMS * lanes), most_invocations(caps))
-        check_rounds(-(-weights.chunks // (lanes * deep)) * (1 + _GROUPS), caps, desc.dml_name)
+        lanes = max(min(max(wanted, _LEAST_LANES), useful, most), min(_LEAST_LANES, caps.least_subgroup))
+        near = min(lanes, caps.least_subgroup)
+        local = 32 if caps.is_cpu else min(max(_INVOCATIONS, _TEAMS * lanes), most_invocations(caps))
+        check_rounds(-(-weights.chunks // lanes) * (1 + _GROUPS), caps, desc.dml_name)
+        vector = _whole_rows(product)
+        words = rows * weights.chunks * CHUNK * element_bits(product.data_type) // WORD_BITS
+        sums = rows * (1 + gated) * (local // near if lanes > near else 1)
+        fits = 16 * (words + sums) <= caps.shared_memory_bytes
         constants = {
             "LOCAL_SIZE_X": local,
             **weights.constants,
@@ -214,8 +216,9 @@ def _vector(desc: BlockQuantizedGemm, problem: BlockProblem, caps: Capabilities)
             "ROWS": rows,
             "LANES": lanes,
             "LANES_NEAR": near,
-            "UNROLL": unroll,
-            "VECTOR_A": int(_whole_rows(product)),
+            "UNROLL": 1 if caps.is_cpu else 2,
+            "STAGED": words if vector and fits and not caps.is_cpu else 0,
+            "VECTOR_A": int(vector),
             "VECTOR_Y": int(output_quads(product)),
         }
         grid = linear_grid(row_groups * -(-quads // (local // lanes)), caps)

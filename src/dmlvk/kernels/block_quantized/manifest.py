@@ -66,6 +66,7 @@ ROWS: tuple[KernelSpec, ...] = (
                 ("LANES", 8),
                 ("LANES_NEAR", 8),
                 ("UNROLL", 2),
+                ("STAGED", 0),
                 ("VECTOR_A", 1),
                 ("VECTOR_Y", 1),
             ),

@@ -195,7 +195,7 @@ _WORKGROUPS = 8
 
 def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> Plan:
     shape, turning, operands = step_shape(problem, caps), _turning(desc), _operands(desc, caps)
-    part_keys = 2 * shape.keys * shape.invocations // shape.lanes
+    part_keys = shape.keys * shape.invocations // shape.lanes
     wanted = -(-_WORKGROUPS * caps.model.processors // problem.heads)
     tiles = -(-problem.keys // part_keys)
     number = max(min(wanted, tiles), 1)
@@ -213,6 +213,7 @@ def _step(desc: CachedAttention, problem: CachedProblem, caps: Capabilities) -> 
         "ROWS": problem.rows,
         "NEW_ROWS": problem.queries,
         "KEYS": shape.keys,
+        "TOGETHER": shape.together,
         "HEAD_CHUNKS": shape.head_chunks,
         "VALUE_CHUNKS": shape.value_chunks,
         "SPLIT": int(number > 1),

@@ -32,6 +32,7 @@ class StepShape(NamedTuple):
         lanes: Those that share a key.
         head_chunks, value_chunks: Words of a key and of its value that each has.
         keys: The keys that each loads at once.
+        together: The rows of queries whose sums are brought together at once.
     """
 
     invocations: int
@@ -39,13 +40,15 @@ class StepShape(NamedTuple):
     head_chunks: int
     value_chunks: int
     keys: int
+    together: int = 1
 
     def shared_memory_bytes(self, problem: CachedProblem) -> int:
         """The shared memory of a workgroup."""
         head, value = self.lanes * self.head_chunks, self.lanes * self.value_chunks
         elements = 128 // problem.bits
         new = 16 * problem.queries * (head + value)
-        return 4 * problem.rows * head * elements + new + self.invocations // self.lanes * (4 * value * elements + 8)
+        sums = self.together * self.invocations // self.lanes * (4 * value * elements + 8)
+        return 4 * problem.rows * head * elements + new + sums
 
 
 _STEP_ROWS = 8
@@ -72,7 +75,11 @@ def step_shape(problem: CachedProblem, caps: Capabilities) -> StepShape:
     # A CPU's driver takes seconds to compile unrolled loops.
     keys = 1 if caps.is_cpu else 2 if problem.rows * head * elements >= _STEP_NUMBERS else 4
     invocations = max(found, min(_STEP_INVOCATIONS, most_invocations(caps)))
-    return StepShape(invocations, found, head, value, keys)
+    shape = StepShape(invocations, found, head, value, keys)
+    divisors = (rows for rows in range(problem.rows, 1, -1) if problem.rows % rows == 0)
+    several = (shape._replace(together=rows) for rows in divisors)
+    fitting = (own for own in several if own.shared_memory_bytes(problem) <= caps.shared_memory_bytes)
+    return next(fitting, shape)
 
 
 def _step(problem: CachedProblem, caps: Capabilities) -> bool:

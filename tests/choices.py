@@ -21,6 +21,9 @@ from dmlvk.kernels.lowering import explain, lower, newest, possible_rules
 from dmlvk.spec import ops
 from dmlvk.spec.enums import AxisDirection, RecurrentNetworkDirection, ReduceFunction, TensorDataType
 from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.ops.cached_attention import CachedAttention
+from dmlvk.spec.ops.root_mean_square import RootMeanSquare
+from dmlvk.spec.ops.sample_token import CONTROL_WORDS, SampleToken
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, calculate_strides
 from dmlvk_bench.problems import all_problems
@@ -256,6 +259,37 @@ def _lstm(units: int) -> OperatorDesc:
     )
 
 
+def _cached_attention(capacity: int, head: int, data_type: TensorDataType, rows: int = 1, groups: int = 1) -> OperatorDesc:
+    """Steps of a language model over a cache of so many rows, of 8 heads that so many heads of queries share."""
+    query = TensorDesc(data_type, (1, rows, 8 * groups, head))
+    new, cache = TensorDesc(data_type, (1, rows, 8, head)), TensorDesc(data_type, (1, 8, capacity, head))
+    return CachedAttention(
+        query_tensor=query,
+        key_tensor=new,
+        value_tensor=new,
+        lengths_tensor=TensorDesc(TensorDataType.INT32, (1,)),
+        output_tensor=query,
+        cache_key_tensor=cache,
+        cache_value_tensor=cache,
+        scale=1.0,
+    )
+
+
+def _root_mean_square(width: int) -> OperatorDesc:
+    return RootMeanSquare(input_tensor=_float32(1, width), output_tensor=_float32(1, width), epsilon=1e-5)
+
+
+def _token(vocabulary: int) -> OperatorDesc:
+    integers = TensorDesc(TensorDataType.INT32, (1,))
+    return SampleToken(
+        logits_tensor=_float32(1, vocabulary),
+        controls_tensor=TensorDesc(TensorDataType.UINT32, (1, CONTROL_WORDS)),
+        history_tensor=TensorDesc(TensorDataType.INT32, (1, 64)),
+        lengths_tensor=integers,
+        output_tensor=integers,
+    )
+
+
 LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "sines of 2^k numbers": (range(10, 27), lambda k: _sine(2**k)),
     "product of 2^k": (range(4, 13), lambda k: _product(2**k, 2**k, 2**k)),
@@ -299,6 +333,8 @@ LADDERS: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "integer product of 2^k": (range(3, 13), lambda k: _integer_product(2**k, 2**k, 2**k)),
     "16 largest of 256 rows of 2^k numbers": (range(4, 20), lambda k: _largest(16, 256, 2**k)),
     "10 steps of an LSTM of 2^k units": (range(10), lambda k: _lstm(2**k)),
+    "mean squares of a row of 2^k numbers": (range(8, 17), lambda k: _root_mean_square(2**k)),
+    "choice of one of 2^k tokens": (range(10, 20, 9), lambda k: _token(2**k)),
     "sorted rows of 2^k numbers": (range(13), lambda k: _largest(2**k, 256, 2**k)),
 }
 """Problems of growing k: where along it a device is given something else."""
@@ -315,6 +351,10 @@ SHARES: dict[str, tuple[range, Callable[[int], OperatorDesc]]] = {
     "integer product of 1024 x 2^k by 1024": (range(3, 11), lambda k: _integer_product(1024, 1024, 2**k)),
     "4 largest of a row of 2^k numbers": (range(18, 24), lambda k: _largest(4, 1, 2**k)),
     "200 largest of a row of 2^k numbers": (range(18, 22), lambda k: _largest(200, 1, 2**k)),
+    "step over a cache of 2^k rows of 128, FLOAT16": (range(5, 17), lambda k: _cached_attention(2**k, 128, FLOAT16)),
+    "step over a cache of 1024 rows of 8 k, FLOAT16": (range(1, 33), lambda k: _cached_attention(1024, 8 * k, FLOAT16)),
+    "2^k rows over a cache of 1024 rows of 64": (range(5), lambda k: _cached_attention(1024, 64, FLOAT32, 2**k)),
+    "2^k heads a cache of 1024 rows of 128, FLOAT16": (range(5), lambda k: _cached_attention(1024, 128, FLOAT16, 1, 2**k)),
     "product of 16 x 2^k by 16": (range(8, 20), lambda k: _product(16, 16, 2**k)),
     "product of 16 x 2^k by 16, FLOAT16": (range(8, 20), lambda k: _product(16, 16, 2**k, FLOAT16)),
 }

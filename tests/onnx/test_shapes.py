@@ -195,6 +195,20 @@ def test_filled_sizes_that_grow_and_shrink_in_turn_keep_their_commands(make_sess
         assert session.run(None, feeds[size])[0].tobytes() == first[size].tobytes()
 
 
+def test_growing_sizes_seldom_make_the_arena_anew(make_session: Callable[..., Any]) -> None:
+    """The arena has room for half as much again: seen sizes keep their commands meanwhile."""
+    proto, sizes_of, _ = CASES["images of any width"]
+    session = make_session(proto)
+    arenas = []
+    for size in range(64, 64 + 24 * 16, 16):
+        session.run(None, {"x": normal(*sizes_of(size))})
+        arenas.append(session.report().activation_bytes)
+    assert arenas == sorted(arenas) and 3 <= len(set(arenas[2:])) <= 6, (
+        "of 22 sizes, the last six times as wide as the first"
+    )
+    assert arenas[-1] <= 1.5 * session.report().largest_live_bytes * 1.25
+
+
 def test_a_profile_and_an_explanation_of_filled_sizes_say_these_sizes(make_session: Callable[..., Any]) -> None:
     proto, sizes_of, _ = CASES["a growing cache"]
     session = make_session(proto)

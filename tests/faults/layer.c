@@ -367,10 +367,11 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device,
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL instance_function(VkInstance instance, const char* name) {
     PFN_vkVoidFunction own = wrapper(name);
-    if (instance == VK_NULL_HANDLE) {
+    const struct owner* owner = instance == VK_NULL_HANDLE ? NULL : owner_of(instance);
+    if (owner == NULL) { /* the loader, which asks the layer that is nearest to it before there is an instance */
         return own;
     }
-    PFN_vkVoidFunction below = owner_of(instance)->instance_function(instance, name);
+    PFN_vkVoidFunction below = owner->instance_function(instance, name);
     return below != NULL && own != NULL ? own : below;
 }
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 
 from dmlvk.torch import convert  # noqa: F401  # fills the registry
+from dmlvk.torch.composites import composites
 from dmlvk.torch.foreach import foreach_decompositions
 from dmlvk.torch.registry import ROWS
 
@@ -16,11 +17,12 @@ _OF_CONSTANTS: Final = ("aten.lift.default", "aten.lift_fresh.default")
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's decompositions, without those of operators that have a row."""
+    """PyTorch's decompositions and ours, without those of operators that have a row."""
     table = {
         **torch._decomp.decomposition_table,
         **torch._decomp.core_aten_decompositions(),
         **foreach_decompositions(),
+        **composites(),
     }
     kept = {*ROWS, *_OF_CONSTANTS}
     return {operator: function for operator, function in table.items() if str(operator) not in kept}

@@ -118,3 +118,20 @@ def test_a_copy_of_a_copy_is_looked_at_as_it_is_by_then() -> None:
     assert [first.origin, second.origin] == ["ElementWiseExp", "ElementWiseAbs"]
     assert [storage and storage.place.storage for storage in (*first.inputs, *second.inputs)] == [x, x]
     assert [step.desc.tensor("input_tensor").effective_strides for step in (first, second)] == [(4, 8, 1), (8, 4, 1)]
+
+
+@pytest.mark.parametrize("name", ["identity", "split"])
+def test_a_copy_that_a_later_step_writes_over_stays(name: str) -> None:
+    """A scatter into a part of a copy would else write into what was copied, which another step still reads."""
+    x, y, places, updates, z = Storage(64), Storage(64), Storage(32), Storage(32), Storage(64)
+    index = TensorDesc(TensorDataType.INT32, HALF.sizes)
+    scatter = ops.ScatterElements(input_tensor=HALF, indices_tensor=index, updates_tensor=HALF, output_tensor=HALF, axis=1)
+    ratio = ops.ElementWiseDivide(a_tensor=WHOLE, b_tensor=WHOLE, output_tensor=WHOLE)
+    steps = [
+        unary(ops.ElementWiseIdentity, x, y),
+        Step("scatter", scatter, (x, places, updates), (y,)),
+        Step("ratio", ratio, (y, x), (z,)),
+    ]
+    found = alone(name, steps, z)
+    assert [step.origin for step in found] == [step.origin for step in steps]
+    assert x not in found[1].outputs

@@ -33,6 +33,8 @@ def remove_identities(graph: StepGraph) -> None:
             continue
         output = step.outputs[0]
         assert output is not None, "a copy writes something"
+        if graph.writer(output) is not step:
+            continue  # a later step writes over a part of the copy, and what is copied must stay
         source = final(places[0].storage)
         if source.nbytes != output.nbytes or output.constant is not None or graph.outlives_a_run(source):
             continue
@@ -59,7 +61,10 @@ def share_ranges(graph: StepGraph) -> None:
         shared = {
             output: place
             for output, place in zip(step.outputs, places, strict=True)
-            if output is not None and place is not None and _may_be_part(graph, output, place)
+            if output is not None
+            and graph.writer(output) is step
+            and place is not None
+            and _may_be_part(graph, output, place)
         }
         if shared:
             graph.replace((step,), *slices_without(step, shared.keys()))

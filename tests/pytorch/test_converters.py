@@ -11,15 +11,14 @@ from dmlvk.torch.decompositions import decompositions
 from dmlvk.torch.registry import ROWS
 
 WITHOUT = {
-    "aten._embedding_bag.default",
     "aten._fft_c2r.default",
     "aten._fft_r2c.default",
     "aten._local_scalar_dense.default",
-    "aten.as_strided.default",
     "aten.nonzero.default",
     "aten.sym_storage_offset.default",
 }
-"""Core operators that nothing converts: numbers read back, sizes that follow from values, complex numbers, strides."""
+"""Core operators that nothing converts: complex numbers (_fft), numbers that Python reads (_local_scalar_dense), sizes that
+follow from values (nonzero), and an offset in memory, which the compiler itself knows (sym_storage_offset)."""
 
 
 def core() -> Iterator[Any]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
-Tensor = torch.Tensor
 _aten: Final = torch.ops.aten
 _COMPOSITES: Final[dict[Any, Callable[..., Any]]] = {}
 
@@ -47,7 +47,7 @@ def _places(sizes: Sequence[int], strides: Sequence[int], offset: int, device: t
 
 def _is_plain(x: Tensor) -> bool:
     """Whether a tensor's elements are all that its memory holds, in order."""
-    return x.is_contiguous() and x.storage_offset() == 0
+    return bool(x.is_contiguous() and x.storage_offset() == 0)
 
 
 @_composite(_aten.as_strided.default)

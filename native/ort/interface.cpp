@@ -48,6 +48,8 @@ Interface negotiated(const OrtApiBase* base) {
     }
     Interface made;
     made.version = static_cast<uint32_t>(std::min(minor, static_cast<long>(kNewest)));
+    const size_t last = found.find('.', point + 1);
+    made.patch = last == std::string::npos ? 0 : static_cast<uint32_t>(std::strtoul(found.c_str() + last + 1, nullptr, 10));
     const void* api = base->GetApi(made.version);
     if (api == nullptr) {
         throw std::runtime_error("ONNX Runtime " + found + " no longer gives version " + std::to_string(made.version) +

@@ -296,6 +296,7 @@ struct ModelEditorApi {
 /// The interface of the ONNX Runtime that loaded the plug-in.
 struct Interface {
     uint32_t version = 0;
+    uint32_t patch = 0;  // The last number of ONNX Runtime's own version.
     Api api;
     EpApi ep;
     ModelEditorApi model_editor;

@@ -1014,7 +1014,7 @@ struct Factory : OrtEpFactory {
             static const PathChar file[] = {'d', 'm', 'l', 'v', 'k', 0};
             check(ort.api.Logger_LogMessage(logger, level, message.c_str(), file, 0, provider_name->c_str()));
         });
-        nb::object session = server->attr("session")(devices, dict_of(ort, entries), log, ort.version);
+        nb::object session = server->attr("session")(devices, dict_of(ort, entries), log, nb::make_tuple(ort.version, ort.patch));
         const auto uuid = nb::cast<std::string>(session.attr("device_uuid"));
         const OrtMemoryInfo* info = nullptr;
         for (nb::handle device : devices) {

@@ -76,8 +76,14 @@ def memory_of(device: Any) -> tuple[str, int, int]:
 
     Args:
         device: One of ``get_devices``.
+
+    Raises:
+        RuntimeError: ONNX Runtime is 1.23.0, which does not tell a program what a provider's memory is.
     """
     runtime = _onnxruntime()
+    if not hasattr(device, "memory_info"):
+        wanted = "values in a device's memory need ONNX Runtime 1.23.1 or newer"
+        raise RuntimeError(f"{wanted}; this is {runtime.__version__}")
     info = device.memory_info(runtime.OrtDeviceMemoryType.DEFAULT)
     return "gpu", info.device_id, info.device_vendor_id
 
@@ -90,6 +96,9 @@ def bind_output(binding: Any, name: str, device: Any) -> None:
         binding: An ``IOBinding`` of ONNX Runtime's.
         name: The output.
         device: One of ``get_devices``: the session's.
+
+    Raises:
+        What ``memory_of`` raises.
     """
     place = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state").OrtDevice
     _, number, vendor = memory_of(device)

@@ -33,7 +33,9 @@ _PREFIX: Final = f"ep.{NAME.lower()}."
 _WITHOUT_CPU: Final = "session.disable_cpu_ep_fallback"
 _WITH_CONTEXT: Final = "ep.context_enable"
 _INFO: Final = 1
-_WITH_INNER_PARTS: Final = 25
+_WITH_COPIES: Final = 23, 1
+"""The first version that copies between a plug-in's nodes and others."""
+_WITH_INNER_PARTS: Final = 25, 0
 """The first version that gives the parts of inner graphs names of their own."""
 
 Log = Callable[[int, str], None]
@@ -164,7 +166,7 @@ class Server:
         ]
 
     def session(
-        self, chosen: Sequence[Mapping[str, str]], entries: Mapping[str, str], log: Log, version: int
+        self, chosen: Sequence[Mapping[str, str]], entries: Mapping[str, str], log: Log, version: tuple[int, int]
     ) -> ProviderSession:
         """The provider of a session.
 
@@ -172,7 +174,7 @@ class Server:
             chosen: What ``devices`` said of each device that the session was given.
             entries: The session's entries, the provider's options among them.
             log: ONNX Runtime's log.
-            version: The number of its interface: 24 is 1.24's.
+            version: The number of its interface, and the last one of its version: (24, 4) is 1.24.4's.
 
         Raises:
             InvalidArgumentError: an option of an unknown name or value.
@@ -217,13 +219,15 @@ class ProviderSession:
         options: Its options.
         entries: The session's entries.
         log: ONNX Runtime's log.
-        version: The number of its interface.
+        version: The number of its interface, and the last one of its version.
     """
 
-    def __init__(self, device: Device, options: Options, entries: Mapping[str, str], log: Log, version: int) -> None:
+    def __init__(
+        self, device: Device, options: Options, entries: Mapping[str, str], log: Log, version: tuple[int, int]
+    ) -> None:
         self._device, self._options, self._entries, self._log = device, options, entries, log
         self._alone, self._keeps = (entries.get(key) == "1" for key in (_WITHOUT_CPU, _WITH_CONTEXT))
-        self._takes_inner = version >= _WITH_INNER_PARTS
+        self._has_copies, self._takes_inner = version >= _WITH_COPIES, version >= _WITH_INNER_PARTS
         self._ready: dict[_Key, InferenceSession] = {}
         self._failure: Exception | None = None
         self._parts_run: list[InferenceSession] = []
@@ -263,6 +267,11 @@ class ProviderSession:
             parts, left = self._parts(graph)
             for at in kept:
                 del graph.refused[at]
+            if (parts or kept) and graph.refused and not self._has_copies:
+                raise UnsupportedError(
+                    "ONNX Runtime 1.23.0 copies nothing between a plug-in's nodes and others: a model that runs in part "
+                    f"needs 1.23.1; {_described(graph, min(graph.refused))}"
+                )
             self._tell(graph, [*parts, *([at] for at in kept)], left)
             return [*map(list, parts), *([at] for at in kept)]
         except Exception as error:  # whatever it is, it is the session's
@@ -377,22 +386,20 @@ class ProviderSession:
         message = f"{NAME}: {taken} of {total} nodes in {len(parts)} parts on {self._device.info.name}"
         self._log(_INFO, message)
         logger("ort").info(message)
-        names = graph.names()
-
-        def described(at: int) -> str:
-            node = graph.proto.node[at]
-            return f"node {names[at]!r} ({node.domain or 'ai.onnx'}::{node.op_type})"
-
         for at, reason in sorted(graph.refused.items()):
-            node = graph.proto.node[at]
-            line = f"{NAME}: node {names[at]!r} ({node.domain or 'ai.onnx'}::{node.op_type}) runs elsewhere: {reason}"
+            line = f"{NAME}: {_described(graph, at)} runs elsewhere: {reason}"
             self._log(_INFO, line)
             logger("ort").info(line)
         refused = [at for at in graph.refused if at not in left]
         if refused and self._options.on_unsupported == "error":
-            first = refused[0]
-            what = f"{described(first)}: {graph.refused[first]}"
+            what = f"{_described(graph, refused[0])}: {graph.refused[refused[0]]}"
             raise UnsupportedError(f"{len(refused)} of {total} nodes cannot run on the device; {what}")
+
+
+def _described(graph: SharedGraph, at: int) -> str:
+    """A node of a graph, by its name and operator."""
+    node = graph.proto.node[at]
+    return f"node {graph.names()[at]!r} ({node.domain or 'ai.onnx'}::{node.op_type})"
 
 
 _Key = tuple[frozenset[bytes], frozenset[bytes], frozenset[tuple[str, int]]]

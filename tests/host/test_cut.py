@@ -9,6 +9,8 @@ from dmlvk.kernels.common.plan import Range, Source
 from dmlvk.kernels.lowering import lower
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.ops.root_mean_square import RootMeanSquare
 from dmlvk.spec.tensor import TensorDesc, element_bits
 
 
@@ -26,3 +28,23 @@ def test_parts_start_at_whole_words_and_are_the_whole(data_type: TensorDataType,
         ends = [part.offset + part.nbytes for part in own]
         assert [part.offset for part in own] == [0, *ends[:-1]], "each starts where the one before ends"
         assert count * element_bits(data_type) // 8 <= ends[-1] <= count * element_bits(data_type) // 8 + 3
+
+
+def test_a_normalization_by_mean_squares_is_cut_between_rows() -> None:
+    rows, width, most = 50, 60, 4096
+    tensor = TensorDesc(TensorDataType.FLOAT32, (rows, width))
+    desc = RootMeanSquare(input_tensor=tensor, addend_tensor=tensor, output_tensor=tensor, sum_tensor=tensor, epsilon=1e-5)
+    plan = lower(desc, Capabilities(storage_buffer_bytes=most))
+    for place in (Range(Source.INPUT, 0), Range(Source.INPUT, 1), Range(Source.OUTPUT, 0), Range(Source.OUTPUT, 1)):
+        bound = [part for item in plan.dispatches for part in item.bindings if part[:2] == place[:2]]
+        own = list(dict.fromkeys(bound))  # read by fours and by numbers
+        assert len(own) > 1 and all(part.offset % (4 * width) == 0 and part.nbytes <= most for part in own)
+        ends = [part.offset + part.nbytes for part in own]
+        assert [part.offset for part in own] == [0, *ends[:-1]] and ends[-1] == 4 * rows * width
+
+
+def test_a_row_that_has_one_mean_is_not_cut() -> None:
+    tensor = TensorDesc(TensorDataType.FLOAT32, (2, 2000))
+    desc = RootMeanSquare(input_tensor=tensor, output_tensor=tensor, epsilon=1e-5)
+    with pytest.raises(UnsupportedError):
+        lower(desc, Capabilities(storage_buffer_bytes=4096))

@@ -129,8 +129,8 @@ struct CommandList::Recording {
     ~Recording();
 
     /// Puts a barrier first when accesses conflict with earlier ones, then notes them: those of shaders to storage
-    /// buffers, and all others.
-    void order(const std::vector<Access>& storage, const std::vector<Access>& others);
+    /// buffers, and all others. A command beside the previous one does not wait for it.
+    void order(const std::vector<Access>& storage, const std::vector<Access>& others, bool beside_previous = false);
     void record(std::shared_ptr<Operation> operation);
     /// Records and counts work whose end shows at a pipeline stage, between two timestamps where the list has them.
     void record_timed(std::shared_ptr<Operation> operation, VkPipelineStageFlagBits end);
@@ -204,8 +204,9 @@ CommandList::Recording::~Recording() {
     }
 }
 
-void CommandList::Recording::order(const std::vector<Access>& storage, const std::vector<Access>& others) {
-    switch (accesses.next(storage, others)) {
+void CommandList::Recording::order(const std::vector<Access>& storage, const std::vector<Access>& others,
+                                   bool beside_previous) {
+    switch (accesses.next(storage, others, beside_previous)) {
         case Barrier::none:
             return;
         case Barrier::storage:
@@ -394,7 +395,7 @@ void CommandList::dispatch(DispatchArguments arguments) {
     const VkDescriptorSet set = recording.descriptor_set({arguments.kernel, std::move(bound)});
 
     Change change(recording);
-    recording.order(recording.storage, recording.others);
+    recording.order(recording.storage, recording.others, arguments.beside_previous);
     const std::array<uint32_t, 3> grid = {static_cast<uint32_t>(arguments.grid[0]),
                                           static_cast<uint32_t>(arguments.grid[1]),
                                           static_cast<uint32_t>(arguments.grid[2])};

@@ -32,6 +32,8 @@ struct DispatchArguments {
     std::optional<BoundRange> params;
     std::string push;
     std::array<uint64_t, 3> grid{};
+    /// Needs no barrier against the command before, nor against those that this one is beside.
+    bool beside_previous = false;
 };
 
 /// Thread-safe. Misuse throws std::invalid_argument and leaves the list as it was. After a failure while a command is recorded

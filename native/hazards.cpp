@@ -58,7 +58,14 @@ void HazardTracker::clear() {
     }
 }
 
-Barrier AccessOrder::next(const std::vector<Access>& storage, const std::vector<Access>& others) {
+Barrier AccessOrder::next(const std::vector<Access>& storage, const std::vector<Access>& others, bool beside_previous) {
+    if (!beside_previous) {
+        storage_.add(last_storage_);
+        storage_since_work_.add(last_storage_);
+        others_.add(last_others_);
+        last_storage_.clear();
+        last_others_.clear();
+    }
     Barrier needed = Barrier::none;
     if (others_.conflicts(storage) || others_.conflicts(others) || storage_since_work_.conflicts(others)) {
         needed = Barrier::work;
@@ -69,9 +76,8 @@ Barrier AccessOrder::next(const std::vector<Access>& storage, const std::vector<
         needed = Barrier::storage;
         storage_.clear();
     }
-    storage_.add(storage);
-    storage_since_work_.add(storage);
-    others_.add(others);
+    last_storage_.insert(last_storage_.end(), storage.begin(), storage.end());
+    last_others_.insert(last_others_.end(), others.begin(), others.end());
     return needed;
 }
 

@@ -54,10 +54,13 @@ enum class Barrier { none, storage, work };
 /// parameter blocks.
 class AccessOrder {
   public:
-    /// The barrier that a command needs. Both count as recorded from then on.
-    Barrier next(const std::vector<Access>& storage, const std::vector<Access>& others);
+    /// The barrier that a command needs. Both count as recorded from then on. A command beside the previous one does not
+    /// wait for it, nor for those that this one is beside.
+    Barrier next(const std::vector<Access>& storage, const std::vector<Access>& others, bool beside_previous);
 
   private:
+    std::vector<Access> last_storage_;  // Of the last command and those beside it: not in the trackers yet.
+    std::vector<Access> last_others_;
     HazardTracker storage_;             // Since the last barrier.
     HazardTracker storage_since_work_;  // Since the last barrier that orders all work.
     HazardTracker others_;              // Since the last barrier that orders all work.

@@ -53,6 +53,7 @@ struct PyLaunches {
         PyKernel kernel;
         uint64_t writes;
         std::vector<Place> places;
+        bool beside_previous;
     };
     uint64_t alignment;
     std::vector<Launch> launches;
@@ -361,14 +362,15 @@ void dispatch(CommandList& list, const PyKernel& kernel, nb::sequence buffers, u
 }
 
 std::unique_ptr<PyLaunches> make_launches(Device& device, uint64_t alignment, nb::sequence given) {
-    using Given = std::tuple<const PyKernel*, uint64_t, nb::sequence>;
+    using Given = std::tuple<const PyKernel*, uint64_t, nb::sequence, bool>;
     auto made = std::make_unique<PyLaunches>();
     made->alignment = std::max<uint64_t>(alignment, 1);
-    for (const auto& [kernel, writes, places] : values_of<Given>(given, "launches: a kernel, what it writes, places")) {
+    for (const auto& [kernel, writes, places, beside] :
+         values_of<Given>(given, "launches: a kernel, what it writes, places, whether beside the previous one")) {
         if (kernel != nullptr) {
             require_same_device(device, kernel->device, "launches: a kernel");
         }
-        PyLaunches::Launch launch{kernel == nullptr ? PyKernel{} : *kernel, writes, {}};
+        PyLaunches::Launch launch{kernel == nullptr ? PyKernel{} : *kernel, writes, {}, beside};
         for (const auto& [resource, slot] : values_of<std::pair<size_t, size_t>>(places, "places: two numbers")) {
             launch.places.push_back({resource, slot});
         }
@@ -457,6 +459,7 @@ nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object order
         DispatchArguments arguments;
         arguments.kernel = own.kernel.kernel;
         arguments.writes = own.writes;
+        arguments.beside_previous = own.beside_previous;
         arguments.buffers.reserve(own.places.size() + 1);
         arguments.push.reserve(4 * own.places.size());
         for (size_t binding = 0; binding < own.places.size(); binding++) {

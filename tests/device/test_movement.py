@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 from onnx import helper
 
 import dmlvk
-from dmlvk import DepthSpaceOrder, PaddingMode, eager
+from dmlvk import BufferBinding, DepthSpaceOrder, PaddingMode, TensorDataType, TensorDesc, eager
+from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.engine.numpy_types import data_type_of
+from dmlvk.runtime.recorder import Recording
+from dmlvk.spec import ops
 from dmlvk.verify.cases.model import NUMPY_TYPES, any_bits
 
 Array = NDArray[Any]
@@ -538,3 +541,27 @@ def test_what_lies_outside_is_refused(
 ) -> None:
     with pytest.raises(dmlvk.InvalidArgumentError, match=message):
         getattr(eager, name)(*inputs, **fields, device=device)
+
+
+def test_joined_pieces_wait_for_what_was_before_and_not_for_each_other(device: dmlvk.Device) -> None:
+    """Nine pieces one column wide, of which each has to be computed first; the whole is read afterwards."""
+    column, whole = TensorDesc(TensorDataType.FLOAT32, (40, 1)), TensorDesc(TensorDataType.FLOAT32, (40, 9))
+    values = np.random.default_rng(5).random((9, 40), np.float32)
+    given = [BufferBinding(device.create_buffer(160)) for _ in range(9)]
+    computed = [BufferBinding(device.create_buffer(160)) for _ in range(9)]
+    joined, result = (BufferBinding(device.create_buffer(1440)) for _ in range(2))
+    for binding, own in zip(given, values, strict=True):
+        binding.buffer.write(own)
+    negate = ReadyOperator(device, ops.ElementWiseNegate(input_tensor=column, output_tensor=column))
+    join = ReadyOperator(device, ops.Join(input_tensors=(column,) * 9, output_tensor=whole, axis=1))
+    last = ReadyOperator(device, ops.ElementWiseNegate(input_tensor=whole, output_tensor=whole))
+    commands = device.create_command_list()
+    for x, y in zip(given, computed, strict=True):
+        negate.record(commands, [x], [y])
+    join.record(commands, computed, [joined])
+    last.record(commands, [joined], [result])
+    (recording,) = commands._segments
+    assert isinstance(recording, Recording)
+    assert recording.native.barrier_count == 2
+    commands.submit()
+    assert np.array_equal(result.buffer.read().view(np.float32).reshape(40, 9), values.T)

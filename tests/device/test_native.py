@@ -806,7 +806,7 @@ def test_launches_find_their_ranges(native: _native.Device) -> None:
     whole, home = filled(native, values), filled(native, np.zeros(COUNT, np.uint32))
     x, y = SimpleNamespace(native=whole), SimpleNamespace(native=home)
     kinds = [((0, 1), (1, 0)), ((0, 0), (2, 0)), ((4, 0), (3, 0)), ((0, 0), (0, 0))]
-    launches = native.launches(16, [(None, 0, places) for places in kinds])
+    launches = native.launches(16, [(None, 0, places, False) for places in kinds])
     resources = ([(x, 0, 64), None], [(y, 0, 64)], (y, 64, 64), (y, 128, 64), [(x, 256, 64)])
     ranges = [(("", 0, 16, 0), ("", 0, 0, 48)), (("", 0, 0, 32),) * 2, (("", 0, 32, 0),) * 2, (("", 0, 4, 8),) * 2]
     commands = native.command_list()
@@ -835,7 +835,7 @@ def test_launches_find_their_ranges(native: _native.Device) -> None:
     with pytest.raises(ValueError, match=r"48 \+ 32 leave a resource of 64"):
         native.command_list().launch(launches, [3], beyond, [None], resources)
     with pytest.raises(ValueError, match="a source and a target"):
-        native.launches(16, [(None, 0, [(0, 0)])])
+        native.launches(16, [(None, 0, [(0, 0)], False)])
 
 
 def test_two_devices_at_once(native: _native.Device, step: _native.Kernel) -> None:

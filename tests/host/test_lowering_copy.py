@@ -335,6 +335,15 @@ def test_blocks_side_by_side_are_read_in_the_inputs_order() -> None:
         assert parameter(dispatch(desc, force="units"), "inner_size") == (2,)
 
 
+@pytest.mark.parametrize(("data_type", "beside"), [(FLOAT32, True), (FLOAT16, False)])
+def test_joined_pieces_run_beside_each_other(data_type: TensorDataType, beside: bool) -> None:
+    """Their ranges overlap, their elements do not; but half a word of one may lie in a word of another."""
+    parts = tuple(TensorDesc(data_type, (64, size)) for size in (3, 5, 1))
+    desc = ops.Join(input_tensors=parts, output_tensor=TensorDesc(data_type, (64, 9)), axis=1)
+    launches = lower(desc, GPU).dispatches
+    assert [isinstance(launch, Dispatch) and launch.beside_previous for launch in launches] == [False, beside, beside]
+
+
 def test_every_piece_is_copied_by_the_rule_that_suits_it() -> None:
     parts = tuple(TensorDesc(FLOAT32, (64, size)) for size in (256, 1))
     desc = ops.Join(input_tensors=parts, output_tensor=TensorDesc(FLOAT32, (64, 257)), axis=1)

@@ -102,10 +102,12 @@ class Device:
     def download(self, buffer: Buffer, offset: int, out: BufferProtocol) -> None:
         """Fills the contiguous writable ``out``, after everything submitted before."""
 
-    def launches(self, alignment: int, launches: Sequence[tuple[Kernel | None, int, Sequence[tuple[int, int]]]]) -> Launches:
+    def launches(
+        self, alignment: int, launches: Sequence[tuple[Kernel | None, int, Sequence[tuple[int, int]], bool]]
+    ) -> Launches:
         """Launches for CommandList.launch. alignment: of storage bindings. A launch is its kernel, None for a copy of one
-        range into another; which of its bindings it writes, as in CommandList.dispatch; and of each binding the place in
-        ``Resources`` and the slot there, 0 where there is one range alone."""
+        range into another; which of its bindings it writes, as in CommandList.dispatch; of each binding the place in
+        ``Resources`` and the slot there, 0 where there is one range alone; and ``Dispatch.beside_previous``."""
 
     def command_list(self, *, timestamps: bool = False) -> CommandList: ...
     def prepared_run(

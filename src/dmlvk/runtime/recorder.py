@@ -129,6 +129,7 @@ class PreparedLaunches:
                 (
                     *((None, 0) if isinstance(launch, BlockCopy) else _kernel(device, launch)),
                     [(_PLACES[part.source], part.slot) for part in launch.bindings],
+                    not isinstance(launch, BlockCopy) and launch.beside_previous,
                 )
                 for launch in launches
             ],

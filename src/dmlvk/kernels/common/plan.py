@@ -93,12 +93,15 @@ class Dispatch:
         bindings: A range for each storage buffer of the kernel, in the manifest's order.
         params: The kernel's immutable parameter block, packed by ``KernelSpec.pack``.
         grid: Workgroups in x, y, z.
+        beside_previous: Whether it may run beside the plan's launch before it, and beside those that that one may run
+            beside: none of them writes a word that another reads or writes, though their ranges overlap.
     """
 
     kernel: KernelVariant
     bindings: tuple[Range, ...]
     params: bytes
     grid: tuple[int, int, int]
+    beside_previous: bool = False
 
     @property
     def name(self) -> str:
@@ -157,7 +160,7 @@ class Plan:
     """All that running an operator takes: launches and memory.
 
     Attributes:
-        dispatches: The launches in order; the recorder puts barriers where ranges conflict.
+        dispatches: The launches in order; the recorder puts barriers where ranges conflict, but for those beside each other.
         temporary_bytes: Scratch, contents undefined before and after.
         persistent_bytes: The bytes that initialisation leaves for every execution.
         initialize: Dispatches of the initialisation, reading OWNED_BY_DML inputs and writing PERSISTENT ranges.

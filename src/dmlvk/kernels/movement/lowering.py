@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
-from dmlvk.kernels.common.plan import Launch, Plan, input_range, output_range
+from dmlvk.kernels.common.plan import Dispatch, Launch, Plan, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.copy.lowering import COPIED, copy_launches, copy_plan, copy_problem, copy_schedules
@@ -141,7 +142,10 @@ def _plan_pieces(desc: Split | Join, problem: CopyProblem, rule: str, caps: Capa
     launches: list[Launch] = []
     for piece in _pieces(desc):
         possible = by_name[rule].possible(piece.problem, caps)
-        launches += piece.launches(caps, rule if forced and possible else "")
+        own = piece.launches(caps, rule if forced and possible else "")
+        if launches and piece.problem.bits >= 32:  # smaller elements of two pieces may share a word
+            own = tuple(replace(launch, beside_previous=True) if isinstance(launch, Dispatch) else launch for launch in own)
+        launches += own
     return Plan(tuple(launches))
 
 

@@ -82,6 +82,8 @@ DeviceTable load_device(const InstanceTable& instance, VkDevice device) {
     DMLVK_FIND(vkGetPipelineExecutablePropertiesKHR)
     DMLVK_FIND(vkGetPipelineExecutableStatisticsKHR)
     DMLVK_FIND(vkGetPipelineExecutableInternalRepresentationsKHR)
+    DMLVK_FIND(vkGetMemoryFdKHR)
+    DMLVK_FIND(vkGetSemaphoreFdKHR)
 #undef DMLVK_LOAD
 #undef DMLVK_FIND
     return table;

@@ -18,6 +18,8 @@ namespace dmlvk {
     X(vkEnumerateDeviceExtensionProperties)    \
     X(vkEnumeratePhysicalDevices)              \
     X(vkGetDeviceProcAddr)                     \
+    X(vkGetPhysicalDeviceExternalBufferProperties)    \
+    X(vkGetPhysicalDeviceExternalSemaphoreProperties) \
     X(vkGetPhysicalDeviceFeatures2)            \
     X(vkGetPhysicalDeviceMemoryProperties)     \
     X(vkGetPhysicalDeviceProperties)           \
@@ -88,6 +90,9 @@ struct DeviceTable {
     PFN_vkGetPipelineExecutablePropertiesKHR vkGetPipelineExecutablePropertiesKHR = nullptr;
     PFN_vkGetPipelineExecutableStatisticsKHR vkGetPipelineExecutableStatisticsKHR = nullptr;
     PFN_vkGetPipelineExecutableInternalRepresentationsKHR vkGetPipelineExecutableInternalRepresentationsKHR = nullptr;
+    // Of VK_KHR_external_memory_fd and VK_KHR_external_semaphore_fd, likewise.
+    PFN_vkGetMemoryFdKHR vkGetMemoryFdKHR = nullptr;
+    PFN_vkGetSemaphoreFdKHR vkGetSemaphoreFdKHR = nullptr;
 };
 
 #undef DMLVK_POINTER

@@ -93,14 +93,48 @@ void Device::destroy_settled() noexcept {
     retired.devices.erase(running, retired.devices.end());
 }
 
-std::shared_ptr<DeviceBuffer> Device::allocate(uint64_t bytes, uint32_t purpose) {
+SharedTimeline::SharedTimeline(LogicalDevice& device) : device_(device) {
+    device.require_alive();
+    if (!device.features[Feature::external_semaphores]) {
+        throw std::invalid_argument("shared_timeline: external_semaphores is off");
+    }
+    VkExportSemaphoreCreateInfo exported{VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO};
+    exported.handleTypes = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, &exported};
+    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+    VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
+    device.check(device.vk.vkCreateSemaphore(device.handle, &info, nullptr, &handle), "vkCreateSemaphore");
+}
+
+SharedTimeline::~SharedTimeline() {
+    device_.vk.vkDestroySemaphore(device_.handle, handle, nullptr);
+}
+
+int SharedTimeline::export_semaphore() {
+    device_.require_alive();
+    VkSemaphoreGetFdInfoKHR info{VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR};
+    info.semaphore = handle;
+    info.handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+    int descriptor = -1;
+    device_.check(device_.vk.vkGetSemaphoreFdKHR(device_.handle, &info, &descriptor), "vkGetSemaphoreFdKHR");
+    return descriptor;
+}
+
+SharedTimeline& Device::new_timeline() {
+    auto made = std::make_unique<SharedTimeline>(logical);
+    std::lock_guard<std::mutex> lock(timelines_mutex_);
+    timelines_.push_back(std::move(made));
+    return *timelines_.back();
+}
+
+std::shared_ptr<DeviceBuffer> Device::allocate(uint64_t bytes, uint32_t purpose, bool exported) {
     if (bytes == 0) {
         throw std::invalid_argument("allocate: nbytes must be positive");
     }
     if (purpose >= kPurposes) {
         throw std::invalid_argument("allocate: there is no purpose " + std::to_string(purpose));
     }
-    return std::make_shared<DeviceBuffer>(memory, bytes, purpose);
+    return std::make_shared<DeviceBuffer>(memory, bytes, purpose, exported);
 }
 
 std::shared_ptr<Kernel> Device::kernel(const KernelDescription& description) {

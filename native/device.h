@@ -17,6 +17,24 @@
 
 namespace dmlvk {
 
+/// A timeline semaphore that other interfaces may import. Goes with the device, after all work that names it.
+class SharedTimeline {
+  public:
+    /// Throws std::invalid_argument where the device cannot export any.
+    explicit SharedTimeline(LogicalDevice& device);
+    ~SharedTimeline();
+    SharedTimeline(const SharedTimeline&) = delete;
+    SharedTimeline& operator=(const SharedTimeline&) = delete;
+
+    /// A new file descriptor, which its caller closes or gives away.
+    int export_semaphore();
+
+    VkSemaphore handle = VK_NULL_HANDLE;
+
+  private:
+    LogicalDevice& device_;
+};
+
 class Device : public std::enable_shared_from_this<Device> {
   public:
     /// Throws NoDevice when physical_devices() has no such index, and WrongState in a forked child.
@@ -30,7 +48,7 @@ class Device : public std::enable_shared_from_this<Device> {
     Device& operator=(const Device&) = delete;
 
     /// Throws VulkanFailure(VK_ERROR_OUT_OF_DEVICE_MEMORY) where there is no room, at least before collect().
-    std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes, uint32_t purpose);
+    std::shared_ptr<DeviceBuffer> allocate(uint64_t bytes, uint32_t purpose, bool exported);
     std::shared_ptr<Kernel> kernel(const KernelDescription& description);
     MemoryStatistics memory_statistics();
 
@@ -43,6 +61,8 @@ class Device : public std::enable_shared_from_this<Device> {
     void bury(std::shared_ptr<void> resources, uint64_t value) noexcept;
     /// Frees the objects that only finished work used.
     void collect();
+    /// A timeline that lives as long as the device.
+    SharedTimeline& new_timeline();
 
     LogicalDevice logical;
     Memory memory;
@@ -66,6 +86,8 @@ class Device : public std::enable_shared_from_this<Device> {
     std::mutex graveyard_mutex_;
     std::vector<std::pair<uint64_t, std::shared_ptr<void>>> graveyard_;
     size_t reserved_graves_ = 0;
+    std::mutex timelines_mutex_;
+    std::vector<std::unique_ptr<SharedTimeline>> timelines_;
 };
 
 }  // namespace dmlvk

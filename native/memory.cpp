@@ -9,10 +9,13 @@
 
 namespace dmlvk {
 
-DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size, uint32_t purpose)
-    : size(size), memory_(memory), purpose_(purpose) {
+DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size, uint32_t purpose, bool exported)
+    : size(size), memory_(memory), purpose_(purpose), exported_(exported) {
     LogicalDevice& device = memory.device_;
     device.require_alive();
+    if (exported && !device.features[Feature::external_memory]) {
+        throw std::invalid_argument("allocate: external_memory is off");
+    }
     const PhysicalDevice& physical = device.physical;
     // Vulkan forbids asking for more than these limits, so this gives the answer that a driver would give. A driver may be
     // asked for more than maxMemoryAllocationSize: NVIDIA states 4 GiB and grants more.
@@ -30,12 +33,22 @@ DeviceBuffer::DeviceBuffer(Memory& memory, uint64_t size, uint32_t purpose)
     }
     VmaAllocationCreateInfo placement{};
     placement.requiredFlags = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-    const VkResult result =
-        vmaCreateBuffer(memory.allocator_, &info, &placement, &handle, &allocation_, nullptr);
-    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
-        throw VulkanFailure(result, "vmaCreateBuffer", std::to_string(size) + " bytes");
+    VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO};
+    external.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+    const char* const call = exported ? "vmaCreateDedicatedBuffer" : "vmaCreateBuffer";
+    VkResult result = VK_SUCCESS;
+    if (exported) {
+        info.pNext = &external;
+        VkExportMemoryAllocateInfo chain{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO};
+        chain.handleTypes = external.handleTypes;
+        result = vmaCreateDedicatedBuffer(memory.allocator_, &info, &placement, &chain, &handle, &allocation_, nullptr);
+    } else {
+        result = vmaCreateBuffer(memory.allocator_, &info, &placement, &handle, &allocation_, nullptr);
     }
-    device.check(result, "vmaCreateBuffer");
+    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
+        throw VulkanFailure(result, call, std::to_string(size) + " bytes");
+    }
+    device.check(result, call);
     memory.count(size, purpose);
 }
 
@@ -46,6 +59,22 @@ DeviceBuffer::~DeviceBuffer() {
     vmaDestroyBuffer(memory_.allocator_, handle, allocation_);
     memory_.live_ -= size;
     memory_.live_by_purpose_[purpose_] -= size;
+}
+
+std::pair<int, uint64_t> DeviceBuffer::export_memory() const {
+    LogicalDevice& device = memory_.device_;
+    device.require_alive();
+    if (!exported_) {
+        throw std::invalid_argument("export_memory: the buffer was not allocated to be exported");
+    }
+    VmaAllocationInfo2 allocated{};
+    vmaGetAllocationInfo2(memory_.allocator_, allocation_, &allocated);
+    VkMemoryGetFdInfoKHR info{VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR};
+    info.memory = allocated.allocationInfo.deviceMemory;
+    info.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+    int descriptor = -1;
+    device.check(device.vk.vkGetMemoryFdKHR(device.handle, &info, &descriptor), "vkGetMemoryFdKHR");
+    return {descriptor, allocated.blockSize};
 }
 
 void DeviceBuffer::require_range(uint64_t offset, uint64_t bytes, const char* what) const {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "logical_device.h"
 
@@ -22,8 +23,9 @@ constexpr uint32_t kPurposes = 4;
 /// One storage buffer. Shared by the Python object, by command lists and by staged uploads; the last one frees it.
 class DeviceBuffer {
   public:
-    /// `purpose` is the heading under which the device counts it.
-    DeviceBuffer(Memory& memory, uint64_t size, uint32_t purpose);
+    /// `purpose` is the heading under which the device counts it. What is exported has an allocation of its own, which other
+    /// interfaces may import.
+    DeviceBuffer(Memory& memory, uint64_t size, uint32_t purpose, bool exported = false);
     ~DeviceBuffer();
     /// Every buffer ends with a whole 16-byte word, so that a kernel may load the one that a tensor's last byte lies in.
     static constexpr uint64_t whole_words(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -33,12 +35,17 @@ class DeviceBuffer {
     /// Throws std::invalid_argument, worded for `what`, unless offset + bytes lies inside.
     void require_range(uint64_t offset, uint64_t bytes, const char* what) const;
 
+    /// A new file descriptor of an exported buffer's allocation, which its caller closes or gives away, and the allocation's
+    /// bytes. Throws std::invalid_argument for any other buffer.
+    std::pair<int, uint64_t> export_memory() const;
+
     const uint64_t size;
     VkBuffer handle = VK_NULL_HANDLE;
 
   private:
     Memory& memory_;
     const uint32_t purpose_;
+    const bool exported_;
     VmaAllocation_T* allocation_ = nullptr;
 };
 

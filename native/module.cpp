@@ -32,6 +32,11 @@ struct PyBuffer {
     std::shared_ptr<DeviceBuffer> buffer;
 };
 
+struct PyTimeline {
+    std::shared_ptr<Device> device;
+    SharedTimeline* timeline;
+};
+
 struct PyRun {
     std::shared_ptr<PreparedRun> run;
 };
@@ -284,10 +289,10 @@ void download(Device& device, const PyBuffer& buffer, uint64_t offset, nb::handl
     });
 }
 
-PyBuffer allocate(Device& device, uint64_t nbytes, uint32_t purpose) {
+PyBuffer allocate(Device& device, uint64_t nbytes, uint32_t purpose, bool exported) {
     const auto made = [&] {
         const WithoutGil without_gil;
-        return PyBuffer{device.shared_from_this(), device.allocate(nbytes, purpose)};
+        return PyBuffer{device.shared_from_this(), device.allocate(nbytes, purpose, exported)};
     };
     device.logical.require_here();
     try {
@@ -654,7 +659,11 @@ void bind_device(nb::module_& module) {
             },
             &set_wait_timeout,
             nb::for_setter(nb::arg("seconds").none()))
-        .def("allocate", &allocate, "nbytes"_a, "purpose"_a = 0)
+        .def("allocate", &allocate, "nbytes"_a, "purpose"_a = 0, "exported"_a = false)
+        .def("shared_timeline", [](Device& self) {
+            self.logical.require_here();
+            return PyTimeline{self.shared_from_this(), &self.new_timeline()};
+        })
         .def("kernel", &make_kernel, "spirv"_a, nb::kw_only(), "name"_a, "storage_buffers"_a, "has_params"_a,
              "push_bytes"_a, "constants"_a = nb::make_tuple(), "subgroup_size"_a = 0, "inspected"_a = false)
         .def("upload", &upload, "buffer"_a, "offset"_a, "data"_a)
@@ -689,8 +698,27 @@ void bind_device(nb::module_& module) {
 }
 
 void bind_objects(nb::module_& module) {
+    nb::class_<PyTimeline>(module, "SharedTimeline")
+        .def("export_semaphore", [](const PyTimeline& self) {
+            self.device->logical.require_here();
+            return self.timeline->export_semaphore();
+        })
+        .def("signal", [](const PyTimeline& self, uint64_t value) {
+            self.device->logical.require_here();
+            const WithoutGil without_gil;
+            self.device->queue.signal(self.timeline->handle, value);
+        }, "value"_a)
+        .def("wait", [](const PyTimeline& self, uint64_t value) {
+            self.device->logical.require_here();
+            const WithoutGil without_gil;
+            self.device->queue.wait_for(self.timeline->handle, value);
+        }, "value"_a);
     nb::class_<PyBuffer>(module, "Buffer", nb::is_weak_referenceable())
         .def_prop_ro("size", [](const PyBuffer& self) { return self.buffer->size; })
+        .def("export_memory", [](const PyBuffer& self) {
+            self.device->logical.require_here();
+            return self.buffer->export_memory();
+        })
         .def_prop_ro("device", [](const PyBuffer& self) { return self.device; });
     nb::class_<PyRun>(module, "PreparedRun", nb::is_weak_referenceable())
         .def_prop_ro("is_open", [](const PyRun& self) { return self.run->is_open(); })

@@ -99,7 +99,29 @@ std::vector<CooperativeMatrixShape> read_cooperative_matrices(const InstanceTabl
     return shapes;
 }
 
-FeatureSet reported_features(const FeatureChain& chain, const PhysicalDevice& device) {
+/// Whether other interfaces in this process may have memory of a buffer, as a file descriptor.
+bool exports_memory(const InstanceTable& vk, const PhysicalDevice& device) {
+    VkPhysicalDeviceExternalBufferInfo asked{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO};
+    asked.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT |
+                  VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+    asked.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+    VkExternalBufferProperties found{VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
+    vk.vkGetPhysicalDeviceExternalBufferProperties(device.handle, &asked, &found);
+    return (found.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT) != 0;
+}
+
+/// Whether they may have a timeline semaphore.
+bool exports_semaphores(const InstanceTable& vk, const PhysicalDevice& device) {
+    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+    VkPhysicalDeviceExternalSemaphoreInfo asked{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_SEMAPHORE_INFO, &type};
+    asked.handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+    VkExternalSemaphoreProperties found{VK_STRUCTURE_TYPE_EXTERNAL_SEMAPHORE_PROPERTIES};
+    vk.vkGetPhysicalDeviceExternalSemaphoreProperties(device.handle, &asked, &found);
+    return (found.externalSemaphoreFeatures & VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT) != 0;
+}
+
+FeatureSet reported_features(const InstanceTable& vk, const FeatureChain& chain, const PhysicalDevice& device) {
     const std::vector<std::string>& extensions = device.extensions;
     FeatureSet set;
     set[Feature::float16] = chain.vulkan12.shaderFloat16;
@@ -126,6 +148,10 @@ FeatureSet reported_features(const FeatureChain& chain, const PhysicalDevice& de
     set[Feature::vulkan_memory_model] = chain.vulkan12.vulkanMemoryModel;
     set[Feature::atomic_float] = chain.atomic_float.shaderBufferFloat32AtomicAdd;
     set[Feature::executable_properties] = chain.executable_properties.pipelineExecutableInfo;
+    set[Feature::external_memory] =
+        contains(extensions, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) && exports_memory(vk, device);
+    set[Feature::external_semaphores] =
+        contains(extensions, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME) && exports_semaphores(vk, device);
     return set;
 }
 
@@ -250,7 +276,7 @@ std::vector<PhysicalDevice> read_devices() {
         read_memory(owner.vk, device);
         FeatureChain reported(device.extensions);
         query_features(handle, reported);
-        device.features = reported_features(reported, device);
+        device.features = reported_features(owner.vk, reported, device);
         if (device.features[Feature::cooperative_matrix]) {
             device.cooperative_matrices = read_cooperative_matrices(owner.vk, handle);
         }

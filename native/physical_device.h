@@ -33,9 +33,11 @@ enum class Feature : uint32_t {
     vulkan_memory_model,
     atomic_float,
     executable_properties,
+    external_memory,
+    external_semaphores,
 };
 
-constexpr std::array<const char*, 20> kFeatureNames = {
+constexpr std::array<const char*, 22> kFeatureNames = {
     "float16",
     "int8",
     "int16",
@@ -56,6 +58,8 @@ constexpr std::array<const char*, 20> kFeatureNames = {
     "vulkan_memory_model",
     "atomic_float",
     "executable_properties",
+    "external_memory",
+    "external_semaphores",
 };
 
 class FeatureSet {

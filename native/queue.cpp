@@ -55,6 +55,21 @@ uint64_t Queue::defer(VkCommandBuffer commands) {
 }
 
 uint64_t Queue::submit_locked(VkCommandBuffer commands) {
+    return submit_between(commands, {}, {});
+}
+
+void Queue::signal(VkSemaphore timeline, uint64_t value) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    submit_between(VK_NULL_HANDLE, {}, {timeline, value});
+}
+
+void Queue::wait_for(VkSemaphore timeline, uint64_t value) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    submit_locked(VK_NULL_HANDLE);  // What was asked for before is not to wait.
+    submit_between(VK_NULL_HANDLE, {timeline, value}, {});
+}
+
+uint64_t Queue::submit_between(VkCommandBuffer commands, Point before, Point after) {
     device_.require_alive();
     batch_.clear();
     const VkCommandBuffer pending = pending_->close_pending();
@@ -65,19 +80,27 @@ uint64_t Queue::submit_locked(VkCommandBuffer commands) {
     if (commands != VK_NULL_HANDLE) {
         batch_.push_back(commands);
     }
-    if (batch_.empty()) {
+    if (batch_.empty() && before.timeline == VK_NULL_HANDLE && after.timeline == VK_NULL_HANDLE) {
         return last_value_;
     }
 
     const uint64_t value = last_value_ + 1;
     VkTimelineSemaphoreSubmitInfo timeline{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
-    timeline.signalSemaphoreValueCount = 1;
-    timeline.pSignalSemaphoreValues = &value;
+    const VkSemaphore signalled[] = {timeline_, after.timeline};
+    const uint64_t values[] = {value, after.value};
+    timeline.signalSemaphoreValueCount = after.timeline != VK_NULL_HANDLE ? 2 : 1;
+    timeline.pSignalSemaphoreValues = values;
+    timeline.waitSemaphoreValueCount = before.timeline != VK_NULL_HANDLE ? 1 : 0;
+    timeline.pWaitSemaphoreValues = &before.value;
     VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO, &timeline};
     info.commandBufferCount = static_cast<uint32_t>(batch_.size());
     info.pCommandBuffers = batch_.data();
-    info.signalSemaphoreCount = 1;
-    info.pSignalSemaphores = &timeline_;
+    info.signalSemaphoreCount = timeline.signalSemaphoreValueCount;
+    info.pSignalSemaphores = signalled;
+    const VkPipelineStageFlags all = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+    info.waitSemaphoreCount = timeline.waitSemaphoreValueCount;
+    info.pWaitSemaphores = &before.timeline;
+    info.pWaitDstStageMask = &all;
     device_.check(device_.vk.vkQueueSubmit(device_.queue, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit");
 
     last_value_ = value;

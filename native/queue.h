@@ -37,6 +37,10 @@ class Queue final : public SubmitQueue {
     /// Submits as above, for a caller that holds mutex(). VK_NULL_HANDLE submits the pending commands alone. With none
     /// pending either, nothing is submitted and the last value is returned.
     uint64_t submit_locked(VkCommandBuffer commands);
+    /// Signals another timeline once everything submitted or deferred so far is over.
+    void signal(VkSemaphore timeline, uint64_t value);
+    /// Has everything submitted later wait, on the device, until another timeline has reached `value`.
+    void wait_for(VkSemaphore timeline, uint64_t value);
     /// Submits what is pending. Returns the value that is reached when everything submitted so far is over.
     uint64_t flush();
     /// Waits for what has been submitted, without submitting more. False when `timeout` nanoseconds ran out first.
@@ -52,6 +56,13 @@ class Queue final : public SubmitQueue {
     uint64_t submissions() const { return submissions_; }
 
   private:
+    /// Another timeline with the value that it is to have; VK_NULL_HANDLE for none.
+    struct Point {
+        VkSemaphore timeline = VK_NULL_HANDLE;
+        uint64_t value = 0;
+    };
+    /// Submits what is pending and deferred, and then `commands`, all of it after `before` and before `after`.
+    uint64_t submit_between(VkCommandBuffer commands, Point before, Point after);
     void submit_deferred(uint64_t value);
 
     LogicalDevice& device_;

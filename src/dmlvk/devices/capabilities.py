@@ -28,6 +28,8 @@ FEATURE_NAMES: Final = (
     "vulkan_memory_model",
     "atomic_float",
     "executable_properties",
+    "external_memory",
+    "external_semaphores",
 )
 """dmlvk's names of the features that a Vulkan device may lack; what each stands for is in docs/devices.md."""
 

@@ -45,6 +45,7 @@ FEATURE_NAMES: tuple[str, ...]
 """float16 int8 int16 int64 float64 storage16 storage8 subgroup_size_control full_subgroups
 subgroup_arithmetic subgroup_shuffle cooperative_matrix cooperative_matrix2 bfloat16
 integer_dot_product memory_budget buffer_device_address vulkan_memory_model atomic_float executable_properties
+external_memory external_semaphores
 (each the Vulkan feature or extension of that meaning; subgroup_size_control where compute shaders may require a size)."""
 
 def physical_devices() -> list[PhysicalDevice]:
@@ -75,9 +76,13 @@ class Device:
     downloads: int
     """Reads of buffers for the host so far."""
 
-    def allocate(self, nbytes: int, purpose: int = 0) -> Buffer:
+    def allocate(self, nbytes: int, purpose: int = 0, exported: bool = False) -> Buffer:
         """Device-local storage, sub-allocated from pooled blocks, contents undefined. nbytes > 0. purpose: which member of
-        Purpose it is counted under."""
+        Purpose it is counted under. exported: in an allocation of its own, for Buffer.export_memory; ValueError without
+        external_memory."""
+
+    def shared_timeline(self) -> SharedTimeline:
+        """A new timeline semaphore at 0; ValueError without external_semaphores."""
 
     def kernel(
         self,
@@ -147,6 +152,20 @@ class Device:
 class Buffer:
     size: int
     device: Device
+    def export_memory(self) -> tuple[int, int]:
+        """A new file descriptor of the allocation, which the caller closes or gives away, and the allocation's bytes."""
+
+class SharedTimeline:
+    """A timeline semaphore that other interfaces may import; it lives as long as its device."""
+
+    def export_semaphore(self) -> int:
+        """A new file descriptor, which the caller closes or gives away."""
+
+    def signal(self, value: int) -> None:
+        """Sets it to ``value``, above all before, once everything submitted or deferred so far is over."""
+
+    def wait(self, value: int) -> None:
+        """Has everything submitted later wait, on the device, until it is at ``value``."""
 
 class PreparedRun:
     """Is run through the door, not for two threads at once."""

@@ -289,27 +289,44 @@ class ComputeDevice:
 
     # -- memory
 
-    def create_buffer(self, size_in_bytes: int, *, purpose: Purpose = Purpose.DATA) -> Buffer:
+    def create_buffer(self, size_in_bytes: int, *, purpose: Purpose = Purpose.DATA, exported: bool = False) -> Buffer:
         """Device-local memory, contents undefined.
 
         Args:
             size_in_bytes: The size, at least 1.
             purpose: Under which heading ``memory()`` counts it.
+            exported: Whether other interfaces, such as CUDA, may import it. It then has an allocation of its own.
 
         Raises:
+            UnsupportedError: the device exports no memory.
             InvalidArgumentError: a size below 1, or no integer.
             OutOfDeviceMemoryError: the device has no room, or buffers may not take as much; it stays usable.
         """
         if not isinstance(size_in_bytes, numbers.Integral) or not 1 <= size_in_bytes < 2**64:
             rule = "must be an integer of at least 1 byte and below 2**64"
             raise InvalidArgumentError(rule, field="size_in_bytes", value=size_in_bytes)
+        if exported:
+            self._require("external_memory")
         live = self.native.memory()["buffers"]
         if self.max_memory_bytes is not None and live + size_in_bytes > self.max_memory_bytes:
             raise OutOfDeviceMemoryError(
                 f"a buffer of {size_in_bytes} bytes beside others of {live} is more than the {self.max_memory_bytes} that "
                 "Device(max_memory_bytes=...) allows"
             )
-        return Buffer(self, self.native.allocate(size_in_bytes, PURPOSE_NUMBERS[purpose]))
+        return Buffer(self, self.native.allocate(size_in_bytes, PURPOSE_NUMBERS[purpose], exported), is_exported=exported)
+
+    def shared_timeline(self) -> _native.SharedTimeline:
+        """A new timeline semaphore that other interfaces, such as CUDA, may import. It lives as long as the device.
+
+        Raises:
+            UnsupportedError: the device exports none.
+        """
+        self._require("external_semaphores")
+        return self.native.shared_timeline()
+
+    def _require(self, feature: str) -> None:
+        if feature not in self.capabilities.features:
+            raise UnsupportedError(f"{self.info.name} shares nothing with other interfaces", features=(feature,))
 
     def place_parameters(self, blocks: list[bytes]) -> list[ParameterBlock]:
         """Uploads the parameter blocks of kernels, none of them empty, and says where each went."""

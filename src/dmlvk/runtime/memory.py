@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.spec.errors import InvalidArgumentError
+from dmlvk.spec.errors import InvalidArgumentError, StateError
 
 if TYPE_CHECKING:
     from dmlvk.runtime import _native
@@ -49,13 +49,15 @@ class Buffer:
     Attributes:
         device: The device that it lives on.
         size_in_bytes: Its length.
+        is_exported: Whether other interfaces may import it.
         native: The native buffer; for ``dmlvk.runtime`` only.
     """
 
-    __slots__ = ("__weakref__", "device", "native", "size_in_bytes")
+    __slots__ = ("__weakref__", "device", "is_exported", "native", "size_in_bytes")
 
-    def __init__(self, device: BufferOwner, native: _native.Buffer) -> None:
+    def __init__(self, device: BufferOwner, native: _native.Buffer, *, is_exported: bool = False) -> None:
         self.device = device
+        self.is_exported = is_exported
         self.native = native
         self.size_in_bytes = native.size
 
@@ -113,6 +115,17 @@ class Buffer:
         self._check_range(offset, out.nbytes)
         if out.nbytes:
             self.device.native.download(self.native, offset, out)
+
+    def export_memory(self) -> tuple[int, int]:
+        """A new file descriptor of an exported buffer's allocation, which the caller closes or gives away, and the
+        allocation's bytes.
+
+        Raises:
+            StateError: the buffer was not created to be exported.
+        """
+        if not self.is_exported:
+            raise StateError("a buffer that was not created with exported=True has no memory for others")
+        return self.native.export_memory()
 
     def _check_range(self, offset: int, nbytes: int) -> None:
         if offset < 0 or nbytes < 0 or offset + nbytes > self.size_in_bytes:

@@ -20,7 +20,21 @@ from dmlvk.torch.device import install as _install
 from dmlvk.torch.exported import ExportedSession, export
 from dmlvk.torch.memory import array_of, tensor_of
 from dmlvk.torch.report import GraphReport, Report, report
+from dmlvk.torch.shared import cuda_view, cuda_waits, empty_shared, waits_for_cuda
 
 _install()
 
-__all__ = ["ExportedSession", "GraphReport", "Report", "array_of", "backend", "export", "report", "tensor_of"]
+__all__ = [
+    "ExportedSession",
+    "GraphReport",
+    "Report",
+    "array_of",
+    "backend",
+    "cuda_view",
+    "cuda_waits",
+    "empty_shared",
+    "export",
+    "report",
+    "tensor_of",
+    "waits_for_cuda",
+]

@@ -3,12 +3,13 @@
 //   y[n, k, o] = activation(bias[k] + sum over taps t and channels c of k's group of x[n, c, source(o, t)] * w[k, c, t])
 //
 // Bindings: X with contiguous channels, in whole aligned words of 8; W repacked, {group, tap, input channel, output channel} with
-// output channels in words of 8; BIAS, Y; see include/convolution.glsl for the position arithmetic. Planes only, no HAS_DIVISOR.
+// output channels in words of 8; BIAS, Y; see include/convolution.glsl for the position arithmetic. No HAS_DIVISOR.
 // Constants: those of include/cooperative_tile.glsl, which multiplies: the tile's rows are pixels (batch included, W fastest),
 // its columns output channels of a group, its depth {tap, channel} in line;
+//   PLANAR (1)  output positions and taps have no depth: the input may have some, of which they read one plane
 //   WHOLE_TAPS (1)  a round's depth has one tap; else each word of 8 channels has its own
 //   Y_MODE  how outputs are written: Y_ELEMENTS, number by number; Y_PLANES, in quads of pixels, of which planes consist;
-//           Y_CHANNELS, in quads of channels, where pixels follow each other at one step
+//           Y_CHANNELS, in quads of channels, with pixels at one p.pixel_step, or anywhere where that is 0
 //   HAS_BIAS (1), the activation's id
 // Grid: linear over groups and tiles, a group's tiles neighbours.
 //
@@ -27,10 +28,11 @@ layout(set = 0, binding = BINDING_X, std430) readonly buffer XWords { uvec4 x_wo
 layout(set = 0, binding = BINDING_W, std430) readonly buffer WWords { uvec4 w_words[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
 
-// Where a pixel's window starts: in memory (modulo 2^32, it may lie outside), and its row and column, 16 bits of each.
+// Where a pixel's window starts: in memory (modulo 2^32, it may lie outside), its row and column, 16 bits of each, and its plane.
 struct Window {
     uint start;
     uint corner;
+    uint plane;
 };
 
 struct Raw {
@@ -52,11 +54,12 @@ Window place_a(uint line, uint word) {
     uint batch;
     uvec3 o;
     split_pixel(min(first_m + line, p.pixels - 1), batch, o);
+    const uint plane = o.x * p.position_step[0] + p.position_start[0];
     const uint row = o.y * p.position_step[1] + p.position_start[1];
     const uint column = o.z * p.position_step[2] + p.position_start[2];
     const uint start = BYTE_OFFSET_X / T_BYTES + batch * p.input_strides[0] + group * p.group_channels +
-        row * p.input_strides[3] + column * p.input_strides[4];
-    return Window(start, row << 16 | column & 0xFFFFu);
+        plane * p.input_strides[2] + row * p.input_strides[3] + column * p.input_strides[4];
+    return Window(start, row << 16 | column & 0xFFFFu, plane);
 }
 
 // The loads of words outside go to the input's first: none is behind a branch.
@@ -65,11 +68,13 @@ Raw word_under_tap(Window window, uint word, uint k, bool there) {
     const uint tap = quotient(place, uvec2(p.channel_divisor[0], p.channel_divisor[1]));
     const uint channel = k + 8 * word - tap * p.group_channels;
     const uint line = quotient(tap, uvec2(p.window_divisor[0], p.window_divisor[1]));
-    const uint down = line * p.tap_step[1], right = (tap - line * p.window[2]) * p.tap_step[2];
+    const uint front = PLANAR != 0 ? 0 : quotient(line, uvec2(p.front_divisor[0], p.front_divisor[1]));
+    const uint plane = window.plane + front * p.tap_step[0];
+    const uint down = (line - front * p.window[1]) * p.tap_step[1], right = (tap - line * p.window[2]) * p.tap_step[2];
     const uint row = uint(int(window.corner) >> 16) + down;
     const uint column = uint(int(window.corner << 16) >> 16) + right;
-    const bool inside = there && row < p.input_sizes[1] && column < p.input_sizes[2];
-    const uint element = window.start + down * p.input_strides[3] + right * p.input_strides[4] + channel;
+    const bool inside = there && plane < p.input_sizes[0] && row < p.input_sizes[1] && column < p.input_sizes[2];
+    const uint element = window.start + front * p.tap_step[0] * p.input_strides[2] + down * p.input_strides[3] + right * p.input_strides[4] + channel;
     return Raw(x_words[(inside ? element : BYTE_OFFSET_X / T_BYTES) / 8], inside);
 }
 
@@ -105,9 +110,15 @@ uvec2 place_of_quad(uint e) {
 
 // Where the output's quad of this pixel and channel begins. Not for Y_ELEMENTS.
 uint quad_element(uint pixel, uint channel) {
-    if (Y_MODE == Y_CHANNELS) return pixel * p.pixel_step + channel;
+    if (Y_MODE == Y_CHANNELS) {
+        if (p.pixel_step != 0) return p.output_start + pixel * p.pixel_step + channel;
+        uint batch;
+        uvec3 o;
+        split_pixel(pixel, batch, o);
+        return output_element(batch, channel, o);
+    }
     const uint batch = quotient(pixel, uvec2(p.plane_divisor[0], p.plane_divisor[1]));
-    return batch * p.output_strides[0] + channel * p.output_strides[1] + pixel - batch * p.plane;
+    return p.output_start + batch * p.output_strides[0] + channel * p.output_strides[1] + pixel - batch * p.plane;
 }
 
 // The addends of MAT_M rows of a subgroup's block.

@@ -15,7 +15,7 @@
 //                + taps * p.filter_strides[2..4]
 //   BIAS one value an output channel, p.bias_stride apart; unused where HAS_BIAS is 0
 //   ADDEND  of kernels that have it: added to each output before the activation, laid out as Y; unused where HAS_ADDEND is 0
-//   Y    output  [N, K, D, H, W], p.output_strides
+//   Y    output  [N, K, D, H, W], p.output_strides, from element p.output_start on
 
 #ifndef DMLVK_CONVOLUTION_GLSL
 #define DMLVK_CONVOLUTION_GLSL
@@ -72,7 +72,7 @@ void split_pixel(uint pixel, out uint batch, out uvec3 o) {
 }
 
 uint output_element(uint batch, uint channel, uvec3 o) {
-    return batch * p.output_strides[0] + channel * p.output_strides[1] + o.x * p.output_strides[2] +
+    return p.output_start + batch * p.output_strides[0] + channel * p.output_strides[1] + o.x * p.output_strides[2] +
         o.y * p.output_strides[3] + o.z * p.output_strides[4];
 }
 

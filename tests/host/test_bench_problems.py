@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.enums import ConvolutionDirection, TensorDataType
 from dmlvk.spec.ops.block_quantized import BlockQuantizedGather, BlockQuantizedGemm
 from dmlvk.spec.ops.matmul import GemmGate
 from dmlvk.spec.tensor import TensorDesc
@@ -57,6 +57,8 @@ def operations(problem: Problem) -> int:
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("input_tensor").sizes[-1]
         case dmlvk.QuantizedLinearMatrixMultiply() | dmlvk.MatrixMultiplyIntegerToFloat():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * desc.tensor("a_tensor").sizes[-1]
+        case dmlvk.Convolution(direction=ConvolutionDirection.BACKWARD):
+            return 2 * math.prod(desc.tensor("input_tensor").sizes) * math.prod(desc.tensor("filter_tensor").sizes[1:])
         case dmlvk.Convolution() | dmlvk.ConvolutionInteger():
             return 2 * math.prod(desc.tensor("output_tensor").sizes) * math.prod(desc.tensor("filter_tensor").sizes[1:])
         case dmlvk.MultiheadAttention1():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 import struct
 from typing import Any
 
@@ -15,6 +16,7 @@ from dmlvk.kernels.common.plan import Dispatch, KernelVariant, Plan, Source, inp
 from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.convolution import winograd as convolution_winograd
+from dmlvk.kernels.convolution.geometry import Geometry, divided_phases, geometry_of
 from dmlvk.kernels.convolution.rules import CONVOLUTION, TILE_SHAPES, TileChoice, tile_choice
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.manifest import KERNELS
@@ -52,6 +54,10 @@ def convolution(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...] = (),
         input_tensor=TensorDesc(FLOAT32, x), filter_tensor=TensorDesc(FLOAT32, w), **{**arrays, **changes}
     )
     return desc.replace(output_tensor=TensorDesc(FLOAT32, y or desc.inferred_output_sizes()[0]))
+
+
+def backward(x: tuple[int, ...], w: tuple[int, ...], **changes: Any) -> ops.Convolution:
+    return convolution(x, w, direction=ConvolutionDirection.BACKWARD, **changes)
 
 
 def chosen(desc: ops.Convolution, caps: Capabilities = GPU) -> str:
@@ -397,3 +403,94 @@ def test_many_outputs_of_one_channel_are_no_depthwise_convolution_of_a_gpu() -> 
         for caps in (GPU, CPU)
     ]
     assert "convolution_depthwise" not in kernels[0] and kernels[1] == {"convolution_depthwise"}
+
+
+def _meetings(geometry: Geometry) -> set[tuple[int, int, tuple[int, ...]]]:
+    """All (output element, filter element, input position) that meet."""
+    found = set()
+    for output in itertools.product(*map(range, geometry.output_sizes[2:])):
+        for taps in itertools.product(*map(range, geometry.window)):
+            rows = zip(output, geometry.position_step, taps, geometry.tap_step, geometry.position_start, strict=True)
+            places = [o * step + tap * tap_step + start for o, step, tap, tap_step, start in rows]
+            if any(place % divisor for place, divisor in zip(places, geometry.divisor, strict=True)):
+                continue
+            position = tuple(place // divisor for place, divisor in zip(places, geometry.divisor, strict=True))
+            if not all(0 <= place < size for place, size in zip(position, geometry.input_sizes, strict=True)):
+                continue
+            element = geometry.output_start + sum(map(operator.mul, output, geometry.output_strides[2:]))
+            of_filter = geometry.filter_offset + sum(map(operator.mul, taps, geometry.filter_strides[2:]))
+            found.add((element, of_filter, position))
+    return found
+
+
+@pytest.mark.parametrize("mode", ConvolutionMode)
+@pytest.mark.parametrize(
+    ("window", "strides", "dilations", "padding"),
+    [
+        ((4, 4), (2, 2), (1, 1), (1, 1)),
+        ((3, 3), (2, 2), (1, 1), (1, 1)),
+        ((2, 1), (3, 2), (1, 1), (0, 0)),
+        ((3, 4), (4, 6), (2, 4), (2, 1)),
+        ((5, 2), (1, 3), (3, 3), (4, 0)),
+    ],
+)
+def test_phases_are_the_divided_convolution(
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    padding: tuple[int, int],
+    mode: ConvolutionMode,
+) -> None:
+    desc = backward((1, 1, 4, 5), (1, 1, *window), strides=strides, dilations=dilations, start_padding=padding, mode=mode)
+    whole = geometry_of(desc)
+    phases = divided_phases(whole)
+    assert len(phases) == strides[0] * strides[1]
+    assert all(phase.divisor == (1, 1, 1) for phase in phases)
+    met = [_meetings(phase) for phase in phases]
+    assert set().union(*met) == _meetings(whole)
+    assert sum(map(len, met)) == len(_meetings(whole))
+    # Every output is of one phase, even where no tap meets an input.
+    outputs = [
+        phase.output_start + sum(map(operator.mul, place, phase.output_strides[2:]))
+        for phase in phases
+        for place in itertools.product(*map(range, phase.output_sizes[2:]))
+    ]
+    assert sorted(outputs) == list(range(whole.pixels))
+
+
+def test_phases_share_one_copy_of_the_input() -> None:
+    desc = half(backward((8, 256, 64, 64), (256, 128, 4, 4), strides=(2, 2), start_padding=(1, 1), end_padding=(1, 1)))
+    assert chosen(desc, COOPERATIVE) == "phases"
+    launches = lower(desc, COOPERATIVE).dispatches
+    assert [launch.name for launch in launches].count("convolution_cooperative") == 4
+    assert len(launches) == 9, "each phase has its taps repacked, too"
+    assert sum(input_range(0) in launch.bindings for launch in launches) == 1
+
+
+def test_weights_of_phases_are_kept_side_by_side() -> None:
+    desc = half(backward((8, 256, 64, 64), (256, 128, 3, 3), strides=(2, 2), start_padding=(1, 1), end_padding=(1, 1)))
+    owned = desc.replace(filter_tensor=dataclasses.replace(desc.tensor("filter_tensor"), flags=TensorFlags.OWNED_BY_DML))
+    plan = lower(owned, COOPERATIVE)
+    places = sorted(part for launch in plan.initialize for part in launch.bindings if part.source is Source.PERSISTENT)
+    assert len(places) == 4
+    ends = [place.offset + place.nbytes for place in places]
+    assert all(end <= place.offset for end, place in zip(ends, places[1:], strict=False))
+    assert ends[-1] <= plan.persistent_bytes
+
+
+def test_few_outputs_have_no_launches_for_each_phase() -> None:
+    assert chosen(backward((1, 4, 4, 4), (4, 4, 3, 3), strides=(2, 2))) != "phases"
+    assert chosen(backward((8, 256, 64, 64), (256, 128, 4, 4), strides=(2, 2))) == "phases"
+    assert chosen(backward((8, 256, 64, 64), (256, 128, 4, 4), strides=(2, 2)), CPU) != "phases"
+    assert chosen(backward((8, 256, 64, 64), (256, 128, 4, 4))) != "phases"
+
+
+def test_a_volume_of_whole_words_takes_matrices() -> None:
+    desc = half(convolution((2, 64, 16, 32, 32), (64, 64, 3, 3, 3)))
+    assert chosen(desc, COOPERATIVE) == "cooperative"
+    (constants,) = (
+        dict(launch.kernel.constants)
+        for launch in lower(desc, COOPERATIVE).dispatches
+        if isinstance(launch, Dispatch) and launch.name == "convolution_cooperative"
+    )
+    assert constants["PLANAR"] == 0

@@ -10,7 +10,8 @@ import math
 from typing import Any, NamedTuple
 
 import dmlvk
-from dmlvk.spec.enums import TensorDataType, TensorFlags
+from dmlvk.spec import ops
+from dmlvk.spec.enums import ConvolutionDirection, TensorDataType, TensorFlags
 from dmlvk.spec.tensor import TensorDesc, calculate_strides
 from dmlvk_bench.problems.model import FLOAT16, FLOAT32, Group, Problem, nbytes
 from dmlvk_bench.problems.scale import Scale, Sizes
@@ -160,6 +161,60 @@ def _problem(
     )
 
 
+def _plain(
+    scale: Scale,
+    name: str,
+    data_type: TensorDataType,
+    sizes: tuple[int, ...],
+    filters: tuple[int, ...],
+    target: float,
+    *,
+    stride: int = 1,
+    transposed: bool = False,
+) -> Problem:
+    """A layer over {batch, channels, spatial sizes}, padded by one; the batch and the spatial sizes shrink with the scale.
+    Transposed ones have filters {channels, outputs, taps}."""
+    rank = len(sizes) - 2
+
+    def desc_of(sizes: Sizes) -> ops.Convolution:
+        x = TensorDesc(data_type, sizes)
+        arrays: dict[str, Any] = {"strides": (stride,) * rank, "dilations": (1,) * rank, "output_padding": (0,) * rank}
+        arrays |= dict.fromkeys(("start_padding", "end_padding"), (1,) * rank)
+        desc = dmlvk.Convolution(
+            input_tensor=x,
+            filter_tensor=TensorDesc(data_type, filters, flags=TensorFlags.OWNED_BY_DML),
+            direction=ConvolutionDirection(int(transposed)),
+            **arrays,
+        )
+        return desc.replace(output_tensor=TensorDesc(data_type, desc.inferred_output_sizes()[0]))
+
+    def elements(sizes: Sizes) -> int:
+        return max(math.prod(sizes), math.prod(desc_of(sizes).tensor("output_tensor").sizes))
+
+    def operations(sizes: Sizes) -> int:
+        """A transposed one has all filters at each input, others at each output."""
+        spatial = sizes if transposed else desc_of(sizes).tensor("output_tensor").sizes
+        return 2 * sizes[0] * math.prod(spatial[2:]) * math.prod(filters)
+
+    def rival(torch: Any, x: Any, w: Any) -> Any:
+        function = getattr(torch.nn.functional, f"conv{'_transpose' * transposed}{rank}d")
+        return function(x, w, stride=stride, padding=1)
+
+    for free, least in (((0,), 1), (tuple(range(2, rank + 2)), 4)):
+        sizes = scale.fit(sizes, *free, elements=elements, operations=operations, least=least)
+    desc = desc_of(sizes)
+    tensors = (desc.tensor(field) for field in ("input_tensor", "filter_tensor", "output_tensor"))
+    return Problem(
+        f"{name} {data_type.name} {'x'.join(map(str, sizes))}",
+        desc,
+        rival,
+        bytes_moved=nbytes(*tensors),
+        operations=operations(sizes),
+        tolerance=1e-3 if data_type is FLOAT16 else 1e-5,
+        target=target,
+    )
+
+
 def problems(scale: Scale) -> list[Problem]:
     """Every problem, in the order of the report."""
     large = _Layer(256, 256, 56, 3)
@@ -174,6 +229,11 @@ def problems(scale: Scale) -> list[Problem]:
             for window, stride in ((3, 1), (3, 2), (5, 1), (5, 2)):
                 layer = _Layer(256, 256, 56, window, stride, True)
                 found.append(_problem(scale, layer, 32, data_type, layout, target=1.0, copy_target=0.8))
+    for data_type, goals in ((FLOAT32, (0.9, 1.0)), (FLOAT16, (0.7, 0.7))):
+        image, volume = (8, 256, 64, 64), (2, 64, 16, 32, 32)
+        name = "transposed convolution 4x4 stride 2"
+        found.append(_plain(scale, name, data_type, image, (256, 128, 4, 4), goals[0], stride=2, transposed=True))
+        found.append(_plain(scale, "convolution 3x3x3", data_type, volume, (64, 64, 3, 3, 3), goals[1]))
     for batch in (1, 32):
         layers = dict.fromkeys((*RESNET_50, *MOBILENET_V2))
         found += [_problem(scale, layer, batch, group=_NETWORKS) for layer in layers]

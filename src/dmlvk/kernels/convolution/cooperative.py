@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
 from dmlvk.kernels.common.cooperative_tile import WORD, cooperative_constants, cooperative_tile
-from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, input_range
+from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid
 from dmlvk.kernels.convolution.geometry import (
     Geometry,
     dispatch_of,
-    geometry_of,
     repacked,
     whole_planes,
     whole_quads,
@@ -29,12 +29,10 @@ _MOST_CORNER = 1 << 15
 
 
 def cooperative_fits(desc: ops.Convolution, geometry: Geometry) -> bool:
-    """Whether ``convolution_cooperative`` computes it: float16, planes, no divided positions, whole words of channels."""
+    """Whether ``convolution_cooperative`` computes it: float16 in whole words of channels, once positions are not
+    divided."""
     return (
         desc.tensor("input_tensor").data_type == TensorDataType.FLOAT16
-        and geometry.divisor == (1, 1, 1)
-        and geometry.output_sizes[2] == geometry.input_sizes[0] == geometry.window[0] == 1
-        and geometry.position_start[0] == 0
         and geometry.group_channels % WORD == 0
         and all(
             size * step + taps * abs(dilation) + abs(start) < _MOST_CORNER
@@ -51,39 +49,58 @@ def cooperative_fits(desc: ops.Convolution, geometry: Geometry) -> bool:
     )
 
 
-def cooperative(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+class Image(NamedTuple):
+    """The input with contiguous channels: the strides, the bytes, and the launch that copies it there."""
+
+    strides: tuple[int, ...]
+    range: Range
+    launch: Launch
+
+
+def channels_last_image(desc: ops.Convolution, geometry: Geometry, caps: Capabilities, start: int = 0) -> Image | None:
+    """The image that is made of the input in temporary memory, ``start`` bytes behind its beginning; None where the input is
+    one itself."""
+    sizes = (geometry.output_sizes[0], desc.group_count * geometry.group_channels, *geometry.input_sizes)
+    if _whole_words(sizes, geometry.input_strides):
+        return None
+    _, channels, _, height, width = sizes
+    strides = (math.prod(sizes[1:]), 1, height * width * channels, width * channels, channels)
+    place = Range(Source.TEMPORARY, 0, start, aligned(2 * math.prod(sizes)))
+    return Image(
+        strides,
+        place,
+        copy_launch(copy_problem(16, sizes, (geometry.input_strides, strides)), (input_range(0), place), caps),
+    )
+
+
+def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
     """Rows of a tile are pixels, columns output channels."""
-    geometry = geometry_of(desc)
     matrix = cooperative_matrix(caps, "float16", "float32")
     assert matrix is not None, "the rule asks for one"
     outputs, channels, groups = geometry.group_outputs, geometry.group_channels, desc.group_count
-    inputs = (geometry.output_sizes[0], groups * channels, *geometry.input_sizes)
-    _, height, width = geometry.window
-    depth = height * width * channels
+    front, height, width = geometry.window
+    depth = front * height * width * channels
 
     # The filter: {group, tap, input channel, output channel}, output channels in whole words.
     pitch = -(-outputs // WORD) * WORD
-    filter_steps = (depth * pitch, 1, pitch, depth * pitch, width * channels * pitch, channels * pitch)
+    by_line = width * channels * pitch
+    filter_steps = (depth * pitch, 1, pitch, height * by_line, by_line, channels * pitch)
     filters = repacked(desc, geometry, filter_steps, groups * depth * pitch, caps)
 
-    # The input, with contiguous channels.
+    image = channels_last_image(desc, geometry, caps, filters.scratch)
     before: tuple[Launch, ...] = ()
     source, scratch = input_range(0), 0
-    if not _whole_words(inputs, geometry.input_strides):
-        steps = (math.prod(inputs[1:]), 1, 0, inputs[4] * inputs[1], inputs[1])
-        scratch = -(-2 * math.prod(inputs) // 256) * 256
-        source = Range(Source.TEMPORARY, 0, filters.scratch, scratch)
-        copied = copy_problem(16, inputs, (geometry.input_strides, steps))
-        before = (copy_launch(copied, (input_range(0), source), caps),)
-        filters = dataclasses.replace(filters, geometry=dataclasses.replace(filters.geometry, input_strides=steps))
+    if image is not None:
+        before, source, scratch = (image.launch,), image.range, image.range.nbytes
+        filters = dataclasses.replace(filters, geometry=dataclasses.replace(filters.geometry, input_strides=image.strides))
 
     tile = cooperative_tile(geometry.pixels, outputs, groups, caps)
     n, _, *spatial = geometry.output_sizes
     of_batch, _, *of_space = geometry.output_strides
     pixels = coalesce((n, *spatial), ((of_batch, *of_space),))
     y_mode = OutputMode.ELEMENTS
-    if not any(desc.output_padding):
-        if len(pixels.sizes) == 1 and whole_quads(geometry.output_sizes, geometry.output_strides, 1, outputs):
+    if not any(desc.output_padding) and geometry.output_start % 4 == 0:
+        if whole_quads(geometry.output_sizes, geometry.output_strides, 1, outputs):
             y_mode = OutputMode.CHANNELS
         elif whole_planes(geometry.output_sizes, geometry.output_strides):
             y_mode = OutputMode.PLANES
@@ -97,6 +114,7 @@ def cooperative(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
             "A_ALONG_K": 1,
             "B_ALONG_K": 0,
             "WHOLE_TAPS": int(channels % tile.depth == 0),
+            "PLANAR": int(geometry.output_sizes[2] == front == 1),
             "Y_MODE": y_mode,
         },
         linear_grid(groups * tile.tiles(geometry.pixels, outputs), caps),
@@ -107,9 +125,10 @@ def cooperative(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabi
         depth=depth,
         channel_divisor=divisors([channels]),
         window_divisor=divisors([width]),
+        front_divisor=divisors([height]),
         plane=plane,
         plane_divisor=divisors([plane]),
-        pixel_step=pixels.strides[0][-1],
+        pixel_step=pixels.strides[0][-1] if len(pixels.sizes) == 1 else 0,
     )
     return filters.plan(*before, dispatch, temporary_bytes=scratch)
 

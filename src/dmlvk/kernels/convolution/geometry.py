@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
@@ -43,6 +45,7 @@ class Geometry:
 
     output_sizes: tuple[int, ...]
     output_strides: tuple[int, ...]
+    output_start: int
     input_sizes: tuple[int, ...]
     input_strides: tuple[int, ...]
     window: tuple[int, ...]
@@ -62,6 +65,11 @@ class Geometry:
     def pixels(self) -> int:
         """Output positions, all batch entries counted."""
         return self.output_sizes[0] * math.prod(self.output_sizes[2:])
+
+    @property
+    def taps_apart(self) -> tuple[int, ...]:
+        """How far apart the taps are that meet inputs at one output position, along each dimension."""
+        return tuple(step // math.gcd(tap, step) for tap, step in zip(self.tap_step, self.divisor, strict=True))
 
     @property
     def params(self) -> dict[str, int | tuple[int, ...]]:
@@ -95,6 +103,7 @@ def geometry_of(desc: ops.Convolution) -> Geometry:
     return Geometry(
         output_sizes=output_sizes,
         output_strides=output_strides,
+        output_start=0,
         input_sizes=input_sizes[2:],
         input_strides=input_strides,
         window=window,
@@ -110,6 +119,78 @@ def geometry_of(desc: ops.Convolution) -> Geometry:
         position_start=tuple(-start for start in starts) if forward else starts,
         divisor=(1, 1, 1) if forward else strides,
     )
+
+
+class Phase(NamedTuple):
+    """The output positions along a dimension that leave the same remainder by the stride of a BACKWARD convolution.
+
+    Attributes:
+        remainder: That remainder.
+        first: The first tap that meets inputs there.
+        taps: How many do; 0 for none.
+    """
+
+    remainder: int
+    first: int
+    taps: int
+
+
+def _phases_along(window: int, tap_step: int, start: int, divisor: int, apart: int) -> list[Phase]:
+    """The phases along a dimension: one for each remainder, each with the taps of which positions can be divided."""
+    found = []
+    for remainder in range(divisor):
+        firsts = (tap for tap in range(min(apart, window)) if (remainder + start + tap * tap_step) % divisor == 0)
+        first = next(firsts, window)
+        found.append(Phase(remainder, first, -(-(window - first) // apart)))
+    return found
+
+
+def divided_phases(geometry: Geometry) -> list[Geometry]:
+    """A convolution with divided positions as several without: one for each remainder of output positions by the strides, of
+    every ``divisor``-th output and the taps that meet inputs there, those that have any outputs.
+
+    Where no tap does, there is one that only reads beside the input, so that outputs are what bias and activation make of 0.
+    """
+    apart = geometry.taps_apart
+    rows = zip(geometry.window, geometry.tap_step, geometry.position_start, geometry.divisor, apart, strict=True)
+    found = []
+    for phase in itertools.product(*(_phases_along(*row) for row in rows)):
+        remainders = tuple(own.remainder for own in phase)
+        sizes, computed = (
+            tuple(-(-(size - rest) // step) for size, rest, step in zip(whole, remainders, geometry.divisor, strict=True))
+            for whole in (geometry.output_sizes[2:], geometry.computed_sizes)
+        )
+        if any(size <= 0 for size in sizes):
+            continue
+        taps = list(zip(phase, geometry.tap_step, geometry.position_start, geometry.divisor, sizes, apart, strict=True))
+        strides, by_tap = geometry.output_strides, geometry.filter_strides[2:]
+        found.append(
+            dataclasses.replace(
+                geometry,
+                output_sizes=(*geometry.output_sizes[:2], *sizes),
+                output_strides=(
+                    *strides[:2],
+                    *(own * step for own, step in zip(strides[2:], geometry.divisor, strict=True)),
+                ),
+                output_start=geometry.output_start
+                + sum(rest * own for rest, own in zip(remainders, strides[2:], strict=True)),
+                computed_sizes=tuple(max(size, 0) for size in computed),
+                window=tuple(max(own.taps, 1) for own in phase),
+                filter_strides=(
+                    *geometry.filter_strides[:2],
+                    *(step * each for step, each in zip(by_tap, apart, strict=True)),
+                ),
+                filter_offset=geometry.filter_offset
+                + sum(own.first * step for own, step in zip(phase, by_tap, strict=True) if own.taps),
+                tap_step=tuple(each * step // divisor for _, step, _, divisor, _, each in taps),
+                position_start=tuple(
+                    (own.remainder + start + own.first * step) // divisor if own.taps else -size
+                    for own, step, start, divisor, size, _ in taps
+                ),
+                divisor=(1, 1, 1),
+            )
+        )
+    return found
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable, Mapping
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import fused
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, POSITIONS
-from dmlvk.kernels.common.plan import Plan, input_range, output_range
+from dmlvk.kernels.common.plan import Launch, Plan, Range, Source, aligned, input_range, output_range
 from dmlvk.kernels.common.registry import register
+from dmlvk.kernels.common.rule import choose
 from dmlvk.kernels.common.shapes import check_rounds, linear_grid
-from dmlvk.kernels.convolution.cooperative import cooperative, cooperative_fits
-from dmlvk.kernels.convolution.geometry import as_it_is, dispatch_of, geometry_of
+from dmlvk.kernels.convolution.cooperative import channels_last_image, cooperative, cooperative_fits
+from dmlvk.kernels.convolution.geometry import Geometry, as_it_is, dispatch_of, divided_phases, geometry_of
 from dmlvk.kernels.convolution.lanes import depthwise_lanes, lane_registers
 from dmlvk.kernels.convolution.manifest import InputMode
 from dmlvk.kernels.convolution.rules import CONVOLUTION, ConvolutionProblem
@@ -29,7 +32,10 @@ _CHANNELS = 8
 
 
 def _problem(desc: ops.Convolution) -> ConvolutionProblem:
-    geometry = geometry_of(desc)
+    return _problem_of(desc, geometry_of(desc))
+
+
+def _problem_of(desc: ops.Convolution, geometry: Geometry) -> ConvolutionProblem:
     width = desc.strides[-1], desc.dilations[-1], geometry.window[2]
     taps, tabled = math.prod(geometry.window), input_mode(desc, geometry) is InputMode.TABLE
     adds = isinstance(desc, ConvolutionAdd)
@@ -49,23 +55,27 @@ def _problem(desc: ops.Convolution) -> ConvolutionProblem:
         lane_registers=None if adds else lane_registers(desc, geometry),
         cooperative=cooperative_fits(desc, geometry),
         winograd_bytes=winograd_bytes(desc, geometry),
+        phases=math.prod(geometry.divisor),
+        phase_pixels=geometry.output_sizes[0]
+        * math.prod(-(-size // step) for size, step in zip(geometry.output_sizes[2:], geometry.divisor, strict=True)),
+        phase_taps=math.prod(-(-taps // apart) for taps, apart in zip(geometry.window, geometry.taps_apart, strict=True)),
         segment=(_RUN - 1) * width[0] + (width[2] - 1) * width[1] + 1,
         is_product=desc.group_count == positions == 1 and not any(desc.start_padding + desc.output_padding) and not adds,
     )
 
 
-def _naive(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+def _naive(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
     check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)  # of loops in loops
-    filters = as_it_is(geometry_of(desc))
+    filters = as_it_is(geometry)
     local = min(128, caps.workgroup_invocations)
     count = problem.pixels * problem.groups * problem.group_outputs
     grid = linear_grid(-(-count // local), caps)
     return filters.plan(dispatch_of("convolution_naive", desc, filters, {"LOCAL_SIZE_X": local}, grid, count=count))
 
 
-def _direct(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+def _direct(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
     check_rounds(2 * problem.group_channels * problem.taps, caps, desc.type.dml_name)
-    filters = as_it_is(geometry_of(desc))
+    filters = as_it_is(geometry)
     local = 32 if caps.is_cpu else 64
     channels = min(_CHANNELS, caps.least_subgroup)
     blocks = -(-problem.group_outputs // channels)
@@ -128,21 +138,67 @@ def _vector(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabiliti
     return matmul.vector(product, caps)
 
 
+def _phases(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+    """Each phase by the rule that suits it. What cooperative ones would each copy the input for is copied once."""
+    whole = geometry_of(desc)
+    geometries = divided_phases(whole)
+    problems = [_problem_of(desc, geometry) for geometry in geometries]
+    rules = [choose(CONVOLUTION, one, caps).name for one in problems]
+    image = channels_last_image(desc, whole, caps) if "cooperative" in rules else None
+    launches: list[Launch] = [] if image is None else [image.launch]
+    initialize: list[Launch] = []
+    taken = 0 if image is None else aligned(image.range.nbytes)
+    temporary, persistent = taken, 0
+    for geometry, one, rule in zip(geometries, problems, rules, strict=True):
+        places = {Source.TEMPORARY: taken, Source.PERSISTENT: persistent}
+        x = input_range(0)
+        if image is not None and rule == "cooperative":
+            geometry, x = dataclasses.replace(geometry, input_strides=image.strides), image.range
+        plan = _OF_GEOMETRY[rule](desc, geometry, one, caps)
+        launches += _moved(plan.dispatches, places, x)
+        initialize += _moved(plan.initialize, places, x)
+        temporary = max(temporary, taken + plan.temporary_bytes)
+        persistent = aligned(persistent + plan.persistent_bytes)
+    return Plan(tuple(launches), temporary, persistent, initialize=tuple(initialize))
+
+
+def _moved(launches: tuple[Launch, ...], places: Mapping[Source, int], x: Range) -> list[Launch]:
+    """Launches with their own memory at these places, and the input there."""
+
+    def moved(part: Range) -> Range:
+        return x if part == input_range(0) else part._replace(offset=part.offset + places.get(part.source, 0))
+
+    return [dataclasses.replace(launch, bindings=tuple(map(moved, launch.bindings))) for launch in launches]
+
+
+_OF_GEOMETRY: Mapping[str, Callable[[ops.Convolution, Geometry, ConvolutionProblem, Capabilities], Plan]] = {
+    "cooperative": cooperative,
+    "split": split,
+    "tiled": tiled,
+    "direct": _direct,
+    "naive": _naive,
+}
+"""The schedules of what a phase can be."""
+
+
+def _whole(name: str) -> Callable[[ops.Convolution, ConvolutionProblem, Capabilities], Plan]:
+    """The schedule of a whole convolution."""
+    build = _OF_GEOMETRY[name]
+    return lambda desc, problem, caps: build(desc, geometry_of(desc), problem, caps)
+
+
 register(
     ops.Convolution,
     ConvolutionAdd,
     problem=_problem,
     rules=CONVOLUTION,
     schedules={
+        "phases": _phases,
         "vector": _vector,
         "depthwise_lanes": depthwise_lanes,
         "depthwise": _depthwise,
-        "cooperative": cooperative,
         "winograd": winograd,
-        "split": split,
-        "tiled": tiled,
-        "direct": _direct,
-        "naive": _naive,
+        **{name: _whole(name) for name in _OF_GEOMETRY},
     },
     limitations=(LOOP_ROUNDS, POSITIONS),
 )

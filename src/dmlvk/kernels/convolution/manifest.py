@@ -14,6 +14,7 @@ _ADDING = ("x", "w", "bias", "addend", "y:w")
 _CONVOLUTION_PARAMS = (
     "uint output_sizes[5]",
     "uint output_strides[5]",
+    "uint output_start",
     "uint input_sizes[3]",
     "uint input_strides[5]",
     "uint window[3]",
@@ -217,6 +218,7 @@ ROWS: tuple[KernelSpec, ...] = (
             "uint depth",
             "uint channel_divisor[2]",
             "uint window_divisor[2]",
+            "uint front_divisor[2]",
             "uint plane",
             "uint plane_divisor[2]",
             "uint pixel_step",
@@ -228,6 +230,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("HAS_ADDEND", 0),
             ("HAS_DIVISOR", 0),
             ("WHOLE_TAPS", 1),
+            ("PLANAR", 1),
             ("Y_MODE", 0),
         ),
         shared=(("Y", OutputMode),),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,9 +34,11 @@ class ConvolutionProblem:
         forward: Whether the direction is FORWARD.
         adds: Whether a tensor is added to the outputs.
         lane_registers: The registers of an invocation of the depthwise lanes; None where they do not fit the problem.
-        cooperative: Whether it is float16 that the cooperative kernel takes.
+        cooperative: Whether it is float16 that the cooperative kernel takes, if no positions are divided.
         winograd_bytes: The largest range of memory that F(4x4, 3x3) needs; None where it does not compute the problem.
         segment: Inputs along W that a run of 4 outputs reads.
+        phases: Where positions are divided, the remainders that they can have, else 1.
+        phase_pixels, phase_taps: The most output positions and taps of one of them.
         is_product: Whether it is nothing but a matrix product of one pixel a batch entry: one group, one tap, no padding.
     """
 
@@ -54,6 +57,9 @@ class ConvolutionProblem:
     cooperative: bool
     winograd_bytes: int | None
     segment: int
+    phases: int
+    phase_pixels: int
+    phase_taps: int
     is_product: bool
 
 
@@ -132,6 +138,10 @@ _SURELY = 0.75
 _TERM_LATENCIES = 4 / 15
 """A term of the direct kernel's sums where little else runs, in latencies. H200: 20 us for 144 terms, 37 for 288, 231 for
 2048."""
+_MATRIX_SPEED = 0.5
+"""Share of the rate of matrices that convolutions by them reach, as measured on an H200."""
+_MOST_PHASES = 64
+"""Most remainders that have launches of their own."""
 _EXCHANGE_PRODUCTS = 1035
 """A subgroup's term where all processors are busy, in multiply-adds of one: 8 shuffles, of which it does one a cycle, in
 which it multiplies 128 times."""
@@ -202,6 +212,40 @@ def possible_tiles(problem: ConvolutionProblem, caps: Capabilities, *, split: bo
                 yield TileChoice(shape, depth, -(-rounds // each), time)
 
 
+def _divided(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return problem.divided and problem.phases <= _MOST_PHASES
+
+
+def _phases_pay(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    return not caps.is_cpu and bool(decided(_phases_are_faster, caps, _fields(problem)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _phases_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
+    """Whether the phases one after the other are faster, each by matrices, tiles or the direct kernel."""
+    problem = ConvolutionProblem(*fields)
+    line = problem.line * problem.phase_taps // problem.taps if problem.lines == 1 else problem.line
+    phase = dataclasses.replace(
+        problem,
+        pixels=problem.phase_pixels,
+        taps=problem.phase_taps,
+        line=max(line, 1),
+        lines=min(problem.lines, problem.phase_taps),
+        divided=False,
+        phases=1,
+    )
+    return problem.phases * _microseconds(phase, caps) < _microseconds(problem, caps)
+
+
+def _microseconds(problem: ConvolutionProblem, caps: Capabilities) -> float:
+    model = caps.model
+    if _cooperative_pays(problem, caps) and _cooperative(problem, caps):
+        products = problem.pixels * problem.groups * problem.group_outputs * problem.group_channels * problem.taps
+        rate = model.half_products_per_microsecond or model.products_per_microsecond
+        return model.dispatch_microseconds + products / (_MATRIX_SPEED * rate * model.processors)
+    return min(tile_choice(problem, caps, split=False).microseconds, untiled_microseconds(problem, caps.model))
+
+
 def _few_pixels(problem: ConvolutionProblem, caps: Capabilities) -> bool:
     return problem.is_product and problem.pixels <= GEMM_VECTOR_ROWS
 
@@ -225,7 +269,13 @@ def _fills_tiles(problem: ConvolutionProblem) -> bool:
 
 
 def _cooperative(problem: ConvolutionProblem, caps: Capabilities) -> bool:
-    return problem.cooperative and cooperative_matrix(caps, "float16", "float32") is not None
+    fits = problem.cooperative and not problem.divided
+    return fits and cooperative_matrix(caps, "float16", "float32") is not None
+
+
+def _cooperative_pays(problem: ConvolutionProblem, caps: Capabilities) -> bool:
+    enough = min(problem.group_channels, problem.group_outputs) >= 16 and problem.pixels >= 32
+    return enough and matrices_pay(caps, "float16")
 
 
 def _winograd(problem: ConvolutionProblem, caps: Capabilities) -> bool:
@@ -276,6 +326,17 @@ def _parts_are_faster(caps: Capabilities, fields: tuple[Any, ...]) -> bool:
 
 CONVOLUTION = (
     Rule(
+        "phases",
+        when=_phases_pay,
+        possible=_divided,
+        because="direction BACKWARD with strides, on a GPU: a tap meets inputs at the outputs of one remainder by the "
+        "stride alone. The outputs of each remainder are a convolution without strides, of the taps that they meet, by "
+        "whatever rule suits it: with strides of 2x2 a quarter of the multiplications, and cooperative matrices where there "
+        "are some; where the model of tile_choice() says that so many launches pay. H200, 4x4 with strides of 2x2 over "
+        "8x256x64x64 to 128 channels: in float32 1040 us, without phases 4145; in float16 370, with the copy that makes "
+        "channels contiguous (177 where they are), without phases 4110",
+    ),
+    Rule(
         "vector",
         when=lambda problem, caps: not caps.is_cpu,
         possible=_few_pixels,
@@ -301,15 +362,11 @@ CONVOLUTION = (
     ),
     Rule(
         "cooperative",
-        when=lambda problem, caps: (
-            matrices_pay(caps, "float16")
-            and min(problem.group_channels, problem.group_outputs) >= 16
-            and problem.pixels >= 32
-        ),
+        when=_cooperative_pays,
         possible=_cooperative,
         because="float16 with whole words of channels, on a device with cooperative matrices; an input whose channels are "
         "not contiguous is copied first. H200, 3x3 on 32x256x56x56 with contiguous channels in 375 us, 315 TFLOP/s, else in "
-        "452, with tiles 3390",
+        "452, with tiles 3390; 3x3x3 on 2x64x16x32x32 in 62 and 69, with tiles 202",
     ),
     Rule(
         "winograd",

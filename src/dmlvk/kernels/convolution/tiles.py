@@ -13,7 +13,6 @@ from dmlvk.kernels.convolution.geometry import (
     Geometry,
     as_it_is,
     dispatch_of,
-    geometry_of,
     repacked,
     whole_planes,
     whole_quads,
@@ -80,6 +79,8 @@ def _output_mode(desc: ops.Convolution, geometry: Geometry) -> OutputMode:
     outputs, strides = geometry.output_sizes, geometry.output_strides
     if any(desc.output_padding):
         return OutputMode.ELEMENTS
+    if geometry.output_start % 4 != 0:
+        return OutputMode.ELEMENTS
     if whole_planes(outputs, strides):
         return OutputMode.PLANES
     return OutputMode.CHANNELS if whole_quads(outputs, strides, 1, geometry.group_outputs) else OutputMode.ELEMENTS
@@ -114,19 +115,20 @@ def _packed_for_tiles(desc: ops.Convolution, geometry: Geometry, x_mode: int, ca
     return repacked(desc, geometry, strides, desc.group_count * strides[0], caps), True
 
 
-def tiled(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+def tiled(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
     """Tiles of pixels and output channels."""
-    return _tiled_plan(desc, problem, caps, split=False)
+    return _tiled_plan(desc, geometry, problem, caps, split=False)
 
 
-def split(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
+def split(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities) -> Plan:
     """Tiles of pixels and output channels, each sum in several parts, which a second dispatch adds."""
-    return _tiled_plan(desc, problem, caps, split=True)
+    return _tiled_plan(desc, geometry, problem, caps, split=True)
 
 
-def _tiled_plan(desc: ops.Convolution, problem: ConvolutionProblem, caps: Capabilities, *, split: bool) -> Plan:
+def _tiled_plan(
+    desc: ops.Convolution, geometry: Geometry, problem: ConvolutionProblem, caps: Capabilities, *, split: bool
+) -> Plan:
     """Rows of a tile are output channels, columns pixels."""
-    geometry = geometry_of(desc)
     tiles = _tiles(desc, geometry, problem, caps, split=split)
     check_rounds(tiles.rounds, caps, desc.type.dml_name)
     filters, quads = _packed_for_tiles(desc, geometry, tiles.x_mode, caps)

@@ -217,6 +217,8 @@ def test_a_folder_of_the_model_builder(
     prompt = tokens.tolist()
     np.testing.assert_allclose(model.logits(prompt), np.concatenate(wanted, axis=1)[0], rtol=1e-4, atol=1e-4)
     first = list(model.generate(prompt, 4, ignore_ends=True))
+    assert model.usage.reused_tokens == 0  # logits leave nothing in the cache
+    assert list(model.generate(prompt, 4, ignore_ends=True)) == first
     assert model.usage.reused_tokens == len(prompt) - 1
     assert first[0] == wanted[-1][0, -1].argmax()
     for index, token in enumerate(first):

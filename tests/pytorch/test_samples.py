@@ -52,6 +52,24 @@ def test_places_of_equal_elements_are_open_and_others_are_not() -> None:
     assert samples.misplaced(sample, torch.tensor([1, 3, 0, 4]), wanted) == "places outside of the dimension"
 
 
+def test_a_picture_of_whole_numbers_is_rounded_to_the_nearest() -> None:
+    x = [torch.tensor([10, 11], dtype=torch.uint8)]
+
+    def halves(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x * 0.75]
+
+    assert samples.is_rounded(halves, x, 0, torch.tensor([8, 8], dtype=torch.uint8))
+    assert not samples.is_rounded(halves, x, 0, torch.tensor([7, 9], dtype=torch.uint8))
+
+
+def test_distances_between_stacks_of_different_sizes_have_gradients() -> None:
+    a, b = torch.rand(1, 3, 2, requires_grad=True), torch.rand(4, 5, 2)
+    wanted, found = (
+        run(lambda a, b: [torch.cdist(a, b)], [a, b]) for run in (samples.gradients, samples.gradients_on_device)
+    )
+    torch.testing.assert_close(found[0], wanted[0])
+
+
 def test_gradients_that_are_wrong_are_found() -> None:
     class Wrong(torch.autograd.Function):
         @staticmethod

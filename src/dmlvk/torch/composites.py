@@ -260,7 +260,7 @@ def _trilinear(
     for dim in expand3:
         c = c.unsqueeze(dim)
     product = a * b * c
-    return product.sum(sumdim) if sumdim else product
+    return product.sum(sumdim).to(product.dtype) if sumdim else product
 
 
 @_composite(_aten._cdist_backward.default)
@@ -279,7 +279,7 @@ def _cdist_backward(gradient: Tensor, a: Tensor, b: Tensor, p: float, distances:
         safe = torch.where(distances == 0, 1, distances)
         share = apart / safe if p == 2 else apart.sign() * (size / safe) ** (p - 1)
         parts = torch.where((distances == 0) | (size == 0), 0, gradient * share)
-    return parts.sum(-2).expand(a.shape)
+    return parts.sum(-2).sum_to_size(a.shape)
 
 
 # -- windows: what is done along each dimension by itself is a product with a matrix
@@ -426,7 +426,14 @@ def _smoothed(x: Tensor, sizes: Sequence[int], align: bool, scales: Sequence[Any
 
 
 def _smoothed_back(
-    gradient: Tensor, output_size: Any, input_size: Sequence[int], align: bool, high: Any, wide: Any, width: int
+    gradient: Tensor,
+    output_size: Any,
+    input_size: Sequence[int],
+    align: bool,
+    high: Any = None,
+    wide: Any = None,
+    *,
+    width: int,
 ) -> Tensor:
     for axis, scale in ((-1, wide), (-2, high)):
         matrix = _filter(input_size[axis], gradient.shape[axis], scale, align, width, gradient)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import dmlvk.torch
 
 pytest.importorskip("expecttest")
 samples = pytest.importorskip("torch_operators")
+torch_page = pytest.importorskip("torch_page")
 
 FEW = ("cummax", "scatter_reduce (prod)", "nn.functional.bilinear", "topk")
 """Operators that stand for families: running extremes, scatters, sums of products, open places."""
@@ -50,6 +52,14 @@ def test_places_of_equal_elements_are_open_and_others_are_not() -> None:
     assert samples.misplaced(sample, torch.tensor([1, 3, 0, 0]), wanted) == "a place twice"
     assert samples.misplaced(sample, torch.tensor([3, 1, 0, 2]), wanted).startswith("places of other elements")
     assert samples.misplaced(sample, torch.tensor([1, 3, 0, 4]), wanted) == "places outside of the dimension"
+
+
+@pytest.mark.parametrize("run", ["operators", "others", "gradients"])
+def test_the_committed_results_have_none_that_is_wrong_or_failed(run: str) -> None:
+    rows = json.loads(torch_page.RESULTS.read_text())[run]
+    assert len(rows) > 500
+    assert not [row["name"] for row in rows if {"wrong", "failed"} & row["counts"].keys()]
+    assert all(row["reasons"] for row in rows if "refused" in row["counts"])
 
 
 def test_a_picture_of_whole_numbers_is_rounded_to_the_nearest() -> None:

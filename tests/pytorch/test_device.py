@@ -9,6 +9,7 @@ import torch
 
 import dmlvk
 import dmlvk.torch
+from dmlvk.engine import run
 from dmlvk.spec.errors import UnsupportedError
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -26,6 +27,34 @@ def test_synchronize_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(type(dmlvk.default_device()), "wait_idle", lambda device: waited.append(device))
     torch.dmlvk.synchronize()
     assert waited == [dmlvk.default_device()]
+
+
+def test_a_graph_reads_parameters_and_buffers_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[object] = []
+    made = run.Copy
+    monkeypatch.setattr(run, "Copy", lambda *given: copied.append(given) or made(*given))
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2)).eval().to("dmlvk")
+    compiled = torch.compile(model, backend="dmlvk")
+    with torch.no_grad():
+        for _ in range(3):
+            copied.clear()
+            compiled(X.to("dmlvk"))
+        assert len(copied) == 1  # the input
+
+
+def test_a_graph_sees_a_parameter_that_has_other_memory() -> None:
+    model = torch.nn.Linear(3, 2).to("dmlvk")
+    compiled = torch.compile(model, backend="dmlvk")
+    x = X.to("dmlvk")
+    with torch.no_grad():
+        compiled(x), compiled(x)
+        other = torch.arange(6.0).reshape(2, 3)
+        model.weight.data = other.to("dmlvk")
+        assert torch.equal((compiled(x) - model.bias).cpu(), X @ other.t())
+        model.weight.mul_(2)
+        assert torch.equal((compiled(x) - model.bias).cpu(), X @ (2 * other.t()))
+        model.weight.data = other.t().contiguous().to("dmlvk").t()
+        assert torch.equal((compiled(x) - model.bias).cpu(), X @ other.t())
 
 
 def test_views_share_memory() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -191,7 +191,7 @@ class CompiledGraphs:
             self._bound.update(ranges)  # last: if this is interrupted, they count as moved at the next run, too
 
     def _places(self, graph: CompiledGraph) -> Places:
-        return Places(self.compiler.weights, graph.placement, self._arena, {**self._outside, **self._bound})
+        return Places(self.compiler.weights, graph.placement, self._arena, ChainMap(self._bound, self._outside))  # type: ignore[arg-type]  # only read
 
 
 def _values(arrays: Mapping[str, Array]) -> _Values:

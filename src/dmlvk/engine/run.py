@@ -227,7 +227,7 @@ class Run:
 
         Args:
             graph: The graph to run.
-            feeds: Its inputs.
+            feeds: Its inputs, but those that are bound where they lie.
             feeding: Records copies of those that are on the device.
         """
         feeding = feeding or Copies(self._device)
@@ -250,8 +250,8 @@ class Run:
         """Puts the feeds where the graph reads them, which a run overwrites with what it computes later."""
         copies = []
         for name, value in graph.trace.inputs.items():
-            array = feeds[name]
-            if value.storage.nbytes:
+            array = feeds.get(name)
+            if array is not None and value.storage.nbytes:
                 place = self._graphs.locate(graph, value.storage)
                 if isinstance(array, DeviceArray):
                     nbytes = packed_bytes(array)

@@ -93,7 +93,7 @@ def compiled(
     kept_from = _forward_outputs() if kind == "forward" else None
     if options.allow_fallback and missing_operators(module.graph):
         return _boxed(MixedGraph(options.opened(), module, kind, kept_from))
-    graph = DeviceGraph(options.opened(), module, kind, kept_from)
+    graph = DeviceGraph(options.opened(), module, kind, kept_from, fixed=() if kind == "backward" else _fixed_inputs())
     note(graph)
     return _boxed(graph)
 
@@ -106,6 +106,13 @@ def _boxed(graph: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], lis
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
+
+
+def _fixed_inputs() -> list[int]:
+    """The places of parameters and buffers among the inputs of a graph."""
+    context = TracingContext.try_get()
+    known = None if context is None else context.fw_metadata
+    return [] if known is None else [int(index) for index in known.static_input_indices]
 
 
 def _forward_outputs() -> int | None:

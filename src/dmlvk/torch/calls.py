@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +24,7 @@ from dmlvk.runtime.device import ComputeDevice
 from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.spec.errors import UnsupportedError
 from dmlvk.torch.facts import TensorFacts
-from dmlvk.torch.memory import COPIES, array_of, device_tensor, from_host, is_on_device, lying, on_host
+from dmlvk.torch.memory import COPIES, Held, array_of, device_tensor, from_host, held, is_on_device, lying, on_host
 from dmlvk.torch.network import RANDOM_STATE, Network
 from dmlvk.torch.types import stored_as
 
@@ -46,6 +47,40 @@ class _Results(NamedTuple):
     reads: list[tuple[BoundRange, Array]]
 
 
+class _Known(NamedTuple):
+    """What has been found of an input on the device that a graph is bound to, for as long as it is the same one.
+
+    Attributes:
+        tensor: The tensor.
+        held: Its buffer then.
+        place: Its offset, sizes and strides then.
+        order: The order of its dimensions in memory.
+        spec: Its type and its sizes in that order.
+        array: Where it is read.
+    """
+
+    tensor: weakref.ref[torch.Tensor]
+    held: Held
+    place: tuple[Any, ...]
+    order: tuple[int, ...]
+    spec: Spec
+    array: DeviceArray
+
+    @staticmethod
+    def of(tensor: torch.Tensor, order: tuple[int, ...], spec: Spec, array: DeviceArray) -> _Known:
+        return _Known(weakref.ref(tensor), held(tensor), _place(tensor), order, spec, array)
+
+    def is_of(self, tensor: Any) -> bool:
+        """Whether it is still true of a tensor: its memory may be another one since, as after ``tensor.data = ...``."""
+        if self.tensor() is not tensor or not is_on_device(tensor):
+            return False
+        return held(tensor) is self.held and _place(tensor) == self.place
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
 class DeviceGraph:
     """A graph of PyTorch's on a device. May be called from several threads; they take turns.
 
@@ -53,6 +88,8 @@ class DeviceGraph:
         device: The device.
         module: The graph, of core operators.
         kind: What the graph is for, as reports name it.
+        fixed: The places of inputs that the next run most likely has again: parameters and buffers. Those on the device are
+            bound where they lie.
         kept_from: The outputs from which on all stay on the device: what a backward graph reads. None if there are none.
         constants: Inputs that are always the same, by name, and are not given.
         binds: Whether inputs on the device are bound where they lie, though the next run may have others.
@@ -75,8 +112,11 @@ class DeviceGraph:
         constants: Mapping[str, torch.Tensor] = MappingProxyType({}),
         *,
         binds: bool = False,
+        fixed: Collection[int] = (),
     ) -> None:
         self._binds = binds
+        self._fixed = frozenset(fixed)
+        self._known: dict[int, _Known] = {}
         self.device = device
         self.kind = kind
         self.network = Network(module, constants)
@@ -102,16 +142,23 @@ class DeviceGraph:
         feeds: dict[str, Array | DeviceArray] = {}
         kept: dict[str, DeviceArray] = {}
         written = {node.name for node in network.written}
-        for node, given in zip(network.inputs, args, strict=True):
+        for index, (node, given) in enumerate(zip(network.inputs, args, strict=True)):
             if not isinstance(given, torch.Tensor):
                 numbers[node.name] = np.array(int(given), np.int64)
                 continue
             name = node.name
             tensors[name] = given
-            order, sizes, is_packed = lying(given)
+            known = self._known.get(index)
+            if known is None or not known.is_of(given):
+                order, sizes, is_packed = lying(given)
+                array, stays = self._placed(given, order, is_packed, name in written, index in self._fixed)
+                spec = (stored_as(given.dtype), sizes)
+                if stays and isinstance(array, DeviceArray) and is_on_device(given) and not self._binds:
+                    self._known[index] = _Known.of(given, order, spec, array)
+            else:
+                order, spec, array, stays = known.order, known.spec, known.array, True
             orders[name] = order
-            specs[name] = (stored_as(given.dtype), sizes)
-            array, stays = self._placed(given, order, is_packed, name in written)
+            specs[name] = spec
             if stays and isinstance(array, DeviceArray):
                 kept[name] = array
             if node.users:
@@ -138,7 +185,7 @@ class DeviceGraph:
             if is_on_device(tensor):
                 torch.autograd.graph.increment_version(tensor)
         COPIES.change(on_host, self.device)
-        run.submit(graph, {name: feeds[name] for name in graph.trace.inputs})
+        run.submit(graph, {name: feeds[name] for name in graph.trace.inputs if name not in kept})
         if results.copies is not None:
             results.copies.submit(defer=True)
         for place, array in results.reads:
@@ -148,11 +195,11 @@ class DeviceGraph:
         return results.made
 
     def _placed(
-        self, tensor: torch.Tensor, order: tuple[int, ...], is_packed: bool, is_written: bool
+        self, tensor: torch.Tensor, order: tuple[int, ...], is_packed: bool, is_written: bool, is_fixed: bool
     ) -> tuple[Array | DeviceArray, bool]:
         """Where an input is read: an array with its dimensions in the order in which they lie, and whether the graph is
         bound to its memory rather than fed a copy."""
-        stays = is_written or isinstance(tensor, torch.nn.Parameter) or (self._binds and is_on_device(tensor))
+        stays = is_written or isinstance(tensor, torch.nn.Parameter) or ((self._binds or is_fixed) and is_on_device(tensor))
         if is_on_device(tensor):
             array = array_of(tensor)
             if array.device is not self.device:

@@ -6,6 +6,7 @@
 // Bindings: PARTIALS and LENGTHS read, as attention_tiles leaves them: sums by part, (batch entry, head of keys), row and column, and
 // from `summaries` on a peak and a sum of weights for each row; Y written. Strides of Y are those of
 // include/attention.glsl.
+// The loads of TOGETHER parts are on their way together.
 // Grid: folded into x and y, `count` elements of y. Parts are added in order, so the same bits come out every time.
 
 #include "attention_parts.glsl"
@@ -13,9 +14,6 @@
 
 layout(set = 0, binding = BINDING_PARTIALS, std430) readonly buffer Partials { float partials[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer Y { T y[]; };
-
-// Parts whose loads are on their way together.
-const uint TOGETHER = 8;
 
 float partial(uint place) { return partials[BYTE_OFFSET_PARTIALS / 4 + place]; }
 
@@ -34,11 +32,8 @@ void main() {
         const uint keys = seen.y - seen.x;
         parts = (keys - 1) / keys_of_part(keys, p.parts) + 1;
     }
+    // What was summed up is brought to a higher peak where the next parts have one: each part is read once.
     float highest = -INFINITY;
-    for (uint first = 0; first < parts; first += TOGETHER)
-        [[unroll]] for (uint i = 0; i < TOGETHER; ++i)
-            highest = max(highest, partial(p.summaries + 2 * (min(first + i, parts - 1) * rows + row)));
-    highest = is_infinite(highest) && highest < 0.0 ? 0.0 : highest;
     float sum = 0.0;
     float weights = 0.0;
     for (uint first = 0; first < parts; first += TOGETHER) {
@@ -49,9 +44,15 @@ void main() {
             own_weights[i] = partial(p.summaries + 2 * place + 1);
             sums[i] = partial(place * p.value_size + column);
         }
+        const float before = highest;
+        [[unroll]] for (uint i = 0; i < TOGETHER; ++i) highest = max(highest, peaks[i]);
+        const float base = is_infinite(highest) && highest < 0.0 ? 0.0 : highest;
+        const float kept = is_infinite(before) && before < 0.0 ? 0.0 : exp_accurate(before - base);
+        sum *= kept;
+        weights *= kept;
         [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
             if (first + i >= parts) break;
-            const float factor = exp_accurate(peaks[i] - highest);
+            const float factor = exp_accurate(peaks[i] - base);
             weights = fma(factor, own_weights[i], weights);
             sum = fma(factor, sums[i], sum);
         }

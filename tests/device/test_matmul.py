@@ -15,6 +15,7 @@ from onnx import helper
 import dmlvk
 from dmlvk import MatrixTransform, TensorDataType, TensorDesc, eager
 from dmlvk.directml.ready_operator import ReadyOperator
+from dmlvk.kernels.common.plan import Dispatch
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.matmul import lowering as matmul
 from dmlvk.kernels.matmul.tiles import Tiles, TileShape
@@ -245,3 +246,21 @@ def test_a_gate_is_of_every_rule(device: dmlvk.Device, rows: int, lies: str, gat
         found = output.buffer.read().view(np.float32).reshape(2, rows, 24)
         error = np.abs(found - expected.value)
         assert (error <= 2.0**-21 * expected.magnitude).all(), (rule, (error / expected.magnitude).max())
+
+
+def test_tiles_of_matrices_keep_their_sums_in_registers(device: dmlvk.Device) -> None:
+    """A driver that tells says so; on an H200 sums in local memory take ten times as long. The upper half of its number is
+    no size."""
+    caps = device.capabilities
+    tensors = (TensorDesc(TensorDataType.FLOAT16, sizes) for sizes in ((512, 2048), (4096, 2048), (512, 4096)))
+    fields = dict(zip(("a_tensor", "b_tensor", "output_tensor"), tensors, strict=True))
+    desc = dmlvk.Gemm(**fields, trans_b=TRANSPOSE)
+    if "executable_properties" not in caps.features or "cooperative" not in possible_rules(desc, caps):
+        pytest.skip("the driver does not tell, or multiplies no matrices")
+    (dispatch,) = lower(desc, caps, force="cooperative").dispatches
+    assert isinstance(dispatch, Dispatch)
+    told = [item for program in device.programs(dispatch.kernel) for item in program.statistics]
+    local = [int(item.value) & 0xFFFFFFFF for item in told if item.name == "Local Memory Size"]
+    if not local:
+        pytest.skip("the driver does not tell of local memory")
+    assert local == [0] * len(local)

@@ -148,7 +148,7 @@ ROWS: tuple[KernelSpec, ...] = (
             *("uint keys", "uint new_keys", "uint window", "uint part_keys", "uint lengths_stride"),
         ),
         constants=(("LOCAL_SIZE_X", 128), ("LENGTHS", 0)),
-        shared=(("LENGTHS", PastLengths),),
+        shared=(("LENGTHS", PastLengths), ("TOGETHER", 12)),
         variants=(("T", FLOATS),),
     ),
     KernelSpec(

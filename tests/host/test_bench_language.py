@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from dmlvk.llm.gguf_file import load_gguf
+from dmlvk.llm.network import Network
 from dmlvk.llm.tensors import check_tensors
+from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import InvalidArgumentError
 from dmlvk.verify.machine import Machine
 from dmlvk_bench import language
@@ -87,3 +89,14 @@ def test_sequences_of_a_batch_share_the_server(tmp_path: pathlib.Path) -> None:
 def test_a_folder_without_the_server(tmp_path: pathlib.Path) -> None:
     with pytest.raises(InvalidArgumentError, match="llama-server"):
         llama_server.LlamaServer(tmp_path)
+
+
+@pytest.mark.parametrize("kind", language.TYPES)
+def test_a_layer_is_seven_operators(kind: str) -> None:
+    """Queries, keys and values are one product, and so are a gate and what it gates: of blocks and of FLOAT16."""
+    (shape,) = language.SMALL
+    network = Network(language.weights_of(shape, kind), TensorDataType.FLOAT16, 16, 1, [])
+    trace = network.trace(network.step, {}, {})
+    layer = [type(step.desc).__name__ for step in trace.steps if step.origin.name == "blk.1"]
+    product, gated = ("Gemm", "GemmGate") if kind == "F16" else ("BlockQuantizedGemm",) * 2
+    assert layer == ["RootMeanSquare", product, "CachedAttention", product, "RootMeanSquare", gated, product]

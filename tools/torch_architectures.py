@@ -328,6 +328,18 @@ def _run(name: str, kind: str, limit: int) -> dict[str, Any]:
     return result
 
 
+def merge(rows: list[dict[str, Any]], into: Path, commit: str) -> None:
+    """Puts rows into the file of results, in place of those of the same names and kinds; notes their commit in each."""
+    found = json.loads(into.read_text(encoding="utf-8"))
+    known = {(row["name"], row["kind"]): row for row in found["architectures"]}
+    for row in rows:
+        key = (row["name"], row["kind"])
+        if {**known.get(key, {}), "commit": ""} != {**row, "commit": ""}:
+            known[key] = {**row, "commit": commit}
+    found["architectures"] = list(known.values())
+    into.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="rows, one a line; what is in it is not run again")
@@ -335,8 +347,13 @@ def main() -> None:
     parser.add_argument("--kinds", default="inference,training")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one")
     parser.add_argument("--jobs", type=int, default=1, help="how many run at once")
+    parser.add_argument("--into", type=Path, help="a file of results that gets the rows in --out; nothing is run")
+    parser.add_argument("--commit", default="", help="that of the rows")
     given = parser.parse_args()
     lines = given.out.read_text().splitlines() if given.out.exists() else []
+    if given.into is not None:
+        merge([json.loads(line) for line in lines], given.into, given.commit)
+        return
     done = {(made["name"], made["kind"]) for made in map(json.loads, lines)}
     wanted = [
         (name, kind, given.limit)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.kernels.common.plan import Range
 from dmlvk.kernels.common.shapes import WORD_BITS
 from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.size import decided
 from dmlvk.spec.tensor import element_bits
 
 WORD = WORD_BITS // 16
@@ -68,6 +70,22 @@ _TILES_EACH = 15 / 16
 """Tiles for each processor that keep a device busy."""
 
 
+def _fitting(caps: Capabilities) -> list[CooperativeTile]:
+    """The tiles that a device takes."""
+    return [
+        tile
+        for tile in _TILES
+        if tile.shared_bytes <= caps.shared_memory_bytes
+        and tile.subgroups * caps.subgroup_size <= caps.workgroup_invocations
+        and tile.is_shared_evenly(tile.subgroups * caps.subgroup_size)
+    ]
+
+
+def _is_used(tile: CooperativeTile, rows: int, columns: int) -> bool:
+    """Whether half of a tile is in use."""
+    return rows * 2 > tile.rows and columns * 2 > tile.columns
+
+
 def cooperative_tile(
     rows: int, columns: int, matrices: int, caps: Capabilities, *, b_along_depth: bool = False
 ) -> CooperativeTile:
@@ -79,20 +97,91 @@ def cooperative_tile(
     """
     if caps.is_cpu:
         return _CPU_TILE
-    fitting = [
-        tile
-        for tile in _TILES
-        if not (b_along_depth and tile.columns > _WIDEST_ALONG_DEPTH)
-        and tile.shared_bytes <= caps.shared_memory_bytes
-        and tile.subgroups * caps.subgroup_size <= caps.workgroup_invocations
-        and tile.is_shared_evenly(tile.subgroups * caps.subgroup_size)
-    ]
-    used = [tile for tile in fitting if rows * 2 > tile.rows and columns * 2 > tile.columns]
+    fitting = [tile for tile in _fitting(caps) if not (b_along_depth and tile.columns > _WIDEST_ALONG_DEPTH)]
+    used = [tile for tile in fitting if _is_used(tile, rows, columns)]
     for tile in used:
         if tile.tiles(rows, columns) * matrices >= caps.model.workgroups(_TILES_EACH):
             return tile
     smallest = (used or fitting)[-1]
     return next(tile for tile in fitting if (tile.rows, tile.columns) == (smallest.rows, smallest.columns))
+
+
+class _Speed(NamedTuple):
+    """The share of a processor's rate of matrices that tiles reach, with one workgroup on it and with two, and the most
+    parts of the depth that were measured."""
+
+    alone: float
+    together: float
+    parts: int
+
+
+_SPEEDS = (
+    {(128, 256): _Speed(0.56, 0.56, 4), (128, 128): _Speed(0.44, 0.49, 1), (64, 128): _Speed(0.26, 0.38, 4)},
+    {(128, 256): _Speed(0.50, 0.50, 4), (128, 128): _Speed(0.44, 0.55, 1), (64, 128): _Speed(0.26, 0.38, 4)},
+)
+"""For a second factor whose neighbours lie across the depth, and for one where they lie along it. Measured on an H200:
+products of 128 to 2048 rows, and of 4096, with depths and columns of 4096 to 14336."""
+_PART_ROUNDS = 8
+"""The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
+_BUSY = 3 / 4
+"""Workgroups for each processor from which on times were measured: what has fewer takes smaller tiles."""
+_SURELY = 1.05
+"""Parts are taken where they would still pay if they took so much longer."""
+_MERGE_BANDWIDTH = 1.16
+"""The speed of the dispatch that adds parts, which are partly in caches, beside a copy's."""
+
+
+def parted_tile(
+    rows: int, columns: int, depth: int, matrices: int, caps: Capabilities, *, b_along_depth: bool
+) -> tuple[CooperativeTile, int]:
+    """The tile for a product that may be split along the depth, and into how many parts it then is.
+
+    The fastest by the device's model where it knows the rate of matrices and the product has more than 64 rows, which
+    bounds it by arithmetic: few large tiles in parts are faster than more smaller ones. H200, 256x4096 of depth 14336 in
+    104 us with 32 tiles of 128x256 in four parts, in 180 with 128 tiles of 64x128.
+    """
+    chosen = decided(_fastest_parts, caps, b_along_depth, (rows, columns, depth, matrices))
+    if chosen is not None:
+        return CooperativeTile(*chosen[0]), chosen[1]
+    tile = cooperative_tile(rows, columns, matrices, caps, b_along_depth=b_along_depth)
+    workgroups = tile.tiles(rows, columns) * matrices
+    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
+    few = 2 * workgroups <= to_fill
+    return tile, min(to_fill * 2 // workgroups, -(-depth // tile.depth) // _PART_ROUNDS) if few else 1
+
+
+def _fastest_parts(
+    caps: Capabilities, b_along_depth: bool, sizes: tuple[int, int, int, int]
+) -> tuple[tuple[int, ...], int] | None:
+    rows, columns, depth, matrices = sizes
+    model = caps.model
+    rate = model.half_products_per_microsecond
+    if caps.is_cpu or rate is None or rows <= 64 or columns <= 64:
+        return None
+    found: list[tuple[float, CooperativeTile, int]] = []
+    for tile in _fitting(caps):
+        speed = _SPEEDS[b_along_depth].get((tile.rows, tile.columns))
+        if speed is None or not _is_used(tile, rows, columns):
+            continue
+        rounds = -(-depth // tile.depth)
+        for parts in range(1, speed.parts + 1):
+            if parts > 1 and rounds < parts * _PART_ROUNDS:
+                break
+            workgroups = tile.tiles(rows, columns) * matrices * parts
+            if workgroups < _BUSY * model.processors:
+                continue
+            each = tile.rows * tile.columns * tile.depth * -(-rounds // parts) / rate
+            pairs, rest = divmod(workgroups, 2 * model.processors)
+            last = min(each / speed.alone if rest <= model.processors else math.inf, 2 * each / speed.together)
+            time = 2 * pairs * each / speed.together + (last if rest else 0.0)
+            if parts > 1:
+                moved = 8 * rows * columns * matrices * parts / (_MERGE_BANDWIDTH * model.bytes_per_microsecond)
+                time = _SURELY * (time + model.dispatch_microseconds + moved)
+            found.append((time, tile, parts))
+    if not found:
+        return None
+    _, tile, parts = min(found, key=lambda choice: choice[0])
+    return tuple(tile), parts
 
 
 def cooperative_constants(tile: CooperativeTile, matrix: CooperativeMatrix, caps: Capabilities) -> dict[str, int]:

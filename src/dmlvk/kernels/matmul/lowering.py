@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.activation import Activation, fused
 from dmlvk.kernels.common.cooperative_matrix import cooperative_matrix
-from dmlvk.kernels.common.cooperative_tile import cooperative_constants, cooperative_tile, whole_words
+from dmlvk.kernels.common.cooperative_tile import cooperative_constants, parted_tile, whole_words
 from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.gate import gate_launches
 from dmlvk.kernels.common.limitation import LOOP_ROUNDS, STORAGE_BINDING
@@ -344,7 +344,8 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
     assert matrix is not None, "the rule asks for one"
     a = factor_access(product.data_type, product.a, product.a_strides, 2)
     b = factor_access(product.data_type, product.b, product.b_strides, 3)
-    tile = cooperative_tile(product.rows, product.columns, product.matrices, caps, b_along_depth=b.along_depth)
+    sizes = product.rows, product.columns, product.depth, product.matrices
+    tile, parts = parted_tile(*sizes, caps, b_along_depth=b.along_depth)
     words = [
         whole_words(product.data_type, place, strides, inner, size, along_depth=access.along_depth)
         for place, strides, access, inner, size in (
@@ -360,11 +361,7 @@ def cooperative(product: Product, caps: Capabilities) -> Plan:
         "VECTOR_B": int(words[1]),
     }
     workgroups = tile.tiles(product.rows, product.columns) * product.matrices
-    rounds = -(-product.depth // tile.depth)
-    to_fill = caps.model.workgroups(1)  # a workgroup of cooperative matrices is a whole processor's
-    few = 2 * workgroups <= to_fill
-    parts = min(to_fill * 2 // workgroups, rounds // _LEAST_ROUNDS) if few else 1
-    divided = split_sum(product, caps, rounds, parts)
+    divided = split_sum(product, caps, -(-product.depth // tile.depth), parts)
     return parts_and_merge(
         "gemm_cooperative",
         product,

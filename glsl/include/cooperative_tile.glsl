@@ -75,23 +75,16 @@ uint places_b[STAGED_B];
 Raw staged_a[STAGED_A];
 Raw staged_b[STAGED_B];
 
-// (line, word) of an invocation's word, where lines have so many words and one of padding. Eight neighbours write 128 bytes at a
-// time: where a line is shorter than that, they take parts of lines that lie in different banks.
-uvec2 word_of(uint i, uint words) {
+// (line, word) of an invocation's words of the tiles.
+uvec2 word_of_a(uint i) {
     const uint e = i * LOCAL_SIZE_X + gl_LocalInvocationIndex;
-    if (words > 7 || words % 2 != 0) return uvec2(e / words, e % words);
-    const uint block = e / (8 * words) * 8, within = e % (8 * words);
-    if (words == 6) {
-        // Each of three lines' words, and beside them two of a fourth's, which lie where that line ends.
-        const uint third = within % 24 / 8, lane = within % 8, parity = within / 24;
-        return uvec2(block + parity + (lane < 6 ? 4 - 2 * third : 6), lane < 6 ? lane : 2 * third + lane - 6);
-    }
-    const uint line = within / words, apart = 8 / words;
-    return uvec2(block + line % apart * words + line / apart, within % words);
+    return uvec2(e / WORDS_A, e % WORDS_A);
 }
 
-uvec2 word_of_a(uint i) { return word_of(i, WORDS_A); }
-uvec2 word_of_b(uint i) { return word_of(i, WORDS_B); }
+uvec2 word_of_b(uint i) {
+    const uint e = i * LOCAL_SIZE_X + gl_LocalInvocationIndex;
+    return uvec2(e / WORDS_B, e % WORDS_B);
+}
 
 // One of PARTS parts of the words of the tiles that start at k.
 void fetch_part(uint k, uint part) {

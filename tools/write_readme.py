@@ -14,6 +14,8 @@ import hashlib
 import json
 import pathlib
 import sys
+from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
 
 import performance_page
@@ -22,12 +24,14 @@ import zoo_page
 from dmlvk.html import palette
 from dmlvk.verify.html import figure
 from dmlvk_bench import figures
-from dmlvk_bench.results import Results, read
+from dmlvk_bench.results import LanguageRow, Results, read
+from dmlvk_bench.rivals.llama_server import NAME as LLAMA
 from dmlvk_bench.zoo.command import Speed, counts, speed
 
 README = performance_page.ROOT / "README.md"
 PICTURE = performance_page.ROOT / "docs/images/networks.svg"
 MARKS = ("<!-- python tools/write_readme.py writes this -->\n", "<!-- up to here -->\n")
+LANGUAGE = performance_page.ROOT / "bench/results/h200-llm.json"
 HALVES = ("GEMM depth 4096 FLOAT16 4096x4096", "GEMM depth 8192 FLOAT16 8192x8192")
 ATTENTION = "attention FLOAT16 b8 h32 q4096 k4096 d128"
 
@@ -47,7 +51,7 @@ other makers' GPUs in the same package | eager: {eager}. As a CUDA graph: {graph
 | ncnn | processors and Vulkan GPUs, phones too | a small C++ library, networks in its own format | \
 ONNX files as they are | not measured there; `python -m dmlvk bench --against ncnn` does on your device |
 | llama.cpp | processors and most GPUs | language models as GGUF files, weights of few bits, a server | \
-other networks | not measured yet; `python -m dmlvk bench --suite llm --llama-server FOLDER` runs both |
+other networks | [language models]({language}) of 1 and 8 billion random weights: {llama} |
 """
 
 
@@ -58,16 +62,29 @@ def _words(found: Speed | None) -> str:
     return f"**{found.mean:.2f}**, geometric mean of {found.models} of those, {faster}"
 
 
+def beside_llama(rows: Sequence[LanguageRow]) -> str:
+    """How long llama.cpp takes for one sequence's prompts and answers, beside us."""
+    alone = [row for row in rows if row.batch == 1 and LLAMA in row.rivals]
+    if not alone:
+        return "not in the kept results"
+    means = [
+        geometric_mean(getattr(row, speed) / row.rivals[LLAMA][speed] for row in alone)
+        for speed in ("prompt_per_s", "new_per_s")
+    ]
+    return f"prompts **{means[0]:.2f}**, answers **{means[1]:.2f}**, geometric means of {len(alone)}"
+
+
 def _path(results: pathlib.Path) -> str:
     return results.relative_to(performance_page.ROOT).as_posix()
 
 
-def table(targets: Results, rows: list[dict[str, Any]]) -> str:
+def table(targets: Results, rows: list[dict[str, Any]], language: Sequence[LanguageRow]) -> str:
     """The table.
 
     Args:
         targets: The results of the project's targets.
         rows: Those of the exported architectures.
+        language: Those of language models.
     """
     ratios = {row.problem: row.ratio for row in targets.problems if row.ratio is not None}
     halves = [ratios[name] for name in HALVES]
@@ -77,6 +94,8 @@ def table(targets: Results, rows: list[dict[str, Any]]) -> str:
         attention=ratios[ATTENTION],
         headline=_path(performance_page.HEADLINE),
         zoo=_path(zoo_page.RESULTS),
+        language=_path(LANGUAGE),
+        llama=beside_llama(language),
         right=counts(rows),
         **{rival: _words(speed(rows, rival)) for rival in ("eager", "graph", "webgpu")},
     )
@@ -87,7 +106,8 @@ def readme() -> str:
     before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
     after = rest.split(MARKS[1])[1]
     rows = json.loads(zoo_page.RESULTS.read_text(encoding="utf-8"))["rows"]
-    return before + MARKS[0] + table(read(performance_page.HEADLINE), rows) + MARKS[1] + after
+    written = table(read(performance_page.HEADLINE), rows, read(LANGUAGE).language)
+    return before + MARKS[0] + written + MARKS[1] + after
 
 
 def note() -> str:

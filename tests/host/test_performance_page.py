@@ -10,7 +10,7 @@ import performance_page
 import write_readme
 
 from dmlvk_bench import figures
-from dmlvk_bench.results import Ceilings, ProblemRow, Results, RivalTime, read
+from dmlvk_bench.results import Ceilings, LanguageRow, ProblemRow, Results, RivalTime, read
 
 ROW = page_samples.row(
     "add",
@@ -44,7 +44,12 @@ def test_the_readme_names_those_that_are_faster_and_what_was_not_timed() -> None
         "webgpu": {"ms": 8.0, "agrees": False},
     }
     rows = [{"architecture": "a", "right": True, "ms": 2.0, "rivals": rivals}, {"architecture": "b", "right": False}]
-    text = write_readme.table(read(performance_page.HEADLINE), rows)
+    llama = {"llama.cpp": {"prompt_per_s": 50.0, "new_per_s": 2.0}}
+    models = [
+        LanguageRow("a", batch, 1, 1, 1, 1, 100.0, 5.0, rivals) for batch, rivals in ((1, llama), (16, llama), (1, {}))
+    ]
+    text = write_readme.table(read(performance_page.HEADLINE), rows, models)
+    assert "prompts **2.00**, answers **2.50**, geometric means of 1 |" in text
     assert "[1 of 2 architectures]" in text and "in 1 of 2 files" in text
     assert "eager: **0.50**, geometric mean of 1 of those, faster than we are on 1." in text
     assert "graph: **4.00**, geometric mean of 1 of those, faster than we are on none |" in text

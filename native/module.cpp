@@ -442,6 +442,7 @@ nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object order
     device.logical.require_here();
     std::vector<std::pair<PyObject*, const PyBuffer*>> buffers;
     nb::list left_out;
+    bool has_previous = false;  // A command of this call: what was recorded before it is beside nothing here.
     for (size_t index = 0; index < nb::len(values); index++) {
         const PyLaunches::Launch& own = launches.launches.at(order.is_none() ? index : number_of(order, index));
         const nb::handle value = item_of(values, index);
@@ -458,13 +459,15 @@ nb::tuple launch(CommandList& list, const PyLaunches& launches, nb::object order
                 left_out.append(index);
             } else {
                 list.copy(source.buffer, source.offset, target.buffer, target.offset, source.bytes);
+                has_previous = true;
             }
             continue;
         }
         DispatchArguments arguments;
         arguments.kernel = own.kernel.kernel;
         arguments.writes = own.writes;
-        arguments.beside_previous = own.beside_previous;
+        arguments.beside_previous = own.beside_previous && has_previous;
+        has_previous = true;
         arguments.buffers.reserve(own.places.size() + 1);
         arguments.push.reserve(4 * own.places.size());
         for (size_t binding = 0; binding < own.places.size(); binding++) {

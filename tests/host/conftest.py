@@ -32,7 +32,7 @@ class NativeList:
         alignment, own = launches
         own = own if order is None else [own[place] for place in order]
         left_out = []
-        for index, ((kernel, writes, places), (_, grid, ranges)) in enumerate(zip(own, values, strict=True)):
+        for index, ((kernel, writes, places, _), (_, grid, ranges)) in enumerate(zip(own, values, strict=True)):
             buffers, remainders = [], []
             for (resource, slot), (*_, start, nbytes) in zip(places, ranges, strict=True):
                 whole = resources[resource] if resource in (2, 3) else resources[resource][slot]

@@ -9,7 +9,8 @@
 //   PLANAR (1)  output positions and taps have no depth: the input may have some, of which they read one plane
 //   WHOLE_TAPS (1)  a round's depth has one tap; else each word of 8 channels has its own
 //   Y_MODE  how outputs are written: Y_ELEMENTS, number by number; Y_PLANES, in quads of pixels, of which planes consist;
-//           Y_CHANNELS, in quads of channels, with pixels at one p.pixel_step, or anywhere where that is 0
+//           Y_CHANNELS, in quads of channels
+//   ONE_STEP (1)  Y_CHANNELS finds all pixels p.pixel_step apart; else each by its position
 //   HAS_BIAS (1), the activation's id
 // Grid: linear over groups and tiles, a group's tiles neighbours.
 //
@@ -28,7 +29,8 @@ layout(set = 0, binding = BINDING_X, std430) readonly buffer XWords { uvec4 x_wo
 layout(set = 0, binding = BINDING_W, std430) readonly buffer WWords { uvec4 w_words[]; };
 layout(set = 0, binding = BINDING_Y, std430) writeonly buffer YQuads { QUAD y_quads[]; };
 
-// Where a pixel's window starts: in memory (modulo 2^32, it may lie outside), its row and column, 16 bits of each, and its plane.
+// Where a pixel's window starts: in memory (modulo 2^32, it may lie outside), its row and column, 16 bits of each, and its plane,
+// which PLANAR does not read: all pixels have the same.
 struct Window {
     uint start;
     uint corner;
@@ -54,7 +56,7 @@ Window place_a(uint line, uint word) {
     uint batch;
     uvec3 o;
     split_pixel(min(first_m + line, p.pixels - 1), batch, o);
-    const uint plane = o.x * p.position_step[0] + p.position_start[0];
+    const uint plane = PLANAR != 0 ? p.position_start[0] : o.x * p.position_step[0] + p.position_start[0];
     const uint row = o.y * p.position_step[1] + p.position_start[1];
     const uint column = o.z * p.position_step[2] + p.position_start[2];
     const uint start = BYTE_OFFSET_X / T_BYTES + batch * p.input_strides[0] + group * p.group_channels +
@@ -69,7 +71,8 @@ Raw word_under_tap(Window window, uint word, uint k, bool there) {
     const uint channel = k + 8 * word - tap * p.group_channels;
     const uint line = quotient(tap, uvec2(p.window_divisor[0], p.window_divisor[1]));
     const uint front = PLANAR != 0 ? 0 : quotient(line, uvec2(p.front_divisor[0], p.front_divisor[1]));
-    const uint plane = window.plane + front * p.tap_step[0];
+    // For PLANAR a register and an addition a word less.
+    const uint plane = PLANAR != 0 ? p.position_start[0] : window.plane + front * p.tap_step[0];
     const uint down = (line - front * p.window[1]) * p.tap_step[1], right = (tap - line * p.window[2]) * p.tap_step[2];
     const uint row = uint(int(window.corner) >> 16) + down;
     const uint column = uint(int(window.corner << 16) >> 16) + right;
@@ -111,7 +114,8 @@ uvec2 place_of_quad(uint e) {
 // Where the output's quad of this pixel and channel begins. Not for Y_ELEMENTS.
 uint quad_element(uint pixel, uint channel) {
     if (Y_MODE == Y_CHANNELS) {
-        if (p.pixel_step != 0) return p.output_start + pixel * p.pixel_step + channel;
+        // Chosen by a constant, not by the parameter: the code of the other way costs registers even where it never runs.
+        if (ONE_STEP != 0) return p.output_start + pixel * p.pixel_step + channel;
         uint batch;
         uvec3 o;
         split_pixel(pixel, batch, o);

@@ -105,6 +105,7 @@ def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionP
         elif whole_planes(geometry.output_sizes, geometry.output_strides):
             y_mode = OutputMode.PLANES
     plane = math.prod(spatial)
+    in_line = len(pixels.sizes) == 1
     dispatch = dispatch_of(
         "convolution_cooperative",
         desc,
@@ -116,6 +117,7 @@ def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionP
             "WHOLE_TAPS": int(channels % tile.depth == 0),
             "PLANAR": int(geometry.output_sizes[2] == front == 1),
             "Y_MODE": y_mode,
+            "ONE_STEP": int(in_line),
         },
         linear_grid(groups * tile.tiles(geometry.pixels, outputs), caps),
         places={"x": source},
@@ -128,7 +130,7 @@ def cooperative(desc: ops.Convolution, geometry: Geometry, problem: ConvolutionP
         front_divisor=divisors([height]),
         plane=plane,
         plane_divisor=divisors([plane]),
-        pixel_step=pixels.strides[0][-1] if len(pixels.sizes) == 1 else 0,
+        pixel_step=pixels.strides[0][-1] if in_line else 0,
     )
     return filters.plan(*before, dispatch, temporary_bytes=scratch)
 

@@ -232,6 +232,7 @@ ROWS: tuple[KernelSpec, ...] = (
             ("WHOLE_TAPS", 1),
             ("PLANAR", 1),
             ("Y_MODE", 0),
+            ("ONE_STEP", 1),
         ),
         shared=(("Y", OutputMode),),
         variants=(("T", ("FLOAT16",)),),

@@ -17,7 +17,7 @@ from ray_cluster import run_on_cluster
 pytestmark = pytest.mark.full  # starts Ray and its proxy
 
 PROGRAM = """
-import json, sys, time, urllib.request
+import json, sys, time, urllib.error, urllib.request
 from ray import serve
 import ray
 import dmlvk.ray.serve
@@ -30,6 +30,16 @@ def ask(path, body=None):
     request = urllib.request.Request(URL + path, None if body is None else json.dumps(body).encode())
     with urllib.request.urlopen(request, timeout=300) as answer:
         return answer.read().decode()
+
+
+def wait_for(path):
+    # Ray's proxy learns of a route some time after the application is ready; until then it says 404.
+    while True:
+        try:
+            return ask(path)
+        except urllib.error.HTTPError as error:
+            assert error.code == 404, error
+            time.sleep(0.1)
 
 
 def infer():
@@ -48,6 +58,8 @@ with cluster(nodes=2, copies=1, cpus=2):
         {"twice": sys.argv[2]}, most_rows=4, share=0.5, ray_actor_options=options, health_check_period_s=1
     )
     serve.run(models, name="models", route_prefix="/onnx")
+    wait_for("/text/ready")
+    wait_for("/onnx/ready")
     asked = {"prompt": "xy", "max_tokens": 5, "temperature": 1.0, "seed": 3}
     whole = json.loads(ask("/text/v1/completions", asked))
     events = ask("/text/v1/completions", {**asked, "stream": True}).split("\\n\\n")

@@ -352,15 +352,15 @@ def summary(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def where() -> dict[str, str]:
-    """Devices, drivers and versions."""
+def where(commit: str) -> dict[str, str]:
+    """Devices, drivers, versions, and the day."""
     import dmlvk
 
     info = dmlvk.default_device().info
     said = {"device": info.name, "driver": info.driver, "cuda": str(torch.version.cuda)}
     for name in ("torch", "torchvision", "transformers"):
         said[name] = importlib.metadata.version(name)
-    return {**said, "dmlvk": dmlvk.__version__}
+    return {**said, "dmlvk": dmlvk.__version__, "commit": commit, "date": time.strftime("%Y-%m-%d", time.gmtime())}
 
 
 def main() -> None:
@@ -370,6 +370,7 @@ def main() -> None:
     parser.add_argument("--ways", default=",".join(WAYS), help="eager is needed: it has what is right")
     parser.add_argument("--small", action="store_true", help="small sizes")
     parser.add_argument("--deadline", type=float, default=90.0, help="seconds until all ways are to be ready")
+    parser.add_argument("--commit", default="", help="that of the build, kept with the rows")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each way, whose median counts")
     given = parser.parse_args()
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -379,7 +380,7 @@ def main() -> None:
     rows = measure(chosen, given.ways.split(","), given.small, given.deadline, given.rounds)
     print(summary(rows))
     if given.out:
-        given.out.write_text(json.dumps({**where(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        given.out.write_text(json.dumps({**where(given.commit), "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

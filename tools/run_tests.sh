@@ -81,12 +81,10 @@ all_checks() {  # all_checks: the table, and the end of the script, by whether a
 if [[ $tier == --check ]]; then
     check "ruff" .venv/bin/ruff check
     check "ruff format" .venv/bin/ruff format --check
-    # Each collects its own tests only, which takes as long as many of them; so the processes are shared between the two.
-    half=(.venv/bin/python -m pytest)
-    ((workers < 4)) || half+=(-n $((workers / 2)) --dist worksteal)
     start "mypy" .venv/bin/mypy
-    start "pytest, host tests" env PYTHONPATH=src:bench/src "${half[@]}" tests/host tests/fuzz -m "host and not slow and not full" "$@"
-    check "pytest, quick tests on the device" env "${driver[@]}" PYTHONPATH=src:bench/src DMLVK_VALIDATION=1 "${half[@]}" tests/device tests/onnx \
+    # One after the other: together, both processes would have to collect all tests, which takes as long as many of them.
+    check "pytest, host tests" env PYTHONPATH=src:bench/src "${pytest[@]}" tests/host tests/fuzz -m "host and not slow and not full" "$@"
+    check "pytest, quick tests on the device" env "${driver[@]}" PYTHONPATH=src:bench/src "${validated[@]:1}" tests/device tests/onnx \
         -m "quick and not slow and not full" "$@"
     gather
     all_checks

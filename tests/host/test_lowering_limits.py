@@ -22,11 +22,21 @@ PLAIN = ("least", "subgroups of 8", "subgroups of 128")
 MATRIX_FAMILIES = {f"dmlvk.spec.ops.{name}" for name in ("attention", "convolution", "integer", "matmul", "recurrent")}
 
 
-def descs(entry: OperatorCases) -> Iterator[OperatorDesc]:
-    """Every case of an operator with every type, packed and strided; of matrix families also with weights to keep."""
-    for case in entry.cases:
-        for data_type in case.only or entry.crossed_types:
+def descs(entry: OperatorCases, crossed: bool) -> Iterator[OperatorDesc]:
+    """Every case of an operator with every type, packed and strided; or, not crossed, every case, type and layout once.
+
+    Of matrix families also with weights to keep.
+    """
+    met: set[object] = set()
+    for turn, case in enumerate(entry.cases):
+        types = tuple(case.only or entry.crossed_types)
+        first = turn % len(types)  # so that cases differ in type
+        for data_type in types[first:] + types[:first]:
             for layout in ("packed", "strided") if case.layouts else ("packed",):
+                shown = {case.name, data_type.name, layout}
+                if not crossed and shown <= met:
+                    continue
+                met |= shown
                 desc = build(entry.operator, Variation(case, data_type, layout)).desc
                 yield desc
                 if entry.operator.__module__ in MATRIX_FAMILIES:
@@ -42,10 +52,13 @@ def with_weights_owned(desc: OperatorDesc) -> OperatorDesc:
 @pytest.mark.parametrize("every_device", [pytest.param(True, marks=pytest.mark.full, id="every device"), False])
 @pytest.mark.parametrize("operator", [row for row in all_cases() if row in LOWERINGS], ids=lambda row: row.__name__)
 def test_every_plan_keeps_to_its_device(operator: type[OperatorDesc], every_device: bool) -> None:
-    """Each desc under each rule on devices that take turns, and each rule on each device; or all on all of them."""
+    """Each desc under each rule on devices that take turns, and each rule on each device; or all on all of them.
+
+    Every device has the full cross of cases, types and layouts.
+    """
     names = tuple(DEVICES) if operator.__module__ in MATRIX_FAMILIES else PLAIN
     met: set[tuple[str, str]] = set()
-    for turn, desc in enumerate(descs(all_cases()[operator])):
+    for turn, desc in enumerate(descs(all_cases()[operator], every_device)):
         for place, name in enumerate(names):
             caps = DEVICES[name]
             for rule in possible_rules(desc, caps):

@@ -38,6 +38,7 @@ the problem has: starting and draining a dispatch costs microseconds. What is be
 
 _TARGETS = """
 `python -m dmlvk bench --headline --against torch` prints this table; this is that of `bench/results/h200-headline.json`.
+What it says was not measured became a target after that run.
 """
 
 _CEILINGS = """
@@ -52,10 +53,10 @@ The machine's limits, measured in the same run: {figures}.
 """
 
 _ARITHMETIC = """
-TFLOP/s, or as many operations of integers, a multiply-add counted as two, and the share of what multiply-adds in registers
-reach by the same means. PyTorch's float32 is float32 (no TF32), and cuDNN takes the algorithm that it measures to be the
-fastest. Its times are those of eager calls, between events: of problems of a few microseconds they hold its launches, as
-ours hold the barriers between repeats of a recorded list.
+TFLOP/s, or as many operations of integers, a multiply-add counted as two, and the share of what multiply-adds in
+registers reach by the same means. PyTorch's float32 is float32 (no TF32), cuDNN takes the algorithm that it measures
+to be the fastest, and attention the backend that is. Its times are those of eager calls, between events: of problems
+of a few microseconds they hold its launches, as ours hold the barriers between repeats of a recorded list.
 """
 
 _LAUNCHES = """

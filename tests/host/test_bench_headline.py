@@ -53,7 +53,7 @@ def test_everything_that_is_named_is_there() -> None:
 
 def test_nothing_is_judged_that_was_not_measured() -> None:
     found = headline.rows(results())
-    assert len(found) == len(HEADLINE) == 43
+    assert len(found) == len(HEADLINE) == 107
     assert {row.verdict for row in found} == {NOT_MEASURED, NOT_JUDGED}
     assert all(row.ratio is None for row in found)
     assert [row.what for row in found if row.verdict == NOT_JUDGED] == ["GEMM 4096, bfloat16", "GEMM 8192, bfloat16"]
@@ -100,6 +100,18 @@ def test_ceilings_have_some_slack() -> None:
     assert row_of(elsewhere, "copy, read").verdict == NOT_JUDGED
 
 
+def test_a_least_rate_has_no_slack() -> None:
+    halves, rows = "GEMM depth 8192 FLOAT16 8192x8192", "GEMM depth 16384 FLOAT16 16x16384"
+
+    def verdicts(rate: float, share: float) -> list[tuple[str, str]]:
+        found = results(problems=[problem(halves, 1e6, operations=rate * 1e12), problem(rows, 1.0, share=share)])
+        return [(row.target, row.verdict) for name in (halves, rows) for row in [row_of(found, name)]]
+
+    targets = ["at least 420 TFLOP/s", "at least 0.95 of the copy bandwidth"]
+    assert verdicts(421.0, 0.951) == [(target, MET) for target in targets]
+    assert verdicts(419.0, 0.949) == [(target, MISSED) for target in targets]
+
+
 def test_launches_count_from_the_first_dispatch() -> None:
     found = results(
         launches={"1 dependent": 15.0, "1000 dependent": 15 + 999 * 1.8, "100 dependent": 190.0, TORCH_GRAPH: 95.0}
@@ -138,6 +150,6 @@ def test_the_bfloat16_rows_say_why_and_what_is_nearest() -> None:
 def test_tables_show_every_row_and_count_the_verdicts() -> None:
     found = headline.rows(results(problems=[problem(ADD, 0.1, 0.2), problem(SOFTMAX, 1.0, 1.5)]))
     text, page = headline.table(found), headline.markdown(found)
-    assert text.splitlines()[-1] == "2 met, 1 missed, 2 not judged, 38 not measured" == headline.summary(found)
+    assert text.splitlines()[-1] == "2 met, 1 missed, 2 not judged, 102 not measured" == headline.summary(found)
     assert all(row.what in text and row.what in page for row in found)
     assert page.count("**missed**") == 1 and len({line.count("|") for line in page.splitlines()}) == 1

@@ -221,7 +221,7 @@ def problems(scale: Scale) -> list[Problem]:
     found = [
         _problem(scale, large, 32, target=0.9),
         _problem(scale, large, 32, layout="NHWC", target=0.9),
-        _problem(scale, large, 32, FLOAT16, target=0.8),
+        _problem(scale, large, 32, FLOAT16, target=0.85),
         _problem(scale, large, 32, FLOAT16, "NHWC", target=0.5),
     ]
     for data_type in (FLOAT32, FLOAT16):
@@ -234,6 +234,13 @@ def problems(scale: Scale) -> list[Problem]:
         name = "transposed convolution 4x4 stride 2"
         found.append(_plain(scale, name, data_type, image, (256, 128, 4, 4), goals[0], stride=2, transposed=True))
         found.append(_plain(scale, "convolution 3x3x3", data_type, volume, (64, 64, 3, 3, 3), goals[1]))
+    for layer, batch, target in (
+        (_Layer(320, 320, 64, 3), 2, 0.75),
+        (_Layer(512, 512, 28), 32, 0.9),
+        (_Layer(256, 256, 56, 3, 2), 32, 1.0),
+        (RESNET_50[0], 32, 1.0),
+    ):
+        found.append(_problem(scale, layer, batch, FLOAT16, target=target))
     for batch in (1, 32):
         layers = dict.fromkeys((*RESNET_50, *MOBILENET_V2))
         found += [_problem(scale, layer, batch, group=_NETWORKS) for layer in layers]

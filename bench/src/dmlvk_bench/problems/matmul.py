@@ -90,6 +90,10 @@ def _gated(scale: Scale, rows: int, depth: int, columns: int) -> Problem:
     )
 
 
+_WIDE = ((128, 4096, 14336), (256, 14336, 4096), (512, 4096, 4096), (2048, 4096, 14336))
+"""Rows, depth and columns of the products of a language model's layers with the words of a prompt."""
+
+
 def problems(scale: Scale) -> list[Problem]:
     """Every problem, in the order of the report."""
     large = 16384
@@ -107,6 +111,11 @@ def problems(scale: Scale) -> list[Problem]:
         _product(scale, FLOAT16, 8192, 8192, 8192, 0.6),
         _product(scale, FLOAT16, 1024, 1024, 1024, 0.7),
     ]
+    for data_type, target, small in ((FLOAT32, 0.92, 0.92), (FLOAT16, 0.6, 0.75)):
+        for sizes in _WIDE:
+            found += [_product(scale, data_type, *sizes, target, transposed=transposed) for transposed in (False, True)]
+        found.append(_product(scale, data_type, 1000, 1000, 1000, small))
+        found.append(_product(scale, data_type, 128, 64, 128, small, batch=192))
     for data_type in FLOATS:
         for rows in (1, 4, 8, 16):
             for transposed in (False, True):

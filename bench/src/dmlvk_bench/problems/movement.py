@@ -55,6 +55,16 @@ def _join(scale: Scale, data_type: TensorDataType, name: str, first: Sizes, seco
     return _problem(f"join, {name}", desc, lambda torch, *pieces: torch.cat(pieces, axis), copy_target=_MOVED)
 
 
+def _join_channels(scale: Scale, data_type: TensorDataType, channels: Sizes, plane: int) -> Problem:
+    """Images of so many channels each, joined along the channels, as networks of dense blocks do."""
+    batch, *_ = scale.fit((32, sum(channels), plane, plane), 0)
+    inputs = tuple(TensorDesc(data_type, (batch, own, plane, plane)) for own in channels)
+    desc = dmlvk.Join(
+        input_tensors=inputs, output_tensor=TensorDesc(data_type, (batch, sum(channels), plane, plane)), axis=1
+    )
+    return _problem(f"join, {len(channels)} along channels", desc, lambda torch, *pieces: torch.cat(pieces, 1))
+
+
 def _split(scale: Scale, data_type: TensorDataType, sizes: Sizes, axis: int, lengths: Sequence[int]) -> Problem:
     sizes = scale.fit(sizes, 0)
     lengths = (sizes[0] // 3,) * 3 if axis == 0 else lengths
@@ -210,6 +220,8 @@ def problems(scale: Scale) -> list[Problem]:
             _join(scale, data_type, "rows", (4096 * more, 8192), (4096 * more, 8192), 0),
             _join(scale, data_type, "columns", (8192 * more, 4096), (8192 * more, 4096), 1),
             _join(scale, data_type, "columns, no row on a word", (4096 * more, 8191), (4096 * more, 8193), 1),
+            _join_channels(scale, data_type, (64, 128, 64), 56),
+            _join_channels(scale, data_type, (256, 128, 64), 28),
             _split(scale, data_type, (8192 * more, 12288), 1, (4096, 4096, 4096)),
             _split(scale, data_type, (12288 * more, 8192), 0, (4096 * more,) * 3),
             _slice(scale, data_type, "columns on words", 4096, 8192, (1, 1), lambda torch, x: x[:, 4096:12288].contiguous()),

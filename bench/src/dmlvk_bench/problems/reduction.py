@@ -80,6 +80,7 @@ def problems(scale: Scale) -> list[Problem]:
             _reduce(scale, "row sum", data_type, matrix, (1,), target=1.1),
             _reduce(scale, "column sum", data_type, matrix, (0,), copy_target=_COPY, free=(1, 0)),
             _reduce(scale, "full sum", data_type, (1 << 28,), (0,), copy_target=_COPY),
+            _reduce(scale, "maximum of all", data_type, (1 << 28,), (0,), ReduceFunction.MAX, target=1.0),
             _reduce(scale, "arg-max of rows", data_type, matrix, (1,), ReduceFunction.ARGMAX, copy_target=_COPY),
             _reduce(scale, "maximum of rows", data_type, matrix, (1,), ReduceFunction.MAX, copy_target=_COPY),
             _reduce(scale, "L2 norm of rows", data_type, matrix, (1,), ReduceFunction.L2, copy_target=_COPY),

@@ -73,6 +73,8 @@ def problems(scale: Scale) -> list[Problem]:
             ),
             _softmax(scale, "softmax over channels", data_type, (8, 1000, 64, 64), 1, single, free=(0, 2)),
         ]
+        # Rows of a vocabulary, which start on 16-byte words and do not.
+        found += [_softmax(scale, "softmax", data_type, (4096, size), 1, {"target": 1.5}) for size in (50000, 50257)]
     return [
         *found,
         _softmax(scale, "softmax", FLOAT32, (65536, 1000), 1, single),

@@ -238,3 +238,16 @@ def test_sizes_that_a_stack_does_not_suit_are_planned_anew_ever_more_seldom() ->
     assert wasteful > 16 and plans[-1] == 6, (
         "one plan at first, and one for the 1st, 2nd, 4th, 8th and 16th that wastes room"
     )
+
+
+@pytest.mark.parametrize(("middle", "plans"), [(512, 1), (256, 2)])
+def test_a_plan_is_kept_while_it_wastes_no_more_than_a_quarter_and_16_kib(middle: int, plans: int) -> None:
+    """Three blocks, each used together with the next, that a fourth has put on top of each other. Without the fourth, the
+    first and the third could share a place."""
+    stacked = _stacked([(0, 1), (1, 2), (2, 3), (3, 4)], 5)
+    scratch = [0] * 5
+    first, _ = stacked.fitted([2560, 2304, 2048, 2560, *scratch])
+    assert first.offsets[:4] == (0, 2560, 2560 + 2304, 0)
+    arena, live = stacked.fitted([22016, middle, 22016, 0, *scratch])
+    assert max(live) == 22016 + middle and stacked.plans == plans
+    assert arena.nbytes == (2 * 22016 + middle if plans == 1 else 22016 + middle)

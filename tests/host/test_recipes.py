@@ -586,3 +586,52 @@ def test_a_number_that_is_pinned_each_time_is_no_symbol() -> None:
             wanted = lower(desc_with(rows, columns), caps)
             assert filled == shown(wanted) and kernels(recipe.plan) == kernels(wanted), (rows, columns)
     assert plain == [False, False, True, False, True, True, True, False, True, True]
+
+
+def test_an_operator_keeps_sixteen_recipes() -> None:
+    """Each number has one of its own. What was not used for longest goes first, and is made again when asked for."""
+    outer = SizeTrace()
+    mould = Mould(tensor(1, 1, outer.symbol("rows", 1), 64))
+    symbols = function_of(outer, mould.symbols)
+
+    def lower_one(own: TensorDesc) -> tuple[OperatorDesc, Plan]:
+        count = len(range(own.sizes[2]))  # a loop that only a plain number can end
+        return product((1, 1, count, 64), (1, 1, 64, 8), (1, 1, count, 8)), Plan(())
+
+    recipes = Recipes(mould, lower_one)
+    made = [recipes.filled(symbols(rows))[0] for rows in range(1, 17)]
+    assert [recipes.filled(symbols(rows))[0] for rows in range(1, 17)] == made
+    recipes.filled(symbols(1))
+    recipes.filled(symbols(17))
+    assert made[0] in recipes and made[1] not in recipes and all(recipe in recipes for recipe in made[2:])
+    again, _ = recipes.filled(symbols(2))
+    assert again is not made[1] and again in recipes
+
+
+def test_operators_in_pieces_keep_64_choices_of_recipes() -> None:
+    """A choice is one recipe a piece. What was not used for longest goes first, and is made again when asked for."""
+
+    class Piece:
+        plan = Plan(())
+
+    class Alternatives:
+        """A piece that has a recipe of its own for each number."""
+
+        def __init__(self) -> None:
+            self._made: dict[int, Any] = {}
+
+        def filled(self, values: tuple[int, ...]) -> tuple[Any, FilledPlan]:
+            (number,) = values
+            plan = FilledPlan((), (), 0, 0, ())
+            return self._made.setdefault(number, Piece()), plan
+
+    parts: Any = [(Alternatives(), 1), (Alternatives(), 1)]
+    joint = JointRecipes(beside(41, split=True), parts)
+    choices = list(itertools.product(range(8), range(8)))
+    made = [joint.filled(choice)[0] for choice in choices]
+    assert [joint.filled(choice)[0] for choice in choices] == made
+    joint.filled(choices[0])
+    joint.filled((8, 8))
+    assert made[0] in joint and made[1] not in joint and all(recipe in joint for recipe in made[2:])
+    again, _ = joint.filled(choices[1])
+    assert again is not made[1] and again in joint

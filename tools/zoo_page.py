@@ -7,7 +7,8 @@ from typing import Any
 
 from fetch_models import ROOT
 
-from dmlvk_bench.zoo.command import RIVALS, summary
+from dmlvk_bench.names import BESIDE
+from dmlvk_bench.zoo.command import summary
 
 RESULTS = ROOT / "bench" / "results" / "h200-zoo.json"
 
@@ -16,7 +17,7 @@ HEAD = """# Exported architectures
 Architectures of torchvision and classes of transformers, with random weights, as PyTorch's two exporters write them.
 Device: {device}, {driver}; PyTorch {torch}.
 `python -m dmlvk bench --json bench/results/h200-zoo.json zoo --folder FOLDER --stages export,check,time` exports and runs
-them.
+them. It can do so in parts: `--seconds` ends it with what there is, and with `--missing` another command goes on.
 
 A file is right where every output is within 0.001 of what PyTorch's CPU computed, relative to the largest number in it; or
 at most twice as far off as ONNX Runtime's CPU with the same file, if that is within 0.005; or within 0.001 of that. Of
@@ -25,13 +26,16 @@ detectors at most 2 % of the detections may differ in box, label, score or mask;
 {summary}
 
 Times are the caller's, arrays in and arrays out, in milliseconds. The columns of rivals say how many times ours theirs is; a
-rival that is wrong stands in brackets. Other processes load models on the same GPU meanwhile, for ours and theirs alike.
+rival that is wrong stands in brackets. {beside}
 Dispatches are those of a run, and host reads the times that it waits for computed values. "-": not exported or not timed;
 the reasons are below the table. One file of each architecture is timed{earlier}.
 
 | architecture | kind | torchscript | dynamo | dispatches | host reads | ms | PyTorch eager | CUDA graph | WebGPU |
 | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
+
+ALONE = "Nothing else runs meanwhile: several files are made ready at a time, and then timed one after another."
+NOT_ALONE = "Other processes load models on the same GPU meanwhile, for ours and theirs alike."
 
 Row = dict[str, Any]
 
@@ -45,7 +49,7 @@ def page() -> str:
         by_name.setdefault(row["architecture"], {})[row["exporter"]] = row
     torch = next((row["torch"] for row in rows if "torch" in row), "")
     said = list(summary(rows))
-    figures = [line for line in said if ": " not in line or line.split(":")[0] in RIVALS]
+    figures = [line for line in said if ": " not in line or line.split(":")[0] in BESIDE]
     reasons = [line for line in said if line not in figures]
     machine = found["machine"]
     commits = sorted({row["commit"] for row in rows if "commit" in row})
@@ -54,6 +58,7 @@ def page() -> str:
         driver=machine["driver"],
         torch=torch,
         summary="\n".join(f"- {line}" for line in figures),
+        beside=ALONE if found.get("timed_alone") else NOT_ALONE,
         earlier=f"; the others ran at commit {', '.join(commits)}" if commits else "",
     )
     lines = [_line(files) for files in by_name.values()]
@@ -71,7 +76,7 @@ def _line(files: dict[str, Row]) -> str:
         *(_verdict(files.get(name, {})) for name in ("torchscript", "dynamo")),
     ]
     cells += [*(str(ran.get(name, "-")) for name in ("dispatches", "host_reads")), f"{timed['ms']:.2f}" if timed else "-"]
-    cells += [_ratio(timed, rival) for rival in RIVALS]
+    cells += [_ratio(timed, rival) for rival in BESIDE]
     return f"| {' | '.join(cells)} |\n"
 
 

@@ -8,6 +8,7 @@ the reason on standard error; 130 for a run that Ctrl-C ended.
 
 from __future__ import annotations
 
+import math
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -18,7 +19,7 @@ from dmlvk.cli import execute
 from dmlvk.cli.command import Command, Group, option
 from dmlvk.cli.output import Output
 from dmlvk.cli.parameters import NewFile, device_option, json_option, names_option
-from dmlvk_bench.names import RIVALS, STAGES, SUITES
+from dmlvk_bench.names import BESIDE, EXPORTERS, RIVALS, STAGES, SUITES
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=pathlib.Path)
 
@@ -112,7 +113,18 @@ def compare(before: pathlib.Path, after: pathlib.Path, out: Output) -> int:
 )
 @option("--only", default="", metavar="NAME", help="One architecture, or one kind of them.")
 @names_option("--stages", STAGES, default=STAGES[:2], help=f"Of {', '.join(STAGES)}, with commas between.")
-@option("--jobs", type=click.IntRange(min=1), default=2, help="How many files at once.")
+@names_option("--exporters", EXPORTERS, default=EXPORTERS, help=f"Of {', '.join(EXPORTERS)}, with a comma between.")
+@names_option("--rivals", BESIDE, default=BESIDE, help=f"What is timed beside us, of {', '.join(BESIDE)}; '' for nothing.")
+@option("--jobs", type=click.IntRange(min=1), default=2, help="How many files at once; each is timed alone.")
+@option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=math.inf,
+    show_default=False,
+    help="End after so long with what there is; a later command goes on.",
+)
+@option("--missing", is_flag=True, help="Check and time only what the folder has no result of.")
+@option("--lean", is_flag=True, help="Delete a right file when another exporter's will be timed in its place.")
 @_commit("--json")
 @device_option
 @json_option

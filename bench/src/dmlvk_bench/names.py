@@ -1,4 +1,4 @@
-"""The words that the command takes: suites, rivals and stages. They are known before anything is measured or imported."""
+"""The words that the command takes: suites, rivals, stages and exporters. They are known before anything is imported."""
 
 from __future__ import annotations
 
@@ -12,3 +12,7 @@ SUITES: Final = (*USUAL_SUITES, "llm")
 RIVALS: Final = ("torch", "onnxruntime", "ncnn")
 STAGES: Final = ("export", "check", "time")
 """What is done with each file of the zoo."""
+EXPORTERS: Final = ("torchscript", "dynamo")
+"""PyTorch's two exporters: by tracing, and by ``torch.export``."""
+BESIDE: Final = ("eager", "graph", "webgpu")
+"""What the zoo times beside us: PyTorch's calls, PyTorch's CUDA graph, ONNX Runtime's WebGPU provider."""

@@ -52,6 +52,8 @@ THOROUGH: Final = Pace(warm_up=0.2, window=0.05, longest=1.5, samples=9, seconds
 """The pace for figures that are kept."""
 SINGLE: Final = Pace(warm_up=0.2, window=0.05, longest=1.5, samples=20, seconds=0.1, submission=0.0, patience=3.0)
 """The pace for figures that are kept, where each sample is one execution."""
+NEXT: Final = Pace(warm_up=0.06, window=0.03, longest=1.0, samples=15, seconds=0.08, submission=0.0, patience=2.0)
+"""The pace for figures that are kept of many models, each a moment after the last, so that the clocks are up."""
 SOFTWARE: Final = Pace(warm_up=0.0, window=0.05, longest=0.2, samples=9, seconds=0.05, submission=0.03, patience=0.5)
 """The pace of a CPU's driver, whose clocks are up already: a problem takes it a large part of a second."""
 QUICK: Final = Pace(warm_up=0.0, window=0.0, longest=0.0, samples=3, seconds=0.0, submission=0.005, patience=0.3)

@@ -24,7 +24,7 @@ from dmlvk_bench.rivals import Rival
 from dmlvk_bench.rivals.onnxruntime_rival import OnnxRuntimeRival
 from dmlvk_bench.rivals.onnxruntime_worker import WEBGPU
 from dmlvk_bench.rivals.torch_rival import TorchRival
-from dmlvk_bench.timing import QUICK, SINGLE, settled_samples, spread
+from dmlvk_bench.timing import QUICK, SINGLE, Pace, settled_samples, spread
 
 FLOAT32_TOLERANCE, FLOAT16_TOLERANCE = 1e-4, 1e-2
 """Largest difference of an output from a rival's, relative to the largest number in it."""
@@ -127,7 +127,7 @@ def _ours(candidate: Candidate, choice: str | None, *, quick: bool) -> tuple[dic
     outputs: list[Any] = [session.run(None, first)]
     first_seconds = time.perf_counter() - started
     outputs.append(session.run(None, second))
-    timing = timed(lambda: session.run(None, first), quick=quick)
+    timing = timed(lambda: session.run(None, first), QUICK if quick else SINGLE)
     report = session.report()
     profile = session.profile(first)
     row = {
@@ -145,7 +145,7 @@ def _ours(candidate: Candidate, choice: str | None, *, quick: bool) -> tuple[dic
     return row, outputs, profile.table().splitlines()[: LINES + 1]
 
 
-def timed(run: Callable[[], object], *, quick: bool) -> dict[str, Any]:
+def timed(run: Callable[[], object], pace: Pace) -> dict[str, Any]:
     """The milliseconds that a run takes, their spread and how many runs were timed."""
 
     def seconds() -> float:
@@ -153,7 +153,7 @@ def timed(run: Callable[[], object], *, quick: bool) -> dict[str, Any]:
         run()
         return time.perf_counter() - started
 
-    times = settled_samples(seconds, float, QUICK if quick else SINGLE)
+    times = settled_samples(seconds, float, pace)
     return {"ms": statistics.median(times) * 1e3, "spread": spread(times), "runs": len(times)}
 
 
@@ -192,7 +192,7 @@ def _beside(make: Callable[[], Runner], candidate: Candidate, ours: list[list[Ar
         first_seconds = time.perf_counter() - started
         outputs += [rival.run(second), rival.run(second)]  # what records its commands replays them from the second run on
         off = max(difference(mine, theirs) for mine, theirs in zip((*ours, ours[1]), outputs, strict=True))
-        timing = timed(lambda: rival.run(first), quick=quick)
+        timing = timed(lambda: rival.run(first), QUICK if quick else SINGLE)
         return {"first_s": first_seconds, **timing, "difference": off, "agrees": bool(off <= candidate.tolerance)}
 
     found = _or_error(figures)

@@ -1,32 +1,30 @@
-"""Writes one architecture as an ONNX file, with its inputs and what PyTorch computes of them on the CPU.
-
-    python -m dmlvk_bench.zoo.export ARCHITECTURE EXPORTER FOLDER
-
-A process of its own for each, because exporters keep what they have traced, and some end the process.
-"""
+"""Writes one architecture as an ONNX file, with its inputs and what PyTorch computes of them on the CPU."""
 
 from __future__ import annotations
 
-import json
 import pathlib
-import sys
 import time
 import warnings
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 import torch
 
-from dmlvk_bench.zoo.architectures import Architecture, architectures
+from dmlvk_bench.zoo.architectures import architectures
 
-EXPORTERS: Final = ("torchscript", "dynamo")
-"""PyTorch's two exporters: by tracing, and by ``torch.export``."""
 _TORCHSCRIPT_OPSET: Final = 18
 
 
-def export(architecture: Architecture, exporter: str, folder: pathlib.Path) -> None:
-    """Writes ``model.onnx``, ``inputs.npz``, ``outputs.npz`` and ``export.json`` into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+def export(name: str, exporter: str, folder: pathlib.Path) -> Iterator[dict[str, Any]]:
+    """Writes ``model.onnx``, ``inputs.npz`` and ``outputs.npz`` into a folder, and gives the facts of the row.
+
+    Args:
+        name: The architecture's.
+        exporter: One of ``EXPORTERS``.
+        folder: The place of the files.
+    """
+    (architecture,) = (one for one in architectures() if one.name == name)
     torch.set_num_threads(1)
     torch.backends.mha.set_fastpath_enabled(False)  # an operator of PyTorch's own, which neither exporter knows
     started = time.perf_counter()
@@ -45,16 +43,4 @@ def export(architecture: Architecture, exporter: str, folder: pathlib.Path) -> N
         else:
             torch.onnx.export(model, tensors, path, dynamo=False, opset_version=_TORCHSCRIPT_OPSET, **names)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    facts = {"parameters": parameters, "seconds": time.perf_counter() - started, "torch": torch.__version__}
-    (folder / "export.json").write_text(json.dumps(facts))
-
-
-def main() -> int:
-    name, exporter, folder = sys.argv[1:]
-    (architecture,) = (one for one in architectures() if one.name == name)
-    export(architecture, exporter, pathlib.Path(folder))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    yield {"parameters": parameters, "seconds": time.perf_counter() - started, "torch": torch.__version__}

@@ -1,20 +1,14 @@
-"""Runs one exported file and those beside it, in a process of its own: what one model takes down is its own.
+"""Runs one exported file and those beside it, in a process of its own.
 
-    python -m dmlvk_bench.zoo.worker FOLDER check|time DEVICE
-
-Prints one line, the row as JSON. ``check`` compares what we compute with what PyTorch computed when the file was written;
-``time`` adds times, and those of PyTorch on the same GPU and of ONNX Runtime's WebGPU provider.
+``check`` compares what we compute with what PyTorch computed when the file was written; ``measure`` adds times, and those of
+PyTorch on the same GPU and of ONNX Runtime's WebGPU provider.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import functools
 import gc
-import json
 import pathlib
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -29,32 +23,43 @@ from dmlvk_bench.models.measure import timed
 from dmlvk_bench.models.onnxruntime_model import OnnxRuntimeModel
 from dmlvk_bench.rivals.base import said
 from dmlvk_bench.rivals.onnxruntime_worker import CPU, WEBGPU
+from dmlvk_bench.timing import NEXT
 from dmlvk_bench.zoo.agreement import TOLERANCE, off
 
 SLACK: Final = 2.0
 """How much farther than ONNX Runtime's CPU we may be off: some of these networks multiply a rounding by a thousand."""
 UNSTABLE: Final = 5 * TOLERANCE
 """Where ONNX Runtime's CPU is off by more than that, it says nothing of us."""
-_ALONE: Final = pathlib.Path(tempfile.gettempdir()) / "dmlvk-zoo.lock"
-"""Whoever holds this file's lock times."""
 
 Run = Callable[[], Sequence[Array]]
 
 
-def check(folder: pathlib.Path, device: str | None) -> dict[str, Any]:
+def check(folder: pathlib.Path, device: str | None) -> Iterator[dict[str, Any]]:
     """The row of a file that we run: how far we are off, and where that is too far ONNX Runtime's CPU on the same file."""
-    return _Model(folder, device).checked()
+    yield _Model(folder, device).checked()
 
 
-def measure(folder: pathlib.Path, device: str | None) -> dict[str, Any]:
-    """The row with times. Of several processes one times at a time; the others load and compile meanwhile."""
+def measure(folder: pathlib.Path, device: str | None, rivals: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """First the row of a checked file, when all ways to compute it have run once; told on, the row with times.
+
+    Args:
+        folder: The file's; the one above it has the architecture's name.
+        device: Ours, as ``Device`` takes it.
+        rivals: Those beside us, of ``BESIDE``.
+    """
     model = _Model(folder, device)
     row = model.checked()
+    network = functools.cache(lambda: _TorchNetwork(folder.parent.name))
+    makers: dict[str, Callable[[], Run]] = {
+        "eager": lambda: network().eager(),
+        "graph": lambda: network().graph(),
+        "webgpu": lambda: model.in_onnx_runtime(WEBGPU),
+    }
+    ready = {name: _Beside(makers[name], model.outputs) for name in rivals}
+    yield row
     if "error" not in row:
         row |= model.timed()
-    network = _TorchNetwork(folder.parent.name)
-    rivals = {"eager": network.eager, "graph": network.graph, "webgpu": lambda: model.in_onnx_runtime(WEBGPU)}
-    return row | {"rivals": {name: _beside(make, model.outputs) for name, make in rivals.items()}}
+    yield row | {"rivals": {name: rival.timed() for name, rival in ready.items()}}
 
 
 def as_onnx_runtime(row: Mapping[str, Any]) -> bool:
@@ -109,8 +114,7 @@ class _Model:
         """Our times."""
         session = self._session
         assert session is not None, "checked before"
-        with _alone():
-            times = timed(lambda: session.run(None, self.inputs), quick=False)
+        times = timed(lambda: session.run(None, self.inputs), NEXT)
         return {**times, "gpu_ms": (session.profile(self.inputs).gpu_seconds or 0.0) * 1e3}
 
     def in_onnx_runtime(self, provider: str) -> Run:
@@ -169,32 +173,30 @@ class _TorchNetwork:
         return run
 
 
-def _beside(make: Callable[[], Run], wanted: Sequence[Array]) -> dict[str, Any]:
-    """A rival's times; its error where it cannot run the model."""
-    try:
-        run = make()
-        apart = off(run(), wanted)
-        with _alone():
-            return {**timed(run, quick=False), "difference": apart, "agrees": apart <= TOLERANCE}
-    except Exception as error:
-        return {"error": said(error)}
-    finally:
+class _Beside:
+    """A rival that has run a model once; where it cannot, the error.
+
+    Args:
+        make: Makes its run.
+        wanted: PyTorch's outputs.
+    """
+
+    def __init__(self, make: Callable[[], Run], wanted: Sequence[Array]) -> None:
+        self._run: Run | None = None
+        try:
+            run = make()
+            apart = off(run(), wanted)
+        except Exception as error:
+            self._row: dict[str, Any] = {"error": said(error)}
+        else:
+            self._run, self._row = run, {"difference": apart, "agrees": bool(apart <= TOLERANCE)}
         gc.collect()
 
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    with _ALONE.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def main() -> int:
-    folder, stage, device = sys.argv[1:]
-    work: Mapping[str, Callable[[pathlib.Path, str | None], dict[str, Any]]] = {"check": check, "time": measure}
-    print(json.dumps(work[stage](pathlib.Path(folder), device or None)))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    def timed(self) -> dict[str, Any]:
+        """Its times."""
+        if self._run is None:
+            return self._row
+        try:
+            return {**timed(self._run, NEXT), **self._row}
+        except Exception as error:
+            return {"error": said(error)}

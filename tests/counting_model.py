@@ -49,6 +49,7 @@ class CountingDecoder:
         self.chosen = [0] * sequences
         self.ahead: list[int] = []
         self.pieces = [8]
+        self.usual_piece = 8
 
     @property
     def lengths(self) -> list[int]:

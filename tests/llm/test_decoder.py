@@ -12,7 +12,7 @@ from language_models import VOCABULARY, Reference, write_model
 
 import dmlvk
 from dmlvk.llm.config import Weights
-from dmlvk.llm.decoder import Decoder
+from dmlvk.llm.decoder import Decoder, _Costs
 from dmlvk.llm.gguf_file import load_gguf
 from dmlvk.llm.sampling import Sampling
 from dmlvk.runtime.memory import Buffer
@@ -90,14 +90,57 @@ def test_a_sequence_is_cut_back_and_shared(device: dmlvk.Device, llama: Weights)
     np.testing.assert_allclose(second[0], Reference(llama).feed(PROMPT[:11])[-1], atol=ROUNDING)
 
 
+def pieces_of(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[int, ...], int]]:
+    """The sequences and rows of the pieces that a decoder takes from now on."""
+    taken: list[tuple[tuple[int, ...], int]] = []
+    submit = decoder._submit_piece
+
+    def noted(piece: Any, wanted: Any) -> Any:
+        taken.append((tuple(piece.places), piece.size))
+        return submit(piece, wanted)
+
+    monkeypatch.setattr(decoder, "_submit_piece", noted)
+    return taken
+
+
 @pytest.mark.parametrize("every", [False, True])
-def test_long_prompts_of_several_sequences_come_in_pieces(device: dmlvk.Device, llama: Weights, every: bool) -> None:
+def test_long_prompts_of_several_sequences_come_in_pieces(
+    device: dmlvk.Device, llama: Weights, every: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What costs least: as much as the second has of all together, here, then the rest of each alone."""
     parts = [(PROMPT * 3)[:70], PROMPT[:9], PROMPT[:33]]
-    decoder = Decoder(device, llama, capacity=72, sequences=3)
-    decoder.pieces = [8, 32]
+    monkeypatch.setattr("dmlvk.llm.decoder._PIECES", (8, 32))
+    decoder = Decoder(device, llama, capacity=71, sequences=3)
+    decoder._costs = {1: _Costs({8: 5, 32: 8}), 3: _Costs({8: 6, 32: 24})}
+    taken = pieces_of(decoder, monkeypatch)
     for part, logits in zip(parts, decoder.feed(parts, all_logits=every), strict=True):
         np.testing.assert_allclose(logits, Reference(llama).feed(part)[0 if every else -1 :], atol=ROUNDING)
     assert decoder.lengths == [70, 9, 33]
+    assert taken == [((0, 1, 2), 8), ((0, 1, 2), 8), ((0,), 32), ((0,), 32), ((2,), 32)]
+
+
+def test_a_prompt_alone_costs_its_own_rows(device: dmlvk.Device, llama: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sequences there are; and those that have something keep it."""
+    decoder, reference = Decoder(device, llama, capacity=64, sequences=5), Reference(llama)
+    taken = pieces_of(decoder, monkeypatch)
+    for sequence in (3, 1, 4):
+        decoder.extend([PROMPT[:20] if place == sequence else [] for place in range(5)], 8)
+    decoder.extend([[], [], [], PROMPT[20:30], []])
+    assert taken[:9] == [((sequence,), 8) for sequence in (3, 1, 4) for _ in range(3)]
+    assert {places for places, _ in taken[9:]} == {(3,)}
+    assert decoder.lengths == [0, 20, 0, 30, 20]
+    reference.feed(PROMPT[:30])
+    logits = decoder.feed([[], [PROMPT[20]], [], [PROMPT[30]], [PROMPT[20]]])
+    np.testing.assert_allclose(logits[3], reference.feed([PROMPT[30]]), atol=ROUNDING)
+    np.testing.assert_allclose(logits[1], Reference(llama).feed(PROMPT[:21])[-1:], atol=ROUNDING)
+    np.testing.assert_array_equal(logits[4], logits[1])
+
+
+def test_pieces_cost_least() -> None:
+    costs = _Costs({8: 3.0, 32: 4.0, 128: 15.0})
+    assert [costs.of(count) for count in (0, 8, 9, 32, 33, 40, 41, 128, 129)] == [0, 3, 4, 4, 7, 7, 8, 15, 18]
+    assert [costs.first(count) for count in (1, 8, 9, 40, 120, 128, 500)] == [8, 8, 32, 32, 128, 128, 128]
+    assert costs.usual == 32
 
 
 def test_tokens_of_the_history_are_chosen_less_often(device: dmlvk.Device, llama: Weights) -> None:

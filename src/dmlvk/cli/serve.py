@@ -22,7 +22,11 @@ from dmlvk.cli.parameters import device_option
 @option("--name", help="What clients call the model; default: the file's name without its ending.")
 @option("--sequences", type=click.IntRange(min=1), default=8, help="Texts that are written at once; default: 8.")
 @option("--capacity", type=click.IntRange(min=1), help="Tokens of each, prompt and answer; default: at most 4096.")
-@option("--piece", type=click.IntRange(min=1), help="Tokens of prompts that are read between steps; default: at most 512.")
+@option(
+    "--piece",
+    type=click.IntRange(min=1),
+    help="Tokens of prompts that are read between steps; default: as the device likes it.",
+)
 @option("--max-rows", type=click.IntRange(min=1), default=1, help="Rows of a batch of an ONNX model; default: 1.")
 @option("--queue", type=click.IntRange(min=1), default=256, help="Requests that wait, at most; default: 256.")
 @option("--max-body", type=click.IntRange(min=1), help="Bytes of a request; default: 4 MiB, 64 MiB of an ONNX model.")

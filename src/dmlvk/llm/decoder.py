@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,7 +31,10 @@ from dmlvk.spec.tensor import element_bits
 Tokens = npt.NDArray[np.int32]
 Logits = npt.NDArray[np.float32]
 _PIECES: Final = (8, 32, 128, 512)
-"""Rows of the pieces in which prompts come, of all sequences together, but the first."""
+"""Rows of the pieces in which prompts come; but for the first, those of all their sequences together are no more than the
+last."""
+_WASTE: Final = 2
+"""How many times as much as in the best pieces a row may cost in those that are filled up least."""
 
 
 class Told(NamedTuple):
@@ -46,6 +49,46 @@ class Told(NamedTuple):
     logprobs: Array
     top_tokens: Array
     top_logprobs: Array
+
+
+class _Piece(NamedTuple):
+    """What is fed at once.
+
+    Attributes:
+        places: The sequences that get it: one or all.
+        parts: The tokens of each of them.
+        size: The rows of each.
+    """
+
+    places: Sequence[int]
+    parts: Sequence[Sequence[int]]
+    size: int
+
+
+class _Costs:
+    """What pieces of some sequences cost, in microseconds, by their rows."""
+
+    def __init__(self, costs: Mapping[int, float]) -> None:
+        self._costs = costs
+        self._most = max(costs)
+        best = self._best = [(0.0, 0)]
+        for count in range(1, self._most):
+            best.append(min((cost + best[max(count - size, 0)][0], -size) for size, cost in costs.items()))
+
+    def of(self, count: int) -> float:
+        """What so many tokens of each sequence cost at least: what is filled up costs time, and so does each piece."""
+        whole, rest = divmod(count, self._most)
+        return whole * self._costs[self._most] + self._best[rest][0]
+
+    def first(self, count: int) -> int:
+        """The rows of the first piece where they cost that."""
+        return self._most if count >= self._most else -self._best[count][1]
+
+    @property
+    def usual(self) -> int:
+        """The fewest rows of a piece that are not much dearer by the row than others."""
+        least = min(cost / size for size, cost in self._costs.items())
+        return min(size for size, cost in self._costs.items() if cost / size <= _WASTE * least)
 
 
 class Decoder:
@@ -64,7 +107,9 @@ class Decoder:
         capacity: As given.
         nbytes: Bytes on the device: weights, cache and all else, but for the logits of every row, and
             log-probabilities, while they are asked for.
-        pieces: Rows of the pieces in which a sequence's prompt can come, fewest first.
+        pieces: Rows of the pieces in which a sequence's prompt can come alone, fewest first.
+        usual_piece: The one of them for prompts of any length that come in pieces of one size: the fewest rows that cost,
+            by the device's model, at most twice as much each as in the best.
         lengths: For each sequence, the rows of its cache that count. What follows them in the cache is without effect.
 
     Raises:
@@ -93,16 +138,20 @@ class Decoder:
         self.capacity = capacity
         self.lengths = [0] * sequences
         self._device = device
-        self.pieces = _pieces(capacity, sequences)
-        self._network = Network(weights, data_type or _suited(device), capacity, sequences, self.pieces)
+        pieces = {count: _pieces(capacity, count) for count in (1, sequences)}
+        self.pieces = pieces[1]
+        self._network = Network(weights, data_type or _suited(device), capacity, sequences, pieces)
         network = self._network
         outside: dict[Storage, BoundRange] = {}
         graphs = self._graphs = CompiledGraphs(device, network, capacity=1, outside=outside)
-        regions = (network.step, network.piece(self.pieces[-1], Wanted.LAST))
+        largest = [network.piece(sizes[-1], Wanted.LAST, count) for count, sizes in pieces.items()]
+        regions = (network.step, *largest)
         traces = [network.trace(region, network.inputs(region), {}) for region in regions]
         state = sum(value.storage.nbytes for value in network.state.values())
         self.nbytes = state + graphs.compiler.needed_bytes(traces)
-        self._costs = _costs(device, weights, self.pieces, sequences, len(traces[0].steps))
+        steps = len(traces[0].steps)
+        self._costs = {count: _costs(device, weights, sizes, count, steps) for count, sizes in pieces.items()}
+        self.usual_piece = self._costs[1].usual
         _check_room(device, self.nbytes)
         self._state = {
             name: BoundRange(device.create_buffer(value.storage.nbytes), 0, value.storage.nbytes)
@@ -133,14 +182,16 @@ class Decoder:
         """
         found: list[list[Logits]] = [[] for _ in tokens]
         left = [len(own) for own in tokens]
-        for parts, size in self._parts(tokens, self._cheapest):
-            left = [count - len(part) for count, part in zip(left, parts, strict=True)]
-            ends = [bool(part) and not count for count, part in zip(left, parts, strict=True)]
+        for piece in self._pieces_of(tokens, None):
+            ends = []
+            for place, part in zip(piece.places, piece.parts, strict=True):
+                left[place] -= len(part)
+                ends.append(bool(part) and not left[place])
             if all_logits or any(ends):
-                for own, logits, wanted in zip(found, self._fed(parts, size, all_logits), ends, strict=True):
-                    own += [logits] * (all_logits or wanted)
+                for place, logits, wanted in zip(piece.places, self._fed(piece, all_logits), ends, strict=True):
+                    found[place] += [logits] * (all_logits or wanted)
             else:
-                self._submit_piece(parts, size, Wanted.NONE)
+                self._submit_piece(piece, Wanted.NONE)
         none = np.empty((0, self.config.vocabulary), np.float32)
         return [np.concatenate(own) if own else none for own in found]
 
@@ -149,55 +200,74 @@ class Decoder:
 
         Args:
             tokens: As of ``feed``.
-            rows: One of ``pieces``: all pieces are of so many rows of each sequence, however few tokens come. Then what a
-                sequence's cache holds of these tokens has the same bits, whatever comes for the other sequences.
+            rows: One of ``pieces``: each sequence's tokens come alone, in pieces of so many rows, however few they are. Then
+                what its cache holds of them has the same bits, whatever comes for other sequences.
         """
-        for parts, size in self._parts(tokens, self._cheapest if rows is None else lambda _: rows):
-            self._submit_piece(parts, size, Wanted.NONE)
+        for piece in self._pieces_of(tokens, rows):
+            self._submit_piece(piece, Wanted.NONE)
 
-    def _parts(
-        self, tokens: Sequence[Sequence[int]], size_of: Callable[[int], int]
-    ) -> Iterator[tuple[list[Sequence[int]], int]]:
-        """The tokens of each sequence in pieces, with the rows of the piece: what ``size_of`` says for so many."""
+    def _pieces_of(self, tokens: Sequence[Sequence[int]], rows: int | None) -> Iterator[_Piece]:
+        """The tokens in pieces: each sequence's alone, in so many rows; where None, in whatever takes least time."""
         _require("tokens", len(tokens) == len(self.lengths), f"must be {len(self.lengths)} lists", len(tokens))
         for sequence, new in enumerate(tokens):
             self._check_tokens(new)
             self._check_room(sequence, len(new))
-        done = 0
-        while done < (longest := max(map(len, tokens))):
-            size = size_of(longest - done)
-            yield [new[done : done + size] for new in tokens], size
+        alone, together = self._costs[1], self._costs[len(tokens)]
+        done, common = 0, 0 if rows else self._together(list(map(len, tokens)))
+        while done < common:
+            size = together.first(common - done)
+            yield _Piece(range(len(tokens)), [new[done : min(done + size, common)] for new in tokens], size)
             done += size
+        for sequence, new in enumerate(tokens):
+            done = common
+            while done < len(new):
+                size = rows or alone.first(len(new) - done)
+                yield _Piece((sequence,), (new[done : done + size],), size)
+                done += size
 
-    def _cheapest(self, count: int) -> int:
-        """The rows of the first piece for so many tokens: what is filled up costs time, and so does each piece."""
-        if count >= self.pieces[-1]:
-            return self.pieces[-1]
-        best = [(0.0, 0)]
-        for rows in range(1, count + 1):
-            best.append(min((self._costs[size] + best[max(rows - size, 0)][0], -size) for size in self.pieces))
-        return -best[count][1]
+    def _together(self, counts: Sequence[int]) -> int:
+        """How many tokens of each sequence come together with those of all others, before what is left of each comes alone:
+        a piece of all costs as much whoever has tokens, and one of each reads all weights."""
+        if len(counts) == 1:
+            return 0
+        alone, together = self._costs[1], self._costs[len(counts)]
+        return min(
+            sorted({0, *counts}), key=lambda common: together.of(common) + sum(alone.of(max(n - common, 0)) for n in counts)
+        )
 
-    def _fed(self, parts: Sequence[Sequence[int]], size: int, every: bool) -> list[Logits]:
+    def _fed(self, piece: _Piece, every: bool) -> list[Logits]:
         """The logits of one piece: of every row, or of the last that is no padding."""
-        logits = self._read(self._submit_piece(parts, size, Wanted.EVERY if every else Wanted.LAST), "logits")
+        logits = self._read(self._submit_piece(piece, Wanted.EVERY if every else Wanted.LAST), "logits")
+        parts = piece.parts
         if every:
             return [own[: len(part)] for own, part in zip(np.split(logits, len(parts)), parts, strict=True)]
         return [logits[row : row + bool(part)] for row, part in enumerate(parts)]
 
-    def _submit_piece(self, parts: Sequence[Sequence[int]], size: int, wanted: Wanted) -> CompiledGraph:
+    def _submit_piece(self, piece: _Piece, wanted: Wanted) -> CompiledGraph:
+        places, parts, size = piece
         padded = np.zeros((len(parts), size), np.int32)
         for row, part in zip(padded, parts, strict=True):
             row[: len(part)] = part
         last = np.array([max(len(part), 1) - 1 + size * row for row, part in enumerate(parts)], np.int32)
-        for sequence, part in enumerate(parts):
+        for sequence, part in zip(places, parts, strict=True):
             self._remember(sequence, part)
-        region = self._network.piece(size, wanted)
+        region = self._network.piece(size, wanted, len(places))
         feeds = {"tokens": padded.reshape(-1), "last": last}
+        if len(places) < len(self.lengths):
+            self._graphs.bind(self._alone(places[0]))
         graph = self._ready(region)
         self._run.submit(graph, {name: feeds[name] for name in region.inputs})
-        self.lengths = [length + len(part) for length, part in zip(self.lengths, parts, strict=True)]
+        new = dict(zip(places, map(len, parts), strict=True))
+        self.lengths = [length + new.get(sequence, 0) for sequence, length in enumerate(self.lengths)]
         return graph
+
+    def _alone(self, sequence: int) -> dict[Storage, BoundRange]:
+        """Where that lies which a piece of one sequence has."""
+        found = {}
+        for name, value in self._network.alone.items():
+            buffer, nbytes = self._state[name].buffer, value.desc.total_tensor_size_in_bytes
+            found[value.storage] = BoundRange(buffer, sequence * nbytes, nbytes)
+        return found
 
     def step(self, sampling: Sequence[Sampling | None], tokens: Sequence[int] | None = None) -> Tokens:
         """Appends one token to each sequence and chooses the next one of each, on the device.
@@ -403,17 +473,15 @@ def _pieces(capacity: int, sequences: int) -> list[int]:
     return found
 
 
-def _costs(
-    device: ComputeDevice, weights: Weights, pieces: Sequence[int], sequences: int, dispatches: int
-) -> dict[int, float]:
-    """For each size of pieces the microseconds that the device's model says: of its dispatches, and of reading all matrices
-    or multiplying with them."""
+def _costs(device: ComputeDevice, weights: Weights, pieces: Sequence[int], sequences: int, dispatches: int) -> _Costs:
+    """What the device's model says of pieces of so many sequences: of their dispatches, and of reading all matrices or
+    multiplying with them."""
     model = device.capabilities.model
     matrices = [tensor for name, tensor in weights.tensors.items() if len(tensor.sizes) > 1 and name != "token_embd.weight"]
     reading = sum(tensor.data.nbytes for tensor in matrices) / model.bytes_per_microsecond
     rate = (model.half_products_per_microsecond or model.products_per_microsecond) * model.processors
     row = sequences * sum(math.prod(tensor.sizes) for tensor in matrices) / rate
-    return {size: dispatches * model.dispatch_microseconds + max(reading, size * row) for size in pieces}
+    return _Costs({size: dispatches * model.dispatch_microseconds + max(reading, size * row) for size in pieces})
 
 
 def _suited(device: ComputeDevice) -> TensorDataType:

@@ -138,6 +138,18 @@ class Wanted(enum.Enum):
     EVERY = enum.auto()
 
 
+class _Batch(NamedTuple):
+    """The sequences that a region computes together.
+
+    Attributes:
+        sequences: How many they are.
+        state: What they have that outlives runs, by name.
+    """
+
+    sequences: int
+    state: Mapping[str, _Value]
+
+
 class Network:
     """A decoder network, as the engine knows one: a region that takes a step, and some for each size of prompts' pieces.
 
@@ -147,63 +159,73 @@ class Network:
             beyond what FLOAT16 holds.
         capacity: Rows of each sequence's cache that count.
         sequences: Sequences.
-        pieces: Rows of the pieces in which prompts come.
+        pieces: Rows of the pieces in which prompts come, by the sequences of which they are: one or all.
 
     Attributes:
         state: Tensors that outlive a run, by name: caches, lengths, the tokens that the next step appends, all tokens of
             each sequence, these among them, and how the next ones are chosen.
         caches: The names of the caches among them: {sequences, key heads, rows, head size}.
+        alone: What a piece of one sequence has in the place of ``state``: the caches and the length of that one, wherever
+            they are bound. Where there is one sequence it is a part of ``state``.
         step: The region that takes a step.
         told_step: One that takes a step, with the most probable tokens and their log-probabilities, ``top_tokens`` and
             ``top_logprobs`` {sequences, tokens}, and that of the token that was chosen, ``logprobs`` {sequences, 1}.
     """
 
     def __init__(
-        self, weights: Weights, data_type: TensorDataType, capacity: int, sequences: int, pieces: Sequence[int]
+        self, weights: Weights, data_type: TensorDataType, capacity: int, sequences: int, pieces: Mapping[int, Sequence[int]]
     ) -> None:
         self._config = config = weights.config
         self._data_type = data_type
-        self._sequences = sequences
         self._derived: DerivedConstants = {}
         self._weights = {name: _Weight.of(tensor) for name, tensor in weights.tensors.items()}
-        cache = (sequences, config.key_heads, capacity, config.head_size)
         self.state = {name: _made(_INT, (sequences,)) for name in ("tokens", "lengths")}
         self.state["history"] = _made(_INT, (sequences, capacity + 1))
         self.state["controls"] = _made(TensorDataType.UINT32, (sequences, CONTROL_WORDS))
         self.caches = [f"blk.{layer}.{name}" for layer in range(config.layers) for name in ("key", "value")]
-        self.state |= {name: _made(data_type, cache) for name in self.caches}
+        room = (config.key_heads, capacity + capacity % 2, config.head_size)  # whole words of each sequence
+        self.state |= {name: _made(data_type, (sequences, *room)) for name in self.caches}
+        self.alone = {name: self.state[name] for name in ("lengths", *self.caches)}
+        if sequences > 1:
+            self.alone = {name: _made(value.desc.data_type, (1, *value.sizes[1:])) for name, value in self.alone.items()}
         self._tables = {
             key: tuple(self._constant(table) for table in rotation.tables(capacity))
             for key, rotation in {id(own): own for own in config.rotations}.items()
         }
         self.step = Region((), frozenset(), ("logits",))
         self.told_step = Region((), frozenset(), ("logits", "top_logprobs", "top_tokens", "logprobs"))
-        self._pieces = {(size, wanted): _piece(wanted) for size in pieces for wanted in Wanted}
-        self._rows = {region: size for (size, _), region in self._pieces.items()}
+        kinds = [(size, count) for count, sizes in pieces.items() for size in sizes]
+        self._pieces = {(size, wanted, count): _piece(wanted) for size, count in kinds for wanted in Wanted}
+        self._sizes = {region: (size, count) for (size, _, count), region in self._pieces.items()}
+        self._all = _Batch(sequences, self.state)
 
     @property
     def region_count(self) -> int:
         return 2 + len(self._pieces)
 
-    def piece(self, size: int, wanted: Wanted) -> Region:
-        """The region that feeds each sequence so many rows.
+    def piece(self, size: int, wanted: Wanted, count: int) -> Region:
+        """The region that feeds so many rows to each of ``count`` sequences: to all, or to the one that ``alone`` says.
 
-        Its inputs: ``tokens``, of all sequences' rows, and for the logits of one row each ``last``, these rows, counted over
-        all sequences.
+        Its inputs: ``tokens``, of all their rows, and for the logits of one row each ``last``, these rows, counted over
+        all of them.
         """
-        return self._pieces[size, wanted]
+        return self._pieces[size, wanted, count]
 
     def inputs(self, region: Region) -> dict[str, Spec]:
         """The types and sizes of a region's inputs."""
-        sizes = {"tokens": (self._sequences * self._rows.get(region, 1),), "last": (self._sequences,)}
+        size, count = self._sizes.get(region, (1, self._all.sequences))
+        sizes = {"tokens": (count * size,), "last": (count,)}
         return {name: (np.dtype(np.int32), sizes[name]) for name in region.inputs}
 
     def trace(self, region: Region, specs: Mapping[str, Spec], host_values: Mapping[str, Array | Numbers]) -> Trace:
         steps = _Steps()
         inputs = {name: _made(_INT, sizes) for name, (_, sizes) in specs.items()}
-        sums = self._layers(steps, inputs.get("tokens", self.state["tokens"]))
+        _, count = self._sizes.get(region, (1, self._all.sequences))
+        batch = self._all if count == self._all.sequences else _Batch(count, self.alone)
+        sums = self._layers(steps, inputs.get("tokens", self.state["tokens"]), batch)
         outputs = {"logits": self._logits(steps, sums, inputs.get("last"))} if region.outputs else {}
-        results = [value.storage for value in (*outputs.values(), *self.state.values())]
+        outside = [value.storage for value in batch.state.values()]
+        results = [*(value.storage for value in outputs.values()), *outside]
         kept = optimized(steps.steps, results, memory=self._derived)
         if region in (self.step, self.told_step):  # the same steps up to the logits in both
             kept = (*kept, *self._chosen(outputs["logits"]))
@@ -215,7 +237,7 @@ class Network:
             kept,
             {name: value.packed() for name, value in inputs.items()},
             {name: value.packed() for name, value in outputs.items()},
-            outside=frozenset(value.storage for value in self.state.values()),
+            outside=frozenset(outside),
             device_labels=labels,
         )
 
@@ -224,12 +246,12 @@ class Network:
 
     # -- the network
 
-    def _layers(self, steps: _Steps, tokens: _Value) -> _Sums:
+    def _layers(self, steps: _Steps, tokens: _Value, batch: _Batch) -> _Sums:
         """What the layers make of tokens, one a row."""
         steps.part = Part("token_embd", "embedding")
         sums = _Sums(self._embedded(steps, tokens))
         for layer in range(self._config.layers):
-            sums = self._layer(steps, sums, layer)
+            sums = self._layer(steps, sums, layer, batch)
         return sums
 
     def _logits(self, steps: _Steps, sums: _Sums, last: _Value | None) -> _Value:
@@ -249,11 +271,11 @@ class Network:
             )
         return logits
 
-    def _layer(self, steps: _Steps, sums: _Sums, layer: int) -> _Sums:
+    def _layer(self, steps: _Steps, sums: _Sums, layer: int, batch: _Batch) -> _Sums:
         name = f"blk.{layer}"
         steps.part = Part(name, "attention")
         y, x = self._normalised(steps, sums, f"{name}.attn_norm", self._data_type)
-        y = self._product(steps, self._attention(steps, y, layer), f"{name}.attn_output")
+        y = self._product(steps, self._attention(steps, y, layer, batch), f"{name}.attn_output")
         sums = _Sums(x, self._handed_on(steps, y, f"{name}.post_attention_norm"))
         steps.part = Part(name, "feed_forward")
         y, x = self._normalised(steps, sums, f"{name}.ffn_norm", self._data_type)
@@ -282,11 +304,11 @@ class Network:
         counts = (config.heads, config.key_heads, config.key_heads)
         return _split(steps, self._product(steps, x, f"{name}.attn_qkv"), [count * config.head_size for count in counts])
 
-    def _attention(self, steps: _Steps, x: _Value, layer: int) -> _Value:
+    def _attention(self, steps: _Steps, x: _Value, layer: int, batch: _Batch) -> _Value:
         config, name, size = self._config, f"blk.{layer}", self._config.head_size
-        rows = x.sizes[0] // self._sequences
+        rows = x.sizes[0] // batch.sequences
         query, key, value = (
-            part.seen_as(self._sequences, rows, part.sizes[1] // size, size) for part in self._heads(steps, x, name)
+            part.seen_as(batch.sequences, rows, part.sizes[1] // size, size) for part in self._heads(steps, x, name)
         )
         if config.architecture.head_norms:
             query, key = (
@@ -300,13 +322,13 @@ class Network:
                 "query_tensor": query,
                 "key_tensor": key,
                 "value_tensor": value,
-                "lengths_tensor": self.state["lengths"],
+                "lengths_tensor": batch.state["lengths"],
                 "cosines_tensor": cosines,
                 "sines_tensor": sines,
             },
             query.sizes,
             self._data_type,
-            {f"cache_{part}_tensor": self.state[f"{name}.{part}"] for part in ("key", "value")},
+            {f"cache_{part}_tensor": batch.state[f"{name}.{part}"] for part in ("key", "value")},
             scale=config.attention_scale,
             softcap=config.attention_softcap,
             window=config.windows[layer],

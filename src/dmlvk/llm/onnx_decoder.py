@@ -75,6 +75,7 @@ class OnnxDecoder:
         config: As given.
         capacity: As given.
         pieces: Rows of the pieces in which a prompt can come, fewest first.
+        usual_piece: The largest of them, which a ``Scheduler`` takes.
         lengths: The rows of the cache that count, one number.
 
     Raises:
@@ -92,6 +93,7 @@ class OnnxDecoder:
         self._session = InferenceSession(str(folder / config.decoder["filename"]), device=device)
         self._binding = self._session.io_binding()
         self.pieces = [size for size in _PIECES if size == 1 or size < 2 * capacity]
+        self.usual_piece = self.pieces[-1]
         self._rows = capacity + self.pieces[-1]  # what fills a piece up lies behind the last row that counts
         given = {item.name: item for item in self._session.get_inputs()}
         inputs, outputs = config.decoder["inputs"], config.decoder["outputs"]

@@ -138,7 +138,7 @@ class Scheduler:
     Args:
         decoder: A model's, which nothing else uses meanwhile.
         most_waiting: The most requests that wait for a sequence; None for any number.
-        piece: The most tokens of each prompt that a round reads: one of ``decoder.pieces``, the largest where None.
+        piece: The most tokens of each prompt that a round reads: one of ``decoder.pieces``, its ``usual_piece`` where None.
             With fewer, answers that go on wait less for prompts of others, and prompts take longer.
         exact: Whether all pieces are of one size, and only what came in one serves other requests: what another piece, or a
             step, has computed may differ in its last bits. Where not, prompts come at once, in the cheapest pieces, and all
@@ -158,7 +158,7 @@ class Scheduler:
         pieces = self._decoder.pieces
         if piece is not None and piece not in pieces:
             raise InvalidArgumentError(f"must be one of {', '.join(map(str, pieces))}", field="piece", value=piece)
-        self._piece = pieces[-1] if piece is None else piece
+        self._piece = self._decoder.usual_piece if piece is None else piece
         self._most_waiting = most_waiting
         self._exact = exact
         self._sequences = [_Sequence() for _ in self._decoder.lengths]

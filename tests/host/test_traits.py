@@ -17,9 +17,13 @@ from dmlvk.kernels.common.registry import LOWERINGS
 from dmlvk.kernels.elementwise.rules import ELEMENTWISE
 from dmlvk.kernels.lowering import lower
 from dmlvk.spec import ops
+from dmlvk.spec.block_formats import BlockFormat
 from dmlvk.spec.enums import ConvolutionDirection, InterpolationMode, MatrixTransform
+from dmlvk.spec.gate import Gate
+from dmlvk.spec.ops.block_quantized import BlockQuantizedGemm
 from dmlvk.spec.ops.chain import PointwiseChain
 from dmlvk.spec.ops.convolution import ConvolutionAdd
+from dmlvk.spec.ops.matmul import GemmGate
 from dmlvk.spec.ops.rotary import RotaryEmbedding
 from dmlvk.spec.schema import REGISTRY, OperatorDesc, Traits
 from dmlvk.spec.tensor import calculate_strides
@@ -234,4 +238,24 @@ def test_flops_of_products_and_convolutions() -> None:
     left, right = (TensorDesc(TensorDataType.INT8, sizes) for sizes in ((2, 3, 7), (2, 7, 4)))
     product = ops.MatrixMultiplyInteger(a_tensor=left, b_tensor=right, output_tensor=TensorDesc(F32, (2, 3, 4)))
     assert product.flops() == 2 * 2 * 3 * 7 * 4
+    gated = GemmGate(a_tensor=a, b_tensor=b, output_tensor=y, trans_a=MatrixTransform.TRANSPOSE)
+    assert gated.flops() == 2 * (2 * 2 * 3 * 5 * 7), "twice as many columns as are left behind the gate"
+    filters = TensorDesc(TensorDataType.INT8, (16, 8, 3, 3))
+    convolution = ops.ConvolutionInteger(
+        input_tensor=TensorDesc(TensorDataType.INT8, IMAGE),
+        filter_tensor=filters,
+        output_tensor=TensorDesc(TensorDataType.INT32, IMAGE),
+        dilations=(1, 1),
+        **{name: value for name, value in WINDOW.items() if name != "window_size"},
+        group_count=2,
+    )
+    assert convolution.flops() == sums // 2, "half of the channels are another group's"
+    blocks = BlockQuantizedGemm(
+        input_tensor=TensorDesc(F32, (3, 64)),
+        weight_tensor=TensorDesc(U8, (20, BlockFormat.Q8_0.row_bytes(64))),
+        output_tensor=TensorDesc(F32, (3, 10)),
+        format=BlockFormat.Q8_0,
+        gate=Gate.SILU,
+    )
+    assert blocks.flops() == 2 * 3 * 64 * 20
     assert ops.ActivationRelu(input_tensor=y, output_tensor=y).flops() is None

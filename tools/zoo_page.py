@@ -28,7 +28,7 @@ detectors at most 2 % of the detections may differ in box, label, score or mask;
 Times are the caller's, arrays in and arrays out, in milliseconds. The columns of rivals say how many times ours theirs is; a
 rival that is wrong stands in brackets. {beside}
 Dispatches are those of a run, and host reads the times that it waits for computed values. "-": not exported or not timed;
-the reasons are below the table. One file of each architecture is timed{earlier}.
+the reasons are below the table, and of a wrong file how far others are off. One file of each architecture is timed{earlier}.
 
 | architecture | kind | torchscript | dynamo | dispatches | host reads | ms | PyTorch eager | CUDA graph | WebGPU |
 | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |

@@ -21,7 +21,7 @@ from dmlvk_bench.cli import main
 from dmlvk_bench.zoo.agreement import TOLERANCE, off
 from dmlvk_bench.zoo.command import Key, _mixed, summary
 from dmlvk_bench.zoo.processes import Job, each
-from dmlvk_bench.zoo.worker import as_onnx_runtime
+from dmlvk_bench.zoo.worker import _TorchNetwork, as_onnx_runtime
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -172,6 +172,7 @@ class _Zoo:
             (file / "export.json").write_text('{"seconds": 1}')
             (file / "model.onnx").write_text("")
         monkeypatch.setattr("dmlvk_bench.zoo.command.each", self._each)
+        monkeypatch.setattr("dmlvk_bench.zoo.command.start_server", lambda: None)
         monkeypatch.setattr("dmlvk_bench.zoo.command.Device", lambda _: None)
         monkeypatch.setattr("dmlvk.verify.machine.describe", lambda *_: page_samples.MACHINE)
 
@@ -270,7 +271,7 @@ def test_summary() -> None:
     rivals = {"eager": {"ms": 4.0, "agrees": True}, "webgpu": {"ms": 1.0, "agrees": False}, "graph": {"error": "none"}}
     rows = [
         row("a", right=True, ms=2.0, rivals=rivals),
-        row("b", right=False, difference=0.5, onnxruntime_difference=1e-6),
+        row("b", right=False, difference=0.5, onnxruntime_difference=1e-6, float64_difference=0.2),
         row("c", not_exported="why"),
         row("d", broken="refused"),
         row("e", left_out="check: 9 s were over"),
@@ -278,11 +279,24 @@ def test_summary() -> None:
     assert list(summary(rows)) == [
         "1 of 2 files are right, of 1 of 2 architectures",
         "eager: 2.00 times our time (geometric mean of 1), 0 faster than we are",
-        "wrong: b dynamo: off 5.0e-01, ONNX Runtime's CPU 1.0e-06",
+        "wrong: b dynamo: off 5.0e-01, ONNX Runtime's CPU 1.0e-06, PyTorch's float32 from its float64 2.0e-01",
         "not exported: c dynamo: why",
         "ONNX Runtime refuses it, too: d dynamo: refused",
         "left out: 1 files, check: 9 s were over",
     ]
+
+
+@pytest.mark.parametrize(("large", "decides"), [(1.0, False), (1e9, True)])
+def test_a_network_in_which_roundings_decide_is_far_from_its_float64(
+    large: float, decides: bool, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cancels(torch.nn.Module):  # type: ignore[misc]  # of a class without types
+        def forward(self, x: Any) -> tuple[Any, ...]:
+            return ((x + large) - large,)
+
+    one = types.SimpleNamespace(name="one", make=lambda: (Cancels(), {"x": torch.rand(8)}))
+    monkeypatch.setitem(sys.modules, "dmlvk_bench.zoo.architectures", types.SimpleNamespace(architectures=lambda: [one]))
+    assert (_TorchNetwork("one").own_difference() > TOLERANCE) == decides
 
 
 def test_what_excuses_a_file_is_the_rule_of_the_kept_results() -> None:

@@ -25,7 +25,7 @@ from dmlvk.engine.progress import UntilInterrupted
 from dmlvk.spec.errors import MissingPackageError
 from dmlvk.verify import machine
 from dmlvk_bench.names import BESIDE, EXPORTERS, STAGES
-from dmlvk_bench.zoo.processes import Job, each
+from dmlvk_bench.zoo.processes import Job, each, start_server
 
 Row = dict[str, Any]
 Key = tuple[str, str]
@@ -84,6 +84,7 @@ def run(options: Options) -> int:
         MissingPackageError: PyTorch is not installed.
     """
     until = time.monotonic() + options.seconds
+    start_server()
     try:
         from dmlvk_bench.zoo.architectures import architectures
     except ImportError as error:
@@ -341,6 +342,7 @@ def summary(rows: Iterable[Row]) -> Iterable[str]:
 def _how_far(row: Row) -> str:
     """How far a wrong file is off, and how far others are."""
     others = {"ONNX Runtime's CPU": row.get("onnxruntime_difference")}
+    others["PyTorch's float32 from its float64"] = row.get("float64_difference")
     others |= {name: theirs.get("difference") for name, theirs in row.get("rivals", {}).items()}
     known = [f"{name} {difference:.1e}" for name, difference in others.items() if difference is not None]
     return ", ".join([f"off {row['difference']:.1e}", *known])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.forkserver
 import os
 import pathlib
 import time
@@ -172,6 +173,12 @@ def each(
     finally:
         for job in running:
             job.kill()
+
+
+def start_server() -> None:
+    """Lets the server import while the caller does so, too."""
+    if _context().get_start_method() == "forkserver":
+        multiprocessing.forkserver.ensure_running()
 
 
 def _context() -> Any:

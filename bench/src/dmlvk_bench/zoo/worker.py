@@ -6,6 +6,7 @@ PyTorch on the same GPU and of ONNX Runtime's WebGPU provider.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import pathlib
@@ -35,8 +36,13 @@ Run = Callable[[], Sequence[Array]]
 
 
 def check(folder: pathlib.Path, device: str | None) -> Iterator[dict[str, Any]]:
-    """The row of a file that we run: how far we are off, and where that is too far ONNX Runtime's CPU on the same file."""
-    yield _Model(folder, device).checked()
+    """The row of a file that we run: how far we are off. Where that is too far, how far ONNX Runtime's CPU is with the same
+    file; and of a wrong file, how far PyTorch's float32 is from its float64."""
+    row = _Model(folder, device).checked()
+    if "from_onnxruntime" in row and not row["right"]:
+        with contextlib.suppress(RuntimeError):  # not every network can compute in float64
+            row["float64_difference"] = _TorchNetwork(folder.parent.name).own_difference()
+    yield row
 
 
 def measure(folder: pathlib.Path, device: str | None, rivals: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -124,7 +130,7 @@ class _Model:
 
 
 class _TorchNetwork:
-    """The architecture in PyTorch on CUDA, with the weights that the exported file has."""
+    """The architecture in PyTorch, with the weights that the exported file has."""
 
     def __init__(self, name: str) -> None:
         import torch
@@ -137,6 +143,15 @@ class _TorchNetwork:
         (architecture,) = (one for one in architectures() if one.name == name)
         self._network, inputs = architecture.make()
         self._inputs = list(inputs.values())
+
+    def own_difference(self) -> float:
+        """How far PyTorch's results in float32 are from those in float64: where that is much, roundings decide."""
+        torch = self._torch
+        with torch.inference_mode():
+            single = [output.numpy() for output in self._network(*self._inputs)]
+            wide = (tensor.double() if tensor.is_floating_point() else tensor for tensor in self._inputs)
+            double = [output.numpy() for output in self._network.double()(*wide)]
+        return off(single, [wanted.astype(found.dtype) for found, wanted in zip(single, double, strict=True)])
 
     def eager(self) -> Run:
         """Runs that call each function; arrays go there and back."""

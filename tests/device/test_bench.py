@@ -253,7 +253,7 @@ def test_ctrl_c_keeps_what_was_swept(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--suite", "matmul,nothing"], "ops, matmul, conv, models, launch, host, shapes"),
+        (["--suite", "matmul,nothing"], "ops, matmul, conv, models, launch, ladder, host, shapes"),
         (["--against", "cuda"], "torch, onnxruntime, ncnn"),
         (["--suite", "matmul", "--only", "no such problem"], "only"),
         (["--json", "/no/such/folder/results.json"], "folder that exists"),

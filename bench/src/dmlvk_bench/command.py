@@ -21,7 +21,7 @@ from dmlvk.directml.device import Device
 from dmlvk.engine.progress import ProgressBar
 from dmlvk.spec.errors import InvalidArgumentError, OutOfDeviceMemoryError, UnsupportedError
 from dmlvk.verify import machine
-from dmlvk_bench import ceilings, headline, launches, rivals
+from dmlvk_bench import ceilings, headline, ladder, launches, rivals
 from dmlvk_bench.measure import Bench
 from dmlvk_bench.names import HEADLINE_SUITES, PROBLEM_SUITES, USUAL_SUITES
 from dmlvk_bench.problems import all_problems
@@ -138,6 +138,8 @@ def run(options: Options) -> int:
         growing.limits()
         if "launch" in suites and (not options.only or options.suite):
             growing.launches()
+        if "ladder" in suites and (not options.only or options.suite):
+            growing.ladder()
         if "host" in suites and (not options.only or options.suite):
             growing.host(explicitly=bool(options.suite))
         growing.problems(problems)
@@ -286,6 +288,13 @@ class _Run:
         for name, microseconds in found.items():
             print(f"{name:>32} {microseconds:9.1f} us")
         self._found(launches=found)
+
+    def ladder(self) -> None:
+        """Measures the rungs of a matrix product."""
+        found = ladder.measure(self._device, quick=self._quick)
+        for name, rate in found.items():
+            print(f"{name:>32} {rate:9.1f} TFLOP/s")
+        self._found(ladder=found)
 
     def host(self, *, explicitly: bool) -> None:
         """Measures what calls cost the host."""

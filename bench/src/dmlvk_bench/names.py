@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 PROBLEM_SUITES: Final = ("ops", "matmul", "conv")
-HEADLINE_SUITES: Final = (*PROBLEM_SUITES, "models", "launch")
+HEADLINE_SUITES: Final = (*PROBLEM_SUITES, "models", "launch", "ladder")
 """The suites that the project's targets are about."""
 USUAL_SUITES: Final = (*HEADLINE_SUITES, "host", "shapes")
 SUITES: Final = (*USUAL_SUITES, "llm")

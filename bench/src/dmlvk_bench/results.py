@@ -239,6 +239,7 @@ class Results:
         ceilings: The limits of the machine.
         launches: Microseconds of replayed lists of tiny dispatches, by "1 dependent", "100 independent" and so on; "rival"
             entries begin with the rival's name.
+        ladder: TFLOP/s of a float16 product by rung, in the order of ``dmlvk_bench.ladder``; none without matrices.
         host: The rows of the suite host.
         problems: The rows of the suites ops, matmul and conv.
         models: The rows of the suite models, as ``dmlvk_bench.models.measure`` makes them.
@@ -257,6 +258,7 @@ class Results:
     missing: dict[str, str] = field(default_factory=dict)
     ceilings: Ceilings = field(default_factory=Ceilings)
     launches: dict[str, float] = field(default_factory=dict)
+    ladder: dict[str, float] = field(default_factory=dict)
     host: list[HostRow] = field(default_factory=list)
     problems: list[ProblemRow] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)

@@ -1,9 +1,10 @@
-"""The kernels of ``arithmetic``, which measures what a device computes at most. No rule chooses them."""
+"""The kernels of ``arithmetic`` and ``ladder``: what a device computes at most, and what a product loses of it. No rule
+chooses them."""
 
 from __future__ import annotations
 
 from dmlvk.kernels.common.kernel import KernelSpec
-from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS
+from dmlvk.kernels.common.terms import COOPERATIVE_EXTENSIONS, COOPERATIVE_TILE
 
 _CHAINS = (("LOCAL_SIZE_X", 256), ("CHAINS", 8), ("STEPS", 16))
 _MATRICES = (
@@ -49,6 +50,15 @@ ROWS: tuple[KernelSpec, ...] = (
         constants=_CHAINS,
         variants=(("DOT", ("1",)),),
         extensions=("GL_EXT_integer_dot_product",),
+    ),
+    KernelSpec(
+        "peak_ladder",
+        "peak_ladder.comp",
+        buffers=("x", "y:w"),
+        params=("uint size", "uint lines", "uint nothing"),
+        constants=(*COOPERATIVE_TILE, ("RUNG", 4)),
+        features=("storage16",),
+        extensions=COOPERATIVE_EXTENSIONS,
     ),
     _matrix("peak_matrix_float16", "float16_t", "float", (), COOPERATIVE_EXTENSIONS),
     _matrix(

@@ -1,0 +1,91 @@
+"""The ladder of a matrix product: the rates of its loop with more and more of what it does, up to the operator itself.
+
+From the matrices in registers, which is what the device multiplies at most with this tile, each rung adds a part of the
+product of ``dmlvk.kernels.peak.ladder``; the last is the operator Gemm, which also writes its output. What a part costs is
+the rate that is lost from the rung before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from dmlvk.directml.command import CommandList
+from dmlvk.directml.device import Device
+from dmlvk.directml.operator import Signature, TensorSlot
+from dmlvk.directml.ready_operator import ReadyOperator, initialize
+from dmlvk.kernels.lowering import possible_rules
+from dmlvk.kernels.peak.ladder import Rung, rungs
+from dmlvk.runtime.memory import Buffer, BufferBinding
+from dmlvk.spec.enums import TensorDataType
+from dmlvk.spec.ops.matmul import Gemm
+from dmlvk.spec.tensor import TensorDesc
+from dmlvk.verify.cases.model import Array, generator
+from dmlvk_bench.problems.data import ordinary
+from dmlvk_bench.timing import QUICK, THOROUGH, recorded, sample, time_executions
+
+WHOLE: Final = "and the output: Gemm"
+"""The rung that is the operator."""
+_RULE: Final = "cooperative"
+_FLOAT16: Final = TensorDataType.FLOAT16
+
+
+def measure(device: Device, *, quick: bool = False) -> dict[str, float]:
+    """TFLOP/s by rung, in their order; none where the device multiplies no matrices of float16 with float32 sums.
+
+    Args:
+        device: The device to measure.
+        quick: A few executions of each, to see that everything works.
+    """
+    every = rungs(device.capabilities)
+    if not every:
+        return {}
+    values = factors(every[-1].size)
+    both = _written(device, values)
+    records = {rung.name: prepared(device, rung, both, device.create_buffer(rung.output_bytes)) for rung in every}
+    tensor = TensorDesc(_FLOAT16, values.shape[1:])
+    desc = Gemm(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+    if _RULE in possible_rules(desc, device.capabilities):
+        operator = ReadyOperator(device, desc, _RULE)
+        nbytes = values.nbytes // 2
+        inputs = [BufferBinding(both, 0, nbytes), BufferBinding(both, nbytes, nbytes), None]
+        outputs = [BufferBinding(device.create_buffer(nbytes))]
+        records[WHOLE] = partial(operator.record, inputs=inputs, outputs=outputs)
+    pace = QUICK if quick else THOROUGH
+    operations = every[-1].operations
+    return {name: operations / time_executions(device, record, pace).seconds * 1e-12 for name, record in records.items()}
+
+
+def factors(size: int) -> Array:
+    """The factors of a product, {2, size, size}: standard normal numbers, with which hardware takes its usual power."""
+    return ordinary(generator("ladder"), (2, size, size), _FLOAT16)
+
+
+def sums(device: Device, rung: Rung, values: Array) -> Array:
+    """What a rung writes for these factors, float32: for each subgroup of each tile, one after the other, the sum of its
+    matrices."""
+    output = device.create_buffer(rung.output_bytes)
+    sample(recorded(device, prepared(device, rung, _written(device, values), output)))
+    return output.read().view(np.float32)
+
+
+def prepared(device: Device, rung: Rung, both: Buffer, output: Buffer) -> Callable[[CommandList], None]:
+    """Returns the function that records a rung in a command list; ``both`` holds the factors."""
+    x, y = TensorDesc(_FLOAT16, (2, rung.size, rung.size)), TensorDesc(TensorDataType.FLOAT32, (rung.output_bytes // 4,))
+    signature = Signature("ladder", (TensorSlot("X", x),), (TensorSlot("Y", y),), frozenset())
+    compiled = device.compile_plan(signature, rung.plan)
+    initialize(device, compiled)
+    table = device.create_binding_table(compiled)
+    table.bind_inputs([BufferBinding(both)])
+    table.bind_outputs([BufferBinding(output)])
+    recorder = device.create_command_recorder()
+    return partial(recorder.record_dispatch, dispatchable=compiled, binding_table=table)
+
+
+def _written(device: Device, values: Array) -> Buffer:
+    buffer = device.create_buffer(values.nbytes)
+    buffer.write(values)
+    return buffer

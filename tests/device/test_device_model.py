@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dmlvk
-from dmlvk.devices.model import GENERIC_GPU, Source
+from dmlvk.devices.model import GENERIC_GPU, NumberSource
 from dmlvk.runtime import device as opening
 from dmlvk.runtime import measure
 from dmlvk.runtime.device import ComputeDevice, known_model, model_path
@@ -36,9 +36,9 @@ def test_an_unknown_device_is_measured_once(unknown: pathlib.Path, monkeypatch: 
     first = dmlvk.Device(mask=dmlvk.Mask())
     found = first.capabilities.model
     sources = {name: source for name, (_, source) in found.known().items()}
-    assert {name for name, source in sources.items() if source == Source.MEASURED} >= MEASURED - {"processors"}
-    assert sources["processors"] in (Source.MEASURED, Source.VULKAN)
-    assert sources["latency_microseconds"] == Source.GENERIC
+    assert {name for name, source in sources.items() if source == NumberSource.MEASURED} >= MEASURED - {"processors"}
+    assert sources["processors"] in (NumberSource.MEASURED, NumberSource.VULKAN)
+    assert sources["latency_microseconds"] == NumberSource.GENERIC
     path = model_path(first.info)
     assert path is not None
     assert path.parent == unknown
@@ -113,7 +113,7 @@ def test_what_cannot_be_kept_stays_unknown(
         monkeypatch.setattr(os, "access", lambda path, mode: False)
         device = dmlvk.Device(mask=dmlvk.Mask())
         assert not measured
-    assert Source.MEASURED not in device.capabilities.model.sources
+    assert NumberSource.MEASURED not in device.capabilities.model.sources
 
 
 def test_without_a_folder_a_device_stays_unknown(
@@ -123,7 +123,7 @@ def test_without_a_folder_a_device_stays_unknown(
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(unknown / "file" / "folder"))
     with pytest.warns(RuntimeWarning, match="keeps no pipeline cache"):
         device = dmlvk.Device(mask=dmlvk.Mask())
-    assert Source.MEASURED not in device.capabilities.model.sources
+    assert NumberSource.MEASURED not in device.capabilities.model.sources
     assert not measured
 
 
@@ -162,7 +162,7 @@ def test_of_two_threads_one_measures(unknown: pathlib.Path, measured: list[str],
 def test_a_masked_device_is_not_measured(unknown: pathlib.Path) -> None:
     mask = dmlvk.Mask(disable=("int8",))
     device = dmlvk.Device(mask=mask)
-    assert Source.MEASURED not in device.capabilities.model.sources
+    assert NumberSource.MEASURED not in device.capabilities.model.sources
     assert not list(unknown.glob("model*"))
 
 
@@ -173,7 +173,7 @@ def test_what_fails_to_be_measured_stays_unknown(unknown: pathlib.Path, monkeypa
     monkeypatch.setattr(measure, "measured_numbers", fail)
     with pytest.warns(RuntimeWarning, match="could not measure"):
         device = dmlvk.Device(mask=dmlvk.Mask())
-    assert Source.MEASURED not in device.capabilities.model.sources
+    assert NumberSource.MEASURED not in device.capabilities.model.sources
 
 
 def test_what_has_a_row_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
@@ -181,5 +181,5 @@ def test_what_has_a_row_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_pat
     device = dmlvk.Device(mask=dmlvk.Mask())
     if not device.capabilities.is_cpu:
         pytest.skip("it takes the driver of a CPU")
-    assert set(device.capabilities.model.sources) == {Source.SHIPPED}
+    assert set(device.capabilities.model.sources) == {NumberSource.SHIPPED}
     assert not list(tmp_path.glob("model*"))

@@ -211,7 +211,7 @@ def test_the_tiles_of_a_gpu(
     monkeypatch: pytest.MonkeyPatch,
     row: type[OperatorDesc],
     case_name: str,
-    shape: lowering.TileShape,
+    shape: lowering.ProductTile,
 ) -> None:
     monkeypatch.setattr(lowering, "_CPU_TILE_SHAPE", shape)
     monkeypatch.setattr(lowering, "_CPU_TILED_WORDS", lowering._TILED_WORDS)

@@ -18,7 +18,7 @@ from dmlvk.directml.ready_operator import ReadyOperator
 from dmlvk.kernels.common.plan import Dispatch
 from dmlvk.kernels.lowering import lower, possible_rules
 from dmlvk.kernels.matmul import lowering as matmul
-from dmlvk.kernels.matmul.tiles import Tiles, TileShape
+from dmlvk.kernels.matmul.tiles import ProductTile, Tiles
 from dmlvk.runtime.memory import BufferBinding
 from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.matmul import GemmAdd, GemmGate
@@ -96,10 +96,10 @@ def test_batches_agree_with_torch(device: dmlvk.Device, torch: ModuleType, rows:
 
 
 TILES = (
-    Tiles(TileShape(8, 4, 16, 8), 8, 1, 1),  # large blocks; what lies along the depth is turned in registers
-    Tiles(TileShape(16, 2, 4, 4), 8, 1, 1),  # two invocations along the rows; fewer accesses of A than invocations
-    Tiles(TileShape(8, 4, 4, 4), 4, 4, 1),  # slices that share the rounds evenly, and such whose last one has none
-    Tiles(TileShape(8, 4, 4, 4), 4, 2, 3),  # slices of parts
+    Tiles(ProductTile(8, 4, 16, 8), 8, 1, 1),  # large blocks; what lies along the depth is turned in registers
+    Tiles(ProductTile(16, 2, 4, 4), 8, 1, 1),  # two invocations along the rows; fewer accesses of A than invocations
+    Tiles(ProductTile(8, 4, 4, 4), 4, 4, 1),  # slices that share the rounds evenly, and such whose last one has none
+    Tiles(ProductTile(8, 4, 4, 4), 4, 2, 3),  # slices of parts
 )
 """Tiles that a CPU is not given by itself."""
 

@@ -181,3 +181,16 @@ def test_no_circles_of_imports() -> None:
             break
         edges = {name: targets for name, targets in edges.items() if name not in free}
     assert not edges, f"in a circle, or above one: {sorted(edges)}"
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """In all rooms below the doors. A door may have a name of the library that it stands for, and words of its own."""
+    shared = {name for names in LAYERS[: LAYERS.index(("engine",)) + 1] for name in names}
+    places: dict[str, list[str]] = {}
+    for module, path in modules().items():
+        if module.split(".")[0] in shared:
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(module)
+    assert len(places) > 400
+    assert not {name: found for name, found in places.items() if len(found) > 1}

@@ -10,7 +10,7 @@ import pytest
 
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.devices.mask import Mask
-from dmlvk.devices.model import CPU, GENERIC_GPU, H200, MODELS, NUMBERS, PHONE, Source, nearest_power_of_two, preferred
+from dmlvk.devices.model import CPU, GENERIC_GPU, H200, MODELS, NUMBERS, PHONE, NumberSource, nearest_power_of_two, preferred
 from dmlvk.runtime.model_file import read_model, write_model
 from dmlvk.spec.errors import InvalidArgumentError
 
@@ -25,8 +25,8 @@ def test_capabilities_have_a_model() -> None:
 
 
 def test_what_is_told_goes_before_what_was_there() -> None:
-    told = GENERIC_GPU.told(Source.MEASURED, NUMBERS_OF_ONE).told(
-        Source.VULKAN, {"processors": 24, "half_products_per_microsecond": None}
+    told = GENERIC_GPU.told(NumberSource.MEASURED, NUMBERS_OF_ONE).told(
+        NumberSource.VULKAN, {"processors": 24, "half_products_per_microsecond": None}
     )
     assert (told.processors, told.bytes_per_microsecond, told.half_products_per_microsecond) == (24, 1e5, None)
     known = told.known()

@@ -33,7 +33,7 @@ OWN: Final = ("devices", "doctor", "ops", "explain", "verify", "run", "dispatch"
 """Each is a module of this package with a ``command``."""
 
 
-class Program(Group):
+class Commands(Group):
     """All commands, each of which is imported when it is needed."""
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -73,7 +73,7 @@ def _added() -> dict[str, importlib.metadata.EntryPoint]:
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=COMMANDS)}
 
 
-@click.group(cls=Program, examples=("doctor", "run model.onnx", "run --help"))
+@click.group(cls=Commands, examples=("doctor", "run model.onnx", "run --help"))
 @click.version_option(dmlvk.__version__, prog_name="dmlvk", message="%(prog)s %(version)s")
 def program() -> None:
     """DirectML's operators on every Vulkan GPU."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 
-class Source(enum.StrEnum):
+class NumberSource(enum.StrEnum):
     """The source of a number of a model."""
 
     VULKAN = "Vulkan"
@@ -51,14 +51,14 @@ class DeviceModel:
     products_per_microsecond: float
     half_products_per_microsecond: float | None = None
     byte_products_per_microsecond: float | None = None
-    sources: tuple[Source, ...] = dataclasses.field(default=(), compare=False)
+    sources: tuple[NumberSource, ...] = dataclasses.field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.sources:
-            source = Source.GENERIC if self.name == "gpu" else Source.SHIPPED
+            source = NumberSource.GENERIC if self.name == "gpu" else NumberSource.SHIPPED
             object.__setattr__(self, "sources", (source,) * len(NUMBERS))
 
-    def told(self, source: Source, numbers: Mapping[str, float | None]) -> DeviceModel:
+    def told(self, source: NumberSource, numbers: Mapping[str, float | None]) -> DeviceModel:
         """The model with better numbers, those that are not None, and where they come from."""
         known = {name: value for name, value in numbers.items() if value is not None}
         pairs = zip(NUMBERS, self.sources, strict=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dmlvk.devices.capabilities import Capabilities
 from dmlvk.kernels.common.plan import BlockCopy, KernelVariant, Launch, Plan
 from dmlvk.kernels.lowering import explain, newest
-from dmlvk.runtime.program import Program
+from dmlvk.runtime.program import Executable
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc, packed_strides
 
@@ -44,7 +44,7 @@ class LaunchExplanation:
     variant: dict[str, str]
     constants: dict[str, int]
     workgroups: tuple[int, ...]
-    programs: tuple[Program, ...] = ()
+    programs: tuple[Executable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class OperatorExplanation:
         return [*lines, f"  temporary {self.temporary_bytes:,} bytes, persistent {self.persistent_bytes:,} bytes"]
 
 
-Inspect = Callable[[KernelVariant], tuple[Program, ...]]
+Inspect = Callable[[KernelVariant], tuple[Executable, ...]]
 """Tells what the driver makes of a kernel."""
 
 

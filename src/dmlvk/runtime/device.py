@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dmlvk.devices.capabilities import Capabilities, CooperativeMatrix
 from dmlvk.devices.mask import Mask
-from dmlvk.devices.model import CPU, DEVICES, GENERIC_GPU, DeviceModel, Source
+from dmlvk.devices.model import CPU, DEVICES, GENERIC_GPU, DeviceModel, NumberSource
 from dmlvk.html.elements import facts, notebook
 from dmlvk.html.words import size
 from dmlvk.kernels.common.kernel import GLSL_TYPES
@@ -43,7 +43,7 @@ from dmlvk.kernels.common.plan import KernelVariant
 from dmlvk.kernels.manifest import KERNELS
 from dmlvk.runtime.memory import PURPOSE_NUMBERS, Buffer, ParameterArena, ParameterBlock, Purpose
 from dmlvk.runtime.model_file import read_model
-from dmlvk.runtime.program import Program, programs_of
+from dmlvk.runtime.program import Executable, executables_of
 from dmlvk.runtime.threads import start_thread
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.errors import (
@@ -395,7 +395,7 @@ class ComputeDevice:
                 self.kernel(variant)
             self._expected.pop(variant, None)
 
-    def programs(self, variant: KernelVariant) -> tuple[Program, ...]:
+    def programs(self, variant: KernelVariant) -> tuple[Executable, ...]:
         """What the driver makes of a variant: a pipeline is created for the question alone.
 
         Raises:
@@ -407,7 +407,7 @@ class ComputeDevice:
                 "the driver does not tell what it makes of a kernel: it lacks VK_KHR_pipeline_executable_properties",
                 features=(needed,),
             )
-        return programs_of(self._create_kernel(variant, inspected=True).executables())
+        return executables_of(self._create_kernel(variant, inspected=True).executables())
 
     def _create_kernel(self, variant: KernelVariant, *, inspected: bool = False) -> _native.Kernel:
         spec = KERNELS[variant.kernel]
@@ -572,13 +572,13 @@ def known_model(info: DeviceInfo) -> DeviceModel:
     physical = _physical_devices()[info.index]
     model = DEVICES.get(info.name, CPU if physical.type == "cpu" else GENERIC_GPU)
     if model is GENERIC_GPU and (path := model_path(info)) and (found := read_model(path)):
-        model = model.told(Source.MEASURED, found)
+        model = model.told(NumberSource.MEASURED, found)
     held = physical.limits.get("processorSubgroups")
     told = {
         "processors": physical.limits.get("processors"),
         "resident_invocations": held and held * physical.limits["subgroupSize"],
     }
-    return model.told(Source.VULKAN, told)
+    return model.told(NumberSource.VULKAN, told)
 
 
 def _reported(physical: _native.PhysicalDevice, model: DeviceModel) -> Capabilities:

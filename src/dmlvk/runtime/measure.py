@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dmlvk.devices.model import Source, preferred
+from dmlvk.devices.model import NumberSource, preferred
 from dmlvk.kernels.common.plan import Plan
 from dmlvk.kernels.lowering import lower
 from dmlvk.kernels.peak.arithmetic import Arithmetic, chains, matrices
@@ -124,7 +124,7 @@ def learn_model(device: ComputeDevice) -> None:
     the first to finish says what all of them use.
     """
     if (
-        Source.GENERIC not in device.capabilities.model.sources
+        NumberSource.GENERIC not in device.capabilities.model.sources
         or str(device.mask)
         or (path := model_path(device.info)) is None
         or not os.access(path.parent, os.W_OK)

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number of a program, such as its registers; which there are is the driver's choice.
+    """A number of an executable, such as its registers; which there are is the driver's choice.
 
     Attributes:
         name, description: The driver's.
@@ -22,7 +22,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Representation:
-    """A form of a program, such as a compiler's code or the machine's.
+    """A form of an executable, such as a compiler's code or the machine's.
 
     Attributes:
         name, description: The driver's.
@@ -35,8 +35,8 @@ class Representation:
 
 
 @dataclass(frozen=True)
-class Program:
-    """A program that a driver made of a pipeline, most often the only one.
+class Executable:
+    """What a driver made of a pipeline, or of a part of one: most often there is one.
 
     Attributes:
         name, description: The driver's.
@@ -56,10 +56,10 @@ class Program:
         return f"{self.name}, subgroups of {self.subgroup_size}: {', '.join(numbers) or 'the driver tells no more'}"
 
 
-def programs_of(executables: list[Any]) -> tuple[Program, ...]:
+def executables_of(executables: list[Any]) -> tuple[Executable, ...]:
     """The native module's tuples by name."""
     return tuple(
-        Program(
+        Executable(
             name,
             description,
             subgroup_size,

@@ -25,7 +25,7 @@ class Operand(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Product:
+class Factors:
     """A number times operands.
 
     Attributes:
@@ -53,7 +53,7 @@ def computed_by(graph: StepGraph, part: Operand) -> Step | None:
     return step
 
 
-def product(graph: StepGraph, part: Operand) -> Product:
+def product(graph: StepGraph, part: Operand) -> Factors:
     """The product that computes an operand: the nearest few factors, through multiplications and divisions by numbers."""
     number, operands = 1.0, []
     waiting = [part]
@@ -76,7 +76,7 @@ def product(graph: StepGraph, part: Operand) -> Product:
             waiting.append(operand(step, "a_tensor"))
         else:
             operands.append(own)
-    return Product(number, tuple(operands))
+    return Factors(number, tuple(operands))
 
 
 def plus_number(graph: StepGraph, part: Operand) -> tuple[Operand, float] | None:

@@ -63,7 +63,7 @@ class ConvolutionProblem:
     is_product: bool
 
 
-class TileShape(NamedTuple):
+class ConvolutionTile(NamedTuple):
     """A workgroup's tile of output channels by pixels, and the block of each invocation; see ``product_tile.glsl``.
 
     ``speed`` is what share of a processor's peak such tiles reach where there are many, as measured on an H200; ``lean`` and
@@ -98,7 +98,7 @@ class TileChoice(NamedTuple):
         microseconds: The time that this would take by the device's model.
     """
 
-    shape: TileShape
+    shape: ConvolutionTile
     depth: int
     splits: int
     microseconds: float
@@ -109,13 +109,13 @@ class TileChoice(NamedTuple):
 
 
 TILE_SHAPES = (
-    TileShape(128, 128, 8, 16, 0.50, 0.62, 0.70),
-    TileShape(128, 64, 8, 8, 0.60, 0.63, 0.65),
-    TileShape(64, 128, 8, 8, 0.57, 0.65, 0.55),
-    TileShape(64, 64, 8, 4, 0.50, 0.61, 0.51),
-    TileShape(32, 128, 4, 8, 0.45, 0.49, 0.41),
-    TileShape(32, 64, 4, 4, 0.40, 0.46, 0.38),
-    TileShape(32, 32, 4, 4, 0.33, 0.36, 0.30),
+    ConvolutionTile(128, 128, 8, 16, 0.50, 0.62, 0.70),
+    ConvolutionTile(128, 64, 8, 8, 0.60, 0.63, 0.65),
+    ConvolutionTile(64, 128, 8, 8, 0.57, 0.65, 0.55),
+    ConvolutionTile(64, 64, 8, 4, 0.50, 0.61, 0.51),
+    ConvolutionTile(32, 128, 4, 8, 0.45, 0.49, 0.41),
+    ConvolutionTile(32, 64, 4, 4, 0.40, 0.46, 0.38),
+    ConvolutionTile(32, 32, 4, 4, 0.33, 0.36, 0.30),
 )
 _CPU_TILES = TileChoice(TILE_SHAPES[-1]._replace(rows=16), 4, 1, 0.0)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops, and no rule chooses tiles there."""
@@ -175,7 +175,7 @@ def _timeless_choice(caps: Capabilities, split: bool, fields: tuple[Any, ...]) -
     return tile_choice(ConvolutionProblem(*fields), caps, split=split)._replace(microseconds=0.0)
 
 
-def _speed(problem: ConvolutionProblem, shape: TileShape, depth: int) -> float:
+def _speed(problem: ConvolutionProblem, shape: ConvolutionTile, depth: int) -> float:
     if problem.lean:
         return shape.lean_of_8 if depth == 8 else shape.lean
     is_tabled = problem.lines == 1 < problem.taps and shape.block_rows * shape.block_columns >= 64

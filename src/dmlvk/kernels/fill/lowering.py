@@ -13,7 +13,7 @@ from dmlvk.kernels.common.dispatch import make_dispatch
 from dmlvk.kernels.common.plan import Plan, Range, input_range, output_range
 from dmlvk.kernels.common.registry import register
 from dmlvk.kernels.common.shapes import coalesce, divisors, linear_grid
-from dmlvk.kernels.fill.manifest import Arithmetic
+from dmlvk.kernels.fill.manifest import SequenceArithmetic
 from dmlvk.kernels.fill.rules import FILL, FillProblem
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.ops.fill import DiagonalMatrix1, FillValueConstant, FillValueSequence, OneHot
@@ -83,7 +83,7 @@ def _sequence_problem(desc: FillValueSequence) -> FillProblem:
 
 def _sequence(desc: FillValueSequence, problem: FillProblem) -> _Kernel:
     data_type = desc.value_data_type
-    arithmetic = Arithmetic[data_type.name] if data_type in FLOATS else Arithmetic.INTEGERS
+    arithmetic = SequenceArithmetic[data_type.name] if data_type in FLOATS else SequenceArithmetic.INTEGERS
     start, delta = (scalar_bits(value, data_type) for value in (desc.value_start, desc.value_delta))
     return _Kernel("fill_value_sequence", (), {"ARITHMETIC": arithmetic}, {"start": start, "delta": delta})
 

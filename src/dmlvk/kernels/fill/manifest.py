@@ -23,7 +23,7 @@ _FILL_VARIANTS = (("WORDS", ("0", "1")), ("T", ("UINT32", "UINT16", "UINT8")))
 """The parameters, constants and variants of every fill; see ``glsl/include/fill.glsl``."""
 
 
-class Arithmetic(enum.IntEnum):
+class SequenceArithmetic(enum.IntEnum):
     """The numbers in which a sequence is computed."""
 
     INTEGERS = 0
@@ -46,7 +46,7 @@ ROWS: tuple[KernelSpec, ...] = (
         buffers=("output:w",),
         params=(*_FILL_PARAMS, "uint start[2]", "uint delta[2]"),
         constants=(*_FILL_CONSTANTS, ("ARITHMETIC", 0)),
-        shared=(("ARITHMETIC", Arithmetic),),
+        shared=(("ARITHMETIC", SequenceArithmetic),),
         variants=_FILL_VARIANTS,
     ),
     KernelSpec(

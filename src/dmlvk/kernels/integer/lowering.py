@@ -23,7 +23,7 @@ from dmlvk.kernels.integer.rules import (
     byte_matrix,
 )
 from dmlvk.kernels.manifest import KERNELS
-from dmlvk.kernels.matmul.tiles import TileShape
+from dmlvk.kernels.matmul.tiles import ProductTile
 from dmlvk.spec import ops
 from dmlvk.spec.enums import TensorDataType
 from dmlvk.spec.schema import OperatorDesc
@@ -395,13 +395,13 @@ def _packing(desc: OperatorDesc, problem: IntegerProblem, caps: Capabilities, mu
     )
 
 
-_TILE_SHAPES = (TileShape(16, 8, 8, 8), TileShape(8, 8, 8, 8), TileShape(8, 8, 4, 4))
+_TILE_SHAPES = (ProductTile(16, 8, 8, 8), ProductTile(8, 8, 8, 8), ProductTile(8, 8, 4, 4))
 """Largest first. In each the words of an operand's tile are a multiple of the invocations."""
-_CPU_TILE_SHAPE = TileShape(8, 4, 2, 2)
+_CPU_TILE_SHAPE = ProductTile(8, 4, 2, 2)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops."""
 
 
-def _tile_shape(rows: int, columns: int, groups: int, caps: Capabilities) -> TileShape:
+def _tile_shape(rows: int, columns: int, groups: int, caps: Capabilities) -> ProductTile:
     """The largest shape that still gives the device enough workgroups, else the smallest."""
     if caps.is_cpu:
         return _CPU_TILE_SHAPE

@@ -192,7 +192,7 @@ _LEAST_ROUNDS = 8
 """The fewest rounds of a part of a split sum: fewer are not worth its start and its trip through memory."""
 
 
-class Access(NamedTuple):
+class FactorAccess(NamedTuple):
     """The way in which a kernel reads a factor: neighbours along the depth or across it, four of them at once or one."""
 
     along_depth: bool
@@ -202,13 +202,13 @@ class Access(NamedTuple):
 _QUAD = 4
 
 
-def factor_access(data_type: TensorDataType, place: Range, strides: Strides, across: int) -> Access:
+def factor_access(data_type: TensorDataType, place: Range, strides: Strides, across: int) -> FactorAccess:
     """The access to a factor whose rows or columns are dimension ``across`` and whose depth is the other one. The strides of
     dimensions of size 1 are 0."""
     depth = 5 - across
     along = strides[depth] != 0 and (strides[across] == 0 or strides[depth] <= strides[across])
     inner = depth if along else across
-    return Access(along, strides[inner] == 1 and _whole_quads(data_type, place, strides, inner))
+    return FactorAccess(along, strides[inner] == 1 and _whole_quads(data_type, place, strides, inner))
 
 
 def _whole_quads(data_type: TensorDataType, place: Range, strides: Strides, inner: int) -> bool:

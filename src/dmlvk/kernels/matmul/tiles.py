@@ -11,7 +11,7 @@ from dmlvk.devices.capabilities import Capabilities
 from dmlvk.spec.size import decided
 
 
-class TileShape(NamedTuple):
+class ProductTile(NamedTuple):
     """The cover of a tile by a slice of a workgroup: invocations along columns and rows, and the block that each has in
     registers; see ``product_tile.glsl``."""
 
@@ -54,7 +54,7 @@ class Tiles(NamedTuple):
         parts: Parts that the rounds are split into, whose sums another dispatch adds.
     """
 
-    shape: TileShape
+    shape: ProductTile
     depth: int
     slices: int
     parts: int
@@ -77,7 +77,7 @@ class _Kind(NamedTuple):
     """Tiles that may be chosen: their shape, terms of a round and slices, and the share of a processor's peak that they
     reach, as measured on an H200."""
 
-    shape: TileShape
+    shape: ProductTile
     depth: int
     slices: int
     speed: float
@@ -85,18 +85,18 @@ class _Kind(NamedTuple):
 
 FEW_ROWS = 16
 """Rows up to which a product may take flat tiles."""
-_FLAT = TileShape(16, 4, 4, 8)
-_LARGEST = TileShape(8, 16, 8, 16)
+_FLAT = ProductTile(16, 4, 4, 8)
+_LARGEST = ProductTile(8, 16, 8, 16)
 _KINDS = (
     _Kind(_LARGEST, 16, 1, 0.76),
-    _Kind(TileShape(16, 8, 8, 8), 16, 1, 0.70),
-    _Kind(TileShape(8, 8, 8, 8), 16, 1, 0.60),
-    _Kind(TileShape(8, 8, 8, 8), 16, 2, 0.63),
-    _Kind(TileShape(8, 8, 8, 4), 16, 1, 0.56),
-    _Kind(TileShape(8, 8, 8, 4), 16, 2, 0.60),
-    _Kind(TileShape(16, 8, 4, 4), 32, 1, 0.56),
-    _Kind(TileShape(8, 8, 4, 4), 32, 2, 0.45),
-    _Kind(TileShape(8, 8, 4, 4), 32, 1, 0.45),
+    _Kind(ProductTile(16, 8, 8, 8), 16, 1, 0.70),
+    _Kind(ProductTile(8, 8, 8, 8), 16, 1, 0.60),
+    _Kind(ProductTile(8, 8, 8, 8), 16, 2, 0.63),
+    _Kind(ProductTile(8, 8, 8, 4), 16, 1, 0.56),
+    _Kind(ProductTile(8, 8, 8, 4), 16, 2, 0.60),
+    _Kind(ProductTile(16, 8, 4, 4), 32, 1, 0.56),
+    _Kind(ProductTile(8, 8, 4, 4), 32, 2, 0.45),
+    _Kind(ProductTile(8, 8, 4, 4), 32, 1, 0.45),
 )
 _FLAT_KIND = _Kind(_FLAT, 16, 1, 0.47)
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -115,7 +115,7 @@ _HIDDEN = 0.4
 """Share of a round's multiplication that passes while the round waits for memory."""
 _MERGE_BANDWIDTH = 1.16
 """The speed of the dispatch that adds parts, which are partly in caches, beside a copy's."""
-CPU_TILES = Tiles(TileShape(8, 4, 4, 4), 4, 1, 1)
+CPU_TILES = Tiles(ProductTile(8, 4, 4, 4), 4, 1, 1)
 """Small, because a CPU's driver takes seconds to compile a large block's unrolled loops."""
 _CPU_PARTS = 2
 
@@ -196,7 +196,7 @@ def _choices(product: TiledProduct, caps: Capabilities, *, split: bool) -> Itera
             yield Tiles(shape, terms, slices, parts), time
 
 
-def _round_terms(shape: TileShape, slices: int, deepest: int, depth: int, caps: Capabilities) -> int | None:
+def _round_terms(shape: ProductTile, slices: int, deepest: int, depth: int, caps: Capabilities) -> int | None:
     """The terms of a round: as many as fit in shared memory, but few more than there are; None where the device does not
     take the shape. What slices add in the end goes through the columns' part of shared memory."""
     if shape.invocations * slices > caps.workgroup_invocations:

@@ -20,7 +20,7 @@ _WORKGROUP = 256
 """The invocations of a workgroup that share a split row, or several rows where there are many."""
 
 
-class Rows(Protocol):
+class UnitRows(Protocol):
     """Rows of units.
 
     Attributes:
@@ -72,7 +72,7 @@ def steps_in_units(steps: Sequence[int], width: int, own: int) -> tuple[int, ...
     return (*(step // width for step in steps[:-1]), steps[-1] if own > 1 else steps[-1] // width)
 
 
-def loads_in_flight(problem: Rows, caps: Capabilities) -> int:
+def loads_in_flight(problem: UnitRows, caps: Capabilities) -> int:
     """Units of a tensor that an invocation loads before it uses the first: enough to hide a GPU's memory. A CPU's caches
     need none of it, and the code that unrolls them only takes longer to compile."""
     if caps.is_cpu:
@@ -80,7 +80,7 @@ def loads_in_flight(problem: Rows, caps: Capabilities) -> int:
     return 4 if problem.unit_elements > 1 else 8
 
 
-def row_shares(problem: Rows, caps: Capabilities, loads: int, most_units: int) -> tuple[dict[str, int], int]:
+def row_shares(problem: UnitRows, caps: Capabilities, loads: int, most_units: int) -> tuple[dict[str, int], int]:
     """Constants and the number of workgroups of a kernel whose workgroups have whole rows.
 
     Args:
@@ -100,7 +100,7 @@ def row_shares(problem: Rows, caps: Capabilities, loads: int, most_units: int) -
     return constants, -(-problem.rows // (invocations // lanes))
 
 
-def row_chunks(problem: Rows, caps: Capabilities, most_units: int) -> tuple[dict[str, int], int, int]:
+def row_chunks(problem: UnitRows, caps: Capabilities, most_units: int) -> tuple[dict[str, int], int, int]:
     """Constants of a kernel whose workgroups have chunks of rows; the tiles of a chunk, and the chunks of a row.
 
     Args:
@@ -120,7 +120,7 @@ def column_invocations(caps: Capabilities) -> int:
     return 4 * lanes_side_by_side(caps)
 
 
-def column_shares(problem: Rows, caps: Capabilities, units: int, most_units: int) -> tuple[dict[str, int], int]:
+def column_shares(problem: UnitRows, caps: Capabilities, units: int, most_units: int) -> tuple[dict[str, int], int]:
     """Constants and the number of workgroups of a kernel whose workgroups have whole rows that lie side by side.
 
     Args:
@@ -150,7 +150,7 @@ class ColumnChunks(NamedTuple):
 
 
 def column_chunks(
-    problem: Rows,
+    problem: UnitRows,
     caps: Capabilities,
     units: int,
     workgroups: int,

@@ -62,7 +62,7 @@ class _Side:
 
 
 @dataclass(frozen=True)
-class Tile:
+class LaneTile:
     """A problem as the kernel sees it.
 
     Attributes:
@@ -129,7 +129,7 @@ def _edges(step: int) -> tuple[int, ...]:
     return tuple(step * times for times in (1, 2, 4) if step * times <= _MOST_EDGE) or (step,)
 
 
-def tiles(desc: AveragePoolingGrad | MaxPoolingGrad) -> list[Tile]:
+def tiles(desc: AveragePoolingGrad | MaxPoolingGrad) -> list[LaneTile]:
     """Every tile that the kernel takes; none where there is depth or windows have gaps."""
     forward = desc.forward()
     gaps = any(taps > 1 and gap > 1 for taps, gap in zip(forward.window_size, forward.dilations, strict=True))
@@ -144,7 +144,7 @@ def tiles(desc: AveragePoolingGrad | MaxPoolingGrad) -> list[Tile]:
     def mode(sizes: tuple[int, ...], strides: tuple[int, ...], unit: int) -> Access:
         return lane_access(sizes, strides, axis, unit) if unit * bits in (32, 64, 128) else Access.ELEMENTS
 
-    def of_lanes(lanes: int) -> list[Tile]:
+    def of_lanes(lanes: int) -> list[LaneTile]:
         unit = lanes if channels else lanes // desc.strides[1]
         # Where a row takes several accesses, neighbours are far apart: H200, the average's 3x3 with a step of 2 over
         # 32x256x55x55 in float32 took 75 us by 2 columns, 144 by 4; the maximum's in float16 97 by 4, 172 by 8.
@@ -167,7 +167,7 @@ def tiles(desc: AveragePoolingGrad | MaxPoolingGrad) -> list[Tile]:
                     edges, desc.window_size, desc.strides, desc.start_padding, strict=True
                 )
             )
-            found.append(Tile(channels, lanes, rows, columns, modes, bits, isinstance(desc, MaxPoolingGrad)))
+            found.append(LaneTile(channels, lanes, rows, columns, modes, bits, isinstance(desc, MaxPoolingGrad)))
         return found
 
     if channels:
@@ -178,13 +178,13 @@ def tiles(desc: AveragePoolingGrad | MaxPoolingGrad) -> list[Tile]:
     return whole or of_lanes(step)
 
 
-def chosen_tile(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities) -> Tile:
+def chosen_tile(desc: AveragePoolingGrad | MaxPoolingGrad, caps: Capabilities) -> LaneTile:
     """The tile that shares most of those that fit the registers, but not so large that the device idles. (On a CPU the
     smallest: the cache serves what is read again, and longer code only takes longer to compile.)"""
     fit = [tile for tile in tiles(desc) if tile.words <= GRADIENT_TILE_WORDS]
     elements = desc.tensor("output_gradient_tensor").element_count
 
-    def size(tile: Tile) -> int:
+    def size(tile: LaneTile) -> int:
         return tile.rows.edge * tile.columns.edge * (tile.lanes if tile.channels else 1)
 
     filling = [tile for tile in fit if elements // size(tile) >= caps.model.invocations(_WAVE)]

@@ -27,6 +27,8 @@ def test_what_is_chosen_is_the_table() -> None:
     assert found == expected, "python tests/choices.py writes the table again:\n" + "\n".join(changed[:40])
 
 
+OF_PROMPTS = ("reductions", "cooperative", "tiles")
+"""Rules of attention that the benchmark's causal prompts choose."""
 NEVER_CHOSEN = {
     # What any device can run, for others to be compared with, or where a limit leaves nothing else.
     *(("Convolution", "naive"), ("Gemm", "naive"), ("MultiheadAttention1", "naive"), ("Rnn", "naive")),
@@ -40,7 +42,7 @@ NEVER_CHOSEN = {
     # Rows of our own, of which neither has any.
     *(("LinearAttention", "columns"), ("RotaryEmbedding", "pairs"), ("SampleToken", "histograms")),
     ("ResampleWeights", "weights"),
-    *(("CachedAttention", rule.name) for rule in CACHED_ATTENTION),
+    *(("CachedAttention", rule.name) for rule in CACHED_ATTENTION if rule.name not in OF_PROMPTS),
     *(("RootMeanSquare", rule.name) for rule in ROOT_MEAN_SQUARE),
 }
 """Rules, with their row, that no problem of the benchmark and no quick case gives to any of the four devices."""

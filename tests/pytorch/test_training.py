@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -47,3 +49,80 @@ def test_what_forward_saves_stays_on_the_device() -> None:
     y.sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, 2 * torch.relu(x.detach()))
+
+
+class _Pair:
+    """A small network on the device, and the same one on the processor."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.reference = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
+        self.model = copy.deepcopy(self.reference).to("dmlvk")
+        self.compiled = torch.compile(self.model, backend=dmlvk.torch.backend)
+
+    def losses(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The device's, and the processor's."""
+        return (self.compiled(x.to("dmlvk")) ** 2).mean(), (self.reference(x) ** 2).mean()
+
+    def gradients(self) -> list[tuple[torch.Tensor | None, torch.Tensor | None]]:
+        """The gradients of each parameter: the device's and the processor's."""
+        return [
+            (own.grad, other.grad) for own, other in zip(self.model.parameters(), self.reference.parameters(), strict=True)
+        ]
+
+    def forget(self) -> None:
+        self.model.zero_grad()
+        self.reference.zero_grad()
+
+
+def _same(pairs: Iterable[tuple[torch.Tensor | None, torch.Tensor | None]]) -> None:
+    for own, other in pairs:
+        assert own is not None and other is not None
+        torch.testing.assert_close(own.cpu(), other, rtol=1e-6, atol=1e-6)
+
+
+def test_only_the_first_step_takes_memory_for_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is used again once they are gone."""
+    pair = _Pair()
+    made: list[int] = []
+    create = dmlvk.Device.create_buffer
+
+    def counting(self: dmlvk.Device, size_in_bytes: int, **options: Any) -> Any:
+        made.append(size_in_bytes)
+        return create(self, size_in_bytes, **options)
+
+    monkeypatch.setattr(dmlvk.Device, "create_buffer", counting)
+    weights = {4 * own.numel() for own in pair.model.parameters() if own.dim() == 2}
+    for step in range(4):
+        made.clear()
+        for loss in pair.losses(torch.randn(5, 4)):
+            loss.backward()
+        _same(pair.gradients())
+        pair.forget()
+        assert (step == 0) == (weights <= {*made})
+        assert step == 0 or weights.isdisjoint(made)
+
+
+def test_what_is_still_there_at_the_next_step_keeps_its_elements() -> None:
+    """Gradients that the user keeps, and what two forward runs save before the first backward one."""
+    pair = _Pair()
+    kept = []
+    for _ in range(6):
+        losses = [pair.losses(torch.randn(5, 4)) for _ in range(2)]
+        for both in reversed(losses):
+            for loss in both:
+                loss.backward()
+        found = pair.gradients()
+        _same(found)
+        kept.append([(own, other.clone()) for own, other in found if other is not None])
+        pair.forget()
+    for gradients in kept:
+        _same(gradients)
+
+
+def test_gradients_add_up_where_they_are_not_forgotten() -> None:
+    pair = _Pair()
+    for _ in range(6):
+        for loss in pair.losses(torch.randn(5, 4)):
+            loss.backward()
+        _same(pair.gradients())

@@ -362,7 +362,7 @@ class InitializerBindings(_Bindings):
             reads += [(f"{signature.operator}.{name}", part) for name, part in _named(signature.inputs, owned)]
         for name, read in reads:
             for home_name, home in homes:
-                if read and home and read.buffer is home.buffer:
+                if read and home and read.buffer == home.buffer:
                     raise BindingError(
                         f"at initialisation an input may not share a buffer with the output {home_name}",
                         operator=self.name,

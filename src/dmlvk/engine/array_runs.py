@@ -79,7 +79,7 @@ def _takes_output(row: type[OperatorDesc], inputs: Mapping[str, Stored], into: S
 
 def is_same(one: StoredArray, other: StoredArray) -> bool:
     """Whether two arrays show the same elements of the same memory."""
-    return one.buffer is other.buffer and one.offset == other.offset and one.view.is_same(other.view)
+    return one.buffer == other.buffer and one.offset == other.offset and one.view.is_same(other.view)
 
 
 def _bytes(array: StoredArray) -> BoundRange:

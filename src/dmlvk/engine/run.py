@@ -222,13 +222,21 @@ class Run:
 
     # -- regions
 
-    def submit(self, graph: CompiledGraph, feeds: Mapping[str, Array | DeviceArray], feeding: Copies | None = None) -> None:
+    def submit(
+        self,
+        graph: CompiledGraph,
+        feeds: Mapping[str, Array | DeviceArray],
+        feeding: Copies | None = None,
+        *,
+        defer: bool = True,
+    ) -> None:
         """Feeds a graph and hands its commands to the device.
 
         Args:
             graph: The graph to run.
             feeds: Its inputs, but those that are bound where they lie.
             feeding: Records copies of those that are on the device.
+            defer: Whether the commands may wait for what is submitted next, and go with that.
         """
         feeding = feeding or Copies(self._device)
         if self.account.timed:
@@ -243,7 +251,7 @@ class Run:
             recording = self._graphs.recorded(graph)
             self._feed(graph, feeds, feeding)
             if graph.dispatches:
-                recording.submit(defer=True)
+                recording.submit(defer=defer)
         self.account.add(graph)
 
     def _feed(self, graph: CompiledGraph, feeds: Mapping[str, Array | DeviceArray], feeding: Copies) -> None:

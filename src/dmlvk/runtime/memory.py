@@ -46,6 +46,8 @@ class BufferOwner(Protocol):
 class Buffer:
     """Device-local bytes: the resource that bindings name. Freed when neither the caller nor a command list needs it.
 
+    Two are equal where they are the same memory.
+
     Attributes:
         device: The device that it lives on.
         size_in_bytes: Its length.
@@ -60,6 +62,16 @@ class Buffer:
         self.is_exported = is_exported
         self.native = native
         self.size_in_bytes = native.size
+
+    def again(self) -> Buffer:
+        """The same memory once more, for a user whose end is to be seen apart from others'."""
+        return Buffer(self.device, self.native, is_exported=self.is_exported)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Buffer) and self.native is other.native
+
+    def __hash__(self) -> int:
+        return hash(self.native)
 
     def __repr__(self) -> str:
         return f"<Buffer of {self.size_in_bytes} bytes on {self.device.info.name}>"

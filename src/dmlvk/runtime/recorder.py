@@ -38,7 +38,7 @@ class BoundRange(NamedTuple):
 
     def intersects(self, other: BoundRange) -> bool:
         """Whether the two have a byte in common."""
-        return self.buffer is other.buffer and self.offset < other.end and other.offset < self.end
+        return self.buffer == other.buffer and self.offset < other.end and other.offset < self.end
 
 
 class Resources(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 
 from dmlvk.directml.device import Device
@@ -81,6 +82,7 @@ def backend(
         bw_compiler=functools.partial(compiler, kind="backward"),
         inference_compiler=functools.partial(compiler, kind="inference"),
         decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )(module, inputs)
     return made
@@ -93,7 +95,16 @@ def compiled(
     kept_from = _forward_outputs() if kind == "forward" else None
     if options.allow_fallback and missing_operators(module.graph):
         return _boxed(MixedGraph(options.opened(), module, kind, kept_from))
-    graph = DeviceGraph(options.opened(), module, kind, kept_from, fixed=() if kind == "backward" else _fixed_inputs())
+    is_backward = kind == "backward"
+    graph = DeviceGraph(
+        options.opened(),
+        module,
+        kind,
+        kept_from,
+        repeats=kind != "inference",
+        lent_from=0 if is_backward else kept_from,
+        fixed=() if is_backward else _fixed_inputs(),
+    )
     note(graph)
     return _boxed(graph)
 

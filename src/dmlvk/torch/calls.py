@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -12,25 +11,34 @@ import numpy as np
 import torch
 from torch import fx
 
+from dmlvk.engine.compiled_graphs import CompiledGraph
 from dmlvk.engine.copies import Copy, recorded_copies
 from dmlvk.engine.device_array import DeviceArray
 from dmlvk.engine.graph_cache import CompiledGraphs
 from dmlvk.engine.numpy_types import data_type_of
 from dmlvk.engine.run import Account, Run
 from dmlvk.engine.single_operators import packed
-from dmlvk.engine.trace import Spec
+from dmlvk.engine.trace import Spec, TracedTensor
 from dmlvk.engine.transfer import Array, empty_on_device, packed_bytes
+from dmlvk.graph.step import Storage
+from dmlvk.graph.views import Sizes
 from dmlvk.runtime.device import ComputeDevice
+from dmlvk.runtime.memory import Buffer
 from dmlvk.runtime.recorder import BoundRange, Recording
 from dmlvk.spec.errors import UnsupportedError
+from dmlvk.spec.tensor import packed_strides
 from dmlvk.torch.facts import TensorFacts
-from dmlvk.torch.memory import COPIES, Held, array_of, device_tensor, from_host, held, is_on_device, lying, on_host
+from dmlvk.torch.memory import COPIES, array_of, buffer_of, device_tensor, from_host, is_on_device, lying, on_host
 from dmlvk.torch.network import RANDOM_STATE, Network
+from dmlvk.torch.places import InputPlaces, OutputPlaces
 from dmlvk.torch.types import stored_as
 
 _GRAPHS: Final = 8
 """Compiled graphs kept for each graph of PyTorch's: so many sets of sizes."""
 _KEY_BITS: Final = 62
+_STATE_SIZES: Final = (1, 1, 1, 6)
+_WORTH_A_SUBMIT: Final = 8
+"""So many dispatches of a graph take as long as a submit does, or longer; fewer wait for the next one."""
 
 
 class _Results(NamedTuple):
@@ -48,33 +56,45 @@ class _Results(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What has been found of an input on the device that a graph is bound to, for as long as it is the same one.
+    """What has been found of an input on the device that a graph is bound to.
 
     Attributes:
-        tensor: The tensor.
-        held: Its buffer then.
-        place: Its offset, sizes and strides then.
-        order: The order of its dimensions in memory.
-        spec: Its type and its sizes in that order.
-        array: Where it is read.
+        place: Its type, offset, sizes and strides.
+        buffer: Its memory; None where it is copied each time, having moved too often.
     """
 
-    tensor: weakref.ref[torch.Tensor]
-    held: Held
     place: tuple[Any, ...]
-    order: tuple[int, ...]
-    spec: Spec
-    array: DeviceArray
+    buffer: Buffer | None
 
-    @staticmethod
-    def of(tensor: torch.Tensor, order: tuple[int, ...], spec: Spec, array: DeviceArray) -> _Known:
-        return _Known(weakref.ref(tensor), held(tensor), _place(tensor), order, spec, array)
 
-    def is_of(self, tensor: Any) -> bool:
-        """Whether it is still true of a tensor: its memory may be another one since, as after ``tensor.data = ...``."""
-        if self.tensor() is not tensor or not is_on_device(tensor):
-            return False
-        return held(tensor) is self.held and _place(tensor) == self.place
+class _Made(NamedTuple):
+    """An output of a graph on the device.
+
+    Attributes:
+        value: What the graph makes.
+        dtype, sizes, strides: Those of PyTorch's tensor.
+        nbytes: The bytes of its elements.
+    """
+
+    value: TracedTensor
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    nbytes: int
+
+
+class _Call(NamedTuple):
+    """A graph that is ready for inputs.
+
+    Attributes:
+        graph: The graph, bound to those that it reads where they lie.
+        shapes: The sizes of all, by name.
+        made: Its outputs on the device; None for others.
+    """
+
+    graph: CompiledGraph
+    shapes: dict[str, Sizes]
+    made: tuple[_Made | None, ...]
 
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -93,6 +113,10 @@ class DeviceGraph:
         kept_from: The outputs from which on all stay on the device: what a backward graph reads. None if there are none.
         constants: Inputs that are always the same, by name, and are not given.
         binds: Whether inputs on the device are bound where they lie, though the next run may have others.
+        repeats: Whether the next run's inputs on the device most likely lie where this one's do, as in a step of training:
+            they are bound there, until they have moved some times.
+        lent_from: The output from which on all are made where the tensors of a run have them, as those are mostly gone at
+            the next run. None if none are.
 
     Attributes:
         kind: As given.
@@ -112,18 +136,25 @@ class DeviceGraph:
         constants: Mapping[str, torch.Tensor] = MappingProxyType({}),
         *,
         binds: bool = False,
+        repeats: bool = False,
+        lent_from: int | None = None,
         fixed: Collection[int] = (),
     ) -> None:
         self._binds = binds
         self._fixed = frozenset(fixed)
         self._known: dict[int, _Known] = {}
+        self._last: _Call | None = None
         self.device = device
         self.kind = kind
-        self.network = Network(module, constants)
+        self._outputs = OutputPlaces(device)
+        self._inputs = InputPlaces(device)
+        self.network = Network(module, constants, lent_from, self._outputs.expect)
+        self._written = [index for index, node in enumerate(self.network.inputs) if node in self.network.written]
+        self._repeats = repeats or (bool(self._written) and not binds)
         self.account = Account({})
         self.runs = 0
         self._kept_from = len(self.network.outputs) if kept_from is None else kept_from
-        self._graphs = CompiledGraphs(device, self.network, _GRAPHS)
+        self._graphs = CompiledGraphs(device, self.network, _GRAPHS, outside=self._outputs)
         self._lock = threading.Lock()
 
     def __call__(self, args: list[Any]) -> list[Any]:
@@ -134,74 +165,114 @@ class DeviceGraph:
             return self._run(given)
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
-        network = self.network
-        tensors: dict[str, torch.Tensor] = {}
-        numbers: dict[str, Array] = {}
-        orders: dict[str, tuple[int, ...]] = {}
-        specs: dict[str, Spec] = {}
         feeds: dict[str, Array | DeviceArray] = {}
-        kept: dict[str, DeviceArray] = {}
-        written = {node.name for node in network.written}
-        for index, (node, given) in enumerate(zip(network.inputs, args, strict=True)):
-            if not isinstance(given, torch.Tensor):
-                numbers[node.name] = np.array(int(given), np.int64)
-                continue
-            name = node.name
-            tensors[name] = given
-            known = self._known.get(index)
-            if known is None or not known.is_of(given):
-                order, sizes, is_packed = lying(given)
-                array, stays = self._placed(given, order, is_packed, name in written, index in self._fixed)
-                spec = (stored_as(given.dtype), sizes)
-                if stays and isinstance(array, DeviceArray) and is_on_device(given) and not self._binds:
-                    self._known[index] = _Known.of(given, order, spec, array)
-            else:
-                order, spec, array, stays = known.order, known.spec, known.array, True
-            orders[name] = order
-            specs[name] = spec
-            if stays and isinstance(array, DeviceArray):
-                kept[name] = array
-            if node.users:
-                feeds[name] = array
-        buffers = {kept[name].buffer for name in written}
-        for name in [own for own, array in kept.items() if own not in written and array.buffer in buffers]:
-            del kept[name]  # a run may change it before it is read: it gets a copy
-        if network.uses_random:
+        call = self._repeated(args, feeds) or self._prepared(args, feeds)
+        graph = call.graph
+        if self.network.uses_random:
             feeds[RANDOM_STATE] = _random_state()
-            specs[RANDOM_STATE] = (np.dtype(np.uint32), feeds[RANDOM_STATE].shape)
-        region = network.region(orders, frozenset(kept))
-        ranges = {
-            network.storage(name, specs[name][1], specs[name][0]): BoundRange(array.buffer, array.offset, _bytes(array))
-            for name, array in kept.items()
-        }
-        self._graphs.bind(ranges)
-        graph = self._graphs.get(region, specs, numbers)
-        self.account = Account({name: tuple(tensor.shape) for name, tensor in tensors.items()})
+        self.account = Account(call.shapes)
         run = Run(self.device, self._graphs, self.account, data_type_of)
-        results = self._results(graph, args)  # made first: what fails here has changed nothing
-        changing = [tensors[name] for name in written]
+        results = self._results(call, args)  # made first: what fails here has changed nothing
+        changing = [args[index] for index in self._written]
         on_host = [tensor for tensor in changing if not is_on_device(tensor)]
         for tensor in changing:
             if is_on_device(tensor):
                 torch.autograd.graph.increment_version(tensor)
         COPIES.change(on_host, self.device)
-        run.submit(graph, {name: feeds[name] for name in graph.trace.inputs if name not in kept})
+        at_once = graph.dispatches >= _WORTH_A_SUBMIT  # so that the device works while the host goes on
+        run.submit(graph, feeds, defer=results.copies is not None or not at_once)
         if results.copies is not None:
-            results.copies.submit(defer=True)
+            results.copies.submit(defer=not at_once)
         for place, array in results.reads:
             place.buffer.read_into(array, place.offset)
         COPIES.changed(on_host, self.device)
         self.runs += 1
         return results.made
 
+    def _repeated(self, args: Sequence[Any], feeds: dict[str, Array | DeviceArray]) -> _Call | None:
+        """The last call once more, if all inputs lie where they lay then, but for those that are copied; notes these."""
+        call = self._last
+        if call is None:
+            return None
+        for index, given in enumerate(args):
+            known = self._known.get(index)
+            if known is None or not isinstance(given, torch.Tensor) or _place(given) != known.place:
+                return None
+            buffer = buffer_of(given)
+            if buffer is None or (known.buffer is not None and buffer != known.buffer):
+                return None
+            if known.buffer is None:
+                feeds[self.network.inputs[index].name], _ = self._placed(given, lying(given).order, True, False, False)
+        return call
+
+    def _prepared(self, args: Sequence[Any], feeds: dict[str, Array | DeviceArray]) -> _Call:
+        """A call with its graph bound to the inputs; notes those that are copied."""
+        self._last = None
+        self._known.clear()
+        feeds.clear()
+        network = self.network
+        shapes: dict[str, Sizes] = {}
+        numbers: dict[str, Array] = {}
+        orders: dict[str, tuple[int, ...]] = {}
+        specs: dict[str, Spec] = {}
+        kept: dict[str, DeviceArray] = {}
+        written = {node.name for node in network.written}
+        lasting = {*written}
+        for index, (node, given) in enumerate(zip(network.inputs, args, strict=True)):
+            if not isinstance(given, torch.Tensor):
+                numbers[node.name] = np.array(int(given), np.int64)
+                continue
+            name = node.name
+            shapes[name] = tuple(given.shape)
+            order, sizes, is_packed = lying(given)
+            array, stays = self._placed(given, order, is_packed, name in written, index in self._fixed)
+            if stays and isinstance(array, DeviceArray) and is_on_device(given):
+                self._known[index] = _Known(_place(given), array.buffer)
+            orders[name] = order
+            specs[name] = (stored_as(given.dtype), sizes)
+            if stays and isinstance(array, DeviceArray):
+                kept[name] = array
+            if isinstance(given, torch.nn.Parameter) or index in self._fixed:
+                lasting.add(name)
+            if node.users:
+                feeds[name] = array
+        buffers = {kept[name].buffer for name in written}
+        hidden = [own for own, array in kept.items() if own not in written and array.buffer in buffers]
+        for name in hidden:
+            del kept[name]  # a run may change it before it is read: it gets a copy
+        if network.uses_random:
+            specs[RANDOM_STATE] = (np.dtype(np.uint32), _STATE_SIZES)
+        region = network.region(orders, frozenset(kept))
+        ranges: dict[Storage, BoundRange] = {}
+        bound: set[str] = set()
+        for name, array in kept.items():
+            place = given = BoundRange(array.buffer, array.offset, _bytes(array))
+            if self._repeats and name not in lasting:
+                place = self._inputs.of(name, given)
+            if place == given:
+                bound.add(name)
+            ranges[network.storage(name, specs[name][1], specs[name][0])] = place
+        self._graphs.bind(ranges)
+        graph = self._graphs.get(region, specs, numbers)
+        for name in bound:
+            feeds.pop(name, None)
+        for index, node in enumerate(network.inputs):
+            if node.name in feeds and index in self._known:
+                self._known[index] = self._known[index]._replace(buffer=None)
+        call = _Call(graph, shapes, self._made(graph))
+        is_bound = len(self._known) == len(args) and not hidden and not self._binds
+        self._last = call if is_bound else None
+        return call
+
     def _placed(
         self, tensor: torch.Tensor, order: tuple[int, ...], is_packed: bool, is_written: bool, is_fixed: bool
     ) -> tuple[Array | DeviceArray, bool]:
         """Where an input is read: an array with its dimensions in the order in which they lie, and whether the graph is
         bound to its memory rather than fed a copy."""
-        stays = is_written or isinstance(tensor, torch.nn.Parameter) or ((self._binds or is_fixed) and is_on_device(tensor))
+        binds = self._binds or self._repeats or is_fixed
+        stays = is_written or isinstance(tensor, torch.nn.Parameter) or (binds and is_on_device(tensor))
         if is_on_device(tensor):
-            array = array_of(tensor)
+            array = array_of(tensor, apart=stays)
             if array.device is not self.device:
                 raise UnsupportedError(f"a tensor is on {array.device}, and the graph on {self.device}")
             array = array.transpose(*order) if order else array
@@ -218,43 +289,64 @@ class DeviceGraph:
             raise UnsupportedError("a graph that changes a CPU tensor with gaps, or one of torch.inference_mode")
         return np.ascontiguousarray(on_host(tensor.permute(order))), False
 
-    def _results(self, graph: Any, args: Sequence[Any]) -> _Results:
+    def _made(self, graph: CompiledGraph) -> tuple[_Made | None, ...]:
+        """The outputs of a graph that are on the device."""
+        found: list[_Made | None] = []
+        for index, node in enumerate(self.network.outputs):
+            facts = self.network.facts[node] if isinstance(node, fx.Node) else None
+            value = graph.trace.outputs.get(f"output {index}")
+            is_there = isinstance(facts, TensorFacts) and not (facts.is_on_host and index < self._kept_from)
+            if not is_there or not isinstance(facts, TensorFacts) or value is None or isinstance(value, np.ndarray):
+                found.append(None)
+                continue
+            sizes, strides = [0] * len(facts.order), [0] * len(facts.order)
+            for axis, size, step in zip(facts.order, value.sizes, packed_strides(value.sizes), strict=True):
+                sizes[axis], strides[axis] = int(size), int(step)
+            found.append(_Made(value, facts.dtype, tuple(sizes), tuple(strides), _size_of(sizes, facts.dtype)))
+        return tuple(found)
+
+    def _results(self, call: _Call, args: Sequence[Any]) -> _Results:
         """What a run returns, before it runs."""
         network = self.network
         made: list[Any] = []
         copies: list[Copy] = []
         reads: list[tuple[BoundRange, Array]] = []
         by_node = dict(zip(network.inputs, args, strict=True))
-        for index, node in enumerate(network.outputs):
-            if not isinstance(node, fx.Node):
+        for index, (node, own) in enumerate(zip(network.outputs, call.made, strict=True)):
+            if own is not None:
+                buffer = self._lent(own.value.storage)
+                if buffer is None:
+                    buffer = empty_on_device(self.device, own.value.sizes, own.value.data_type).buffer
+                    if own.nbytes:
+                        place = self._graphs.locate(call.graph, own.value.storage)._replace(nbytes=own.nbytes)
+                        copies.append(Copy(place, BoundRange(buffer, 0, own.nbytes)))
+                made.append(device_tensor(self.device, buffer, own.dtype, own.sizes, own.strides, buffer.size_in_bytes))
+            elif not isinstance(node, fx.Node):
                 made.append(node)
-                continue
-            facts = network.facts[node]
-            if node in by_node:
+            elif node in by_node:
                 made.append(by_node[node])
-                continue
-            result = graph.trace.outputs.get(f"output {index}")
-            if result is None or not isinstance(facts, TensorFacts):
-                made.append(network.number(node, by_node))
-                continue
-            sizes = tuple(int(result.sizes[facts.order.index(axis)]) for axis in range(len(facts.order)))
-            nbytes = _size_of(result.sizes, facts.dtype)
-            place = self._graphs.locate(graph, result.storage)._replace(nbytes=nbytes) if nbytes else None
-            if facts.is_on_host and index < self._kept_from:
-                array = np.empty(result.sizes, stored_as(facts.dtype))
-                if place is not None:
+            else:
+                facts, value = network.facts[node], call.graph.trace.outputs.get(f"output {index}")
+                if value is None or isinstance(value, np.ndarray) or not isinstance(facts, TensorFacts):
+                    made.append(network.number(node, by_node))
+                    continue
+                array = np.empty(value.sizes, stored_as(facts.dtype))
+                if array.nbytes:
+                    place = self._graphs.locate(call.graph, value.storage)._replace(nbytes=array.nbytes)
                     reads.append((place, array))
                 tensor = from_host(array, facts.dtype)
                 made.append(tensor.permute([facts.order.index(axis) for axis in range(len(facts.order))]))
-                continue
-            target = empty_on_device(self.device, result.sizes, result.data_type)
-            if place is not None:
-                copies.append(Copy(place, BoundRange(target.buffer, 0, nbytes)))
-            strides = [0] * len(sizes)
-            for axis, step in zip(facts.order, target.strides, strict=True):
-                strides[axis] = step
-            made.append(device_tensor(self.device, target.buffer, facts.dtype, sizes, strides, target.buffer.size_in_bytes))
         return _Results(made, recorded_copies(self.device, copies) if copies else None, reads)
+
+    def _lent(self, storage: Storage) -> Buffer | None:
+        """The memory that a tensor of the coming run has where the graph makes it; None where it gets a copy."""
+        if storage not in self._outputs:
+            return None
+        before = self._outputs[storage]
+        lent = self._outputs.lend(storage)
+        if self._outputs[storage] != before:
+            self._graphs.bind({storage: self._outputs[storage]})
+        return lent
 
 
 def _bytes(array: DeviceArray) -> int:
@@ -271,4 +363,4 @@ def _size_of(sizes: Sequence[int], dtype: torch.dtype) -> int:
 def _random_state() -> Array:
     """A counter of 0, and a key of PyTorch's generator."""
     key = int(torch.randint(2**_KEY_BITS, (), dtype=torch.int64, device="cpu"))
-    return np.array([0, 0, 0, 0, key & 0xFFFFFFFF, key >> 32], np.uint32).reshape(1, 1, 1, 6)
+    return np.array([0, 0, 0, 0, key & 0xFFFFFFFF, key >> 32], np.uint32).reshape(_STATE_SIZES)

@@ -117,14 +117,24 @@ def held(tensor: torch.Tensor) -> Held:
     return found
 
 
+def buffer_of(tensor: torch.Tensor) -> Buffer | None:
+    """The memory of a tensor of the device; None of another."""
+    found: Held | None = getattr(tensor.untyped_storage(), _ATTRIBUTE, None)
+    return None if found is None else found.buffer
+
+
 def is_on_device(tensor: torch.Tensor) -> bool:
     """Whether a tensor is on PyTorch's device ``dmlvk``."""
     return bool(tensor.device.type == DEVICE)
 
 
-def array_of(tensor: torch.Tensor) -> DeviceArray:
-    """A tensor of the device as a device array over the same memory; bfloat16's bits are UINT16."""
+def array_of(tensor: torch.Tensor, *, apart: bool = False) -> DeviceArray:
+    """A tensor of the device as a device array over the same memory; bfloat16's bits are UINT16.
+
+    With ``apart``, who lent the memory to the tensor does not see that the array has it, too.
+    """
     device, buffer = held(tensor)
+    buffer = buffer.again() if apart else buffer
     dtype = stored_as(tensor.dtype)
     offset = tensor.storage_offset() * dtype.itemsize
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -89,6 +90,8 @@ class Network:
     Args:
         module: The graph, of core operators, with what the compiler knows of its values.
         constants: Inputs that are always the same, by name.
+        lent_from: The output from which on all lie outside of the arena, if they can. None if none do.
+        expect: Is told which storages those are.
 
     Attributes:
         inputs: The nodes of its inputs in order, without those that are constants.
@@ -101,7 +104,13 @@ class Network:
         UnsupportedError: it has operators without a converter; the message names them all.
     """
 
-    def __init__(self, module: fx.GraphModule, constants: Mapping[str, torch.Tensor] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        constants: Mapping[str, torch.Tensor] = MappingProxyType({}),
+        lent_from: int | None = None,
+        expect: Callable[[Iterable[Storage]], None] = lambda _: None,
+    ) -> None:
         graph = module.graph
         lacking = missing_operators(graph)
         if lacking:
@@ -109,6 +118,7 @@ class Network:
             hint = "options={'allow_fallback': True} lets PyTorch run them"
             raise UnsupportedError(f"no converter for the operators {listed}; {hint}")
         self._module = module
+        self._lent_from, self._expect = lent_from, expect
         self._nodes = tuple(graph.nodes)
         self._parts = {node: Part(node.name, operator_name(node)) for node in self._nodes if node.op == "call_function"}
         self._derived: DerivedConstants = {}
@@ -188,11 +198,13 @@ class Network:
         steps = written_back(steps, changes, results)
         labels: dict[str, Any] = self._labels(walk, steps)
         outside = frozenset(inputs[name].storage for name in region.kept if name in inputs)
+        lent = self._lendable(steps, outputs) - {value.storage for value in inputs.values()}
+        self._expect(lent)
         return Trace(
             steps,
             {name: value for name, value in inputs.items() if not isinstance(value, int)},
             outputs,
-            outside=outside,
+            outside=outside | lent,
             **labels,
         )
 
@@ -301,6 +313,20 @@ class Network:
                 part = self._parts.get(node, Part(node.name, "output"))
                 outputs[f"output {index}"] = self._launched(walk, part, _stored, value, facts)
         return outputs
+
+    def _lendable(self, steps: Sequence[Step], outputs: Mapping[str, Value | Array]) -> frozenset[Storage]:
+        """The storages of outputs that may lie outside: those of a known size that each run writes, for one output."""
+        if self._lent_from is None:
+            return frozenset()
+        values = {name: value for name, value in outputs.items() if isinstance(value, Value)}
+        counts = Counter(value.storage for value in values.values())
+        names = {f"output {index}" for index in range(self._lent_from, len(self.outputs))}
+        written = {storage for step in steps if not step.runs_once for storage in step.written()}
+        return frozenset(
+            own
+            for own in (values[name].storage for name in names & values.keys())
+            if own in written and counts[own] == 1 and own.part_of is None and isinstance(own.nbytes, int)
+        )
 
     def is_returned_as_it_is(self, node: fx.Node) -> bool:
         """Whether an output is an input."""

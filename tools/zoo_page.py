@@ -26,7 +26,8 @@ detectors at most 2 % of the detections may differ in box, label, score or mask;
 {summary}
 
 Times are the caller's, arrays in and arrays out, in milliseconds. The columns of rivals say how many times ours theirs is; a
-rival that is wrong stands in brackets. {beside}
+rival that is wrong stands in brackets.
+{beside}
 Dispatches are those of a run, and host reads the times that it waits for computed values. "-": not exported or not timed;
 the reasons are below the table, and of a wrong file how far others are off. One file of each architecture is timed{earlier}.
 
@@ -85,7 +86,7 @@ def _verdict(row: Row) -> str:
 
 
 def _ratio(row: Row | None, rival: str) -> str:
-    theirs = row["rivals"][rival] if row else {}
+    theirs = row["rivals"].get(rival, {}) if row else {}
     if row is None or "ms" not in theirs:
         return "-"
     ratio = f"{theirs['ms'] / row['ms']:.2f}"

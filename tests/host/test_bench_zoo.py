@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import page_samples
 import pytest
+import zoo_page
 
 from dmlvk_bench.cli import main
 from dmlvk_bench.zoo.agreement import TOLERANCE, off
@@ -297,6 +298,24 @@ def test_a_network_in_which_roundings_decide_is_far_from_its_float64(
     one = types.SimpleNamespace(name="one", make=lambda: (Cancels(), {"x": torch.rand(8)}))
     monkeypatch.setitem(sys.modules, "dmlvk_bench.zoo.architectures", types.SimpleNamespace(architectures=lambda: [one]))
     assert (_TorchNetwork("one").own_difference() > TOLERANCE) == decides
+
+
+def test_the_page_has_a_line_for_what_was_timed_beside_some_rivals(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rivals = {"graph": {"ms": 3.0, "agrees": True}, "webgpu": {"ms": 9.0, "agrees": False}}
+    timed = {"right": True, "dispatches": 9, "host_reads": 0, "ms": 2.0, "rivals": rivals}
+    row = {"architecture": "a", "kind": "video", "exporter": "dynamo", "torch": "2.11.0", **timed}
+    late = {"architecture": "b", "kind": "video", "exporter": "dynamo", "left_out": "export: 9 s were over"}
+    file = tmp_path / "zoo.json"
+    machine = {"device": "a GPU", "driver": "1"}
+    file.write_text(json.dumps({"machine": machine, "timed_alone": True, "rows": [row, late]}))
+    monkeypatch.setattr(zoo_page, "RESULTS", file)
+    page = zoo_page.page()
+    assert "| a | video | - | right | 9 | 0 | 2.00 | - | 1.50 | (4.50) |" in page
+    assert "| b | video | - | - | - | - | - | - | - | - |" in page
+    assert "- left out: 1 files, export: 9 s were over" in page
+    assert zoo_page.ALONE in page and zoo_page.NOT_ALONE not in page
 
 
 def test_what_excuses_a_file_is_the_rule_of_the_kept_results() -> None:

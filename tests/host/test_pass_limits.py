@@ -1,0 +1,121 @@
+"""The numbers up to which passes do what they do: each is tried on both sides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlvk.graph.passes import PASSES, optimized
+from dmlvk.graph.step import Step, Storage
+from dmlvk.spec import ops
+from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.ops.matmul import GemmGate
+from dmlvk.spec.schema import OperatorDesc
+from dmlvk.spec.tensor import TensorDesc
+
+F16, F32 = TensorDataType.FLOAT16, TensorDataType.FLOAT32
+
+
+def _after(name: str, steps: list[Step], outputs: list[Storage]) -> list[OperatorDesc]:
+    """What one pass leaves."""
+    return [step.desc for step in optimized(steps, outputs, without=[item.name for item in PASSES if item.name != name])]
+
+
+def _storage(tensor: TensorDesc) -> Storage:
+    return Storage(tensor.total_tensor_size_in_bytes)
+
+
+def _products(
+    columns: int, depth: int, *, turned: bool, data_type: TensorDataType = F32
+) -> tuple[list[Step], list[Storage]]:
+    """Two products of one row, with constant weights, and their outputs."""
+    x, y = (TensorDesc(data_type, (1, 1, 1, size)) for size in (depth, columns))
+    b = TensorDesc(data_type, (1, 1, columns, depth) if turned else (1, 1, depth, columns))
+    desc = ops.Gemm(
+        a_tensor=x, b_tensor=b, output_tensor=y, trans_b=MatrixTransform.TRANSPOSE if turned else MatrixTransform.NONE
+    )
+    source, results, dtype = _storage(x), [_storage(y), _storage(y)], np.float32 if data_type is F32 else np.float16
+    # one zero, seen as often as wanted: weights take no memory here
+    weights = [Storage(b.total_tensor_size_in_bytes, np.broadcast_to(np.zeros((), dtype), b.sizes)) for _ in results]
+    return [Step("", desc, (source, own, None), (y,)) for own, y in zip(weights, results, strict=True)], results
+
+
+def _with_readers(steps: list[Step], results: list[Storage]) -> tuple[list[Step], list[Storage]]:
+    """The steps, and a pointwise reader of each of their outputs."""
+    tensor = steps[0].desc.tensor("output_tensor")
+    desc = ops.ActivationRelu(input_tensor=tensor, output_tensor=tensor)
+    ends = [_storage(tensor) for _ in results]
+    return [*steps, *(Step("", desc, (own,), (end,)) for own, end in zip(results, ends, strict=True))], ends
+
+
+@pytest.mark.parametrize(
+    ("columns", "depth", "turned", "joins"),
+    [
+        (2048, 2048, False, True),
+        (2049, 2048, False, False),
+        (2049, 2048, True, True),
+        (8192, 2048, True, True),
+        (8192, 2049, True, False),
+    ],
+    ids=["16 MiB on the host", "more", "more on the device", "128 MiB of both", "more of both"],
+)
+def test_products_join_up_to_a_size_of_their_weights(columns: int, depth: int, turned: bool, joins: bool) -> None:
+    """The host joins weights of 16 MiB each, the device all that one binding holds: 128 MiB together."""
+    found = _after("products", *_with_readers(*_products(columns, depth, turned=turned)))
+    assert sum(isinstance(desc, ops.Gemm) for desc in found) == (1 if joins else 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "gates"),
+    [(1, 8, True), (1, 12, False), (1, 16, True), (1024, 2**14, True), (1025, 2**14, False)],
+)
+def test_a_product_gets_a_gate_of_eight_columns_and_up_to_128_mib(rows: int, columns: int, gates: bool) -> None:
+    x, y = TensorDesc(F32, (1, 1, rows, 16)), TensorDesc(F32, (1, 1, rows, columns))
+    b = TensorDesc(F32, (1, 1, 16, columns))
+    desc = ops.Gemm(a_tensor=x, b_tensor=b, output_tensor=y)
+    source, first, second, gated, result = _storage(x), *(_storage(y) for _ in range(4))
+    weights = [Storage(b.total_tensor_size_in_bytes, np.zeros(b.sizes, np.float32)) for _ in range(2)]
+    steps = [
+        Step("", desc, (source, weights[0], None), (first,)),
+        Step("", desc, (source, weights[1], None), (second,)),
+        Step("", ops.ActivationSwish(input_tensor=y, output_tensor=y, sigmoid_input_scale=1.0), (first,), (gated,)),
+        Step("", ops.ElementWiseMultiply(a_tensor=y, b_tensor=y, output_tensor=y), (gated, second), (result,)),
+    ]
+    assert any(isinstance(item, GemmGate) for item in _after("gate", steps, [result])) == gates
+
+
+@pytest.mark.parametrize(
+    ("number", "moves"),
+    [(2.0**16, True), (2.0**16 + 1, False), (2.0**-16, True), (0.9 * 2.0**-16, False), (-(2.0**16), True)],
+)
+def test_a_number_of_ordinary_size_goes_from_a_factor_into_a_product(number: float, moves: bool) -> None:
+    a, b, y = (TensorDesc(F32, sizes) for sizes in ((1, 1, 2, 4), (1, 1, 4, 3), (1, 1, 2, 3)))
+    one = TensorDesc(F32, a.sizes, (0, 0, 0, 0))
+    x, scaled, other, result = _storage(a), _storage(a), _storage(b), _storage(y)
+    steps = [
+        Step(
+            "",
+            ops.ElementWiseMultiply(a_tensor=a, b_tensor=one, output_tensor=a),
+            (x, Storage(4, np.array([number], np.float32))),
+            (scaled,),
+        ),
+        Step("", ops.Gemm(a_tensor=a, b_tensor=b, output_tensor=y), (scaled, other, None), (result,)),
+    ]
+    found = _after("operand_scale", steps, [result])
+    assert len(found) == (1 if moves else 2)
+    product = found[-1]
+    assert isinstance(product, ops.Gemm) and product.alpha == (number if moves else 1.0)
+
+
+@pytest.mark.parametrize(("channels", "moves"), [(8, True), (12, False), (16, True)])
+def test_images_of_whole_words_of_channels_move(channels: int, moves: bool) -> None:
+    """Of FLOAT16, between convolutions: a word holds eight channels."""
+    image = TensorDesc(F16, (1, channels, 4, 4))
+    filters = TensorDesc(F16, (channels, channels, 1, 1))
+    ones = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0), "output_padding": (0, 0)}
+    desc = ops.Convolution(input_tensor=image, filter_tensor=filters, output_tensor=image, **ones)
+    tensors = [_storage(image) for _ in range(3)]
+    weights = _storage(filters)
+    steps = [Step("", desc, (tensors[i], weights, None), (tensors[i + 1],)) for i in range(2)]
+    first, _ = _after("channels_last", steps, [tensors[2]])
+    assert (first.tensor("output_tensor").strides is not None) == moves

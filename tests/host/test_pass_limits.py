@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from dmlvk.graph.passes import PASSES, optimized
 from dmlvk.graph.step import Step, Storage
 from dmlvk.spec import ops
 from dmlvk.spec.enums import MatrixTransform, TensorDataType
+from dmlvk.spec.gate import Gate
 from dmlvk.spec.ops.matmul import GemmGate
 from dmlvk.spec.schema import OperatorDesc
 from dmlvk.spec.tensor import TensorDesc
@@ -82,6 +85,41 @@ def test_a_product_gets_a_gate_of_eight_columns_and_up_to_128_mib(rows: int, col
         Step("", ops.ElementWiseMultiply(a_tensor=y, b_tensor=y, output_tensor=y), (gated, second), (result,)),
     ]
     assert any(isinstance(item, GemmGate) for item in _after("gate", steps, [result])) == gates
+
+
+SLOPE = math.sqrt(8 / math.pi)
+CURVE = SLOPE * 0.044715
+
+
+@pytest.mark.parametrize(
+    ("curve", "slope", "is_gelu"),
+    [
+        (CURVE, SLOPE, True),
+        (1.0009 * CURVE, 0.9991 * SLOPE, True),
+        (1.0012 * CURVE, SLOPE, False),
+        (CURVE, 1.0012 * SLOPE, False),
+        (0.9988 * CURVE, SLOPE, False),
+    ],
+)
+def test_a_gate_is_gelu_of_numbers_that_models_print(curve: float, slope: float, is_gelu: bool) -> None:
+    """x sigmoid(x (slope + curve x^2)) is GELU by its tanh; float16 and printed digits are off by less than a thousandth."""
+    x, y, b = (TensorDesc(F32, sizes) for sizes in ((1, 1, 1, 16), (1, 1, 1, 8), (1, 1, 16, 8)))
+    desc = ops.Gemm(a_tensor=x, b_tensor=b, output_tensor=y)
+    source, first, second, square, line, angle, sigmoid, gated, result = _storage(x), *(_storage(y) for _ in range(8))
+    weights = [Storage(b.total_tensor_size_in_bytes, np.zeros(b.sizes, np.float32)) for _ in range(2)]
+    multiply = ops.ElementWiseMultiply(a_tensor=y, b_tensor=y, output_tensor=y)
+    steps = [
+        Step("", desc, (source, weights[0], None), (first,)),
+        Step("", desc, (source, weights[1], None), (second,)),
+        Step("", multiply, (first, first), (square,)),
+        Step("", ops.ActivationLinear(input_tensor=y, output_tensor=y, alpha=curve, beta=slope), (square,), (line,)),
+        Step("", multiply, (first, line), (angle,)),
+        Step("", ops.ActivationSigmoid(input_tensor=y, output_tensor=y), (angle,), (sigmoid,)),
+        Step("", multiply, (first, sigmoid), (gated,)),
+        Step("", multiply, (gated, second), (result,)),
+    ]
+    gates = [item.gate for item in _after("gate", steps, [result]) if isinstance(item, GemmGate)]
+    assert gates == ([Gate.GELU] if is_gelu else [])
 
 
 @pytest.mark.parametrize(
